@@ -1,0 +1,27 @@
+# Compiler flags for all of our own code; presets choose only the build type and the sanitizer.
+
+# AVX2 is the floor of every supported machine; wider paths are chosen at run time. Contraction to
+# fused multiply-add is off because results must not depend on what a compiler fuses.
+add_compile_options(-march=x86-64-v3 -ffp-contract=off -fno-math-errno)
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+add_link_options(-Wl,--build-id=sha1)
+
+find_program(RINGMASTER_CCACHE ccache)
+if(RINGMASTER_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${RINGMASTER_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${RINGMASTER_CCACHE})
+endif()
+
+find_program(RINGMASTER_MOLD mold)
+if(RINGMASTER_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+if(RINGMASTER_SANITIZER STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(RINGMASTER_SANITIZER STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()

@@ -1,0 +1,37 @@
+// The digest that proves that workers agree (DESIGN section 4.7). Values; thread-compatible.
+//
+//   digest(0)   = SHA-256("ringmaster digest 0" || result digest)
+//   digest(k+1) = SHA-256(digest(k) || k as u64 little-endian || D)
+//   D           = sum mod 2^128, over all blocks and the record, of a keyed hash of
+//                 (tensor, block index, the integers as int64)
+// so that order, chunking and widths do not matter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "common/exact/block_layout.h"
+#include "common/sha256.h"
+
+namespace ringmaster::exact {
+
+// A sum mod 2^128 of block hashes; adding commutes.
+class BlockSum {
+ public:
+  // Adds the hash of one block's integers.
+  void Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers);
+  void Add(const BlockSum& other);
+  [[nodiscard]] std::array<uint8_t, 16> bytes() const;  // little-endian
+  bool operator==(const BlockSum&) const = default;
+
+ private:
+  uint64_t low_ = 0;
+  uint64_t high_ = 0;
+};
+
+[[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& result_digest);
+[[nodiscard]] Sha256Digest NextDigest(const Sha256Digest& digest, uint64_t step,
+                                      const BlockSum& sum);
+
+}  // namespace ringmaster::exact

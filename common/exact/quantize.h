@@ -1,0 +1,47 @@
+// float32 gradients to integers and back (DESIGN section 4.2 and 4.4). Thread-safe (free
+// functions). Every function gives the same result on every machine; wider vector units are chosen
+// at run time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/status.h"
+
+namespace ringmaster::exact {
+
+// What a shard's own values can be guilty of. The numbers go over the wire.
+enum class FlagKind : uint8_t { kNone = 0, kNotFinite = 1, kTooLarge = 2 };
+
+// One shard's flag as the integer that the record carries: 0, or 1 + kind + 4 * tensor + ... so
+// that kind and first tensor in canonical order come back. Only the shard's owner adds it.
+[[nodiscard]] int64_t EncodeFlag(FlagKind kind, uint32_t tensor);
+struct DecodedFlag {
+  FlagKind kind = FlagKind::kNone;
+  uint32_t tensor = 0;
+};
+[[nodiscard]] DecodedFlag DecodeFlag(int64_t code);
+
+// Adds q = round_half_even(g[i] * gradient_scale / 2^unit_exponent) to sums[i] for at most 256
+// elements of one block. gradient_scale is 1/S, a power of two. A value that is NaN, or infinite,
+// or |g| >= 2^(127 - ceil(log2 shards)), or |q| >= 2^(62 - ceil(log2 shards)) adds 0 and is
+// reported; of several the first in element order. Integers wrap like uint64 and are tested never
+// to.
+[[nodiscard]] FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent,
+                                   float gradient_scale, uint32_t shards, int64_t* sums);
+
+// out[i] = float32(q[i]) * 2^unit_exponent: the integer is rounded to float32 once, half to even;
+// then the scaling by a power of two (exact but for results below the normal range).
+void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out);
+
+// Scalars of the record: unit 2^-32, or 1 for counts.
+inline constexpr int kScalarUnitExponent = -32;
+// round_half_even(value * 2^32); kind says why it is 0 instead.
+struct QuantizedScalar {
+  int64_t q = 0;
+  FlagKind kind = FlagKind::kNone;
+};
+[[nodiscard]] QuantizedScalar QuantizeScalar(double value, uint32_t shards);
+[[nodiscard]] double DequantizeScalar(int64_t q);
+
+}  // namespace ringmaster::exact

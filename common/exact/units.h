@@ -1,0 +1,45 @@
+// The unit of each block: the power of two that one integer step stands for (DESIGN section 4.1).
+// Thread-compatible. Part of the job's state: at the same step every worker holds the same
+// exponents.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/exact/block_layout.h"
+
+namespace ringmaster::exact {
+
+// u is never under 2^-40: the exponent E is clamped to [B - 40, 127].
+inline constexpr int kSmallestUnitExponent = -40;
+// A block's exponent is not lower than its tensor's largest minus this.
+inline constexpr int kTensorRange = 12;
+
+class Units {
+ public:
+  // All blocks at E = B - 40, as at step 0.
+  Units(const BlockLayout* layout, int precision_bits);
+
+  // log2 of the unit of block b: E(b) - B.
+  [[nodiscard]] int unit_exponent(size_t block) const {
+    return exponents_[block] - precision_bits_;
+  }
+  [[nodiscard]] std::span<const int16_t> exponents() const { return exponents_; }
+  [[nodiscard]] int precision_bits() const { return precision_bits_; }
+
+  // E of the next step from the reduced gradients of this one (arena layout, before clipping):
+  // floor(log2 |largest|) of each block, not lower than the tensor's own minus 12, then clamped.
+  void Advance(std::span<const float> reduced);
+  // After a skipped step: as at step 0.
+  void Reset();
+  // From a checkpoint or a peer; the sizes must be equal.
+  [[nodiscard]] Status Restore(std::span<const int16_t> exponents);
+
+ private:
+  const BlockLayout* layout_;
+  int precision_bits_;
+  std::vector<int16_t> exponents_;
+};
+
+}  // namespace ringmaster::exact

@@ -1,0 +1,40 @@
+// Where each value of a program lives in one arena, and the exact peak. Values; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "common/graph/program.h"
+
+namespace ringmaster::graph {
+
+struct MemoryOptions {
+  size_t alignment = 64;
+  // Extra bytes that a backend needs while node i runs (scratch of a kernel); empty = none.
+  std::vector<size_t> workspace;
+};
+
+struct Placement {
+  size_t offset = 0;
+  size_t bytes = 0;  // 0: not in the arena (parameters and their gradients live outside)
+  NodeId first = 0;  // live from this node ...
+  NodeId last = 0;   // ... through this one
+};
+
+struct MemoryPlan {
+  std::vector<Placement> values;      // by ValueId
+  std::vector<Placement> workspaces;  // by NodeId
+  size_t arena_bytes = 0;
+  size_t lower_bound = 0;  // largest sum of bytes live at one node
+};
+
+// Greedy by size, then by lifetime; the smaller arena wins; ties are broken by id, so the plan is a
+// function of its arguments. Images and labels are in the arena, parameters and their gradients
+// not.
+[[nodiscard]] MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options);
+
+// The plan as text: totals, then the largest values live at the peak with shape and type.
+[[nodiscard]] std::string Describe(const Program& program, const MemoryPlan& plan);
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,33 @@
+// Optimizers as formulas over ranges of the arena: correctly rounded float32 + - * / sqrt only, no
+// libm, no contraction, so every worker gets the same bits. Thread-compatible; knows no ring.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::graph {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  // Names of the float32 slots that each element has, e.g. {"momentum"} or {"m", "v"}.
+  [[nodiscard]] virtual std::vector<std::string> slot_names() const = 0;
+  // Applies update number `update` (1 for the first applied one) to a range: parameters, gradients
+  // and each slot have the same length. Different ranges may run side by side.
+  virtual void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
+                     std::span<const std::span<float>> slots) const = 0;
+};
+
+// `optimizer` must be resolved: every field set and in range.
+[[nodiscard]] StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::Optimizer& optimizer);
+
+// moving = moving * momentum + batch * (1 - momentum), each operation rounded to float32.
+void UpdateMovingStatistic(double momentum, std::span<const float> batch, std::span<float> moving);
+
+}  // namespace ringmaster::graph

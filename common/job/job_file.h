@@ -1,0 +1,22 @@
+// The job file: strict YAML, read by the proto's own fields. Thread-safe (free functions).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::job {
+
+// Parses `text` (of file `name`, used in messages) and applies `overrides` ("optimizer.adam.
+// learning_rate=0.01"). Unknown and duplicate keys, wrong types and out-of-range values are
+// INVALID_ARGUMENT: `job.yaml:4:3: unknown key "btach"; did you mean "batch"?` Values of enums and
+// lists are written as in DESIGN: `reduction: exact`, `policy: mixed_bfloat16`.
+[[nodiscard]] StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
+                                                 const std::vector<std::string>& overrides);
+
+// The spec as a job file that parses to the same spec.
+[[nodiscard]] std::string PrintJobFile(const v1::JobSpec& spec);
+
+}  // namespace ringmaster::job

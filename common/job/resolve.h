@@ -1,0 +1,35 @@
+// JobSpec -> ResolvedJob: validation, defaults, steps. Pure; thread-safe (free functions).
+#pragma once
+
+#include <string>
+
+#include "common/sha256.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::job {
+
+// Everything about a spec that can be checked without a cluster; INVALID_ARGUMENT names the field,
+// what it is and what is allowed. The coordinator calls it at submission, ringctl before sending.
+[[nodiscard]] Status Validate(const v1::JobSpec& spec);
+
+// `spec` valid, `data` and `numerics_class` as the workers reported them. steps_per_epoch =
+// ceil(train_samples / batch); an epoch's last batch may be smaller.
+[[nodiscard]] StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec,
+                                                const v1::DatasetFacts& data,
+                                                const v1::NumericsClass& numerics_class);
+
+// min(8, batch) unless the spec says otherwise; and the worker range with defaults. What scheduling
+// needs before a job is resolved.
+[[nodiscard]] uint32_t ShardsOf(const v1::JobSpec& spec);
+[[nodiscard]] v1::WorkerRange WorkersOf(const v1::JobSpec& spec);
+
+// Canonical JSON of the result-determining part: sorted keys, no spaces, every field; and its
+// SHA-256, which stands in manifests and starts the digest chain.
+[[nodiscard]] std::string CanonicalJson(const v1::ResultSpec& result);
+[[nodiscard]] Sha256Digest ResultDigest(const v1::ResultSpec& result);
+
+// Two numerics classes are equal when every field is; `Difference` names the first that is not.
+[[nodiscard]] std::string Difference(const v1::NumericsClass& a, const v1::NumericsClass& b);
+
+}  // namespace ringmaster::job

@@ -1,0 +1,97 @@
+// What a kind of device offers: the seam between the step loop and kernels. Knows no ring, no job.
+//
+// A Backend makes Cores; a Core binds Programs (one for each shard shape) to Executables, which
+// share the core's arena because only one of them runs at a time. Weights hold the compute copies
+// of the parameters, shared by all cores of the worker. Thread: Backend thread-safe; each Core and
+// its Executables are used from one thread, the one that made the Core; Weights::Refresh is never
+// called while an Executable runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/exact/block_layout.h"
+#include "common/graph/memory_plan.h"
+#include "common/graph/program.h"
+#include "common/status.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster {
+
+// One shard of one step. Rows are samples, in the order of the shard's slice of the global batch.
+struct ShardInput {
+  uint64_t seed = 0;  // of the job: dropout
+  uint64_t step = 0;
+  std::span<const uint64_t> samples;  // dataset index of each row: dropout
+  std::span<const float> images;      // rows * H * W * C
+  std::span<const int32_t> labels;    // rows
+  float loss_seed = 1;                // S / n of the global batch; training only
+};
+
+struct ShardOutput {
+  double loss_sum = 0;
+  uint64_t correct = 0;
+  // For each normalization in canonical order, its channels one after the other; training only.
+  std::vector<float> batch_means;
+  std::vector<float> batch_variances;  // biased
+};
+
+// Called on the core's thread as soon as a parameter's gradient is complete, in the program's
+// gradient_order; `gradient` is float32 in canonical layout, 64-byte aligned, valid during the
+// call.
+using GradientSink = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  virtual Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) = 0;
+};
+
+// Compute copies of the parameters (and moving statistics) in whatever type and layout kernels
+// want.
+class Weights {
+ public:
+  virtual ~Weights() = default;
+  // From the master arena; `layout` has one tensor for each parameter in canonical numbering.
+  // `moving_means` and `moving_variances`: all normalizations' channels, canonical order.
+  virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                         std::span<const float> moving_means,
+                         std::span<const float> moving_variances) = 0;
+};
+
+class Core {
+ public:
+  virtual ~Core() = default;
+  // Binds kernels and plans memory; the core's arena grows to the largest program bound to it.
+  // RESOURCE_EXHAUSTED with the plan as text when it does not fit the core's memory; UNIMPLEMENTED
+  // names op and node when a kernel is missing. `program` and `weights` must outlive the result.
+  virtual StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
+                                                     Weights& weights) = 0;
+};
+
+struct CoreOptions {
+  std::string name;  // of its thread, e.g. core0
+  uint32_t threads = 1;
+  std::vector<int> cpus;      // empty: not pinned
+  uint64_t memory_bytes = 0;  // 0: no limit
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // build_id is left empty: it is the daemon's.
+  [[nodiscard]] virtual v1::NumericsClass numerics_class(uint32_t threads_per_core) const = 0;
+  [[nodiscard]] virtual v1::DeviceProfile device_profile() const = 0;
+  virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
+  // Called on the thread that will run the core: sets its thread count, affinity and float mode.
+  virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;
+};
+
+// The only function that names concrete backends. `kind`: cpu.
+StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& kind);
+
+}  // namespace ringmaster
