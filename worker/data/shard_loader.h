@@ -1,0 +1,79 @@
+// Loads the samples of one shard of one step: permutation, slice, records, augmentation. A pure
+// function of (ResultSpec, dataset, BatchId): the same floats on every worker, whoever asks and
+// when. Thread-safe; owned by the job that a worker serves.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/graph/augment/augment.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+#include "worker/data/dataset.h"
+
+namespace ringmaster::worker {
+
+// One shard of one batch. Ordered as a job reaches them: the evaluation of S(k) comes after
+// training step k - 1 and before training step k.
+struct BatchId {
+  uint64_t step = 0;  // training: the step k; evaluation: of S(k), so k applied steps
+  graph::Use use = graph::Use::kTraining;
+  uint64_t batch = 0;  // evaluation: number of the test set's batch; training: 0
+  uint32_t shard = 0;
+
+  static BatchId Training(uint64_t step, uint32_t shard) {
+    return {step, graph::Use::kTraining, 0, shard};
+  }
+  static BatchId Evaluation(uint64_t applied, uint64_t batch, uint32_t shard) {
+    return {applied, graph::Use::kEvaluation, batch, shard};
+  }
+  std::strong_ordering operator<=>(const BatchId& other) const;
+  bool operator==(const BatchId&) const = default;
+};
+
+// Floats that start at a multiple of 64 bytes, as kernels require for equal bits.
+class AlignedFloats {
+ public:
+  AlignedFloats() = default;
+  explicit AlignedFloats(size_t size);
+  std::span<float> span() { return {data_.get(), size_}; }
+  std::span<const float> span() const { return {data_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(float* data) const { std::free(data); }
+  };
+  std::unique_ptr<float[], Free> data_;
+  size_t size_ = 0;
+};
+
+struct ShardBatch {
+  BatchId id;
+  uint64_t batch_samples = 0;     // n: samples of the whole batch, over all shards
+  std::vector<uint64_t> samples;  // dataset index of each row; empty when the shard is empty
+  AlignedFloats images;           // rows * H * W * C
+  std::vector<int32_t> labels;    // rows
+};
+
+class ShardLoader {
+ public:
+  // `spec` resolved; the dataset's facts must equal spec.data (checked by the caller at Prepare).
+  ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec);
+
+  [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Load(const BatchId& id) const;
+
+  // Batches of the test set: ceil(test_samples / batch).
+  [[nodiscard]] uint64_t evaluation_batches() const;
+  const v1::ResultSpec& spec() const { return spec_; }
+
+ private:
+  const std::shared_ptr<const Dataset> dataset_;
+  const v1::ResultSpec spec_;
+  const graph::Augmenter augmenter_;
+};
+
+}  // namespace ringmaster::worker
