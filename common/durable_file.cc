@@ -1,0 +1,59 @@
+#include "common/durable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace ringmaster {
+namespace {
+
+Status SystemError(const std::string& what, const std::string& path) {
+  return Error(absl::StatusCode::kUnavailable, "cannot {} {}: {}", what, path,
+               std::strerror(errno));
+}
+
+Status WriteAndSync(int file, const std::string& path, const std::string& content) {
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t wrote = write(file, content.data() + done, content.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return SystemError("write", path);
+    done += static_cast<size_t>(wrote);
+  }
+  if (fsync(file) != 0) return SystemError("sync", path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status SyncFolder(const std::string& folder) {
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return SystemError("open folder", folder);
+  const int result = fsync(file);
+  const int error = errno;
+  close(file);
+  errno = error;
+  return result == 0 ? absl::OkStatus() : SystemError("sync folder", folder);
+}
+
+Status WriteDurably(const std::string& path, const std::string& content) {
+  std::string temporary = path + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return SystemError("create a temporary beside", path);
+  Status status = WriteAndSync(file, temporary, content);
+  close(file);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = SystemError("rename to", path);
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return SyncFolder(folder.empty() ? "." : folder);
+}
+
+}  // namespace ringmaster

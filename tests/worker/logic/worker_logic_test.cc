@@ -1,0 +1,259 @@
+#include "worker/logic/worker_logic.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::worker {
+namespace {
+
+using Time = WorkerLogic::Time;
+constexpr Time kNow{};
+
+v1::Attach Self() {
+  v1::Attach self;
+  self.set_name("w1");
+  self.set_incarnation("ab");
+  return self;
+}
+
+FromCoordinator Attached(uint64_t term, bool resume = false) {
+  FromCoordinator event;
+  event.message.mutable_attached()->set_term(term);
+  event.message.mutable_attached()->set_resume(resume);
+  return event;
+}
+
+FromCoordinator Inspect(const std::string& job) {
+  FromCoordinator event;
+  event.message.mutable_inspect()->set_job_id(job);
+  return event;
+}
+
+FromCoordinator Prepare(const std::string& job) {
+  FromCoordinator event;
+  event.message.mutable_prepare()->set_job_id(job);
+  return event;
+}
+
+FromCoordinator Fence(const std::string& job, uint64_t counter) {
+  FromCoordinator event;
+  v1::Fence& fence = *event.message.mutable_fence();
+  fence.set_job_id(job);
+  fence.mutable_generation()->set_term(3);
+  fence.mutable_generation()->set_counter(counter);
+  return event;
+}
+
+FromCoordinator Start(const std::string& job, uint64_t counter, uint64_t step) {
+  FromCoordinator event;
+  v1::Start& start = *event.message.mutable_start();
+  start.set_job_id(job);
+  start.mutable_generation()->set_term(3);
+  start.mutable_generation()->set_counter(counter);
+  start.set_start_step(step);
+  return event;
+}
+
+FromCoordinator Cancel(const std::string& job) {
+  FromCoordinator event;
+  event.message.mutable_cancel()->set_job_id(job);
+  return event;
+}
+
+FromCoordinator Release(const std::string& job) {
+  FromCoordinator event;
+  event.message.mutable_release()->set_job_id(job);
+  return event;
+}
+
+RunEnded Ended(Outcome outcome, uint64_t applied) {
+  RunEnded event;
+  event.job = JobId("j1");
+  event.generation = {3, 1};
+  event.outcome = outcome;
+  event.applied = applied;
+  event.digest = "d" + std::to_string(applied);
+  return event;
+}
+
+template <typename T>
+const T* Find(const Decision& decision) {
+  for (const Action& action : decision.actions) {
+    if (const T* found = std::get_if<T>(&action)) return found;
+  }
+  return nullptr;
+}
+
+const v1::WorkerMessage& Sent(const Decision& decision) {
+  const SendMessage* send = Find<SendMessage>(decision);
+  REQUIRE(send != nullptr);
+  return send->message;
+}
+
+WorkerLogic AttachedLogic() {
+  WorkerLogic logic(Self(), 0);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(3), kNow);
+  return logic;
+}
+
+WorkerLogic PreparedLogic() {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+  (void)logic.Step(Prepare("j1"), kNow);
+  (void)logic.Step(PrepareDone{JobId("j1"), {"aa"}, "d0", ""}, kNow);
+  return logic;
+}
+
+WorkerLogic RunningLogic() {
+  WorkerLogic logic = PreparedLogic();
+  (void)logic.Step(Fence("j1", 1), kNow);
+  const Decision decision = logic.Step(Start("j1", 1, 0), kNow);
+  REQUIRE(Find<RunJob>(decision) != nullptr);
+  return logic;
+}
+
+TEST_CASE("WorkerLogic: a session begins with attach and carries the job that it still holds") {
+  WorkerLogic logic = RunningLogic();
+  v1::Progress progress;
+  progress.set_job_id("j1");
+  progress.set_applied(7);
+  progress.set_digest("d7");
+  (void)logic.Step(RunProgress{progress}, kNow + std::chrono::seconds(1));
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  const Decision decision = logic.Step(Connected{}, kNow);
+  const v1::Attach& attach = Sent(decision).attach();
+  CHECK(attach.name() == "w1");
+  CHECK(attach.job_id() == "j1");
+  CHECK(attach.applied() == 7);
+  CHECK(attach.digest() == "d7");
+  CHECK(attach.highest_term() == 3);
+  CHECK(attach.generation().counter() == 1);
+}
+
+TEST_CASE("WorkerLogic: a coordinator of an older term is not obeyed") {
+  WorkerLogic logic(Self(), 5);
+  (void)logic.Step(Connected{}, kNow);
+  const Decision decision = logic.Step(Attached(4), kNow);
+  REQUIRE(Find<CloseSession>(decision) != nullptr);
+  CHECK_FALSE(logic.attached());
+  CHECK(logic.Step(Inspect("j1"), kNow).actions.empty());
+}
+
+TEST_CASE("WorkerLogic: a new term is stored before anything else happens in it") {
+  WorkerLogic logic(Self(), 5);
+  const Decision decision = logic.Step(Attached(6), kNow);
+  REQUIRE(decision.actions.size() == 1);
+  CHECK(std::get<SaveTerm>(decision.actions[0]).term == 6);
+}
+
+TEST_CASE("WorkerLogic: it serves one job at a time") {
+  WorkerLogic logic = PreparedLogic();
+  const Decision decision = logic.Step(Inspect("j2"), kNow);
+  CHECK(Sent(decision).inspected().job_id() == "j2");
+  CHECK(Sent(decision).inspected().error() == "the worker still holds job j1");
+}
+
+TEST_CASE("WorkerLogic: an idle worker acknowledges a fence at once, an old fence never") {
+  WorkerLogic logic = PreparedLogic();
+  const Decision first = logic.Step(Fence("j1", 2), kNow);
+  CHECK(Sent(first).fence_ack().generation().counter() == 2);
+  CHECK(Sent(first).fence_ack().digest() == "d0");
+  CHECK(logic.Step(Fence("j1", 2), kNow).actions.empty());
+  CHECK(logic.Step(Fence("j1", 1), kNow).actions.empty());
+}
+
+TEST_CASE("WorkerLogic: a running worker stops applying before it acknowledges a fence") {
+  WorkerLogic logic = RunningLogic();
+  const Decision fenced = logic.Step(Fence("j1", 2), kNow);
+  REQUIRE(Find<CancelRun>(fenced) != nullptr);
+  CHECK(Find<SendMessage>(fenced) == nullptr);
+  const Decision ended = logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  CHECK(Sent(ended).fence_ack().applied() == 9);
+  CHECK(Sent(ended).fence_ack().digest() == "d9");
+}
+
+TEST_CASE("WorkerLogic: only the generation fenced last can start, and only at the state held") {
+  WorkerLogic logic = PreparedLogic();
+  (void)logic.Step(Fence("j1", 2), kNow);
+  CHECK(logic.Step(Start("j1", 1, 0), kNow).actions.empty());
+  const Decision wrong_step = logic.Step(Start("j1", 2, 4), kNow);
+  CHECK(Sent(wrong_step).job_failed().reason() ==
+        "told to start at step 4 but holds the state of step 0");
+  CHECK(Find<RunJob>(logic.Step(Start("j1", 2, 0), kNow)) != nullptr);
+}
+
+TEST_CASE("WorkerLogic: cancel of a run is answered when the step loop has returned") {
+  WorkerLogic logic = RunningLogic();
+  const Decision cancel = logic.Step(Cancel("j1"), kNow);
+  REQUIRE(Find<CancelRun>(cancel) != nullptr);
+  CHECK(Find<SendMessage>(cancel) == nullptr);
+  const Decision ended = logic.Step(Ended(Outcome::kStopped, 5), kNow);
+  CHECK(Sent(ended).job_stopped().applied() == 5);
+  const Decision release = logic.Step(Release("j1"), kNow);
+  REQUIRE(Find<DropJob>(release) != nullptr);
+  CHECK(logic.job().empty());
+}
+
+TEST_CASE("WorkerLogic: a job released while it runs is dropped when the step loop has returned") {
+  WorkerLogic logic = RunningLogic();
+  const Decision release = logic.Step(Release("j1"), kNow);
+  CHECK(Find<CancelRun>(release) != nullptr);
+  CHECK(Find<DropJob>(release) == nullptr);
+  CHECK(Find<DropJob>(logic.Step(Ended(Outcome::kStopped, 5), kNow)) != nullptr);
+  CHECK(logic.job().empty());
+}
+
+TEST_CASE("WorkerLogic: a job released while it is prepared is dropped when that returns") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  CHECK(logic.Step(Release("j1"), kNow).actions.empty());
+  const Decision done = logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+  CHECK(Find<DropJob>(done) != nullptr);
+  CHECK(Find<SendMessage>(done) == nullptr);
+  CHECK(logic.job().empty());
+}
+
+TEST_CASE("WorkerLogic: a job that the coordinator does not resume is dropped at attach") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  (void)logic.Step(Connected{}, kNow);
+  const Decision attached = logic.Step(Attached(4, false), kNow);
+  CHECK(Find<CancelRun>(attached) != nullptr);
+  CHECK(Find<DropJob>(logic.Step(Ended(Outcome::kStopped, 5), kNow)) != nullptr);
+}
+
+TEST_CASE("WorkerLogic: a lost neighbour is reported as a suspicion that names it") {
+  WorkerLogic logic = RunningLogic();
+  RunEnded ended = Ended(Outcome::kPeerLost, 12);
+  ended.peer = "w2";
+  ended.reason = "connection reset";
+  const Decision decision = logic.Step(ended, kNow);
+  const v1::Suspicion& suspicion = Sent(decision).suspicion();
+  CHECK(suspicion.peer() == "w2");
+  CHECK(suspicion.step() == 12);
+  CHECK(suspicion.reason() == "connection reset");
+}
+
+TEST_CASE("WorkerLogic: progress is sent at most four times a second") {
+  WorkerLogic logic = RunningLogic();
+  v1::Progress progress;
+  progress.set_job_id("j1");
+  const Time start = kNow + std::chrono::seconds(10);
+  CHECK(logic.Step(RunProgress{progress}, start).actions.size() == 1);
+  CHECK(logic.Step(RunProgress{progress}, start + std::chrono::milliseconds(100)).actions.empty());
+  CHECK(logic.Step(RunProgress{progress}, start + std::chrono::milliseconds(250)).actions.size() ==
+        1);
+}
+
+TEST_CASE("WorkerLogic: asked to stop, it says that it leaves, ends the run and exits") {
+  WorkerLogic logic = RunningLogic();
+  const Decision decision = logic.Step(StopRequested{"SIGTERM"}, kNow);
+  CHECK(Sent(decision).leaving().reason() == "SIGTERM");
+  CHECK(Find<CancelRun>(decision) != nullptr);
+  CHECK(Find<Exit>(decision) != nullptr);
+  CHECK(logic.Step(StopRequested{"SIGTERM"}, kNow).actions.empty());
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

@@ -1,0 +1,59 @@
+// What a worker is to do next, as values: decided by WorkerLogic, carried out by the daemon.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "common/ids.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster::worker {
+
+struct SendMessage {
+  v1::WorkerMessage message;
+};
+
+// Ends the session stream; it is opened again after a while.
+struct CloseSession {
+  std::string reason;
+};
+
+// Stores the highest term that this worker obeyed.
+struct SaveTerm {
+  uint64_t term = 0;
+};
+
+struct InspectDataset {
+  JobId job;
+  v1::DataSource data;
+};
+
+struct PrepareJob {
+  JobId job;
+  v1::ResolvedJob resolved;
+};
+
+// Runs the step loop as a member of this generation's ring.
+struct RunJob {
+  JobId job;
+  v1::Start start;
+};
+
+// Ends the step loop at a step boundary; RunEnded follows.
+struct CancelRun {
+  std::string reason;
+};
+
+// Frees everything that belongs to the job.
+struct DropJob {
+  JobId job;
+};
+
+// Nothing is left to do: the process may end.
+struct Exit {};
+
+using Action = std::variant<SendMessage, CloseSession, SaveTerm, InspectDataset, PrepareJob, RunJob,
+                            CancelRun, DropJob, Exit>;
+
+}  // namespace ringmaster::worker

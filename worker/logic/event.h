@@ -1,0 +1,68 @@
+// What can happen to a worker, as values. Built by the session, the job thread and main; consumed
+// by WorkerLogic on the loop thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster::worker {
+
+// The session stream was opened: the first thing to send is Attach.
+struct Connected {};
+
+struct Disconnected {
+  std::string reason;
+};
+
+struct FromCoordinator {
+  v1::CoordinatorMessage message;
+};
+
+// The job thread looked at the dataset; `error` is empty when it can be used.
+struct InspectDone {
+  JobId job;
+  v1::DatasetFacts facts;
+  std::string error;
+};
+
+// The job thread built and bound the job and computed the known shard on each core.
+struct PrepareDone {
+  JobId job;
+  std::vector<std::string> known_shard_sha256;
+  std::string digest;  // digest(0)
+  std::string error;
+};
+
+// The step loop applied a step, evaluated, or moved to another phase.
+struct RunProgress {
+  v1::Progress progress;
+};
+
+enum class Outcome : uint8_t { kFinished, kStopped, kFailed, kPeerLost };
+
+// The step loop of one generation returned; the job's state is at a step boundary.
+struct RunEnded {
+  JobId job;
+  GenerationId generation;
+  Outcome outcome = Outcome::kStopped;
+  uint64_t applied = 0;
+  std::string digest;
+  std::string reason;           // of kFailed and kPeerLost
+  std::string peer;             // of kPeerLost: its worker id
+  std::string manifest_sha256;  // of kFinished, on the worker that wrote the last checkpoint
+};
+
+// SIGTERM, or the daemon cannot go on.
+struct StopRequested {
+  std::string reason;
+};
+
+using Event = std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone,
+                           RunProgress, RunEnded, StopRequested>;
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,337 @@
+#include "worker/logic/worker_logic.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressInterval{250};
+
+GenerationId ToGeneration(const v1::Generation& generation) {
+  return {generation.term(), generation.counter()};
+}
+
+void Fill(const GenerationId& from, v1::Generation* to) {
+  to->set_term(from.term);
+  to->set_counter(from.counter);
+}
+
+Decision Nothing(std::string reason) { return {{}, std::move(reason)}; }
+
+Decision Do(Action action, std::string reason) {
+  Decision decision;
+  decision.actions.push_back(std::move(action));
+  decision.reason = std::move(reason);
+  return decision;
+}
+
+}  // namespace
+
+WorkerLogic::WorkerLogic(v1::Attach self, uint64_t highest_term)
+    : self_(std::move(self)), highest_term_(highest_term) {}
+
+Decision WorkerLogic::Step(const Event& event, Time now) {
+  return std::visit([this, now](const auto& value) { return On(value, now); }, event);
+}
+
+Decision WorkerLogic::On(const Connected&, Time) {
+  SendMessage send;
+  v1::Attach& attach = *send.message.mutable_attach();
+  attach = self_;
+  attach.set_highest_term(highest_term_);
+  if (job_) {
+    attach.set_job_id(job_->id.value());
+    Fill(job_->started, attach.mutable_generation());
+    attach.set_applied(job_->applied);
+    attach.set_digest(job_->digest);
+  }
+  return Do(std::move(send), "a session begins with attach");
+}
+
+Decision WorkerLogic::On(const Disconnected& event, Time) {
+  attached_ = false;
+  if (stopping_) return Do(Exit{}, "stopping: the session has ended");
+  // Workers drive their own steps: a ring keeps training while the coordinator is away.
+  return Nothing(fmt::format("session lost ({}); a running job goes on", event.reason));
+}
+
+Decision WorkerLogic::On(const FromCoordinator& event, Time) {
+  const v1::CoordinatorMessage& message = event.message;
+  if (message.has_attached()) return OnAttached(message.attached());
+  if (!attached_) return Nothing("not attached: a message before Attached is ignored");
+  switch (message.kind_case()) {
+    case v1::CoordinatorMessage::kInspect:
+      return OnInspect(message.inspect());
+    case v1::CoordinatorMessage::kPrepare:
+      return OnPrepare(message.prepare());
+    case v1::CoordinatorMessage::kFence:
+      return OnFence(message.fence());
+    case v1::CoordinatorMessage::kStart:
+      return OnStart(message.start());
+    case v1::CoordinatorMessage::kDrain:
+      return OnDrain(message.drain());
+    case v1::CoordinatorMessage::kCancel:
+      return OnCancel(message.cancel());
+    case v1::CoordinatorMessage::kRelease:
+      return OnRelease(message.release());
+    default:
+      return Nothing("a message of a kind that this version does not know is ignored");
+  }
+}
+
+Decision WorkerLogic::OnAttached(const v1::Attached& message) {
+  if (message.term() < highest_term_) {
+    return Do(CloseSession{fmt::format("the coordinator's term {} is lower than {}, which this "
+                                       "worker obeyed before: its store is an older copy",
+                                       message.term(), highest_term_)},
+              "a term never goes back");
+  }
+  attached_ = true;
+  Decision decision;
+  decision.reason = fmt::format("attached in term {}", message.term());
+  if (message.term() > highest_term_) {
+    highest_term_ = message.term();
+    decision.actions.emplace_back(SaveTerm{highest_term_});
+  }
+  if (job_ && !message.resume()) {
+    Decision drop = Drop("the coordinator does not resume the job that was held");
+    for (Action& action : drop.actions) decision.actions.push_back(std::move(action));
+    decision.reason += "; " + drop.reason;
+  }
+  return decision;
+}
+
+Decision WorkerLogic::OnInspect(const v1::Inspect& message) {
+  if (job_ || stopping_) {
+    SendMessage send;
+    v1::Inspected& reply = *send.message.mutable_inspected();
+    reply.set_job_id(message.job_id());
+    reply.set_error(stopping_ ? "the worker is stopping"
+                              : fmt::format("the worker still holds job {}", job_->id.value()));
+    return Do(std::move(send), "a worker serves one job at a time");
+  }
+  job_.emplace();
+  job_->id = JobId(message.job_id());
+  return Do(InspectDataset{job_->id, message.data()}, "inspect the dataset");
+}
+
+Decision WorkerLogic::On(const InspectDone& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("the job is gone");
+  job_->phase = Phase::kInspected;
+  if (job_->drop_when_idle) return Drop("dropped while its dataset was inspected");
+  SendMessage send;
+  v1::Inspected& reply = *send.message.mutable_inspected();
+  reply.set_job_id(event.job.value());
+  *reply.mutable_facts() = event.facts;
+  reply.set_error(event.error);
+  return Do(std::move(send), event.error.empty() ? "dataset inspected" : event.error);
+}
+
+Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
+  if (!Has(message.job_id()) || job_->phase != Phase::kInspected) {
+    return Nothing("prepare for a job that was not inspected here is ignored");
+  }
+  job_->phase = Phase::kPreparing;
+  return Do(PrepareJob{job_->id, message.job()}, "prepare the job");
+}
+
+Decision WorkerLogic::On(const PrepareDone& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("the job is gone");
+  job_->phase = Phase::kPrepared;
+  job_->digest = event.digest;
+  if (job_->drop_when_idle) return Drop("dropped while it was prepared");
+  SendMessage send;
+  v1::Prepared& reply = *send.message.mutable_prepared();
+  reply.set_job_id(event.job.value());
+  reply.set_error(event.error);
+  reply.set_digest(event.digest);
+  for (const std::string& sha256 : event.known_shard_sha256) {
+    reply.add_known_shard_sha256(sha256);
+  }
+  return Do(std::move(send), event.error.empty() ? "job prepared" : event.error);
+}
+
+Action WorkerLogic::FenceAck() const {
+  SendMessage send;
+  v1::FenceAck& ack = *send.message.mutable_fence_ack();
+  ack.set_job_id(job_->id.value());
+  Fill(job_->fenced, ack.mutable_generation());
+  ack.set_applied(job_->applied);
+  ack.set_digest(job_->digest);
+  return send;
+}
+
+Decision WorkerLogic::OnFence(const v1::Fence& message) {
+  const GenerationId generation = ToGeneration(message.generation());
+  if (!Has(message.job_id()) || job_->phase < Phase::kPrepared) {
+    return Nothing("fence for a job that is not prepared here is ignored");
+  }
+  if (generation <= job_->fenced) return Nothing("an old fence is ignored");
+  job_->fenced = generation;
+  if (job_->phase == Phase::kRunning) {
+    job_->after_run = AfterRun::kAcknowledgeFence;
+    return Do(CancelRun{"fenced by generation " + generation.ToString()},
+              "stop applying before acknowledging the fence");
+  }
+  return Do(FenceAck(), "nothing is being applied: acknowledge");
+}
+
+Decision WorkerLogic::OnStart(const v1::Start& message) {
+  const GenerationId generation = ToGeneration(message.generation());
+  if (!Has(message.job_id()) || job_->phase != Phase::kPrepared) {
+    return Nothing("start for a job that is not ready here is ignored");
+  }
+  if (generation != job_->fenced || generation <= job_->started) {
+    return Nothing(fmt::format("start of generation {} is not the one fenced last ({})",
+                               generation.ToString(), job_->fenced.ToString()));
+  }
+  if (message.start_step() != job_->applied) {
+    SendMessage send;
+    v1::JobFailed& failed = *send.message.mutable_job_failed();
+    failed.set_job_id(message.job_id());
+    *failed.mutable_generation() = message.generation();
+    failed.set_step(message.start_step());
+    failed.set_reason(fmt::format("told to start at step {} but holds the state of step {}",
+                                  message.start_step(), job_->applied));
+    return Do(std::move(send), "the state for this start is not here");
+  }
+  job_->started = generation;
+  job_->phase = Phase::kRunning;
+  job_->after_run = AfterRun::kReport;
+  return Do(RunJob{job_->id, message}, "run generation " + generation.ToString());
+}
+
+Decision WorkerLogic::On(const RunProgress& event, Time now) {
+  if (!Has(event.progress.job_id()) || job_->phase != Phase::kRunning) {
+    return Nothing("progress of a run that ended");
+  }
+  job_->applied = event.progress.applied();
+  job_->digest = event.progress.digest();
+  if (now - job_->last_progress < kProgressInterval)
+    return Nothing("progress is sent 4 x a second");
+  job_->last_progress = now;
+  SendMessage send;
+  *send.message.mutable_progress() = event.progress;
+  return Do(std::move(send), "progress");
+}
+
+Action WorkerLogic::JobStopped() const {
+  SendMessage send;
+  v1::JobStopped& stopped = *send.message.mutable_job_stopped();
+  stopped.set_job_id(job_->id.value());
+  stopped.set_applied(job_->applied);
+  return send;
+}
+
+Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
+  if (!Has(message.job_id())) return Nothing("cancel of a job that is not here is ignored");
+  if (job_->phase == Phase::kRunning) {
+    job_->after_run = AfterRun::kReportStopped;
+    return Do(CancelRun{message.reason()}, "stop at the step boundary");
+  }
+  return Do(JobStopped(), "nothing is running: stopped at once");
+}
+
+Decision WorkerLogic::OnDrain(const v1::Drain& message) {
+  if (!Has(message.job_id())) return Nothing("drain of a job that is not here is ignored");
+  if (job_->phase == Phase::kRunning) {
+    job_->after_run = AfterRun::kReportStopped;
+    return Do(CancelRun{"drained"}, "leave at the step boundary");
+  }
+  return Do(JobStopped(), "nothing is running: drained at once");
+}
+
+Decision WorkerLogic::OnRelease(const v1::Release& message) {
+  if (!Has(message.job_id())) return Nothing("release of a job that is not here is ignored");
+  return Drop("released by the coordinator");
+}
+
+Decision WorkerLogic::Drop(const std::string& reason) {
+  if (job_->phase == Phase::kRunning) {
+    job_->after_run = AfterRun::kDrop;
+    return Do(CancelRun{reason}, reason);
+  }
+  if (job_->phase == Phase::kInspecting || job_->phase == Phase::kPreparing) {
+    job_->drop_when_idle = true;
+    return Nothing(reason + "; as soon as its preparation returns");
+  }
+  const JobId id = job_->id;
+  job_.reset();
+  return Do(DropJob{id}, reason);
+}
+
+Decision WorkerLogic::On(const RunEnded& event, Time) {
+  if (!job_ || job_->id != event.job || job_->phase != Phase::kRunning) {
+    return Nothing("the end of a run that is gone");
+  }
+  job_->phase = Phase::kPrepared;
+  job_->applied = event.applied;
+  job_->digest = event.digest;
+  switch (job_->after_run) {
+    case AfterRun::kAcknowledgeFence:
+      return Do(FenceAck(), "stopped applying: acknowledge the fence");
+    case AfterRun::kReportStopped:
+      return Do(JobStopped(), "stopped at a step boundary");
+    case AfterRun::kDrop:
+      return Drop("the run ended; the job is dropped");
+    case AfterRun::kReport:
+      return ReportEnd(event);
+  }
+  return Nothing("unreachable");
+}
+
+Decision WorkerLogic::ReportEnd(const RunEnded& event) {
+  SendMessage send;
+  switch (event.outcome) {
+    case Outcome::kFinished: {
+      v1::JobFinished& finished = *send.message.mutable_job_finished();
+      finished.set_job_id(event.job.value());
+      Fill(event.generation, finished.mutable_generation());
+      finished.set_applied(event.applied);
+      finished.set_digest(event.digest);
+      finished.set_manifest_sha256(event.manifest_sha256);
+      return Do(std::move(send), "finished");
+    }
+    case Outcome::kPeerLost: {
+      v1::Suspicion& suspicion = *send.message.mutable_suspicion();
+      suspicion.set_job_id(event.job.value());
+      Fill(event.generation, suspicion.mutable_generation());
+      suspicion.set_peer(event.peer);
+      suspicion.set_step(event.applied);
+      suspicion.set_reason(event.reason);
+      return Do(std::move(send), event.reason);
+    }
+    case Outcome::kStopped:
+    case Outcome::kFailed: {
+      v1::JobFailed& failed = *send.message.mutable_job_failed();
+      failed.set_job_id(event.job.value());
+      Fill(event.generation, failed.mutable_generation());
+      failed.set_step(event.applied);
+      failed.set_reason(event.reason.empty() ? "the step loop stopped by itself" : event.reason);
+      return Do(std::move(send), event.reason);
+    }
+  }
+  return Nothing("unreachable");
+}
+
+Decision WorkerLogic::On(const StopRequested& event, Time) {
+  if (stopping_) return Nothing("stopping already");
+  stopping_ = true;
+  Decision decision;
+  decision.reason = event.reason;
+  if (attached_) {
+    SendMessage send;
+    send.message.mutable_leaving()->set_reason(event.reason);
+    decision.actions.emplace_back(std::move(send));
+  }
+  if (job_ && job_->phase == Phase::kRunning) {
+    job_->after_run = AfterRun::kReportStopped;
+    decision.actions.emplace_back(CancelRun{event.reason});
+  }
+  decision.actions.emplace_back(Exit{});
+  return decision;
+}
+
+}  // namespace ringmaster::worker

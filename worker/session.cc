@@ -1,0 +1,219 @@
+#include "worker/session.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr size_t kQueueLimit = 4096;
+constexpr std::chrono::milliseconds kFirstBackoff{50};
+constexpr std::chrono::milliseconds kLastBackoff{1000};
+
+std::chrono::steady_clock::time_point Now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // A backstop: heartbeats find a silent peer first. Streams are never retried by gRPC itself.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// One stream. gRPC holds it by raw pointer until OnDone, so it keeps itself alive until then.
+class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>,
+                        public std::enable_shared_from_this<Session::Stream> {
+ public:
+  explicit Stream(const std::function<void(Event)>* post) : post_(post) {}
+
+  void Begin(v1::Fleet::Stub* stub) {
+    self_ = shared_from_this();
+    stub->async()->Session(&context_, this);
+    StartRead(&incoming_);
+    AddHold();  // writes start outside of reactions
+    StartCall();
+    (*post_)(Connected{});
+  }
+
+  void Send(v1::WorkerMessage message) {
+    MutexLock lock(mu_);
+    if (ended_ || finishing_) return;
+    if (outgoing_.size() >= kQueueLimit) {
+      context_.TryCancel();
+      return;
+    }
+    outgoing_.push_back(std::move(message));
+    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+  // Half-closes once everything queued was written.
+  void Finish() {
+    MutexLock lock(mu_);
+    if (ended_ || finishing_) return;
+    finishing_ = true;
+    if (outgoing_.empty()) CloseWrites();
+  }
+
+  // Waits until gRPC is done with the stream; false at the deadline.
+  bool WaitDone(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mu_);
+    return changed_.WaitUntil(mu_, deadline,
+                              [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return done_; });
+  }
+
+  grpc::Status status() {
+    MutexLock lock(mu_);
+    return status_;
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      MutexLock lock(mu_);
+      End();
+      return;
+    }
+    (*post_)(FromCoordinator{std::move(incoming_)});
+    incoming_.Clear();
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mu_);
+    if (!ok || ended_) {
+      End();
+      return;
+    }
+    outgoing_.pop_front();
+    if (!outgoing_.empty()) {
+      StartWrite(&outgoing_.front());
+    } else if (finishing_) {
+      CloseWrites();
+    }
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    std::shared_ptr<Stream> keep;
+    {
+      MutexLock lock(mu_);
+      status_ = status;
+      done_ = true;
+      keep = std::move(self_);
+      changed_.NotifyAll();
+    }
+  }
+
+ private:
+  void CloseWrites() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { StartWritesDone(); }
+  void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (std::exchange(ended_, true)) return;
+    RemoveHold();
+  }
+
+  const std::function<void(Event)>* const post_;
+  grpc::ClientContext context_;
+  v1::CoordinatorMessage incoming_;
+
+  Mutex mu_;
+  Condition changed_;
+  std::deque<v1::WorkerMessage> outgoing_ ABSL_GUARDED_BY(mu_);
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status status_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<Stream> self_ ABSL_GUARDED_BY(mu_);
+};
+
+Session::Session(std::shared_ptr<grpc::Channel> channel, std::function<void(Event)> post)
+    : channel_(std::move(channel)), stub_(v1::Fleet::NewStub(channel_)), post_(std::move(post)) {}
+
+Session::~Session() { Stop(); }
+
+void Session::Start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  pthread_setname_np(thread_.native_handle(), "session");
+}
+
+void Session::Send(v1::WorkerMessage message) {
+  std::shared_ptr<Stream> stream;
+  {
+    MutexLock lock(mu_);
+    stream = stream_;
+  }
+  if (stream != nullptr) stream->Send(std::move(message));
+}
+
+void Session::Close(const std::string& reason) {
+  spdlog::warn("session closed: {}", reason);
+  MutexLock lock(mu_);
+  if (stream_ != nullptr) stream_->Cancel();
+}
+
+void Session::RunOnce() {
+  auto stream = std::make_shared<Stream>(&post_);
+  {
+    MutexLock lock(mu_);
+    if (stopping_) return;
+    stream_ = stream;
+  }
+  stream->Begin(stub_.get());
+  // The stream lives as long as the worker; an hour only bounds each single wait.
+  while (!stream->WaitDone(Now() + std::chrono::hours(1))) {
+  }
+  {
+    MutexLock lock(mu_);
+    stream_.reset();
+  }
+  const grpc::Status status = stream->status();
+  post_(Disconnected{status.ok() ? "ended by the coordinator" : status.error_message()});
+}
+
+void Session::Run(const std::stop_token& stop) {
+  std::minstd_rand jitter(std::random_device{}());
+  std::chrono::milliseconds backoff = kFirstBackoff;
+  while (!stop.stop_requested()) {
+    const auto begun = Now();
+    RunOnce();
+    if (Now() - begun > kLastBackoff) backoff = kFirstBackoff;
+    std::uniform_int_distribution<int64_t> wait(backoff.count() / 2, backoff.count());
+    MutexLock lock(mu_);
+    changed_.WaitUntil(mu_, Now() + std::chrono::milliseconds(wait(jitter)),
+                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
+    backoff = std::min(backoff * 2, kLastBackoff);
+  }
+}
+
+void Session::Stop() {
+  std::shared_ptr<Stream> stream;
+  {
+    MutexLock lock(mu_);
+    if (std::exchange(stopping_, true)) return;
+    stream = stream_;
+    changed_.NotifyAll();
+  }
+  thread_.request_stop();
+  if (stream != nullptr) {
+    stream->Finish();
+    if (!stream->WaitDone(Now() + std::chrono::seconds(2))) stream->Cancel();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace ringmaster::worker
