@@ -1,0 +1,37 @@
+// Where finished checkpoints go. The seam between training and delivery: the daemon streams them to
+// the coordinator, tests keep them in memory or in a folder.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+
+namespace ringmaster::worker {
+
+struct CheckpointFile {
+  std::string name;  // model.safetensors
+  std::string bytes;
+};
+
+// The files of S(step), manifest.json last. A function of the job and the step alone: no time, host,
+// job id, worker or generation stands in it.
+struct Checkpoint {
+  uint64_t step = 0;
+  std::vector<CheckpointFile> files;
+  std::string manifest_sha256;  // hex, of manifest.json
+};
+
+class CheckpointSink {
+ public:
+  virtual ~CheckpointSink() = default;
+  // Delivers one checkpoint and returns when it is durable. Called on the trainer's writer thread,
+  // one at a time, in the order of steps, and only on the ring's first member. An error ends the
+  // run, so what may pass (a coordinator that is down) is retried inside, until `stop` is
+  // requested: then CANCELLED.
+  virtual Status Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) = 0;
+};
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,105 @@
+// A job on this worker, from its first bound kernel to its last checkpoint: owns the state S(k), the
+// cores and the threads that move S(k) to S(k+1). Owned by the daemon, one for each job.
+//
+// Prepare, Run and the destructor: one thread at a time (the job's "step thread"). pulse() and a
+// run's stop token: any thread. It knows no coordinator and no session: assignments come in as
+// values, progress and checkpoints go out through two interfaces.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/sha256.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+#include "worker/backend/backend.h"
+#include "worker/data/dataset.h"
+#include "worker/ring/all_reduce.h"
+#include "worker/ring/link.h"
+#include "worker/train/checkpoint_sink.h"
+#include "worker/train/progress.h"
+
+namespace ringmaster::worker {
+
+// One generation's part of the work, as seen by one member.
+struct Assignment {
+  GenerationId generation;
+  ring::Position position;       // rank 0 writes the checkpoints
+  std::vector<uint32_t> shards;  // this worker's, ascending; may be empty
+  uint64_t start_step = 0;       // K: must equal applied()
+};
+
+// Who else takes part in a run. All outlive it.
+struct RunPeers {
+  ring::Link* link = nullptr;      // nullptr when the ring has one member; ended when the run ends
+                                   // before its time
+  CheckpointSink* sink = nullptr;  // used by rank 0 only; nullptr: no checkpoints
+  Observer* observer = nullptr;    // nullptr: nobody listens
+};
+
+// Seconds that the step thread spent in each phase of a run.
+struct PhaseTimes {
+  double compute = 0;   // waiting for the cores: input, forward, backward, quantize
+  double reduce = 0;    // waiting for the ring after the last gradient
+  double update = 0;    // digest, optimizer, units, compute copies of the weights
+  double evaluate = 0;  // whole evaluations
+  double checkpoint = 0;  // copying the state, waiting for the writer
+};
+
+enum class RunEnd : uint8_t {
+  kFinished,  // every step applied, evaluated, checkpoint delivered
+  kStopped,   // the stop token; a step in flight was dropped as a whole
+  kPeerLost,  // the link failed: `reason` is its error; the step in flight was dropped
+  kFailed,    // the job cannot go on: `reason` names step, shard and tensor where it can
+};
+
+struct RunResult {
+  RunEnd end = RunEnd::kFailed;
+  uint64_t applied = 0;  // the trainer holds S(applied), whole, whatever `end` says
+  Sha256Digest digest{};
+  std::string reason;
+  std::string manifest_sha256;  // of the last checkpoint, where this worker wrote it
+  PhaseTimes times;
+};
+
+struct TrainerOptions {
+  size_t bucket_elements = size_t{1} << 20;
+  ring::ReduceOptions reduce;
+  std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
+};
+
+class Trainer {
+ public:
+  // Builds a program for every shard shape of the job, makes cores (one thread each) and binds them,
+  // makes S(0), and computes the known shard once on each core. `backend` outlives the trainer.
+  // FAILED_PRECONDITION: the dataset is not the job's, naming the file; INVALID_ARGUMENT,
+  // UNIMPLEMENTED, RESOURCE_EXHAUSTED: model, operator or memory, in words for the user.
+  [[nodiscard]] static StatusOr<std::unique_ptr<Trainer>> Prepare(
+      const JobId& job, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
+      Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options = {});
+  virtual ~Trainer() = default;
+
+  // Of each core: hex SHA-256 of the quantized integers of one shard of step 0. Workers whose values
+  // differ would not train the same model.
+  [[nodiscard]] virtual const std::vector<std::string>& known_shard_sha256() const = 0;
+  // k and digest(k) of the state that it holds. Step thread.
+  [[nodiscard]] virtual uint64_t applied() const = 0;
+  [[nodiscard]] virtual const Sha256Digest& digest() const = 0;
+
+  // Trains until the last step, or `stop`, or an error; the state is then at a step boundary and
+  // another run, of a later generation, may follow. `stop` may be requested from any thread, before
+  // or during the run; it ends waits on ring, reader and sink at once, and a shard that a core is
+  // computing runs to its end unused.
+  [[nodiscard]] virtual RunResult Run(const Assignment& assignment, const RunPeers& peers,
+                                      const std::stop_token& stop) = 0;
+
+  // What the step thread is at. Any thread, lock-free.
+  [[nodiscard]] virtual Pulse pulse() const = 0;
+};
+
+}  // namespace ringmaster::worker
