@@ -1,5 +1,12 @@
 # One folder = one noun = one target. Sources are listed, never globbed.
 
+# Every test with the label unit; what the sanitizer stages build.
+add_custom_target(unit_tests)
+set(RINGMASTER_TEST_ENVIRONMENT
+    "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/tsan.supp:halt_on_error=1"
+    "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
+
 # ring_library(NAME SOURCES a.cc b.cc DEPS ring_x absl::status)
 function(ring_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
@@ -46,5 +53,9 @@ function(ring_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ring_testing_main ${ARG_DEPS})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "${RINGMASTER_TEST_ENVIRONMENT}")
+  if(unit IN_LIST ARG_LABELS)
+    add_dependencies(unit_tests ${name})
+  endif()
 endfunction()
