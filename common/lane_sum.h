@@ -1,0 +1,38 @@
+// The one order in which float64 sums are taken wherever a sum enters a result: blocks of 256
+// elements, element i of a block to lane i mod 8, lanes pairwise, then a pairwise tree over the
+// blocks. The same bits on every machine, and eight lanes vectorize. Thread-safe (free functions).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ringmaster {
+
+inline constexpr size_t kLaneSumBlock = 256;
+
+// Sum of value(i), a double, for i in [begin, end); at most one block.
+template <typename Value>
+[[nodiscard]] double LaneSumOfBlock(size_t begin, size_t end, const Value& value) {
+  double lanes[8] = {};
+  for (size_t i = begin; i < end; ++i) lanes[(i - begin) % 8] += value(i);
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+// Sum of value(i) for i in [0, n). The tree over blocks splits at the largest power of two below
+// the number of blocks, so that a block's place in it does not depend on how many follow.
+template <typename Value>
+[[nodiscard]] double LaneSum(size_t n, const Value& value) {
+  const auto tree = [&](const auto& self, size_t first, size_t blocks) -> double {
+    if (blocks == 1) {
+      const size_t begin = first * kLaneSumBlock;
+      return LaneSumOfBlock(begin, std::min(n, begin + kLaneSumBlock), value);
+    }
+    size_t half = 1;
+    while (half * 2 < blocks) half *= 2;
+    return self(self, first, half) + self(self, first + half, blocks - half);
+  };
+  return n == 0 ? 0.0 : tree(tree, 0, (n - 1) / kLaneSumBlock + 1);
+}
+
+}  // namespace ringmaster
