@@ -12,8 +12,11 @@
 #include "common/data/cifar10.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
+#include "worker/data/beneath.h"
 
 namespace ringmaster::worker {
+
+class HashCache;
 
 // Where datasets may lie, and where the SHA-256 of their files are remembered (by device, inode,
 // size and modification time). An empty state_dir remembers nothing.
@@ -31,9 +34,6 @@ class Dataset {
   // file, record and value.
   [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Open(const DatasetFolders& folders,
                                                                      const v1::DataSource& source);
-  ~Dataset();
-  Dataset(const Dataset&) = delete;
-  Dataset& operator=(const Dataset&) = delete;
 
   const v1::DatasetFacts& facts() const { return facts_; }
   [[nodiscard]] uint64_t samples(data::Split split) const;
@@ -47,11 +47,13 @@ class Dataset {
  private:
   struct OpenFile {
     std::string name;
-    int descriptor = -1;
+    Descriptor descriptor;
     uint64_t first_sample = 0;  // in its split
     uint64_t samples = 0;
   };
   Dataset() = default;
+  Status OpenFiles(const DatasetFolders& folders, const v1::DataSource& source);
+  Status OpenSplit(const Descriptor& folder, data::Split split, HashCache* cache);
   const std::vector<OpenFile>& files(data::Split split) const {
     return split == data::Split::kTrain ? train_ : test_;
   }

@@ -45,6 +45,9 @@ class Reader {
  private:
   using Result = StatusOr<std::shared_ptr<const ShardBatch>>;
   void Run(const std::stop_token& stop);
+  // The trainer has come to the batch of `id`: whatever comes before that batch is forgotten, and
+  // not read if it was not yet.
+  void SkipTo(const BatchId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The next batch of the plan that nobody has taken; nullopt at its end.
   std::optional<BatchId> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -1,0 +1,87 @@
+#include "worker/data/beneath.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+namespace ringmaster::worker {
+namespace {
+
+// O_NONBLOCK: opening a pipe that nobody writes to must not hang.
+int OpenFlags(Wanted wanted) {
+  return O_RDONLY | O_CLOEXEC | O_NONBLOCK | (wanted == Wanted::kFolder ? O_DIRECTORY : 0);
+}
+
+// One component at a time, never following a link. Returns -1 with errno.
+int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted) {
+  std::istringstream components(path);
+  std::string component, next;
+  Descriptor at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
+  std::getline(components, component, '/');
+  while (true) {
+    const bool last = !std::getline(components, next, '/');
+    if (component == ".." || (component.empty() && !last)) {
+      errno = EXDEV;
+      return -1;
+    }
+    const int flags = last ? OpenFlags(wanted) : OpenFlags(Wanted::kFolder);
+    const int opened = openat(at.get(), component.c_str(), flags | O_NOFOLLOW);
+    if (opened < 0 || last) return opened;
+    at = Descriptor(opened);
+    component = next;
+  }
+}
+
+int OpenInside(int folder, const std::string& path, Wanted wanted) {
+  open_how how = {};
+  how.flags = static_cast<uint64_t>(OpenFlags(wanted));
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  const auto opened =
+      static_cast<int>(syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how)));
+  // EPERM: seccomp profiles older than the call.
+  if (opened < 0 && (errno == ENOSYS || errno == EPERM)) {
+    return OpenWithoutLinks(folder, path, wanted);
+  }
+  return opened;
+}
+
+Status OpenError(const std::string& path, int error) {
+  if (error == ENOENT) return Error(absl::StatusCode::kNotFound, "{} does not exist", path);
+  if (error == EXDEV || error == ELOOP) {
+    return InvalidArgument("{} leads out of its folder by `..` or a symbolic link", path);
+  }
+  if (error == ENOTDIR) return InvalidArgument("{} is not a folder", path);
+  return Error(absl::StatusCode::kUnavailable, "cannot open {}: {}", path, std::strerror(error));
+}
+
+}  // namespace
+
+void Descriptor::Close() const {
+  if (valid()) close(value_);
+}
+
+StatusOr<Descriptor> OpenFolder(const std::string& root) {
+  const int opened = open(root.c_str(), OpenFlags(Wanted::kFolder));
+  if (opened < 0) return OpenError(root, errno);
+  return Descriptor(opened);
+}
+
+StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& path, Wanted wanted) {
+  if (path.find('\0') != std::string::npos) return InvalidArgument("a path holds a zero byte");
+  Descriptor file(OpenInside(folder.get(), path, wanted));
+  if (!file.valid()) return OpenError(path, errno);
+  struct stat status = {};
+  if (fstat(file.get(), &status) != 0) return OpenError(path, errno);
+  if (wanted == Wanted::kFile && !S_ISREG(status.st_mode)) {
+    return InvalidArgument("{} is not a regular file", path);
+  }
+  return file;
+}
+
+}  // namespace ringmaster::worker

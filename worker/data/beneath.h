@@ -1,0 +1,42 @@
+// Opens files that lie beneath a folder and nowhere else, whatever `..` or symbolic links say.
+// Thread-safe (free functions).
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "common/status.h"
+
+namespace ringmaster::worker {
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() { Close(); }
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  int get() const { return value_; }
+  bool valid() const { return value_ >= 0; }
+
+ private:
+  void Close() const;
+  int value_ = -1;
+};
+
+enum class Wanted { kFolder, kFile };
+
+// `root` as the user gave it; symbolic links in it are the user's own.
+[[nodiscard]] StatusOr<Descriptor> OpenFolder(const std::string& root);
+
+// `path` relative to `folder`. NOT_FOUND when there is none; INVALID_ARGUMENT when it leads out of
+// `folder` or is not what is wanted (a pipe or a device is no file). Symbolic links are followed
+// while they stay inside; on a kernel without openat2 (before 5.6) every link is refused.
+[[nodiscard]] StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& path,
+                                               Wanted wanted);
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,71 @@
+#include "worker/data/hash_cache.h"
+
+#include <chrono>
+#include <fstream>
+
+#include "common/durable_file.h"
+#include "common/log.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// File systems stamp times in steps of up to two seconds.
+constexpr int64_t kSettledNs = 3'000'000'000;
+
+bool IsSha256(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+}  // namespace
+
+FileIdentity FileIdentity::Of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
+          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+HashCache::HashCache(const std::string& state_dir) {
+  if (state_dir.empty()) return;
+  path_ = state_dir + "/cifar10.sha256";
+  std::ifstream file(path_);
+  FileIdentity id;
+  std::string sha256;
+  while (file >> id.device >> id.inode >> id.size >> id.modified_ns >> sha256) {
+    if (IsSha256(sha256)) entries_[id] = sha256;
+  }
+}
+
+std::optional<std::string> HashCache::Find(const FileIdentity& file) const {
+  const auto found = entries_.find(file);
+  if (found == entries_.end()) return std::nullopt;
+  return found->second;
+}
+
+void HashCache::Remember(const FileIdentity& file, const std::string& sha256) {
+  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  if (path_.empty() || now - file.modified_ns < kSettledNs) return;
+  // What the same file was before is of no use any more.
+  std::erase_if(entries_, [&](const auto& entry) {
+    return entry.first.device == file.device && entry.first.inode == file.inode;
+  });
+  entries_[file] = sha256;
+  changed_ = true;
+}
+
+void HashCache::Save() {
+  if (!changed_) return;
+  std::string content;
+  for (const auto& [id, sha256] : entries_) {
+    content +=
+        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, sha256);
+  }
+  const Status written = WriteDurably(path_, content);
+  if (!written.ok()) {
+    spdlog::warn("the dataset is hashed again at the next start: {}", Message(written));
+    return;
+  }
+  changed_ = false;
+}
+
+}  // namespace ringmaster::worker

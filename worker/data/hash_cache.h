@@ -1,0 +1,42 @@
+// Remembers the SHA-256 of files that were hashed and checked before, so that a start with the same
+// data does not read it all again. One small text file in --state-dir, replaced as a whole; a lost
+// or broken one only costs time. Thread-compatible; owned by Dataset::Open for its duration.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+
+namespace ringmaster::worker {
+
+// What a file is without reading it. Another one, or another change of the same, differs.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t modified_ns = 0;
+  static FileIdentity Of(const struct stat& status);
+  auto Tie() const { return std::tie(device, inode, size, modified_ns); }
+  bool operator<(const FileIdentity& other) const { return Tie() < other.Tie(); }
+};
+
+class HashCache {
+ public:
+  // Reads what `state_dir` remembers; an empty state_dir remembers nothing.
+  explicit HashCache(const std::string& state_dir);
+
+  [[nodiscard]] std::optional<std::string> Find(const FileIdentity& file) const;
+  // Kept unless the file changed so lately that another change could carry the same time.
+  void Remember(const FileIdentity& file, const std::string& sha256);
+  // Writes the file when something was added. A failure is logged, never an error.
+  void Save();
+
+ private:
+  std::string path_;  // empty: none
+  std::map<FileIdentity, std::string> entries_;
+  bool changed_ = false;
+};
+
+}  // namespace ringmaster::worker

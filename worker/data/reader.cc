@@ -1,0 +1,117 @@
+#include "worker/data/reader.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/job/shards.h"
+
+namespace ringmaster::worker {
+
+Reader::Reader(std::shared_ptr<const ShardLoader> loader, ReaderOptions options)
+    : loader_(std::move(loader)), options_(std::move(options)) {
+  if (!options_.shards.empty() && options_.start_step < loader_->spec().total_steps()) {
+    cursor_ = BatchId::Training(options_.start_step, options_.shards.front());
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+Reader::~Reader() { Stop(); }
+
+void Reader::Stop() {
+  thread_.request_stop();
+  MutexLock lock(mu_);
+  stopped_ = true;
+  changed_.NotifyAll();
+}
+
+StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
+    const BatchId& id, std::chrono::steady_clock::time_point deadline) {
+  {
+    MutexLock lock(mu_);
+    const bool settled = changed_.WaitUntil(
+        mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || loading_ != id; });
+    if (stopped_) return Status(absl::StatusCode::kCancelled, "the reader was stopped");
+    if (!settled) {
+      return Error(absl::StatusCode::kDeadlineExceeded,
+                   "shard {} of step {} was still being read at its deadline", id.shard, id.step);
+    }
+    SkipTo(id);
+    if (const auto found = ready_.find(id); found != ready_.end()) {
+      Result result = std::move(found->second);
+      ready_.erase(found);
+      changed_.NotifyAll();
+      return result;
+    }
+    if (cursor_ && !(id < *cursor_)) taken_.insert(id);
+  }
+  return loader_->Load(id);
+}
+
+void Reader::SkipTo(const BatchId& id) {
+  const BatchId first{id.step, id.use, id.batch, 0};
+  std::erase_if(ready_, [&](const auto& entry) { return entry.first < first; });
+  std::erase_if(taken_, [&](const BatchId& taken) { return taken < first; });
+  if (!cursor_ || !(*cursor_ < first)) return;
+  cursor_ = first;
+  cursor_->shard = options_.shards.front();
+  shard_index_ = 0;
+}
+
+void Reader::Run(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "reader");
+  const size_t ahead = options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size();
+  while (!stop.stop_requested()) {
+    std::optional<BatchId> id;
+    {
+      MutexLock lock(mu_);
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
+      changed_.WaitUntil(mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return stopped_ || (cursor_ && ready_.size() < ahead);
+      });
+      if (stopped_) return;
+      if (!cursor_ || ready_.size() >= ahead) continue;
+      id = Next();
+      loading_ = id;
+    }
+    if (!id) continue;
+    Result result = loader_->Load(*id);
+    MutexLock lock(mu_);
+    loading_.reset();
+    ready_.emplace(*id, std::move(result));
+    changed_.NotifyAll();
+  }
+}
+
+std::optional<BatchId> Reader::Next() {
+  while (cursor_) {
+    const BatchId id = *cursor_;
+    Advance();
+    if (taken_.erase(id) == 0) return id;
+  }
+  return std::nullopt;
+}
+
+void Reader::Advance() {
+  const v1::ResultSpec& spec = loader_->spec();
+  BatchId& at = *cursor_;
+  shard_index_ = (shard_index_ + 1) % options_.shards.size();
+  at.shard = options_.shards[shard_index_];
+  if (shard_index_ > 0) return;
+  if (at.use == graph::Use::kTraining) {
+    ++at.step;
+    if (job::EvaluatesAfter(at.step, spec.steps_per_epoch(), spec.total_steps())) {
+      at.use = graph::Use::kEvaluation;
+      return;
+    }
+  } else {
+    ++at.batch;
+    if (at.batch < loader_->evaluation_batches()) return;
+    at.use = graph::Use::kTraining;
+    at.batch = 0;
+  }
+  if (at.step >= spec.total_steps()) cursor_.reset();
+}
+
+}  // namespace ringmaster::worker
