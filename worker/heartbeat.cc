@@ -6,9 +6,10 @@
 
 namespace ringmaster::worker {
 
-Heartbeat::Heartbeat(std::function<void(v1::WorkerMessage)> send,
+Heartbeat::Heartbeat(std::function<v1::Heartbeat()> content,
+                     std::function<void(v1::WorkerMessage)> send,
                      std::chrono::milliseconds interval)
-    : send_(std::move(send)), interval_(interval) {}
+    : content_(std::move(content)), send_(std::move(send)), interval_(interval) {}
 
 Heartbeat::~Heartbeat() { Stop(); }
 
@@ -31,23 +32,18 @@ void Heartbeat::Enable(bool enabled) {
   enabled_ = enabled;
 }
 
-void Heartbeat::Update(v1::Heartbeat content) {
-  MutexLock lock(mu_);
-  content_ = std::move(content);
-}
-
 void Heartbeat::Run() {
   auto next = std::chrono::steady_clock::now();
   while (true) {
-    v1::WorkerMessage message;
     {
       MutexLock lock(mu_);
       changed_.WaitUntil(mu_, next, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
       if (stopping_) return;
       next = std::chrono::steady_clock::now() + interval_;
       if (!enabled_) continue;
-      *message.mutable_heartbeat() = content_;
     }
+    v1::WorkerMessage message;
+    *message.mutable_heartbeat() = content_();
     send_(std::move(message));
   }
 }

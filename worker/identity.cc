@@ -58,7 +58,7 @@ std::string BuildId() {
   return id.empty() ? "unknown" : id;
 }
 
-StatusOr<uint64_t> LoadTerm(const std::string& state_dir) {
+StatusOr<uint64_t> LoadHighestTerm(const std::string& state_dir) {
   std::ifstream file(TermPath(state_dir));
   if (!file) return 0;
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -73,7 +73,7 @@ StatusOr<uint64_t> LoadTerm(const std::string& state_dir) {
   return term;
 }
 
-Status SaveTerm(const std::string& state_dir, uint64_t term) {
+Status StoreHighestTerm(const std::string& state_dir, uint64_t term) {
   return WriteDurably(TermPath(state_dir), std::to_string(term) + "\n");
 }
 

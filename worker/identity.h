@@ -16,8 +16,8 @@ namespace ringmaster::worker {
 [[nodiscard]] std::string BuildId();
 
 // The highest term in `state_dir`; 0 when there is none yet. DATA_LOSS: the file is not a number.
-[[nodiscard]] StatusOr<uint64_t> LoadTerm(const std::string& state_dir);
+[[nodiscard]] StatusOr<uint64_t> LoadHighestTerm(const std::string& state_dir);
 // Durable when it returns OK.
-[[nodiscard]] Status SaveTerm(const std::string& state_dir, uint64_t term);
+[[nodiscard]] Status StoreHighestTerm(const std::string& state_dir, uint64_t term);
 
 }  // namespace ringmaster::worker

@@ -1,0 +1,100 @@
+#include "worker/checkpoint_upload.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr size_t kPieceBytes = 1 << 20;
+// For one whole checkpoint: a gigabyte over a slow link.
+constexpr std::chrono::minutes kUploadLimit{10};
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLastPause{2000};
+
+using Writer = grpc::ClientWriterInterface<v1::CheckpointUpload>;
+
+// False when the stream broke; its status then says why.
+bool WriteFile(const CheckpointFile& file, Writer* writer) {
+  size_t offset = 0;
+  do {
+    const size_t bytes = std::min(kPieceBytes, file.bytes.size() - offset);
+    v1::CheckpointUpload upload;
+    v1::FilePiece& piece = *upload.mutable_piece();
+    piece.set_name(file.name);
+    piece.set_offset(offset);
+    piece.set_data(file.bytes.data() + offset, bytes);
+    offset += bytes;
+    piece.set_last(offset == file.bytes.size());
+    if (!writer->Write(upload)) return false;
+  } while (offset < file.bytes.size());
+  return true;
+}
+
+// Waits for `pause`; true when `stop` was requested.
+bool Pause(std::chrono::milliseconds pause, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock<std::mutex> lock(mutex);
+  wake.wait_for(lock, stop, pause, []() { return false; });
+  return stop.stop_requested();
+}
+
+}  // namespace
+
+CheckpointUpload::CheckpointUpload(const std::shared_ptr<grpc::Channel>& channel, JobId job,
+                                   GenerationId generation, std::string worker)
+    : stub_(v1::Fleet::NewStub(channel)),
+      job_(std::move(job)),
+      generation_(generation),
+      worker_(std::move(worker)) {}
+
+Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token& stop) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kUploadLimit);
+  const std::stop_callback cancel(stop, [&context]() { context.TryCancel(); });
+  v1::CheckpointReceipt receipt;
+  const std::unique_ptr<Writer> writer(stub_->UploadCheckpoint(&context, &receipt));
+
+  v1::CheckpointUpload upload;
+  v1::CheckpointBegin& begin = *upload.mutable_begin();
+  begin.set_job_id(job_.value());
+  begin.mutable_generation()->set_term(generation_.term);
+  begin.mutable_generation()->set_counter(generation_.counter);
+  begin.set_worker(worker_);
+  begin.set_step(checkpoint.step);
+  bool open = writer->Write(upload);
+  for (const CheckpointFile& file : checkpoint.files) open = open && WriteFile(file, writer.get());
+  if (open) writer->WritesDone();
+  RING_RETURN_IF_ERROR(FromGrpc(writer->Finish()));
+  if (receipt.manifest_sha256() != checkpoint.manifest_sha256) {
+    return Internal("the coordinator stored a manifest with SHA-256 {}, expected {}",
+                    receipt.manifest_sha256(), checkpoint.manifest_sha256);
+  }
+  return absl::OkStatus();
+}
+
+Status CheckpointUpload::Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) {
+  std::chrono::milliseconds pause = kFirstPause;
+  while (true) {
+    const Status status = Try(checkpoint, stop);
+    if (stop.stop_requested()) return absl::CancelledError("the upload was stopped");
+    if (status.code() != absl::StatusCode::kUnavailable &&
+        status.code() != absl::StatusCode::kDeadlineExceeded) {
+      return Annotate(status, fmt::format("checkpoint of step {}", checkpoint.step));
+    }
+    spdlog::warn("checkpoint of step {} not delivered yet, trying again: {}", checkpoint.step,
+                 Message(status));
+    if (Pause(pause, stop)) return absl::CancelledError("the upload was stopped");
+    pause = std::min(pause * 2, kLastPause);
+  }
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,177 @@
+#include "worker/daemon.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "common/check.h"
+#include "worker/identity.h"
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kHeartbeatInterval{100};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return FailedPrecondition("--state-dir {}: cannot create it: {}", path, error.message());
+  }
+  const std::string lock_path = path + "/lock";
+  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) {
+    return FailedPrecondition("--state-dir {}: cannot open {}: {}", path, lock_path,
+                              std::strerror(errno));
+  }
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    close(lock);
+    return FailedPrecondition(
+        "--state-dir {} is used by another ringworker; give each one a folder of its own", path);
+  }
+  return std::unique_ptr<StateFolder>(new StateFolder(lock));
+}
+
+StateFolder::~StateFolder() { close(lock_); }
+
+StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
+  if (!std::filesystem::is_directory(flags.data_root)) {
+    return FailedPrecondition("--data-root {} is not a folder", flags.data_root);
+  }
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<StateFolder> state, StateFolder::Open(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port, ring::RingPort::Create(flags.listen));
+  return std::unique_ptr<Daemon>(
+      new Daemon(std::move(flags), std::move(state), term, std::move(backend), std::move(port)));
+}
+
+Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, uint64_t term,
+               std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port)
+    : flags_(std::move(flags)),
+      incarnation_(RandomIncarnation()),
+      ring_address_(Address{flags_.advertise, port->port()}.ToString()),
+      state_(std::move(state)),
+      backend_(std::move(backend)),
+      port_(std::move(port)),
+      coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
+      logic_(Self(), term),
+      session_(coordinator_, [this](Event event) { Post(std::move(event)); }),
+      runner_(RunnerOptions(), backend_.get(), port_.get(), coordinator_,
+              [this](Event event) { Post(std::move(event)); }),
+      heartbeat_([this]() { return runner_.heartbeat(); },
+                 [this](v1::WorkerMessage message) { session_.Send(std::move(message)); },
+                 kHeartbeatInterval) {}
+
+Daemon::~Daemon() { Stop("the daemon ends"); }
+
+v1::Attach Daemon::Self() const {
+  v1::Attach self;
+  self.set_protocol(kProtocolVersion);
+  self.set_name(flags_.name);
+  self.set_incarnation(incarnation_);
+  self.set_ring_address(ring_address_);
+  self.set_cores(flags_.cores);
+  *self.mutable_numerics_class() = backend_->numerics_class(flags_.threads_per_core);
+  self.mutable_numerics_class()->set_build_id(BuildId());
+  *self.mutable_device_profile() = backend_->device_profile();
+  self.mutable_device_profile()->set_memory_per_core(flags_.memory_per_core);
+  return self;
+}
+
+JobRunnerOptions Daemon::RunnerOptions() const {
+  JobRunnerOptions options;
+  options.name = WorkerId(flags_.name);
+  options.incarnation = incarnation_;
+  options.folders = {flags_.data_root, flags_.state_dir};
+  for (uint32_t i = 0; i < flags_.cores; ++i) {
+    CoreOptions& core = options.cores.emplace_back();
+    core.name = fmt::format("core{}", i);
+    core.threads = flags_.threads_per_core;
+    core.memory_bytes = flags_.memory_per_core;
+    if (!flags_.cpus.empty()) {
+      const auto first = flags_.cpus.begin() + i * flags_.threads_per_core;
+      core.cpus.assign(first, first + flags_.threads_per_core);
+    }
+  }
+  return options;
+}
+
+void Daemon::Start() {
+  loop_ = std::jthread([this]() { Loop(); });
+  pthread_setname_np(loop_.native_handle(), "loop");
+  runner_.Start();
+  heartbeat_.Start();
+  session_.Start();
+}
+
+void Daemon::Post(Event event) {
+  // Only progress may be lost: the next one says the same and more.
+  const bool may_be_lost = std::holds_alternative<RunProgress>(event);
+  const bool posted = events_.TryPush(std::move(event));
+  RING_CHECK(posted || may_be_lost || events_.closed(), "the event queue is full");
+}
+
+void Daemon::Loop() {
+  std::string last_reason;
+  while (true) {
+    std::optional<Event> event =
+        events_.Pop(std::chrono::steady_clock::now() + std::chrono::hours(1));
+    if (!event) {
+      if (events_.closed()) return;
+      continue;
+    }
+    const Decision decision = logic_.Step(*event, std::chrono::steady_clock::now());
+    heartbeat_.Enable(logic_.attached());
+    if (!std::holds_alternative<RunProgress>(*event) && decision.reason != last_reason) {
+      spdlog::info("{}", decision.reason);
+      last_reason = decision.reason;
+    }
+    for (const Action& action : decision.actions) Do(action);
+  }
+}
+
+void Daemon::Do(const Action& action) {
+  if (const auto* send = std::get_if<SendMessage>(&action)) {
+    session_.Send(send->message);
+  } else if (const auto* close = std::get_if<CloseSession>(&action)) {
+    session_.Close(close->reason);
+  } else if (const auto* save = std::get_if<SaveTerm>(&action)) {
+    const Status status = StoreHighestTerm(flags_.state_dir, save->term);
+    if (!status.ok()) spdlog::error("cannot remember the term: {}", Message(status));
+  } else if (const auto* inspect = std::get_if<InspectDataset>(&action)) {
+    runner_.Submit(*inspect);
+  } else if (const auto* prepare = std::get_if<PrepareJob>(&action)) {
+    runner_.Submit(*prepare);
+  } else if (const auto* run = std::get_if<RunJob>(&action)) {
+    runner_.Submit(*run);
+  } else if (const auto* cancel = std::get_if<CancelRun>(&action)) {
+    runner_.Cancel(cancel->reason);
+  } else if (const auto* drop = std::get_if<DropJob>(&action)) {
+    runner_.Submit(*drop);
+  } else if (std::holds_alternative<Exit>(action)) {
+    exited_ = true;
+  }
+}
+
+void Daemon::Stop(const std::string& reason) {
+  if (!loop_.joinable()) return;
+  Post(StopRequested{reason});
+  heartbeat_.Stop();
+  runner_.Stop();
+  events_.Close();
+  loop_.join();
+  session_.Stop();
+  port_->Stop();
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,77 @@
+// ringworker: owns every top-level object of the process and is the only place that wires them.
+// Create, Run and Stop on the main thread. Members are destroyed in reverse order of construction.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/bounded_queue.h"
+#include "common/status.h"
+#include "worker/backend/backend.h"
+#include "worker/flags.h"
+#include "worker/heartbeat.h"
+#include "worker/job_runner.h"
+#include "worker/logic/worker_logic.h"
+#include "worker/ring/grpc/ring_port.h"
+#include "worker/session.h"
+
+namespace ringmaster::worker {
+
+// Holds a lock on the state folder, so that two daemons never share one.
+class StateFolder {
+ public:
+  // Creates the folder. FAILED_PRECONDITION: another ringworker uses it.
+  [[nodiscard]] static StatusOr<std::unique_ptr<StateFolder>> Open(const std::string& path);
+  ~StateFolder();
+  StateFolder(const StateFolder&) = delete;
+  StateFolder& operator=(const StateFolder&) = delete;
+
+ private:
+  explicit StateFolder(int lock) : lock_(lock) {}
+  const int lock_;
+};
+
+class Daemon {
+ public:
+  // Listens for the ring at once; the coordinator may come later.
+  [[nodiscard]] static StatusOr<std::unique_ptr<Daemon>> Create(Flags flags);
+  ~Daemon();
+
+  void Start();
+  // True when the daemon ended by itself.
+  [[nodiscard]] bool exited() const { return exited_; }
+  // Says that it leaves, stops the job at a step boundary, ends every stream. Idempotent.
+  void Stop(const std::string& reason);
+  // HOST:PORT that predecessors connect to.
+  [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
+
+ private:
+  Daemon(Flags flags, std::unique_ptr<StateFolder> state, uint64_t term,
+         std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port);
+  void Post(Event event);
+  void Loop();
+  void Do(const Action& action);
+  [[nodiscard]] v1::Attach Self() const;
+  [[nodiscard]] JobRunnerOptions RunnerOptions() const;
+
+  const Flags flags_;
+  const std::string incarnation_;
+  const std::string ring_address_;
+  const std::unique_ptr<StateFolder> state_;
+  const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<ring::RingPort> port_;
+  const std::shared_ptr<grpc::Channel> coordinator_;
+
+  BoundedQueue<Event> events_{4096};
+  WorkerLogic logic_;  // loop thread only
+  std::atomic<bool> exited_ = false;
+
+  Session session_;
+  JobRunner runner_;
+  Heartbeat heartbeat_;
+  std::jthread loop_;  // "loop"
+};
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,165 @@
+#include "worker/flags.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr int kUsage = 2;
+
+struct RawFlags {
+  std::string coordinator = "127.0.0.1:7700";
+  std::string listen = "127.0.0.1:0";
+  std::string memory_per_core;
+  std::string cpus;
+  bool insecure = false;
+};
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "worker";
+  return name.data();
+}
+
+uint64_t PhysicalMemory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// Strict decimal; false when `text` is anything else.
+template <typename T>
+bool ParseNumber(const std::string& text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+Status CheckName(const std::string& name) {
+  const bool good = !name.empty() && name.size() <= 100 &&
+                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+                    });
+  if (good) return absl::OkStatus();
+  return InvalidArgument(
+      "--name '{}': expected 1 to 100 letters, digits, dots, dashes and underscores", name);
+}
+
+Status Finish(const RawFlags& raw, Flags* flags) {
+  RING_ASSIGN_OR_RETURN(flags->coordinator, ParseAddress(raw.coordinator, "--coordinator"));
+  RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
+  flags->insecure = raw.insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
+  RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
+  RING_RETURN_IF_ERROR(CheckName(flags->name));
+  if (flags->advertise.empty()) {
+    if (flags->listen.host == "0.0.0.0" || flags->listen.host == "::") {
+      return InvalidArgument(
+          "--listen {} accepts on every address: say with --advertise HOST which one the other "
+          "workers reach",
+          flags->listen.ToString());
+    }
+    flags->advertise = flags->listen.host;
+  }
+  // Four fifths of the host's memory by default, in equal parts.
+  flags->memory_per_core = PhysicalMemory() / 5 * 4 / flags->cores;
+  if (!raw.memory_per_core.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->memory_per_core, ParseBytes(raw.memory_per_core));
+  }
+  if (!raw.cpus.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->cpus, ParseCpuList(raw.cpus));
+    const size_t needed = size_t{flags->cores} * flags->threads_per_core;
+    if (flags->cpus.size() != needed) {
+      return InvalidArgument(
+          "--cpus {} names {} CPUs, but --cores {} x --threads-per-core {} is {}", raw.cpus,
+          flags->cpus.size(), flags->cores, flags->threads_per_core, needed);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<uint64_t> ParseBytes(const std::string& text) {
+  static constexpr std::pair<const char*, int> kUnits[] = {
+      {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}};
+  for (const auto& [unit, shift] : kUnits) {
+    const size_t length = std::string(unit).size();
+    if (text.size() < length || text.substr(text.size() - length) != unit) continue;
+    uint64_t number = 0;
+    if (!ParseNumber(text.substr(0, text.size() - length), &number)) break;
+    if (number == 0 || number > (uint64_t{1} << (63 - shift))) break;
+    return number << shift;
+  }
+  return InvalidArgument("'{}' is not an amount of memory; expected for example 8GiB or 512MiB",
+                         text);
+}
+
+StatusOr<std::vector<int>> ParseCpuList(const std::string& text) {
+  std::vector<int> cpus;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t dash = part.find('-');
+    int first = 0, last = 0;
+    const bool good = ParseNumber(part.substr(0, dash), &first) &&
+                      (dash == std::string::npos ? (last = first, true)
+                                                 : ParseNumber(part.substr(dash + 1), &last));
+    if (!good || first < 0 || last < first || last >= 65536) {
+      return InvalidArgument("--cpus '{}': '{}' is not a CPU or a range; expected e.g. 0,2-3", text,
+                             part);
+    }
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+  }
+  if (cpus.empty() || std::set<int>(cpus.begin(), cpus.end()).size() != cpus.size()) {
+    return InvalidArgument("--cpus '{}': expected at least one CPU, and each only once", text);
+  }
+  return cpus;
+}
+
+ParsedFlags ParseFlags(int argc, char** argv) {
+  ParsedFlags parsed;
+  Flags& flags = parsed.flags;
+  RawFlags raw;
+  flags.name = HostName();
+  CLI::App app{"ringworker: computes shards of a job on this host and joins its ring"};
+  app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster")
+      ->capture_default_str()
+      ->envname("RINGMASTER_COORDINATOR");
+  app.add_option("--listen", raw.listen, "HOST:PORT for the ring; port 0 picks one")
+      ->capture_default_str();
+  app.add_option("--advertise", flags.advertise, "host that other workers connect to");
+  app.add_option("--cores", flags.cores, "shards computed side by side")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--threads-per-core", flags.threads_per_core, "part of the numerics class")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--memory-per-core", raw.memory_per_core, "e.g. 8GiB; default: 4/5 of the host's");
+  app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
+  app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
+      ->required();
+  app.add_option("--name", flags.name, "worker id")->capture_default_str();
+  app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
+  app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    parsed.exit = true;
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsage;
+    return parsed;
+  }
+  const Status status = Finish(raw, &flags);
+  if (!status.ok()) {
+    std::cerr << "ringworker: " << Message(status) << "\n";
+    parsed.exit = true;
+    parsed.exit_code = kUsage;
+  }
+  return parsed;
+}
+
+}  // namespace ringmaster::worker

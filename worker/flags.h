@@ -1,0 +1,41 @@
+// The command line of ringworker as a value. Thread-safe (free functions).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/rpc/address.h"
+#include "common/status.h"
+
+namespace ringmaster::worker {
+
+struct Flags {
+  Address coordinator;
+  Address listen;
+  std::string advertise;  // host that predecessors connect to
+  InsecureBind insecure = InsecureBind::kRefuse;
+  uint32_t cores = 1;
+  uint32_t threads_per_core = 1;
+  uint64_t memory_per_core = 0;  // bytes
+  std::string data_root;
+  std::string state_dir;
+  std::string name;
+  std::vector<int> cpus;  // empty: not pinned; else cores * threads_per_core of them
+};
+
+struct ParsedFlags {
+  Flags flags;
+  bool exit = false;  // --help was printed, or the usage is wrong: end with `exit_code`
+  int exit_code = 0;
+};
+
+// Prints --help to stdout, and what is wrong to stderr (exit code 2).
+[[nodiscard]] ParsedFlags ParseFlags(int argc, char** argv);
+
+// 8GiB, 512MiB, 1024KiB or plain bytes.
+[[nodiscard]] StatusOr<uint64_t> ParseBytes(const std::string& text);
+// 0,2-3: ascending or not, each CPU once.
+[[nodiscard]] StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,273 @@
+#include "worker/job_runner.h"
+
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "worker/checkpoint_upload.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// Neighbours start a generation at different moments; by then both have prepared the job.
+constexpr std::chrono::seconds kConnectLimit{30};
+
+std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
+
+GenerationId GenerationOf(const v1::Start& start) {
+  return {start.generation().term(), start.generation().counter()};
+}
+
+Outcome OutcomeOf(RunEnd end) {
+  switch (end) {
+    case RunEnd::kFinished:
+      return Outcome::kFinished;
+    case RunEnd::kStopped:
+      return Outcome::kStopped;
+    case RunEnd::kPeerLost:
+      return Outcome::kPeerLost;
+    case RunEnd::kFailed:
+      break;
+  }
+  return Outcome::kFailed;
+}
+
+// Turns the trainer's progress into the message that the coordinator gets.
+class ProgressPoster : public Observer {
+ public:
+  ProgressPoster(const v1::Start* start, const std::function<void(Event)>* post)
+      : start_(start), post_(post) {}
+
+  void OnProgress(const Progress& progress) override {
+    RunProgress event;
+    event.progress.set_job_id(start_->job_id());
+    *event.progress.mutable_generation() = start_->generation();
+    event.progress.set_applied(progress.applied);
+    event.progress.set_digest(Bytes(progress.digest));
+    event.progress.set_ring_bytes(progress.ring_bytes);
+    event.progress.set_samples_per_second(progress.samples_per_second);
+    event.progress.set_epoch(progress.epoch);
+    event.progress.set_loss(progress.loss);
+    event.progress.set_accuracy(progress.accuracy);
+    if (progress.test_accuracy) event.progress.set_test_accuracy(*progress.test_accuracy);
+    (*post_)(std::move(event));
+  }
+
+ private:
+  const v1::Start* const start_;
+  const std::function<void(Event)>* const post_;
+};
+
+}  // namespace
+
+JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port,
+                     std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post)
+    : options_(std::move(options)),
+      backend_(backend),
+      port_(port),
+      coordinator_(std::move(coordinator)),
+      post_(std::move(post)) {}
+
+JobRunner::~JobRunner() { Stop(); }
+
+void JobRunner::Start() {
+  thread_ = std::jthread([this]() { Loop(); });
+  pthread_setname_np(thread_.native_handle(), "job");
+}
+
+void JobRunner::Submit(Task task) {
+  {
+    MutexLock lock(mu_);
+    if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
+    if (const auto* run = std::get_if<RunJob>(&task)) {
+      generation_ = GenerationOf(run->start);
+      run_ = std::stop_source();
+    }
+  }
+  // The logic has at most two tasks under way: one that runs and a drop behind it.
+  RING_CHECK(tasks_.TryPush(std::move(task)) || tasks_.closed(), "the job queue is full");
+}
+
+void JobRunner::Cancel(const std::string& reason) {
+  spdlog::info("run cancelled: {}", reason);
+  std::stop_source run;
+  {
+    MutexLock lock(mu_);
+    run = run_;
+  }
+  run.request_stop();
+}
+
+void JobRunner::Stop() {
+  if (!thread_.joinable()) return;
+  tasks_.Close();
+  Cancel("the worker stops");
+  thread_.join();
+}
+
+v1::Heartbeat JobRunner::heartbeat() const {
+  v1::Heartbeat heartbeat;
+  MutexLock lock(mu_);
+  heartbeat.set_job_id(job_.value());
+  heartbeat.mutable_generation()->set_term(generation_.term);
+  heartbeat.mutable_generation()->set_counter(generation_.counter);
+  heartbeat.set_phase(phase_);
+  if (trainer_ != nullptr) {
+    const Pulse pulse = trainer_->pulse();
+    heartbeat.set_phase(pulse.phase);
+    heartbeat.set_progress(pulse.progress);
+    heartbeat.set_applied(pulse.applied);
+  }
+  return heartbeat;
+}
+
+void JobRunner::Loop() {
+  while (true) {
+    // An hour only bounds each single wait: a free worker waits as long as it is free.
+    std::optional<Task> task = tasks_.Pop(std::chrono::steady_clock::now() + std::chrono::hours(1));
+    if (tasks_.closed()) return;
+    if (task) std::visit([this](const auto& value) { Do(value); }, *task);
+  }
+}
+
+void JobRunner::Do(const InspectDataset& task) {
+  {
+    MutexLock lock(mu_);
+    phase_ = "inspect";
+  }
+  InspectDone done;
+  done.job = task.job;
+  StatusOr<std::shared_ptr<const Dataset>> dataset = Dataset::Open(options_.folders, task.data);
+  if (dataset.ok()) {
+    dataset_ = *std::move(dataset);
+    done.facts = dataset_->facts();
+  } else {
+    done.error = Message(dataset.status());
+  }
+  post_(std::move(done));
+}
+
+void JobRunner::Do(const PrepareJob& task) {
+  {
+    MutexLock lock(mu_);
+    phase_ = "prepare";
+  }
+  PrepareDone done;
+  done.job = task.job;
+  StatusOr<std::unique_ptr<Trainer>> trainer =
+      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores);
+  if (trainer.ok()) {
+    done.known_shard_sha256 = (*trainer)->known_shard_sha256();
+    done.digest = Bytes((*trainer)->digest());
+    MutexLock lock(mu_);
+    trainer_ = *std::move(trainer);
+  } else {
+    done.error = Message(trainer.status());
+  }
+  post_(std::move(done));
+}
+
+StatusOr<Assignment> JobRunner::AssignmentOf(const v1::Start& start) const {
+  const auto self =
+      std::find_if(start.ring().begin(), start.ring().end(), [this](const v1::RingMember& member) {
+        return member.name() == options_.name.value() &&
+               member.incarnation() == options_.incarnation;
+      });
+  if (self == start.ring().end()) {
+    return Internal("generation {} of job {} does not contain worker {}",
+                    GenerationOf(start).ToString(), start.job_id(), options_.name.value());
+  }
+  Assignment assignment;
+  assignment.generation = GenerationOf(start);
+  assignment.position.rank = static_cast<uint32_t>(self - start.ring().begin());
+  assignment.position.size = static_cast<uint32_t>(start.ring_size());
+  assignment.shards.assign(self->shards().begin(), self->shards().end());
+  assignment.start_step = start.start_step();
+  return assignment;
+}
+
+StatusOr<std::unique_ptr<ring::Link>> JobRunner::ConnectRing(const v1::Start& start,
+                                                             const ring::Position& position,
+                                                             const std::stop_token&) {
+  if (position.size == 1) return std::unique_ptr<ring::Link>();
+  const auto member = [&](uint32_t rank) -> const v1::RingMember& {
+    return start.ring(static_cast<int>(rank % position.size));
+  };
+  ring::LinkOptions link;
+  link.job_id = start.job_id();
+  link.generation = GenerationOf(start);
+  link.self_name = options_.name.value();
+  link.self_incarnation = options_.incarnation;
+  link.successor_address = member(position.rank + 1).ring_address();
+  link.predecessor_name = member(position.rank + position.size - 1).name();
+  link.predecessor_incarnation = member(position.rank + position.size - 1).incarnation();
+  return port_->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
+}
+
+RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& stop) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    MutexLock lock(mu_);
+    trainer = trainer_;
+  }
+  RunEnded ended;
+  ended.job = task.job;
+  ended.generation = GenerationOf(task.start);
+  ended.applied = trainer->applied();
+  ended.digest = Bytes(trainer->digest());
+
+  const StatusOr<Assignment> assignment = AssignmentOf(task.start);
+  if (!assignment.ok()) {
+    ended.outcome = Outcome::kFailed;
+    ended.reason = Message(assignment.status());
+    return ended;
+  }
+  const StatusOr<std::unique_ptr<ring::Link>> link =
+      ConnectRing(task.start, assignment->position, stop);
+  if (!link.ok()) {
+    ended.outcome = stop.stop_requested() ? Outcome::kStopped : Outcome::kPeerLost;
+    ended.reason = Message(link.status());
+    return ended;
+  }
+  CheckpointUpload upload(coordinator_, task.job, ended.generation, options_.name.value());
+  ProgressPoster observer(&task.start, &post_);
+  const RunResult result = trainer->Run(*assignment, {link->get(), &upload, &observer}, stop);
+  ended.outcome = OutcomeOf(result.end);
+  ended.applied = result.applied;
+  ended.digest = Bytes(result.digest);
+  ended.reason = result.reason;
+  ended.manifest_sha256 = result.manifest_sha256;
+  spdlog::info(
+      "run ended: job={} generation={} applied={} reason={} compute={:.2f}s reduce={:.2f}s "
+      "update={:.2f}s evaluate={:.2f}s checkpoint={:.2f}s",
+      task.job.value(), ended.generation.ToString(), ended.applied,
+      result.reason.empty() ? "finished or stopped" : result.reason, result.times.compute,
+      result.times.reduce, result.times.update, result.times.evaluate, result.times.checkpoint);
+  return ended;
+}
+
+std::stop_token JobRunner::BeginRun() {
+  MutexLock lock(mu_);
+  return run_.get_token();
+}
+
+void JobRunner::Do(const RunJob& task) { post_(RunGeneration(task, BeginRun())); }
+
+void JobRunner::Do(const DropJob& task) {
+  std::shared_ptr<Trainer> trainer;
+  {
+    MutexLock lock(mu_);
+    trainer = std::move(trainer_);
+    job_ = JobId();
+    generation_ = GenerationId();
+    phase_.clear();
+  }
+  trainer.reset();
+  dataset_.reset();
+  spdlog::info("job dropped: job={}", task.job.value());
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,85 @@
+// The job thread: carries out what the logic decided about a job - inspect, prepare, run, drop -
+// one after the other, and posts how each ended. Owns the job's dataset and trainer. Submit and
+// Cancel from the loop thread, heartbeat() from any thread. It decides nothing.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "common/bounded_queue.h"
+#include "common/mutex.h"
+#include "worker/backend/backend.h"
+#include "worker/data/dataset.h"
+#include "worker/logic/action.h"
+#include "worker/logic/event.h"
+#include "worker/ring/grpc/ring_port.h"
+#include "worker/train/trainer.h"
+
+namespace ringmaster::worker {
+
+struct JobRunnerOptions {
+  WorkerId name;
+  std::string incarnation;
+  DatasetFolders folders;
+  std::vector<CoreOptions> cores;
+};
+
+class JobRunner {
+ public:
+  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DropJob>;
+
+  // `backend` and `port` outlive it; `post` must not block.
+  JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port,
+            std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post);
+  ~JobRunner();
+
+  void Start();
+  void Submit(Task task);
+  // Ends the run that was submitted last at a step boundary, also one that has not begun.
+  void Cancel(const std::string& reason);
+  // Cancels, drops every task and joins the thread. Idempotent.
+  void Stop();
+
+  [[nodiscard]] v1::Heartbeat heartbeat() const;
+
+ private:
+  void Loop();
+  void Do(const InspectDataset& task);
+  void Do(const PrepareJob& task);
+  void Do(const RunJob& task);
+  void Do(const DropJob& task);
+  [[nodiscard]] RunEnded RunGeneration(const RunJob& task, const std::stop_token& stop);
+  [[nodiscard]] StatusOr<Assignment> AssignmentOf(const v1::Start& start) const;
+  [[nodiscard]] StatusOr<std::unique_ptr<ring::Link>> ConnectRing(const v1::Start& start,
+                                                                  const ring::Position& position,
+                                                                  const std::stop_token& stop);
+  [[nodiscard]] std::stop_token BeginRun();
+
+  const JobRunnerOptions options_;
+  Backend* const backend_;
+  ring::RingPort* const port_;
+  const std::shared_ptr<grpc::Channel> coordinator_;
+  const std::function<void(Event)> post_;
+
+  // Job thread only.
+  std::shared_ptr<const Dataset> dataset_;
+
+  BoundedQueue<Task> tasks_{16};
+
+  mutable Mutex mu_;
+  JobId job_ ABSL_GUARDED_BY(mu_);
+  GenerationId generation_ ABSL_GUARDED_BY(mu_);
+  std::string phase_ ABSL_GUARDED_BY(mu_);  // while there is no trainer
+  std::shared_ptr<Trainer> trainer_ ABSL_GUARDED_BY(mu_);
+  std::stop_source run_ ABSL_GUARDED_BY(mu_);  // of the run submitted last
+
+  std::jthread thread_;  // "job"
+};
+
+}  // namespace ringmaster::worker
