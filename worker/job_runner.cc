@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/check.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
