@@ -1,0 +1,123 @@
+#include <absl/strings/str_join.h>
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "common/job/field_names.h"
+#include "common/job/resolve.h"
+
+namespace ringmaster::job {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+std::string JsonOf(const Message& message);
+
+std::string Quoted(const std::string& text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+// Element `index` of a repeated field, or the value of a singular one (index -1). Numbers are
+// written by fmt: the shortest decimal that reads back as the same double, whatever the locale.
+std::string ValueJson(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto get = [&](auto singular, auto repeated) {
+    return index < 0 ? (reflection.*singular)(message, &field)
+                     : (reflection.*repeated)(message, &field, index);
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return fmt::format("{}", get(&Reflection::GetInt32, &Reflection::GetRepeatedInt32));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return fmt::format("{}", get(&Reflection::GetInt64, &Reflection::GetRepeatedInt64));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return fmt::format("{}", get(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return fmt::format("{}", get(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return fmt::format("{}", get(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return fmt::format("{}", get(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return get(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return Quoted(ShortName(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum)));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return Quoted(get(&Reflection::GetString, &Reflection::GetRepeatedString));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return JsonOf(index < 0 ? reflection.GetMessage(message, &field)
+                              : reflection.GetRepeatedMessage(message, &field, index));
+  }
+  return "null";
+}
+
+std::string MapJson(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  const FieldDescriptor& key = *field.message_type()->map_key();
+  const FieldDescriptor& value = *field.message_type()->map_value();
+  std::vector<std::string> members;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+    members.push_back(ValueJson(entry, key, -1) + ':' + ValueJson(entry, value, -1));
+  }
+  std::sort(members.begin(), members.end());
+  return '{' + absl::StrJoin(members, ",") + '}';
+}
+
+std::string FieldJson(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (field.is_map()) return MapJson(message, field);
+  if (field.is_repeated()) {
+    std::vector<std::string> elements;
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      elements.push_back(ValueJson(message, field, i));
+    }
+    return '[' + absl::StrJoin(elements, ",") + ']';
+  }
+  if (field.has_presence() && !reflection.HasField(message, &field)) return "null";
+  return ValueJson(message, field, -1);
+}
+
+std::string JsonOf(const Message& message) {
+  const Descriptor& type = *message.GetDescriptor();
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < type.field_count(); ++i) {
+    // Of a oneof only the member that is set: the others are not part of the value.
+    const FieldDescriptor* const field = type.field(i);
+    const bool absent = field->real_containing_oneof() != nullptr &&
+                        !message.GetReflection()->HasField(message, field);
+    if (!absent) fields.push_back(field);
+  }
+  std::sort(fields.begin(), fields.end(), [](const FieldDescriptor* a, const FieldDescriptor* b) {
+    return a->name() < b->name();
+  });
+  std::vector<std::string> members;
+  members.reserve(fields.size());
+  for (const FieldDescriptor* const field : fields) {
+    members.push_back(Quoted(field->name()) + ':' + FieldJson(message, *field));
+  }
+  return '{' + absl::StrJoin(members, ",") + '}';
+}
+
+}  // namespace
+
+std::string CanonicalJson(const v1::ResultSpec& result) { return JsonOf(result); }
+
+Sha256Digest ResultDigest(const v1::ResultSpec& result) { return Sha256Of(CanonicalJson(result)); }
+
+}  // namespace ringmaster::job

@@ -1,0 +1,26 @@
+// How the values of a proto enum are written in job files and canonical JSON: POLICY_FLOAT32 of
+// enum Policy is `float32`. Thread-safe (free functions).
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
+
+namespace ringmaster::job {
+
+[[nodiscard]] std::string ShortName(const google::protobuf::EnumValueDescriptor& value);
+// Names of all values but the unspecified one, in the enum's order.
+[[nodiscard]] std::vector<std::string> ShortNames(const google::protobuf::EnumDescriptor& type);
+// The value with this short name; null when there is none, and for `unspecified`.
+[[nodiscard]] const google::protobuf::EnumValueDescriptor* FindByShortName(
+    const google::protobuf::EnumDescriptor& type, const std::string& name);
+
+// A message whose only field is a repeated one called `values`: written as a plain list.
+[[nodiscard]] const google::protobuf::FieldDescriptor* ListField(
+    const google::protobuf::Descriptor& type);
+
+// The name with the fewest edits (Levenshtein) to `name`; the first of several. Empty for no names.
+[[nodiscard]] std::string Nearest(const std::string& name, const std::vector<std::string>& names);
+
+}  // namespace ringmaster::job
