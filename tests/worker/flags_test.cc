@@ -1,0 +1,62 @@
+#include "worker/flags.h"
+
+#include <catch2/catch.hpp>
+#include <initializer_list>
+
+namespace ringmaster::worker {
+namespace {
+
+ParsedFlags Parse(std::initializer_list<std::string> arguments) {
+  std::vector<std::string> words = {"ringworker", "--data-root", "/data", "--state-dir", "/state"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return ParseFlags(static_cast<int>(argv.size()), argv.data());
+}
+
+TEST_CASE("Flags: amounts of memory have binary units") {
+  CHECK(*ParseBytes("8GiB") == uint64_t{8} << 30);
+  CHECK(*ParseBytes("512MiB") == uint64_t{512} << 20);
+  CHECK(*ParseBytes("4096") == 4096);
+  for (const char* bad : {"", "8GB", "GiB", "-1", "0", "1.5GiB", "99999999999TiB", "8 GiB"}) {
+    INFO(bad);
+    CHECK_FALSE(ParseBytes(bad).ok());
+  }
+}
+
+TEST_CASE("Flags: a CPU list has single CPUs and ranges, each CPU once") {
+  CHECK(*ParseCpuList("3") == std::vector<int>{3});
+  CHECK(*ParseCpuList("0,2-4") == std::vector<int>{0, 2, 3, 4});
+  for (const char* bad : {"", "a", "1-", "3-1", "1,1", "0-2,1", "-1", "1,,2", "99999999"}) {
+    INFO(bad);
+    CHECK_FALSE(ParseCpuList(bad).ok());
+  }
+}
+
+TEST_CASE("Flags: the usual ones are understood") {
+  const ParsedFlags parsed = Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0",
+                                    "--cores", "2", "--threads-per-core", "3", "--memory-per-core",
+                                    "1GiB", "--name", "w1", "--cpus", "0-5"});
+  REQUIRE_FALSE(parsed.exit);
+  CHECK(parsed.flags.coordinator.ToString() == "10.0.0.1:7700");
+  CHECK(parsed.flags.advertise == "127.0.0.1");
+  CHECK(parsed.flags.cores == 2);
+  CHECK(parsed.flags.threads_per_core == 3);
+  CHECK(parsed.flags.memory_per_core == uint64_t{1} << 30);
+  CHECK(parsed.flags.cpus.size() == 6);
+  CHECK(parsed.flags.name == "w1");
+}
+
+TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
+  CHECK(Parse({"--listen", "0.0.0.0:0"}).exit_code == 2);                // not loopback
+  CHECK(Parse({"--listen", "0.0.0.0:0", "--insecure"}).exit_code == 2);  // advertise what?
+  CHECK(Parse({"--cores", "2", "--cpus", "0"}).exit_code == 2);          // too few CPUs
+  CHECK(Parse({"--cores", "0"}).exit_code == 2);
+  CHECK(Parse({"--name", "a/b"}).exit_code == 2);
+  CHECK(Parse({"--coordinator", "nowhere"}).exit_code == 2);
+  CHECK(Parse({"--nonsense"}).exit_code == 2);
+  CHECK_FALSE(Parse({"--listen", "0.0.0.0:0", "--insecure", "--advertise", "10.0.0.2"}).exit);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
