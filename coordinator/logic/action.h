@@ -1,0 +1,84 @@
+// Everything that the logic can decide. Plain values; service/control_loop.h carries them out in
+// order.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/status.h"
+#include "coordinator/logic/event.h"
+#include "coordinator/logic/record.h"
+#include "ringmaster/v1/fleet.pb.h"
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+// An error as an RPC shows it: `word` is the stable reason of google.rpc.ErrorInfo.
+struct Refusal {
+  Status status;
+  std::string word;
+};
+
+struct Send {
+  SessionId session;
+  v1::CoordinatorMessage message;
+};
+struct CloseSession {
+  SessionId session;
+  Refusal refusal;
+};
+
+// Answered by the event of the same name, with the status of the write, before anything else.
+struct InsertJob {
+  JobRecord record;
+};
+struct InsertCheckpoint {
+  CheckpointRecord record;
+  std::string digest;
+};
+struct RaiseTerm {
+  uint64_t term = 0;
+};
+
+// A change of state. If it cannot be written it is not published, an OK reply that follows it
+// becomes UNAVAILABLE, and it is tried again.
+struct SaveJob {
+  JobRecord record;
+};
+struct RemoveCheckpoint {
+  CheckpointRecord record;
+};
+
+// What everyone may read about a job, and about the fleet.
+struct JobView {
+  v1::JobStatus status;
+  std::vector<std::string> history;
+  std::vector<v1::CheckpointRef> checkpoints;  // oldest first
+};
+struct PublishJob {
+  JobView view;
+};
+struct PublishWorkers {
+  v1::ListWorkersResponse workers;
+};
+
+// The answer to the request being handled.
+struct Reply {
+  Refusal refusal;  // status OK when it was done
+  std::string job_id;
+  bool existed = false;
+};
+
+// A decision with its reason, for the log.
+struct Note {
+  std::string subject;  // job=j0001 or worker=a
+  std::string text;
+};
+
+using Action = std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, SaveJob,
+                            RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
+using Actions = std::vector<Action>;
+
+}  // namespace ringmaster::coordinator

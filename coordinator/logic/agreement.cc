@@ -1,0 +1,76 @@
+#include "coordinator/logic/agreement.h"
+
+#include <algorithm>
+
+#include "common/sha256.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+std::string Describe(const v1::DataFile& file) {
+  return fmt::format("{} samples in {} bytes with SHA-256 {}", file.samples(), file.bytes(),
+                     file.sha256());
+}
+
+bool Equal(const v1::DataFile& a, const v1::DataFile& b) {
+  return a.bytes() == b.bytes() && a.samples() == b.samples() && a.sha256() == b.sha256();
+}
+
+Status OnlyOn(const std::string& has, const std::string& lacks, const v1::DataFile& file) {
+  return FailedPrecondition(
+      "the dataset differs: worker {} has a file {} that worker {} has not; give both the same "
+      "copy",
+      has, file.name(), lacks);
+}
+
+}  // namespace
+
+Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b) {
+  const int files = std::max(a.value.files_size(), b.value.files_size());
+  for (int i = 0; i < files; ++i) {  // both sorted by name
+    if (i >= b.value.files_size()) return OnlyOn(a.worker, b.worker, a.value.files(i));
+    if (i >= a.value.files_size()) return OnlyOn(b.worker, a.worker, b.value.files(i));
+    const v1::DataFile& left = a.value.files(i);
+    const v1::DataFile& right = b.value.files(i);
+    if (left.name() < right.name()) return OnlyOn(a.worker, b.worker, left);
+    if (right.name() < left.name()) return OnlyOn(b.worker, a.worker, right);
+    if (!Equal(left, right)) {
+      return FailedPrecondition(
+          "the dataset differs: file {} is {} on worker {}, but {} on worker {}; give both the "
+          "same "
+          "copy",
+          left.name(), Describe(left), a.worker, Describe(right), b.worker);
+    }
+  }
+  if (a.value.SerializeAsString() != b.value.SerializeAsString()) {
+    return FailedPrecondition(
+        "the dataset differs: worker {} reads it as {{{}}}, worker {} as {{{}}}", a.worker,
+        a.value.ShortDebugString(), b.worker, b.value.ShortDebugString());
+  }
+  return absl::OkStatus();
+}
+
+Status SameKnownShard(Claim<v1::Prepared> a, Claim<v1::Prepared> b) {
+  const std::string& expected = a.value.known_shard_sha256(0);
+  for (int core = 0; core < b.value.known_shard_sha256_size(); ++core) {
+    if (b.value.known_shard_sha256(core) == expected) continue;
+    return FailedPrecondition(
+        "the same shard gave other integers: core 0 of worker {} has {}, core {} of worker {} has "
+        "{}; "
+        "these workers do not compute equal bits",
+        a.worker, expected, core, b.worker, b.value.known_shard_sha256(core));
+  }
+  return SameDigest(0, {a.worker, a.value.digest()}, {b.worker, b.value.digest()});
+}
+
+Status SameDigest(uint64_t step, Claim<std::string> a, Claim<std::string> b) {
+  if (a.value == b.value) return absl::OkStatus();
+  return FailedPrecondition("the state differs: digest({}) is {} on worker {}, but {} on worker {}",
+                            step, HexOf(a.value), a.worker, HexOf(b.value), b.worker);
+}
+
+std::string HexOf(const std::string& bytes) {
+  return Hex({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,79 @@
+// Everything that can happen to the coordinator. Plain values; the adapters in service/ make them,
+// Logic::Step takes them one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "common/ids.h"
+#include "common/status.h"
+#include "coordinator/logic/record.h"
+#include "ringmaster/v1/fleet.pb.h"
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+// One session stream of one worker process; never reused.
+enum class SessionId : uint64_t {};
+
+// When an event happened. `steady` decides, `unix_ms` is only shown.
+struct Now {
+  std::chrono::milliseconds steady{0};
+  int64_t unix_ms = 0;
+};
+
+struct SessionOpened {
+  SessionId session;
+};
+struct WorkerSaid {
+  SessionId session;
+  v1::WorkerMessage message;
+};
+struct SessionClosed {
+  SessionId session;
+  std::string reason;
+};
+
+// The four requests; each is answered by exactly one Reply before the next event.
+struct SubmitAsked {
+  v1::SubmitRequest submit;
+};
+struct CancelAsked {
+  JobId job;
+};
+// A worker wants to upload a checkpoint.
+struct UploadAsked {
+  v1::CheckpointBegin begin;
+};
+// Its files are on disk and equal to the manifest; not yet in the store.
+struct UploadVerified {
+  v1::CheckpointBegin begin;
+  v1::CheckpointRef ref;
+  std::string digest;         // hex, as the manifest says
+  std::string result_digest;  // likewise
+};
+
+// What became of a write that the logic waits for.
+struct JobInserted {
+  JobRecord record;
+  Status status;
+};
+struct CheckpointInserted {
+  CheckpointRecord record;
+  std::string digest;
+  Status status;
+};
+struct TermRaised {
+  uint64_t term = 0;
+};
+
+// Time passed; at least ten a second.
+struct Tick {};
+
+using Event =
+    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, UploadAsked,
+                 UploadVerified, JobInserted, CheckpointInserted, TermRaised, Tick>;
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,151 @@
+#include "coordinator/logic/fleet.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kMaxNameLength = 100;
+constexpr uint32_t kMaxCores = 4'096;
+
+bool IsName(const std::string& text) {
+  const auto allowed = [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  };
+  return !text.empty() && text.size() <= kMaxNameLength &&
+         std::all_of(text.begin(), text.end(), allowed);
+}
+
+bool IsIncarnation(const std::string& text) {
+  return text.size() == 32 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c); });
+}
+
+Refusal Bad(const std::string& message) {
+  return {InvalidArgument("{}", message), "INVALID_ATTACH"};
+}
+
+Refusal CheckFields(const v1::Attach& attach) {
+  if (attach.protocol() != kProtocolVersion) {
+    return {
+        FailedPrecondition("worker {} speaks protocol {}, this coordinator {}; install the same "
+                           "release on both",
+                           attach.name(), attach.protocol(), kProtocolVersion),
+        "PROTOCOL_MISMATCH"};
+  }
+  if (!IsName(attach.name())) {
+    return Bad(fmt::format("worker name \"{}\" is not 1 to {} of letters, digits, '.', '_', '-'",
+                           attach.name().substr(0, kMaxNameLength), kMaxNameLength));
+  }
+  if (!IsIncarnation(attach.incarnation())) {
+    return Bad(fmt::format("worker {}: incarnation is not 32 hex digits", attach.name()));
+  }
+  if (attach.cores() < 1 || attach.cores() > kMaxCores) {
+    return Bad(fmt::format("worker {}: {} cores; expected 1 to {}", attach.name(), attach.cores(),
+                           kMaxCores));
+  }
+  if (attach.ring_address().empty() || !attach.has_numerics_class()) {
+    return Bad(
+        fmt::format("worker {}: ring_address and numerics_class are required", attach.name()));
+  }
+  return {};
+}
+
+}  // namespace
+
+void Fleet::Open(SessionId session, Now now) { waiting_[session] = now.steady; }
+
+std::optional<Worker> Fleet::Close(SessionId session) {
+  waiting_.erase(session);
+  const auto name = names_.find(session);
+  if (name == names_.end()) return std::nullopt;
+  auto worker = workers_.extract(name->second);
+  names_.erase(name);
+  return std::move(worker.mapped());
+}
+
+Refusal Fleet::Check(const v1::Attach& attach, std::optional<SessionId>* superseded) const {
+  Refusal refusal = CheckFields(attach);
+  if (!refusal.status.ok()) return refusal;
+  const auto other = workers_.find(attach.name());
+  if (other != workers_.end()) {
+    if (other->second.attach.incarnation() != attach.incarnation()) {
+      return {Error(absl::StatusCode::kAlreadyExists,
+                    "a living worker is called {} (it listens at {}); choose another --name, or "
+                    "stop that one first",
+                    attach.name(), other->second.attach.ring_address()),
+              "WORKER_NAME_TAKEN"};
+    }
+    *superseded = other->second.session;
+  } else if (workers_.size() >= options_.max_workers) {
+    return {Error(absl::StatusCode::kResourceExhausted, "{} workers are attached, the most allowed",
+                  workers_.size()),
+            "TOO_MANY_WORKERS"};
+  }
+  return {};
+}
+
+Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
+  waiting_.erase(session);
+  names_[session] = attach.name();
+  Worker& worker = workers_[attach.name()];
+  worker.session = session;
+  worker.attach = attach;
+  worker.last_heard = now.steady;
+  return worker;
+}
+
+Worker* Fleet::Find(SessionId session) {
+  const auto name = names_.find(session);
+  return name == names_.end() ? nullptr : &workers_.at(name->second);
+}
+
+Worker* Fleet::Find(const std::string& name) {
+  const auto worker = workers_.find(name);
+  return worker == workers_.end() ? nullptr : &worker->second;
+}
+
+std::vector<Fleet::Overdue> Fleet::FindOverdue(Now now) const {
+  std::vector<Overdue> overdue;
+  for (const auto& [session, opened] : waiting_) {
+    if (now.steady - opened > options_.attach_limit) {
+      overdue.push_back(
+          {session, fmt::format("no Attach within {} ms", options_.attach_limit.count())});
+    }
+  }
+  for (const auto& [name, worker] : workers_) {
+    const auto silence = now.steady - worker.last_heard;
+    if (silence > options_.lease) {
+      overdue.push_back({worker.session, fmt::format("it was silent for {} ms, its lease is {} ms",
+                                                     silence.count(), options_.lease.count())});
+    } else if (worker.releasing && now.steady - worker.released_at > options_.release_limit) {
+      overdue.push_back({worker.session, fmt::format("it did not end its released job within {} ms",
+                                                     options_.release_limit.count())});
+    }
+  }
+  return overdue;
+}
+
+void Fleet::Excuse(std::chrono::milliseconds late) {
+  for (auto& [name, worker] : workers_) worker.last_heard += late;
+  for (auto& [session, opened] : waiting_) opened += late;
+}
+
+v1::ListWorkersResponse Fleet::View() const {
+  v1::ListWorkersResponse view;
+  for (const auto& [name, worker] : workers_) {
+    v1::WorkerStatus& status = *view.add_workers();
+    status.set_name(name);
+    status.set_state(worker.free() ? "free" : "busy");
+    status.set_cores(worker.attach.cores());
+    status.set_threads_per_core(worker.attach.numerics_class().threads_per_core());
+    status.set_memory_per_core(worker.attach.device_profile().memory_per_core());
+    status.set_ring_address(worker.attach.ring_address());
+    status.set_job_id(worker.job.value());
+    *status.mutable_numerics_class() = worker.attach.numerics_class();
+  }
+  return view;
+}
+
+}  // namespace ringmaster::coordinator

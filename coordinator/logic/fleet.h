@@ -1,0 +1,78 @@
+// Who is attached: names, incarnations, leases. Owned by Logic, loop thread only. Knows no job but
+// the id of the one that a worker serves.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "coordinator/logic/action.h"
+#include "coordinator/logic/event.h"
+#include "coordinator/logic/options.h"
+#include "ringmaster/v1/fleet.pb.h"
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+struct Worker {
+  SessionId session{};
+  v1::Attach attach;
+  v1::Heartbeat heartbeat;  // the newest
+  std::chrono::milliseconds last_heard{0};
+  JobId job;               // that it serves; empty = free
+  bool releasing = false;  // its job is over here, and it has not said yet that it is free
+  std::chrono::milliseconds released_at{0};
+
+  const std::string& name() const { return attach.name(); }
+  bool free() const { return job.empty() && !releasing; }
+};
+
+class Fleet {
+ public:
+  explicit Fleet(const Options& options) : options_(options) {}
+
+  void Open(SessionId session, Now now);
+  // Forgets the session. The worker that it was, if it had attached.
+  std::optional<Worker> Close(SessionId session);
+
+  // Whether `attach` may become a worker; the refusal says why not. A living worker with this name
+  // and another incarnation refuses it; with the same incarnation it is the same process, whose
+  // older session is returned in `superseded` and must be closed first.
+  [[nodiscard]] Refusal Check(const v1::Attach& attach, std::optional<SessionId>* superseded) const;
+  Worker& Add(SessionId session, const v1::Attach& attach, Now now);
+
+  // Null when the session has not attached, or is unknown.
+  Worker* Find(SessionId session);
+  bool IsOpen(SessionId session) const { return waiting_.contains(session) || Attached(session); }
+  Worker* Find(const std::string& name);
+
+  // Every worker, by name.
+  std::map<std::string, Worker>& workers() { return workers_; }
+  const std::map<std::string, Worker>& workers() const { return workers_; }
+
+  // Sessions to close now, each with why: no Attach in time, no heartbeat within the lease, no end
+  // of a released job.
+  struct Overdue {
+    SessionId session;
+    std::string reason;
+  };
+  [[nodiscard]] std::vector<Overdue> FindOverdue(Now now) const;
+
+  // The coordinator itself was late by `late`: nobody is accused for that time.
+  void Excuse(std::chrono::milliseconds late);
+
+  [[nodiscard]] v1::ListWorkersResponse View() const;
+
+ private:
+  bool Attached(SessionId session) const { return names_.contains(session); }
+
+  const Options& options_;
+  std::map<SessionId, std::chrono::milliseconds> waiting_;  // opened then, not attached yet
+  std::map<SessionId, std::string> names_;
+  std::map<std::string, Worker> workers_;
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,113 @@
+// The coordinator's brain: Step(event, now) -> actions. Owned by ControlLoop, loop thread only. It
+// has no gRPC, threads, clock, disk or logging: what happened comes in as an event, what is to be
+// done goes out as actions in order, and every decision carries its reason.
+//
+// In this version a job whose worker is lost while it is STARTING or RUNNING fails at once.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/logic/action.h"
+#include "coordinator/logic/event.h"
+#include "coordinator/logic/fleet.h"
+#include "coordinator/logic/options.h"
+#include "coordinator/logic/record.h"
+#include "coordinator/logic/run.h"
+
+namespace ringmaster::coordinator {
+
+// What the store held when the coordinator started.
+struct Restored {
+  uint64_t term = 0;  // of this reign
+  std::vector<JobRecord> jobs;
+  std::vector<CheckpointRecord> checkpoints;
+};
+
+class Logic {
+ public:
+  explicit Logic(const Options& options) : options_(options), fleet_(options_) {}
+
+  // Takes over what an earlier reign left (checkpoints of a job by step): first call, once. Jobs
+  // that were on workers then have ended.
+  [[nodiscard]] Actions Restore(const Restored& restored, Now now);
+  [[nodiscard]] Actions Step(const Event& event, Now now);
+
+ private:
+  struct Job {
+    JobRecord record;
+    std::vector<v1::CheckpointRef> checkpoints;  // oldest first
+    std::unique_ptr<Run> run;                    // while it is on workers
+  };
+
+  // One event each; logic_workers.cc has those of workers, logic.cc those of clients and time.
+  void On(const SessionOpened& event);
+  void On(const WorkerSaid& event);
+  void On(const SessionClosed& event);
+  void On(const SubmitAsked& event);
+  void On(const CancelAsked& event);
+  void On(const UploadAsked& event);
+  void On(const UploadVerified& event);
+  void On(const JobInserted& event);
+  void On(const CheckpointInserted& event);
+  void On(const TermRaised& event);
+  void On(const Tick& event);
+
+  void Attach(SessionId session, const v1::Attach& attach);
+  void Hear(Worker& worker, const v1::Heartbeat& heartbeat);
+  // A message about the job that `worker` serves.
+  void HearAboutJob(Worker& worker, const v1::WorkerMessage& message);
+  void Refuse(SessionId session, Refusal refusal);
+  // The session is over; its worker's job fails with `how`, e.g. "was lost".
+  void Lose(SessionId session, const std::string& how);
+
+  // The result of a Run's step: goes on, ends the job, or publishes.
+  void Advance(Job& job, const Status& status);
+  void Start(Job& job, const std::vector<std::string>& workers);
+  // Takes the job from its workers and gives it a final state.
+  void End(Job& job, v1::JobState state, const std::string& reason);
+  void ReleaseWorkers(Job& job, const std::string& cancel_reason);
+  // Starts what can start, gives every job that waits its reason.
+  void Schedule();
+  void Excuse(std::chrono::milliseconds late);
+  void DropOldCheckpoints(Job& job);
+
+  void Wait(Job& job, const std::string& reason);
+
+  // Changes the state; when it is new it goes to the history and the log with its reason, and true
+  // comes back. Shown by Publish, or by Save once it is durable.
+  bool SetState(Job& job, v1::JobState state, const std::string& reason);
+  void Save(Job& job);
+  void Publish(Job& job);
+  void Answer(Refusal refusal, const std::string& job_id = "");
+
+  Job* Find(const std::string& job_id);
+  Job* JobOf(const Worker& worker);
+  // Whether an upload may come in: the job exists, the generation is its own, the step was reached.
+  [[nodiscard]] Refusal CheckUpload(const v1::CheckpointBegin& begin, Job** job);
+
+  const Options options_;
+  Fleet fleet_;
+  std::map<uint64_t, Job> jobs_;             // by number: the order of the queue
+  std::map<std::string, uint64_t> numbers_;  // by id
+  std::map<std::string, uint64_t> keys_;     // by idempotency key
+  uint64_t term_ = 0;
+  uint64_t counter_ = 0;  // of generations in this term
+  bool fleet_changed_ = false;
+  bool queue_changed_ = false;
+
+  // Of the step in progress.
+  Now now_;
+  Actions actions_;
+};
+
+// `j0001` of 1.
+[[nodiscard]] std::string MakeJobId(uint64_t number);
+[[nodiscard]] bool IsFinal(v1::JobState state);
+// QUEUED of JOB_STATE_QUEUED.
+[[nodiscard]] std::string StateName(v1::JobState state);
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,29 @@
+// The numbers of the coordinator: how long it waits, and how much it holds. Plain values.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace ringmaster::coordinator {
+
+struct Options {
+  using Duration = std::chrono::milliseconds;
+
+  Duration heartbeat{100};          // told to workers
+  Duration lease{3'000};            // silence after which a worker is lost
+  Duration attach_limit{10'000};    // from the stream to its Attach
+  Duration prepare_limit{120'000};  // of Inspect, and of Prepare
+  Duration fence_limit{10'000};
+  Duration stop_limit{30'000};     // from Cancel to the last JobStopped
+  Duration release_limit{60'000};  // from Release to a heartbeat without job
+  Duration stall_limit{300'000};   // a running job in which no worker finishes any work
+  Duration finish_limit{600'000};  // from the first JobFinished to the last, and the checkpoint
+
+  size_t max_workers = 4'096;
+  size_t max_unfinished_jobs = 1'000;
+  size_t max_jobs = 20'000;  // with the finished ones
+  size_t max_spec_bytes = 64 * 1024;
+  size_t max_history = 50;  // decisions kept a job
+};
+
+}  // namespace ringmaster::coordinator
