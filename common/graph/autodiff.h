@@ -1,0 +1,14 @@
+// Reverse-mode differentiation of a program: appends the backward nodes by the gradient rules of
+// the op table. Thread-safe (free function). It runs before any other pass, all in float32.
+#pragma once
+
+#include "common/graph/program.h"
+
+namespace ringmaster::graph {
+
+// Adds the fed scalar loss_seed, the gradient of loss_sum times it with respect to every parameter,
+// and gradient_order. Gradients that meet are summed by `add` nodes; nothing is computed for images
+// and labels. INVALID_ARGUMENT names a parameter that the loss does not depend on.
+[[nodiscard]] Status Differentiate(Program* program);
+
+}  // namespace ringmaster::graph

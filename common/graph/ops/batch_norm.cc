@@ -1,0 +1,173 @@
+// Batch normalization over all axes but the last: training, its gradient, and inference.
+//   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
+// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0.
+#include <algorithm>
+#include <cmath>
+
+#include "common/graph/ops/operands.h"
+#include "common/graph/ops/rows.h"
+
+namespace ringmaster::graph {
+namespace {
+
+// x and `vectors` inputs of one float32 element a channel after it.
+Status CheckOperands(const Node& node, std::span<const TensorType> inputs, size_t vectors) {
+  static constexpr const char* kNames[] = {"gamma(C)", "the second vector(C)",
+                                           "the third vector(C)", "the fourth vector(C)"};
+  RING_RETURN_IF_ERROR(AttributesOf<BatchNormAttributes>(node).status());
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  if (inputs[0].shape.size() < 2) {
+    return InvalidArgument("expected x with at least 2 dimensions, got {}",
+                           ToString(inputs[0].shape));
+  }
+  const int64_t channels = inputs[0].shape.back();
+  for (size_t i = 0; i < vectors; ++i) {
+    RING_RETURN_IF_ERROR(ExpectVector(kNames[i], inputs[i + 1], channels));
+  }
+  return absl::OkStatus();
+}
+
+// x gamma beta -> y mean variance.
+Status TrainingShape(const Node& node, std::span<const TensorType> inputs,
+                     std::vector<TensorType>* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 2));
+  const Shape channels = {inputs[0].shape.back()};
+  *outputs = {{inputs[0].shape, inputs[0].dtype},
+              {channels, DType::kFloat32, "mean"},
+              {channels, DType::kFloat32, "variance"}};
+  return absl::OkStatus();
+}
+
+// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu.
+Status GradientShape(const Node& node, std::span<const TensorType> inputs,
+                     std::vector<TensorType>* outputs) {
+  RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<BatchNormAttributes>(node));
+  const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
+  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 3));
+  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
+  if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
+  const Shape channels = {inputs[0].shape.back()};
+  *outputs = {{inputs[0].shape, inputs[0].dtype},
+              {channels, DType::kFloat32, "gamma"},
+              {channels, DType::kFloat32, "beta"}};
+  return absl::OkStatus();
+}
+
+// x gamma beta moving_mean moving_variance -> y.
+Status InferenceShape(const Node& node, std::span<const TensorType> inputs,
+                      std::vector<TensorType>* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
+  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 4));
+  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<ValueId>> TrainingGradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  if (request.output_gradients[1] != kNoValue || request.output_gradients[2] != kNoValue) {
+    return InvalidArgument("{}: no gradient flows through the statistics of a batch_norm",
+                           node.name);
+  }
+  Node gradient = {node.name + "/gradient",
+                   "batch_norm_gradient",
+                   {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2],
+                    request.output_gradients[0]},
+                   {},
+                   node.attributes};
+  if (std::get<BatchNormAttributes>(node.attributes).activation == Activation::kRelu) {
+    gradient.inputs.push_back(node.outputs[0]);
+  }
+  return AddOp(request.graph, std::move(gradient));
+}
+
+double InverseDeviation(const ReferenceCall& call, double variance) {
+  return 1 / std::sqrt(variance + std::get<BatchNormAttributes>(call.node.attributes).epsilon);
+}
+
+bool HasRelu(const ReferenceCall& call) {
+  return std::get<BatchNormAttributes>(call.node.attributes).activation == Activation::kRelu;
+}
+
+// One channel: y from x by the given statistics.
+void Normalize(const ReferenceCall& call, size_t channel, double mean, double variance) {
+  const std::span<const double> x = call.inputs[0];
+  const std::span<double> y = call.outputs[0];
+  const double scale = call.inputs[1][channel] * InverseDeviation(call, variance);
+  for (size_t i = channel; i < x.size(); i += call.inputs[1].size()) {
+    y[i] = (x[i] - mean) * scale + call.inputs[2][channel];
+    if (HasRelu(call)) y[i] = std::max(y[i], 0.0);
+  }
+}
+
+void TrainingReference(const ReferenceCall& call) {
+  const std::span<const double> x = call.inputs[0];
+  const size_t channels = call.inputs[1].size();
+  const double count = static_cast<double>(x.size() / channels);
+  for (size_t c = 0; c < channels; ++c) {
+    double sum = 0;
+    for (size_t i = c; i < x.size(); i += channels) sum += x[i];
+    const double mean = sum / count;
+    double squares = 0;
+    for (size_t i = c; i < x.size(); i += channels) squares += (x[i] - mean) * (x[i] - mean);
+    const double variance = squares / count;
+    call.outputs[1][c] = mean;
+    call.outputs[2][c] = variance;
+    Normalize(call, c, mean, variance);
+  }
+}
+
+void InferenceReference(const ReferenceCall& call) {
+  for (size_t c = 0; c < call.inputs[1].size(); ++c) {
+    Normalize(call, c, call.inputs[3][c], call.inputs[4][c]);
+  }
+}
+
+// dx = gamma r (dy - mean(dy) - n mean(dy n)), n the normalized x, r = 1 / sqrt(variance + epsilon)
+// (Ioffe and Szegedy, "Batch normalization", 2015, section 3).
+void GradientReference(const ReferenceCall& call) {
+  const std::span<const double> x = call.inputs[0];
+  const size_t channels = call.inputs[1].size();
+  const double count = static_cast<double>(x.size() / channels);
+  const auto masked = [&](size_t i) {
+    return HasRelu(call) && call.inputs[5][i] <= 0 ? 0.0 : call.inputs[4][i];
+  };
+  for (size_t c = 0; c < channels; ++c) {
+    const double mean = call.inputs[2][c];
+    const double inverse = InverseDeviation(call, call.inputs[3][c]);
+    double dgamma = 0;
+    double dbeta = 0;
+    for (size_t i = c; i < x.size(); i += channels) {
+      dgamma += masked(i) * (x[i] - mean) * inverse;
+      dbeta += masked(i);
+    }
+    for (size_t i = c; i < x.size(); i += channels) {
+      const double normalized = (x[i] - mean) * inverse;
+      call.outputs[0][i] =
+          call.inputs[1][c] * inverse * (masked(i) - dbeta / count - normalized * dgamma / count);
+    }
+    call.outputs[1][c] = dgamma;
+    call.outputs[2][c] = dbeta;
+  }
+}
+
+}  // namespace
+
+constinit const Op kBatchNorm = {.name = "batch_norm",
+                                 .shape = TrainingShape,
+                                 .gradient = TrainingGradient,
+                                 .reference = TrainingReference,
+                                 .float32_inputs = 0b110};
+constinit const Op kBatchNormGradient = {.name = "batch_norm_gradient",
+                                         .shape = GradientShape,
+                                         .gradient = nullptr,
+                                         .reference = GradientReference,
+                                         .float32_inputs = 0b1110};
+constinit const Op kBatchNormInference = {.name = "batch_norm_inference",
+                                          .shape = InferenceShape,
+                                          .gradient = nullptr,
+                                          .reference = InferenceReference,
+                                          .float32_inputs = 0b11110};
+
+}  // namespace ringmaster::graph

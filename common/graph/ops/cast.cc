@@ -1,0 +1,39 @@
+// cast: another floating type, rounded half to even.
+#include <algorithm>
+
+#include "common/graph/ops/operands.h"
+#include "common/graph/ops/rows.h"
+
+namespace ringmaster::graph {
+namespace {
+
+Status CastShape(const Node&, std::span<const TensorType> inputs,
+                 std::vector<TensorType>* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  if (outputs->size() != 1) return InvalidArgument("expected the wanted type of its output");
+  const TensorType wanted = {inputs[0].shape, outputs->front().dtype};
+  RING_RETURN_IF_ERROR(ExpectFloating("y", wanted));
+  *outputs = {wanted};
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<ValueId>> CastGradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  const DType dtype = request.graph->value(node.inputs[0]).dtype;
+  return AddOp(request.graph,
+               {node.name + "/gradient", "cast", {request.output_gradients[0]}, {}, {}},
+               {{{}, dtype}});
+}
+
+// The executor rounds each value to its type when it is asked to.
+void Reference(const ReferenceCall& call) {
+  std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
+}
+
+}  // namespace
+
+constinit const Op kCast = {
+    .name = "cast", .shape = CastShape, .gradient = CastGradient, .reference = Reference};
+
+}  // namespace ringmaster::graph

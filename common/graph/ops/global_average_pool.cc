@@ -1,0 +1,75 @@
+// global_average_pool, the mean over height and width, and its gradient.
+#include "common/graph/ops/operands.h"
+#include "common/graph/ops/rows.h"
+
+namespace ringmaster::graph {
+namespace {
+
+Status ForwardShape(const Node&, std::span<const TensorType> inputs,
+                    std::vector<TensorType>* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", inputs[0], 4));
+  *outputs = {{{inputs[0].shape[0], inputs[0].shape[3]}, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+// dy -> dx of the wanted shape.
+Status GradientShape(const Node&, std::span<const TensorType> inputs,
+                     std::vector<TensorType>* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
+  const TensorType x = {wanted, inputs[0].dtype};
+  RING_RETURN_IF_ERROR(ExpectRank("dx(N,H,W,C)", x, 4));
+  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {wanted[0], wanted[3]}));
+  *outputs = {x};
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  const Shape x = request.graph->value(node.inputs[0]).shape;
+  return AddOp(request.graph,
+               {node.name + "/gradient",
+                "global_average_pool_gradient",
+                {request.output_gradients[0]},
+                {},
+                {}},
+               {{x}});
+}
+
+// Calls visit(x, y) with the offsets of each element of the (N,H,W,C) tensor and of its channel's
+// mean in the (N,C) tensor.
+template <typename Visit>
+void ForEachElement(const Shape& x, const Visit& visit) {
+  const int64_t image = x[1] * x[2] * x[3];
+  for (int64_t i = 0; i < x[0] * image; ++i) {
+    visit(static_cast<size_t>(i), static_cast<size_t>(i / image * x[3] + i % x[3]));
+  }
+}
+
+void ForwardReference(const ReferenceCall& call) {
+  const Shape& x = call.input_shape(0);
+  ForEachElement(x, [&](size_t i, size_t mean) { call.outputs[0][mean] += call.inputs[0][i]; });
+  for (double& mean : call.outputs[0]) mean /= static_cast<double>(x[1] * x[2]);
+}
+
+void GradientReference(const ReferenceCall& call) {
+  const Shape& x = call.output_shape(0);
+  const auto count = static_cast<double>(x[1] * x[2]);
+  ForEachElement(x,
+                 [&](size_t i, size_t mean) { call.outputs[0][i] = call.inputs[0][mean] / count; });
+}
+
+}  // namespace
+
+constinit const Op kGlobalAveragePool = {.name = "global_average_pool",
+                                         .shape = ForwardShape,
+                                         .gradient = ForwardGradient,
+                                         .reference = ForwardReference};
+constinit const Op kGlobalAveragePoolGradient = {.name = "global_average_pool_gradient",
+                                                 .shape = GradientShape,
+                                                 .gradient = nullptr,
+                                                 .reference = GradientReference};
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,86 @@
+#include "common/graph/ops/reference_executor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace ringmaster::graph {
+namespace {
+
+// Direct from float64, so that there is one rounding and not two: a bfloat16 has 8 bits of
+// precision and the exponents of float32, subnormals included.
+double RoundToBFloat16(double value) {
+  if (!std::isfinite(value) || value == 0) return value;
+  const int exponent = std::max(std::ilogb(value), -126);
+  const double unit = std::ldexp(1.0, exponent - 7);
+  const double rounded = std::nearbyint(value / unit) * unit;
+  const double largest = std::ldexp(255.0, 120);
+  return std::abs(rounded) > largest ? std::copysign(HUGE_VAL, value) : rounded;
+}
+
+Status CheckFeed(const Graph& graph, const Node& node, ValueId id,
+                 const std::vector<double>& value) {
+  const auto expected = static_cast<size_t>(Elements(graph.value(id).shape));
+  if (value.size() == expected) return absl::OkStatus();
+  return InvalidArgument("{} reads {}, which expects {} elements; {} were fed", node.name,
+                         graph.value(id).name, expected, value.size());
+}
+
+Status CheckKeys(const Graph& graph, const Node& node, const RandomKeys& keys) {
+  if (!std::holds_alternative<DropoutAttributes>(node.attributes)) return absl::OkStatus();
+  const auto rows = static_cast<size_t>(graph.value(node.inputs[0]).shape[0]);
+  if (keys.samples.size() == rows) return absl::OkStatus();
+  return InvalidArgument("{} expects the sample number of {} rows, got {}", node.name, rows,
+                         keys.samples.size());
+}
+
+}  // namespace
+
+double Round(double value, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return static_cast<double>(static_cast<float>(value));
+    case DType::kBFloat16:
+      return RoundToBFloat16(value);
+    case DType::kInt32:
+      break;
+  }
+  return value;
+}
+
+StatusOr<std::vector<std::vector<double>>> RunReference(const Graph& graph,
+                                                        const ReferenceFeeds& feeds,
+                                                        const RandomKeys& keys, Rounding rounding) {
+  std::vector<std::vector<double>> values(graph.values().size());
+  const auto round = [&](ValueId id) {
+    if (rounding == Rounding::kNone) return;
+    for (double& element : values[static_cast<size_t>(id)]) {
+      element = Round(element, graph.value(id).dtype);
+    }
+  };
+  for (const auto& [id, elements] : feeds) {
+    values[static_cast<size_t>(id)] = elements;
+    round(id);
+  }
+  for (const Node& node : graph.nodes()) {
+    const Op* op = FindOp(node.op);
+    if (op == nullptr) return InvalidArgument("{}: there is no op named {}", node.name, node.op);
+    RING_RETURN_IF_ERROR(CheckKeys(graph, node, keys));
+    ReferenceCall call = {graph, node, {}, {}, keys};
+    for (ValueId input : node.inputs) {
+      const std::vector<double>& value = values[static_cast<size_t>(input)];
+      RING_RETURN_IF_ERROR(CheckFeed(graph, node, input, value));
+      call.inputs.emplace_back(value);
+    }
+    for (ValueId output : node.outputs) {
+      std::vector<double>& value = values[static_cast<size_t>(output)];
+      value.assign(static_cast<size_t>(Elements(graph.value(output).shape)), 0.0);
+      call.outputs.emplace_back(value);
+    }
+    op->reference(call);
+    for (ValueId output : node.outputs) round(output);
+  }
+  return values;
+}
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,52 @@
+// The geometry of a sliding window, which convolution and pooling share: output position p covers
+// input rows p * stride - pad ... + extent - 1, and padding counts as absent. Values; thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/status.h"
+
+namespace ringmaster::graph {
+
+// One axis.
+struct WindowAxis {
+  int64_t input, window, stride, pad_low, pad_high;
+
+  // floor((input + pads - window) / stride) + 1
+  int64_t output() const { return (input + pad_low + pad_high - window) / stride + 1; }
+  // Input position under output p and window offset k; may lie in the padding.
+  int64_t at(int64_t p, int64_t k) const { return p * stride - pad_low + k; }
+  bool inside(int64_t position) const { return position >= 0 && position < input; }
+
+  // Every window covers at least one real element and fits.
+  [[nodiscard]] Status Check(const char* axis) const {
+    if (window < 1 || stride < 1 || pad_low < 0 || pad_high < 0) {
+      return InvalidArgument(
+          "{}: window {} and stride {} must be at least 1, pads {} and {} at "
+          "least 0",
+          axis, window, stride, pad_low, pad_high);
+    }
+    if (std::max(pad_low, pad_high) >= window) {
+      return InvalidArgument("{}: pads {} and {} must be smaller than the window, {}", axis,
+                             pad_low, pad_high, window);
+    }
+    if (input + pad_low + pad_high < window) {
+      return InvalidArgument("{}: a window of {} does not fit into {} with pads {} and {}", axis,
+                             window, input, pad_low, pad_high);
+    }
+    return absl::OkStatus();
+  }
+};
+
+template <typename Attributes>
+WindowAxis HeightAxis(const Attributes& a, int64_t input, int64_t window) {
+  return {input, window, a.stride_height, a.pad_top, a.pad_bottom};
+}
+
+template <typename Attributes>
+WindowAxis WidthAxis(const Attributes& a, int64_t input, int64_t window) {
+  return {input, window, a.stride_width, a.pad_left, a.pad_right};
+}
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,66 @@
+#include "common/graph/passes/rewrite.h"
+
+#include <utility>
+
+namespace ringmaster::graph {
+namespace {
+
+// Every value that the program names, apart from its graph.
+template <typename Visit>
+void ForEachRole(Program* program, const Visit& visit) {
+  for (ValueId* id : {&program->images, &program->labels, &program->loss_seed, &program->loss_sum,
+                      &program->correct}) {
+    visit(id);
+  }
+  for (Parameter& parameter : program->parameters) {
+    visit(&parameter.value);
+    visit(&parameter.gradient);
+  }
+  for (Normalization& normalization : program->normalizations) {
+    visit(&normalization.batch_mean);
+    visit(&normalization.batch_variance);
+    visit(&normalization.moving_mean);
+    visit(&normalization.moving_variance);
+  }
+}
+
+}  // namespace
+
+Rewriter::Rewriter(const Program& program)
+    : program_(program), map_(program.graph.values().size(), kNoValue) {}
+
+void Rewriter::CopyFed(ValueId old_id) {
+  const Value& value = program_.graph.value(old_id);
+  Map(old_id, graph_.AddFed(value.name, value.shape, value.dtype));
+}
+
+void Rewriter::CopyNode(const Node& node) {
+  Node copy = node;
+  for (ValueId& input : copy.inputs) input = At(input);
+  std::vector<Value> outputs;
+  for (ValueId output : node.outputs) outputs.push_back(program_.graph.value(output));
+  const std::vector<ValueId> made = graph_.AddNode(std::move(copy), std::move(outputs));
+  for (size_t i = 0; i < made.size(); ++i) Map(node.outputs[i], made[i]);
+}
+
+ValueId Rewriter::At(ValueId old_id) const {
+  return old_id == kNoValue ? kNoValue : map_[static_cast<size_t>(old_id)];
+}
+
+void Rewriter::Finish(Program* program) && {
+  ForEachRole(program, [this](ValueId* id) { *id = At(*id); });
+  program->graph = std::move(graph_);
+}
+
+std::vector<ValueId> Results(const Program& program) {
+  std::vector<ValueId> results = {program.loss_sum, program.correct};
+  for (const Parameter& parameter : program.parameters) results.push_back(parameter.gradient);
+  for (const Normalization& normalization : program.normalizations) {
+    results.push_back(normalization.batch_mean);
+    results.push_back(normalization.batch_variance);
+  }
+  std::erase(results, kNoValue);
+  return results;
+}
+
+}  // namespace ringmaster::graph
