@@ -9,19 +9,16 @@
 
 #include "common/exact/block_layout.h"
 #include "common/status.h"
+#include "worker/ring/buffer_pool.h"
 #include "worker/ring/link.h"
+#include "worker/ring/schedule.h"
+#include "worker/ring/segments.h"
 
 namespace ringmaster::ring {
 
-// Where this worker stands in the ring of a generation.
-struct Position {
-  uint32_t rank = 0;
-  uint32_t size = 1;
-};
-
 // What makes a reduction current; stands on each of its frames.
 struct Context {
-  uint64_t job = 0;
+  uint64_t job = 0;  // JobHash(job id)
   GenerationId generation;
   uint64_t step = 0;
   Purpose purpose = Purpose::kStep;
@@ -36,13 +33,14 @@ struct ReduceOptions {
 // One member of the ring of one generation. `link` must outlive it; nullptr when size is 1.
 class AllReduce {
  public:
-  AllReduce(Link* link, Position position, ReduceOptions options)
-      : link_(link), position_(position), options_(options) {}
+  AllReduce(Link* link, Position position, ReduceOptions options);
 
-  // totals = the sum of every member's `own`, exact. `block_counts` has the elements of each block
-  // (1 to 256); both spans hold 256 elements a block, padding is ignored. `own` is never changed,
-  // so an aborted reduction can be repeated in another generation; `totals` may be garbage after an
-  // error. FAILED_PRECONDITION: a frame that is not of `context`.
+  // totals = the sum of every member's `own`, exact (mod 2^64). `blocks` has the elements of each
+  // block (1 to 256); both spans hold 256 elements a block, padding is ignored and left alone.
+  // `own` is never changed, so an aborted reduction can be repeated in another generation; `totals`
+  // may be garbage after an error. FAILED_PRECONDITION: a frame that is not of `context`;
+  // INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's errors. Any error
+  // ends the link, so that the neighbours learn of it at once.
   Status Exact(const Context& context, std::span<const exact::Block> blocks,
                std::span<const int64_t> own, std::span<int64_t> totals);
 
@@ -51,9 +49,17 @@ class AllReduce {
                  std::span<const float> own, std::span<float> totals);
 
  private:
+  [[nodiscard]] size_t segment_blocks() const;
+  // Carries out every turn of the bucket.
+  Status Run(const Context& context, size_t blocks, Segments* segments);
+  Status Do(const Context& context, const Turn& turn, Segments* segments);
+  Status Send(const FrameHeader& header, const Payload& payload);
+  [[nodiscard]] std::chrono::steady_clock::time_point Deadline() const;
+
   Link* const link_;
   const Position position_;
   const ReduceOptions options_;
+  BufferPool pool_;
 };
 
 }  // namespace ringmaster::ring

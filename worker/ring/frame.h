@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
+#include <string>
 
 #include "common/ids.h"
 #include "common/status.h"
+#include "worker/ring/payload.h"
 
 namespace ringmaster::ring {
 
@@ -19,7 +19,7 @@ enum class Phase : uint8_t { kReduceScatter = 1, kAllGather = 2 };
 enum class Purpose : uint8_t { kStep = 1, kEvaluate = 2 };
 
 struct FrameHeader {
-  uint64_t job = 0;  // first 8 bytes of SHA-256 of the job id
+  uint64_t job = 0;  // JobHash
   GenerationId generation;
   uint64_t step = 0;
   Purpose purpose = Purpose::kStep;
@@ -32,15 +32,28 @@ struct FrameHeader {
   bool operator==(const FrameHeader&) const = default;
 };
 
-inline constexpr size_t kHeaderBytes = 80;
-void Encode(const FrameHeader& header, uint8_t* out);
-// INVALID_ARGUMENT says which field is wrong: magic, version, phase, purpose, length.
-[[nodiscard]] StatusOr<FrameHeader> Decode(std::span<const uint8_t> bytes);
-
-// A received frame. The payload may lie in several pieces; `Payload()` gives one contiguous view.
 struct Frame {
   FrameHeader header;
-  std::vector<uint8_t> payload;
+  Payload payload;
 };
+
+inline constexpr size_t kHeaderBytes = 80;
+
+// What stands for a job in its frames: the first 8 bytes of SHA-256 of its id, little-endian.
+[[nodiscard]] uint64_t JobHash(const std::string& job_id);
+
+// Writes kHeaderBytes.
+void Encode(const FrameHeader& header, uint8_t* out);
+// INVALID_ARGUMENT says which field is wrong: length, magic, version, checksum of the header,
+// purpose, phase, or a reserved byte.
+[[nodiscard]] StatusOr<FrameHeader> Decode(std::span<const uint8_t> bytes);
+
+// `header` with the length and the checksum of `payload`.
+[[nodiscard]] FrameHeader Sealed(FrameHeader header, const Payload& payload);
+// INVALID_ARGUMENT: the payload is not what its header says, in length or in checksum.
+[[nodiscard]] Status CheckPayload(const Frame& frame);
+// FAILED_PRECONDITION names the first field that makes `got` another frame than the one that comes
+// next, with both values. Length and checksum of the payload are not compared.
+[[nodiscard]] Status CheckExpected(const FrameHeader& got, const FrameHeader& expected);
 
 }  // namespace ringmaster::ring

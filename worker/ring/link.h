@@ -1,31 +1,38 @@
 // One worker's two edges of a ring: to its successor and from its predecessor. The seam between the
 // all-reduce and the transport: GrpcLink is real, MemoryLink is for tests. Thread: Send and Receive
 // from the ring thread; Cancel from any thread. It knows frames, not buckets or sums.
+//
+// Errors of both calls: UNAVAILABLE: a neighbour is lost, by name; ABORTED: a neighbour left the
+// ring of its own accord, so the cause lies elsewhere; DEADLINE_EXCEEDED; what Cancel() was given.
+// After the first error the link is of no use.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "common/status.h"
 #include "worker/ring/frame.h"
 
 namespace ringmaster::ring {
 
+// Frames that lie between two members at most, sent and not yet received: what bounds the memory of
+// a link. An all-reduce never needs more room than this (docs/ring.md), so that a ring of which
+// every member sends cannot hang.
+inline constexpr uint32_t kWindowFrames = 64;
+
 class Link {
  public:
   virtual ~Link() = default;
   // Hands a frame to the transport, which keeps the payload until it was sent; waits while too much
-  // is unsent. UNAVAILABLE: the successor is lost; CANCELLED; DEADLINE_EXCEEDED.
-  virtual Status Send(const FrameHeader& header, std::vector<uint8_t> payload,
+  // is unsent. `header` has the length and checksum of the payload (Sealed).
+  virtual Status Send(const FrameHeader& header, const Payload& payload,
                       std::chrono::steady_clock::time_point deadline) = 0;
   // The next frame from the predecessor, in the order in which it was sent, header and checksum
-  // already tested. UNAVAILABLE: the predecessor is lost; CANCELLED; DEADLINE_EXCEEDED.
+  // already tested.
   virtual StatusOr<Frame> Receive(std::chrono::steady_clock::time_point deadline) = 0;
   // Ends both edges: every call that waits returns `reason` at once, as does every later one.
   virtual void Cancel(Status reason) = 0;
-  // Payload bytes handed to the successor so far.
+  // Payload bytes handed to the successor so far. Any thread.
   [[nodiscard]] virtual uint64_t bytes_sent() const = 0;
 };
 

@@ -1,0 +1,13 @@
+// CRC-32C (Castagnoli polynomial 0x1EDC6F41, reflected; RFC 3720 appendix B.4 has test vectors) by
+// the processor's instruction. Thread-safe (free functions).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace ringmaster::ring {
+
+// The checksum of everything that gave `crc` followed by `bytes`; 0 is the checksum of nothing.
+[[nodiscard]] uint32_t ExtendCrc32c(uint32_t crc, std::span<const uint8_t> bytes);
+
+}  // namespace ringmaster::ring
