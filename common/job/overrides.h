@@ -1,0 +1,16 @@
+// `--set a.b=c` on a job file's tree, before its types are known. Thread-safe (free function).
+#pragma once
+
+#include <string>
+
+#include "common/job/yaml_tree.h"
+#include "common/status.h"
+
+namespace ringmaster::job {
+
+// Sets the value at a path of keys and list positions (`augment.0.random_crop.padding=2`) to a YAML
+// value. Missing mappings are made; a position one past the end of a list appends; `a.b=null`
+// removes the key or the element.
+[[nodiscard]] Status ApplyOverride(const std::string& override, YamlNode* root);
+
+}  // namespace ringmaster::job

@@ -1,0 +1,103 @@
+#include <absl/strings/str_join.h>
+#include <google/protobuf/message.h>
+
+#include <vector>
+
+#include "common/job/field_names.h"
+#include "common/job/job_file.h"
+
+namespace ringmaster::job {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+std::string FlowOf(const Message& message);
+
+// In double quotes unless every YAML reader takes it for the same plain word.
+std::string StringYaml(const std::string& text) {
+  const bool plain = !text.empty() && text != "null" && text != "true" && text != "false" &&
+                     ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z')) &&
+                     text.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") ==
+                         std::string::npos;
+  if (plain) return text;
+  std::string yaml = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') yaml += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      yaml += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      yaml += c;
+    }
+  }
+  return yaml + '"';
+}
+
+// Element `index` of a repeated field, or the value of a singular one (index -1).
+std::string ValueYaml(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& reflection = *message.GetReflection();
+  const auto get = [&](auto singular, auto repeated) {
+    return index < 0 ? (reflection.*singular)(message, &field)
+                     : (reflection.*repeated)(message, &field, index);
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return fmt::format("{}", get(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return fmt::format("{}", get(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return fmt::format("{}", get(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return get(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return StringYaml(get(&Reflection::GetString, &Reflection::GetRepeatedString));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return ShortName(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return FlowOf(index < 0 ? reflection.GetMessage(message, &field)
+                              : reflection.GetRepeatedMessage(message, &field, index));
+    default:
+      return "null";
+  }
+}
+
+std::string FieldYaml(const Message& message, const FieldDescriptor& field) {
+  if (!field.is_repeated()) return ValueYaml(message, field, -1);
+  std::vector<std::string> items;
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    items.push_back(ValueYaml(message, field, i));
+  }
+  return '[' + absl::StrJoin(items, ", ") + ']';
+}
+
+// `key: value` of each field that is set, in the proto's order.
+std::vector<std::string> Members(const Message& message) {
+  std::vector<std::string> members;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const Reflection& reflection = *message.GetReflection();
+    const bool present = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                             : reflection.HasField(message, &field);
+    if (present) members.push_back(field.name() + ": " + FieldYaml(message, field));
+  }
+  return members;
+}
+
+std::string FlowOf(const Message& message) {
+  if (const FieldDescriptor* const list = ListField(*message.GetDescriptor())) {
+    return FieldYaml(message, *list);
+  }
+  return '{' + absl::StrJoin(Members(message), ", ") + '}';
+}
+
+}  // namespace
+
+std::string PrintJobFile(const v1::JobSpec& spec) {
+  std::string text;
+  for (const std::string& member : Members(spec)) text += member + '\n';
+  return text;
+}
+
+}  // namespace ringmaster::job

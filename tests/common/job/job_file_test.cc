@@ -1,0 +1,260 @@
+#include "common/job/job_file.h"
+
+#include <google/protobuf/util/message_differencer.h>
+#include <catch2/catch.hpp>
+
+#include <random>
+
+#include "common/job/yaml_tree.h"
+
+namespace ringmaster::job {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+constexpr char kAlexnet[] = R"(name: alexnet-cifar10
+model: {name: alexnet, batch_norm: true, dropout: 0.2}
+data: {format: cifar10, path: cifar10}  # relative to the worker's --data-root
+batch: 256
+shards: 8                               # default: min(8, batch)
+epochs: 3                               # or steps: N
+seed: 1
+precision: {policy: mixed_bfloat16}
+optimizer: {adam: {learning_rate: 0.001}}
+augment: [{random_crop: {padding: 4}}, {random_flip: {}}, {per_image_standardization: {}}]
+workers: {min: 1, max: 8}
+checkpoint: {every_steps: 100, keep: 3}
+reduction: exact                        # default; float32 for comparison
+precision_bits: 21                      # default; of the exact reduction
+)";
+
+v1::JobSpec Parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const StatusOr<v1::JobSpec> spec = ParseJobFile("job.yaml", text, overrides);
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+std::string ErrorOf(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const StatusOr<v1::JobSpec> spec = ParseJobFile("job.yaml", text, overrides);
+  if (spec.ok()) return "accepted";
+  CHECK(spec.status().code() == absl::StatusCode::kInvalidArgument);
+  return Message(spec.status());
+}
+
+TEST_CASE("Job file: every key of the documented example is read") {
+  const v1::JobSpec spec = Parsed(kAlexnet);
+  CHECK(spec.name() == "alexnet-cifar10");
+  CHECK(spec.model().name() == "alexnet");
+  CHECK(spec.model().batch_norm());
+  CHECK(spec.model().dropout() == 0.2);
+  CHECK_FALSE(spec.model().has_hidden());
+  CHECK(spec.data().format() == "cifar10");
+  CHECK(spec.data().path() == "cifar10");
+  CHECK(spec.batch() == 256);
+  CHECK(spec.shards() == 8);
+  CHECK(spec.epochs() == 3);
+  CHECK_FALSE(spec.has_steps());
+  CHECK(spec.seed() == 1);
+  CHECK(spec.precision().policy() == v1::POLICY_MIXED_BFLOAT16);
+  CHECK(spec.optimizer().adam().learning_rate() == 0.001);
+  CHECK_FALSE(spec.optimizer().adam().has_beta_1());
+  REQUIRE(spec.augment_size() == 3);
+  CHECK(spec.augment(0).random_crop().padding() == 4);
+  CHECK(spec.augment(1).has_random_flip());
+  CHECK(spec.augment(2).has_per_image_standardization());
+  CHECK(spec.workers().min() == 1);
+  CHECK(spec.workers().max() == 8);
+  CHECK(spec.checkpoint().every_steps() == 100);
+  CHECK(spec.checkpoint().keep() == 3);
+  CHECK(spec.reduction() == v1::REDUCTION_EXACT);
+  CHECK(spec.precision_bits() == 21);
+}
+
+TEST_CASE("Job file: a plain list fills a list message, and empty differs from absent") {
+  CHECK_FALSE(Parsed("model: {name: mlp}").model().has_hidden());
+  const v1::JobSpec empty = Parsed("model: {name: mlp, hidden: []}");
+  CHECK(empty.model().has_hidden());
+  CHECK(empty.model().hidden().values_size() == 0);
+  const v1::JobSpec two = Parsed("model:\n  name: mlp\n  hidden:\n    - 2048\n    - 10\n");
+  REQUIRE(two.model().hidden().values_size() == 2);
+  CHECK(two.model().hidden().values(1) == 10);
+}
+
+TEST_CASE("Job file: unknown keys name the place and the nearest known key") {
+  CHECK(ErrorOf("name: a\nbtach: 4\n") ==
+        "job.yaml:2:1: unknown key \"btach\"; did you mean \"batch\"?");
+  CHECK(ErrorOf("name: a\noptimizer:\n  adam:\n    learning_rat: 1\n") ==
+        "job.yaml:4:5: unknown key \"learning_rat\"; did you mean \"learning_rate\"?");
+  CHECK(ErrorOf("augment: [{random_flip: {p: 1}}]") ==
+        "job.yaml:1:26: unknown key \"p\"; there are no keys here: write {}");
+  CHECK(ErrorOf("<<: {name: a}") == "job.yaml:1:1: unknown key \"<<\"; did you mean \"name\"?");
+}
+
+TEST_CASE("Job file: duplicate keys are refused at any depth") {
+  CHECK(ErrorOf("batch: 4\nname: a\nbatch: 8\n") ==
+        "job.yaml:3:1: duplicate key \"batch\"; first at job.yaml:1:1");
+  CHECK(ErrorOf("model: {name: mlp, name: alexnet}") ==
+        "job.yaml:1:20: duplicate key \"name\"; first at job.yaml:1:9");
+}
+
+TEST_CASE("Job file: a oneof is given once") {
+  CHECK(ErrorOf("optimizer: {adam: {}, sgd: {}}") ==
+        "job.yaml:1:23: both \"adam\" and \"sgd\" are given; only one is allowed");
+  CHECK(ErrorOf("augment: [{random_flip: {}, random_crop: {}}]") ==
+        "job.yaml:1:29: both \"random_flip\" and \"random_crop\" are given; only one is allowed");
+}
+
+TEST_CASE("Job file: a value has the type of its field") {
+  CHECK(ErrorOf("batch: many") == "job.yaml:1:8: batch: expected a whole number, got \"many\"");
+  CHECK(ErrorOf("batch: \"256\"") == "job.yaml:1:8: batch: expected a whole number, got \"256\"");
+  CHECK(ErrorOf("batch: 2.5") == "job.yaml:1:8: batch: expected a whole number, got \"2.5\"");
+  CHECK(ErrorOf("batch: 1e3") == "job.yaml:1:8: batch: expected a whole number, got \"1e3\"");
+  CHECK(ErrorOf("batch: 010") == "job.yaml:1:8: batch: expected a whole number, got \"010\"");
+  CHECK(ErrorOf("batch: 0x10") == "job.yaml:1:8: batch: expected a whole number, got \"0x10\"");
+  CHECK(ErrorOf("batch:\n") == "job.yaml:1:1: batch: expected a whole number, got nothing");
+  CHECK(ErrorOf("batch: [4]") == "job.yaml:1:8: batch: expected a whole number, got a list");
+  CHECK(ErrorOf("name: {a: b}") == "job.yaml:1:7: name: expected a string, got a mapping");
+  CHECK(ErrorOf("model: alexnet") == "job.yaml:1:8: model: expected a mapping, got \"alexnet\"");
+  CHECK(ErrorOf("model:\n") ==
+        "job.yaml:1:1: model: expected a mapping (an empty one is {}), got nothing");
+  CHECK(ErrorOf("model: {batch_norm: yes}") ==
+        "job.yaml:1:21: batch_norm: expected true or false, got \"yes\"");
+  CHECK(ErrorOf("model: {dropout: .nan}") ==
+        "job.yaml:1:18: dropout: expected a number, got \".nan\"");
+  CHECK(ErrorOf("model: {dropout: inf}") ==
+        "job.yaml:1:18: dropout: expected a number, got \"inf\"");
+  CHECK(ErrorOf("model: {hidden: 3}") == "job.yaml:1:17: hidden: expected a list, got \"3\"");
+  CHECK(ErrorOf("model: {hidden: [3, x]}") ==
+        "job.yaml:1:21: hidden: expected a whole number, got \"x\"");
+  CHECK(ErrorOf("augment: {random_flip: {}}") ==
+        "job.yaml:1:10: augment: expected a list, got a mapping");
+  CHECK(ErrorOf("augment: [random_flip]") ==
+        "job.yaml:1:11: augment: expected a mapping, got \"random_flip\"");
+  CHECK(ErrorOf("- a") == "job.yaml:1:1: job: expected a mapping, got a list");
+  CHECK(ErrorOf("job") == "job.yaml:1:1: job: expected a mapping, got \"job\"");
+}
+
+TEST_CASE("Job file: numbers out of the field's range are refused") {
+  CHECK(ErrorOf("batch: -1") == "job.yaml:1:8: batch: -1 is not in 0 to 4294967295");
+  CHECK(ErrorOf("batch: 4294967296") ==
+        "job.yaml:1:8: batch: 4294967296 is not in 0 to 4294967295");
+  CHECK(Parsed("batch: 4294967295").batch() == 4294967295U);
+  CHECK(Parsed("seed: 18446744073709551615").seed() == 18446744073709551615U);
+  CHECK(ErrorOf("seed: 18446744073709551616") ==
+        "job.yaml:1:7: seed: 18446744073709551616 is not in 0 to 18446744073709551615");
+  CHECK(ErrorOf("model: {dropout: 1e999}") ==
+        "job.yaml:1:18: dropout: 1e999 does not fit into a double");
+}
+
+TEST_CASE("Job file: enum values are the short lower-case names") {
+  CHECK(Parsed("reduction: float32").reduction() == v1::REDUCTION_FLOAT32);
+  CHECK(ErrorOf("reduction: exat") ==
+        "job.yaml:1:12: reduction: unknown value \"exat\"; expected one of exact, float32; did you "
+        "mean \"exact\"?");
+  CHECK(ErrorOf("precision: {policy: POLICY_FLOAT32}") ==
+        "job.yaml:1:21: policy: unknown value \"POLICY_FLOAT32\"; expected one of float32, "
+        "mixed_bfloat16; did you mean \"float32\"?");
+  CHECK(ErrorOf("precision: {policy: unspecified}").find("unknown value") != std::string::npos);
+}
+
+TEST_CASE("Job file: --set replaces, adds, appends and removes") {
+  const v1::JobSpec spec = Parsed(
+      kAlexnet, {"batch=64", "optimizer.adam.learning_rate=1e-2", "optimizer.adam.epsilon=1e-8",
+                 "augment.0.random_crop.padding=2", "augment.3={random_flip: {}}", "epochs=null",
+                 "steps=10", "augment.1=null", "name=other"});
+  CHECK(spec.batch() == 64);
+  CHECK(spec.optimizer().adam().learning_rate() == 0.01);
+  CHECK(spec.optimizer().adam().epsilon() == 1e-8);
+  REQUIRE(spec.augment_size() == 3);
+  CHECK(spec.augment(0).random_crop().padding() == 2);
+  CHECK(spec.augment(1).has_per_image_standardization());
+  CHECK(spec.augment(2).has_random_flip());
+  CHECK_FALSE(spec.has_epochs());
+  CHECK(spec.steps() == 10);
+  CHECK(spec.name() == "other");
+  CHECK(Parsed("name: a", {"model.hidden=[1, 2]"}).model().hidden().values_size() == 2);
+}
+
+TEST_CASE("Job file: an error of --set names the override") {
+  CHECK(ErrorOf(kAlexnet, {"btach=4"}) ==
+        "--set btach=4: unknown key \"btach\"; did you mean \"batch\"?");
+  CHECK(ErrorOf(kAlexnet, {"batch=x"}) ==
+        "--set batch=x: batch: expected a whole number, got \"x\"");
+  CHECK(ErrorOf(kAlexnet, {"batch"}) ==
+        "--set batch: expected KEY=VALUE, for example --set batch=64");
+  CHECK(ErrorOf(kAlexnet, {"batch.x=1"}) ==
+        "--set batch.x=1: \"x\" is under \"256\", which is neither a mapping nor a list");
+  CHECK(ErrorOf(kAlexnet, {"augment.9={}"}) ==
+        "--set augment.9={}: \"9\" is not a position of this list, 0 to 3");
+  CHECK(ErrorOf(kAlexnet, {"optimizer.sgd.momentum=0.9"}) ==
+        "--set optimizer.sgd.momentum=0.9: both \"adam\" and \"sgd\" are given; only one is "
+        "allowed");
+  CHECK(ErrorOf(kAlexnet, {"a..b=1"}) == "--set a..b=1: a key is empty");
+}
+
+TEST_CASE("Job file: what YAML allows and a job file does not") {
+  CHECK(ErrorOf("") == "job.yaml: empty");
+  CHECK(ErrorOf("# nothing\n") == "job.yaml: empty");
+  CHECK(ErrorOf("name: &a x\n") == "job.yaml:1:7: anchors (&name) are not allowed");
+  CHECK(ErrorOf("name: !!str x\n").find("tags (") != std::string::npos);
+  CHECK(ErrorOf("name: a\n---\nname: b\n").find("a second document") != std::string::npos);
+  CHECK(ErrorOf("? [a]\n: b\n") == "job.yaml:1:3: a key must be a plain word");
+  CHECK(ErrorOf(std::string("name: a\0b", 9)) ==
+        "job.yaml:1:8: control character 0x00; a job file is UTF-8 text");
+  CHECK(ErrorOf(std::string(300'000, ' ')) ==
+        "job.yaml: 300000 bytes; a job file has at most 262144");
+  CHECK(ErrorOf(std::string(40, '[') + std::string(40, ']')).find("nested deeper than 32 levels") !=
+        std::string::npos);
+  CHECK(ErrorOf("name: [a").find("job.yaml:") == 0);
+  CHECK(ErrorOf("a: b: c\n").find("job.yaml:1:") == 0);
+}
+
+TEST_CASE("Job file: garbage gives an error or a spec, never a crash") {
+  std::mt19937 random(7);
+  const std::string text = kAlexnet;
+  const std::string alphabet = "{}[]:,-?&*!|>'\"%@`#\n\t ax0.~\x80\xff";
+  size_t refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string garbage = round % 3 == 0 ? "" : text;
+    for (int edit = 0; edit < 40; ++edit) {
+      const size_t at = garbage.empty() ? 0 : random() % garbage.size();
+      const char c = alphabet[random() % alphabet.size()];
+      if (random() % 4 == 0 && !garbage.empty()) {
+        garbage.erase(at, 1);
+      } else {
+        garbage.insert(at, 1, c);
+      }
+    }
+    refused += ParseJobFile("job.yaml", garbage, {}).ok() ? 0 : 1;
+  }
+  CHECK(refused > 2900);
+}
+
+TEST_CASE("Job file: deep and wide input ends quickly with an error") {
+  for (const std::string unit : {"{", "[", "- ", "? ", "a: {", "\"", "|\n", "&a "}) {
+    std::string text;
+    while (text.size() < 200'000) text += unit;
+    CHECK_FALSE(ParseJobFile("job.yaml", text, {}).ok());
+  }
+}
+
+TEST_CASE("Job file: what is printed parses to the same spec") {
+  v1::JobSpec spec = Parsed(kAlexnet);
+  const auto roundtrip = [](const v1::JobSpec& before) {
+    INFO(PrintJobFile(before));
+    CHECK(MessageDifferencer::Equals(before, Parsed(PrintJobFile(before))));
+  };
+  roundtrip(spec);
+  roundtrip(Parsed("model: {name: mlp, hidden: []}\noptimizer: {sgd: {nesterov: true}}"));
+  spec.set_name("true");
+  spec.mutable_data()->set_path("odd \"path\": #1 \xc3\xa9 \\ {\t}\n");
+  spec.mutable_optimizer()->mutable_adam()->set_epsilon(0.1 + 0.2);
+  roundtrip(spec);
+  spec.set_name("123");
+  spec.mutable_data()->set_path("");
+  roundtrip(spec);
+}
+
+}  // namespace
+}  // namespace ringmaster::job

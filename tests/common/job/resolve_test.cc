@@ -1,0 +1,233 @@
+#include "common/job/resolve.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/job/job_file.h"
+
+namespace ringmaster::job {
+namespace {
+
+constexpr char kMinimal[] = R"(name: small
+model: {name: mlp}
+data: {format: cifar10, path: cifar10}
+batch: 4
+steps: 10
+optimizer: {adam: {}}
+)";
+
+v1::JobSpec Spec(const std::vector<std::string>& overrides = {}) {
+  const StatusOr<v1::JobSpec> spec = ParseJobFile("job.yaml", kMinimal, overrides);
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+std::string ErrorOf(const std::vector<std::string>& overrides) {
+  const Status status = Validate(Spec(overrides));
+  if (status.ok()) return "valid";
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  return Message(status);
+}
+
+v1::DatasetFacts Facts() {
+  v1::DatasetFacts facts;
+  facts.set_format("cifar10");
+  facts.set_train_samples(10);
+  facts.set_test_samples(3);
+  facts.set_height(32);
+  facts.set_width(32);
+  facts.set_channels(3);
+  facts.set_classes(10);
+  v1::DataFile* file = facts.add_files();
+  file->set_name("data_batch_1.bin");
+  file->set_bytes(30730);
+  file->set_samples(10);
+  file->set_sha256(std::string(64, 'a'));
+  return facts;
+}
+
+v1::NumericsClass Numerics() {
+  v1::NumericsClass numerics;
+  numerics.set_backend("cpu");
+  numerics.set_device_model("Some \"CPU\"");
+  numerics.add_cache_bytes(32768);
+  numerics.set_instruction_set("avx2");
+  numerics.set_threads_per_core(1);
+  numerics.set_build_id("b1");
+  (*numerics.mutable_libraries())["onednn"] = "2.7";
+  (*numerics.mutable_libraries())["glibc"] = "2.36";
+  return numerics;
+}
+
+TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
+  CHECK(ErrorOf({}) == "valid");
+  CHECK(ErrorOf({"shards=8"}) ==
+        "batch 4 is smaller than shards 8: each shard needs a sample; lower shards or raise batch");
+  CHECK(ErrorOf({"shards=0"}) == "shards: 0 is not in 1 to 4096");
+  CHECK(ErrorOf({"batch=5000", "shards=4097"}) == "shards: 4097 is not in 1 to 4096");
+  CHECK(ErrorOf({"batch=0"}) == "batch: 0 is less than 1");
+  CHECK(ErrorOf({"batch=null"}) == "batch: missing; for example batch: 256");
+  CHECK(ErrorOf({"epochs=1"}) == "both of epochs and steps are given: give exactly one");
+  CHECK(ErrorOf({"steps=null"}) == "none of epochs and steps is given: give exactly one");
+  CHECK(ErrorOf({"steps=0"}) == "steps: 0 is less than 1");
+  CHECK(ErrorOf({"steps=null", "epochs=0"}) == "epochs: 0 is less than 1");
+  CHECK(ErrorOf({"name=null"}) == "name: missing; for example name: alexnet-cifar10");
+  CHECK(ErrorOf({"name=-a"}) ==
+        "name: \"-a\" is not allowed: a to z and 0 to 9 first, then also . _ and -, at most 100 "
+        "characters");
+  CHECK(ErrorOf({"name=Upper"}).find("is not allowed") != std::string::npos);
+  CHECK(ErrorOf({"name=" + std::string(101, 'a')}).find("is not allowed") != std::string::npos);
+  CHECK(ErrorOf({"name=" + std::string(100, 'a')}) == "valid");
+  CHECK(ErrorOf({"precision_bits=7"}) == "precision_bits: 7 is not in 8 to 24");
+  CHECK(ErrorOf({"precision_bits=25"}) == "precision_bits: 25 is not in 8 to 24");
+  CHECK(ErrorOf({"checkpoint.keep=0"}) == "checkpoint.keep: 0 is less than 1");
+  CHECK(ErrorOf({"augment=[{random_crop: {padding: 65}}]"}) ==
+        "augment.0.random_crop.padding: 65 is not in 1 to 64");
+  CHECK(ErrorOf({"augment=[{random_flip: {}}, {}]"}) ==
+        "augment.1: names no operation; known: random_crop, random_flip, "
+        "per_image_standardization");
+  CHECK(ErrorOf({"model=null"}) == "model.name: missing");
+  CHECK(ErrorOf({"model.name=resnet"}) != "valid");
+  CHECK(ErrorOf({"model.batch_norm=true"}) != "valid");
+}
+
+TEST_CASE("Validate: optimizers") {
+  CHECK(ErrorOf({"optimizer=null"}) == "optimizer: missing; give {sgd: {...}} or {adam: {...}}");
+  CHECK(ErrorOf({"optimizer.adam.learning_rate=0"}) ==
+        "optimizer.adam.learning_rate: 0 is not a number above 0");
+  CHECK(ErrorOf({"optimizer.adam.beta_1=1"}) == "optimizer.adam.beta_1: 1 is not in [0, 1)");
+  CHECK(ErrorOf({"optimizer.adam.beta_2=-0.1"}) == "optimizer.adam.beta_2: -0.1 is not in [0, 1)");
+  CHECK(ErrorOf({"optimizer.adam.epsilon=0"}) ==
+        "optimizer.adam.epsilon: 0 is not a number above 0");
+  CHECK(ErrorOf({"optimizer={sgd: {momentum: 1}}"}) ==
+        "optimizer.sgd.momentum: 1 is not in [0, 1)");
+  CHECK(ErrorOf({"optimizer={sgd: {learning_rate: -1}}"}) ==
+        "optimizer.sgd.learning_rate: -1 is not a number above 0");
+  CHECK(ErrorOf({"optimizer={sgd: {momentum: 0.9, nesterov: true}}"}) == "valid");
+}
+
+TEST_CASE("Validate: a data path stays under --data-root") {
+  CHECK(ErrorOf({"data.format=png"}) == "data.format: \"png\" is not known; known: cifar10");
+  CHECK(ErrorOf({"data.path=/etc"}) ==
+        "data.path: /etc is absolute; it must be relative to --data-root");
+  for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
+    CHECK(ErrorOf({"data.path=" + path}) == "data.path: " + path + " leaves --data-root by `..`");
+  }
+  CHECK(ErrorOf({"data.path=\"a\\x00b\""}) ==
+        "data.path: longer than 4096 bytes, or with a zero byte in it");
+  CHECK(ErrorOf({"data.path=null"}) ==
+        "data.path: missing; expected a folder relative to --data-root");
+  CHECK(ErrorOf({"data.path=a..b/..c"}) == "valid");
+}
+
+TEST_CASE("Validate: worker ranges") {
+  CHECK(ErrorOf({"workers={min: 0}"}) == "workers.min: 0 is less than 1");
+  CHECK(ErrorOf({"workers={min: 3, max: 2}"}) == "workers.max 2 is smaller than workers.min 3");
+  CHECK(ErrorOf({"workers={min: 5}"}) ==
+        "workers.min 5 is larger than shards 4: each worker needs a shard; lower workers.min or "
+        "raise shards");
+  CHECK(ErrorOf({"workers={min: 4, max: 100}"}) == "valid");
+}
+
+TEST_CASE("Validate: values that no job file can hold") {
+  v1::JobSpec spec = Spec();
+  spec.mutable_precision()->set_policy(static_cast<v1::Policy>(99));
+  CHECK(Message(Validate(spec)) == "precision.policy: 99 is not known");
+  spec = Spec();
+  spec.set_reduction(static_cast<v1::Reduction>(99));
+  CHECK(Message(Validate(spec)) == "reduction: 99 is not known");
+  spec = Spec();
+  spec.mutable_optimizer()->mutable_adam()->set_beta_1(std::numeric_limits<double>::quiet_NaN());
+  CHECK(Message(Validate(spec)) == "optimizer.adam.beta_1: nan is not in [0, 1)");
+}
+
+TEST_CASE("Resolve: every default is filled in") {
+  const auto job = Resolve(Spec({"augment=[{random_crop: {}}]"}), Facts(), Numerics());
+  INFO(job.status());
+  REQUIRE(job.ok());
+  const v1::ResultSpec& result = job->result();
+  CHECK(result.batch() == 4);
+  CHECK(result.shards() == 4);
+  CHECK(result.steps_per_epoch() == 3);
+  CHECK(result.total_steps() == 10);
+  CHECK(result.seed() == 0);
+  CHECK(result.policy() == v1::POLICY_FLOAT32);
+  CHECK(result.reduction() == v1::REDUCTION_EXACT);
+  CHECK(result.precision_bits() == 21);
+  CHECK(result.optimizer().adam().learning_rate() == 0.001);
+  CHECK(result.optimizer().adam().beta_1() == 0.9);
+  CHECK(result.optimizer().adam().beta_2() == 0.999);
+  CHECK(result.optimizer().adam().epsilon() == 1e-7);
+  CHECK(result.augment(0).random_crop().padding() == 4);
+  CHECK(result.model().hidden().values_size() == 2);
+  CHECK(job->workers().min() == 1);
+  CHECK(job->workers().max() == 4);
+  CHECK(job->checkpoint().has_every_steps());
+  CHECK(job->checkpoint().keep() == 3);
+  CHECK(job->data_path() == "cifar10");
+}
+
+TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
+  const auto job = Resolve(Spec({"steps=null", "epochs=5"}), Facts(), Numerics());
+  REQUIRE(job.ok());
+  CHECK(job->result().total_steps() == 15);
+  v1::DatasetFacts facts = Facts();
+  facts.set_test_samples(0);
+  CHECK(Message(Resolve(Spec(), facts, Numerics()).status()) ==
+        "the dataset has 10 training and 0 test samples: both are needed");
+  facts.set_format("other");
+  CHECK(Message(Resolve(Spec(), facts, Numerics()).status()) ==
+        "the dataset is of format other, the job wants cifar10");
+}
+
+TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothing else") {
+  const auto job = Resolve(Spec({"seed=7"}), Facts(), Numerics());
+  REQUIRE(job.ok());
+  CHECK(CanonicalJson(job->result()) ==
+        R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
+        R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
+            std::string(64, 'a') +
+            R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
+            R"("model":{"batch_norm":null,"dropout":0,"hidden":{"values":[2048,2048]},)"
+            R"("name":"mlp"},"numerics_class":{"backend":"cpu","build_id":"b1",)"
+            R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
+            R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
+            R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
+            R"("learning_rate":0.001}},"policy":"float32","precision_bits":21,)"
+            R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10})");
+}
+
+TEST_CASE("Result digest: changes with what determines the result and with nothing else") {
+  const auto digest = [](const std::vector<std::string>& overrides) {
+    const auto job = Resolve(Spec(overrides), Facts(), Numerics());
+    REQUIRE(job.ok());
+    return Hex(ResultDigest(job->result()));
+  };
+  const std::string base = digest({});
+  CHECK(base == digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9}",
+                        "data.path=elsewhere", "seed=0", "shards=4"}));
+  CHECK(base != digest({"seed=1"}));
+  CHECK(base != digest({"shards=2"}));
+  CHECK(base != digest({"steps=11"}));
+  CHECK(base != digest({"optimizer.adam.epsilon=1e-8"}));
+}
+
+TEST_CASE("Numerics class: the first difference is named") {
+  const v1::NumericsClass a = Numerics();
+  v1::NumericsClass b = a;
+  CHECK(Difference(a, b).empty());
+  (*b.mutable_libraries())["blas"] = "3.11";
+  CHECK(Difference(a, b) == "library blas: none and 3.11");
+  (*b.mutable_libraries())["glibc"] = "2.37";
+  b.mutable_libraries()->erase("blas");
+  CHECK(Difference(a, b) == "library glibc: 2.36 and 2.37");
+  b.add_cache_bytes(1 << 20);
+  CHECK(Difference(a, b) == "cache_bytes: 32768 and 32768/1048576");
+  b.set_build_id("b2");
+  b.set_instruction_set("avx512_core");
+  b.set_cache_bytes(0, 32768);
+  CHECK(Difference(Numerics(), b).find("cache_bytes") == 0);
+}
+
+}  // namespace
+}  // namespace ringmaster::job
