@@ -1,0 +1,218 @@
+#include "common/zoo/zoo.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace ringmaster::zoo {
+namespace {
+
+ProgramOptions CifarOptions() {
+  return {.samples = 2, .height = 32, .width = 32, .channels = 3, .classes = 10};
+}
+
+v1::Model Model(const std::string& name) {
+  v1::Model model;
+  model.set_name(name);
+  return model;
+}
+
+v1::Model Mlp(const std::vector<uint32_t>& hidden) {
+  v1::Model model = Model("mlp");
+  model.mutable_hidden();
+  for (uint32_t units : hidden) model.mutable_hidden()->add_values(units);
+  return model;
+}
+
+graph::Program Build(const v1::Model& model, const ProgramOptions& options) {
+  auto program = BuildProgram(model, options);
+  INFO(program.status().ToString());
+  REQUIRE(program.ok());
+  return std::move(program).value();
+}
+
+int64_t ParameterCount(const graph::Program& program) {
+  int64_t count = 0;
+  for (const auto& parameter : program.parameters) count += graph::Elements(parameter.shape);
+  return count;
+}
+
+std::vector<std::string> ParameterNames(const graph::Program& program) {
+  std::vector<std::string> names;
+  for (const auto& parameter : program.parameters) names.push_back(parameter.name);
+  return names;
+}
+
+std::string ResolveError(const v1::Model& model) {
+  const auto resolved = ResolveModel(model);
+  REQUIRE(resolved.status().code() == absl::StatusCode::kInvalidArgument);
+  return Message(resolved.status());
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("Zoo: alexnet has the parameters of its layer table") {
+  const graph::Program program = Build(Model("alexnet"), CifarOptions());
+  CHECK(ParameterCount(program) == 3324298);
+  CHECK(ParameterNames(program) ==
+        std::vector<std::string>{"conv1/kernel", "conv1/bias", "conv2/kernel", "conv2/bias",
+                                 "conv3/kernel", "conv3/bias", "conv4/kernel", "conv4/bias",
+                                 "conv5/kernel", "conv5/bias", "fc/kernel", "fc/bias"});
+  CHECK(program.parameters[2].shape == graph::Shape{256, 3, 3, 96});
+  CHECK(program.parameters[2].initializer.fan_in == 9 * 96);
+  CHECK(program.parameters[2].initializer.fan_out == 9 * 256);
+  CHECK(program.normalizations.empty());
+}
+
+TEST_CASE("Zoo: batch_norm replaces the biases of alexnet's convolutions") {
+  v1::Model model = Model("alexnet");
+  model.set_batch_norm(true);
+  const graph::Program program = Build(model, CifarOptions());
+  // 1,376 filters: each loses its bias and gains gamma and beta.
+  CHECK(ParameterCount(program) == 3324298 + 1376);
+  CHECK(ParameterNames(program)[1] == "bn1/gamma");
+  CHECK(ParameterNames(program)[2] == "bn1/beta");
+  CHECK(program.parameters[1].initializer.kind == graph::Initializer::Kind::kOnes);
+  REQUIRE(program.normalizations.size() == 5);
+  CHECK(program.normalizations[2].name == "bn3");
+  CHECK(program.normalizations[2].channels == 384);
+  CHECK(program.normalizations[2].momentum == 0.99);
+}
+
+TEST_CASE("Zoo: mlp with no hidden layer is linear") {
+  const graph::Program program = Build(Mlp({}), CifarOptions());
+  CHECK(ParameterCount(program) == 3072 * 10 + 10);
+  CHECK(ParameterNames(program) == std::vector<std::string>{"fc/kernel", "fc/bias"});
+}
+
+TEST_CASE("Zoo: mlp has two hidden layers of 2048 by default") {
+  const graph::Program program = Build(Model("mlp"), CifarOptions());
+  CHECK(ParameterCount(program) == 3072 * 2048 + 2048 + 2048 * 2048 + 2048 + 2048 * 10 + 10);
+}
+
+TEST_CASE("Zoo: parameters are the same whatever samples, mode and policy") {
+  for (v1::Model model : {Model("alexnet"), Mlp({7, 5})}) {
+    model.set_dropout(0.2);
+    if (model.name() == "alexnet") model.set_batch_norm(true);
+    const graph::Program first = Build(model, CifarOptions());
+    for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+      for (graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+        ProgramOptions options = CifarOptions();
+        options.samples = 5;
+        options.policy = policy;
+        options.mode = mode;
+        const graph::Program other = Build(model, options);
+        CHECK(ParameterNames(other) == ParameterNames(first));
+        for (size_t i = 0; i < other.parameters.size(); ++i) {
+          CHECK(other.parameters[i].shape == first.parameters[i].shape);
+        }
+        CHECK(other.normalizations.size() == first.normalizations.size());
+        if (mode == graph::Mode::kTraining) CHECK(other.gradient_order == first.gradient_order);
+      }
+    }
+  }
+}
+
+TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statistics") {
+  v1::Model model = Model("alexnet");
+  model.set_batch_norm(true);
+  model.set_dropout(0.5);
+  ProgramOptions options = CifarOptions();
+  options.mode = graph::Mode::kInference;
+  const graph::Program program = Build(model, options);
+  CHECK(program.loss_seed == graph::kNoValue);
+  CHECK(program.gradient_order.empty());
+  for (const auto& parameter : program.parameters) CHECK(parameter.gradient == graph::kNoValue);
+  for (const auto& normalization : program.normalizations) {
+    CHECK(normalization.batch_mean == graph::kNoValue);
+    CHECK(normalization.moving_mean != graph::kNoValue);
+    CHECK(program.graph.value(normalization.moving_variance).producer == graph::kFed);
+  }
+  for (const auto& node : program.graph.nodes()) {
+    CHECK(node.op != "dropout");
+    CHECK(node.op != "batch_norm");
+  }
+}
+
+TEST_CASE("Zoo: mixed_bfloat16 keeps gradients, normalization and loss in float32") {
+  v1::Model model = Model("alexnet");
+  model.set_batch_norm(true);
+  ProgramOptions options = CifarOptions();
+  options.policy = v1::POLICY_MIXED_BFLOAT16;
+  const graph::Program program = Build(model, options);
+  using graph::DType;
+  for (const auto& parameter : program.parameters) {
+    const bool kernel = Contains(parameter.name, "kernel");
+    INFO(parameter.name);
+    CHECK(program.graph.value(parameter.value).dtype ==
+          (kernel ? DType::kBFloat16 : DType::kFloat32));
+    CHECK(program.graph.value(parameter.gradient).dtype == DType::kFloat32);
+  }
+  CHECK(program.graph.value(program.images).dtype == DType::kFloat32);
+  CHECK(program.graph.value(program.loss_sum).dtype == DType::kFloat32);
+  CHECK(program.graph.value(program.normalizations[0].batch_mean).dtype == DType::kFloat32);
+}
+
+TEST_CASE("Zoo: resolving fills every default of the model") {
+  const auto alexnet = ResolveModel(Model("alexnet"));
+  REQUIRE(alexnet.ok());
+  CHECK(alexnet->has_batch_norm());
+  CHECK_FALSE(alexnet->batch_norm());
+  CHECK(alexnet->has_dropout());
+  CHECK_FALSE(alexnet->has_hidden());
+  const auto mlp = ResolveModel(Model("mlp"));
+  REQUIRE(mlp.ok());
+  CHECK(mlp->hidden().values_size() == 2);
+  CHECK_FALSE(mlp->has_batch_norm());
+  const auto linear = ResolveModel(Mlp({}));
+  REQUIRE(linear.ok());
+  CHECK(linear->has_hidden());
+  CHECK(linear->hidden().values_size() == 0);
+}
+
+TEST_CASE("Zoo: an unknown model names the models and the nearest") {
+  const std::string error = ResolveError(Model("alexnte"));
+  CHECK(Contains(error, "alexnte"));
+  CHECK(Contains(error, "did you mean alexnet"));
+  CHECK(Contains(error, "alexnet, mlp"));
+  CHECK(Contains(ResolveError(Model("mpl")), "did you mean mlp"));
+  CHECK(Contains(ResolveError(Model("")), "missing"));
+}
+
+TEST_CASE("Zoo: an option that the model does not have is named") {
+  v1::Model model = Mlp({8});
+  model.set_batch_norm(false);
+  CHECK(Contains(ResolveError(model), "mlp has no option batch_norm"));
+  model = Model("alexnet");
+  model.mutable_hidden();
+  CHECK(Contains(ResolveError(model), "alexnet has no option hidden"));
+}
+
+TEST_CASE("Zoo: options out of range are refused") {
+  v1::Model model = Model("alexnet");
+  for (double rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    model.set_dropout(rate);
+    CHECK(Contains(ResolveError(model), "dropout"));
+  }
+  CHECK(Contains(ResolveError(Mlp({4, 0})), "hidden"));
+  CHECK(Contains(ResolveError(Mlp(std::vector<uint32_t>(65, 4))), "hidden"));
+}
+
+TEST_CASE("Zoo: a program that cannot be built says why") {
+  ProgramOptions options = CifarOptions();
+  options.samples = 0;
+  CHECK_FALSE(BuildProgram(Model("alexnet"), options).ok());
+  options = CifarOptions();
+  options.height = 3;  // too small for two pools
+  const auto small = BuildProgram(Model("alexnet"), options);
+  REQUIRE_FALSE(small.ok());
+  CHECK(Contains(Message(small.status()), "pool2"));
+  options = CifarOptions();
+  options.policy = v1::POLICY_UNSPECIFIED;
+  CHECK_FALSE(BuildProgram(Model("alexnet"), options).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::zoo
