@@ -136,6 +136,7 @@ void Logic::On(const JobInserted& event) {
   numbers_[record.id()] = record.number;
   keys_[record.idempotency_key] = record.number;
   queue_changed_ = true;
+  Publish(jobs_[record.number]);  // before the answer: whoever has the id may ask for the job
   Answer({}, record.id());
 }
 

@@ -117,13 +117,18 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   if (attach.job_id().empty()) return;
   message.mutable_release()->set_job_id(attach.job_id());
   actions_.push_back(Send{session, message});
+  worker.heartbeat.set_job_id(attach.job_id());
   worker.releasing = true;
   worker.released_at = now_.steady;
 }
 
 void Logic::Hear(Worker& worker, const v1::Heartbeat& heartbeat) {
+  // A heartbeat without job may have crossed the messages that gave and took the job; it surely
+  // means "free again" after one with the job, or a while later.
+  const bool knew = !worker.heartbeat.job_id().empty();
   worker.heartbeat = heartbeat;
-  if (worker.releasing && heartbeat.job_id().empty()) {
+  if (worker.releasing && heartbeat.job_id().empty() &&
+      (knew || now_.steady - worker.released_at >= options_.settle)) {
     worker.releasing = false;
     fleet_changed_ = true;
   }

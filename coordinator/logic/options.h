@@ -16,6 +16,7 @@ struct Options {
   Duration fence_limit{10'000};
   Duration stop_limit{30'000};     // from Cancel to the last JobStopped
   Duration release_limit{60'000};  // from Release to a heartbeat without job
+  Duration settle{1'000};          // longer than any heartbeat is on its way
   Duration stall_limit{300'000};   // a running job in which no worker finishes any work
   Duration finish_limit{600'000};  // from the first JobFinished to the last, and the checkpoint
 

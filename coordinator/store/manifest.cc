@@ -1,0 +1,57 @@
+#include "coordinator/store/manifest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr int kFormat = 1;
+
+Manifest Read(const nlohmann::json& json) {
+  Manifest manifest;
+  manifest.step = json.at("step").get<uint64_t>();
+  manifest.result_digest = json.at("result_digest").get<std::string>();
+  manifest.digest = json.at("digest").get<std::string>();
+  for (const nlohmann::json& file : json.at("files")) {
+    manifest.files[file.at("name").get<std::string>()] = {file.at("bytes").get<uint64_t>(),
+                                                          file.at("sha256").get<std::string>()};
+  }
+  return manifest;
+}
+
+}  // namespace
+
+StatusOr<Manifest> ParseManifest(const std::string& text) {
+  // The JSON library throws; its exceptions end here.
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (const int format = json.at("format").get<int>(); format != kFormat) {
+      return InvalidArgument("{} has format {}, expected {}", kManifestName, format, kFormat);
+    }
+    Manifest manifest = Read(json);
+    for (const auto& [name, file] : manifest.files) {
+      if (!IsFileName(name) || name == kManifestName) {
+        return InvalidArgument("{} lists a file that may not be called \"{}\"", kManifestName,
+                               name);
+      }
+    }
+    if (manifest.files.size() != json.at("files").size() || manifest.files.empty()) {
+      return InvalidArgument("{} lists no file, or one of them twice", kManifestName);
+    }
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument("{} cannot be read: {}", kManifestName, error.what());
+  }
+}
+
+bool IsFileName(const std::string& name) {
+  const auto allowed = [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,33 @@
+// manifest.json of a checkpoint, as far as the coordinator reads it. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/status.h"
+
+namespace ringmaster::coordinator {
+
+inline constexpr char kManifestName[] = "manifest.json";
+
+struct Manifest {
+  struct File {
+    uint64_t bytes = 0;
+    std::string sha256;  // lower-case hex
+    bool operator==(const File&) const = default;
+  };
+  uint64_t step = 0;
+  std::string result_digest;  // hex
+  std::string digest;         // hex, of the state
+  std::map<std::string, File> files;
+};
+
+// INVALID_ARGUMENT says what is wrong with the text.
+[[nodiscard]] StatusOr<Manifest> ParseManifest(const std::string& text);
+
+// A name that may stand in a checkpoint: letters, digits, '.', '_', '-', no leading dot, at most
+// 100.
+[[nodiscard]] bool IsFileName(const std::string& name);
+
+}  // namespace ringmaster::coordinator

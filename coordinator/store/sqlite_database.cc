@@ -1,0 +1,83 @@
+#include "coordinator/store/sqlite_database.h"
+
+#include <sqlite3.h>
+
+#include <type_traits>
+
+namespace ringmaster::coordinator {
+
+int64_t SqlRow::Integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+std::string SqlRow::Text(int column) const {
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
+  const int size = sqlite3_column_bytes(statement_, column);
+  return bytes == nullptr ? "" : std::string(bytes, static_cast<size_t>(size));
+}
+
+StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path) {
+  std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(path));
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  if (sqlite3_open_v2(path.c_str(), &database->handle_, kFlags, nullptr) != SQLITE_OK) {
+    return database->Fail("open");
+  }
+  // The only connection ever: SQLite before 3.51.3 may corrupt a WAL that two connections reset.
+  RING_RETURN_IF_ERROR(database->Run("PRAGMA locking_mode=EXCLUSIVE"));
+  std::string mode;
+  RING_RETURN_IF_ERROR(database->Run("PRAGMA journal_mode=WAL", {}, [&](const SqlRow& row) {
+    mode = row.Text(0);
+    return absl::OkStatus();
+  }));
+  if (mode != "wal") return Error(absl::StatusCode::kUnavailable, "{}: no WAL, but {}", path, mode);
+  RING_RETURN_IF_ERROR(database->Run("PRAGMA synchronous=FULL"));
+  return database;
+}
+
+SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(handle_); }
+
+Status SqliteDatabase::Run(const std::string& sql, const std::vector<SqlValue>& values,
+                           const std::function<Status(const SqlRow&)>& on_row) {
+  sqlite3_stmt* prepared = nullptr;
+  if (sqlite3_prepare_v2(handle_, sql.c_str(), -1, &prepared, nullptr) != SQLITE_OK) {
+    return Fail(sql);
+  }
+  const std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> statement(prepared,
+                                                                             &sqlite3_finalize);
+  RING_RETURN_IF_ERROR(Bind(prepared, values));
+  int result = SQLITE_DONE;
+  while ((result = sqlite3_step(prepared)) == SQLITE_ROW) {
+    if (on_row) RING_RETURN_IF_ERROR(on_row(SqlRow(prepared)));
+  }
+  return result == SQLITE_DONE ? absl::OkStatus() : Fail(sql);
+}
+
+Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) const {
+  int index = 0;
+  for (const SqlValue& value : values) {
+    ++index;
+    const int result = std::visit(
+        [&](const auto& v) {
+          using T = std::decay_t<decltype(v)>;
+          if constexpr (std::is_same_v<T, int64_t>) {
+            return sqlite3_bind_int64(statement, index, v);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            return sqlite3_bind_text64(statement, index, v.data(), v.size(), SQLITE_TRANSIENT,
+                                       SQLITE_UTF8);
+          } else {
+            return sqlite3_bind_blob64(statement, index, v.value.data(), v.value.size(),
+                                       SQLITE_TRANSIENT);
+          }
+        },
+        value);
+    if (result != SQLITE_OK) return Fail("bind");
+  }
+  return absl::OkStatus();
+}
+
+int64_t SqliteDatabase::Changes() const { return sqlite3_changes64(handle_); }
+
+Status SqliteDatabase::Fail(const std::string& what) const {
+  return Error(absl::StatusCode::kUnavailable, "{}: {}: {}", path_, what,
+               handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_));
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,59 @@
+// One SQLite connection and its statements, with errors as Status. Thread-compatible. Knows no
+// table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace ringmaster::coordinator {
+
+// A value bound to a `?`: a number, text, or bytes.
+struct Bytes {
+  std::string value;
+};
+using SqlValue = std::variant<int64_t, std::string, Bytes>;
+
+// One row of a result; columns count from 0.
+class SqlRow {
+ public:
+  explicit SqlRow(sqlite3_stmt* statement) : statement_(statement) {}
+  [[nodiscard]] int64_t Integer(int column) const;
+  [[nodiscard]] std::string Text(int column) const;  // or bytes
+
+ private:
+  sqlite3_stmt* statement_;
+};
+
+class SqliteDatabase {
+ public:
+  // Opens or creates `path`: WAL, synchronous=FULL, exclusive. UNAVAILABLE with path and reason.
+  [[nodiscard]] static StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
+  ~SqliteDatabase();
+  SqliteDatabase(const SqliteDatabase&) = delete;
+  SqliteDatabase& operator=(const SqliteDatabase&) = delete;
+
+  // Runs one statement; a change is on disk when it returns OK. `on_row` may refuse a row.
+  [[nodiscard]] Status Run(const std::string& sql, const std::vector<SqlValue>& values = {},
+                           const std::function<Status(const SqlRow&)>& on_row = nullptr);
+  // Rows that the newest change touched.
+  [[nodiscard]] int64_t Changes() const;
+
+ private:
+  explicit SqliteDatabase(std::string path) : path_(std::move(path)) {}
+  [[nodiscard]] Status Fail(const std::string& what) const;
+  [[nodiscard]] Status Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) const;
+
+  const std::string path_;
+  sqlite3* handle_ = nullptr;
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,167 @@
+#include "coordinator/store/sqlite_store.h"
+
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr int64_t kSchemaVersion = 1;
+
+Status Damaged(const std::string& path, const std::string& what) {
+  return Error(absl::StatusCode::kDataLoss,
+               "{}: {}; restore it from a copy, or start with another --data-dir", path, what);
+}
+
+Bytes ResolvedBytes(const JobRecord& job) {
+  return {job.resolved ? job.resolved->SerializeAsString() : ""};
+}
+
+Bytes HistoryBytes(const JobRecord& job) {
+  v1::WhyResponse why;
+  why.mutable_history()->Add(job.history.begin(), job.history.end());
+  return {why.SerializeAsString()};
+}
+
+StatusOr<JobRecord> ParseJob(const std::string& path, const SqlRow& row) {
+  JobRecord job;
+  job.number = static_cast<uint64_t>(row.Integer(0));
+  job.idempotency_key = row.Text(1);
+  job.spec_sha256 = row.Text(2);
+  job.cancel_requested = row.Integer(3) != 0;
+  v1::WhyResponse why;
+  const std::string resolved = row.Text(5);
+  if (!resolved.empty()) job.resolved.emplace();
+  if (!job.status.ParseFromString(row.Text(4)) || !why.ParseFromString(row.Text(6)) ||
+      (job.resolved && !job.resolved->ParseFromString(resolved))) {
+    return Damaged(path, fmt::format("the row of job number {} cannot be read", job.number));
+  }
+  job.history.assign(why.history().begin(), why.history().end());
+  return job;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path) {
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> database, SqliteDatabase::Open(path));
+  std::unique_ptr<SqliteStore> store(new SqliteStore(path, std::move(database)));
+  RING_RETURN_IF_ERROR(store->CheckContent());
+  RING_RETURN_IF_ERROR(store->CreateTables());
+  RING_RETURN_IF_ERROR(store->BeginReign());
+  return store;
+}
+
+Status SqliteStore::CheckContent() {
+  std::string verdict;
+  RING_RETURN_IF_ERROR(database_->Run("PRAGMA quick_check(1)", {}, [&](const SqlRow& row) {
+    verdict = row.Text(0);
+    return absl::OkStatus();
+  }));
+  return verdict == "ok" ? absl::OkStatus() : Damaged(path_, verdict);
+}
+
+Status SqliteStore::CreateTables() {
+  int64_t version = 0;
+  RING_RETURN_IF_ERROR(database_->Run("PRAGMA user_version", {}, [&](const SqlRow& row) {
+    version = row.Integer(0);
+    return absl::OkStatus();
+  }));
+  if (version == kSchemaVersion) return absl::OkStatus();
+  if (version != 0) {
+    return FailedPrecondition(
+        "{}: schema version {}, this release knows {}; use the release that "
+        "wrote it",
+        path_, version, kSchemaVersion);
+  }
+  for (const std::string& sql : {
+           std::string("BEGIN IMMEDIATE"),
+           std::string("CREATE TABLE reign (term INTEGER NOT NULL)"),
+           std::string("INSERT INTO reign VALUES (0)"),
+           std::string("CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+                       " idempotency_key TEXT NOT NULL UNIQUE, spec_sha256 TEXT NOT NULL,"
+                       " cancel_requested INTEGER NOT NULL, status BLOB NOT NULL,"
+                       " resolved BLOB NOT NULL, history BLOB NOT NULL)"),
+           std::string("CREATE TABLE checkpoints (job_id TEXT NOT NULL REFERENCES jobs(id),"
+                       " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
+                       " PRIMARY KEY (job_id, step)) WITHOUT ROWID"),
+           fmt::format("PRAGMA user_version={}", kSchemaVersion),
+           std::string("COMMIT"),
+       }) {
+    RING_RETURN_IF_ERROR(database_->Run(sql));
+  }
+  return absl::OkStatus();
+}
+
+Status SqliteStore::BeginReign() {
+  int64_t term = 0;
+  RING_RETURN_IF_ERROR(database_->Run("SELECT term FROM reign", {}, [&](const SqlRow& row) {
+    term = row.Integer(0);
+    return absl::OkStatus();
+  }));
+  return RaiseTerm(static_cast<uint64_t>(term) + 1);
+}
+
+Status SqliteStore::RaiseTerm(uint64_t term) {
+  RING_RETURN_IF_ERROR(database_->Run("UPDATE reign SET term = ?", {static_cast<int64_t>(term)}));
+  term_ = term;
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<JobRecord>> SqliteStore::LoadJobs() {
+  std::vector<JobRecord> jobs;
+  RING_RETURN_IF_ERROR(database_->Run(
+      "SELECT number, idempotency_key, spec_sha256, cancel_requested, status, resolved, history"
+      " FROM jobs ORDER BY number",
+      {}, [&](const SqlRow& row) {
+        RING_ASSIGN_OR_RETURN(JobRecord job, ParseJob(path_, row));
+        jobs.push_back(std::move(job));
+        return absl::OkStatus();
+      }));
+  return jobs;
+}
+
+StatusOr<std::vector<CheckpointRecord>> SqliteStore::LoadCheckpoints() {
+  std::vector<CheckpointRecord> checkpoints;
+  RING_RETURN_IF_ERROR(
+      database_->Run("SELECT job_id, step, path, sha256 FROM checkpoints ORDER BY job_id, step", {},
+                     [&](const SqlRow& row) {
+                       CheckpointRecord& checkpoint = checkpoints.emplace_back();
+                       checkpoint.job_id = row.Text(0);
+                       checkpoint.ref.set_step(static_cast<uint64_t>(row.Integer(1)));
+                       checkpoint.ref.set_path(row.Text(2));
+                       checkpoint.ref.set_sha256(row.Text(3));
+                       return absl::OkStatus();
+                     }));
+  return checkpoints;
+}
+
+Status SqliteStore::InsertJob(const JobRecord& job) {
+  return database_->Run(
+      "INSERT INTO jobs (number, id, idempotency_key, spec_sha256, cancel_requested, status,"
+      " resolved, history) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      {static_cast<int64_t>(job.number), job.id(), job.idempotency_key, job.spec_sha256,
+       static_cast<int64_t>(job.cancel_requested), Bytes{job.status.SerializeAsString()},
+       ResolvedBytes(job), HistoryBytes(job)});
+}
+
+Status SqliteStore::SaveJob(const JobRecord& job) {
+  RING_RETURN_IF_ERROR(database_->Run(
+      "UPDATE jobs SET cancel_requested = ?, status = ?, resolved = ?, history = ?"
+      " WHERE number = ?",
+      {static_cast<int64_t>(job.cancel_requested), Bytes{job.status.SerializeAsString()},
+       ResolvedBytes(job), HistoryBytes(job), static_cast<int64_t>(job.number)}));
+  if (database_->Changes() != 1) return Internal("{}: there is no job {}", path_, job.id());
+  return absl::OkStatus();
+}
+
+Status SqliteStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
+  return database_->Run("INSERT INTO checkpoints (job_id, step, path, sha256) VALUES (?, ?, ?, ?)",
+                        {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step()),
+                         checkpoint.ref.path(), checkpoint.ref.sha256()});
+}
+
+Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
+  return database_->Run("DELETE FROM checkpoints WHERE job_id = ? AND step = ?",
+                        {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step())});
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,40 @@
+// Store in one SQLite file. Loop thread only; owned by the daemon. Never on a network filesystem:
+// WAL does not work there.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "coordinator/store/sqlite_database.h"
+#include "coordinator/store/store.h"
+
+namespace ringmaster::coordinator {
+
+class SqliteStore : public Store {
+ public:
+  // Opens or creates the file, checks it, and begins a new reign: the term is one higher, durably,
+  // when this returns. FAILED_PRECONDITION: written by a newer release; DATA_LOSS: damaged.
+  [[nodiscard]] static StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
+
+  uint64_t term() const override { return term_; }
+  StatusOr<std::vector<JobRecord>> LoadJobs() override;
+  StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override;
+  Status RaiseTerm(uint64_t term) override;
+  Status InsertJob(const JobRecord& job) override;
+  Status SaveJob(const JobRecord& job) override;
+  Status InsertCheckpoint(const CheckpointRecord& checkpoint) override;
+  Status RemoveCheckpoint(const CheckpointRecord& checkpoint) override;
+
+ private:
+  SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)
+      : path_(std::move(path)), database_(std::move(database)) {}
+  Status CreateTables();
+  Status CheckContent();
+  Status BeginReign();
+
+  const std::string path_;
+  const std::unique_ptr<SqliteDatabase> database_;
+  uint64_t term_ = 0;
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,33 @@
+// What outlives the coordinator: its term, jobs and checkpoints. A call that returned OK is on
+// disk. Nothing per step is written. Loop thread only; owned by the daemon. Errors are UNAVAILABLE:
+// the caller does not acknowledge, and may try again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/logic/record.h"
+
+namespace ringmaster::coordinator {
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Of this reign: one more than that of every reign before.
+  [[nodiscard]] virtual uint64_t term() const = 0;
+  // By number.
+  [[nodiscard]] virtual StatusOr<std::vector<JobRecord>> LoadJobs() = 0;
+  // By job and step.
+  [[nodiscard]] virtual StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() = 0;
+
+  [[nodiscard]] virtual Status RaiseTerm(uint64_t term) = 0;
+  // A new job; its number, id and idempotency key must be new.
+  [[nodiscard]] virtual Status InsertJob(const JobRecord& job) = 0;
+  [[nodiscard]] virtual Status SaveJob(const JobRecord& job) = 0;
+  [[nodiscard]] virtual Status InsertCheckpoint(const CheckpointRecord& checkpoint) = 0;
+  [[nodiscard]] virtual Status RemoveCheckpoint(const CheckpointRecord& checkpoint) = 0;
+};
+
+}  // namespace ringmaster::coordinator
