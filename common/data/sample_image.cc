@@ -1,0 +1,183 @@
+#include "common/data/sample_image.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/check.h"
+#include "common/philox.h"
+
+namespace ringmaster::data {
+namespace {
+
+// What the classes are, in order of their labels.
+enum class Pattern : uint8_t {
+  kHorizontalStripes,
+  kVerticalStripes,
+  kDiagonalStripes,
+  kCheckerboard,
+  kRings,
+  kDotLattice,
+  kLineLattice,
+  kPluses,
+  kDiscs,
+  kCrosses,
+};
+static_assert(static_cast<uint32_t>(Pattern::kCrosses) + 1 == kCifar10Classes);
+
+// The image's own random numbers, taken one after the other; noise has a block range of its own.
+class Dice {
+ public:
+  explicit Dice(const PhiloxStream& stream) : stream_(stream) {}
+  double Between(double low, double high) {
+    return low + (high - low) * double{stream_.Uniform(next_++)};
+  }
+  uint32_t Below(uint32_t bound) { return stream_.Below(next_++, bound); }
+  double Sign() { return Below(2) == 0 ? -1.0 : 1.0; }
+
+ private:
+  const PhiloxStream& stream_;
+  uint64_t next_ = 0;
+};
+
+double Clamp01(double x) { return std::clamp(x, 0.0, 1.0); }
+
+// Triangle wave of period 1 in [-1, 1]: -1 at whole numbers.
+double Wave(double t) { return 1 - 2 * std::fabs(2 * (t - std::floor(t)) - 1); }
+
+// 1 inside, 0 outside, one pixel of slope at the edge.
+double Inside(double distance, double limit) { return Clamp01(limit - distance + 0.5); }
+
+// Geometry of one image. Which numbers mean what depends on the pattern.
+struct Geometry {
+  static constexpr size_t kShapes = 5;
+  double period_x, period_y, phase_x, phase_y, slant;
+  size_t shapes;
+  std::array<double, kShapes> x, y, size;
+};
+
+Geometry DrawGeometry(Dice& dice) {
+  Geometry g = {};
+  g.period_x = dice.Between(5, 9);
+  g.period_y = dice.Between(5, 9);
+  g.phase_x = dice.Between(0, 1);
+  g.phase_y = dice.Between(0, 1);
+  g.slant = dice.Sign() * dice.Between(0, 0.2);
+  g.shapes = 3 + dice.Below(Geometry::kShapes - 2);
+  for (size_t i = 0; i < Geometry::kShapes; ++i) {
+    g.x[i] = dice.Between(4, kCifarWidth - 4);
+    g.y[i] = dice.Between(4, kCifarHeight - 4);
+    g.size[i] = dice.Between(3.5, 6);
+  }
+  return g;
+}
+
+// The strongest of the scattered shapes at a pixel; `shape(dx, dy, size)` is one of them.
+template <typename Shape>
+double Scattered(const Geometry& g, double x, double y, const Shape& shape) {
+  double ink = 0;
+  for (size_t i = 0; i < g.shapes; ++i) {
+    ink = std::max(ink, shape(x - g.x[i], y - g.y[i], g.size[i]));
+  }
+  return ink;
+}
+
+double Plus(double dx, double dy, double size) {
+  const double along = std::max(std::fabs(dx), std::fabs(dy));
+  const double across = std::min(std::fabs(dx), std::fabs(dy));
+  return std::min(Inside(along, size), Inside(across, 1.2));
+}
+
+double Disc(double dx, double dy, double size) {
+  return Inside(std::sqrt(dx * dx + dy * dy), 0.8 * size);
+}
+
+// A plus turned by 45 degrees.
+double Cross(double dx, double dy, double size) {
+  constexpr double kHalfRoot = 0.70710678118654752;
+  return Plus((dx + dy) * kHalfRoot, (dx - dy) * kHalfRoot, size);
+}
+
+// 0 is background, 1 is foreground.
+double Ink(Pattern pattern, const Geometry& g, double x, double y) {
+  const double across_x = Wave(x / g.period_x + g.phase_x);
+  const double across_y = Wave(y / g.period_y + g.phase_y);
+  const auto stripes = [](double wave) { return Clamp01(0.5 + 1.5 * wave); };
+  switch (pattern) {
+    case Pattern::kHorizontalStripes:
+      return stripes(Wave((y + g.slant * x) / g.period_y + g.phase_y));
+    case Pattern::kVerticalStripes:
+      return stripes(Wave((x + g.slant * y) / g.period_x + g.phase_x));
+    case Pattern::kDiagonalStripes: {
+      const double side = g.slant < 0 ? -1 : 1;
+      return stripes(Wave((x + (side + g.slant) * y) / (1.4 * g.period_x) + g.phase_x));
+    }
+    case Pattern::kCheckerboard:
+      return Clamp01(0.5 + 3 * across_x * across_y);
+    case Pattern::kRings: {
+      const double dx = x - g.x[0], dy = y - g.y[0];
+      return stripes(Wave(std::sqrt(dx * dx + dy * dy) / g.period_x + g.phase_x));
+    }
+    case Pattern::kDotLattice:
+      return Clamp01(1.5 * (across_x + across_y) - 0.6);
+    case Pattern::kLineLattice:
+      return Clamp01(3 * std::max(across_x, across_y) - 1.2);
+    case Pattern::kPluses:
+      return Scattered(g, x, y, Plus);
+    case Pattern::kDiscs:
+      return Scattered(g, x, y, Disc);
+    case Pattern::kCrosses:
+      return Scattered(g, x, y, Cross);
+  }
+  return 0;
+}
+
+// Of one colour channel: background, its slope over the image, and what the foreground adds.
+struct Channel {
+  double level, slope_x, slope_y, contrast;
+};
+
+std::array<Channel, kCifarChannels> DrawColours(Dice& dice) {
+  std::array<Channel, kCifarChannels> channels;
+  const double sign = dice.Sign();
+  for (Channel& channel : channels) {
+    channel.contrast = sign * dice.Between(10, 90);
+    channel.level = dice.Between(60, 196) - channel.contrast / 2;
+    channel.slope_x = dice.Between(-1.5, 1.5);
+    channel.slope_y = dice.Between(-1.5, 1.5);
+  }
+  return channels;
+}
+
+}  // namespace
+
+void DrawSample(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
+  RING_CHECK(record.size() == kCifar10RecordBytes, "record size");
+  constexpr uint64_t kNoise = 1 << 10;  // first element of the noise, past all other draws
+  constexpr double kNoiseAmplitude = 30;
+  const PhiloxStream stream(seed, PhiloxStream::Purpose::kSampleData, static_cast<uint64_t>(split),
+                            sample, "");
+  Dice dice(stream);
+  record[0] = static_cast<uint8_t>(dice.Below(kCifar10Classes));
+  const auto pattern = static_cast<Pattern>(record[0]);
+  const Geometry geometry = DrawGeometry(dice);
+  const std::array<Channel, kCifarChannels> channels = DrawColours(dice);
+  constexpr size_t kPlane = size_t{kCifarHeight} * kCifarWidth;
+  for (size_t i = 0; i < kPlane; ++i) {
+    const auto x = static_cast<double>(i % kCifarWidth);
+    const auto y = static_cast<double>(i / kCifarWidth);
+    const double ink = Ink(pattern, geometry, x, y);
+    // One block a pixel: a word for each channel.
+    const PhiloxBlock noise = stream.Block(kNoise / 4 + i);
+    for (size_t c = 0; c < kCifarChannels; ++c) {
+      const Channel& channel = channels[c];
+      const double uniform = static_cast<double>(noise[c] >> 8) * 0x1p-23 - 1;
+      const double value = channel.level + channel.slope_x * (x - kCifarWidth / 2.0) +
+                           channel.slope_y * (y - kCifarHeight / 2.0) + channel.contrast * ink +
+                           kNoiseAmplitude * uniform;
+      record[1 + c * kPlane + i] = static_cast<uint8_t>(std::clamp(std::floor(value), 0.0, 255.0));
+    }
+  }
+}
+
+}  // namespace ringmaster::data
