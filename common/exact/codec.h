@@ -9,13 +9,16 @@
 #include <cstdint>
 #include <span>
 
-#include "common/status.h"
-
 namespace ringmaster::exact {
 
 // Smallest even number of bits, 0 to 64, that holds every element in two's complement; 0 only when
 // all are zero.
 [[nodiscard]] int Width(std::span<const int64_t> block);
+
+// Whether a width read from the wire is one: even, 0 to 64. What follows takes valid widths only.
+[[nodiscard]] constexpr bool ValidWidth(int width) {
+  return width >= 0 && width <= 64 && width % 2 == 0;
+}
 
 // Bytes that `count` elements (1 to 256) take at an even width from 0 to 64; a multiple of 64.
 [[nodiscard]] size_t PackedBytes(int width, size_t count);

@@ -6,32 +6,34 @@
 #include <cstdint>
 #include <span>
 
-#include "common/status.h"
-
 namespace ringmaster::exact {
 
 // What a shard's own values can be guilty of. The numbers go over the wire.
 enum class FlagKind : uint8_t { kNone = 0, kNotFinite = 1, kTooLarge = 2 };
 
-// One shard's flag as the integer that the record carries: 0, or 1 + kind + 4 * tensor + ... so
-// that kind and first tensor in canonical order come back. Only the shard's owner adds it.
+// One shard's flag as the integer that the record carries: 0, or kind + 4 * tensor (34 bits). Only
+// the shard's owner adds it and the others add 0, so the sum is the code. Of several flags of one
+// shard the smallest code that is not 0 is the first tensor's in canonical order.
 [[nodiscard]] int64_t EncodeFlag(FlagKind kind, uint32_t tensor);
 struct DecodedFlag {
   FlagKind kind = FlagKind::kNone;
   uint32_t tensor = 0;
 };
+// A number that EncodeFlag never gives decodes as kNotFinite of kRecordTensor, never as kNone.
 [[nodiscard]] DecodedFlag DecodeFlag(int64_t code);
 
 // Adds q = round_half_even(g[i] * gradient_scale / 2^unit_exponent) to sums[i] for at most 256
-// elements of one block. gradient_scale is 1/S, a power of two. A value that is NaN, or infinite,
-// or |g| >= 2^(127 - ceil(log2 shards)), or |q| >= 2^(62 - ceil(log2 shards)) adds 0 and is
-// reported; of several the first in element order. Integers wrap like uint64 and are tested never
-// to.
+// elements of one block; unit_exponent is -40 to 119. gradient_scale is 1/S, a power of two from
+// 2^-126 to 2^64. A value that is NaN, or infinite, or |g * gradient_scale| >=
+// 2^(127 - ceil(log2 shards)), or |q| >= 2^(62 - ceil(log2 shards)) adds 0 and is reported; of
+// several the first in element order. Integers wrap like uint64; the limits are there so that the
+// sum over all shards never does.
 [[nodiscard]] FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent,
                                    float gradient_scale, uint32_t shards, int64_t* sums);
 
-// out[i] = float32(q[i]) * 2^unit_exponent: the integer is rounded to float32 once, half to even;
-// then the scaling by a power of two (exact but for results below the normal range).
+// out[i] = float32(q[i]) * 2^unit_exponent for at most 256 elements: the integer is rounded to
+// float32 once, half to even; then the scaling by a power of two, exact since a unit is 2^-40 to
+// 2^119.
 void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out);
 
 // Scalars of the record: unit 2^-32, or 1 for counts.

@@ -1,0 +1,111 @@
+#include "common/exact/quantize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "common/check.h"
+#include "common/exact/block_layout.h"
+#include "common/exact/kernels.h"
+
+namespace ringmaster::exact {
+namespace {
+
+constexpr uint32_t kInfinity = 0x7f800000;
+constexpr int kLargestUnitExponent = 119;  // E = 127, B = 8
+
+int CeilLog2(uint32_t shards) { return static_cast<int>(std::bit_width(shards - 1)); }
+
+// log2 of a power of two. The bounds keep every scaled subnormal far under half a unit.
+int ScaleExponent(float scale) {
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  RING_CHECK((bits & 0x7fffff) == 0 && exponent >= -126 && exponent <= 64,
+             "a gradient scale is a power of two from 2^-126 to 2^64");
+  return exponent;
+}
+
+// Bits of the float32 2^exponent; below the range the smallest subnormal, above it infinity.
+uint32_t PowerBits(int exponent) {
+  if (exponent > 127) return kInfinity;
+  if (exponent >= -126) return static_cast<uint32_t>(exponent + 127) << 23;
+  return uint32_t{1} << std::max(exponent + 149, 0);
+}
+
+// Why the first refused value was refused.
+FlagKind FirstRefused(std::span<const float> gradient, uint32_t limit) {
+  for (const float value : gradient) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(value) & kMagnitudeMask;
+    if (magnitude >= limit) {
+      return magnitude >= kInfinity ? FlagKind::kNotFinite : FlagKind::kTooLarge;
+    }
+  }
+  return FlagKind::kNone;
+}
+
+void CheckUnit(int unit_exponent, size_t count) {
+  RING_CHECK(unit_exponent >= -40 && unit_exponent <= kLargestUnitExponent,
+             "a unit is 2^-40 to 2^119");
+  RING_CHECK(count <= kBlockElements, "a block has at most 256 elements");
+}
+
+}  // namespace
+
+int64_t EncodeFlag(FlagKind kind, uint32_t tensor) {
+  if (kind == FlagKind::kNone) return 0;
+  return static_cast<int64_t>(tensor) * 4 + static_cast<int64_t>(kind);
+}
+
+DecodedFlag DecodeFlag(int64_t code) {
+  if (code == 0) return {};
+  const int64_t kind = code & 3;
+  const int64_t tensor = code >> 2;
+  if ((kind != 1 && kind != 2) || tensor < 0 || tensor > kRecordTensor) {
+    return {FlagKind::kNotFinite, kRecordTensor};
+  }
+  return {static_cast<FlagKind>(kind), static_cast<uint32_t>(tensor)};
+}
+
+FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient, int unit_exponent,
+                     float gradient_scale, uint32_t shards, int64_t* sums) {
+  CheckUnit(unit_exponent, gradient.size());
+  RING_CHECK(shards >= 1, "a job has at least one shard");
+  // Both limits are powers of two and a float32 that reaches 2^30 units is a whole number of them,
+  // so |q| is tested on |g|, before rounding.
+  const int scale = ScaleExponent(gradient_scale);
+  const int value_limit = 127 - CeilLog2(shards);
+  const int integer_limit = 62 - CeilLog2(shards) + unit_exponent;
+  const Quantization quantization{scale - unit_exponent,
+                                  PowerBits(std::min(value_limit, integer_limit) - scale)};
+  if (!kernels.quantize_add(gradient.data(), gradient.size(), quantization, sums)) {
+    return FlagKind::kNone;
+  }
+  return FirstRefused(gradient, quantization.limit);
+}
+
+FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent, float gradient_scale,
+                     uint32_t shards, int64_t* sums) {
+  return QuantizeAdd(BestKernels(), gradient, unit_exponent, gradient_scale, shards, sums);
+}
+
+void Dequantize(const Kernels& kernels, std::span<const int64_t> q, int unit_exponent, float* out) {
+  CheckUnit(unit_exponent, q.size());
+  kernels.dequantize(q.data(), q.size(), std::bit_cast<float>(PowerBits(unit_exponent)), out);
+}
+
+void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out) {
+  Dequantize(BestKernels(), q, unit_exponent, out);
+}
+
+QuantizedScalar QuantizeScalar(double value, uint32_t shards) {
+  if (!std::isfinite(value)) return {0, FlagKind::kNotFinite};
+  // 2^32 is exact but for an overflow to infinity, which is refused below.
+  const double q = std::nearbyint(value * 0x1p32);
+  const double limit = static_cast<double>(int64_t{1} << (62 - CeilLog2(shards)));
+  if (std::fabs(q) >= limit) return {0, FlagKind::kTooLarge};
+  return {static_cast<int64_t>(q), FlagKind::kNone};
+}
+
+double DequantizeScalar(int64_t q) { return static_cast<double>(q) * 0x1p-32; }
+
+}  // namespace ringmaster::exact

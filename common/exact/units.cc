@@ -1,0 +1,81 @@
+#include "common/exact/units.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "common/check.h"
+
+namespace ringmaster::exact {
+namespace {
+
+constexpr int kLargestExponent = 127;
+constexpr uint32_t kMagnitudeMask = 0x7fffffff;
+
+// Largest magnitude of a block as float32 bits, which order like the magnitudes.
+uint32_t LargestMagnitude(const float* block, size_t count) {
+  uint32_t largest = 0;
+  if (count == kBlockElements) {  // a constant count: the loop becomes vector code
+    for (size_t i = 0; i < kBlockElements; ++i) {
+      largest = std::max(largest, std::bit_cast<uint32_t>(block[i]) & kMagnitudeMask);
+    }
+    return largest;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(block[i]) & kMagnitudeMask);
+  }
+  return largest;
+}
+
+// floor(log2) of a magnitude. Zero and subnormals give -127 and lower values are not told apart:
+// every one of them lies below the clamp.
+int ExponentOf(uint32_t magnitude) { return static_cast<int>(magnitude >> 23) - 127; }
+
+}  // namespace
+
+Units::Units(const BlockLayout* layout, int precision_bits)
+    : layout_(layout), precision_bits_(precision_bits), exponents_(layout->block_count()) {
+  RING_CHECK(precision_bits >= 8 && precision_bits <= 24, "precision_bits is 8 to 24");
+  Reset();
+}
+
+void Units::Reset() {
+  std::fill(exponents_.begin(), exponents_.end(),
+            static_cast<int16_t>(precision_bits_ + kSmallestUnitExponent));
+}
+
+void Units::Advance(std::span<const float> reduced) {
+  RING_CHECK(reduced.size() == layout_->arena_elements(), "gradients in arena layout");
+  const int smallest = precision_bits_ + kSmallestUnitExponent;
+  for (const TensorRange& tensor : layout_->tensors()) {
+    uint32_t tensor_largest = 0;
+    for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
+      const uint32_t largest =
+          LargestMagnitude(reduced.data() + b * kBlockElements, layout_->blocks()[b].count);
+      tensor_largest = std::max(tensor_largest, largest);
+      exponents_[b] = static_cast<int16_t>(ExponentOf(largest));
+    }
+    const int lowest = std::max(smallest, ExponentOf(tensor_largest) - kTensorRange);
+    for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
+      const int exponent = std::max<int>(exponents_[b], lowest);
+      exponents_[b] = static_cast<int16_t>(std::min(exponent, kLargestExponent));
+    }
+  }
+}
+
+Status Units::Restore(std::span<const int16_t> exponents) {
+  if (exponents.size() != exponents_.size()) {
+    return InvalidArgument("block exponents: {} of them, expected {}: another model's state?",
+                           exponents.size(), exponents_.size());
+  }
+  const int smallest = precision_bits_ + kSmallestUnitExponent;
+  for (size_t b = 0; b < exponents.size(); ++b) {
+    if (exponents[b] < smallest || exponents[b] > kLargestExponent) {
+      return InvalidArgument("block exponents: {} at block {}, expected {} to {}", exponents[b], b,
+                             smallest, kLargestExponent);
+    }
+  }
+  std::copy(exponents.begin(), exponents.end(), exponents_.begin());
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::exact

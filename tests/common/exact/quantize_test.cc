@@ -1,0 +1,244 @@
+#include "common/exact/quantize.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/common/exact/kernel_tables.h"
+#include "tests/common/exact/random_values.h"
+
+namespace ringmaster::exact {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+float PowerOfTwo(int exponent) { return std::ldexp(1.0F, exponent); }
+
+struct Quantized {
+  std::vector<int64_t> q;
+  FlagKind kind;
+  bool operator==(const Quantized&) const = default;
+};
+
+Quantized QuantizeWith(const Kernels& kernels, const std::vector<float>& gradient,
+                       int unit_exponent, float scale, uint32_t shards) {
+  Quantized result{std::vector<int64_t>(gradient.size()), FlagKind::kNone};
+  result.kind = QuantizeAdd(kernels, gradient, unit_exponent, scale, shards, result.q.data());
+  return result;
+}
+
+// One value by exact float64 arithmetic and the C library, which no kernel uses: a float32 times
+// 2^-245 to 2^104 is exact in float64, and so is its rounding to a whole number.
+Quantized QuantizeModel(const std::vector<float>& gradient, int unit_exponent, float scale,
+                        uint32_t shards) {
+  const int log2_shards = static_cast<int>(std::ceil(std::log2(static_cast<double>(shards))));
+  Quantized result{std::vector<int64_t>(gradient.size()), FlagKind::kNone};
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const double g = static_cast<double>(gradient[i]) * static_cast<double>(scale);
+    const double q = std::nearbyint(std::ldexp(g, -unit_exponent));
+    FlagKind kind = FlagKind::kNone;
+    if (!std::isfinite(g)) {
+      kind = FlagKind::kNotFinite;
+    } else if (std::fabs(g) >= std::ldexp(1.0, 127 - log2_shards) ||
+               std::fabs(q) >= std::ldexp(1.0, 62 - log2_shards)) {
+      kind = FlagKind::kTooLarge;
+    }
+    if (result.kind == FlagKind::kNone) result.kind = kind;
+    if (kind == FlagKind::kNone) result.q[i] = static_cast<int64_t>(q);
+  }
+  return result;
+}
+
+void CheckAgainstModel(const std::vector<float>& gradient, int unit_exponent, float scale,
+                       uint32_t shards) {
+  const Quantized expected = QuantizeModel(gradient, unit_exponent, scale, shards);
+  for (const Kernels* kernels : RunnableKernels()) {
+    INFO(kernels->name << ", unit 2^" << unit_exponent << ", scale " << scale << ", " << shards
+                       << " shards, " << gradient.size() << " elements");
+    const Quantized got = QuantizeWith(*kernels, gradient, unit_exponent, scale, shards);
+    REQUIRE(got.q == expected.q);
+    REQUIRE(got.kind == expected.kind);
+  }
+}
+
+TEST_CASE("QuantizeAdd: every kernel equals the model on values of every size") {
+  RandomValues random(5);
+  for (int round = 0; round < 20000; ++round) {
+    const auto unit = static_cast<int>(random.Between(-40, 119));
+    const auto count = static_cast<size_t>(random.Between(1, 256));
+    const auto spread = static_cast<int>(random.Between(1, 80));
+    const float scale =
+        PowerOfTwo(static_cast<int>(random.Between(0, 1) * random.Between(-126, 40)));
+    std::vector<float> gradient(count);
+    for (float& g : gradient) {
+      g = random.Near(static_cast<int>(unit - std::log2(scale) + random.Between(-3, spread)));
+    }
+    const auto shards =
+        static_cast<uint32_t>(random.Between(0, 20) == 0 ? 0xffffffff : random.Between(1, 100));
+    CheckAgainstModel(gradient, unit, scale, shards);
+  }
+}
+
+TEST_CASE("QuantizeAdd: every kernel equals the model on any bits") {
+  RandomValues random(6);
+  for (int round = 0; round < 5000; ++round) {
+    std::vector<float> gradient(static_cast<size_t>(random.Between(1, 256)));
+    for (float& g : gradient) g = random.AnyBits();
+    CheckAgainstModel(gradient, static_cast<int>(random.Between(-40, 119)),
+                      PowerOfTwo(static_cast<int>(random.Between(-126, 64))), 8);
+  }
+}
+
+TEST_CASE("QuantizeAdd: halves go to the even neighbour") {
+  const std::vector<float> ties = {0.5F, 1.5F, 2.5F, -0.5F, -1.5F, -2.5F, 3.5F, 0.75F, -0.25F};
+  const std::vector<int64_t> expected = {0, 2, 2, 0, -2, -2, 4, 1, 0};
+  for (const Kernels* kernels : RunnableKernels()) {
+    INFO(kernels->name);
+    REQUIRE(QuantizeWith(*kernels, ties, 0, 1.0F, 1).q == expected);
+  }
+  RandomValues random(7);
+  for (int round = 0; round < 3000; ++round) {
+    const auto unit = static_cast<int>(random.Between(-40, 100));
+    std::vector<float> gradient(kBlockElements);
+    for (float& g : gradient) g = random.Tie(unit);
+    CheckAgainstModel(gradient, unit, 1.0F, 8);
+  }
+}
+
+TEST_CASE("QuantizeAdd: adds to what is there") {
+  for (const Kernels* kernels : RunnableKernels()) {
+    INFO(kernels->name);
+    std::vector<float> gradient(37, -3.0F);
+    gradient[20] = kNaN;
+    std::vector<int64_t> sums(37, int64_t{1} << 50);
+    REQUIRE(QuantizeAdd(*kernels, gradient, -2, 1.0F, 1, sums.data()) == FlagKind::kNotFinite);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      REQUIRE(sums[i] == (int64_t{1} << 50) - (i == 20 ? 0 : 12));
+    }
+  }
+}
+
+TEST_CASE("QuantizeAdd: names the first refused value in element order") {
+  for (const Kernels* kernels : RunnableKernels()) {
+    INFO(kernels->name);
+    const float large = PowerOfTwo(124);
+    REQUIRE(QuantizeWith(*kernels, {0, large, kNaN}, 100, 1, 8).kind == FlagKind::kTooLarge);
+    REQUIRE(QuantizeWith(*kernels, {0, kNaN, large}, 100, 1, 8).kind == FlagKind::kNotFinite);
+    REQUIRE(QuantizeWith(*kernels, {-kInfinity}, 100, 1, 8).kind == FlagKind::kNotFinite);
+    const float below = std::nextafter(large, 0.0F);
+    REQUIRE(QuantizeWith(*kernels, {-below}, 100, 1, 8).kind == FlagKind::kNone);
+    REQUIRE(QuantizeWith(*kernels, {PowerOfTwo(19)}, -40, 1, 8).kind == FlagKind::kTooLarge);
+    const float spike = std::nextafter(PowerOfTwo(19), 0.0F);
+    REQUIRE(QuantizeWith(*kernels, {spike}, -40, 1, 8).kind == FlagKind::kNone);
+    REQUIRE(QuantizeWith(*kernels, {spike}, -40, 1, 9).kind == FlagKind::kTooLarge);
+  }
+}
+
+TEST_CASE("QuantizeAdd: the loss scale is taken off exactly") {
+  for (const Kernels* kernels : RunnableKernels()) {
+    const Quantized plain = QuantizeWith(*kernels, {1.0F / 3, -0.01F}, -21, 1.0F, 8);
+    const Quantized scaled =
+        QuantizeWith(*kernels, {32768.0F / 3, -0.01F * 32768}, -21, 1 / 32768.0F, 8);
+    REQUIRE(plain == scaled);
+  }
+}
+
+TEST_CASE("Dequantize: rounds the integer once, half to even, then scales") {
+  const std::vector<int64_t> q = {
+      0, 1, -1, (1 << 24) + 1, (1 << 24) + 3, -(1 << 24) - 1,
+      // Through float64 these would round twice: down to a tie, then to even.
+      (int64_t{1} << 60) + (int64_t{1} << 36) + 1, -(int64_t{1} << 60) - (int64_t{1} << 36) - 1};
+  const std::vector<float> expected = {0,
+                                       1,
+                                       -1,
+                                       16777216,
+                                       16777220,
+                                       -16777216,
+                                       std::nextafter(0x1p60F, 0x1p61F),
+                                       -std::nextafter(0x1p60F, 0x1p61F)};
+  for (const Kernels* kernels : RunnableKernels()) {
+    for (const int unit : {-40, -21, 0, 60}) {
+      INFO(kernels->name << ", unit 2^" << unit);
+      std::vector<float> out(q.size());
+      Dequantize(*kernels, q, unit, out.data());
+      for (size_t i = 0; i < q.size(); ++i) REQUIRE(out[i] == std::ldexp(expected[i], unit));
+    }
+  }
+}
+
+// float32(v) from the bits of v alone.
+float RoundedModel(int64_t v) {
+  const uint64_t magnitude = v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
+  const int dropped = std::max(0, 40 - std::countl_zero(magnitude));
+  if (dropped == 0) return static_cast<float>(v);
+  uint64_t kept = magnitude >> dropped;
+  const uint64_t rest = magnitude - (kept << dropped);
+  const uint64_t half = uint64_t{1} << (dropped - 1);
+  if (rest > half || (rest == half && kept % 2 == 1)) ++kept;
+  const float rounded = std::ldexp(static_cast<float>(kept), dropped);
+  return v < 0 ? -rounded : rounded;
+}
+
+TEST_CASE("Dequantize: every kernel equals the model at every width and count") {
+  RandomValues random(8);
+  for (int round = 0; round < 20000; ++round) {
+    const auto width = static_cast<int>(random.Between(0, 63));
+    const auto unit = static_cast<int>(random.Between(-40, 64));
+    const auto count = static_cast<size_t>(random.Between(1, 256));
+    std::vector<int64_t> q = random.Integers(std::min(width, 28), count);
+    q[count / 2] = random.Integer(width);
+    for (const Kernels* kernels : RunnableKernels()) {
+      std::vector<float> out(count + 1, 42.0F);
+      Dequantize(*kernels, q, unit, out.data());
+      for (size_t i = 0; i < count; ++i) {
+        if (out[i] == std::ldexp(RoundedModel(q[i]), unit)) continue;
+        INFO(kernels->name << ", " << q[i] << " at unit 2^" << unit);
+        REQUIRE(out[i] == std::ldexp(RoundedModel(q[i]), unit));
+      }
+      REQUIRE(out[count] == 42.0F);
+    }
+  }
+}
+
+TEST_CASE("Flag: kind and tensor come back, through the sum with other workers' zeros") {
+  for (const FlagKind kind : {FlagKind::kNotFinite, FlagKind::kTooLarge}) {
+    for (const uint32_t tensor : {0U, 1U, 2U, 77U, 0x7fffffffU, 0xfffffffeU, kRecordTensor}) {
+      const int64_t code = EncodeFlag(kind, tensor) + 0 + 0;
+      REQUIRE(code > 0);
+      REQUIRE(DecodeFlag(code).kind == kind);
+      REQUIRE(DecodeFlag(code).tensor == tensor);
+    }
+  }
+  REQUIRE(EncodeFlag(FlagKind::kNone, 12) == 0);
+  REQUIRE(DecodeFlag(0).kind == FlagKind::kNone);
+  REQUIRE(EncodeFlag(FlagKind::kTooLarge, 3) < EncodeFlag(FlagKind::kNotFinite, 4));
+}
+
+TEST_CASE("Flag: a code that nobody encodes is still a flag") {
+  const int64_t past = EncodeFlag(FlagKind::kTooLarge, kRecordTensor) + 3;
+  for (const int64_t code : {int64_t{-1}, int64_t{3}, int64_t{4}, past, int64_t{-7}}) {
+    REQUIRE(DecodeFlag(code).kind == FlagKind::kNotFinite);
+    REQUIRE(DecodeFlag(code).tensor == kRecordTensor);
+  }
+}
+
+TEST_CASE("QuantizeScalar: rounds half to even at 2^-32 and refuses what is too large") {
+  REQUIRE(QuantizeScalar(1.0, 8).q == int64_t{1} << 32);
+  REQUIRE(QuantizeScalar(0x1p-33, 8).q == 0);
+  REQUIRE(QuantizeScalar(0x1.8p-32, 8).q == 2);
+  REQUIRE(QuantizeScalar(-0x1.4p-31, 8).q == -2);
+  REQUIRE(QuantizeScalar(0x1p-1074, 8).q == 0);
+  REQUIRE(DequantizeScalar(QuantizeScalar(-2.302585, 8).q) == Approx(-2.302585).epsilon(1e-9));
+  REQUIRE(QuantizeScalar(std::nextafter(0x1p27, 0.0), 8).kind == FlagKind::kNone);
+  REQUIRE(QuantizeScalar(0x1p27, 8).kind == FlagKind::kTooLarge);
+  REQUIRE(QuantizeScalar(-1e300, 8).kind == FlagKind::kTooLarge);
+  REQUIRE(QuantizeScalar(kNaN, 8).kind == FlagKind::kNotFinite);
+  REQUIRE(QuantizeScalar(-static_cast<double>(kInfinity), 8).kind == FlagKind::kNotFinite);
+  // Rounding up may reach the limit.
+  REQUIRE(QuantizeScalar((0x1p30 - 0.25) * 0x1p-32, 0xffffffff).kind == FlagKind::kTooLarge);
+}
+
+}  // namespace
+}  // namespace ringmaster::exact
