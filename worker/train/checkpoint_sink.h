@@ -16,8 +16,8 @@ struct CheckpointFile {
   std::string bytes;
 };
 
-// The files of S(step), manifest.json last. A function of the job and the step alone: no time, host,
-// job id, worker or generation stands in it.
+// The files of S(step), manifest.json last. A function of the job and the step alone: no time,
+// host, job id, worker or generation stands in it.
 struct Checkpoint {
   uint64_t step = 0;
   std::vector<CheckpointFile> files;

@@ -12,9 +12,9 @@ namespace ringmaster::worker {
 struct Progress {
   uint64_t applied = 0;  // it holds S(applied)
   Sha256Digest digest{};
-  uint64_t epoch = 0;    // complete epochs
-  double loss = 0;       // mean over the samples of the epoch so far
-  double accuracy = 0;   // likewise, 0 to 1
+  uint64_t epoch = 0;                   // complete epochs
+  double loss = 0;                      // mean over the samples of the epoch so far
+  double accuracy = 0;                  // likewise, 0 to 1
   std::optional<double> test_accuracy;  // of the newest evaluation, 0 to 1
   std::optional<double> test_loss;
   double samples_per_second = 0;  // of the whole ring, over the last few seconds

@@ -1,5 +1,5 @@
-// A job on this worker, from its first bound kernel to its last checkpoint: owns the state S(k), the
-// cores and the threads that move S(k) to S(k+1). Owned by the daemon, one for each job.
+// A job on this worker, from its first bound kernel to its last checkpoint: owns the state S(k),
+// the cores and the threads that move S(k) to S(k+1). Owned by the daemon, one for each job.
 //
 // Prepare, Run and the destructor: one thread at a time (the job's "step thread"). pulse() and a
 // run's stop token: any thread. It knows no coordinator and no session: assignments come in as
@@ -44,10 +44,10 @@ struct RunPeers {
 
 // Seconds that the step thread spent in each phase of a run.
 struct PhaseTimes {
-  double compute = 0;   // waiting for the cores: input, forward, backward, quantize
-  double reduce = 0;    // waiting for the ring after the last gradient
-  double update = 0;    // digest, optimizer, units, compute copies of the weights
-  double evaluate = 0;  // whole evaluations
+  double compute = 0;     // waiting for the cores: input, forward, backward, quantize
+  double reduce = 0;      // waiting for the ring after the last gradient
+  double update = 0;      // digest, optimizer, units, compute copies of the weights
+  double evaluate = 0;    // whole evaluations
   double checkpoint = 0;  // copying the state, waiting for the writer
 };
 
@@ -73,33 +73,46 @@ struct TrainerOptions {
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
 };
 
+struct TrainingJob;
+
 class Trainer {
  public:
-  // Builds a program for every shard shape of the job, makes cores (one thread each) and binds them,
-  // makes S(0), and computes the known shard once on each core. `backend` outlives the trainer.
-  // FAILED_PRECONDITION: the dataset is not the job's, naming the file; INVALID_ARGUMENT,
+  // Builds a program for every shard shape of the job, makes cores (one thread each) and binds
+  // them, makes S(0), and computes the known shard once on each core. `backend` outlives the
+  // trainer. FAILED_PRECONDITION: the dataset is not the job's, naming the file; INVALID_ARGUMENT,
   // UNIMPLEMENTED, RESOURCE_EXHAUSTED: model, operator or memory, in words for the user.
   [[nodiscard]] static StatusOr<std::unique_ptr<Trainer>> Prepare(
       const JobId& job, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
       Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options = {});
-  virtual ~Trainer() = default;
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
-  // Of each core: hex SHA-256 of the quantized integers of one shard of step 0. Workers whose values
-  // differ would not train the same model.
-  [[nodiscard]] virtual const std::vector<std::string>& known_shard_sha256() const = 0;
+  // Of each core: hex SHA-256 of the quantized integers of one shard of step 0. Workers whose
+  // values differ would not train the same model.
+  [[nodiscard]] const std::vector<std::string>& known_shard_sha256() const {
+    return known_shard_sha256_;
+  }
   // k and digest(k) of the state that it holds. Step thread.
-  [[nodiscard]] virtual uint64_t applied() const = 0;
-  [[nodiscard]] virtual const Sha256Digest& digest() const = 0;
+  [[nodiscard]] uint64_t applied() const;
+  [[nodiscard]] const Sha256Digest& digest() const;
 
   // Trains until the last step, or `stop`, or an error; the state is then at a step boundary and
   // another run, of a later generation, may follow. `stop` may be requested from any thread, before
   // or during the run; it ends waits on ring, reader and sink at once, and a shard that a core is
   // computing runs to its end unused.
-  [[nodiscard]] virtual RunResult Run(const Assignment& assignment, const RunPeers& peers,
-                                      const std::stop_token& stop) = 0;
+  [[nodiscard]] RunResult Run(const Assignment& assignment, const RunPeers& peers,
+                              const std::stop_token& stop);
 
   // What the step thread is at. Any thread, lock-free.
-  [[nodiscard]] virtual Pulse pulse() const = 0;
+  [[nodiscard]] Pulse pulse() const;
+
+ private:
+  Trainer(std::unique_ptr<TrainingJob> job, std::vector<std::string> known_shard_sha256);
+  [[nodiscard]] Status CheckAssignment(const Assignment& assignment, const RunPeers& peers) const;
+
+  const std::unique_ptr<TrainingJob> job_;
+  const std::vector<std::string> known_shard_sha256_;
 };
 
 }  // namespace ringmaster::worker

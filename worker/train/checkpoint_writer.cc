@@ -1,0 +1,83 @@
+#include "worker/train/checkpoint_writer.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+namespace ringmaster::worker {
+namespace {
+
+// How long a wait lasts before it looks again; nothing depends on it.
+constexpr std::chrono::minutes kWaitSlice{1};
+
+std::chrono::steady_clock::time_point NextLook() {
+  return std::chrono::steady_clock::now() + kWaitSlice;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(CheckpointSink* sink)
+    : sink_(sink), thread_([this](const std::stop_token& stop) { Loop(stop); }) {
+  pthread_setname_np(thread_.native_handle(), "checkpoint");
+}
+
+CheckpointWriter::~CheckpointWriter() { Stop(); }
+
+void CheckpointWriter::Stop() {
+  thread_.request_stop();
+  MutexLock lock(mu_);
+  stopped_ = true;
+  changed_.NotifyAll();
+}
+
+Status CheckpointWriter::WaitUntilIdle() {
+  while (!changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return stopped_ || !status_.ok() || (!task_ && !delivering_);
+  })) {
+  }
+  RING_RETURN_IF_ERROR(status_);
+  if (stopped_) return absl::CancelledError("the run is over");
+  return absl::OkStatus();
+}
+
+Status CheckpointWriter::Submit(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
+  MutexLock lock(mu_);
+  RING_RETURN_IF_ERROR(WaitUntilIdle());
+  task_ = Task{facts, std::move(files)};
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+StatusOr<std::string> CheckpointWriter::Finish() {
+  MutexLock lock(mu_);
+  RING_RETURN_IF_ERROR(WaitUntilIdle());
+  return manifest_sha256_;
+}
+
+void CheckpointWriter::Loop(const std::stop_token& stop) {
+  while (true) {
+    Task task;
+    {
+      MutexLock lock(mu_);
+      changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return stopped_ || task_.has_value();
+      });
+      if (stopped_) return;
+      if (!task_) continue;
+      task = *std::exchange(task_, std::nullopt);
+      delivering_ = true;
+    }
+    const Checkpoint checkpoint = Seal(task.facts, std::move(task.files));
+    Status status = sink_->Deliver(checkpoint, stop);
+    MutexLock lock(mu_);
+    if (status.ok()) manifest_sha256_ = checkpoint.manifest_sha256;
+    if (status_.ok()) {
+      status_ = Annotate(status, fmt::format("the checkpoint of step {}", checkpoint.step));
+    }
+    delivering_ = false;
+    changed_.NotifyAll();
+  }
+}
+
+}  // namespace ringmaster::worker

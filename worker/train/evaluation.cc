@@ -1,0 +1,39 @@
+#include "worker/train/evaluation.h"
+
+#include <map>
+#include <vector>
+
+namespace ringmaster::worker {
+
+StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
+                                       std::span<const uint32_t> shards,
+                                       const std::function<bool()>& abandoned) {
+  exact::Record record(job->spec().shards(), 0);
+  const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, job->state->step);
+  std::vector<ShardResult> results;
+  RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, &results));
+  if (abandoned()) return record;
+  std::map<uint32_t, ShardResult> by_shard;
+  for (size_t i = 0; i < work.size(); ++i) {
+    ShardResult& sum = by_shard[results[i].shard];
+    sum.shard = results[i].shard;
+    sum.samples += results[i].samples;
+    sum.output.loss_sum += results[i].output.loss_sum;
+    sum.output.correct += results[i].output.correct;
+  }
+  for (const auto& [shard, sum] : by_shard) AddToRecord(sum, &record);
+  return record;
+}
+
+TestResult ResultOf(uint64_t step, const exact::Record& total) {
+  TestResult result;
+  result.step = step;
+  if (total.samples() == 0) return result;
+  const auto samples = static_cast<double>(total.samples());
+  result.accuracy = static_cast<double>(total.correct()) / samples;
+  const bool finite = total.first_flag().flag.kind == exact::FlagKind::kNone;
+  if (finite) result.loss = total.loss_sum() / samples;
+  return result;
+}
+
+}  // namespace ringmaster::worker

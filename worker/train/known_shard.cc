@@ -1,0 +1,58 @@
+#include "worker/train/known_shard.h"
+
+#include <algorithm>
+
+#include "common/exact/quantize.h"
+#include "common/sha256.h"
+#include "worker/train/shard_work.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// Hashes one gradient's integers block by block; says whether a value could not be added.
+exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
+                             std::span<const float> gradient, Sha256* sha) {
+  const exact::TensorRange& range = job.state->layout->blocks().tensor(tensor);
+  auto kind = exact::FlagKind::kNone;
+  for (size_t i = 0; i < range.block_count; ++i) {
+    const size_t at = i * exact::kBlockElements;
+    const size_t count = std::min<size_t>(exact::kBlockElements, gradient.size() - at);
+    int64_t integers[exact::kBlockElements] = {};
+    const exact::FlagKind found = exact::QuantizeAdd(
+        gradient.subspan(at, count), job.state->units.unit_exponent(range.first_block + i), 1.0F,
+        job.spec().shards(), integers);
+    if (kind == exact::FlagKind::kNone) kind = found;
+    sha->Update(integers, count * sizeof(int64_t));
+  }
+  return kind;
+}
+
+StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
+  RING_ASSIGN_OR_RETURN(Executable* const executable,
+                        seat.executable({graph::Mode::kTraining, batch.samples.size()}));
+  Sha256 sha;
+  ShardResult result;
+  const GradientSink hash = [&](uint32_t tensor, std::span<const float> gradient) {
+    KeepFirst(HashGradient(job, tensor, gradient, &sha), tensor, &result.flag);
+  };
+  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, hash, &result));
+  exact::Record record = job.EmptyRecord();
+  AddToRecord(result, &record);
+  sha.Update(record.integers().data(), record.integers().size_bytes());
+  return Hex(sha.Finish());
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job) {
+  const BatchId known = BatchId::Training(0, job->spec().shards() - 1);
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, job->loader->Load(known));
+  std::vector<std::string> hashes(job->cores->size());
+  RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) -> Status {
+    RING_ASSIGN_OR_RETURN(hashes[seat.index()], HashShard(*job, *batch, seat));
+    return absl::OkStatus();
+  }));
+  return hashes;
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,54 @@
+// Where the step thread shows what it is at, for heartbeats that training must never delay.
+// Written by the step thread and the cores, read by any thread, without a lock.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "worker/train/progress.h"
+
+namespace ringmaster::worker {
+
+class PulseBoard {
+ public:
+  void set_phase(const char* phase) { phase_.store(phase, std::memory_order_relaxed); }
+  void set_applied(uint64_t applied) { applied_.store(applied, std::memory_order_relaxed); }
+  void Tick() { progress_.fetch_add(1, std::memory_order_relaxed); }
+
+  [[nodiscard]] const char* phase() const { return phase_.load(std::memory_order_relaxed); }
+  [[nodiscard]] Pulse Read() const {
+    return {phase(), progress_.load(std::memory_order_relaxed),
+            applied_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<const char*> phase_{"idle"};  // always a string literal
+  std::atomic<uint64_t> progress_{0};
+  std::atomic<uint64_t> applied_{0};
+};
+
+// Shows `phase` for a scope and adds its time to `seconds`. Step thread.
+class PhaseScope {
+ public:
+  PhaseScope(PulseBoard* board, const char* phase, double* seconds)
+      : board_(board), former_(board->phase()), seconds_(seconds) {
+    board_->set_phase(phase);
+  }
+  ~PhaseScope() {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
+    *seconds_ += elapsed.count();
+    board_->set_phase(former_);
+    board_->Tick();
+  }
+  PhaseScope(const PhaseScope&) = delete;
+  PhaseScope& operator=(const PhaseScope&) = delete;
+
+ private:
+  PulseBoard* const board_;
+  const char* const former_;
+  double* const seconds_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,117 @@
+// The step loop's side of the ring: a thread of its own that reduces a step's buckets in index
+// order as they become ready, while the cores still compute, and the scalars record last. Owned by
+// a run of the step loop, one for each generation. Begin, SubmitRecord and Wait: step thread;
+// BucketReady and Abort: any thread; failed(): any thread, lock-free. It knows no model and no
+// update.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "common/exact/block_layout.h"
+#include "common/exact/record.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "worker/ring/all_reduce.h"
+#include "worker/train/arena.h"
+#include "worker/train/gradient_sum.h"
+
+namespace ringmaster::worker {
+
+// The reduced sums of a step, in arena layout; the one that fits the reduction is allocated.
+struct Totals {
+  Arena<int64_t> integers;
+  Arena<float> floats;
+};
+
+// A record as the ring takes it: whole blocks of 256.
+class RecordBlocks {
+ public:
+  explicit RecordBlocks(size_t integers);
+  [[nodiscard]] std::span<const exact::Block> blocks() const { return blocks_; }
+  [[nodiscard]] size_t padded_size() const { return blocks_.size() * exact::kBlockElements; }
+
+ private:
+  std::vector<exact::Block> blocks_;
+};
+
+struct ReducerOptions {
+  ring::Link* link = nullptr;
+  ring::Position position;
+  ring::ReduceOptions reduce;
+  uint64_t job = 0;  // as frames name it
+  GenerationId generation;
+};
+
+class Reducer {
+ public:
+  // Everything pointed to outlives it. `record_size`: integers of the job's scalars record.
+  Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, const GradientSum* sum,
+          Totals* totals, size_t record_size);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // Starts the reduction of a step (all buckets, then the record) or of an evaluation of S(step)
+  // (the record alone). The one before has ended.
+  void Begin(ring::Purpose purpose, uint64_t step);
+  // Nothing more will be added to this bucket of the step.
+  void BucketReady(uint32_t bucket);
+  // This worker's own record, at most `record_size` integers and as many as every other member's;
+  // the last thing that a reduction waits for.
+  void SubmitRecord(const exact::Record& own);
+  // Waits for the end of the reduction; `total` is the ring's record. The error is the link's, or
+  // what Abort gave.
+  Status Wait(exact::Record* total);
+
+  // Ends the reduction in hand where it waits for this worker; where it waits for a neighbour only
+  // Link::Cancel ends it.
+  void Abort(Status reason);
+  // True once the reduction in hand failed: there is no use in computing on.
+  [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool aborted();
+  // Buckets and records that were reduced.
+  [[nodiscard]] uint64_t reductions() const { return reductions_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Stage { kIdle, kReducing, kDone };
+  void Loop();
+  // Waits until `ready` holds; an error when the reduction was aborted first.
+  template <typename Ready>
+  Status WaitForOwn(Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
+  Status ReduceAll();
+  Status ReduceBucket(uint32_t index);
+  Status ReduceRecord(uint32_t bucket);
+  [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
+
+  const ReducerOptions options_;
+  const exact::BlockLayout* const layout_;
+  const GradientSum* const sum_;
+  Totals* const totals_;
+  const RecordBlocks record_blocks_;
+
+  // Ring thread, between Begin and the end of the reduction.
+  ring::AllReduce ring_;
+  ring::Purpose purpose_ = ring::Purpose::kStep;
+  uint64_t step_ = 0;
+  Arena<int64_t> record_own_, record_total_;
+
+  std::atomic<bool> failed_{false};
+  std::atomic<uint64_t> reductions_{0};
+
+  Mutex mu_;
+  Condition changed_;
+  Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
+  std::vector<bool> ready_ ABSL_GUARDED_BY(mu_);  // by bucket
+  bool record_ready_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  Status aborted_ ABSL_GUARDED_BY(mu_);
+  Status result_ ABSL_GUARDED_BY(mu_);
+
+  std::jthread thread_;  // last: it uses everything above
+};
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,112 @@
+#include "worker/train/shard_work.h"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "common/job/shards.h"
+
+namespace ringmaster::worker {
+namespace {
+
+Status ComputeShard(TrainingJob* job, Reader* reader, const BatchId& id, const Seat& seat,
+                    ShardResult* result) {
+  const auto deadline = std::chrono::steady_clock::now() + job->options.input_limit;
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, reader->Get(id, deadline));
+  const bool training = id.use == graph::Use::kTraining;
+  const ShardShape shape{training ? graph::Mode::kTraining : graph::Mode::kInference,
+                         batch->samples.size()};
+  RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
+
+  const GradientSink add = [&](uint32_t tensor, std::span<const float> gradient) {
+    KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
+  };
+  RING_RETURN_IF_ERROR(RunShard(*job, *batch, executable, add, result));
+  job->pulse.Tick();
+  return absl::OkStatus();
+}
+
+uint64_t Rows(const BatchId& id, uint32_t shards, uint64_t n) {
+  return job::ShardOf(id.shard, shards, n).size();
+}
+
+}  // namespace
+
+void KeepFirst(exact::FlagKind kind, uint32_t tensor, exact::DecodedFlag* flag) {
+  if (kind == exact::FlagKind::kNone) return;
+  if (flag->kind != exact::FlagKind::kNone && flag->tensor < tensor) return;
+  *flag = {kind, tensor};
+}
+
+Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
+                const GradientSink& sink, ShardResult* result) {
+  result->shard = batch.id.shard;
+  result->samples = batch.samples.size();
+  result->flag = {};
+  ShardInput input;
+  input.seed = job.spec().seed();
+  input.step = batch.id.step;
+  input.samples = batch.samples;
+  input.images = batch.images.span();
+  input.labels = batch.labels;
+  input.loss_seed = 1.0F / static_cast<float>(batch.batch_samples);
+  return executable->Run(input, sink, &result->output);
+}
+
+std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
+                                  uint64_t step) {
+  const uint64_t n = job::BatchOf(step, spec.batch(), spec.data().train_samples()).size();
+  std::vector<BatchId> work;
+  for (const uint32_t shard : shards) {
+    const BatchId id = BatchId::Training(step, shard);
+    if (Rows(id, spec.shards(), n) > 0) work.push_back(id);
+  }
+  return work;
+}
+
+std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
+                                    uint64_t applied) {
+  const uint64_t samples = spec.data().test_samples();
+  const uint64_t batches = (samples + spec.batch() - 1) / spec.batch();
+  std::vector<BatchId> work;
+  for (uint64_t batch = 0; batch < batches; ++batch) {
+    const uint64_t n = job::BatchOf(batch, spec.batch(), samples).size();
+    for (const uint32_t shard : shards) {
+      const BatchId id = BatchId::Evaluation(applied, batch, shard);
+      if (Rows(id, spec.shards(), n) > 0) work.push_back(id);
+    }
+  }
+  return work;
+}
+
+Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
+                     const std::function<bool()>& abandoned, std::vector<ShardResult>* results) {
+  if (results->size() < work.size()) results->resize(work.size());
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  return job->cores->RunOnAll([&](const Seat& seat) -> Status {
+    for (size_t i = next++; i < work.size(); i = next++) {
+      if (failed || abandoned()) return absl::OkStatus();
+      const Status status = ComputeShard(job, reader, work[i], seat, &(*results)[i]);
+      if (!status.ok()) {
+        failed = true;
+        return Annotate(status, fmt::format("shard {}", work[i].shard));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+void AddToRecord(const ShardResult& result, exact::Record* record) {
+  const auto weighted = [&](const std::vector<float>& values) {
+    std::vector<double> products(values.begin(), values.end());
+    for (double& value : products) value *= static_cast<double>(result.samples);
+    return products;
+  };
+  const bool flagged = result.flag.kind != exact::FlagKind::kNone;
+  record->AddShard(result.shard, result.output.loss_sum, result.output.correct, result.samples,
+                   weighted(result.output.batch_means), weighted(result.output.batch_variances),
+                   flagged ? exact::EncodeFlag(result.flag.kind, result.flag.tensor) : 0);
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,51 @@
+// Shards on cores: which come next, who computes them, what each gave. Cores take shards from one
+// list as they become free, so which core computes which shard is a matter of timing - and must not
+// matter. Step thread; the work itself runs on the cores' threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "common/exact/record.h"
+#include "common/status.h"
+#include "worker/backend/backend.h"
+#include "worker/data/reader.h"
+#include "worker/train/training_job.h"
+
+namespace ringmaster::worker {
+
+// What a shard gave beside its gradients. Reused from step to step.
+struct ShardResult {
+  uint32_t shard = 0;
+  uint64_t samples = 0;
+  ShardOutput output;
+  exact::DecodedFlag flag;  // the first tensor in canonical order with a value that cannot be added
+};
+
+// The shards among `shards` that have samples in a training step's batch.
+[[nodiscard]] std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec,
+                                                std::span<const uint32_t> shards, uint64_t step);
+// Likewise of the whole test set under S(applied), batch after batch.
+[[nodiscard]] std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec,
+                                                  std::span<const uint32_t> shards,
+                                                  uint64_t applied);
+
+// Computes all of `work`; results[i] belongs to work[i]. Training adds gradients to job->gradients.
+// When `abandoned()` becomes true the rest is left out and the result is OK: the caller knows why.
+Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
+                     const std::function<bool()>& abandoned, std::vector<ShardResult>* results);
+
+// Runs one shard on the core that owns `executable` and fills `result`, but for the flag that the
+// sink has to keep.
+Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
+                const GradientSink& sink, ShardResult* result);
+
+// Keeps the flag of the lowest tensor: gradients come in the order of backward.
+void KeepFirst(exact::FlagKind kind, uint32_t tensor, exact::DecodedFlag* flag);
+
+// Adds a shard to this worker's record of the step.
+void AddToRecord(const ShardResult& result, exact::Record* record);
+
+}  // namespace ringmaster::worker

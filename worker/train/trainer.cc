@@ -1,0 +1,70 @@
+#include "worker/train/trainer.h"
+
+#include <utility>
+
+#include "common/log.h"
+#include "worker/train/float_mode.h"
+#include "worker/train/known_shard.h"
+#include "worker/train/step_loop.h"
+#include "worker/train/training_job.h"
+
+namespace ringmaster::worker {
+
+Trainer::Trainer(std::unique_ptr<TrainingJob> job, std::vector<std::string> known_shard_sha256)
+    : job_(std::move(job)), known_shard_sha256_(std::move(known_shard_sha256)) {}
+
+Trainer::~Trainer() = default;
+
+StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
+    const JobId& job, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
+    Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options) {
+  const DefaultFloatMode float_mode;
+  RING_ASSIGN_OR_RETURN(
+      std::unique_ptr<TrainingJob> built,
+      BuildTrainingJob(job, resolved, std::move(dataset), backend, cores, options));
+  RING_ASSIGN_OR_RETURN(std::vector<std::string> known, KnownShardSha256(built.get()));
+  return std::unique_ptr<Trainer>(new Trainer(std::move(built), std::move(known)));
+}
+
+uint64_t Trainer::applied() const { return job_->state->step; }
+const Sha256Digest& Trainer::digest() const { return job_->state->digest; }
+Pulse Trainer::pulse() const { return job_->pulse.Read(); }
+
+Status Trainer::CheckAssignment(const Assignment& assignment, const RunPeers& peers) const {
+  const ring::Position& position = assignment.position;
+  if (assignment.start_step != applied()) {
+    return FailedPrecondition("generation {} starts at step {}, this worker holds the state of {}",
+                              assignment.generation.ToString(), assignment.start_step, applied());
+  }
+  if (position.rank >= position.size || (position.size > 1) != (peers.link != nullptr)) {
+    return Internal("place {} in a ring of {} with{} a link", position.rank, position.size,
+                    peers.link == nullptr ? "out" : "");
+  }
+  for (size_t i = 0; i < assignment.shards.size(); ++i) {
+    const uint32_t shard = assignment.shards[i];
+    const bool ascending = i == 0 || assignment.shards[i - 1] < shard;
+    if (shard < job_->spec().shards() && ascending) continue;
+    return Internal("shard {} of a job with {} shards, or not in ascending order", shard,
+                    job_->spec().shards());
+  }
+  return absl::OkStatus();
+}
+
+RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
+                       const std::stop_token& stop) {
+  const DefaultFloatMode float_mode;
+  const Status status = CheckAssignment(assignment, peers);
+  if (!status.ok()) {
+    RunResult result;
+    result.applied = applied();
+    result.digest = digest();
+    result.reason = Message(status);
+    return result;
+  }
+  spdlog::info("run begins: job={} generation={} rank={} of={} shards={} step={}", job_->id.value(),
+               assignment.generation.ToString(), assignment.position.rank, assignment.position.size,
+               assignment.shards.size(), assignment.start_step);
+  return StepLoop(job_.get(), assignment, peers, stop).Run();
+}
+
+}  // namespace ringmaster::worker
