@@ -1,0 +1,115 @@
+#include "cli/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace ringmaster::cli {
+namespace {
+
+constexpr size_t kLongestLine = 64 << 10;
+
+// In the child, between fork and exec: async-signal-safe calls only.
+[[noreturn]] void Exec(pid_t parent, int output, char* const* arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);  // it died before the line above
+  setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(output, STDOUT_FILENO);
+  dup2(output, STDERR_FILENO);
+  execv(arguments[0], arguments);
+  static constexpr char kMessage[] = "cannot be executed\n";
+  [[maybe_unused]] const ssize_t wrote = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  _exit(127);
+}
+
+}  // namespace
+
+StatusOr<ChildProcess> ChildProcess::Start(const std::string& name,
+                                           const std::vector<std::string>& arguments) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) {
+    return Internal("cannot make a pipe for {}: {}", name, std::strerror(errno));
+  }
+  fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
+  std::vector<std::string> copies = arguments;
+  std::vector<char*> pointers;
+  for (std::string& argument : copies) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) Exec(parent, pipe_ends[1], pointers.data());
+  const int error = errno;
+  close(pipe_ends[1]);
+  if (pid < 0) {
+    close(pipe_ends[0]);
+    return Internal("cannot start {}: {}", name, std::strerror(error));
+  }
+  return ChildProcess(name, pid, pipe_ends[0]);
+}
+
+ChildProcess::ChildProcess(std::string name, pid_t pid, int output)
+    : name_(std::move(name)), pid_(pid), output_(output) {}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : name_(std::move(other.name_)),
+      pid_(std::exchange(other.pid_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      wait_status_(other.wait_status_),
+      partial_(std::move(other.partial_)) {}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (output_ >= 0) close(output_);
+}
+
+void ChildProcess::ReadLines(const std::function<void(const std::string&)>& sink) {
+  char buffer[16 << 10];
+  while (output_ >= 0) {
+    const ssize_t got = read(output_, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) {
+      close(std::exchange(output_, -1));
+      if (!partial_.empty()) sink(std::exchange(partial_, ""));
+      return;
+    }
+    partial_.append(buffer, static_cast<size_t>(got));
+    size_t begin = 0;
+    for (size_t end; (end = partial_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      sink(partial_.substr(begin, end - begin));
+    }
+    partial_.erase(0, begin);
+    if (partial_.size() > kLongestLine) sink(std::exchange(partial_, ""));
+  }
+}
+
+bool ChildProcess::Reap() {
+  if (pid_ > 0 && waitpid(pid_, &wait_status_, WNOHANG) == pid_) pid_ = -1;
+  return pid_ < 0;
+}
+
+void ChildProcess::Signal(int signal) const {
+  if (pid_ > 0) kill(pid_, signal);
+}
+
+std::string ChildProcess::HowItEnded() const {
+  if (WIFSIGNALED(wait_status_)) {
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(wait_status_),
+                       strsignal(WTERMSIG(wait_status_)));
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(wait_status_));
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,192 @@
+#include "cli/client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <utility>
+#include <vector>
+
+#include "cli/nearest.h"
+#include "common/rpc/address.h"
+#include "common/rpc/rpc_status.h"
+
+namespace ringmaster::cli {
+namespace {
+
+constexpr std::chrono::seconds kCallDeadline(10);
+constexpr std::chrono::minutes kCheckpointDeadline(30);
+
+template <typename Call>
+grpc::Status WithDeadline(Client::Clock::time_point deadline, Call call) {
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  return call(&context);
+}
+
+template <typename Call>
+grpc::Status WithDeadline(Call call) {
+  return WithDeadline(Client::Clock::now() + kCallDeadline, std::move(call));
+}
+
+bool IsTransport(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+}  // namespace
+
+StatusOr<Client> Client::Create(const std::string& coordinator) {
+  RING_RETURN_IF_ERROR(ParseAddress(coordinator, "--coordinator").status());
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return Client(coordinator, grpc::CreateCustomChannel(
+                                 coordinator, grpc::InsecureChannelCredentials(), arguments));
+}
+
+Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel)
+    : coordinator_(std::move(coordinator)),
+      channel_(std::move(channel)),
+      stub_(v1::Jobs::NewStub(channel_)) {}
+
+Status Client::Translate(const grpc::Status& status) const {
+  if (!IsTransport(status)) return FromGrpc(status);
+  if (!ErrorReason(status).empty()) return Internal("{}", status.error_message());
+  return Error(absl::StatusCode::kUnavailable,
+               "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
+               "name another with --coordinator or RINGMASTER_COORDINATOR",
+               coordinator_, status.error_message());
+}
+
+Status Client::Translate(const grpc::Status& status, const std::string& job_id) {
+  if (status.error_code() != grpc::StatusCode::NOT_FOUND) return Translate(status);
+  std::vector<std::string> ids;
+  std::string guess;
+  if (const auto jobs = List(); jobs.ok()) {
+    for (const v1::JobStatus& job : jobs->jobs()) {
+      ids.push_back(job.job_id());
+      if (job.name() == job_id && guess.empty()) guess = job.job_id();  // the newest of this name
+    }
+  }
+  if (guess.empty()) guess = Nearest(job_id, ids);
+  return Error(
+      absl::StatusCode::kNotFound, "{}; {}", status.error_message(),
+      guess.empty() ? "`ringctl ps` lists all jobs" : fmt::format("did you mean {}?", guess));
+}
+
+StatusOr<v1::SubmitResponse> Client::Submit(const v1::SubmitRequest& request,
+                                            std::chrono::milliseconds patience) {
+  const Clock::time_point end = Clock::now() + patience;
+  for (;;) {
+    v1::SubmitResponse response;
+    const grpc::Status status = WithDeadline(end, [&](grpc::ClientContext* context) {
+      context->set_wait_for_ready(true);
+      return stub_->Submit(context, request, &response);
+    });
+    if (status.ok()) return response;
+    // A connection that broke inside the call: the same key makes another try harmless.
+    const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+                       ErrorReason(status).empty() && Clock::now() < end;
+    if (!again) return Translate(status);
+  }
+}
+
+StatusOr<v1::ListResponse> Client::List() {
+  v1::ListResponse response;
+  RING_RETURN_IF_ERROR(Translate(WithDeadline(
+      [&](grpc::ClientContext* context) { return stub_->List(context, {}, &response); })));
+  return response;
+}
+
+StatusOr<v1::JobStatus> Client::Get(const std::string& job_id) {
+  v1::GetRequest request;
+  request.set_job_id(job_id);
+  v1::JobStatus response;
+  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
+                                   return stub_->Get(context, request, &response);
+                                 }),
+                                 job_id));
+  return response;
+}
+
+Status Client::Cancel(const std::string& job_id) {
+  v1::CancelRequest request;
+  request.set_job_id(job_id);
+  v1::CancelResponse response;
+  return Translate(WithDeadline([&](grpc::ClientContext* context) {
+                     return stub_->Cancel(context, request, &response);
+                   }),
+                   job_id);
+}
+
+StatusOr<v1::WhyResponse> Client::Why(const std::string& job_id) {
+  v1::WhyRequest request;
+  request.set_job_id(job_id);
+  v1::WhyResponse response;
+  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
+                                   return stub_->Why(context, request, &response);
+                                 }),
+                                 job_id));
+  return response;
+}
+
+StatusOr<v1::ListWorkersResponse> Client::ListWorkers() {
+  v1::ListWorkersResponse response;
+  RING_RETURN_IF_ERROR(Translate(WithDeadline(
+      [&](grpc::ClientContext* context) { return stub_->ListWorkers(context, {}, &response); })));
+  return response;
+}
+
+StatusOr<v1::ListCheckpointsResponse> Client::ListCheckpoints(const std::string& job_id) {
+  v1::ListCheckpointsRequest request;
+  request.set_job_id(job_id);
+  v1::ListCheckpointsResponse response;
+  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
+                                   return stub_->ListCheckpoints(context, request, &response);
+                                 }),
+                                 job_id));
+  return response;
+}
+
+Status Client::GetCheckpoint(const std::string& job_id, uint64_t step,
+                             const std::function<Status(const v1::FilePiece&)>& sink) {
+  v1::GetCheckpointRequest request;
+  request.set_job_id(job_id);
+  request.set_step(step);
+  grpc::ClientContext context;
+  context.set_deadline(Clock::now() + kCheckpointDeadline);
+  const auto stream = stub_->GetCheckpoint(&context, request);
+  v1::FilePiece piece;
+  Status sunk;
+  while (sunk.ok() && stream->Read(&piece)) sunk = sink(piece);
+  if (!sunk.ok()) context.TryCancel();
+  const grpc::Status status = stream->Finish();
+  return sunk.ok() ? Translate(status, job_id) : sunk;
+}
+
+Status Client::Watch(const std::string& job_id, Clock::time_point deadline,
+                     const std::function<void(const v1::JobStatus&)>& sink) {
+  v1::WatchRequest request;
+  request.set_job_id(job_id);
+  grpc::ClientContext context;
+  context.set_deadline(deadline);
+  const auto stream = stub_->Watch(&context, request);
+  v1::JobStatus status;
+  bool answered = false;
+  while (stream->Read(&status)) {
+    answered = true;
+    sink(status);
+  }
+  const grpc::Status end = stream->Finish();
+  if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return absl::OkStatus();
+  return Translate(end, job_id);
+}
+
+bool Client::WaitUntilConnected(Clock::time_point deadline) {
+  return channel_->WaitForConnected(deadline);
+}
+
+}  // namespace ringmaster::cli

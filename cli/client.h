@@ -1,0 +1,60 @@
+// The coordinator as ringctl sees it: the Jobs service with a deadline on every call, and errors
+// that say what to try. Thread-compatible.
+//
+// UNAVAILABLE and DEADLINE_EXCEEDED always mean that no coordinator answered; an error of the
+// coordinator itself with one of these codes comes out as INTERNAL.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/status.h"
+#include "ringmaster/v1/jobs.grpc.pb.h"
+
+namespace ringmaster::cli {
+
+class Client {
+ public:
+  using Clock = std::chrono::system_clock;  // what gRPC's deadlines are made of
+
+  // Connects lazily: INVALID_ARGUMENT for what is not an address, nothing else.
+  static StatusOr<Client> Create(const std::string& coordinator);
+
+  // Waits for the coordinator and retries with the same key for `patience` in all.
+  StatusOr<v1::SubmitResponse> Submit(const v1::SubmitRequest& request,
+                                      std::chrono::milliseconds patience);
+  StatusOr<v1::ListResponse> List();
+  StatusOr<v1::JobStatus> Get(const std::string& job_id);
+  Status Cancel(const std::string& job_id);
+  StatusOr<v1::WhyResponse> Why(const std::string& job_id);
+  StatusOr<v1::ListWorkersResponse> ListWorkers();
+  StatusOr<v1::ListCheckpointsResponse> ListCheckpoints(const std::string& job_id);
+  // Hands every piece of a checkpoint's files to `sink` until it returns an error, which is passed
+  // on.
+  Status GetCheckpoint(const std::string& job_id, uint64_t step,
+                       const std::function<Status(const v1::FilePiece&)>& sink);
+  // Hands every status to `sink` until the stream ends or `deadline` passes: OK in both cases.
+  Status Watch(const std::string& job_id, Clock::time_point deadline,
+               const std::function<void(const v1::JobStatus&)>& sink);
+
+  // Blocks until connected; false at `deadline`.
+  bool WaitUntilConnected(Clock::time_point deadline);
+  [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
+
+ private:
+  Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel);
+  Status Translate(const grpc::Status& status) const;
+  // NOT_FOUND gains the job that was probably meant.
+  Status Translate(const grpc::Status& status, const std::string& job_id);
+
+  std::string coordinator_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::Jobs::Stub> stub_;
+};
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,60 @@
+// The command line: the options that every command has, the commands, and which one was chosen.
+// CLI11's exceptions stop here. Main thread only. It runs nothing: ringctl.cc does.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+
+#include "cli/exit_code.h"
+#include "cli/terminal.h"
+#include "common/status.h"
+
+namespace ringmaster::cli {
+
+enum class Output { kTable, kJson };
+
+// Options of every command. Filled when the command line was parsed.
+struct Common {
+  std::string coordinator;  // RINGMASTER_COORDINATOR or 127.0.0.1:7700 when not given
+  Output output = Output::kTable;
+  [[nodiscard]] bool json() const { return output == Output::kJson; }
+};
+
+// What a command does: data on stdout, messages on stderr, the exit code or an error to print.
+using Action = std::function<StatusOr<ExitCode>()>;
+
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  // A command that runs `action` when it is chosen; the caller adds its own options.
+  CLI::App* Add(const std::string& name, const std::string& description, Action action);
+  CLI::App* Add(CLI::App* group, const std::string& name, const std::string& description,
+                Action action);
+  // A command that only groups others: `checkpoint`.
+  CLI::App* AddGroup(const std::string& name, const std::string& description);
+
+  // The action of the chosen command. INVALID_ARGUMENT says what is wrong with the command line.
+  // A request for help is an action too.
+  StatusOr<Action> Parse(int argc, const char* const* argv);
+
+  // Stays at its place; commands keep a reference.
+  [[nodiscard]] const Common& common() const { return common_; }
+
+ private:
+  void AddCommonOptions(CLI::App* app);
+
+  Common common_;
+  CLI::App app_;
+  Action chosen_;
+};
+
+// To stdout, and out of this process: a reader that waits for a line gets it.
+void Print(const std::string& text);
+// One line on stderr.
+void Say(const std::string& message);
+
+}  // namespace ringmaster::cli

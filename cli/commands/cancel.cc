@@ -1,0 +1,31 @@
+// ringctl cancel JOB: asks for a stop at the next step boundary; `wait` sees it happen.
+#include "cli/client.h"
+#include "cli/commands/commands.h"
+#include "cli/json.h"
+
+namespace ringmaster::cli {
+namespace {
+
+StatusOr<ExitCode> Cancel(const Common& common, const std::string& job_id) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_RETURN_IF_ERROR(client.Cancel(job_id));
+  if (common.json()) {
+    Print(Json{{"job_id", job_id}}.dump(2) + "\n");
+  } else {
+    Say(fmt::format("{} stops at its next step boundary; `ringctl wait {}` waits for that", job_id,
+                    job_id));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddCancel(CommandLine& line) {
+  const auto job_id = std::make_shared<std::string>();
+  line.Add("cancel", "stop a job at a step boundary and keep its checkpoints",
+           [&line, job_id] { return Cancel(line.common(), *job_id); })
+      ->add_option("JOB", *job_id, "id of the job")
+      ->required();
+}
+
+}  // namespace ringmaster::cli

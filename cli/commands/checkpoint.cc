@@ -1,0 +1,104 @@
+// ringctl checkpoint ls JOB, checkpoint get JOB DIR [--step K].
+#include <optional>
+
+#include "cli/checkpoint_download.h"
+#include "cli/client.h"
+#include "cli/commands/commands.h"
+#include "cli/json.h"
+#include "cli/render.h"
+
+namespace ringmaster::cli {
+namespace {
+
+StatusOr<ExitCode> ListCheckpoints(const Common& common, const std::string& job_id) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse checkpoints,
+                        client.ListCheckpoints(job_id));
+  Print(common.json() ? ToJson(checkpoints).dump(2) + "\n"
+                      : RenderCheckpoints(checkpoints, Terminal::Of(stdout)));
+  return ExitCode::kOk;
+}
+
+struct GetOptions {
+  std::string job_id;
+  std::string folder;
+  std::optional<uint64_t> step;  // the newest when absent
+};
+
+StatusOr<v1::CheckpointRef> Choose(Client& client, const GetOptions& options) {
+  RING_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse checkpoints,
+                        client.ListCheckpoints(options.job_id));
+  std::string steps;
+  for (const v1::CheckpointRef& checkpoint : checkpoints.checkpoints()) {
+    if (options.step && *options.step == checkpoint.step()) return checkpoint;
+    steps += fmt::format("{}{}", steps.empty() ? "" : ", ", checkpoint.step());
+  }
+  if (steps.empty()) {
+    return Error(absl::StatusCode::kNotFound, "job {} has no checkpoint yet", options.job_id);
+  }
+  if (!options.step) return *checkpoints.checkpoints().rbegin();
+  return Error(absl::StatusCode::kNotFound, "job {} has no checkpoint of step {}; it has {}",
+               options.job_id, *options.step, steps);
+}
+
+std::string FilesAsJson(const v1::CheckpointRef& checkpoint, const std::string& folder,
+                        const std::vector<DownloadedFile>& files) {
+  Json list = Json::array();
+  for (const DownloadedFile& file : files) {
+    list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  }
+  return Json{{"path", folder},
+              {"step", checkpoint.step()},
+              {"sha256", checkpoint.sha256()},
+              {"files", list}}
+             .dump(2) +
+         "\n";
+}
+
+StatusOr<ExitCode> GetCheckpoint(const Common& common, const GetOptions& options) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const v1::CheckpointRef checkpoint, Choose(client, options));
+  RING_ASSIGN_OR_RETURN(CheckpointDownload download,
+                        CheckpointDownload::Create(options.folder, checkpoint.sha256()));
+  RING_RETURN_IF_ERROR(
+      client.GetCheckpoint(options.job_id, checkpoint.step(),
+                           [&](const v1::FilePiece& piece) { return download.Add(piece); }));
+  RING_ASSIGN_OR_RETURN(const std::vector<DownloadedFile> files, download.Commit());
+  if (common.json()) {
+    Print(FilesAsJson(checkpoint, options.folder, files));
+    return ExitCode::kOk;
+  }
+  for (const DownloadedFile& file : files) {
+    Print(fmt::format("{}  {}\n", file.sha256, file.name));
+  }
+  Say(fmt::format("checkpoint of step {} verified, in {}", checkpoint.step(), options.folder));
+  return ExitCode::kOk;
+}
+
+void AddLs(CommandLine& line, CLI::App* group) {
+  const auto job_id = std::make_shared<std::string>();
+  line.Add(group, "ls", "list a job's checkpoints, oldest first",
+           [&line, job_id] { return ListCheckpoints(line.common(), *job_id); })
+      ->add_option("JOB", *job_id, "id of the job")
+      ->required();
+}
+
+void AddGet(CommandLine& line, CLI::App* group) {
+  const auto options = std::make_shared<GetOptions>();
+  CLI::App* const command =
+      line.Add(group, "get", "fetch a checkpoint into a folder and verify every file",
+               [&line, options] { return GetCheckpoint(line.common(), *options); });
+  command->add_option("JOB", options->job_id, "id of the job")->required();
+  command->add_option("DIR", options->folder, "folder, created when missing")->required();
+  command->add_option("--step", options->step, "its step; the newest when absent");
+}
+
+}  // namespace
+
+void AddCheckpoint(CommandLine& line) {
+  CLI::App* const group = line.AddGroup("checkpoint", "list and fetch checkpoints");
+  AddLs(line, group);
+  AddGet(line, group);
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,136 @@
+// ringctl up: a coordinator and workers on this machine, in the foreground.
+#include <csignal>
+#include <filesystem>
+
+#include "cli/commands/commands.h"
+#include "cli/cpu_lists.h"
+#include "cli/json.h"
+#include "cli/local_cluster.h"
+
+namespace ringmaster::cli {
+namespace {
+
+struct UpOptions {
+  LocalClusterOptions cluster;
+  uint32_t cores = 0;  // 0: all CPUs, shared evenly
+};
+
+// Before anything is started: children and gRPC's threads inherit it.
+void BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD, SIGPIPE}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+// The daemons lie beside ringctl.
+StatusOr<std::string> ProgramFolder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Internal("cannot find ringctl's own folder: {}", error.message());
+  const std::string folder = self.parent_path().string();
+  for (const char* program : {"ringmaster", "ringworker"}) {
+    if (!std::filesystem::exists(self.parent_path() / program, error)) {
+      return FailedPrecondition("there is no {} beside ringctl in {}", program, folder);
+    }
+  }
+  return folder;
+}
+
+Status Complete(UpOptions* options) {
+  LocalClusterOptions& cluster = options->cluster;
+  RING_ASSIGN_OR_RETURN(cluster.programs, ProgramFolder());
+  std::error_code error;
+  if (!std::filesystem::is_directory(cluster.data_root, error)) {
+    return InvalidArgument("--data-root {} is not a folder", cluster.data_root);
+  }
+  const std::vector<int> cpus = AvailableCpus();
+  const uint32_t threads = cluster.workers * cluster.threads_per_core;
+  cluster.cores = options->cores != 0
+                      ? options->cores
+                      : std::max<uint32_t>(1, static_cast<uint32_t>(cpus.size()) / threads);
+  cluster.cpus = DisjointCpuLists(cpus, cluster.workers, cluster.cores * cluster.threads_per_core);
+  if (cluster.state_dir.empty()) cluster.state_dir = cluster.data_dir + "/workers";
+  for (uint32_t i = 0; i < cluster.workers; ++i) {
+    const std::string folder = cluster.state_dir + "/" + LocalCluster::WorkerName(i);
+    std::filesystem::create_directories(folder, error);
+    if (error) return FailedPrecondition("cannot create folder {}: {}", folder, error.message());
+  }
+  return absl::OkStatus();
+}
+
+void Announce(const Common& common, const LocalClusterOptions& options,
+              const std::string& coordinator) {
+  if (common.json()) {
+    Json workers = Json::array();
+    for (uint32_t i = 0; i < options.workers; ++i) workers.push_back(LocalCluster::WorkerName(i));
+    Print(Json{{"coordinator", coordinator}, {"workers", workers}}.dump() + "\n");
+    return;
+  }
+  Print(fmt::format("ringctl up: coordinator {}\n", coordinator));
+  Say(
+      fmt::format("{} of {} cores each are attached; Ctrl-C stops everything; in another terminal: "
+                  "RINGMASTER_COORDINATOR={} ringctl workers",
+                  options.workers == 1 ? "1 worker" : fmt::format("{} workers", options.workers),
+                  options.cores, coordinator));
+}
+
+// From here on there are children: whatever happens they are stopped.
+Status Serve(const Common& common, const LocalClusterOptions& options, LocalCluster& cluster) {
+  const StatusOr<std::string> coordinator = cluster.Start();
+  if (coordinator.status().code() == absl::StatusCode::kCancelled) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(coordinator.status());
+  Announce(common, options, *coordinator);
+  RING_RETURN_IF_ERROR(cluster.Run());
+  Say("stopping");
+  return absl::OkStatus();
+}
+
+StatusOr<ExitCode> Up(const Common& common, UpOptions options) {
+  RING_RETURN_IF_ERROR(Complete(&options));
+  BlockSignals();
+  RING_ASSIGN_OR_RETURN(LocalCluster cluster, LocalCluster::Create(options.cluster));
+  const Status served = Serve(common, options.cluster, cluster);
+  if (!served.ok()) Say(Message(served) + "; stopping the others");
+  const Status stopped = cluster.Stop();
+  if (!stopped.ok()) Say(Message(stopped));
+  return served.ok() && stopped.ok() ? ExitCode::kOk : ExitCode::kOther;
+}
+
+}  // namespace
+
+void AddUp(CommandLine& line) {
+  const auto options = std::make_shared<UpOptions>();
+  LocalClusterOptions& cluster = options->cluster;
+  cluster.listen = "127.0.0.1:7700";
+  cluster.memory_per_core = "8GiB";
+  cluster.data_root = ".";
+  cluster.data_dir = "ringmaster-data";
+  CLI::App* const command =
+      line.Add("up", "start a coordinator and workers on this machine, in the foreground",
+               [&line, options] { return Up(line.common(), *options); });
+  const auto count = CLI::Range(1u, 4096u);
+  command->add_option("--workers", cluster.workers, "how many workers")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--cores", options->cores, "cores of each worker; default: all CPUs, shared")
+      ->check(count);
+  command->add_option("--threads-per-core", cluster.threads_per_core, "threads of each core")
+      ->check(count)
+      ->capture_default_str();
+  command->add_option("--memory-per-core", cluster.memory_per_core, "what a core may use")
+      ->capture_default_str();
+  command->add_option("--data-root", cluster.data_root, "folder that holds the datasets")
+      ->capture_default_str();
+  command->add_option("--data-dir", cluster.data_dir, "the coordinator's folder")
+      ->capture_default_str();
+  command->add_option("--state-dir", cluster.state_dir,
+                      "folder for the workers' state; default: workers/ in --data-dir");
+  command->add_option("--listen", cluster.listen, "the coordinator's address; port 0 picks one")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  command->add_flag("--insecure", cluster.insecure,
+                    "listen on an address that is not loopback, without TLS");
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,28 @@
+// Follows a job to its end through restarts of the coordinator. Thread-compatible.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cli/client.h"
+
+namespace ringmaster::cli {
+
+struct FollowOptions {
+  // How long to follow at most; for ever when absent.
+  std::optional<std::chrono::milliseconds> timeout;
+  // How long a coordinator may be away before it counts as unreachable.
+  std::chrono::milliseconds patience = std::chrono::seconds(30);
+};
+
+// Hands every status to `on_status` (called on this thread) and returns the last one: of a final
+// state, or of any state when the timeout passed. UNAVAILABLE when no coordinator answered for
+// `patience`; at the very beginning it is reported at once, because then the address is likely
+// wrong.
+[[nodiscard]] StatusOr<v1::JobStatus> Follow(
+    Client& client, const std::string& job_id, const FollowOptions& options,
+    const std::function<void(const v1::JobStatus&)>& on_status);
+
+}  // namespace ringmaster::cli

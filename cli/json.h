@@ -1,0 +1,27 @@
+// What -o json prints: names as in the protos, numbers as numbers, every field always present, null
+// where there is no value yet. Values in, values out; thread-safe (free functions).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::cli {
+
+using Json = nlohmann::ordered_json;
+
+[[nodiscard]] Json ToJson(const v1::JobStatus& status);
+[[nodiscard]] Json ToJson(const v1::CheckpointRef& checkpoint);
+[[nodiscard]] Json ToJson(const v1::WorkerStatus& worker);
+[[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}
+[[nodiscard]] Json ToJson(const v1::ListWorkersResponse& workers);          // {"workers": [...]}
+[[nodiscard]] Json ToJson(const v1::ListCheckpointsResponse& checkpoints);  // {"checkpoints": ...}
+[[nodiscard]] Json ToJson(const std::string& job_id, const v1::WhyResponse& why);
+
+// RUNNING for JOB_STATE_RUNNING; UNKNOWN for a state of a newer coordinator.
+[[nodiscard]] std::string StateName(v1::JobState state);
+// `term.counter`; empty before the first generation.
+[[nodiscard]] std::string GenerationName(const v1::JobStatus& status);
+
+}  // namespace ringmaster::cli

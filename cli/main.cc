@@ -1,0 +1,3 @@
+#include "cli/ringctl.h"
+
+int main(int argc, char** argv) { return ringmaster::cli::Run(argc, argv); }

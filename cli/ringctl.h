@@ -1,0 +1,9 @@
+// ringctl from its arguments to its exit code. Main thread only.
+#pragma once
+
+namespace ringmaster::cli {
+
+// Parses the command line, runs the command, prints an error if there is one.
+[[nodiscard]] int Run(int argc, const char* const* argv);
+
+}  // namespace ringmaster::cli

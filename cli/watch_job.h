@@ -1,0 +1,14 @@
+// Watching a job to its end: shared by `watch` and `submit --watch`. Main thread only.
+#pragma once
+
+#include <string>
+
+#include "cli/client.h"
+#include "cli/command_line.h"
+
+namespace ringmaster::cli {
+
+// Shows progress until the job ended, then its checkpoint; the exit code is the job's.
+[[nodiscard]] StatusOr<ExitCode> WatchJob(Client& client, const std::string& job_id, Output output);
+
+}  // namespace ringmaster::cli
