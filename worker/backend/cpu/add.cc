@@ -1,0 +1,27 @@
+// add: y = a + b, element by element.
+#include "worker/backend/cpu/bfloat16.h"
+#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/parallel.h"
+
+namespace ringmaster::cpu {
+namespace {
+constexpr int64_t kPiece = 8192;
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindAdd(BindContext& context) {
+  const int64_t count = graph::Elements(context.output(0).shape);
+  return WithStorage(context.output(0).dtype, [&]<typename T>(T) {
+    return MakeLoop([count, threads = context.threads](const Operands& operands, const RunKeys&) {
+      const T* a = operands.input<T>(0);
+      const T* b = operands.input<T>(1);
+      T* y = operands.output<T>(0);
+      ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          y[i] = T(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+        }
+      });
+    });
+  });
+}
+
+}  // namespace ringmaster::cpu

@@ -1,0 +1,38 @@
+// Memory of one core that grows in place: address space is reserved once, so the addresses that
+// kernels were bound to stay valid when a larger program is bound later. Thread-compatible.
+#pragma once
+
+#include <cstddef>
+
+#include "common/status.h"
+
+namespace ringmaster::cpu {
+
+// Of every arena and buffer.
+inline constexpr size_t kAlignment = 64;
+constexpr size_t AlignUp(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+class Arena {
+ public:
+  // Reserves addresses for `reserve_bytes`; takes memory only as it is touched.
+  [[nodiscard]] static StatusOr<Arena> Create(size_t reserve_bytes);
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena();
+
+  // Makes at least `bytes` from data() on usable. RESOURCE_EXHAUSTED beyond the reserved range.
+  [[nodiscard]] Status Grow(size_t bytes);
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  Arena(std::byte* data, size_t reserved) : data_(data), reserved_(reserved) {}
+
+  std::byte* data_;
+  size_t reserved_;
+  size_t size_ = 0;
+};
+
+}  // namespace ringmaster::cpu

@@ -1,0 +1,246 @@
+// batch_norm over all axes but the last, its gradient, and inference. Own loops rather than
+// oneDNN's: its fused relu needs a mask kept from forward to backward, which y already is, and here
+// statistics and input are read once.
+//
+// Sums have one fixed order whatever the thread count: rows in pieces of kPieceRows are summed in
+// float32, row by row, and the pieces' sums are combined in double in their order. Variances are
+// combined by Chan, Golub and LeVeque ("Updating formulae and a pairwise algorithm for computing
+// sample variances", 1979), which does not cancel.
+#include <cmath>
+
+#include "worker/backend/cpu/bfloat16.h"
+#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/parallel.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+// A piece of 128 rows of 384 floats fits into an L2 cache of 256 KB.
+constexpr int64_t kPieceRows = 128;
+
+struct Extent {
+  int64_t rows, channels;
+  int threads;
+  float epsilon;
+  bool relu;
+
+  int64_t pieces() const { return (rows + kPieceRows - 1) / kPieceRows; }
+  int64_t piece_rows(int64_t piece) const {
+    return std::min(kPieceRows, rows - piece * kPieceRows);
+  }
+  // Two vectors of channels for each piece, then two for the whole.
+  size_t workspace_bytes() const {
+    return sizeof(float) * static_cast<size_t>(2 * (pieces() + 1) * channels);
+  }
+  float* first_of(const Operands& operands, int64_t piece) const {
+    return reinterpret_cast<float*>(operands.workspace) + 2 * piece * channels;
+  }
+  float* second_of(const Operands& operands, int64_t piece) const {
+    return first_of(operands, piece) + channels;
+  }
+};
+
+Extent MakeExtent(const BindContext& context) {
+  const auto& attributes = context.attributes<graph::BatchNormAttributes>();
+  const graph::Shape& shape = context.input(0).shape;
+  return {graph::Elements(shape) / shape.back(), shape.back(), context.threads,
+          static_cast<float>(attributes.epsilon),
+          attributes.activation == graph::Activation::kRelu};
+}
+
+// Mean and sum of squared deviations of one piece, by channel.
+template <typename T>
+void PieceMoments(const T* x, int64_t rows, int64_t channels, float* __restrict mean,
+                  float* __restrict squares) {
+  for (int64_t c = 0; c < channels; ++c) mean[c] = squares[c] = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = x + r * channels;
+    for (int64_t c = 0; c < channels; ++c) mean[c] += static_cast<float>(row[c]);
+  }
+  for (int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<float>(rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* row = x + r * channels;
+    for (int64_t c = 0; c < channels; ++c) {
+      const float deviation = static_cast<float>(row[c]) - mean[c];
+      squares[c] += deviation * deviation;
+    }
+  }
+}
+
+template <typename T>
+void Moments(const Extent& e, const Operands& operands, float* mean, float* variance) {
+  const T* x = operands.input<T>(0);
+  ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
+    PieceMoments(x + piece * kPieceRows * e.channels, e.piece_rows(piece), e.channels,
+                 e.first_of(operands, piece), e.second_of(operands, piece));
+  });
+  ParallelFor(e.threads, e.channels, [&](int64_t c) {
+    double count = 0, whole = 0, squares = 0;
+    for (int64_t piece = 0; piece < e.pieces(); ++piece) {
+      const auto rows = static_cast<double>(e.piece_rows(piece));
+      const double difference = static_cast<double>(e.first_of(operands, piece)[c]) - whole;
+      squares += static_cast<double>(e.second_of(operands, piece)[c]) +
+                 difference * difference * count * rows / (count + rows);
+      whole += difference * rows / (count + rows);
+      count += rows;
+    }
+    mean[c] = static_cast<float>(whole);
+    variance[c] = static_cast<float>(squares / count);
+  });
+}
+
+// scale = gamma / sqrt(variance + epsilon).
+void Scales(const Extent& e, const float* gamma, const float* variance, float* scale) {
+  for (int64_t c = 0; c < e.channels; ++c) {
+    scale[c] = gamma[c] / std::sqrt(variance[c] + e.epsilon);
+  }
+}
+
+// y = (x - mean) scale + beta, clamped at 0 where there is an activation.
+template <typename T, bool kRelu>
+void Normalize(const Extent& e, const T* x, T* y, const float* mean, const float* scale,
+               const float* beta) {
+  ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* __restrict from = x + r * e.channels;
+      T* __restrict to = y + r * e.channels;
+      for (int64_t c = 0; c < e.channels; ++c) {
+        const float value = (static_cast<float>(from[c]) - mean[c]) * scale[c] + beta[c];
+        to[c] = T(kRelu && value <= 0 ? 0.0F : value);
+      }
+    }
+  });
+}
+
+template <typename T>
+void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
+                   const float* variance) {
+  const T* x = operands.input<T>(0);
+  const float* beta = operands.input<float>(2);
+  T* y = operands.output<T>(0);
+  float* scale = e.first_of(operands, e.pieces());
+  Scales(e, operands.input<float>(1), variance, scale);
+  e.relu ? Normalize<T, true>(e, x, y, mean, scale, beta)
+         : Normalize<T, false>(e, x, y, mean, scale, beta);
+}
+
+// What the gradient reads: dy masked by y where there is an activation.
+template <typename T, bool kRelu>
+float Masked(const T* dy, const T* y, int64_t i) {
+  return kRelu && static_cast<float>(y[i]) <= 0 ? 0.0F : static_cast<float>(dy[i]);
+}
+
+// Sums of dy and of dy (x - mean) over one piece, by channel.
+template <typename T, bool kRelu>
+void PieceGradient(const T* x, const T* dy, const T* y, int64_t rows, int64_t channels,
+                   const float* mean, float* __restrict sum, float* __restrict product) {
+  for (int64_t c = 0; c < channels; ++c) sum[c] = product[c] = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t i = r * channels + c;
+      const float gradient = Masked<T, kRelu>(dy, y, i);
+      sum[c] += gradient;
+      product[c] += gradient * (static_cast<float>(x[i]) - mean[c]);
+    }
+  }
+}
+
+struct GradientOperands {
+  const float *gamma, *mean, *variance;
+  float *dgamma, *dbeta;
+  float *offset, *slope;  // dx = scale dy - offset - slope (x - mean)
+};
+
+// dgamma = sum(dy (x - mean)) / sqrt(variance + epsilon), dbeta = sum(dy), and the coefficients of
+//   dx = scale (dy - dbeta / n - (x - mean) dgamma / (n sqrt(variance + epsilon))).
+void CombineGradient(const Extent& e, const Operands& operands, const GradientOperands& g) {
+  ParallelFor(e.threads, e.channels, [&](int64_t c) {
+    double sum = 0, product = 0;
+    for (int64_t piece = 0; piece < e.pieces(); ++piece) {
+      sum += static_cast<double>(e.first_of(operands, piece)[c]);
+      product += static_cast<double>(e.second_of(operands, piece)[c]);
+    }
+    const double inverse =
+        1 / std::sqrt(static_cast<double>(g.variance[c]) + static_cast<double>(e.epsilon));
+    const double scale = static_cast<double>(g.gamma[c]) * inverse / static_cast<double>(e.rows);
+    g.dgamma[c] = static_cast<float>(product * inverse);
+    g.dbeta[c] = static_cast<float>(sum);
+    g.offset[c] = static_cast<float>(scale * sum);
+    g.slope[c] = static_cast<float>(scale * product * inverse * inverse);
+  });
+}
+
+template <typename T, bool kRelu>
+void Gradient(const Extent& e, const Operands& operands) {
+  const T* x = operands.input<T>(0);
+  const T* dy = operands.input<T>(4);
+  const T* y = kRelu ? operands.input<T>(5) : nullptr;
+  T* dx = operands.output<T>(0);
+  float* offset = e.first_of(operands, e.pieces());
+  float* slope = e.second_of(operands, e.pieces());
+  const GradientOperands g = {operands.input<float>(1),
+                              operands.input<float>(2),
+                              operands.input<float>(3),
+                              operands.output<float>(1),
+                              operands.output<float>(2),
+                              offset,
+                              slope};
+  ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
+    const int64_t at = piece * kPieceRows * e.channels;
+    PieceGradient<T, kRelu>(x + at, dy + at, kRelu ? y + at : y, e.piece_rows(piece), e.channels,
+                            g.mean, e.first_of(operands, piece), e.second_of(operands, piece));
+  });
+  CombineGradient(e, operands, g);
+  // The pieces' sums are used up: their place takes the scales.
+  float* scale = e.first_of(operands, 0);
+  Scales(e, g.gamma, g.variance, scale);
+  ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      for (int64_t c = 0; c < e.channels; ++c) {
+        const int64_t i = r * e.channels + c;
+        const float deviation = static_cast<float>(x[i]) - g.mean[c];
+        dx[i] = T(scale[c] * Masked<T, kRelu>(dy, y, i) - offset[c] - slope[c] * deviation);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(BindContext& context) {
+  const Extent e = MakeExtent(context);
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    return MakeLoop(
+        [e](const Operands& operands, const RunKeys&) {
+          float* mean = operands.output<float>(1);
+          float* variance = operands.output<float>(2);
+          Moments<T>(e, operands, mean, variance);
+          NormalizeInto<T>(e, operands, mean, variance);
+        },
+        e.workspace_bytes());
+  });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(BindContext& context) {
+  const Extent e = MakeExtent(context);
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    return MakeLoop(
+        [e](const Operands& operands, const RunKeys&) {
+          NormalizeInto<T>(e, operands, operands.input<float>(3), operands.input<float>(4));
+        },
+        e.workspace_bytes());
+  });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(BindContext& context) {
+  const Extent e = MakeExtent(context);
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    return MakeLoop(
+        [e](const Operands& operands, const RunKeys&) {
+          e.relu ? Gradient<T, true>(e, operands) : Gradient<T, false>(e, operands);
+        },
+        e.workspace_bytes());
+  });
+}
+
+}  // namespace ringmaster::cpu

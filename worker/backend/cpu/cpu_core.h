@@ -1,0 +1,33 @@
+// A core of a CPU host: the thread that made it, its group of OpenMP threads, and its memory. Used
+// on that thread only.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/arena.h"
+#include "worker/backend/cpu/device.h"
+
+namespace ringmaster::cpu {
+
+class CpuCore final : public Core {
+ public:
+  // Sets affinity, the OpenMP thread count and the float mode of the calling thread (and of its
+  // group). INVALID_ARGUMENT for a CPU that does not exist.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CpuCore>> Create(const CoreOptions& options,
+                                                                 const Device& device);
+
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
+                                             Weights& weights) override;
+
+ private:
+  CpuCore(CoreOptions options, const Device& device, Arena arena);
+
+  const CoreOptions options_;
+  const Device& device_;
+  const std::thread::id thread_;
+  Arena arena_;
+};
+
+}  // namespace ringmaster::cpu

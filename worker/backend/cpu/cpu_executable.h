@@ -1,0 +1,63 @@
+// One program bound to one core: kernels with their addresses, run node by node. Made by CpuCore,
+// used on its thread only; shares the core's memory with the core's other executables.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/graph/memory_plan.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/kernel.h"
+
+namespace ringmaster::cpu {
+
+// Where a program's bytes lie in the core's memory: the planned arena, then one buffer for each
+// parameter's gradient.
+struct CoreLayout {
+  graph::MemoryPlan plan;
+  std::vector<size_t> gradients;  // offsets by canonical parameter number
+  size_t bytes = 0;
+};
+[[nodiscard]] CoreLayout LayOut(const graph::Program& program, std::vector<size_t> workspace);
+
+// A kernel with the parameter layouts that it asked for: one for each input, null where none.
+struct BoundNode {
+  std::unique_ptr<Kernel> kernel;
+  std::vector<WeightCopy*> copies;
+};
+
+class CpuExecutable final : public Executable {
+ public:
+  // `memory`: layout.bytes bytes of the core, at a multiple of kAlignment.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CpuExecutable>> Create(
+      const graph::Program& program, CpuWeights& weights, std::vector<BoundNode> nodes,
+      const CoreLayout& layout, std::byte* memory);
+
+  // INVALID_ARGUMENT when sizes are not those of the program or a label is out of range.
+  Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
+
+ private:
+  CpuExecutable(const graph::Program& program, CpuWeights& weights, std::vector<BoundNode> nodes);
+  Status Place(const CoreLayout& layout, std::byte* memory);
+  Status AttachKernels(const CoreLayout& layout, std::byte* memory);
+  [[nodiscard]] Status Check(const ShardInput& input) const;
+  void Feed(const ShardInput& input);
+  // Hands over gradients, in gradient_order, that are complete after `node`.
+  void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
+  void Collect(ShardOutput* output) const;
+
+  template <typename T>
+  T* At(graph::ValueId value) const {
+    return static_cast<T*>(addresses_[static_cast<size_t>(value)]);
+  }
+
+  const graph::Program& program_;
+  CpuWeights& weights_;
+  const std::vector<BoundNode> nodes_;
+  std::vector<WeightCopy*> copies_;  // that this program reads, each once
+  std::vector<void*> addresses_;     // by ValueId; null for parameters
+  int64_t classes_ = 0;              // labels lie in [0, classes)
+};
+
+}  // namespace ringmaster::cpu

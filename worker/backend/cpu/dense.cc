@@ -1,0 +1,97 @@
+// dense and its gradients by oneDNN's inner product. oneDNN chooses the layout of kernels; a
+// kernel's gradient is reordered to canonical I,O.
+#include <utility>
+
+#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/layout.h"
+#include "worker/backend/cpu/primitive_kernel.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+using Side = PrimitiveOperand::Side;
+
+// The product that a node computes or differentiates, as the descriptors of its forward pass.
+struct Product {
+  DnnlDesc x, w, y;
+};
+
+Product Describe(const BindContext& context, const graph::Value& x, const graph::Value& w,
+                 const graph::Value& y) {
+  const auto type = [&](const graph::Value& value) {
+    return context.device.compute_type(value.dtype);
+  };
+  return {ActivationDesc(x.shape, type(x)), AnyWeightDesc(w.shape, type(w)),
+          ActivationDesc(y.shape, type(y))};
+}
+
+dnnl::inner_product_forward::primitive_desc ForwardHint(const BindContext& context,
+                                                        const Product& p, const DnnlDesc& weights) {
+  return {{dnnl::prop_kind::forward_training, p.x, weights, p.y},
+          PrimitiveAttributes(graph::Activation::kNone),
+          context.device.engine};
+}
+
+DnnlDesc VectorDesc(const graph::Value& value) {
+  return CanonicalWeightDesc(value.shape, DnnlType::f32);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
+  const Product p = Describe(context, context.input(0), context.input(1), context.output(0));
+  const bool has_bias = context.node.inputs.size() > 2;
+  RING_ASSIGN_OR_RETURN(
+      const auto choice, GuardDnnl(context.node.name, [&] {
+        const auto attributes =
+            PrimitiveAttributes(context.attributes<graph::DenseAttributes>().activation);
+        const DnnlDesc bias = has_bias ? VectorDesc(context.input(2)) : DnnlDesc();
+        return dnnl::inner_product_forward::primitive_desc(
+            {dnnl::prop_kind::forward_training, p.x, p.w, bias, p.y}, attributes,
+            context.device.engine);
+      }));
+  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
+  std::vector<PrimitiveOperand> operands = {
+      ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
+      WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
+      ActivationOperand(context, DNNL_ARG_DST, Side::kOutput, 0)};
+  if (has_bias) operands.push_back(WeightOperand(DNNL_ARG_BIAS, 2, choice.bias_desc()));
+  return MakePrimitiveKernel(context, choice, std::move(operands));
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
+  const Product p = Describe(context, context.output(0), context.input(1), context.input(0));
+  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
+                          return dnnl::inner_product_backward_data::primitive_desc(
+                              {p.x, p.w, p.y}, PrimitiveAttributes(graph::Activation::kNone),
+                              context.device.engine, ForwardHint(context, p, p.w));
+                        }));
+  RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
+  return MakePrimitiveKernel(context, choice,
+                             {ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 0),
+                              WeightOperand(DNNL_ARG_WEIGHTS, 1, choice.weights_desc()),
+                              ActivationOperand(context, DNNL_ARG_DIFF_SRC, Side::kOutput, 0)});
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(BindContext& context) {
+  const graph::Value& dw = context.output(0);
+  const Product p = Describe(context, context.input(0), dw, context.input(1));
+  const bool has_bias = context.node.outputs.size() > 1;
+  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
+                          const DnnlDesc bias =
+                              has_bias ? VectorDesc(context.output(1)) : DnnlDesc();
+                          return dnnl::inner_product_backward_weights::primitive_desc(
+                              {p.x, p.w, bias, p.y}, PrimitiveAttributes(graph::Activation::kNone),
+                              context.device.engine,
+                              ForwardHint(context, p, AnyWeightDesc(dw.shape, p.x.data_type())));
+                        }));
+  std::vector<PrimitiveOperand> operands = {
+      ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
+      ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 1),
+      WeightGradientOperand(context, choice.diff_weights_desc())};
+  if (has_bias) operands.push_back(BiasGradientOperand(choice.diff_bias_desc()));
+  return MakePrimitiveKernel(context, choice, std::move(operands));
+}
+
+}  // namespace ringmaster::cpu

@@ -1,0 +1,42 @@
+// The graph's logical shapes as oneDNN memory descriptors. oneDNN always names dimensions N,C,H,W
+// and O,I,H,W; the format tag says how they lie. Thread-safe (free functions).
+#pragma once
+
+#include <dnnl.hpp>
+
+#include "common/graph/graph.h"
+
+namespace ringmaster::cpu {
+
+using DnnlType = dnnl::memory::data_type;
+using DnnlTag = dnnl::memory::format_tag;
+using DnnlDesc = dnnl::memory::desc;
+
+// N,H,W,C or N,C as it lies in the arena.
+inline DnnlDesc ActivationDesc(const graph::Shape& shape, DnnlType type) {
+  if (shape.size() == 4) {
+    return DnnlDesc({shape[0], shape[3], shape[1], shape[2]}, type, DnnlTag::nhwc);
+  }
+  return DnnlDesc({shape[0], shape[1]}, type, DnnlTag::nc);
+}
+
+// A convolution kernel (canonical O,H,W,I), a dense kernel (canonical I,O) or a vector.
+inline dnnl::memory::dims WeightDims(const graph::Shape& shape) {
+  if (shape.size() == 4) return {shape[0], shape[3], shape[1], shape[2]};
+  if (shape.size() == 2) return {shape[1], shape[0]};
+  return {graph::Elements(shape)};
+}
+
+inline DnnlDesc CanonicalWeightDesc(const graph::Shape& shape, DnnlType type) {
+  const DnnlTag tag = shape.size() == 4   ? DnnlTag::ohwi
+                      : shape.size() == 2 ? DnnlTag::io
+                                          : DnnlTag::a;
+  return DnnlDesc(WeightDims(shape), type, tag);
+}
+
+// The layout is left to the primitive.
+inline DnnlDesc AnyWeightDesc(const graph::Shape& shape, DnnlType type) {
+  return DnnlDesc(WeightDims(shape), type, DnnlTag::any);
+}
+
+}  // namespace ringmaster::cpu

@@ -1,0 +1,227 @@
+#include "worker/backend/cpu/primitive_kernel.h"
+
+#include <optional>
+#include <utility>
+
+#include "worker/backend/cpu/bfloat16.h"
+#include "worker/backend/cpu/layout.h"
+#include "worker/backend/cpu/parallel.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+using Side = PrimitiveOperand::Side;
+
+// A primitive with its arguments, ready to run.
+class Call {
+ public:
+  Call(dnnl::primitive primitive, std::vector<std::pair<int, dnnl::memory>> memories)
+      : primitive_(std::move(primitive)), memories_(std::move(memories)) {
+    for (const auto& [argument, memory] : memories_) arguments_.push_back({argument, memory.get()});
+  }
+
+  dnnl_status_t Execute(const dnnl::stream& stream) const {
+    return dnnl_primitive_execute(primitive_.get(), stream.get(),
+                                  static_cast<int>(arguments_.size()), arguments_.data());
+  }
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<std::pair<int, dnnl::memory>> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// A copy of one operand in the workspace, in the primitive's type and layout.
+struct Staging {
+  size_t operand;
+  size_t offset;                                         // of the copy
+  size_t scratch_offset;                                 // of the reorder's scratchpad
+  std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: bfloat16 <-> float32
+};
+
+void Widen(int threads, const BFloat16* from, float* to, int64_t count) {
+  ParallelPieces(threads, count, 4096, [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) to[i] = static_cast<float>(from[i]);
+  });
+}
+
+void Narrow(int threads, const float* from, BFloat16* to, int64_t count) {
+  ParallelPieces(threads, count, 4096, [=](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) to[i] = BFloat16(from[i]);
+  });
+}
+
+int64_t ElementsOf(const dnnl::memory::desc& desc) {
+  int64_t elements = 1;
+  for (dnnl::memory::dim extent : desc.dims()) elements *= extent;
+  return elements;
+}
+
+class PrimitiveKernel final : public Kernel {
+ public:
+  PrimitiveKernel(const BindContext& context, dnnl::primitive primitive,
+                  dnnl::memory::desc scratchpad, std::vector<PrimitiveOperand> operands)
+      : name_(context.node.name),
+        engine_(context.device.engine),
+        threads_(context.threads),
+        primitive_(std::move(primitive)),
+        scratchpad_(std::move(scratchpad)),
+        operands_(std::move(operands)),
+        stream_(engine_) {}
+
+  // Lays out the workspace: the primitive's scratchpad, then copies of operands.
+  void Plan() {
+    (void)Reserve(scratchpad_.get_size());
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].compute != operands_[i].stored) Stage(i);
+    }
+  }
+
+  [[nodiscard]] size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  Status Attach(const Operands& operands) override {
+    const auto attached = GuardDnnl(name_, [&] {
+      attached_ = operands;
+      std::vector<std::pair<int, dnnl::memory>> memories;
+      for (const PrimitiveOperand& operand : operands_) {
+        memories.emplace_back(operand.argument,
+                              dnnl::memory(operand.compute, engine_, Address(operand)));
+      }
+      for (const Staging& staging : stagings_) {
+        void* copy = operands.workspace + staging.offset;
+        const PrimitiveOperand& operand = operands_[staging.operand];
+        memories[staging.operand].second = dnnl::memory(operand.compute, engine_, copy);
+        if (staging.reorder) AttachReorder(staging, memories[staging.operand].second);
+      }
+      memories.emplace_back(DNNL_ARG_SCRATCHPAD,
+                            dnnl::memory(scratchpad_, engine_, operands.workspace));
+      call_.emplace(primitive_, std::move(memories));
+      return true;
+    });
+    return attached.status();
+  }
+
+  Status Run(const RunKeys&) override {
+    for (const Staging& staging : stagings_) {
+      const PrimitiveOperand& operand = operands_[staging.operand];
+      if (operand.side == Side::kInput) {
+        Widen(threads_, static_cast<const BFloat16*>(Address(operand)), CopyOf(staging),
+              ElementsOf(operand.compute));
+      }
+    }
+    RING_RETURN_IF_ERROR(DnnlStatus(call_->Execute(stream_), name_));
+    for (const Staging& staging : stagings_) {
+      const PrimitiveOperand& operand = operands_[staging.operand];
+      if (operand.side == Side::kOutput && !staging.reorder) {
+        Narrow(threads_, CopyOf(staging), static_cast<BFloat16*>(Address(operand)),
+               ElementsOf(operand.compute));
+      }
+    }
+    for (const Call& reorder : reorders_) {
+      RING_RETURN_IF_ERROR(DnnlStatus(reorder.Execute(stream_), name_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  size_t Reserve(size_t bytes) {
+    return std::exchange(workspace_bytes_, workspace_bytes_ + AlignUp(bytes));
+  }
+
+  void Stage(size_t i) {
+    const PrimitiveOperand& operand = operands_[i];
+    Staging staging{i, Reserve(operand.compute.get_size()), 0, std::nullopt};
+    if (operand.side == Side::kOutput &&
+        operand.compute.data_type() == operand.stored.data_type()) {
+      dnnl::primitive_attr attributes;
+      attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+      staging.reorder.emplace(engine_, operand.compute, engine_, operand.stored, attributes);
+      staging.scratch_offset = Reserve(staging.reorder->scratchpad_desc().get_size());
+    }
+    stagings_.push_back(std::move(staging));
+  }
+
+  void AttachReorder(const Staging& staging, const dnnl::memory& copy) {
+    const PrimitiveOperand& operand = operands_[staging.operand];
+    void* scratch = attached_.workspace + staging.scratch_offset;
+    reorders_.emplace_back(
+        dnnl::reorder(*staging.reorder),
+        std::vector<std::pair<int, dnnl::memory>>{
+            {DNNL_ARG_FROM, copy},
+            {DNNL_ARG_TO, dnnl::memory(operand.stored, engine_, Address(operand))},
+            {DNNL_ARG_SCRATCHPAD,
+             dnnl::memory(staging.reorder->scratchpad_desc(), engine_, scratch)}});
+  }
+
+  void* Address(const PrimitiveOperand& operand) const {
+    return operand.side == Side::kInput ? const_cast<void*>(attached_.inputs[operand.index])
+                                        : attached_.outputs[operand.index];
+  }
+  float* CopyOf(const Staging& staging) const {
+    return reinterpret_cast<float*>(attached_.workspace + staging.offset);
+  }
+
+  const std::string name_;
+  const dnnl::engine engine_;
+  const int threads_;
+  const dnnl::primitive primitive_;
+  const dnnl::memory::desc scratchpad_;
+  const std::vector<PrimitiveOperand> operands_;
+  dnnl::stream stream_;
+  std::vector<Staging> stagings_;
+  size_t workspace_bytes_ = 0;
+
+  Operands attached_;
+  std::optional<Call> call_;
+  std::vector<Call> reorders_;
+};
+
+}  // namespace
+
+dnnl::primitive_attr PrimitiveAttributes(graph::Activation activation) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (activation == graph::Activation::kRelu) {
+    dnnl::post_ops post_ops;
+    post_ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+    attributes.set_post_ops(post_ops);
+  }
+  return attributes;
+}
+
+PrimitiveOperand ActivationOperand(const BindContext& context, int argument, Side side,
+                                   size_t index) {
+  const graph::Value& value = side == Side::kInput ? context.input(index) : context.output(index);
+  const DnnlType stored = value.dtype == graph::DType::kBFloat16 ? DnnlType::bf16 : DnnlType::f32;
+  return {argument, side, index,
+          ActivationDesc(value.shape, context.device.compute_type(value.dtype)),
+          ActivationDesc(value.shape, stored)};
+}
+
+PrimitiveOperand WeightOperand(int argument, size_t index, const dnnl::memory::desc& desc) {
+  return {argument, Side::kInput, index, desc, desc};
+}
+
+PrimitiveOperand WeightGradientOperand(const BindContext& context,
+                                       const dnnl::memory::desc& compute) {
+  return {DNNL_ARG_DIFF_WEIGHTS, Side::kOutput, 0, compute,
+          CanonicalWeightDesc(context.output(0).shape, DnnlType::f32)};
+}
+
+PrimitiveOperand BiasGradientOperand(const dnnl::memory::desc& desc) {
+  return {DNNL_ARG_DIFF_BIAS, Side::kOutput, 1, desc, desc};
+}
+
+StatusOr<std::unique_ptr<Kernel>> MakePrimitiveKernel(const BindContext& context,
+                                                      const dnnl::primitive& primitive,
+                                                      const dnnl::memory::desc& scratchpad,
+                                                      std::vector<PrimitiveOperand> operands) {
+  return GuardDnnl(context.node.name, [&]() -> std::unique_ptr<Kernel> {
+    auto kernel =
+        std::make_unique<PrimitiveKernel>(context, primitive, scratchpad, std::move(operands));
+    kernel->Plan();
+    return kernel;
+  });
+}
+
+}  // namespace ringmaster::cpu

@@ -1,0 +1,158 @@
+#include "worker/backend/cpu/weights.h"
+
+#include <cstring>
+#include <utility>
+
+#include "worker/backend/cpu/bfloat16.h"
+#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/layout.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+std::vector<graph::Shape> ParameterShapes(const graph::Program& program) {
+  std::vector<graph::Shape> shapes;
+  for (const graph::Parameter& parameter : program.parameters) shapes.push_back(parameter.shape);
+  return shapes;
+}
+
+bool NeedsRounding(graph::DType dtype, const dnnl::memory::desc& desc) {
+  return dtype == graph::DType::kBFloat16 && desc.data.data_type == dnnl_f32;
+}
+
+}  // namespace
+
+CpuWeights::CpuWeights(const graph::Program& training, const Device& device)
+    : device_(device), shapes_(ParameterShapes(training)), masters_(shapes_.size()) {
+  for (const graph::Normalization& normalization : training.normalizations) {
+    const size_t bytes = sizeof(float) * static_cast<size_t>(normalization.channels);
+    statistics_.push_back({normalization.channels, AlignedBuffer(bytes), AlignedBuffer(bytes)});
+  }
+}
+
+Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                           std::span<const float> moving_means,
+                           std::span<const float> moving_variances) {
+  if (layout.tensors().size() != shapes_.size() || parameters.size() < layout.arena_elements()) {
+    return InvalidArgument(
+        "weights: expected {} parameters in an arena of {} elements, got {} in one of {}",
+        shapes_.size(), layout.arena_elements(), layout.tensors().size(), parameters.size());
+  }
+  size_t channels = 0;
+  for (const Statistics& statistics : statistics_) {
+    channels += static_cast<size_t>(statistics.channels);
+  }
+  if (moving_means.size() != channels || moving_variances.size() != channels) {
+    return InvalidArgument("weights: expected {} moving means and variances, got {} and {}",
+                           channels, moving_means.size(), moving_variances.size());
+  }
+  for (uint32_t p = 0; p < shapes_.size(); ++p) {
+    const exact::TensorRange& range = layout.tensor(p);
+    if (range.elements != static_cast<uint64_t>(graph::Elements(shapes_[p]))) {
+      return InvalidArgument("weights: expected parameter {} to have {} elements, got {}", p,
+                             graph::Elements(shapes_[p]), range.elements);
+    }
+    masters_[p] = parameters.data() + range.offset();
+  }
+  size_t offset = 0;
+  for (Statistics& statistics : statistics_) {
+    std::memcpy(statistics.mean.data(), moving_means.data() + offset, statistics.mean.size());
+    std::memcpy(statistics.variance.data(), moving_variances.data() + offset,
+                statistics.variance.size());
+    offset += static_cast<size_t>(statistics.channels);
+  }
+  version_.fetch_add(1);
+  return absl::OkStatus();
+}
+
+StatusOr<WeightCopy*> CpuWeights::Copy(uint32_t parameter, graph::DType dtype,
+                                       const std::optional<dnnl::memory::desc>& desc) {
+  MutexLock lock(mu_);
+  for (const auto& copy : copies_) {
+    if (copy->parameter_ == parameter && copy->dtype_ == dtype && copy->desc_ == desc) {
+      return copy.get();
+    }
+  }
+  auto copy = std::make_unique<WeightCopy>();
+  copy->parameter_ = parameter;
+  copy->dtype_ = dtype;
+  copy->desc_ = desc;
+  const size_t elements = static_cast<size_t>(graph::Elements(shapes_[parameter]));
+  copy->buffer_ = AlignedBuffer(desc ? desc->get_size() : elements * graph::ByteSize(dtype));
+  if (desc) RING_RETURN_IF_ERROR(PrepareReorder(*copy));
+  copies_.push_back(std::move(copy));
+  return copies_.back().get();
+}
+
+Status CpuWeights::PrepareReorder(WeightCopy& copy) {
+  MutexLock lock(copy.mu_);
+  const graph::Shape& shape = shapes_[copy.parameter_];
+  if (NeedsRounding(copy.dtype_, *copy.desc_)) {
+    copy.rounded_ = AlignedBuffer(sizeof(float) * static_cast<size_t>(graph::Elements(shape)));
+  }
+  auto reorder = GuardDnnl("reorder of weights", [&] {
+    const dnnl::engine& engine = device_.engine;
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32);
+    const dnnl::reorder::primitive_desc choice(engine, canonical, engine, *copy.desc_, attributes);
+    AlignedBuffer scratch(choice.scratchpad_desc().get_size());
+    return WeightCopy::Reorder{dnnl::reorder(choice),
+                               dnnl::memory(canonical, engine, nullptr),
+                               dnnl::memory(*copy.desc_, engine, copy.buffer_.data()),
+                               dnnl::memory(choice.scratchpad_desc(), engine, scratch.data()),
+                               dnnl::stream(engine),
+                               std::move(scratch)};
+  });
+  RING_ASSIGN_OR_RETURN(copy.reorder_, std::move(reorder));
+  return absl::OkStatus();
+}
+
+Status CpuWeights::Ensure(WeightCopy& copy) {
+  const uint64_t version = version_.load();
+  if (version == 0) {
+    return FailedPrecondition("weights: no values yet; Refresh comes before the first run");
+  }
+  MutexLock lock(copy.mu_);
+  if (copy.version_ == version) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(Fill(copy, masters_[copy.parameter_]));
+  copy.version_ = version;
+  return absl::OkStatus();
+}
+
+Status CpuWeights::Fill(WeightCopy& copy, const float* master)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy.mu_) {
+  const auto elements = static_cast<size_t>(graph::Elements(shapes_[copy.parameter_]));
+  if (!copy.reorder_) {
+    WithStorage(copy.dtype_, [&]<typename T>(T) {
+      T* to = reinterpret_cast<T*>(copy.buffer_.data());
+      for (size_t i = 0; i < elements; ++i) to[i] = T(master[i]);
+    });
+    return absl::OkStatus();
+  }
+  if (copy.rounded_.size() > 0) {
+    auto* rounded = reinterpret_cast<float*>(copy.rounded_.data());
+    for (size_t i = 0; i < elements; ++i) rounded[i] = static_cast<float>(BFloat16(master[i]));
+    master = rounded;
+  }
+  WeightCopy::Reorder& reorder = *copy.reorder_;
+  const auto done = GuardDnnl("reorder of weights", [&] {
+    reorder.from.set_data_handle(const_cast<float*>(master));
+    reorder.primitive.execute(reorder.stream, {{DNNL_ARG_FROM, reorder.from},
+                                               {DNNL_ARG_TO, reorder.to},
+                                               {DNNL_ARG_SCRATCHPAD, reorder.scratchpad}});
+    reorder.stream.wait();
+    return true;
+  });
+  return done.status();
+}
+
+const float* CpuWeights::moving_mean(size_t normalization) const {
+  return reinterpret_cast<const float*>(statistics_[normalization].mean.data());
+}
+
+const float* CpuWeights::moving_variance(size_t normalization) const {
+  return reinterpret_cast<const float*>(statistics_[normalization].variance.data());
+}
+
+}  // namespace ringmaster::cpu

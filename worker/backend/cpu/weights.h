@@ -1,0 +1,88 @@
+// Compute copies of the parameters, one for each layout that some kernel chose, shared by all cores
+// of the worker. A copy is made from the master arena by the first core that needs it after a
+// Refresh. Thread-safe, except that Refresh must not run beside anything else; the arena that it
+// was given must stay as it is while executables run.
+#pragma once
+
+#include <absl/base/thread_annotations.h>
+
+#include <atomic>
+#include <dnnl.hpp>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/mutex.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/device.h"
+
+namespace ringmaster::cpu {
+
+// One parameter in one layout. Its address never changes.
+class WeightCopy {
+ public:
+  [[nodiscard]] const void* data() const { return buffer_.data(); }
+  [[nodiscard]] size_t bytes() const { return buffer_.size(); }
+
+ private:
+  friend class CpuWeights;
+  // How oneDNN brings canonical float32 into this layout.
+  struct Reorder {
+    dnnl::reorder primitive;
+    dnnl::memory from, to, scratchpad;
+    dnnl::stream stream;
+    AlignedBuffer scratch;
+  };
+
+  uint32_t parameter_ = 0;
+  graph::DType dtype_ = graph::DType::kFloat32;  // to which values are rounded
+  std::optional<dnnl::memory::desc> desc_;       // nullopt: canonical layout in dtype_
+  AlignedBuffer buffer_;
+
+  Mutex mu_;
+  uint64_t version_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<Reorder> reorder_ ABSL_GUARDED_BY(mu_);
+  AlignedBuffer rounded_ ABSL_GUARDED_BY(mu_);  // float32 values of a dtype_ narrower than desc_
+};
+
+class CpuWeights final : public Weights {
+ public:
+  CpuWeights(const graph::Program& training, const Device& device);
+
+  // INVALID_ARGUMENT when sizes are not those of the program.
+  Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                 std::span<const float> moving_means,
+                 std::span<const float> moving_variances) override;
+
+  // The copy of parameter `parameter` whose values are rounded to `dtype`, in layout `desc`
+  // (nullopt: canonical, stored in dtype). Made when first asked for; lives as long as this.
+  StatusOr<WeightCopy*> Copy(uint32_t parameter, graph::DType dtype,
+                             const std::optional<dnnl::memory::desc>& desc);
+  // Brings the copy to the values of the last Refresh; FAILED_PRECONDITION before the first one.
+  Status Ensure(WeightCopy& copy);
+
+  // Float32 statistics of a normalization as of the last Refresh; the address never changes.
+  [[nodiscard]] const float* moving_mean(size_t normalization) const;
+  [[nodiscard]] const float* moving_variance(size_t normalization) const;
+
+ private:
+  struct Statistics {
+    int64_t channels;
+    AlignedBuffer mean, variance;
+  };
+  Status PrepareReorder(WeightCopy& copy);
+  Status Fill(WeightCopy& copy, const float* master);
+
+  const Device& device_;
+  const std::vector<graph::Shape> shapes_;  // by canonical number
+  std::vector<Statistics> statistics_;      // by normalization
+
+  std::atomic<uint64_t> version_ = 0;
+  std::vector<const float*> masters_;  // by canonical number; written by Refresh alone
+
+  Mutex mu_;
+  std::vector<std::unique_ptr<WeightCopy>> copies_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ringmaster::cpu
