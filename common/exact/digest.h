@@ -10,9 +10,10 @@
 //   A = sum of (low32(x) + a'_i) (high32(x) + a"_i) mod 2^64, the factors mod 2^32,
 //   B = the same with b_i,
 // a_i = SplitMix64's finalizer of (2 i + 1) phi, b_i of (2 i + 2) phi, bit 33 set; then a bijection
-// of (A, B) that (tensor, index, count) choose. One wrong element whose high word is right is
-// always found; any other difference is missed by a chance of about 2^-64 (2^-32 for each half). It
-// guards against errors, not against an adversary: the keys are public.
+// of (A, B) that (tensor, index, count) choose. A single wrong element is always found where both
+// values fit 32 bits and have the same sign; any other difference is missed by a chance of about
+// 2^-64 (2^-32 for each half). It guards against errors, not against an adversary: the keys are
+// public.
 #pragma once
 
 #include <array>
