@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "common/graph/ops/op_table.h"
@@ -27,6 +26,7 @@ struct Buffer {
 };
 
 constexpr size_t kOutside = static_cast<size_t>(-1);
+constexpr int kRounds = 64;  // of improving one order
 
 class Planner {
  public:
@@ -38,11 +38,12 @@ class Planner {
     FindLastReaders();
     AssignBuffers();
     AddWorkspaces();
-    const std::vector<Buffer> by_size =
-        Place([](const Buffer& b) { return std::pair(-static_cast<int64_t>(b.bytes), -b.life()); });
-    const std::vector<Buffer> by_life =
-        Place([](const Buffer& b) { return std::pair(-b.life(), -static_cast<int64_t>(b.bytes)); });
-    buffers_ = Arena(by_life) < Arena(by_size) ? by_life : by_size;
+    lower_bound_ = LowerBound();
+    Improve(Order(
+        [](const Buffer& b) { return std::pair(-static_cast<int64_t>(b.bytes), -b.life()); }));
+    Improve(Order(
+        [](const Buffer& b) { return std::pair(-b.life(), -static_cast<int64_t>(b.bytes)); }));
+    buffers_ = best_;
     return Result();
   }
 
@@ -135,15 +136,35 @@ class Planner {
     }
   }
 
-  // Each buffer in the order of `key`, ties by number, goes into the smallest gap between those
-  // already placed that are live at the same time, else above them.
+  // Buffer numbers sorted by `key`, ties by number.
   template <typename Key>
-  [[nodiscard]] std::vector<Buffer> Place(const Key& key) const {
-    std::vector<Buffer> placed = buffers_;
+  [[nodiscard]] std::vector<size_t> Order(const Key& key) const {
     std::vector<size_t> order(buffers_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return key(buffers_[a]) < key(buffers_[b]); });
+    return order;
+  }
+
+  // Places in that order, and while the arena is larger than it must be, again with the buffer that
+  // ends highest placed first. Keeps the smallest arena seen.
+  void Improve(std::vector<size_t> order) {
+    for (int round = 0; round < kRounds; ++round) {
+      const std::vector<Buffer> placed = Place(order);
+      const size_t arena = Arena(placed);
+      if (best_.empty() || arena < Arena(best_)) best_ = placed;
+      if (arena == lower_bound_) return;
+      const auto highest = std::find_if(order.begin(), order.end(), [&](size_t number) {
+        return placed[number].offset + placed[number].bytes == arena;
+      });
+      std::rotate(order.begin(), highest, highest + 1);
+    }
+  }
+
+  // Each buffer goes into the smallest gap between those already placed that are live at the same
+  // time, else above them.
+  [[nodiscard]] std::vector<Buffer> Place(const std::vector<size_t>& order) const {
+    std::vector<Buffer> placed = buffers_;
     for (size_t i = 0; i < order.size(); ++i) {
       std::vector<std::pair<size_t, size_t>> taken;
       for (size_t j = 0; j < i; ++j) {
@@ -178,14 +199,20 @@ class Planner {
     return bytes;
   }
 
-  [[nodiscard]] MemoryPlan Result() const {
-    MemoryPlan plan;
-    plan.arena_bytes = Arena(buffers_);
+  [[nodiscard]] size_t LowerBound() const {
+    size_t most = 0;
     for (NodeId node = 0; node <= end(); ++node) {
       size_t live = 0;
       for (const Buffer& buffer : buffers_) live += buffer.LiveAt(node) ? buffer.bytes : 0;
-      plan.lower_bound = std::max(plan.lower_bound, live);
+      most = std::max(most, live);
     }
+    return most;
+  }
+
+  [[nodiscard]] MemoryPlan Result() const {
+    MemoryPlan plan;
+    plan.arena_bytes = Arena(buffers_);
+    plan.lower_bound = lower_bound_;
     for (size_t i = 0; i < buffer_of_.size(); ++i) {
       if (buffer_of_[i] == kOutside) {
         plan.values.emplace_back();
@@ -212,88 +239,14 @@ class Planner {
   std::vector<Buffer> buffers_;      // of values, then one a workspace
   std::vector<bool> fed_;            // by buffer of a value
   size_t first_workspace_ = 0;
+  size_t lower_bound_ = 0;
+  std::vector<Buffer> best_;  // placed; the smallest arena so far
 };
-
-std::string FormatBytes(size_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "K", "M", "G", "T"};
-  auto amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (amount >= 1024 && unit + 1 < std::size(kUnits)) {
-    amount /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{}B", bytes) : fmt::format("{:.2f}{}", amount, kUnits[unit]);
-}
-
-bool LiveAt(const Placement& placement, NodeId node) {
-  return placement.bytes > 0 && placement.first <= node && node <= placement.last;
-}
-
-// One line of the table: bytes at an offset, and what they are.
-struct Entry {
-  size_t offset;
-  size_t bytes;
-  std::string text;
-};
-
-// What is live while the node runs; values that share bytes are one entry, the newest of them.
-std::vector<Entry> LiveEntries(const Program& program, const MemoryPlan& plan, NodeId node) {
-  std::vector<Entry> entries;
-  for (size_t i = plan.values.size(); i-- > 0;) {
-    const Placement& placement = plan.values[i];
-    if (!LiveAt(placement, node)) continue;
-    const bool shared = std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
-      return entry.offset == placement.offset;
-    });
-    if (shared) continue;
-    const Value& value = program.graph.value(static_cast<ValueId>(i));
-    const char* role = value.producer == kFed ? "" : " output";
-    entries.push_back(
-        {placement.offset, placement.bytes,
-         fmt::format("{}{} {} {}", value.name, role, ToString(value.shape), Name(value.dtype))});
-  }
-  for (size_t n = 0; n < plan.workspaces.size(); ++n) {
-    if (!LiveAt(plan.workspaces[n], node)) continue;
-    entries.push_back({plan.workspaces[n].offset, plan.workspaces[n].bytes,
-                       program.graph.nodes()[n].name + " workspace"});
-  }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.bytes > b.bytes; });
-  return entries;
-}
-
-size_t Total(const std::vector<Entry>& entries) {
-  return std::accumulate(entries.begin(), entries.end(), size_t{0},
-                         [](size_t sum, const Entry& entry) { return sum + entry.bytes; });
-}
 
 }  // namespace
 
 MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options) {
   return Planner(program, options).Run();
-}
-
-std::string Describe(const Program& program, const MemoryPlan& plan) {
-  constexpr size_t kLines = 12;
-  const auto nodes = static_cast<NodeId>(program.graph.nodes().size());
-  NodeId peak = 0;
-  std::vector<Entry> entries;
-  for (NodeId node = 0; node < nodes; ++node) {
-    std::vector<Entry> live = LiveEntries(program, plan, node);
-    if (Total(live) <= Total(entries)) continue;
-    entries = std::move(live);
-    peak = node;
-  }
-  std::string text = fmt::format("Arena {} for {} samples; most is live while {} runs:\n",
-                                 FormatBytes(plan.arena_bytes), program.samples,
-                                 nodes == 0 ? "nothing" : program.graph.node(peak).name);
-  for (size_t i = 0; i < std::min(entries.size(), kLines); ++i) {
-    text += fmt::format("  {} {}\n", entries[i].text, FormatBytes(entries[i].bytes));
-  }
-  if (entries.size() > kLines) {
-    text += fmt::format("  and {} smaller values\n", entries.size() - kLines);
-  }
-  return text;
 }
 
 }  // namespace ringmaster::graph

@@ -1,0 +1,141 @@
+#include "common/graph/autodiff.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/graph/builder.h"
+#include "common/graph/ops/reference_executor.h"
+#include "tests/support/program_feeds.h"
+#include "tests/support/small_models.h"
+
+namespace ringmaster::graph {
+namespace {
+
+using Values = std::vector<std::vector<double>>;
+
+Program Differentiated(StatusOr<Program> program) {
+  REQUIRE(program.ok());
+  const Status status = Differentiate(&*program);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  return std::move(program).value();
+}
+
+Values Run(const Program& program, const ReferenceFeeds& feeds) {
+  auto values = RunReference(program.graph, feeds, testing::KeysOf(program));
+  INFO(values.status().ToString());
+  REQUIRE(values.ok());
+  return std::move(values).value();
+}
+
+// Every element of every parameter's gradient against central differences of seed * loss_sum.
+void CheckGradients(const Program& program) {
+  constexpr double kStep = 1e-5;
+  constexpr double kSeed = 0.5;
+  ReferenceFeeds feeds = testing::FeedProgram(program, {.classes = 3, .loss_seed = kSeed});
+  const Values values = Run(program, feeds);
+  const auto loss = [&] { return Run(program, feeds)[static_cast<size_t>(program.loss_sum)][0]; };
+  for (const Parameter& parameter : program.parameters) {
+    const auto& gradient = values[static_cast<size_t>(parameter.gradient)];
+    REQUIRE(gradient.size() == feeds[parameter.value].size());
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      double& element = feeds[parameter.value][i];
+      const double centre = element;
+      element = centre + kStep;
+      const double above = loss();
+      element = centre - kStep;
+      const double below = loss();
+      element = centre;
+      const double numeric = kSeed * (above - below) / (2 * kStep);
+      INFO(parameter.name << " element " << i);
+      REQUIRE(std::abs(gradient[i] - numeric) <= 1e-7 * (1 + std::abs(numeric)));
+    }
+  }
+}
+
+// logits = h + h w with h = x w: both values are read twice, and so is the parameter.
+Program SharedTwice() {
+  Program program;
+  program.samples = 3;
+  Graph& graph = program.graph;
+  program.images = graph.AddFed("images", {3, 3}, DType::kFloat32);
+  program.labels = graph.AddFed("labels", {3}, DType::kInt32);
+  const ValueId w = graph.AddFed("w", {3, 3}, DType::kFloat32);
+  program.parameters.push_back({"w", {3, 3}, w, kNoValue, {}});
+  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes) {
+    const auto made = AddOp(&graph, {op, op, std::move(inputs), {}, std::move(attributes)});
+    REQUIRE(made.ok());
+    return *made;
+  };
+  const ValueId h = add("dense", {program.images, w}, DenseAttributes{})[0];
+  const ValueId again = add("dense", {h, w}, DenseAttributes{})[0];
+  const ValueId logits = add("add", {h, again}, {})[0];
+  const auto loss = add("softmax_cross_entropy", {logits, program.labels}, {});
+  program.loss_sum = loss[0];
+  program.correct = loss[1];
+  return program;
+}
+
+TEST_CASE("Autodiff: a convolutional network agrees with finite differences") {
+  CheckGradients(Differentiated(testing::SmallConvolutional(Mode::kTraining, 3)));
+}
+
+TEST_CASE("Autodiff: a perceptron agrees with finite differences") {
+  CheckGradients(Differentiated(testing::SmallPerceptron(Mode::kTraining, 4)));
+}
+
+TEST_CASE("Autodiff: gradients that meet are added") {
+  const Program program = Differentiated(SharedTwice());
+  CheckGradients(program);
+  int sums = 0;
+  for (const Node& node : program.graph.nodes()) sums += node.op == "add" ? 1 : 0;
+  CHECK(sums == 3);  // the forward one, h's and w's
+}
+
+TEST_CASE("Autodiff: nothing is computed for the gradient of the images") {
+  const Program program = Differentiated(testing::SmallConvolutional(Mode::kTraining, 2));
+  int input_gradients = 0;
+  for (const Node& node : program.graph.nodes()) {
+    input_gradients += node.op == "conv2d_input_gradient" ? 1 : 0;
+  }
+  CHECK(input_gradients == 1);  // of conv2, not of conv1
+}
+
+TEST_CASE("Autodiff: nodes stand in topological order") {
+  const Program program = Differentiated(testing::SmallConvolutional(Mode::kTraining, 2));
+  for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+    for (ValueId input : program.graph.nodes()[n].inputs) {
+      CHECK(program.graph.value(input).producer < static_cast<NodeId>(n));
+    }
+  }
+}
+
+TEST_CASE("Autodiff: gradient_order follows backward, the last layer first") {
+  const Program program = Differentiated(testing::SmallConvolutional(Mode::kTraining, 2));
+  std::vector<std::string> names;
+  for (uint32_t number : program.gradient_order) {
+    names.push_back(program.parameters[number].name);
+  }
+  CHECK(names == std::vector<std::string>{"fc/kernel", "fc/bias", "conv2/kernel", "conv2/bias",
+                                          "bn1/gamma", "bn1/beta", "conv1/kernel"});
+  CHECK(program.graph.value(program.parameters[0].gradient).name == "conv1/kernel/gradient");
+}
+
+TEST_CASE("Autodiff: a parameter that the loss does not depend on is named") {
+  Program program = SharedTwice();
+  const ValueId unused = program.graph.AddFed("unused", {2}, DType::kFloat32);
+  program.parameters.push_back({"unused", {2}, unused, kNoValue, {}});
+  const Status status = Differentiate(&program);
+  CHECK(Message(status) == "the loss does not depend on parameter unused");
+}
+
+TEST_CASE("Autodiff: an inference program is refused") {
+  auto program = testing::SmallConvolutional(Mode::kInference, 2);
+  REQUIRE(program.ok());
+  CHECK_FALSE(Differentiate(&*program).ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::graph

@@ -1,0 +1,83 @@
+#include "common/graph/builder.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "common/graph/printer.h"
+#include "tests/support/small_models.h"
+
+namespace ringmaster::graph {
+namespace {
+
+TEST_CASE("GraphBuilder: a small network reads as it was written") {
+  const auto program = testing::SmallConvolutional(Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  CHECK(Print(*program) ==
+        "fed images (2, 6, 5, 2) float32\n"
+        "fed labels (2) int32\n"
+        "fed conv1/kernel (4, 3, 3, 2) float32\n"
+        "fed bn1/gamma (4) float32\n"
+        "fed bn1/beta (4) float32\n"
+        "fed conv2/kernel (3, 3, 3, 4) float32\n"
+        "fed conv2/bias (3) float32\n"
+        "fed fc/kernel (3, 3) float32\n"
+        "fed fc/bias (3) float32\n"
+        "conv1 (2, 6, 5, 4) float32 = conv2d(images, conv1/kernel) pad=1,1,1,1\n"
+        "bn1 (2, 6, 5, 4) float32, bn1/mean (4) float32, bn1/variance (4) float32 = "
+        "batch_norm(conv1, bn1/gamma, bn1/beta) epsilon=0.001\n"
+        "relu1 (2, 6, 5, 4) float32 = relu(bn1)\n"
+        "pool1 (2, 3, 2, 4) float32 = max_pool(relu1) window=2x2\n"
+        "conv2 (2, 2, 1, 3) float32 = conv2d(pool1, conv2/kernel, conv2/bias) stride=2x2 "
+        "pad=1,1,0,1\n"
+        "relu2 (2, 2, 1, 3) float32 = relu(conv2)\n"
+        "pool2 (2, 3) float32 = global_average_pool(relu2)\n"
+        "dropout (2, 3) float32 = dropout(pool2) rate=0.25 layer=dropout\n"
+        "fc (2, 3) float32 = dense(dropout, fc/kernel, fc/bias)\n"
+        "loss/sum () float32, loss/correct () float32 = softmax_cross_entropy(fc, labels)\n");
+}
+
+TEST_CASE("GraphBuilder: inference normalizes by moving statistics and leaves dropout out") {
+  const auto program = testing::SmallConvolutional(Mode::kInference, 2);
+  REQUIRE(program.ok());
+  const std::string text = Print(*program);
+  CHECK(text.find("bn1 (2, 6, 5, 4) float32 = batch_norm_inference(conv1, bn1/gamma, bn1/beta, "
+                  "bn1/moving_mean, bn1/moving_variance)") != std::string::npos);
+  CHECK(text.find("dropout") == std::string::npos);
+}
+
+TEST_CASE("GraphBuilder: same padding puts the odd pad below and to the right") {
+  GraphBuilder builder(Mode::kTraining, 1);
+  const ValueId x = builder.Input(6, 7, 1);
+  const ValueId pooled = builder.MaxPool("pool", x, {3, 2, Padding::kSame});
+  builder.SoftmaxCrossEntropy("loss", builder.Flatten("flatten", pooled));
+  const auto program = builder.Finish();
+  REQUIRE(program.ok());
+  const auto& attributes = std::get<PoolAttributes>(program->graph.node(0).attributes);
+  CHECK(attributes.pad_top == 0);
+  CHECK(attributes.pad_bottom == 1);
+  CHECK(attributes.pad_left == 1);
+  CHECK(attributes.pad_right == 1);
+  CHECK(program->graph.value(pooled).shape == Shape{1, 3, 4, 1});
+}
+
+TEST_CASE("GraphBuilder: the first error stays") {
+  GraphBuilder builder(Mode::kTraining, 2);
+  ValueId x = builder.Input(4, 4, 1);
+  x = builder.Dense("fc1", x, 3);  // images have four dimensions
+  x = builder.Conv2d("conv1", x, {.filters = -1});
+  x = builder.Dropout("dropout", x, 2);
+  builder.SoftmaxCrossEntropy("loss", x);
+  const auto program = builder.Finish();
+  REQUIRE_FALSE(program.ok());
+  CHECK(Message(program.status()) ==
+        "fc1: expected an input with 2 dimensions, got images (2, 4, 4, 1)");
+}
+
+TEST_CASE("GraphBuilder: a model without a loss is refused") {
+  GraphBuilder builder(Mode::kTraining, 2);
+  builder.Input(4, 4, 1);
+  CHECK_FALSE(builder.Finish().ok());
+}
+
+}  // namespace
+}  // namespace ringmaster::graph

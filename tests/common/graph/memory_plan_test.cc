@@ -1,0 +1,235 @@
+#include "common/graph/memory_plan.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/graph/autodiff.h"
+#include "common/graph/ops/op_table.h"
+#include "common/graph/passes/rewrite.h"
+#include "common/zoo/zoo.h"
+#include "tests/support/small_models.h"
+
+namespace ringmaster::graph {
+namespace {
+
+struct PlannedModel {
+  std::string name;
+  Program program;
+};
+
+Program BuildModel(const v1::Model& model, zoo::ProgramOptions options) {
+  options.height = options.width = 32;
+  options.channels = 3;
+  options.classes = 10;
+  auto program = zoo::BuildProgram(model, options);
+  INFO(program.status().ToString());
+  REQUIRE(program.ok());
+  return std::move(program).value();
+}
+
+v1::Model Alexnet(bool batch_norm, double dropout) {
+  v1::Model model;
+  model.set_name("alexnet");
+  model.set_batch_norm(batch_norm);
+  model.set_dropout(dropout);
+  return model;
+}
+
+v1::Model Mlp() {
+  v1::Model model;
+  model.set_name("mlp");
+  model.set_dropout(0.1);
+  for (uint32_t units : {300, 1000, 17}) model.mutable_hidden()->add_values(units);
+  return model;
+}
+
+std::vector<PlannedModel> Models() {
+  std::vector<PlannedModel> models;
+  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+    for (Mode mode : {Mode::kTraining, Mode::kInference}) {
+      for (int64_t samples : {1, 32}) {
+        const zoo::ProgramOptions options = {.mode = mode, .samples = samples, .policy = policy};
+        const std::string suffix =
+            fmt::format(" mode {} policy {} samples {}", static_cast<int>(mode),
+                        static_cast<int>(policy), samples);
+        models.push_back({"alexnet" + suffix, BuildModel(Alexnet(false, 0), options)});
+        models.push_back({"alexnet bn" + suffix, BuildModel(Alexnet(true, 0.2), options)});
+        models.push_back({"mlp" + suffix, BuildModel(Mlp(), options)});
+      }
+    }
+  }
+  auto plain = testing::SmallConvolutional(Mode::kTraining, 3);
+  REQUIRE(Differentiate(&*plain).ok());
+  models.push_back({"before the passes", std::move(plain).value()});
+  return models;
+}
+
+bool Overlap(const Placement& a, const Placement& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes &&
+         b.offset < a.offset + a.bytes;
+}
+
+// Runs the program on a plan without computing: remembers for each value whether its bytes still
+// hold it, and says which node first reads or leaves something that was overwritten.
+class Simulation {
+ public:
+  Simulation(const Program& program, const MemoryPlan& plan)
+      : program_(program), plan_(plan), intact_(plan.values.size(), false) {}
+
+  std::string Run() {
+    const Graph& graph = program_.graph;
+    for (size_t i = 0; i < intact_.size(); ++i) {
+      if (graph.values()[i].producer == kFed) Write(static_cast<ValueId>(i), kNoValue);
+    }
+    for (size_t n = 0; n < graph.nodes().size(); ++n) {
+      const std::string error = Visit(graph.nodes()[n], n);
+      if (!error.empty()) return graph.nodes()[n].name + ": " + error;
+    }
+    for (ValueId result : Results(program_)) {
+      if (!intact(result)) return graph.value(result).name + " is lost at the end";
+    }
+    return "";
+  }
+
+ private:
+  [[nodiscard]] bool intact(ValueId id) const { return intact_[static_cast<size_t>(id)]; }
+  [[nodiscard]] const Placement& at(ValueId id) const {
+    return plan_.values[static_cast<size_t>(id)];
+  }
+
+  // The input that output 0 of the node may share bytes with.
+  static ValueId Shared(const Node& node) {
+    const Op* op = FindOp(node.op);
+    if (op->storage == Storage::kOwn) return kNoValue;
+    return node.inputs[static_cast<size_t>(op->storage_input)];
+  }
+
+  std::string Visit(const Node& node, size_t n) {
+    for (ValueId input : node.inputs) {
+      if (!intact(input)) return "reads " + program_.graph.value(input).name + ", overwritten";
+    }
+    const ValueId shared = Shared(node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      for (ValueId input : node.inputs) {
+        const bool allowed =
+            i == 0 && input == shared && at(node.outputs[0]).offset == at(input).offset;
+        // Two inputs of one node may be the same bytes only through an alias.
+        if (Overlap(at(node.outputs[i]), at(input)) && !allowed) return "writes over its input";
+      }
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const bool alias = i == 0 && FindOp(node.op)->storage == Storage::kAlias;
+      Write(node.outputs[i], alias ? shared : kNoValue);
+    }
+    return plan_.workspaces.empty() ? "" : UseWorkspace(node, plan_.workspaces[n]);
+  }
+
+  std::string UseWorkspace(const Node& node, const Placement& workspace) {
+    for (const auto& operands : {node.inputs, node.outputs}) {
+      for (ValueId id : operands) {
+        if (Overlap(at(id), workspace)) return "its workspace lies over an operand";
+      }
+    }
+    for (size_t i = 0; i < intact_.size(); ++i) {
+      if (Overlap(plan_.values[i], workspace)) intact_[i] = false;
+    }
+    return "";
+  }
+
+  // `alias` holds the same bytes as the value and stays, with whatever else is an alias of it.
+  void Write(ValueId id, ValueId alias) {
+    for (size_t i = 0; i < intact_.size(); ++i) {
+      if (alias == kNoValue && Overlap(at(id), plan_.values[i])) intact_[i] = false;
+    }
+    intact_[static_cast<size_t>(id)] = true;
+  }
+
+  const Program& program_;
+  const MemoryPlan& plan_;
+  std::vector<bool> intact_;
+};
+
+void CheckPlan(const Program& program, const MemoryPlan& plan, size_t alignment) {
+  CHECK(Simulation(program, plan).Run() == "");
+  CHECK(plan.arena_bytes >= plan.lower_bound);
+  CHECK(static_cast<double>(plan.arena_bytes) <= 1.02 * static_cast<double>(plan.lower_bound));
+  for (const Placement& placement : plan.values) {
+    CHECK(placement.offset % alignment == 0);
+    CHECK(placement.offset + placement.bytes <= plan.arena_bytes);
+  }
+}
+
+TEST_CASE("MemoryPlan: no value is overwritten while it is needed") {
+  for (const PlannedModel& model : Models()) {
+    INFO(model.name);
+    CheckPlan(model.program, PlanMemory(model.program, {}), 64);
+  }
+}
+
+TEST_CASE("MemoryPlan: workspaces have bytes of their own while their node runs") {
+  for (const PlannedModel& model : Models()) {
+    MemoryOptions options = {.alignment = 256, .workspace = {}};
+    for (size_t n = 0; n < model.program.graph.nodes().size(); ++n) {
+      options.workspace.push_back(n % 3 == 0 ? 0 : 1000 * (n % 7));
+    }
+    const MemoryPlan plan = PlanMemory(model.program, options);
+    INFO(model.name);
+    REQUIRE(plan.workspaces.size() == model.program.graph.nodes().size());
+    CHECK(plan.workspaces[1].bytes == 1000);
+    CheckPlan(model.program, plan, 256);
+  }
+}
+
+TEST_CASE("MemoryPlan: the plan is a function of its arguments") {
+  const Program program = BuildModel(Alexnet(true, 0.2), {.samples = 8});
+  const MemoryPlan first = PlanMemory(program, {});
+  const MemoryPlan second = PlanMemory(program, {});
+  for (size_t i = 0; i < first.values.size(); ++i) {
+    CHECK(first.values[i].offset == second.values[i].offset);
+  }
+}
+
+TEST_CASE("MemoryPlan: parameters, gradients and moving statistics are not in the arena") {
+  const Program training = BuildModel(Alexnet(true, 0), {.samples = 2});
+  const MemoryPlan plan = PlanMemory(training, {});
+  for (const Parameter& parameter : training.parameters) {
+    CHECK(plan.values[static_cast<size_t>(parameter.value)].bytes == 0);
+    CHECK(plan.values[static_cast<size_t>(parameter.gradient)].bytes == 0);
+  }
+  CHECK(plan.values[static_cast<size_t>(training.images)].bytes == 2 * 32 * 32 * 3 * 4);
+  CHECK(plan.values[static_cast<size_t>(training.labels)].bytes == 8);
+  const Program inference = BuildModel(Alexnet(true, 0), {.mode = Mode::kInference, .samples = 2});
+  const MemoryPlan other = PlanMemory(inference, {});
+  CHECK(other.values[static_cast<size_t>(inference.normalizations[0].moving_mean)].bytes == 0);
+}
+
+TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that dies") {
+  GraphBuilder builder(Mode::kInference, 4);
+  const ValueId images = builder.Input(2, 2, 1);
+  const ValueId flat = builder.Flatten("flatten", images);
+  const ValueId dense = builder.Dense("dense", flat, 5);
+  const ValueId relu = builder.Relu("relu", dense);
+  const ValueId late = builder.Relu("late", relu);
+  builder.SoftmaxCrossEntropy("loss", late);
+  const auto program = builder.Finish();
+  REQUIRE(program.ok());
+  const MemoryPlan plan = PlanMemory(*program, {});
+  const auto offset = [&](ValueId id) { return plan.values[static_cast<size_t>(id)].offset; };
+  CHECK(offset(flat) == offset(images));
+  CHECK(offset(relu) == offset(dense));
+  CHECK(offset(late) == offset(dense));
+}
+
+TEST_CASE("MemoryPlan: the description names the largest values at the peak") {
+  v1::Model model = Alexnet(true, 0);
+  const Program program = BuildModel(model, {.samples = 64, .policy = v1::POLICY_MIXED_BFLOAT16});
+  const MemoryPlan plan = PlanMemory(program, {});
+  const std::string text = Describe(program, plan);
+  INFO(text);
+  CHECK(text.find("for 64 samples") != std::string::npos);
+  CHECK(text.find("  conv1 output (64, 32, 32, 96) bfloat16 12.00M\n") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringmaster::graph

@@ -1,0 +1,118 @@
+// What every pass must keep: the values that the program is run for.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "common/graph/autodiff.h"
+#include "common/graph/passes/dead_nodes.h"
+#include "common/graph/passes/fusion.h"
+#include "common/graph/passes/policy.h"
+#include "common/graph/passes/rewrite.h"
+#include "common/graph/printer.h"
+#include "tests/support/program_feeds.h"
+#include "tests/support/small_models.h"
+
+namespace ringmaster::graph {
+namespace {
+
+Program Built(StatusOr<Program> program) {
+  REQUIRE(program.ok());
+  if (program->mode == Mode::kTraining) REQUIRE(Differentiate(&*program).ok());
+  return std::move(program).value();
+}
+
+std::vector<Program> Programs() {
+  return {Built(testing::SmallConvolutional(Mode::kTraining, 3)),
+          Built(testing::SmallConvolutional(Mode::kInference, 3)),
+          Built(testing::SmallPerceptron(Mode::kTraining, 4)),
+          Built(testing::SmallPerceptron(Mode::kInference, 4))};
+}
+
+// The values of Results(program), in that order; float64 without rounding.
+std::vector<std::vector<double>> RunResults(const Program& program) {
+  const auto values = RunReference(program.graph, testing::FeedProgram(program, {.classes = 3}),
+                                   testing::KeysOf(program));
+  INFO(values.status().ToString());
+  REQUIRE(values.ok());
+  std::vector<std::vector<double>> results;
+  for (ValueId id : Results(program)) results.push_back((*values)[static_cast<size_t>(id)]);
+  return results;
+}
+
+int Count(const Program& program, const std::string& op) {
+  int count = 0;
+  for (const Node& node : program.graph.nodes()) count += node.op == op ? 1 : 0;
+  return count;
+}
+
+TEST_CASE("Passes: fusion changes no result") {
+  for (Program program : Programs()) {
+    const auto before = RunResults(program);
+    FuseActivations(&program);
+    CHECK(Count(program, "relu") == 0);
+    CHECK(RunResults(program) == before);
+  }
+}
+
+TEST_CASE("Passes: the policy changes no result but for rounding") {
+  for (Program program : Programs()) {
+    const auto before = RunResults(program);
+    REQUIRE(ApplyPolicy(&program, DType::kBFloat16).ok());
+    CHECK(RunResults(program) == before);
+    FuseActivations(&program);
+    RemoveDeadNodes(&program);
+    CHECK(RunResults(program) == before);
+  }
+}
+
+TEST_CASE("Passes: dead nodes go, results stay") {
+  Program program = Built(testing::SmallConvolutional(Mode::kTraining, 3));
+  const auto before = RunResults(program);
+  const size_t nodes = program.graph.nodes().size();
+  RemoveDeadNodes(&program);
+  CHECK(program.graph.nodes().size() == nodes);
+  const auto dead = AddOp(&program.graph, {"dead", "relu", {program.images}, {}, {}});
+  REQUIRE(dead.ok());
+  REQUIRE(AddOp(&program.graph, {"dead too", "relu", {dead->front()}, {}, {}}).ok());
+  RemoveDeadNodes(&program);
+  CHECK(program.graph.nodes().size() == nodes);
+  CHECK(RunResults(program) == before);
+}
+
+TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mask") {
+  Program program = Built(testing::SmallConvolutional(Mode::kTraining, 2));
+  FuseActivations(&program);
+  CHECK(Count(program, "relu_gradient") == 1);  // of conv2
+  for (const Node& node : program.graph.nodes()) {
+    if (node.op != "batch_norm_gradient") continue;
+    REQUIRE(node.inputs.size() == 6);
+    CHECK(program.graph.value(node.inputs[5]).name == "bn1");
+    CHECK(std::get<BatchNormAttributes>(node.attributes).activation == Activation::kRelu);
+  }
+}
+
+TEST_CASE("Fusion: a relu whose input has another reader stays") {
+  GraphBuilder builder(Mode::kInference, 2);
+  ValueId x = builder.Flatten("flatten", builder.Input(2, 2, 1));
+  x = builder.Dense("dense", x, 3);
+  builder.SoftmaxCrossEntropy("loss", builder.Relu("relu", x));
+  auto program = builder.Finish();
+  REQUIRE(program.ok());
+  const auto sum = AddOp(&program->graph, {"sum", "add", {x, x}, {}, {}});
+  REQUIRE(sum.ok());
+  FuseActivations(&*program);
+  CHECK(Count(*program, "relu") == 1);
+}
+
+TEST_CASE("Fusion: a value that is a result is not replaced") {
+  Program program = Built(testing::SmallPerceptron(Mode::kInference, 2));
+  // As if someone asked for what dense1 makes before its relu.
+  for (const Node& node : program.graph.nodes()) {
+    if (node.name == "dense1") program.correct = node.outputs[0];
+  }
+  FuseActivations(&program);
+  CHECK(Count(program, "relu") == 1);
+}
+
+}  // namespace
+}  // namespace ringmaster::graph

@@ -1,0 +1,77 @@
+// Values for everything that a program is fed, drawn from a seed: images, labels, parameters and
+// moving statistics. For tests of passes and backends; thread-safe (free functions).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/graph/ops/reference_executor.h"
+#include "common/graph/program.h"
+#include "common/philox.h"
+
+namespace ringmaster::testing {
+
+struct FeedOptions {
+  uint64_t seed = 1;
+  int64_t classes = 10;
+  double loss_seed = 1;
+};
+
+// Uniform in [-scale, scale), exact in float32.
+inline std::vector<double> UniformValues(const graph::Shape& shape, double scale, uint64_t seed,
+                                         const std::string& name) {
+  const PhiloxStream stream(seed, PhiloxStream::Purpose::kInitialize, 0, 0, name);
+  std::vector<double> values(static_cast<size_t>(graph::Elements(shape)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(scale * (2 * static_cast<double>(stream.Uniform(i)) - 1));
+  }
+  return values;
+}
+
+// Kernels by Glorot's bound, other parameters in [-1/2, 1/2) around their initial value, so that no
+// gradient vanishes by symmetry; moving variances around 1.
+inline graph::ReferenceFeeds FeedProgram(const graph::Program& program,
+                                         const FeedOptions& options = {}) {
+  graph::ReferenceFeeds feeds;
+  const auto shape = [&](graph::ValueId id) { return program.graph.value(id).shape; };
+  feeds[program.images] = UniformValues(shape(program.images), 1, options.seed, "images");
+  feeds[program.labels] = UniformValues(shape(program.labels), 1, options.seed, "labels");
+  for (double& label : feeds[program.labels]) {
+    label = std::floor((label + 1) / 2 * static_cast<double>(options.classes));
+  }
+  if (program.loss_seed != graph::kNoValue) feeds[program.loss_seed] = {options.loss_seed};
+  for (const graph::Parameter& parameter : program.parameters) {
+    const graph::Initializer& initializer = parameter.initializer;
+    const auto fans = static_cast<double>(initializer.fan_in + initializer.fan_out);
+    const double scale = fans > 0 ? std::sqrt(6 / fans) : 0.5;
+    std::vector<double> values =
+        UniformValues(parameter.shape, scale, options.seed, parameter.name);
+    if (initializer.kind == graph::Initializer::Kind::kOnes) {
+      for (double& value : values) value += 1;
+    }
+    feeds[parameter.value] = std::move(values);
+  }
+  for (const graph::Normalization& normalization : program.normalizations) {
+    if (normalization.moving_mean == graph::kNoValue) continue;
+    const graph::Shape channels = {normalization.channels};
+    feeds[normalization.moving_mean] =
+        UniformValues(channels, 0.5, options.seed, normalization.name + "/moving_mean");
+    feeds[normalization.moving_variance] =
+        UniformValues(channels, 0.5, options.seed, normalization.name + "/moving_variance");
+    for (double& variance : feeds[normalization.moving_variance]) variance += 1;
+  }
+  return feeds;
+}
+
+// Keys for dropout: any sample numbers will do.
+inline graph::RandomKeys KeysOf(const graph::Program& program) {
+  graph::RandomKeys keys = {.seed = 7, .step = 3, .samples = {}};
+  for (int64_t row = 0; row < program.samples; ++row) {
+    keys.samples.push_back(static_cast<uint64_t>(1000 + 13 * row));
+  }
+  return keys;
+}
+
+}  // namespace ringmaster::testing
