@@ -1,0 +1,192 @@
+#include "worker/data/reader.h"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "common/data/sample_data.h"
+#include "common/job/shards.h"
+#include "tests/support/temporary_folder.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using Batch = StatusOr<std::shared_ptr<const ShardBatch>>;
+
+std::chrono::steady_clock::time_point Soon() {
+  return std::chrono::steady_clock::now() + std::chrono::seconds(30);
+}
+
+// 10 training and 5 test images, batch 4, 3 shards: epochs of 3 steps, the last with 2 samples.
+class ReaderFixture {
+ public:
+  ReaderFixture() {
+    REQUIRE(data::MakeCifar10(folder_ / "d", {.train = 10, .test = 5, .seed = 2}).ok());
+    v1::DataSource source;
+    source.set_format("cifar10");
+    source.set_path("d");
+    auto dataset = Dataset::Open({folder_.path(), ""}, source);
+    REQUIRE(dataset.ok());
+    v1::ResultSpec spec;
+    *spec.mutable_data() = (*dataset)->facts();
+    spec.set_batch(4);
+    spec.set_shards(3);
+    spec.set_steps_per_epoch(3);
+    spec.set_total_steps(7);
+    spec.set_seed(9);
+    spec.add_augment()->mutable_random_crop()->set_padding(4);
+    spec.add_augment()->mutable_random_flip();
+    spec.add_augment()->mutable_per_image_standardization();
+    dataset_ = *dataset;
+    loader_ = std::make_shared<ShardLoader>(dataset_, spec);
+  }
+
+ protected:
+  TemporaryFolder folder_;
+  std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const ShardLoader> loader_;
+};
+
+bool SameContent(const ShardBatch& a, const ShardBatch& b) {
+  return a.id == b.id && a.batch_samples == b.batch_samples && a.samples == b.samples &&
+         a.labels == b.labels && std::ranges::equal(a.images.span(), b.images.span());
+}
+
+// All batches of the job in the order in which a trainer asks.
+std::vector<BatchId> Plan(const ShardLoader& loader, const std::vector<uint32_t>& shards) {
+  std::vector<BatchId> plan;
+  const v1::ResultSpec& spec = loader.spec();
+  for (uint64_t step = 0; step < spec.total_steps(); ++step) {
+    for (const uint32_t shard : shards) plan.push_back(BatchId::Training(step, shard));
+    if (!job::EvaluatesAfter(step + 1, spec.steps_per_epoch(), spec.total_steps())) continue;
+    for (uint64_t batch = 0; batch < loader.evaluation_batches(); ++batch) {
+      for (const uint32_t shard : shards) {
+        plan.push_back(BatchId::Evaluation(step + 1, batch, shard));
+      }
+    }
+  }
+  return plan;
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: an epoch's shards hold every sample once") {
+  for (const uint64_t epoch : {0, 1}) {
+    std::multiset<uint64_t> seen;
+    for (uint64_t step = 3 * epoch; step < 3 * epoch + 3; ++step) {
+      for (uint32_t shard = 0; shard < 3; ++shard) {
+        const Batch batch = loader_->Load(BatchId::Training(step, shard));
+        REQUIRE(batch.ok());
+        CHECK((*batch)->batch_samples == (step % 3 == 2 ? 2 : 4));
+        CHECK((*batch)->labels.size() == (*batch)->samples.size());
+        CHECK((*batch)->images.span().size() == (*batch)->samples.size() * data::kCifarPixels);
+        seen.insert((*batch)->samples.begin(), (*batch)->samples.end());
+      }
+    }
+    CHECK(seen == std::multiset<uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: a shard of a small last batch may be empty") {
+  const Batch batch = loader_->Load(BatchId::Training(2, 0));
+  REQUIRE(batch.ok());
+  CHECK((*batch)->samples.empty());
+  CHECK((*batch)->images.span().empty());
+  CHECK((*batch)->batch_samples == 2);
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: evaluation takes the test set in order, unaltered") {
+  std::vector<uint64_t> seen;
+  for (uint64_t number = 0; number < loader_->evaluation_batches(); ++number) {
+    for (uint32_t shard = 0; shard < 3; ++shard) {
+      const Batch batch = loader_->Load(BatchId::Evaluation(3, number, shard));
+      const Batch later = loader_->Load(BatchId::Evaluation(6, number, shard));
+      REQUIRE(batch.ok());
+      REQUIRE(later.ok());
+      CHECK(std::ranges::equal((*batch)->images.span(), (*later)->images.span()));
+      seen.insert(seen.end(), (*batch)->samples.begin(), (*batch)->samples.end());
+    }
+  }
+  CHECK(seen == std::vector<uint64_t>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: images start at a multiple of 64 bytes") {
+  const Batch batch = loader_->Load(BatchId::Training(0, 2));
+  REQUIRE(batch.ok());
+  CHECK(reinterpret_cast<uintptr_t>((*batch)->images.span().data()) % 64 == 0);
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: a shard that the job does not have is refused") {
+  CHECK(Message(loader_->Load(BatchId::Training(0, 3)).status()) ==
+        "shard 3 of a job with 3 shards");
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: a whole job's batches are those of the loader") {
+  for (const std::vector<uint32_t>& shards :
+       {std::vector<uint32_t>{0, 1, 2}, std::vector<uint32_t>{1}}) {
+    for (const size_t ahead : {1, 0, 100}) {
+      Reader reader(loader_, {.shards = shards, .start_step = 0, .ahead = ahead});
+      for (const BatchId& id : Plan(*loader_, shards)) {
+        const Batch batch = reader.Get(id, Soon());
+        REQUIRE(batch.ok());
+        CHECK(SameContent(**batch, **loader_->Load(id)));
+      }
+    }
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: cores that ask out of order get the same batches") {
+  const std::vector<BatchId> plan = Plan(*loader_, {0, 1, 2});
+  Reader reader(loader_, {.shards = {0, 1, 2}, .start_step = 0, .ahead = 2});
+  constexpr size_t kCores = 3;
+  std::vector<std::vector<Batch>> got(kCores);
+  {
+    std::vector<std::jthread> cores;
+    for (size_t core = 0; core < kCores; ++core) {
+      cores.emplace_back([&, core] {
+        for (size_t i = core; i < plan.size(); i += kCores) {
+          got[core].push_back(reader.Get(plan[i], Soon()));
+        }
+      });
+    }
+  }
+  for (size_t core = 0; core < kCores; ++core) {
+    for (size_t i = 0; i < got[core].size(); ++i) {
+      REQUIRE(got[core][i].ok());
+      CHECK(SameContent(**got[core][i], **loader_->Load(plan[core + i * kCores])));
+    }
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: any order of requests is served, even a senseless one") {
+  const std::vector<BatchId> plan = Plan(*loader_, {0, 1, 2});
+  Reader reader(loader_, {.shards = {0, 1, 2}, .start_step = 4, .ahead = 2});
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const BatchId& id = plan[(i * 17 + 5) % plan.size()];
+    const Batch batch = reader.Get(id, Soon());
+    REQUIRE(batch.ok());
+    CHECK(SameContent(**batch, **loader_->Load(id)));
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: after Stop every request is cancelled") {
+  Reader reader(loader_, {.shards = {0}, .start_step = 0, .ahead = 1});
+  REQUIRE(reader.Get(BatchId::Training(0, 0), Soon()).ok());
+  reader.Stop();
+  reader.Stop();
+  CHECK(reader.Get(BatchId::Training(1, 0), Soon()).status().code() ==
+        absl::StatusCode::kCancelled);
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: an error of the data comes out at the batch that has it") {
+  Reader reader(loader_, {.shards = {0, 1, 2}, .start_step = 0, .ahead = 1});
+  REQUIRE(reader.Get(BatchId::Training(0, 0), Soon()).ok());
+  for (int i = 1; i <= 5; ++i) {
+    std::filesystem::resize_file(folder_ / ("d/data_batch_" + std::to_string(i) + ".bin"), 0);
+  }
+  const Batch batch = reader.Get(BatchId::Training(5, 2), Soon());
+  CHECK(batch.status().code() == absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
