@@ -22,25 +22,13 @@ std::chrono::steady_clock::time_point NextLook() {
 
 }  // namespace
 
-RecordBlocks::RecordBlocks(size_t integers) {
-  for (size_t first = 0; first < integers; first += exact::kBlockElements) {
-    const size_t count = std::min<size_t>(exact::kBlockElements, integers - first);
-    blocks_.push_back({.tensor = exact::kRecordTensor,
-                       .index = static_cast<uint32_t>(blocks_.size()),
-                       .count = static_cast<uint32_t>(count)});
-  }
-}
-
 Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout,
-                 const GradientSum* sum, Totals* totals, size_t record_size)
+                 const GradientSum* sum, Totals* totals)
     : options_(options),
       layout_(layout),
       sum_(sum),
       totals_(totals),
-      record_blocks_(record_size),
       ring_(options.link, options.position, options.reduce),
-      record_own_(record_blocks_.padded_size()),
-      record_total_(record_blocks_.padded_size()),
       ready_(sum->buckets().size()),
       thread_([this] { Loop(); }) {
   pthread_setname_np(thread_.native_handle(), "ring");
@@ -59,7 +47,7 @@ void Reducer::Begin(ring::Purpose purpose, uint64_t step) {
   purpose_ = purpose;
   step_ = step;
   std::fill(ready_.begin(), ready_.end(), false);
-  record_ready_ = false;
+  own_record_.reset();
   failed_.store(!aborted_.ok(), std::memory_order_relaxed);
   stage_ = Stage::kReducing;
   changed_.NotifyAll();
@@ -71,15 +59,13 @@ void Reducer::BucketReady(uint32_t bucket) {
   changed_.NotifyAll();
 }
 
-void Reducer::SubmitRecord(const exact::Record& own) {
-  std::ranges::fill(record_own_.span(), 0);
-  std::ranges::copy(own.integers(), record_own_.span().begin());
+void Reducer::SubmitRecord(exact::Record own) {
   MutexLock lock(mu_);
-  record_ready_ = true;
+  own_record_ = std::move(own);
   changed_.NotifyAll();
 }
 
-Status Reducer::Wait(exact::Record* total) {
+StatusOr<exact::Record> Reducer::Wait() {
   MutexLock lock(mu_);
   RING_CHECK(stage_ != Stage::kIdle, "nothing is being reduced");
   while (!changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -87,10 +73,7 @@ Status Reducer::Wait(exact::Record* total) {
   })) {
   }
   stage_ = Stage::kIdle;
-  RING_RETURN_IF_ERROR(result_);
-  std::ranges::copy(record_total_.span().first(total->integers().size()),
-                    total->integers().begin());
-  return absl::OkStatus();
+  return std::move(result_);
 }
 
 void Reducer::Abort(Status reason) {
@@ -116,7 +99,7 @@ void Reducer::Loop() {
       if (stopped_) return;
       if (stage_ != Stage::kReducing) continue;
     }
-    Status result = ReduceAll();
+    StatusOr<exact::Record> result = ReduceAll();
     if (!result.ok()) failed_.store(true, std::memory_order_relaxed);
     MutexLock lock(mu_);
     result_ = std::move(result);
@@ -135,7 +118,7 @@ Status Reducer::WaitForOwn(Ready ready) {
   return aborted_;
 }
 
-Status Reducer::ReduceAll() {
+StatusOr<exact::Record> Reducer::ReduceAll() {
   uint32_t bucket = 0;
   if (purpose_ == ring::Purpose::kStep) {
     for (; bucket < sum_->buckets().size(); ++bucket) {
@@ -144,7 +127,8 @@ Status Reducer::ReduceAll() {
       RING_RETURN_IF_ERROR(ReduceBucket(bucket));
     }
   }
-  RING_RETURN_IF_ERROR(WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return record_ready_; }));
+  RING_RETURN_IF_ERROR(
+      WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return own_record_.has_value(); }));
   return ReduceRecord(bucket);
 }
 
@@ -172,11 +156,17 @@ Status Reducer::ReduceBucket(uint32_t index) {
   return absl::OkStatus();
 }
 
-Status Reducer::ReduceRecord(uint32_t bucket) {
-  RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(bucket), record_blocks_.blocks(), record_own_.span(),
-                                   record_total_.span()));
+StatusOr<exact::Record> Reducer::ReduceRecord(uint32_t bucket) {
+  std::optional<exact::Record> own;
+  {
+    MutexLock lock(mu_);
+    own = std::exchange(own_record_, std::nullopt);
+  }
+  exact::Record total = *own;
+  RING_RETURN_IF_ERROR(
+      ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
   reductions_.fetch_add(1, std::memory_order_relaxed);
-  return absl::OkStatus();
+  return total;
 }
 
 }  // namespace ringmaster::worker

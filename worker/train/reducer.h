@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,17 +27,6 @@ struct Totals {
   Arena<float> floats;
 };
 
-// A record as the ring takes it: whole blocks of 256.
-class RecordBlocks {
- public:
-  explicit RecordBlocks(size_t integers);
-  [[nodiscard]] std::span<const exact::Block> blocks() const { return blocks_; }
-  [[nodiscard]] size_t padded_size() const { return blocks_.size() * exact::kBlockElements; }
-
- private:
-  std::vector<exact::Block> blocks_;
-};
-
 struct ReducerOptions {
   ring::Link* link = nullptr;
   ring::Position position;
@@ -48,9 +37,9 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  // Everything pointed to outlives it. `record_size`: integers of the job's scalars record.
+  // Everything pointed to outlives it.
   Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, const GradientSum* sum,
-          Totals* totals, size_t record_size);
+          Totals* totals);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -60,12 +49,12 @@ class Reducer {
   void Begin(ring::Purpose purpose, uint64_t step);
   // Nothing more will be added to this bucket of the step.
   void BucketReady(uint32_t bucket);
-  // This worker's own record, at most `record_size` integers and as many as every other member's;
-  // the last thing that a reduction waits for.
-  void SubmitRecord(const exact::Record& own);
-  // Waits for the end of the reduction; `total` is the ring's record. The error is the link's, or
-  // what Abort gave.
-  Status Wait(exact::Record* total);
+  // This worker's own record, of the same shape on every member; the last thing that a reduction
+  // waits for.
+  void SubmitRecord(exact::Record own);
+  // Waits for the end of the reduction: the ring's record. The error is the link's, or what Abort
+  // gave.
+  StatusOr<exact::Record> Wait();
 
   // Ends the reduction in hand where it waits for this worker; where it waits for a neighbour only
   // Link::Cancel ends it.
@@ -82,22 +71,20 @@ class Reducer {
   // Waits until `ready` holds; an error when the reduction was aborted first.
   template <typename Ready>
   Status WaitForOwn(Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
-  Status ReduceAll();
+  StatusOr<exact::Record> ReduceAll();
   Status ReduceBucket(uint32_t index);
-  Status ReduceRecord(uint32_t bucket);
+  StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
   [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
 
   const ReducerOptions options_;
   const exact::BlockLayout* const layout_;
   const GradientSum* const sum_;
   Totals* const totals_;
-  const RecordBlocks record_blocks_;
 
   // Ring thread, between Begin and the end of the reduction.
   ring::AllReduce ring_;
   ring::Purpose purpose_ = ring::Purpose::kStep;
   uint64_t step_ = 0;
-  Arena<int64_t> record_own_, record_total_;
 
   std::atomic<bool> failed_{false};
   std::atomic<uint64_t> reductions_{0};
@@ -106,10 +93,10 @@ class Reducer {
   Condition changed_;
   Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
   std::vector<bool> ready_ ABSL_GUARDED_BY(mu_);  // by bucket
-  bool record_ready_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<exact::Record> own_record_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
-  Status result_ ABSL_GUARDED_BY(mu_);
+  StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);
 
   std::jthread thread_;  // last: it uses everything above
 };

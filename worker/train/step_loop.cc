@@ -32,7 +32,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       total_steps_(job->spec().total_steps()),
       reader_(job->loader, {.shards = assignment.shards, .start_step = assignment.start_step}),
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->state->layout->blocks(),
-               job->gradients.get(), &job->totals, job->EmptyRecord().integers().size()),
+               job->gradients.get(), &job->totals),
       rate_(std::chrono::steady_clock::now()) {
   if (assignment.position.rank == 0 && peers.sink != nullptr) writer_.emplace(peers.sink);
   on_stop_.emplace(stop_, [this] { EndWaits(); });
@@ -73,8 +73,10 @@ RunResult StepLoop::ResultOf(const Status& status) {
     return result;
   }
   result.reason = Message(status);
+  result.link_error = link_error_;
+  const bool link_failed = link_error_ != absl::StatusCode::kOk;
   result.end = stop_.stop_requested() ? RunEnd::kStopped
-               : ring_failed_         ? RunEnd::kPeerLost
+               : link_failed          ? RunEnd::kPeerLost
                                       : RunEnd::kFailed;
   return result;
 }
@@ -93,39 +95,39 @@ Status StepLoop::Train() {
 }
 
 Status StepLoop::Step() {
-  reducer_.Begin(ring::Purpose::kStep, job_->state->step);
-  const StatusOr<exact::Record> own = Compute();
+  const uint64_t step = job_->state->step;
+  reducer_.Begin(ring::Purpose::kStep, step);
+  StatusOr<exact::Record> own = Compute();
   if (own.ok()) reducer_.SubmitRecord(*own);
-  exact::Record total = job_->EmptyRecord();
-  const Status reduced = Reduce(&total);
-  RING_RETURN_IF_ERROR(own.status());
-  RING_RETURN_IF_ERROR(reduced);
-  RING_RETURN_IF_ERROR(CheckFlags(*job_->state->layout, job_->state->step, total));
-  RING_RETURN_IF_ERROR(Apply(total));
-  rate_.Add(total.samples(), std::chrono::steady_clock::now());
+  const StatusOr<exact::Record> total = Reduce();
+  RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("step {}", step)));
+  RING_RETURN_IF_ERROR(total.status());
+  RING_RETURN_IF_ERROR(CheckFlags(*job_->state->layout, step, *total));
+  RING_RETURN_IF_ERROR(Apply(*total));
+  rate_.Add(total->samples(), std::chrono::steady_clock::now());
   Report();
   return absl::OkStatus();
 }
 
 StatusOr<exact::Record> StepLoop::Compute() {
   const PhaseScope phase(&job_->pulse, "compute", &times_.compute);
-  const uint64_t step = job_->state->step;
-  const std::vector<BatchId> work = TrainingWork(job_->spec(), assignment_.shards, step);
+  const std::vector<BatchId> work =
+      TrainingWork(job_->spec(), assignment_.shards, job_->state->step);
   job_->gradients->Begin(work.size(), [this](uint32_t bucket) { reducer_.BucketReady(bucket); });
   const Status computed = ComputeShards(
       job_, &reader_, work, [this] { return abandoned(); }, &results_);
-  if (!computed.ok()) return Fail(Annotate(computed, fmt::format("step {}", step)));
+  if (!computed.ok()) return Fail(computed);
   exact::Record own = job_->EmptyRecord();
   if (abandoned()) return own;
   for (size_t i = 0; i < work.size(); ++i) AddToRecord(results_[i], &own);
   return own;
 }
 
-Status StepLoop::Reduce(exact::Record* total) {
+StatusOr<exact::Record> StepLoop::Reduce() {
   const PhaseScope phase(&job_->pulse, "reduce", &times_.reduce);
-  Status status = reducer_.Wait(total);
-  if (!status.ok() && !reducer_.aborted()) ring_failed_ = true;
-  return status;
+  StatusOr<exact::Record> total = reducer_.Wait();
+  if (!total.ok() && !reducer_.aborted()) link_error_ = total.status().code();
+  return total;
 }
 
 Status StepLoop::Apply(const exact::Record& total) {
@@ -168,18 +170,17 @@ Status StepLoop::Evaluate() {
   const PhaseScope phase(&job_->pulse, "evaluate", &times_.evaluate);
   const uint64_t step = job_->state->step;
   reducer_.Begin(ring::Purpose::kEvaluate, step);
-  const StatusOr<exact::Record> own =
+  StatusOr<exact::Record> own =
       EvaluateShards(job_, &reader_, assignment_.shards, [this] { return abandoned(); });
   if (own.ok()) {
     reducer_.SubmitRecord(*own);
   } else {
-    (void)Fail(own.status());
+    own = Fail(own.status());
   }
-  exact::Record total(job_->spec().shards(), 0);
-  const Status reduced = Reduce(&total);
+  const StatusOr<exact::Record> total = Reduce();
   RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("evaluation after step {}", step)));
-  RING_RETURN_IF_ERROR(reduced);
-  job_->newest_test = worker::ResultOf(step, total);
+  RING_RETURN_IF_ERROR(total.status());
+  job_->newest_test = worker::ResultOf(step, *total);
   Report();
   return absl::OkStatus();
 }

@@ -42,7 +42,7 @@ class StepLoop {
   // Waits for the cores; this worker's record.
   StatusOr<exact::Record> Compute();
   // Waits for the ring; the total of all records.
-  Status Reduce(exact::Record* total);
+  StatusOr<exact::Record> Reduce();
   Status Apply(const exact::Record& total);
 
   // What is due at a step boundary: a function of the job and k alone, so that every member of the
@@ -71,7 +71,7 @@ class StepLoop {
   std::optional<CheckpointWriter> writer_;  // on the ring's first member
   std::vector<ShardResult> results_;
   RateMeter rate_;
-  bool ring_failed_ = false;
+  absl::StatusCode link_error_ = absl::StatusCode::kOk;
   std::string manifest_sha256_;
   PhaseTimes times_;
 

@@ -63,6 +63,9 @@ struct RunResult {
   uint64_t applied = 0;  // the trainer holds S(applied), whole, whatever `end` says
   Sha256Digest digest{};
   std::string reason;
+  // Of kPeerLost. UNAVAILABLE: a neighbour is gone, `reason` names it; ABORTED: a neighbour left of
+  // its own accord, so another worker knows the cause; else the ring stood still or spoke nonsense.
+  absl::StatusCode link_error = absl::StatusCode::kOk;
   std::string manifest_sha256;  // of the last checkpoint, where this worker wrote it
   PhaseTimes times;
 };

@@ -84,11 +84,9 @@ exact::BlockSum ApplyPiece(TrainingJob* job, const Piece& piece) {
 }
 
 void AddRecord(const exact::Record& total, exact::BlockSum* sum) {
-  const std::span<const int64_t> integers = total.integers();
-  for (size_t at = 0; at < integers.size(); at += exact::kBlockElements) {
-    const size_t count = std::min<size_t>(exact::kBlockElements, integers.size() - at);
-    sum->Add(exact::kRecordTensor, static_cast<uint32_t>(at / exact::kBlockElements),
-             integers.subspan(at, count));
+  for (const exact::Block& block : total.blocks()) {
+    const size_t at = size_t{block.index} * exact::kBlockElements;
+    sum->Add(block.tensor, block.index, total.integers().subspan(at, block.count));
   }
 }
 
