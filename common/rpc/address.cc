@@ -1,5 +1,7 @@
 #include "common/rpc/address.h"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 
 namespace ringmaster {
@@ -34,7 +36,10 @@ StatusOr<Address> ParseAddress(const std::string& text, const std::string& what)
 }
 
 bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+  // A name like 127.example.org is no loopback address: only a whole IPv4 address counts.
+  in_addr v4 = {};
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && inet_pton(AF_INET, host.c_str(), &v4) == 1);
 }
 
 Status CheckBind(const Address& listen, InsecureBind insecure) {
