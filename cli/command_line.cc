@@ -27,14 +27,33 @@ const CLI::App* Deepest(const CLI::App& app) {
   return parsed.empty() ? &app : Deepest(*parsed.front());
 }
 
-// `did you mean status?` for a word that stands where a command should.
-std::string Suggestion(const CLI::App& app) {
+// Of the innermost command that was named, with its whole name.
+std::string HelpOf(const CLI::App& app, const std::string& before) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app.help(before) : HelpOf(*parsed.front(), before + app.get_name() + " ");
+}
+
+// What is wrong, in our words where a word stands that is no command.
+std::string Complaint(const CLI::App& app, const std::string& error) {
   const std::vector<std::string> words = app.remaining(true);
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (words.empty() || words.front().empty() || words.front().front() == '-') return "";
+  if (names.empty() || words.empty() || words.front().empty() || words.front().front() == '-') {
+    return error;
+  }
   const std::string guess = Nearest(words.front(), names);
-  return guess.empty() ? "" : fmt::format("; did you mean {}?", guess);
+  return fmt::format("there is no command {}{}", words.front(),
+                     guess.empty() ? "" : fmt::format("; did you mean {}?", guess));
+}
+
+// Reads `table` or `json`.
+CLI::Validator OutputNames() {
+  return CLI::Validator(
+      [](std::string& text) {
+        if (text != "table" && text != "json") return "expected table or json, got " + text;
+        return std::string();
+      },
+      "");
 }
 
 }  // namespace
@@ -59,12 +78,15 @@ void CommandLine::AddCommonOptions(CLI::App* app) {
                   "address of the coordinator; also RINGMASTER_COORDINATOR")
       ->type_name("HOST:PORT")
       ->default_str(common_.coordinator);
-  app->add_option("-o,--output", common_.output, "what stdout is: table, or json for programs")
+  app->add_option_function<std::string>(
+         "-o,--output",
+         [this](const std::string& name) {
+           common_.output = name == "json" ? Output::kJson : Output::kTable;
+         },
+         "what stdout is: table, or json for programs")
       ->type_name("table|json")
       ->default_str("table")
-      ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, Output>>{
-                                              {"table", Output::kTable}, {"json", Output::kJson}})
-                      .description(""));
+      ->check(OutputNames());
 }
 
 CLI::App* CommandLine::Add(const std::string& name, const std::string& description, Action action) {
@@ -91,12 +113,12 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
     app_.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return Action([this]() -> StatusOr<ExitCode> {
-      Print(Deepest(app_)->help());
+      Print(HelpOf(app_, ""));
       return ExitCode::kOk;
     });
   } catch (const CLI::ParseError& error) {
     const CLI::App* const command = Deepest(app_);
-    return InvalidArgument("{}{}; see `{} --help`", error.what(), Suggestion(*command),
+    return InvalidArgument("{}; see `{} --help`", Complaint(*command, error.what()),
                            command == &app_ ? "ringctl" : "ringctl " + command->get_name());
   }
   return chosen_;

@@ -1,0 +1,20 @@
+#include "cli/nearest.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::cli {
+namespace {
+
+TEST_CASE("Nearest: finds slips of the keyboard and beginnings, and nothing far away") {
+  const std::vector<std::string> commands = {"status", "submit", "ps", "watch", "workers"};
+  CHECK(Nearest("stauts", commands) == "status");
+  CHECK(Nearest("sumbit", commands) == "submit");
+  CHECK(Nearest("work", commands) == "workers");
+  CHECK(Nearest("p", commands) == "ps");
+  CHECK(Nearest("delete", commands).empty());
+  CHECK(Nearest("", commands).empty());
+  CHECK(Nearest("status", {}).empty());
+}
+
+}  // namespace
+}  // namespace ringmaster::cli
