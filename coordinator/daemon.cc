@@ -1,0 +1,93 @@
+#include "coordinator/daemon.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <utility>
+
+#include "coordinator/store/sqlite_store.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr int kMaxMessageBytes = (4 << 20) + (64 << 10);  // a piece is at most 1 MiB
+constexpr int kMaxStreamsPerConnection = 1'024;
+constexpr int kMaxMetadataBytes = 8 << 10;
+constexpr std::chrono::seconds kShutdownLimit{2};
+constexpr size_t kMaxDiskTasks = 16'384;
+
+// Peers may ping as often as they like, and one that does not answer is dropped.
+void SetConnections(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // else a second coordinator shares it
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
+  RING_ASSIGN_OR_RETURN(auto folder, DataFolder::Lock(flags.data_dir));
+  RING_ASSIGN_OR_RETURN(auto store, SqliteStore::Open(folder->database()));
+  std::unique_ptr<Daemon> daemon(new Daemon(flags, std::move(folder), std::move(store)));
+  RING_RETURN_IF_ERROR(daemon->control_.Restore());
+  daemon->disk_.Start();
+  daemon->control_.Start();
+  RING_RETURN_IF_ERROR(daemon->Listen(flags.listen));
+  return daemon;
+}
+
+Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store)
+    : folder_(std::move(folder)),
+      store_(std::move(store)),
+      checkpoints_(folder_->checkpoints()),
+      disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
+      control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_}),
+      jobs_(control_, board_, disk_),
+      fleet_({control_, checkpoints_, disk_}, sessions_) {}
+
+Daemon::~Daemon() { Stop(); }
+
+Status Daemon::Listen(const Address& listen) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetConnections(builder);
+  int port = 0;
+  builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&jobs_);
+  builder.RegisterService(&fleet_);
+  server_ = builder.BuildAndStart();
+  if (!server_ || port == 0) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "--listen {}: cannot listen there (is the port in use, or the address not of this "
+                 "host?); choose another one, or port 0 for any free port",
+                 listen.ToString());
+  }
+  address_ = Address{listen.host, static_cast<uint16_t>(port)}.ToString();
+  return absl::OkStatus();
+}
+
+void Daemon::Stop() {
+  // Streams first: a call that nobody finishes keeps Shutdown waiting.
+  sessions_.Close(
+      {Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE"});
+  board_.Close();
+  if (server_) {
+    server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
+    server_->Wait();
+    server_.reset();
+  }
+  control_.Stop();
+  disk_.Stop();
+}
+
+}  // namespace ringmaster::coordinator

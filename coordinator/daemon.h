@@ -1,0 +1,54 @@
+// Owns every top-level object of the coordinator, in construction order, and is the only place that
+// wires them. Main thread only.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+
+#include "common/loop.h"
+#include "common/status.h"
+#include "coordinator/flags.h"
+#include "coordinator/service/control_loop.h"
+#include "coordinator/service/fleet_service.h"
+#include "coordinator/service/jobs_service.h"
+#include "coordinator/service/session_table.h"
+#include "coordinator/service/status_board.h"
+#include "coordinator/store/checkpoint_folder.h"
+#include "coordinator/store/data_folder.h"
+#include "coordinator/store/store.h"
+
+namespace ringmaster::coordinator {
+
+class Daemon {
+ public:
+  // Locks the data folder, begins a new reign, takes over its jobs, and listens. The error says
+  // which flag to change.
+  [[nodiscard]] static StatusOr<std::unique_ptr<Daemon>> Create(const Flags& flags);
+  ~Daemon();
+
+  // Where it listens, with the real port.
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+  // Ends every stream, lets calls in flight end, then stops the threads. Idempotent.
+  void Stop();
+
+ private:
+  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store);
+  [[nodiscard]] Status Listen(const Address& listen);
+
+  const std::unique_ptr<DataFolder> folder_;
+  const std::unique_ptr<Store> store_;
+  const CheckpointFolder checkpoints_;
+  StatusBoard board_;
+  SessionTable sessions_;
+  Loop disk_;
+  ControlLoop control_;
+  JobsService jobs_;
+  FleetService fleet_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace ringmaster::coordinator

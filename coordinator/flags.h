@@ -1,0 +1,27 @@
+// The command line of ringmaster as a value. Thread-safe (free functions).
+#pragma once
+
+#include <string>
+
+#include "common/rpc/address.h"
+#include "coordinator/logic/options.h"
+
+namespace ringmaster::coordinator {
+
+struct Flags {
+  Address listen;
+  std::string data_dir;
+  InsecureBind insecure = InsecureBind::kRefuse;
+  Options options;
+};
+
+struct ParsedFlags {
+  Flags flags;
+  bool exit = false;  // --help was printed, or the usage is wrong: end with `exit_code`
+  int exit_code = 0;
+};
+
+// Prints --help to stdout, and what is wrong to stderr (exit code 2).
+[[nodiscard]] ParsedFlags ParseFlags(int argc, char** argv);
+
+}  // namespace ringmaster::coordinator

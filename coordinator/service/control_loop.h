@@ -1,0 +1,69 @@
+// The one thread that owns the logic: takes events, calls Step, carries out the actions in order.
+// Owned by the daemon. Post and Ask are thread-safe; everything else is on the loop thread. It
+// decides nothing, but for one rule: what cannot be stored is neither shown nor acknowledged.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "common/loop.h"
+#include "coordinator/logic/logic.h"
+#include "coordinator/service/session_table.h"
+#include "coordinator/service/status_board.h"
+#include "coordinator/store/checkpoint_folder.h"
+#include "coordinator/store/store.h"
+
+namespace ringmaster::coordinator {
+
+class ControlLoop {
+ public:
+  // What it acts on; all outlive it.
+  struct Hands {
+    Store* store;
+    const CheckpointFolder* checkpoints;
+    Loop* disk;
+    StatusBoard* board;
+    SessionTable* sessions;
+  };
+
+  ControlLoop(const Options& options, const Hands& hands);
+
+  // Takes over what the store holds. Before Start.
+  [[nodiscard]] Status Restore();
+  void Start() { loop_.Start(); }
+  void Stop() { loop_.Stop(); }
+
+  // `done` runs on the loop after the event. False: the loop is full or stopped, the event is lost.
+  [[nodiscard]] bool Post(Event event, std::function<void()> done = nullptr);
+  // For the events that ask: `done` always runs, on the loop or, with UNAVAILABLE, at once.
+  void Ask(Event event, std::function<void(const Reply&)> done);
+
+ private:
+  void Handle(const Event& event);
+  void CarryOut(const Actions& actions);
+  void Do(const Send& action);
+  void Do(const CloseSession& action);
+  void Do(const InsertJob& action);
+  void Do(const InsertCheckpoint& action);
+  void Do(const RaiseTerm& action);
+  void Do(const SaveJob& action);
+  void Do(const RemoveCheckpoint& action);
+  void Do(const PublishJob& action);
+  void Do(const PublishWorkers& action);
+  void Do(const Reply& action);
+  void Do(const Note& action);
+  void OnTick();
+  [[nodiscard]] Status Write(const Status& status, const std::string& what);
+
+  const Hands hands_;
+  Logic logic_;
+  Reply reply_;                // of the event being handled
+  bool write_failed_ = false;  // likewise
+  // Changes that could not be stored yet, and the views that wait for them, by job.
+  std::map<std::string, JobRecord> unsaved_;
+  std::map<std::string, JobView> withheld_;
+  Loop loop_;  // last: its thread uses everything above
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,23 @@
+#include "coordinator/service/fleet_service.h"
+
+#include <memory>
+
+#include "coordinator/service/worker_session.h"
+
+namespace ringmaster::coordinator {
+
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService::Session(
+    grpc::CallbackServerContext* context) {
+  const auto session = std::make_shared<WorkerSession>(hands_.control, sessions_, *context);
+  session->Begin();
+  return session.get();
+}
+
+grpc::ServerReadReactor<v1::CheckpointUpload>* FleetService::UploadCheckpoint(
+    grpc::CallbackServerContext* context, v1::CheckpointReceipt* response) {
+  const auto upload = std::make_shared<CheckpointUploadCall>(hands_, *context, *response);
+  upload->Begin();
+  return upload.get();
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,145 @@
+#include "coordinator/service/jobs_service.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "common/rpc/rpc_status.h"
+#include "coordinator/service/checkpoint_download.h"
+#include "coordinator/service/job_watch.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+// Under the 4 MiB that gRPC clients accept by default.
+constexpr size_t kMaxListBytes = 3'500'000;
+
+grpc::Status NoSuchJob(const std::string& job_id) {
+  return ToGrpc(Error(absl::StatusCode::kNotFound,
+                      "there is no job {}; `ringctl ps` lists all jobs", job_id.substr(0, 100)),
+                "JOB_NOT_FOUND", {{"job_id", job_id.substr(0, 100)}});
+}
+
+grpc::Status ToGrpc(const Reply& reply) {
+  std::map<std::string, std::string> metadata;
+  if (!reply.job_id.empty()) metadata["job_id"] = reply.job_id;
+  return ringmaster::ToGrpc(reply.refusal.status, reply.refusal.word, metadata);
+}
+
+// A call that is refused before it writes anything.
+template <typename Message>
+class Refused : public grpc::ServerWriteReactor<Message> {
+ public:
+  explicit Refused(const grpc::Status& status) { this->Finish(status); }
+  void OnDone() override { delete this; }  // gRPC decides its lifetime
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
+                                              const v1::SubmitRequest* request,
+                                              v1::SubmitResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  control_.Ask(SubmitAsked{*request}, [reactor, response](const Reply& reply) {
+    response->set_job_id(reply.job_id);
+    response->set_existed(reply.existed);
+    reactor->Finish(ToGrpc(reply));
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
+                                              const v1::CancelRequest* request,
+                                              v1::CancelResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  control_.Ask(CancelAsked{JobId(request->job_id())},
+               [reactor](const Reply& reply) { reactor->Finish(ToGrpc(reply)); });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* context,
+                                            const v1::ListRequest*, v1::ListResponse* response) {
+  *response = board_.List(kMaxListBytes);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* context,
+                                           const v1::GetRequest* request, v1::JobStatus* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
+  if (view) *response = view->status;
+  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServerContext*,
+                                                            const v1::WatchRequest* request) {
+  if (!board_.Find(request->job_id())) {
+    return new Refused<v1::JobStatus>(NoSuchJob(request->job_id()));
+  }
+  const auto watch = std::make_shared<JobWatch>(board_, request->job_id());
+  watch->Begin();
+  return watch.get();
+}
+
+grpc::ServerUnaryReactor* JobsService::Why(grpc::CallbackServerContext* context,
+                                           const v1::WhyRequest* request,
+                                           v1::WhyResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
+  if (view) {
+    response->set_state(view->status.state());
+    response->set_reason(view->status.reason());
+    for (const std::string& line : view->history) response->add_history(line);
+  }
+  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
+                                                   const v1::ListWorkersRequest*,
+                                                   v1::ListWorkersResponse* response) {
+  *response = board_.Workers();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::ListCheckpoints(grpc::CallbackServerContext* context,
+                                                       const v1::ListCheckpointsRequest* request,
+                                                       v1::ListCheckpointsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
+  if (view)
+    response->mutable_checkpoints()->Add(view->checkpoints.begin(), view->checkpoints.end());
+  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
+    grpc::CallbackServerContext*, const v1::GetCheckpointRequest* request) {
+  const StatusBoard::View view = board_.Find(request->job_id());
+  if (!view) return new Refused<v1::FilePiece>(NoSuchJob(request->job_id()));
+  const auto& all = view->checkpoints;
+  auto found = all.empty() ? all.end() : all.end() - 1;
+  if (request->has_step()) {
+    found = std::find_if(all.begin(), all.end(), [&](const v1::CheckpointRef& ref) {
+      return ref.step() == request->step();
+    });
+  }
+  if (found == all.end()) {
+    return new Refused<v1::FilePiece>(ringmaster::ToGrpc(
+        Error(absl::StatusCode::kNotFound,
+              "job {} has no {}; `ringctl checkpoint ls {}` lists them", request->job_id(),
+              request->has_step() ? fmt::format("checkpoint of step {}", request->step())
+                                  : "checkpoint yet",
+              request->job_id()),
+        "CHECKPOINT_NOT_FOUND", {{"job_id", request->job_id()}}));
+  }
+  const auto download = std::make_shared<CheckpointDownload>(disk_, *found);
+  download->Begin();
+  return download.get();
+}
+
+}  // namespace ringmaster::coordinator

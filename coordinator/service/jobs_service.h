@@ -1,0 +1,48 @@
+// The Jobs service: translates, asks the control loop or reads the board, replies. Owned by the
+// daemon; thread-safe. It decides nothing.
+#pragma once
+
+#include "common/loop.h"
+#include "coordinator/service/control_loop.h"
+#include "coordinator/service/status_board.h"
+#include "ringmaster/v1/jobs.grpc.pb.h"
+
+namespace ringmaster::coordinator {
+
+class JobsService final : public v1::Jobs::CallbackService {
+ public:
+  // All outlive it; `disk` reads checkpoints.
+  JobsService(ControlLoop& control, StatusBoard& board, Loop& disk)
+      : control_(control), board_(board), disk_(disk) {}
+
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
+                                   const v1::SubmitRequest* request,
+                                   v1::SubmitResponse* response) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const v1::ListRequest* request,
+                                 v1::ListResponse* response) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const v1::GetRequest* request,
+                                v1::JobStatus* response) override;
+  grpc::ServerWriteReactor<v1::JobStatus>* Watch(grpc::CallbackServerContext* context,
+                                                 const v1::WatchRequest* request) override;
+  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
+                                   const v1::CancelRequest* request,
+                                   v1::CancelResponse* response) override;
+  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
+                                v1::WhyResponse* response) override;
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest* request,
+                                            v1::ListCheckpointsResponse* response) override;
+  grpc::ServerWriteReactor<v1::FilePiece>* GetCheckpoint(
+      grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) override;
+
+ private:
+  ControlLoop& control_;
+  StatusBoard& board_;
+  Loop& disk_;
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,98 @@
+#include "coordinator/service/status_board.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kMaxListeners = 1'000;  // of one job
+
+}  // namespace
+
+void StatusBoard::Tell(const std::vector<std::weak_ptr<Listener>>& listeners) {
+  for (const auto& weak : listeners) {
+    if (const auto listener = weak.lock()) listener->OnChange();
+  }
+}
+
+void StatusBoard::Publish(JobView view) {
+  const std::string id = view.status.job_id();
+  const auto shared = std::make_shared<const JobView>(std::move(view));
+  std::vector<std::weak_ptr<Listener>> listeners;
+  {
+    MutexLock lock(mu_);
+    Entry& entry = jobs_[id];
+    entry.view = shared;
+    std::erase_if(entry.listeners, [](const auto& weak) { return weak.expired(); });
+    listeners = entry.listeners;
+  }
+  Tell(listeners);
+}
+
+void StatusBoard::PublishWorkers(v1::ListWorkersResponse workers) {
+  MutexLock lock(mu_);
+  workers_ = std::move(workers);
+}
+
+void StatusBoard::Close() {
+  std::vector<std::weak_ptr<Listener>> listeners;
+  {
+    MutexLock lock(mu_);
+    closed_ = true;
+    for (const auto& [id, entry] : jobs_) {
+      listeners.insert(listeners.end(), entry.listeners.begin(), entry.listeners.end());
+    }
+  }
+  Tell(listeners);
+}
+
+StatusBoard::View StatusBoard::Find(const std::string& job_id) const {
+  MutexLock lock(mu_);
+  const auto entry = jobs_.find(job_id);
+  return entry == jobs_.end() ? nullptr : entry->second.view;
+}
+
+v1::ListResponse StatusBoard::List(size_t max_bytes) const {
+  std::vector<View> views;
+  {
+    MutexLock lock(mu_);
+    views.reserve(jobs_.size());
+    for (const auto& [id, entry] : jobs_) views.push_back(entry.view);
+  }
+  // Ids grow with their length first: j10000 is newer than j9999.
+  std::sort(views.begin(), views.end(), [](const View& a, const View& b) {
+    const std::string& left = a->status.job_id();
+    const std::string& right = b->status.job_id();
+    return std::pair(left.size(), left) > std::pair(right.size(), right);
+  });
+  v1::ListResponse response;
+  size_t bytes = 0;
+  for (const View& view : views) {
+    bytes += view->status.ByteSizeLong() + 8;
+    if (bytes > max_bytes) break;
+    *response.add_jobs() = view->status;
+  }
+  return response;
+}
+
+v1::ListWorkersResponse StatusBoard::Workers() const {
+  MutexLock lock(mu_);
+  return workers_;
+}
+
+bool StatusBoard::closed() const {
+  MutexLock lock(mu_);
+  return closed_;
+}
+
+bool StatusBoard::Listen(const std::string& job_id, std::weak_ptr<Listener> listener) {
+  MutexLock lock(mu_);
+  Entry& entry = jobs_[job_id];
+  std::erase_if(entry.listeners, [](const auto& weak) { return weak.expired(); });
+  if (entry.listeners.size() >= kMaxListeners) return false;
+  entry.listeners.push_back(std::move(listener));
+  return true;
+}
+
+}  // namespace ringmaster::coordinator

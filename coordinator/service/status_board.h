@@ -1,0 +1,57 @@
+// What everyone may read: the newest view of each job, and the workers. Written by the control
+// loop, read by RPCs, so that reading never delays a decision. Thread-safe. Holds no history of
+// views: a slow reader sees the newest one.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/mutex.h"
+#include "coordinator/logic/action.h"
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+class StatusBoard {
+ public:
+  using View = std::shared_ptr<const JobView>;
+
+  // Told that a job has a new view, or that the board closed. Must not block; called on the
+  // writer's thread, with no lock of the board held.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void OnChange() = 0;
+  };
+
+  void Publish(JobView view);
+  void PublishWorkers(v1::ListWorkersResponse workers);
+  // Ends every watch.
+  void Close();
+
+  // Null when there is no such job.
+  [[nodiscard]] View Find(const std::string& job_id) const;
+  // Newest first, as many as fit into `max_bytes`.
+  [[nodiscard]] v1::ListResponse List(size_t max_bytes) const;
+  [[nodiscard]] v1::ListWorkersResponse Workers() const;
+  [[nodiscard]] bool closed() const;
+
+  // Listens until the listener is gone. False when too many listen already.
+  [[nodiscard]] bool Listen(const std::string& job_id, std::weak_ptr<Listener> listener);
+
+ private:
+  struct Entry {
+    View view;
+    std::vector<std::weak_ptr<Listener>> listeners;
+  };
+  static void Tell(const std::vector<std::weak_ptr<Listener>>& listeners);
+
+  mutable Mutex mu_;
+  std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mu_);
+  v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,86 @@
+#include "coordinator/store/checkpoint_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::string& path,
+                                                                   const std::string& sha256) {
+  std::ifstream file(path + "/" + kManifestName, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    return Error(absl::StatusCode::kAborted, "{} was removed meanwhile; list the checkpoints again",
+                 path);
+  }
+  if (const std::string found = Hex(Sha256Of(text)); found != sha256) {
+    return Error(absl::StatusCode::kDataLoss, "{}/{} has SHA-256 {}, expected {}", path,
+                 kManifestName, found, sha256);
+  }
+  RING_ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(text));
+  std::unique_ptr<CheckpointReader> reader(new CheckpointReader(path));
+  for (const auto& [name, expected] : manifest.files) {
+    RING_RETURN_IF_ERROR(reader->Add(name, expected));
+  }
+  RING_RETURN_IF_ERROR(reader->Add(kManifestName, {text.size(), sha256}));
+  return reader;
+}
+
+CheckpointReader::~CheckpointReader() {
+  for (const File& file : files_) close(file.descriptor);
+}
+
+Status CheckpointReader::Add(const std::string& name, const Manifest::File& expected) {
+  const std::string path = path_ + "/" + name;
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return Error(absl::StatusCode::kAborted, "{} cannot be read: {}", path, std::strerror(errno));
+  }
+  files_.push_back({name, descriptor, expected});
+  return absl::OkStatus();
+}
+
+StatusOr<std::optional<v1::FilePiece>> CheckpointReader::Next() {
+  if (current_ == files_.size()) return std::optional<v1::FilePiece>();
+  const File& file = files_[current_];
+  std::string data(std::min(kPieceBytes, file.expected.bytes - offset_), '\0');
+  for (size_t done = 0; done < data.size();) {
+    const ssize_t got = pread(file.descriptor, data.data() + done, data.size() - done,
+                              static_cast<off_t>(offset_ + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return Error(absl::StatusCode::kDataLoss, "{}/{} ends at byte {}, expected {}", path_,
+                   file.name, offset_ + done, file.expected.bytes);
+    }
+    done += static_cast<size_t>(got);
+  }
+  hash_.Update(data);
+  v1::FilePiece piece;
+  piece.set_name(file.name);
+  piece.set_offset(offset_);
+  offset_ += data.size();
+  piece.set_data(std::move(data));
+  piece.set_last(offset_ == file.expected.bytes);
+  if (piece.last()) {
+    if (const std::string found = Hex(hash_.Finish()); found != file.expected.sha256) {
+      return Error(absl::StatusCode::kDataLoss, "{}/{} has SHA-256 {}, expected {}", path_,
+                   file.name, found, file.expected.sha256);
+    }
+    ++current_;
+    offset_ = 0;
+  }
+  return std::optional<v1::FilePiece>(std::move(piece));
+}
+
+}  // namespace ringmaster::coordinator
