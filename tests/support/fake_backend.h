@@ -1,0 +1,174 @@
+// A Backend without kernels: gradients are a hash of (weights, images, labels, samples, step,
+// seed), so they are as deterministic as real ones and take no time. Hooks let a test poison, delay
+// or fail a shard. Thread-safe like a real backend; hooks are set before any Core is made.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/train/arena.h"
+
+namespace ringmaster {
+
+struct FakeHooks {
+  // At the start of each training shard, on the core's thread; an error is the kernel's.
+  std::function<Status(const ShardInput&)> before_shard;
+  // May change a gradient before it is handed over.
+  std::function<void(const ShardInput&, uint32_t tensor, std::span<float> gradient)> on_gradient;
+};
+
+class FakeWeights : public Weights {
+ public:
+  Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                 std::span<const float> moving_means,
+                 std::span<const float> moving_variances) override {
+    tensors_.resize(layout.tensors().size());
+    for (const exact::TensorRange& range : layout.tensors()) {
+      const auto values = parameters.subspan(range.offset(), range.elements);
+      tensors_[range.tensor].assign(values.begin(), values.end());
+    }
+    moving_ = 0;
+    for (const float x : moving_means) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
+    for (const float x : moving_variances) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] const std::vector<float>& tensor(uint32_t number) const { return tensors_[number]; }
+  [[nodiscard]] uint64_t moving() const { return moving_; }
+
+  // SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
+  static uint64_t Mix(uint64_t x) {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }
+  // In [-1, 1), exact in float32.
+  static float Signed(uint64_t hash) {
+    return static_cast<float>(static_cast<int32_t>(hash >> 40) - (1 << 23)) * 0x1p-23F;
+  }
+
+ private:
+  std::vector<std::vector<float>> tensors_;
+  uint64_t moving_ = 0;
+};
+
+class FakeExecutable : public Executable {
+ public:
+  FakeExecutable(const graph::Program* program, const FakeWeights* weights, const FakeHooks* hooks)
+      : program_(program), weights_(weights), hooks_(hooks) {}
+
+  Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override {
+    if (static_cast<int64_t>(input.samples.size()) != program_->samples) {
+      return Internal("{} rows for a program of {}", input.samples.size(), program_->samples);
+    }
+    const bool training = program_->mode == graph::Mode::kTraining;
+    if (training && hooks_->before_shard) RING_RETURN_IF_ERROR(hooks_->before_shard(input));
+    const uint64_t hash = HashInput(input);
+    output->loss_sum = 0;
+    output->correct = 0;
+    for (size_t row = 0; row < input.samples.size(); ++row) {
+      const uint64_t h = FakeWeights::Mix(hash + row);
+      output->loss_sum += 1.5 + FakeWeights::Signed(h);
+      output->correct += h % 3 == 0 ? 1 : 0;
+    }
+    if (!training) return absl::OkStatus();
+    FillStatistics(hash, output);
+    for (const uint32_t tensor : program_->gradient_order) YieldGradient(input, hash, tensor, sink);
+    return absl::OkStatus();
+  }
+
+ private:
+  uint64_t HashInput(const ShardInput& input) const {
+    const bool training = program_->mode == graph::Mode::kTraining;
+    uint64_t hash = training ? FakeWeights::Mix(input.seed) + input.step : weights_->moving();
+    for (const uint64_t sample : input.samples) hash = FakeWeights::Mix(hash ^ sample);
+    for (const int32_t label : input.labels) hash = FakeWeights::Mix(hash + uint64_t(label));
+    for (const float x : input.images) hash = FakeWeights::Mix(hash ^ std::bit_cast<uint32_t>(x));
+    for (const float w : weights_->tensor(0))
+      hash = FakeWeights::Mix(hash ^ std::bit_cast<uint32_t>(w));
+    return hash;
+  }
+
+  void FillStatistics(uint64_t hash, ShardOutput* output) const {
+    output->batch_means.clear();
+    output->batch_variances.clear();
+    for (const graph::Normalization& norm : program_->normalizations) {
+      for (int64_t c = 0; c < norm.channels; ++c) {
+        hash = FakeWeights::Mix(hash);
+        output->batch_means.push_back(FakeWeights::Signed(hash));
+        output->batch_variances.push_back(1.5F + FakeWeights::Signed(hash << 7));
+      }
+    }
+  }
+
+  // Pulls weights to zero and adds noise of magnitudes that differ from block to block.
+  void YieldGradient(const ShardInput& input, uint64_t hash, uint32_t tensor,
+                     const GradientSink& sink) {
+    const std::vector<float>& weights = weights_->tensor(tensor);
+    if (gradients_.size() <= tensor) gradients_.resize(tensor + 1);
+    if (gradients_[tensor].size() == 0) gradients_[tensor] = worker::Arena<float>(weights.size());
+    const std::span<float> gradient = gradients_[tensor].span();
+    const auto rows = static_cast<float>(input.samples.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const float noise = FakeWeights::Signed(FakeWeights::Mix(hash + tensor * 7919 + i));
+      const float scale = 1.0F / static_cast<float>(1U << (i / 256 % 11));
+      gradient[i] = (weights[i] + noise * scale) * rows * input.loss_seed;
+    }
+    if (hooks_->on_gradient) hooks_->on_gradient(input, tensor, gradient);
+    sink(tensor, gradient);
+  }
+
+  const graph::Program* const program_;
+  const FakeWeights* const weights_;
+  const FakeHooks* const hooks_;
+  std::vector<worker::Arena<float>> gradients_;  // by tensor: 64-byte aligned
+};
+
+class FakeCore : public Core {
+ public:
+  explicit FakeCore(const FakeHooks* hooks) : hooks_(hooks) {}
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
+                                             Weights& weights) override {
+    return std::make_unique<FakeExecutable>(&program, static_cast<FakeWeights*>(&weights), hooks_);
+  }
+
+ private:
+  const FakeHooks* const hooks_;
+};
+
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(FakeHooks hooks = {}) : hooks_(std::move(hooks)) {}
+
+  [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override {
+    v1::NumericsClass numerics;
+    numerics.set_backend("fake");
+    numerics.set_threads_per_core(threads_per_core);
+    return numerics;
+  }
+  [[nodiscard]] v1::DeviceProfile device_profile() const override {
+    v1::DeviceProfile profile;
+    profile.set_kind("fake");
+    profile.set_alignment(64);
+    return profile;
+  }
+  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
+    return std::make_unique<FakeWeights>();
+  }
+  StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions&) override {
+    return std::make_unique<FakeCore>(&hooks_);
+  }
+
+ private:
+  const FakeHooks hooks_;
+};
+
+}  // namespace ringmaster

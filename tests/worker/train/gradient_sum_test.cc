@@ -1,0 +1,121 @@
+#include "worker/train/gradient_sum.h"
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "worker/train/shard_shapes.h"
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr uint64_t kElements[] = {300, 70'000, 10};  // by canonical number
+
+exact::BlockLayout Layout() {
+  const std::vector<exact::BlockLayout::Tensor> order = {
+      {2, kElements[2]}, {1, kElements[1]}, {0, kElements[0]}};
+  return *exact::BlockLayout::Create(order);
+}
+
+std::vector<float> Gradient(uint32_t shard, uint32_t tensor) {
+  std::vector<float> gradient(kElements[tensor]);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = static_cast<float>((shard * 31 + tensor * 7 + i) % 101) * 0x1p-9F - 0.1F;
+  }
+  return gradient;
+}
+
+std::vector<int64_t> AllIntegers(const GradientSum& sum) {
+  std::vector<int64_t> all;
+  for (const exact::Bucket& bucket : sum.buckets()) {
+    const auto part = sum.integers(bucket);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+TEST_CASE("GradientSum: cores add side by side and the integers do not depend on it") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  GradientSum alone(&layout, &units, v1::REDUCTION_EXACT, 4, 256);
+  alone.Begin(4, [](uint32_t) {});
+  for (uint32_t shard = 0; shard < 4; ++shard) {
+    for (const uint32_t tensor : {2U, 1U, 0U}) {
+      REQUIRE(alone.Add(tensor, Gradient(shard, tensor)) == exact::FlagKind::kNone);
+    }
+  }
+  GradientSum shared(&layout, &units, v1::REDUCTION_EXACT, 4, 256);
+  shared.Begin(4, [](uint32_t) {});
+  {
+    std::vector<std::jthread> cores;
+    for (const uint32_t shard : {3U, 1U, 2U, 0U}) {
+      cores.emplace_back([&shared, shard] {
+        for (const uint32_t tensor : {2U, 1U, 0U}) {
+          (void)shared.Add(tensor, Gradient(shard, tensor));
+        }
+      });
+    }
+  }
+  REQUIRE(AllIntegers(shared) == AllIntegers(alone));
+}
+
+TEST_CASE("GradientSum: a bucket is ready when the last shard has added its last tensor") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  GradientSum sum(&layout, &units, v1::REDUCTION_EXACT, 2, 1);  // a bucket for each tensor
+  REQUIRE(sum.buckets().size() == 3);
+  std::vector<uint32_t> ready;
+  sum.Begin(2, [&](uint32_t bucket) { ready.push_back(bucket); });
+  (void)sum.Add(2, Gradient(0, 2));
+  (void)sum.Add(1, Gradient(0, 1));
+  REQUIRE(ready.empty());
+  (void)sum.Add(2, Gradient(1, 2));
+  REQUIRE(ready == std::vector<uint32_t>{0});
+  (void)sum.Add(1, Gradient(1, 1));
+  (void)sum.Add(0, Gradient(1, 0));
+  (void)sum.Add(0, Gradient(0, 0));
+  REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
+}
+
+TEST_CASE("GradientSum: a worker without shards is ready at once, with zeros") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  GradientSum sum(&layout, &units, v1::REDUCTION_EXACT, 2, 1);
+  sum.Begin(1, [](uint32_t) {});
+  (void)sum.Add(0, Gradient(0, 0));  // a step that was dropped
+  std::vector<uint32_t> ready;
+  sum.Begin(0, [&](uint32_t bucket) { ready.push_back(bucket); });
+  REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
+  REQUIRE(AllIntegers(sum) == std::vector<int64_t>(layout.arena_elements()));
+}
+
+TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  GradientSum sum(&layout, &units, v1::REDUCTION_FLOAT32, 2, 1 << 20);
+  sum.Begin(2, [](uint32_t) {});
+  std::vector<float> gradient = Gradient(0, 2);
+  REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNone);
+  gradient[3] = -gradient[0] / 0.0F;
+  REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNotFinite);
+  REQUIRE(sum.floats(sum.buckets()[0])[3] == Gradient(0, 2)[3]);
+  REQUIRE(sum.floats(sum.buckets()[0])[2] == 2 * gradient[2]);
+  REQUIRE(sum.integers(sum.buckets()[0]).empty());
+}
+
+TEST_CASE("ShardShapes: full and last batches, of training and evaluation") {
+  v1::ResultSpec spec;
+  spec.set_batch(20);
+  spec.set_shards(8);
+  spec.mutable_data()->set_train_samples(45);  // 20, 20, 5
+  spec.mutable_data()->set_test_samples(12);
+  using graph::Mode;
+  const std::set<ShardShape> expected = {{Mode::kTraining, 1},
+                                         {Mode::kTraining, 2},
+                                         {Mode::kTraining, 3},
+                                         {Mode::kInference, 1},
+                                         {Mode::kInference, 2}};
+  REQUIRE(ShardShapes(spec) == expected);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

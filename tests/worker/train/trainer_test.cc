@@ -1,0 +1,349 @@
+// The step loop with a backend of hashes: everything but kernels is real.
+#include "worker/train/trainer.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "tests/support/fake_backend.h"
+#include "tests/worker/train/training_case.h"
+#include "worker/train/checkpoint.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// 42 images: batches of 20, 20 and 2, so that the last one has empty shards.
+constexpr uint64_t kTrain = 42;
+constexpr uint64_t kTest = 27;
+constexpr uint64_t kSteps = 6;
+
+const Cluster kAlone = {{1, {0, 1, 2, 3}}};
+
+struct Case {
+  explicit Case(FakeHooks hooks = {}, const v1::JobSpec& spec = SmallSpec())
+      : data(kTrain, kTest),
+        backend(std::move(hooks)),
+        resolved(ResolveSpec(spec, *data.dataset(), backend)) {}
+
+  std::vector<MemberResult> Run(const Cluster& cluster) {
+    return RunCluster(cluster, resolved, data.dataset(), &backend);
+  }
+  StatusOr<std::unique_ptr<Trainer>> Prepare(uint32_t cores = 1) {
+    return Trainer::Prepare(JobId("job"), resolved, data.dataset(), &backend, Cores(cores),
+                            SmallBuckets());
+  }
+
+  SmallDataset data;
+  FakeBackend backend;
+  v1::ResolvedJob resolved;
+};
+
+void RequireFinished(const std::vector<MemberResult>& results) {
+  for (const MemberResult& result : results) {
+    INFO(Message(result.prepared) << result.run.reason);
+    REQUIRE(result.run.end == RunEnd::kFinished);
+    REQUIRE(result.run.applied == kSteps);
+    REQUIRE(result.run.digest == results[0].run.digest);
+  }
+}
+
+Assignment Alone(uint64_t counter, uint64_t start_step) {
+  return {.generation = {1, counter}, .shards = {0, 1, 2, 3}, .start_step = start_step};
+}
+
+TEST_CASE("Trainer: world size, placement and cores do not change a byte of any checkpoint") {
+  Case job;
+  const auto reference = job.Run(kAlone);
+  RequireFinished(reference);
+  REQUIRE(reference[0].checkpoints.size() == 3);  // steps 2, 4, 6
+  const std::vector<Cluster> clusters = {
+      {{4, {0, 1, 2, 3}}},
+      {{2, {0, 1}}, {2, {2, 3}}},
+      {{2, {0, 1}}, {1, {2}}, {1, {3}}},
+      {{1, {0}}, {1, {1}}, {1, {2}}, {1, {3}}},
+      {{1, {1, 3}}, {3, {0, 2}}},
+      {{1, {}}, {1, {0, 1, 2, 3}}},
+  };
+  for (const Cluster& cluster : clusters) {
+    const auto results = job.Run(cluster);
+    RequireFinished(results);
+    REQUIRE(results[0].run.digest == reference[0].run.digest);
+    REQUIRE(results[0].checkpoints.size() == 3);
+    for (size_t i = 0; i < 3; ++i) {
+      const Checkpoint& expected = reference[0].checkpoints[i];
+      const Checkpoint& found = results[0].checkpoints[i];
+      REQUIRE(found.manifest_sha256 == expected.manifest_sha256);
+      REQUIRE(found.files.size() == expected.files.size());
+      for (size_t f = 0; f < found.files.size(); ++f) {
+        REQUIRE(found.files[f].bytes == expected.files[f].bytes);
+      }
+    }
+    for (size_t rank = 1; rank < results.size(); ++rank) {
+      REQUIRE(results[rank].checkpoints.empty());
+      REQUIRE(results[rank].progress.back().ring_bytes > 0);
+    }
+  }
+}
+
+TEST_CASE("Trainer: metrics and evaluation are equal on every member and in every cluster") {
+  Case job;
+  const auto reference = job.Run(kAlone);
+  const auto results = job.Run({{1, {0, 1}}, {2, {2, 3}}});
+  RequireFinished(reference);
+  RequireFinished(results);
+  const Progress& expected = reference[0].progress.back();
+  REQUIRE(expected.test_accuracy.has_value());
+  REQUIRE(expected.test_loss.has_value());
+  REQUIRE(expected.epoch == 2);
+  // Six steps, evaluated after both epochs, and not twice after the last one.
+  REQUIRE(reference[0].progress.size() == kSteps + 2);
+  for (const MemberResult& result : results) {
+    REQUIRE(result.progress.size() == reference[0].progress.size());
+    for (size_t i = 0; i < result.progress.size(); ++i) {
+      const Progress& a = reference[0].progress[i];
+      const Progress& b = result.progress[i];
+      REQUIRE(a.applied == b.applied);
+      REQUIRE(a.digest == b.digest);
+      REQUIRE(a.loss == b.loss);
+      REQUIRE(a.accuracy == b.accuracy);
+      REQUIRE(a.test_accuracy == b.test_accuracy);
+      REQUIRE(a.test_loss == b.test_loss);
+    }
+  }
+}
+
+TEST_CASE("Trainer: another seed gives other bytes") {
+  v1::JobSpec spec = SmallSpec();
+  Case first({}, spec);
+  spec.set_seed(2);
+  Case second({}, spec);
+  const auto a = first.Run(kAlone);
+  const auto b = second.Run(kAlone);
+  RequireFinished(a);
+  RequireFinished(b);
+  REQUIRE(LastManifest(a) != LastManifest(b));
+  REQUIRE(a[0].known_shard_sha256 != b[0].known_shard_sha256);
+}
+
+TEST_CASE("Trainer: with float32 sums the bytes depend on the cluster, and the manifest says so") {
+  v1::JobSpec spec = SmallSpec();
+  spec.set_reduction(v1::REDUCTION_FLOAT32);
+  Case job({}, spec);
+  const auto one = job.Run(kAlone);
+  const auto three = job.Run({{1, {0, 1}}, {1, {2}}, {1, {3}}});
+  RequireFinished(one);
+  RequireFinished(three);
+  REQUIRE(one[0].checkpoints.back().files[0].bytes != three[0].checkpoints.back().files[0].bytes);
+  REQUIRE(one[0].run.digest != three[0].run.digest);
+  const auto facts = VerifyCheckpoint(three[0].checkpoints.back());
+  REQUIRE(facts.ok());
+  REQUIRE_FALSE(facts->exact);
+}
+
+TEST_CASE("Trainer: batch statistics travel exactly") {
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  spec.mutable_model()->set_batch_norm(true);
+  spec.clear_epochs();
+  spec.set_steps(2);
+  Case job({}, spec);
+  const auto one = job.Run({{2, {0, 1, 2, 3}}});
+  const auto two = job.Run({{1, {0}}, {1, {1, 2, 3}}});
+  REQUIRE(one[0].run.end == RunEnd::kFinished);
+  REQUIRE(one[0].run.digest == two[1].run.digest);
+  REQUIRE(LastManifest(one) == LastManifest(two));
+}
+
+TEST_CASE("Trainer: every core reports the same known shard") {
+  Case job;
+  const auto trainer = job.Prepare(3);
+  REQUIRE(trainer.ok());
+  const std::vector<std::string>& known = (*trainer)->known_shard_sha256();
+  REQUIRE(known.size() == 3);
+  REQUIRE(known[0].size() == 64);
+  REQUIRE(known[1] == known[0]);
+  REQUIRE(known[2] == known[0]);
+  REQUIRE((*trainer)->applied() == 0);
+}
+
+TEST_CASE("Trainer: a value that cannot be added fails the job, naming step, shard and tensor") {
+  const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(),
+                             std::numeric_limits<float>::infinity(), 0x1p126F);
+  FakeHooks hooks;
+  hooks.on_gradient = [&](const ShardInput& input, uint32_t tensor, std::span<float> gradient) {
+    // Shard 2 of batch 20 in 4 shards; fc/kernel is tensor 0, fc/bias tensor 1.
+    const bool last_rows = input.samples.size() == 5;
+    if (input.step == 1 && tensor == 0 && last_rows) gradient[7] = bad;
+  };
+  Case job(hooks);
+  const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
+  for (const MemberResult& result : results) {
+    INFO(result.run.reason);
+    REQUIRE(result.run.end == RunEnd::kFailed);
+    REQUIRE(result.run.applied == 1);
+    REQUIRE(result.run.reason.find("step 1") != std::string::npos);
+    REQUIRE(result.run.reason.find("shard 0") != std::string::npos);
+    REQUIRE(result.run.reason.find("fc/kernel") != std::string::npos);
+    const char* const kind = bad == 0x1p126F ? "too large" : "not finite";
+    REQUIRE(result.run.reason.find(kind) != std::string::npos);
+  }
+}
+
+TEST_CASE("Trainer: a kernel's error fails the run and frees the neighbours") {
+  FakeHooks hooks;
+  hooks.before_shard = [](const ShardInput& input) {
+    if (input.step == 3) return Internal("kernel broke");
+    return absl::OkStatus();
+  };
+  Case job(hooks);
+  const auto results = job.Run({{1, {0, 1, 2}}, {1, {3}}, {1, {}}});
+  REQUIRE(results[0].run.end == RunEnd::kFailed);
+  REQUIRE(results[0].run.reason.find("step 3") != std::string::npos);
+  REQUIRE(results[0].run.reason.find("kernel broke") != std::string::npos);
+  REQUIRE(results[0].run.applied == 3);
+  REQUIRE(results[2].run.end == RunEnd::kPeerLost);
+  REQUIRE(results[2].run.applied == 3);
+}
+
+// Requests a stop when a step is reported.
+class StopAt : public Observer {
+ public:
+  StopAt(uint64_t applied, std::stop_source* stop) : applied_(applied), stop_(stop) {}
+  void OnProgress(const Progress& progress) override {
+    if (progress.applied == applied_) stop_->request_stop();
+  }
+
+ private:
+  const uint64_t applied_;
+  std::stop_source* const stop_;
+};
+
+TEST_CASE("Trainer: a stopped run ends at a boundary, and the next one gives the same bytes") {
+  Case job;
+  const auto reference = job.Run(kAlone);
+  const auto trainer = job.Prepare(2);
+  REQUIRE(trainer.ok());
+  std::stop_source stop;
+  StopAt observer(3, &stop);
+  MemorySink sink;
+  const RunResult first =
+      (*trainer)->Run(Alone(1, 0), {nullptr, &sink, &observer}, stop.get_token());
+  REQUIRE(first.end == RunEnd::kStopped);
+  REQUIRE(first.applied == 3);
+  REQUIRE((*trainer)->pulse().applied == 3);
+  const RunResult second = (*trainer)->Run(Alone(2, 3), {nullptr, &sink, nullptr}, {});
+  INFO(second.reason);
+  REQUIRE(second.end == RunEnd::kFinished);
+  REQUIRE(second.manifest_sha256 == LastManifest(reference));
+}
+
+TEST_CASE("Trainer: a stop while a shard computes drops the step as a whole") {
+  std::stop_source stop;
+  std::atomic<bool> armed = true;
+  FakeHooks hooks;
+  hooks.before_shard = [&](const ShardInput& input) {
+    if (input.step == 4 && armed.exchange(false)) stop.request_stop();
+    return absl::OkStatus();
+  };
+  Case job(hooks);
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  const RunResult stopped =
+      (*trainer)->Run(Alone(1, 0), {nullptr, nullptr, nullptr}, stop.get_token());
+  REQUIRE(stopped.end == RunEnd::kStopped);
+  REQUIRE(stopped.applied == 4);
+  MemorySink sink;
+  const RunResult rest = (*trainer)->Run(Alone(2, 4), {nullptr, &sink, nullptr}, {});
+  REQUIRE(rest.end == RunEnd::kFinished);
+  REQUIRE(rest.manifest_sha256 == LastManifest(Case().Run(kAlone)));
+}
+
+TEST_CASE("Trainer: a stop that came first runs nothing") {
+  Case job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  std::stop_source stop;
+  stop.request_stop();
+  const RunResult result = (*trainer)->Run(Alone(1, 0), {}, stop.get_token());
+  REQUIRE(result.end == RunEnd::kStopped);
+  REQUIRE(result.applied == 0);
+}
+
+TEST_CASE("Trainer: a stop ends the wait for a silent neighbour") {
+  Case job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  ring::MemoryRing ring(2);
+  std::stop_source stop;
+  RunResult result;
+  {
+    const std::jthread runner([&] {
+      const Assignment assignment{.position = {.rank = 0, .size = 2}, .shards = {0, 1}};
+      result = (*trainer)->Run(assignment, {ring.link(0), nullptr, nullptr}, stop.get_token());
+    });
+    while (std::string((*trainer)->pulse().phase) != "reduce") std::this_thread::yield();
+    stop.request_stop();
+  }
+  REQUIRE(result.end == RunEnd::kStopped);
+  REQUIRE(result.applied == 0);
+}
+
+TEST_CASE("Trainer: a lost neighbour ends the run with its name") {
+  Case job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  ring::MemoryRing ring(3);
+  ring.Lose(1);
+  const Assignment assignment{.position = {.rank = 0, .size = 3}, .shards = {0, 1}};
+  const RunResult result = (*trainer)->Run(assignment, {ring.link(0), nullptr, nullptr}, {});
+  REQUIRE(result.end == RunEnd::kPeerLost);
+  REQUIRE(result.link_error == absl::StatusCode::kUnavailable);
+  REQUIRE(result.reason.find("member 1 is lost") != std::string::npos);
+  REQUIRE(result.applied == 0);
+}
+
+TEST_CASE("Trainer: an assignment that does not fit the state is refused") {
+  Case job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  const RunResult late = (*trainer)->Run(Alone(1, 5), {}, {});
+  REQUIRE(late.end == RunEnd::kFailed);
+  REQUIRE(late.reason.find("starts at step 5") != std::string::npos);
+  const RunResult shard = (*trainer)->Run({.shards = {4}}, {}, {});
+  REQUIRE(shard.end == RunEnd::kFailed);
+  const RunResult link = (*trainer)->Run({.position = {.rank = 0, .size = 2}}, {}, {});
+  REQUIRE(link.end == RunEnd::kFailed);
+}
+
+TEST_CASE("Trainer: another dataset is refused by name") {
+  Case job;
+  job.resolved.mutable_result()->mutable_data()->mutable_files(0)->set_sha256("00");
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.status().code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(Message(trainer.status()).find("data_batch_1.bin") != std::string::npos);
+}
+
+// Refuses every checkpoint.
+class BrokenSink : public CheckpointSink {
+ public:
+  Status Deliver(const Checkpoint&, const std::stop_token&) override {
+    return absl::ResourceExhaustedError("disk full");
+  }
+};
+
+TEST_CASE("Trainer: a checkpoint that cannot be delivered fails the run") {
+  Case job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  BrokenSink sink;
+  const RunResult result = (*trainer)->Run(Alone(1, 0), {nullptr, &sink, nullptr}, {});
+  REQUIRE(result.end == RunEnd::kFailed);
+  REQUIRE(result.reason.find("the checkpoint of step 2") != std::string::npos);
+  REQUIRE(result.reason.find("disk full") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
