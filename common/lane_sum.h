@@ -14,7 +14,11 @@ inline constexpr size_t kLaneSumBlock = 256;
 template <typename Value>
 [[nodiscard]] double LaneSumOfBlock(size_t begin, size_t end, const Value& value) {
   double lanes[8] = {};
-  for (size_t i = begin; i < end; ++i) lanes[(i - begin) % 8] += value(i);
+  size_t i = begin;
+  for (; i + 8 <= end; i += 8) {
+    for (size_t lane = 0; lane < 8; ++lane) lanes[lane] += value(i + lane);
+  }
+  for (size_t lane = 0; i < end; ++i, ++lane) lanes[lane] += value(i);
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
