@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "common/stop_wait.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -36,15 +35,6 @@ bool WriteFile(const CheckpointFile& file, Writer* writer) {
     if (!writer->Write(upload)) return false;
   } while (offset < file.bytes.size());
   return true;
-}
-
-// Waits for `pause`; true when `stop` was requested.
-bool Pause(std::chrono::milliseconds pause, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock<std::mutex> lock(mutex);
-  wake.wait_for(lock, stop, pause, []() { return false; });
-  return stop.stop_requested();
 }
 
 }  // namespace
@@ -92,7 +82,7 @@ Status CheckpointUpload::Deliver(const Checkpoint& checkpoint, const std::stop_t
     }
     spdlog::warn("checkpoint of step {} not delivered yet, trying again: {}", checkpoint.step,
                  Message(status));
-    if (Pause(pause, stop)) return absl::CancelledError("the upload was stopped");
+    if (WaitForStop(stop, pause)) return absl::CancelledError("the upload was stopped");
     pause = std::min(pause * 2, kLastPause);
   }
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/stop_wait.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
@@ -15,6 +16,9 @@ namespace {
 
 // Neighbours start a generation at different moments; by then both have prepared the job.
 constexpr std::chrono::seconds kConnectLimit{30};
+// A neighbour that left the ring of its own accord has told the coordinator why, or is about to:
+// its reason is better than ours, so ours waits this long for the end that follows from it.
+constexpr std::chrono::seconds kBetterReasonLimit{2};
 
 std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
 
@@ -237,6 +241,9 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
   ProgressPoster observer(&task.start, &post_);
   const RunResult result = trainer->Run(*assignment, {link->get(), &upload, &observer}, stop);
   ended.outcome = OutcomeOf(result.end);
+  if (result.link_error == absl::StatusCode::kAborted && WaitForStop(stop, kBetterReasonLimit)) {
+    ended.outcome = Outcome::kStopped;
+  }
   ended.applied = result.applied;
   ended.digest = Bytes(result.digest);
   ended.reason = result.reason;
