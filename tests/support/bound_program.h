@@ -1,0 +1,123 @@
+// A program bound to a core of a backend on the calling thread, with weights taken from reference
+// feeds: what backend tests run. Thread-compatible; must stay on the thread that made it.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/graph/ops/reference_executor.h"
+#include "common/sha256.h"
+#include "worker/backend/backend.h"
+
+namespace ringmaster::testing {
+
+struct ShardResult {
+  ShardOutput output;
+  std::vector<std::vector<float>> gradients;  // by canonical parameter number
+  std::vector<uint32_t> order;                // in which the sink got them
+
+  // Of all gradients and outputs, bit by bit.
+  [[nodiscard]] std::string Hash() const {
+    Sha256 hash;
+    hash.Update(&output.loss_sum, sizeof(output.loss_sum));
+    hash.Update(&output.correct, sizeof(output.correct));
+    const auto add = [&hash](const std::vector<float>& values) {
+      hash.Update(values.data(), values.size() * sizeof(float));
+    };
+    add(output.batch_means);
+    add(output.batch_variances);
+    for (const std::vector<float>& gradient : gradients) add(gradient);
+    return Hex(hash.Finish());
+  }
+};
+
+class BoundProgram {
+ public:
+  static StatusOr<std::unique_ptr<BoundProgram>> Create(Backend& backend,
+                                                        const graph::Program& program,
+                                                        const CoreOptions& options = {
+                                                            .name = "core0"}) {
+    std::unique_ptr<BoundProgram> bound(new BoundProgram(program));
+    RING_ASSIGN_OR_RETURN(bound->weights_, backend.MakeWeights(program));
+    RING_ASSIGN_OR_RETURN(bound->core_, backend.MakeCore(options));
+    RING_ASSIGN_OR_RETURN(bound->executable_,
+                          bound->core_->Bind(bound->program_, *bound->weights_));
+    return bound;
+  }
+
+  // Refreshes the weights from `feeds` and runs the shard.
+  StatusOr<ShardResult> Run(const graph::ReferenceFeeds& feeds, const graph::RandomKeys& keys) {
+    RING_RETURN_IF_ERROR(Refresh(feeds));
+    const std::vector<float> images = Floats(feeds.at(program_.images));
+    const std::vector<double>& labels = feeds.at(program_.labels);
+    const std::vector<int32_t> classes(labels.begin(), labels.end());
+    const auto seed = feeds.find(program_.loss_seed);
+    const ShardInput input = {
+        .seed = keys.seed,
+        .step = keys.step,
+        .samples = keys.samples,
+        .images = images,
+        .labels = classes,
+        .loss_seed = seed == feeds.end() ? 1.0F : static_cast<float>(seed->second[0])};
+    return Run(input);
+  }
+
+  StatusOr<ShardResult> Run(const ShardInput& input) {
+    ShardResult result;
+    result.gradients.resize(program_.parameters.size());
+    const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+      result.order.push_back(parameter);
+      result.gradients[parameter].assign(gradient.begin(), gradient.end());
+    };
+    RING_RETURN_IF_ERROR(executable_->Run(input, sink, &result.output));
+    return result;
+  }
+
+  Status Refresh(const graph::ReferenceFeeds& feeds) {
+    std::vector<exact::BlockLayout::Tensor> tensors;
+    for (uint32_t p = 0; p < program_.parameters.size(); ++p) {
+      tensors.push_back({p, static_cast<uint64_t>(graph::Elements(program_.parameters[p].shape))});
+    }
+    RING_ASSIGN_OR_RETURN(const exact::BlockLayout layout, exact::BlockLayout::Create(tensors));
+    master_.assign(layout.arena_elements(), 0);
+    for (uint32_t p = 0; p < program_.parameters.size(); ++p) {
+      const std::vector<double>& values = feeds.at(program_.parameters[p].value);
+      std::copy(values.begin(), values.end(),
+                master_.begin() + static_cast<ptrdiff_t>(layout.tensor(p).offset()));
+    }
+    std::vector<float> means, variances;
+    for (const graph::Normalization& normalization : program_.normalizations) {
+      Append(feeds, normalization.moving_mean, normalization.channels, &means);
+      Append(feeds, normalization.moving_variance, normalization.channels, &variances);
+    }
+    return weights_->Refresh(layout, master_, means, variances);
+  }
+
+  Core& core() { return *core_; }
+  Weights& weights() { return *weights_; }
+
+ private:
+  explicit BoundProgram(const graph::Program& program) : program_(program) {}
+
+  static std::vector<float> Floats(const std::vector<double>& values) {
+    return {values.begin(), values.end()};
+  }
+  static void Append(const graph::ReferenceFeeds& feeds, graph::ValueId value, int64_t channels,
+                     std::vector<float>* to) {
+    const auto found = feeds.find(value);
+    if (found == feeds.end()) {
+      to->insert(to->end(), static_cast<size_t>(channels), 1.0F);
+    } else {
+      to->insert(to->end(), found->second.begin(), found->second.end());
+    }
+  }
+
+  const graph::Program program_;
+  std::vector<float> master_;
+  std::unique_ptr<Weights> weights_;
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<Executable> executable_;
+};
+
+}  // namespace ringmaster::testing
