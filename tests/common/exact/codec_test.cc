@@ -1,7 +1,9 @@
 #include "common/exact/codec.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "tests/common/exact/kernel_tables.h"
@@ -61,11 +63,10 @@ std::vector<uint8_t> PackWith(const Kernels& kernels, std::span<const int64_t> b
 // sees a read past its end.
 std::vector<int64_t> UnpackWith(const Kernels& kernels, const std::vector<uint8_t>& packed,
                                 int width, size_t count, size_t misalignment) {
-  std::vector<uint8_t> moved(misalignment);
-  moved.insert(moved.end(), packed.begin(), packed.end());
-  moved.shrink_to_fit();
+  const auto moved = std::make_unique<uint8_t[]>(misalignment + packed.size());
+  std::copy(packed.begin(), packed.end(), moved.get() + misalignment);
   std::vector<int64_t> block(count, 77);
-  Unpack(kernels, moved.data() + misalignment, width, block);
+  Unpack(kernels, moved.get() + misalignment, width, block);
   return block;
 }
 
