@@ -18,26 +18,6 @@ int OpenFlags(Wanted wanted) {
   return O_RDONLY | O_CLOEXEC | O_NONBLOCK | (wanted == Wanted::kFolder ? O_DIRECTORY : 0);
 }
 
-// One component at a time, never following a link. Returns -1 with errno.
-int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted) {
-  std::istringstream components(path);
-  std::string component, next;
-  Descriptor at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
-  std::getline(components, component, '/');
-  while (true) {
-    const bool last = !std::getline(components, next, '/');
-    if (component == ".." || (component.empty() && !last)) {
-      errno = EXDEV;
-      return -1;
-    }
-    const int flags = last ? OpenFlags(wanted) : OpenFlags(Wanted::kFolder);
-    const int opened = openat(at.get(), component.c_str(), flags | O_NOFOLLOW);
-    if (opened < 0 || last) return opened;
-    at = Descriptor(opened);
-    component = next;
-  }
-}
-
 int OpenInside(int folder, const std::string& path, Wanted wanted) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(OpenFlags(wanted));
@@ -61,6 +41,26 @@ Status OpenError(const std::string& path, int error) {
 }
 
 }  // namespace
+
+// One component at a time, never following a link.
+int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted) {
+  std::istringstream components(path);
+  std::string component, next;
+  Descriptor at(fcntl(folder, F_DUPFD_CLOEXEC, 0));
+  std::getline(components, component, '/');
+  while (true) {
+    const bool last = !std::getline(components, next, '/');
+    if (component == ".." || (component.empty() && !last)) {
+      errno = EXDEV;
+      return -1;
+    }
+    const int flags = last ? OpenFlags(wanted) : OpenFlags(Wanted::kFolder);
+    const int opened = openat(at.get(), component.c_str(), flags | O_NOFOLLOW);
+    if (opened < 0 || last) return opened;
+    at = Descriptor(opened);
+    component = next;
+  }
+}
 
 void Descriptor::Close() const {
   if (valid()) close(value_);

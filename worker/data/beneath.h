@@ -39,4 +39,7 @@ enum class Wanted { kFolder, kFile };
 [[nodiscard]] StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& path,
                                                Wanted wanted);
 
+// What OpenBeneath falls back to without openat2: a descriptor, or -1 and errno.
+[[nodiscard]] int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted);
+
 }  // namespace ringmaster::worker

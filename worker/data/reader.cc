@@ -49,6 +49,11 @@ StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
   return loader_->Load(id);
 }
 
+size_t Reader::held() const {
+  MutexLock lock(mu_);
+  return ready_.size();
+}
+
 void Reader::SkipTo(const BatchId& id) {
   const BatchId first{id.step, id.use, id.batch, 0};
   std::erase_if(ready_, [&](const auto& entry) { return entry.first < first; });

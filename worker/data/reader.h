@@ -39,6 +39,9 @@ class Reader {
   [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Get(
       const BatchId& id, std::chrono::steady_clock::time_point deadline);
 
+  // Batches that are ready and not yet asked for; at most options.ahead.
+  [[nodiscard]] size_t held() const;
+
   // Wakes every waiter with CANCELLED and ends the thread after the batch in hand. Idempotent.
   void Stop();
 
@@ -55,7 +58,7 @@ class Reader {
   const std::shared_ptr<const ShardLoader> loader_;
   const ReaderOptions options_;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   Condition changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<BatchId> cursor_ ABSL_GUARDED_BY(mu_);   // next of the plan; nullopt at its end

@@ -169,6 +169,36 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: any order of requests is served, even a
   }
 }
 
+TEST_CASE_METHOD(ReaderFixture, "Reader: works ahead as far as it is allowed, and no further") {
+  constexpr size_t kAhead = 4;
+  Reader reader(loader_, {.shards = {0, 2}, .start_step = 1, .ahead = kAhead});
+  const std::vector<BatchId> next = {BatchId::Training(1, 0), BatchId::Training(1, 2),
+                                     BatchId::Training(2, 0), BatchId::Training(2, 2)};
+  std::vector<std::shared_ptr<const ShardBatch>> expected;
+  for (const BatchId& id : next) expected.push_back(*loader_->Load(id));
+  for (const auto deadline = Soon(); reader.held() < kAhead;) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+  // The files are gone: what comes now was read before.
+  for (int i = 1; i <= 5; ++i) {
+    std::filesystem::resize_file(folder_ / ("d/data_batch_" + std::to_string(i) + ".bin"), 0);
+  }
+  for (size_t i = 0; i < next.size(); ++i) {
+    CHECK(reader.held() <= kAhead);
+    const Batch batch = reader.Get(next[i], Soon());
+    REQUIRE(batch.ok());
+    CHECK(SameContent(**batch, *expected[i]));
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: a batch that a caller took is not read again") {
+  Reader reader(loader_, {.shards = {0}, .start_step = 0, .ahead = 2});
+  // Whoever loads each of them, the reader comes to the end of the job and holds nothing.
+  for (const BatchId& id : Plan(*loader_, {0})) REQUIRE(reader.Get(id, Soon()).ok());
+  CHECK(reader.held() == 0);
+}
+
 TEST_CASE_METHOD(ReaderFixture, "Reader: after Stop every request is cancelled") {
   Reader reader(loader_, {.shards = {0}, .start_step = 0, .ahead = 1});
   REQUIRE(reader.Get(BatchId::Training(0, 0), Soon()).ok());
