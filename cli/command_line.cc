@@ -30,7 +30,9 @@ const CLI::App* Deepest(const CLI::App& app) {
 // Of the innermost command that was named, with its whole name.
 std::string HelpOf(const CLI::App& app, const std::string& before) {
   const auto parsed = app.get_subcommands();
-  return parsed.empty() ? app.help(before) : HelpOf(*parsed.front(), before + app.get_name() + " ");
+  return parsed.empty() ? app.help(before)
+                        : HelpOf(*parsed.front(),
+                                 before.empty() ? app.get_name() : before + " " + app.get_name());
 }
 
 // What is wrong, in our words where a word stands that is no command.

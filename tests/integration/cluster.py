@@ -1,0 +1,302 @@
+"""A cluster of real processes for one test: programs from RINGMASTER_BIN, port 0, a folder of its own.
+
+Every wait has a deadline, every process dies with the test, and a test that fails prints the logs.
+"""
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", "build/release/bin")).resolve()
+SLOW = float(os.environ.get("RINGMASTER_SLOW", "1"))  # sanitizers: longer deadlines
+
+OK, OTHER, USAGE, JOB_FAILED, JOB_CANCELLED, UNREACHABLE, TIMED_OUT = 0, 1, 2, 3, 4, 5, 124
+FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent():
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_until(condition, what, timeout=20.0):
+    """Polls `condition` until it is true, and returns what it returned; fails the test at the deadline."""
+    end = time.monotonic() + timeout * SLOW
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() >= end:
+            raise AssertionError(f"{what}: not within {timeout * SLOW:.0f} s")
+        time.sleep(0.05)
+
+
+def free_port():
+    """A port that nobody listens on now, for a server that must come back at the same address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A daemon with its output in files."""
+
+    def __init__(self, name, folder, arguments, prefix=()):
+        self.name = name
+        self.out = folder / f"{name}.out"
+        self.err = folder / f"{name}.err"
+        with open(self.out, "wb") as out, open(self.err, "wb") as err:
+            self.popen = subprocess.Popen(
+                [*prefix, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                preexec_fn=_die_with_parent)
+
+    def line(self, start, timeout=20.0):
+        """The rest of the first stdout line that begins with `start`."""
+        def find():
+            for line in self.out.read_text().splitlines():
+                if line.startswith(start):
+                    return line[len(start):].strip()
+            if not self.running():
+                raise AssertionError(f"{self.name} ended with {self.popen.returncode}: {self.log()}")
+            return None
+        return wait_until(find, f"{self.name} prints '{start}'", timeout)
+
+    def log(self):
+        return self.out.read_text(errors="replace") + self.err.read_text(errors="replace")
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def kill(self):
+        self.popen.kill()
+        self.popen.wait(20)
+
+    def signal(self, number):
+        self.popen.send_signal(number)
+
+    def wait(self, timeout=20.0):
+        """The exit code."""
+        return self.popen.wait(timeout * SLOW)
+
+    def stop(self, timeout=20.0):
+        """SIGTERM, then the exit code; a daemon that hangs is killed and fails the test."""
+        if self.running():
+            self.popen.terminate()
+        try:
+            return self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not stop on SIGTERM: {self.log()}") from None
+
+
+class Cluster:
+    """One coordinator, workers, and ringctl, in a temporary folder."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-"))
+        self.data_root = self.folder / "data"
+        self.data_root.mkdir()
+        self.processes = []
+        self.workers = {}
+        self.coordinator = None
+        self.address = None
+        self.prefix = ()  # before ringctl, e.g. to run it in a network namespace
+        self._number = 0
+
+    # ---- processes ------------------------------------------------------------------------------
+
+    def spawn(self, name, arguments, prefix=()):
+        self._number += 1
+        process = Process(f"{self._number:02}-{name}", self.folder, arguments, prefix)
+        self.processes.append(process)
+        return process
+
+    def start_coordinator(self, listen=None, wait=True, prefix=(), extra=()):
+        """A second start uses the same address and the same --data-dir."""
+        listen = listen or self.address or "127.0.0.1:0"
+        self.coordinator = self.spawn("ringmaster", [
+            BIN / "ringmaster", "--listen", listen, "--data-dir", self.folder / "coordinator",
+            *extra], prefix)
+        if wait:
+            self.address = self.coordinator.line("ringmaster listening on ")
+        return self.coordinator
+
+    def start_worker(self, name, cores=1, threads=1, data_root=None, coordinator=None, wait=True,
+                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, prefix=(), extra=()):
+        """`wait`: until it is attached."""
+        worker = self.spawn(name, [
+            BIN / "ringworker", "--coordinator", coordinator or self.address, "--listen", listen,
+            "--advertise", advertise, "--cores", cores, "--threads-per-core", threads,
+            "--memory-per-core", "2GiB", "--data-root", data_root or self.data_root,
+            "--state-dir", self.folder / f"state-{state or name}", "--name", name, *extra], prefix)
+        self.workers[name] = worker
+        if wait:
+            wait_until(lambda: name in self.attached(), f"worker {name} attaches")
+        return worker
+
+    def stop(self):
+        """Workers first; every daemon must end with 0 on SIGTERM."""
+        order = [*self.workers.values(), self.coordinator]
+        for process in order:
+            if process is not None and process.running():
+                code = process.stop()
+                if code != 0:
+                    raise AssertionError(f"{process.name} ended with {code}: {process.log()}")
+
+    def destroy(self, failed):
+        for process in self.processes:
+            if process.running():
+                process.kill()
+        if failed:
+            for process in self.processes:
+                sys.stderr.write(f"---- {process.name}\n{process.log()[-6000:]}\n")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ---- ringctl --------------------------------------------------------------------------------
+
+    def ringctl(self, *arguments, expect=OK, timeout=60.0):
+        """Runs ringctl to its end; `expect` is the exit code that it must have, None for any."""
+        done = subprocess.run(
+            [*self.prefix, str(BIN / "ringctl"), *map(str, arguments), "--coordinator",
+             self.address or "127.0.0.1:1"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout * SLOW,
+            check=False, preexec_fn=_die_with_parent)
+        if expect is not None and done.returncode != expect:
+            raise AssertionError(f"ringctl {' '.join(map(str, arguments))} ended with {done.returncode}, "
+                                 f"expected {expect}\n{done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments, **options):
+        return json.loads(self.ringctl(*arguments, "-o", "json", **options).stdout)
+
+    def attached(self):
+        """Worker name -> its entry of `ringctl workers`."""
+        return {worker["name"]: worker for worker in self.json("workers")["workers"]}
+
+    def wait_free(self, *names, timeout=30.0):
+        def free():
+            workers = self.attached()
+            return all(workers.get(name, {}).get("state") == "free" for name in names)
+        wait_until(free, f"workers {names} are free", timeout)
+
+    def write_job(self, spec):
+        """A job file; JSON is YAML."""
+        self._number += 1
+        path = self.folder / f"job-{self._number:02}.yaml"
+        path.write_text(spec if isinstance(spec, str) else json.dumps(spec, indent=1) + "\n")
+        return path
+
+    def submit(self, spec, *arguments):
+        return self.json("submit", self.write_job(spec), *arguments)["job_id"]
+
+    def status(self, job):
+        return self.json("status", job)
+
+    def wait(self, job, timeout=120.0):
+        """The final status."""
+        done = self.ringctl("wait", job, "--timeout", f"{timeout * SLOW:.0f}s", "-o", "json", expect=None,
+                            timeout=timeout + 30)
+        if done.returncode == TIMED_OUT:
+            raise AssertionError(f"job {job} did not end within {timeout} s:\n{done.stdout}"
+                                 f"{self.ringctl('why', job).stdout}")
+        return json.loads(done.stdout)
+
+    def run_job(self, spec, timeout=120.0):
+        """Submits and waits; the job must succeed."""
+        status = self.wait(self.submit(spec), timeout)
+        if status["state"] != "SUCCEEDED":
+            raise AssertionError(f"job ended {status['state']}: {status['reason']}")
+        return status
+
+    def watch_until(self, job, condition, what, timeout=60.0):
+        """The first status of `ringctl watch` for which `condition` holds."""
+        watch = subprocess.Popen(
+            [str(BIN / "ringctl"), "watch", job, "-o", "json", "--coordinator", self.address],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=_die_with_parent)
+        last = None
+        try:
+            for line in lines_of(watch.stdout, timeout * SLOW):
+                last = json.loads(line)
+                if condition(last):
+                    return last
+                if last["state"] in FINAL:
+                    break
+        finally:
+            watch.kill()
+            watch.wait()
+            watch.stdout.close()
+        raise AssertionError(f"{what}: not within {timeout} s; last status {last}")
+
+    def make_data(self, path="cifar10", train=56, test=20, seed=0, root=None):
+        target = pathlib.Path(root or self.data_root) / path
+        self.ringctl("dataset", "make", "cifar10", target, "--train", train, "--test", test,
+                     "--seed", seed)
+        return target
+
+
+def lines_of(stream, timeout):
+    """Lines of a pipe until it ends or the deadline passes."""
+    end = time.monotonic() + timeout
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while selector.select(max(0.0, end - time.monotonic())):
+            chunk = os.read(stream.fileno(), 65536)
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+
+
+def job_spec(**changes):
+    """A small job: mlp on 56 images, two epochs of batches of 24, 24 and 8. None removes a key."""
+    spec = {
+        "name": "test",
+        "model": {"name": "mlp", "hidden": [32]},
+        "data": {"format": "cifar10", "path": "cifar10"},
+        "batch": 24,
+        "shards": 8,
+        "epochs": 2,
+        "seed": 1,
+        "optimizer": {"adam": {"learning_rate": 0.001}},
+        "workers": {"min": 1, "max": 8},
+    }
+    spec.update(changes)
+    return {key: value for key, value in spec.items() if value is not None}
+
+
+class ClusterTest(unittest.TestCase):
+    """Gives every test a cluster without daemons, and prints their logs when it fails."""
+
+    def setUp(self):
+        self.cluster = Cluster()
+        self.addCleanup(lambda: self.cluster.destroy(self._failed()))
+
+    def _failed(self):
+        return not self._outcome.success  # unittest has no public way to ask in a cleanup
+
+    @contextlib.contextmanager
+    def running(self, workers=(("a", 1),), **data):
+        """A cluster with sample data and these (name, cores); ends it cleanly when the block does."""
+        self.cluster.make_data(**data)
+        self.cluster.start_coordinator()
+        for name, cores in workers:
+            self.cluster.start_worker(name, cores)
+        yield self.cluster
+        self.cluster.stop()
+
+
+def main():
+    unittest.main(verbosity=2)
