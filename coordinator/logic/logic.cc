@@ -366,7 +366,7 @@ void Logic::On(const Tick&) {
   for (const Fleet::Overdue& overdue : fleet_.FindOverdue(now_)) {
     Refuse(overdue.session,
            {Error(absl::StatusCode::kDeadlineExceeded, "{}", overdue.reason), "LEASE_EXPIRED"});
-    Lose(overdue.session, fmt::format("was lost: {}", overdue.reason));
+    Lose(overdue.session, "was lost", overdue.reason);
   }
   for (auto& [number, job] : jobs_) {
     if (!job.run) continue;

@@ -61,8 +61,8 @@ class Logic {
   // A message about the job that `worker` serves.
   void HearAboutJob(Worker& worker, const v1::WorkerMessage& message);
   void Refuse(SessionId session, Refusal refusal);
-  // The session is over; its worker's job fails with `how`, e.g. "was lost".
-  void Lose(SessionId session, const std::string& how);
+  // The session is over; its worker's job fails with `how` ("was lost", "left") and `why`.
+  void Lose(SessionId session, const std::string& how, const std::string& why);
 
   // The result of a Run's step: goes on, ends the job, or publishes.
   void Advance(Job& job, const Status& status);

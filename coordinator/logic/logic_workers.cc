@@ -48,7 +48,7 @@ Status Suspected(const std::string& worker, const v1::Suspicion& said) {
 void Logic::On(const SessionOpened& event) { fleet_.Open(event.session, now_); }
 
 void Logic::On(const SessionClosed& event) {
-  Lose(event.session, fmt::format("was lost: its session broke ({})", event.reason));
+  Lose(event.session, "was lost", fmt::format("its session broke ({})", event.reason));
 }
 
 void Logic::On(const TermRaised& event) {
@@ -71,13 +71,13 @@ void Logic::On(const WorkerSaid& event) {
     case Kind::kLeaving: {
       const std::string reason = event.message.leaving().reason();
       Refuse(event.session, {absl::OkStatus(), ""});
-      return Lose(event.session, fmt::format("left: {}", reason));
+      return Lose(event.session, "left", reason);
     }
     case Kind::kAttach:
     case Kind::KIND_NOT_SET:
       Refuse(event.session, {InvalidArgument("a session has one Attach, and no empty messages"),
                              "PROTOCOL_VIOLATION"});
-      return Lose(event.session, "was lost: it violated the protocol");
+      return Lose(event.session, "was lost", "it violated the protocol");
     default:
       return HearAboutJob(*worker, event.message);
   }
@@ -101,7 +101,7 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   if (superseded) {
     Refuse(*superseded, {Error(absl::StatusCode::kAborted, "the worker opened a newer session"),
                          "SESSION_SUPERSEDED"});
-    Lose(*superseded, "was lost: it opened a new session");
+    Lose(*superseded, "was lost", "it opened a new session");
   }
   Worker& worker = fleet_.Add(session, attach, now_);
   fleet_changed_ = true;
@@ -177,11 +177,11 @@ void Logic::Refuse(SessionId session, Refusal refusal) {
   actions_.push_back(CloseSession{session, std::move(refusal)});
 }
 
-void Logic::Lose(SessionId session, const std::string& how) {
+void Logic::Lose(SessionId session, const std::string& how, const std::string& why) {
   const std::optional<Worker> worker = fleet_.Close(session);
   if (!worker) return;
   fleet_changed_ = true;
-  actions_.push_back(Note{"worker=" + worker->name(), how});
+  actions_.push_back(Note{"worker=" + worker->name(), how + ": " + why});
   Job* job = JobOf(*worker);
   if (job == nullptr) return;
   if (job->run->phase() == Phase::kStopping) {
@@ -190,7 +190,7 @@ void Logic::Lose(SessionId session, const std::string& how) {
   }
   const uint64_t step = std::max(worker->heartbeat.applied(), job->run->committed_step());
   End(*job, v1::JOB_STATE_FAILED,
-      fmt::format("worker {} at step {} {}", worker->name(), step, how));
+      fmt::format("worker {} {} at step {}: {}", worker->name(), how, step, why));
 }
 
 Logic::Job* Logic::JobOf(const Worker& worker) {

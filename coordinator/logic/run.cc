@@ -164,10 +164,20 @@ Status Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   if (said.applied() > from.progress.applied()) OnHeartbeat(from, {}, now);
   from.progress = said;
   if (said.applied() >= newest_.applied()) newest_ = said;
-  uint64_t lowest = said.applied();
-  for (const Member& member : members_) lowest = std::min(lowest, member.progress.applied());
-  committed_ = std::max(committed_, lowest);
+  RaiseCommitted();
   return absl::OkStatus();
+}
+
+void Run::RaiseCommitted() {
+  const auto lowest = std::min_element(
+      members_.begin(), members_.end(),
+      [](const Member& a, const Member& b) { return a.progress.applied() < b.progress.applied(); });
+  committed_ = std::max(committed_, lowest->progress.applied());
+}
+
+bool Run::AnyFinished() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& m) { return m.finished.has_value(); });
 }
 
 void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
@@ -176,9 +186,7 @@ void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
     from.work = said.progress();
     from.phase = said.phase();
   }
-  const bool anyone_finished =
-      std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.finished; });
-  if (worked && phase_ == Phase::kRunning && !anyone_finished) {
+  if (worked && phase_ == Phase::kRunning && !AnyFinished()) {
     deadline_ = now.steady + limit_;
   }
 }
@@ -194,11 +202,12 @@ Status Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
         "worker {} says that it finished at step {}, but the job has {} steps", from.name(),
         said.applied(), total);
   }
-  if (!std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.finished; })) {
+  if (!AnyFinished()) {
     Enter(Phase::kRunning, options_.finish_limit, now);
   }
   from.finished = said;
   from.progress.set_applied(total);
+  RaiseCommitted();
   return CheckEnd();
 }
 
@@ -235,7 +244,6 @@ Status Run::CheckEnd() {
           end.manifest_sha256(), *last_manifest_);
     }
   }
-  committed_ = resolved_->result().total_steps();
   phase_ = Phase::kDone;
   return absl::OkStatus();
 }
@@ -275,7 +283,7 @@ std::string Run::NamesWaitedFor() const {
     names += (names.empty() ? "" : ", ") + member.name();
     if (!member.phase.empty()) names += fmt::format(" (in {})", member.phase);
   }
-  return names.empty() ? "the last checkpoint" : names;
+  return names.empty() ? "the last checkpoint" : "worker " + names;
 }
 
 Status Run::CheckDeadline(Now now) const {
@@ -292,7 +300,7 @@ Status Run::CheckDeadline(Now now) const {
       what = "to acknowledge the fence";
       break;
     case Phase::kRunning:
-      what = "to do any work";
+      what = AnyFinished() ? "to finish" : "to do any work";
       break;
     case Phase::kStopping:
     case Phase::kDone:

@@ -89,6 +89,8 @@ class Run {
   void SendStart(uint64_t step, Now now, Actions& actions);
   Status CheckDigest(const std::string& worker, uint64_t step, const std::string& digest);
   Status CheckEnd();
+  void RaiseCommitted();
+  bool AnyFinished() const;
   bool WaitsFor(const Member& member) const;
   std::string NamesWaitedFor() const;
 

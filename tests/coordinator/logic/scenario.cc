@@ -1,0 +1,481 @@
+#include "tests/coordinator/logic/scenario.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "common/job/resolve.h"
+#include "common/sha256.h"
+#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/logic.h"
+#include "tests/support/cluster_messages.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+
+// `verb subject key=value ...`; a value with blanks stands in double quotes.
+struct Command {
+  std::string verb, subject;
+  std::map<std::string, std::string> options;
+
+  std::string Text(const std::string& key, const std::string& otherwise) const {
+    const auto found = options.find(key);
+    return found == options.end() ? otherwise : found->second;
+  }
+  uint64_t Number(const std::string& key, uint64_t otherwise) const {
+    return std::stoull(Text(key, std::to_string(otherwise)));
+  }
+};
+
+Command Parse(const std::string& line) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ' ' && !quoted) {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  Command command;
+  command.verb = words[0];
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (equals == std::string::npos) {
+      command.subject = words[i];
+    } else {
+      command.options[words[i].substr(0, equals)] = words[i].substr(equals + 1);
+    }
+  }
+  return command;
+}
+
+v1::Generation ParseGeneration(const std::string& text) {
+  v1::Generation generation;
+  generation.set_term(std::stoull(text));
+  generation.set_counter(std::stoull(text.substr(text.find('.') + 1)));
+  return generation;
+}
+
+std::string PrintGeneration(const v1::Generation& generation) {
+  return fmt::format("{}.{}", generation.term(), generation.counter());
+}
+
+class Player {
+ public:
+  Player() { Boot(); }
+
+  std::string Play(const Command& command) {
+    out_.clear();
+    const auto verb = verbs_.find(command.verb);
+    if (verb == verbs_.end()) throw std::runtime_error("unknown command: " + command.verb);
+    verb->second(command);
+    return out_;
+  }
+
+ private:
+  using Verb = std::function<void(const Command&)>;
+  using Kind = v1::CoordinatorMessage::KindCase;
+
+  // A coordinator on what the store holds.
+  void Boot() {
+    ++stored_.term;
+    logic_ = std::make_unique<Logic>(options_);
+    sessions_.clear();
+    workers_line_.clear();
+    now_.steady += milliseconds(1000);
+    CarryOut(logic_->Restore(stored_, now_));
+  }
+
+  void Step(const Event& event) { CarryOut(logic_->Step(event, now_)); }
+
+  void Say(const Command& command, const std::function<void(v1::WorkerMessage&)>& fill) {
+    WorkerSaid said{sessions_.at(command.subject), {}};
+    fill(said.message);
+    Step(said);
+  }
+
+  void Line(const std::string& text) { out_ += "  " + text + "\n"; }
+
+  // ---- events -----------------------------------------------------------------------------------
+
+  void Open(const Command& command) {
+    const SessionId session{++last_session_};
+    sessions_[command.subject] = session;
+    names_[session] = command.subject;
+    Step(SessionOpened{session});
+  }
+
+  void Attach(const Command& command) {
+    Open(command);
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Attach& attach = *message.mutable_attach();
+      const std::string name = command.Text("name", command.subject);
+      attach = testing::MakeAttach(name);
+      attach.set_incarnation(testing::MakeIncarnation(command.Text("incarnation", name)));
+      attach.set_cores(static_cast<uint32_t>(command.Number("cores", 1)));
+      attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
+      attach.set_highest_term(command.Number("term", 0));
+      attach.set_job_id(command.Text("job", ""));
+      attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
+    });
+  }
+
+  void Submit(const Command& command) {
+    SubmitAsked asked;
+    asked.submit.set_idempotency_key(command.subject);
+    v1::JobSpec& spec = *asked.submit.mutable_spec();
+    spec = testing::MakeSpec();
+    spec.set_batch(static_cast<uint32_t>(command.Number("batch", 8)));
+    spec.set_shards(static_cast<uint32_t>(command.Number("shards", 4)));
+    spec.set_steps(command.Number("steps", 10));
+    const auto set = [&](const char* key, auto setter) {
+      if (command.options.contains(key)) setter(static_cast<uint32_t>(command.Number(key, 0)));
+    };
+    set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
+    set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
+    set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
+    Step(asked);
+  }
+
+  void Upload(const Command& command) {
+    UploadVerified verified;
+    verified.begin.set_job_id(command.Text("job", "j0001"));
+    verified.begin.set_worker(command.subject);
+    verified.begin.set_step(command.Number("step", 10));
+    *verified.begin.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+    const std::string sha = command.Text("sha", "m" + std::to_string(verified.begin.step()));
+    verified.ref.set_path(fmt::format("{}/{}", verified.begin.job_id(), verified.begin.step()));
+    verified.ref.set_step(verified.begin.step());
+    verified.ref.set_sha256(sha);
+    verified.digest = HexOf(command.Text("digest", "d" + std::to_string(verified.begin.step())));
+    verified.result_digest = command.Text("result", "");
+    if (verified.result_digest.empty() && job_results_.contains(verified.begin.job_id())) {
+      verified.result_digest = job_results_.at(verified.begin.job_id());
+    }
+    Step(verified);
+  }
+
+  // Time goes by in ticks; the workers of alive=a,b send heartbeats, for job=j0001 if that is said.
+  void Wait(const Command& command) {
+    const auto end = now_.steady + milliseconds(std::stoull(command.subject));
+    const std::string alive = "," + command.Text("alive", "") + ",";
+    while (now_.steady < end) {
+      now_.steady += milliseconds(100);
+      for (const auto& [name, session] : sessions_) {
+        if (alive.find("," + name + ",") == std::string::npos) continue;
+        WorkerSaid said{session, {}};
+        said.message.mutable_heartbeat()->set_job_id(command.Text("job", ""));
+        Step(said);
+      }
+      Step(Tick{});
+    }
+  }
+
+  // The coordinator itself stands still.
+  void Stall(const Command& command) {
+    now_.steady += milliseconds(std::stoull(command.subject));
+    Step(Tick{});
+  }
+
+  void Inspected(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Inspected& said = *message.mutable_inspected();
+      said.set_job_id(command.Text("job", "j0001"));
+      said.set_error(command.Text("error", ""));
+      *said.mutable_facts() = testing::MakeFacts();
+      said.mutable_facts()->set_classes(static_cast<uint32_t>(command.Number("classes", 10)));
+      v1::DataFile& file = *said.mutable_facts()->mutable_files(1);
+      file.set_sha256(command.Text("sha", file.sha256()));
+      file.set_name(command.Text("file", file.name()));
+    });
+  }
+
+  void Prepared(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Prepared& said = *message.mutable_prepared();
+      said.set_job_id(command.Text("job", "j0001"));
+      said.set_error(command.Text("error", ""));
+      said.set_digest(command.Text("digest", "d0"));
+      for (uint64_t core = 0; core < command.Number("cores", 1); ++core) {
+        said.add_known_shard_sha256(command.Text("sha", "known"));
+      }
+    });
+  }
+
+  void Fenced(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::FenceAck& said = *message.mutable_fence_ack();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+      said.set_applied(command.Number("applied", 0));
+      said.set_digest(command.Text("digest", "d0"));
+    });
+  }
+
+  void Progress(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Progress& said = *message.mutable_progress();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+      said.set_applied(command.Number("applied", 0));
+      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+    });
+  }
+
+  void Finished(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::JobFinished& said = *message.mutable_job_finished();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+      said.set_applied(command.Number("applied", 10));
+      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+      said.set_manifest_sha256(command.Text("manifest", ""));
+    });
+  }
+
+  void Stopped(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      message.mutable_job_stopped()->set_job_id(command.Text("job", "j0001"));
+    });
+  }
+
+  void Failed(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::JobFailed& said = *message.mutable_job_failed();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+      said.set_step(command.Number("step", 0));
+      said.set_reason(command.Text("reason", ""));
+    });
+  }
+
+  void Suspects(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Suspicion& said = *message.mutable_suspicion();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+      said.set_peer(command.Text("peer", ""));
+      said.set_step(command.Number("step", 0));
+      said.set_reason("no frame for 300 ms");
+    });
+  }
+
+  void Heartbeat(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Heartbeat& said = *message.mutable_heartbeat();
+      said.set_job_id(command.Text("job", ""));
+      said.set_applied(command.Number("applied", 0));
+      said.set_progress(command.Number("progress", 0));
+      said.set_phase(command.Text("phase", ""));
+    });
+  }
+
+  // `start j0001 on=a,b generation=1.1`: both answer everything up to Start.
+  void StartJob(const Command& command) {
+    std::vector<std::string> workers;
+    std::stringstream list(command.Text("on", "a"));
+    for (std::string name; std::getline(list, name, ',');) workers.push_back(name);
+    for (const auto& phase : {&Player::Inspected, &Player::Prepared, &Player::Fenced}) {
+      for (const std::string& name : workers) {
+        Command each = command;
+        each.subject = name;
+        each.options["job"] = command.subject;
+        (this->*phase)(each);
+      }
+    }
+  }
+
+  // ---- actions ----------------------------------------------------------------------------------
+
+  void CarryOut(const Actions& actions) {
+    for (const Action& action : actions) {
+      std::visit([this](const auto& a) { Do(a); }, action);
+    }
+  }
+
+  void Do(const coordinator::Send& action) {
+    const v1::CoordinatorMessage& m = action.message;
+    std::string text;
+    switch (m.kind_case()) {
+      case Kind::kAttached:
+        text =
+            fmt::format("attached term={} resume={}", m.attached().term(), m.attached().resume());
+        break;
+      case Kind::kInspect:
+        text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
+        break;
+      case Kind::kPrepare:
+        job_results_[m.prepare().job_id()] = Hex(job::ResultDigest(m.prepare().job().result()));
+        text = fmt::format("prepare {} steps={}", m.prepare().job_id(),
+                           m.prepare().job().result().total_steps());
+        break;
+      case Kind::kFence:
+        text = fmt::format("fence {} generation={}", m.fence().job_id(),
+                           PrintGeneration(m.fence().generation()));
+        break;
+      case Kind::kStart:
+        text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
+                           PrintGeneration(m.start().generation()), m.start().start_step());
+        for (const v1::RingMember& member : m.start().ring()) {
+          text += " " + member.name() + "[";
+          for (const uint32_t shard : member.shards()) text += std::to_string(shard);
+          text += "]";
+        }
+        break;
+      case Kind::kCancel:
+        text = fmt::format("cancel {} because: {}", m.cancel().job_id(), m.cancel().reason());
+        break;
+      case Kind::kRelease:
+        text = fmt::format("release {}", m.release().job_id());
+        break;
+      default:
+        text = "?";
+    }
+    Line(fmt::format("send {}: {}", names_[action.session], text));
+  }
+
+  void Do(const CloseSession& action) {
+    Line(fmt::format("close {}: {}", names_[action.session], Print(action.refusal)));
+  }
+
+  void Do(const InsertJob& action) {
+    Line(fmt::format("insert {}{}", action.record.id(), store_works_ ? "" : " (the store fails)"));
+    if (store_works_) stored_.jobs.push_back(action.record);
+    Step(JobInserted{action.record, StoreStatus()});
+  }
+
+  void Do(const InsertCheckpoint& action) {
+    Line(fmt::format("insert checkpoint {} step {}", action.record.job_id,
+                     action.record.ref.step()));
+    if (store_works_) stored_.checkpoints.push_back(action.record);
+    Step(CheckpointInserted{action.record, action.digest, StoreStatus()});
+  }
+
+  void Do(const SaveJob& action) {
+    Line(fmt::format("save {} {}", action.record.id(), StateName(action.record.status.state())));
+    for (JobRecord& job : stored_.jobs) {
+      if (job.number == action.record.number) job = action.record;
+    }
+  }
+
+  void Do(const RemoveCheckpoint& action) {
+    Line(fmt::format("remove checkpoint {} step {}", action.record.job_id,
+                     action.record.ref.step()));
+    std::erase_if(stored_.checkpoints, [&](const CheckpointRecord& c) {
+      return c.job_id == action.record.job_id && c.ref.step() == action.record.ref.step();
+    });
+  }
+
+  void Do(const RaiseTerm& action) {
+    Line(fmt::format("raise the term to {}", action.term));
+    stored_.term = action.term;
+    Step(TermRaised{action.term});
+  }
+
+  // Only when state or step changed: the reasons are in the notes.
+  void Do(const PublishJob& action) {
+    const v1::JobStatus& status = action.view.status;
+    std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
+                                   StateName(status.state()), status.step(), status.total_steps());
+    if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
+    std::string& last = shown_[status.job_id()];
+    if (last != text) Line(text);
+    last = text;
+  }
+
+  void Do(const PublishWorkers& action) {
+    std::string text = "workers:";
+    for (const v1::WorkerStatus& worker : action.workers.workers()) {
+      text += fmt::format(" {}={}", worker.name(), worker.state());
+    }
+    if (text != workers_line_) Line(text);
+    workers_line_ = text;
+  }
+
+  void Do(const Reply& action) {
+    Line(fmt::format("reply {}{}{}", Print(action.refusal),
+                     action.job_id.empty() ? "" : " " + action.job_id,
+                     action.existed ? " (existed)" : ""));
+  }
+
+  void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
+
+  static std::string Print(const Refusal& refusal) {
+    if (refusal.status.ok()) return "OK";
+    return fmt::format("{} {}: {}", absl::StatusCodeToString(refusal.status.code()), refusal.word,
+                       Message(refusal.status));
+  }
+
+  Status StoreStatus() const {
+    return store_works_ ? absl::OkStatus() : absl::UnavailableError("no space left on the disk");
+  }
+
+  const std::map<std::string, Verb> verbs_ = {
+      {"open", [this](const Command& c) { Open(c); }},
+      {"attach", [this](const Command& c) { Attach(c); }},
+      {"submit", [this](const Command& c) { Submit(c); }},
+      {"cancel", [this](const Command& c) { Step(CancelAsked{JobId(c.subject)}); }},
+      {"start", [this](const Command& c) { StartJob(c); }},
+      {"inspected", [this](const Command& c) { Inspected(c); }},
+      {"prepared", [this](const Command& c) { Prepared(c); }},
+      {"fenced", [this](const Command& c) { Fenced(c); }},
+      {"progress", [this](const Command& c) { Progress(c); }},
+      {"finished", [this](const Command& c) { Finished(c); }},
+      {"stopped", [this](const Command& c) { Stopped(c); }},
+      {"failed", [this](const Command& c) { Failed(c); }},
+      {"suspects", [this](const Command& c) { Suspects(c); }},
+      {"heartbeat", [this](const Command& c) { Heartbeat(c); }},
+      {"leaving",
+       [this](const Command& c) {
+         Say(c, [&](v1::WorkerMessage& m) { m.mutable_leaving()->set_reason("told to stop"); });
+       }},
+      {"broken",
+       [this](const Command& c) {
+         Step(SessionClosed{sessions_.at(c.subject), "connection lost"});
+       }},
+      {"upload", [this](const Command& c) { Upload(c); }},
+      {"wait", [this](const Command& c) { Wait(c); }},
+      {"stall", [this](const Command& c) { Stall(c); }},
+      {"store", [this](const Command& c) { store_works_ = c.subject == "works"; }},
+      {"restart", [this](const Command&) { Boot(); }},
+  };
+
+  const Options options_;
+  std::unique_ptr<Logic> logic_;
+  Restored stored_;
+  bool store_works_ = true;
+  Now now_;
+  uint64_t last_session_ = 0;
+  std::map<std::string, SessionId> sessions_;
+  std::map<SessionId, std::string> names_;
+  std::map<std::string, std::string> job_results_;
+  std::map<std::string, std::string> shown_;
+  std::string workers_line_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string PlayScenario(const std::string& text) {
+  Player player;
+  std::string told;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("  ", 0) == 0) continue;
+    told += line + "\n";
+    if (!line.empty() && line[0] != '#') told += player.Play(Parse(line));
+  }
+  return told;
+}
+
+}  // namespace ringmaster::coordinator
