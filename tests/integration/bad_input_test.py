@@ -1,0 +1,240 @@
+"""Bad input gets a clear error and harms nothing: afterwards the daemons still serve."""
+import shutil
+import signal
+import time
+
+import grpc
+
+import cluster
+import ring_frames
+
+RECORD = 3073  # bytes: a label and 32 x 32 x 3 pixels
+FIRST_FILE = "data_batch_1.bin"
+
+GOOD_FILE = """\
+name: test
+model: {name: mlp, hidden: [32]}
+data: {format: cifar10, path: cifar10}
+batch: 24
+shards: 8
+epochs: 2
+optimizer: {adam: {learning_rate: 0.001}}
+"""
+
+# What is replaced in the good file by what, and what the error must say.
+BAD_FILES = [
+    ("batch: 24", "btach: 24", ["4:1", "btach", "batch"]),
+    ("batch: 24", "batch: 24\nbatch: 24", ["5:1", "batch"]),
+    ("batch: 24", "batch: many", ["4:8", "batch", "many"]),
+    ("batch: 24", "batch: -1", ["batch", "-1"]),
+    ("batch: 24", "batch: 0", ["batch"]),
+    ("batch: 24", "batch: 2.5", ["batch", "2.5"]),
+    ("batch: 24", "batch: 99999999999", ["batch", "99999999999"]),
+    ("batch: 24", "batch: '24'", ["batch"]),
+    ("batch: 24", "batch: 7", ["batch", "7", "shards", "8"]),
+    ("batch: 24\n", "", ["batch"]),
+    ("shards: 8", "shards: 5000", ["shards"]),
+    ("epochs: 2", "epochs: 2\nsteps: 3", ["epochs", "steps"]),
+    ("epochs: 2\n", "", ["epochs", "steps"]),
+    ("name: mlp", "name: resnet", ["resnet", "mlp"]),
+    ("hidden: [32]", "batch_norm: true", ["batch_norm", "mlp"]),
+    ("hidden: [32]", "hidden: 32", ["hidden", "list"]),
+    ("hidden: [32]", "dropout: 1.0", ["dropout"]),
+    ("name: test", "name: 'no spaces, please'", ["name"]),
+    ("name: test", "name: test\nprecision: {policy: float8}", ["float8", "float32"]),
+    ("name: test", "name: test\nprecision_bits: 3", ["precision_bits"]),
+    ("name: test", "name: test\nworkers: {min: 4, max: 2}", ["workers"]),
+    ("name: test", "name: test\nreduction: sum", ["sum", "exact"]),
+    ("format: cifar10", "format: imagenet", ["imagenet", "cifar10"]),
+    ("path: cifar10", "path: ../secrets", ["path", "../secrets"]),
+    ("path: cifar10", "path: /etc", ["path", "/etc"]),
+    ("learning_rate: 0.001", "learning_rate: -1", ["learning_rate"]),
+    ("learning_rate: 0.001", "learning_rate: .nan", ["learning_rate"]),
+    ("{adam: {learning_rate: 0.001}}", "{adam: {}, sgd: {}}", ["adam", "sgd"]),
+    ("{adam: {learning_rate: 0.001}}", "{}", ["optimizer"]),
+    ("name: test", "name: [", [":"]),
+    (GOOD_FILE, "", ["job-"]),
+    (GOOD_FILE, "just a text", ["job-"]),
+]
+
+
+class BadInputTest(cluster.ClusterTest):
+    def check_still_serving(self, *workers):
+        """The same daemons run a good job to its end."""
+        self.cluster.wait_free(*workers)
+        for process in (self.cluster.coordinator, *self.cluster.workers.values()):
+            self.assertTrue(process.running(), process.name)
+        self.cluster.run_job(cluster.job_spec())
+        self.cluster.stop()
+
+    def check_failed(self, job, *words, timeout=60.0):
+        status = self.cluster.wait(job, timeout)
+        self.assertEqual(status["state"], "FAILED", status)
+        for word in words:
+            self.assertIn(word, status["reason"])
+        return status
+
+    def test_wrong_job_files_are_refused_with_place_and_reason(self):
+        running = self.cluster
+        running.start_coordinator()
+        running.submit(GOOD_FILE)
+        for old, new, words in BAD_FILES:
+            with self.subTest(new=new[:40]):
+                self.assertIn(old, GOOD_FILE)
+                file = running.write_job(GOOD_FILE.replace(old, new))
+                refused = running.ringctl("submit", file, expect=cluster.USAGE)
+                self.assertEqual(refused.stdout, "")
+                for word in words:
+                    self.assertIn(word, refused.stderr)
+        good = running.write_job(GOOD_FILE)
+        for override in ("batch=1", "nothing=1", "batch", "optimizer.adam.learning_rate=fast"):
+            with self.subTest(override=override):
+                running.ringctl("submit", good, "--set", override, expect=cluster.USAGE)
+        running.ringctl("submit", running.folder / "none.yaml", expect=cluster.USAGE)
+        self.assertEqual(len(running.json("ps")["jobs"]), 1)
+
+    def test_wrong_data_fail_the_job_and_name_the_file(self):
+        with self.running() as running:
+            good = running.data_root / "cifar10"
+
+            def broken(name):
+                shutil.copytree(good, running.data_root / name)
+                return running.data_root / name / FIRST_FILE
+
+            def submit(path, **changes):
+                return running.submit(cluster.job_spec(data={"format": "cifar10", "path": path}, **changes))
+
+            file = broken("truncated")
+            file.write_bytes(file.read_bytes()[:-1])
+            self.check_failed(submit("truncated"), FIRST_FILE, str(RECORD))
+
+            file = broken("empty")
+            file.write_bytes(b"")
+            self.check_failed(submit("empty"), "empty")
+
+            file = broken("label")
+            content = bytearray(file.read_bytes())
+            content[3 * RECORD] = 10
+            file.write_bytes(content)
+            self.check_failed(submit("label"), FIRST_FILE, "label", "10")
+
+            file = broken("missing")
+            file.unlink()
+            self.check_failed(submit("missing"), "missing")
+            self.check_failed(submit("nowhere"), "nowhere")
+
+            (running.data_root / "outside").symlink_to(running.folder / "coordinator")
+            self.check_failed(submit("outside"), "outside")
+            (running.data_root / "linked").mkdir()
+            shutil.copy(good / "test_batch.bin", running.data_root / "linked")
+            (running.folder / "secret.bin").write_bytes((good / FIRST_FILE).read_bytes())
+            (running.data_root / "linked" / FIRST_FILE).symlink_to(running.folder / "secret.bin")
+            self.check_failed(submit("linked"), FIRST_FILE)
+            self.check_still_serving("a")
+
+    def test_hosts_with_different_copies_of_the_data_are_named(self):
+        running = self.cluster
+        other = running.folder / "other"
+        running.make_data(seed=0)
+        running.make_data(seed=1, root=other)
+        running.start_coordinator()
+        running.start_worker("a")
+        running.start_worker("b", data_root=other)
+        job = running.submit(cluster.job_spec(workers={"min": 2}))
+        self.check_failed(job, "a", "b", ".bin")
+        running.workers.pop("b").stop()
+        self.check_still_serving("a")
+
+    def test_ports_addresses_and_binds(self):
+        with self.running() as running:
+            taken = running.spawn("second", [cluster.BIN / "ringmaster", "--listen", running.address,
+                                             "--data-dir", running.folder / "second"])
+            self.assertNotEqual(taken.wait(), 0)
+            self.assertIn(running.address, taken.log())
+
+            port = running.workers["a"].line("ringworker a listening on ")
+            twin = running.start_worker("b", listen=port, wait=False)
+            self.assertNotEqual(twin.wait(), 0)
+            self.assertIn(port, twin.log())
+            running.workers.pop("b")
+
+            same = running.spawn("same-folder", [cluster.BIN / "ringmaster", "--listen", "127.0.0.1:0",
+                                                 "--data-dir", running.folder / "coordinator"])
+            self.assertNotEqual(same.wait(), 0)
+
+            public = running.spawn("public", [cluster.BIN / "ringmaster", "--listen", "0.0.0.0:0",
+                                              "--data-dir", running.folder / "public"])
+            self.assertEqual(public.wait(), cluster.USAGE)
+            self.assertIn("--insecure", public.log())
+
+            lost = running.start_worker("lost", coordinator="127.0.0.1:1", wait=False)
+            cluster.wait_until(lambda: "127.0.0.1:1" in lost.log(), "a worker says whom it cannot reach")
+            self.assertTrue(lost.running())
+            running.workers.pop("lost").stop()
+
+            address, running.address = running.address, "127.0.0.1:1"
+            unreachable = running.ringctl("ps", expect=cluster.UNREACHABLE)
+            self.assertIn("127.0.0.1:1", unreachable.stderr)
+            running.address = port  # a gRPC server, but no coordinator
+            running.ringctl("ps", expect=cluster.OTHER)
+            running.address = address
+            self.check_still_serving("a")
+
+    def send_to_ring(self, address, frames):
+        """The status code with which a worker ends a stream of these raw frames."""
+        with grpc.insecure_channel(address) as channel:
+            link = channel.stream_stream("/ringmaster.v1.Ring/Link",
+                                         request_serializer=bytes, response_deserializer=bytes)
+            with self.assertRaises(grpc.RpcError) as refused:
+                for _ in link(iter(frames), timeout=20):
+                    pass
+        self.assertTrue(refused.exception.details())
+        return refused.exception.code()
+
+    def test_garbage_and_old_generations_on_the_ring_port_change_nothing(self):
+        refusals = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}
+        with self.running(workers=(("a", 1), ("b", 1))) as running:
+            ports = [running.workers[name].line(f"ringworker {name} listening on ") for name in "ab"]
+            spec = cluster.job_spec(workers={"min": 2}, epochs=None, steps=300)
+            undisturbed = running.run_job(spec)
+            job = running.submit(spec)
+            status = running.watch_until(job, lambda status: status["step"] > 0, "the job runs")
+            term, counter = map(int, status["generation"].split("."))
+            for port in ports:
+                self.assertIn(self.send_to_ring(port, [b"garbage" * 100]), refusals)
+                self.assertIn(self.send_to_ring(port, [b""]), refusals)
+                old = ring_frames.frame(job, term - 1, counter, status["step"], b"\0" * 64)
+                self.assertIn(self.send_to_ring(port, [old]), refusals)
+                now = ring_frames.frame(job, term, counter, status["step"], b"\0" * 64)
+                broken = now[:-1] + b"\1"
+                self.assertIn(self.send_to_ring(port, [broken]), refusals)
+            status = running.wait(job)
+            self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
+            self.assertEqual(status["checkpoint"]["sha256"], undisturbed["checkpoint"]["sha256"])
+            self.check_still_serving("a", "b")
+
+    def test_a_loss_that_is_not_finite_fails_the_job_and_names_shard_and_tensor(self):
+        with self.running() as running:
+            job = running.submit(cluster.job_spec(optimizer={"sgd": {"learning_rate": 1e30}}))
+            self.check_failed(job, "step", "shard")
+            self.check_still_serving("a")
+
+    def test_a_killed_worker_fails_its_job_at_once_naming_worker_and_step(self):
+        with self.running(workers=(("a", 1), ("b", 1))) as running:
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                with self.subTest(signal=number):
+                    job = running.submit(cluster.job_spec(workers={"min": 2}, epochs=None, steps=1_000_000))
+                    running.watch_until(job, lambda status: status["step"] > 3, "the job runs")
+                    victim = running.workers["b"]
+                    victim.signal(number)
+                    began = time.monotonic()
+                    self.check_failed(job, "worker b", "step", timeout=30)
+                    self.assertLess(time.monotonic() - began, 10 * cluster.SLOW)
+                    victim.wait()
+                    running.wait_free("a")
+                    running.start_worker("b")
+            self.check_still_serving("a", "b")
+
+
+if __name__ == "__main__":
+    cluster.main()
