@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <cstdint>
 #include <exception>
 #include <sstream>
 
@@ -138,17 +139,42 @@ class TreeBuilder final : public YAML::EventHandler {
   YamlNode current_, root_;
 };
 
-// Bytes that no job file holds, and that would end in strings of a proto.
+// Bytes of the UTF-8 sequence (RFC 3629) that starts at `at`; 0 when there is none.
+size_t SequenceLength(const std::string& text, size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  if (first < 0x80) return 1;
+  const size_t length = first < 0xc2   ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  uint32_t code = first & (0x7fU >> length);
+  for (size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[at + i]);
+    if ((next & 0xc0) != 0x80) return 0;
+    code = code << 6 | (next & 0x3f);
+  }
+  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code < kSmallest[length] || code > 0x10ffff || surrogate ? 0 : length;
+}
+
+// yaml-cpp takes any bytes; strings of a proto must be UTF-8, and no job file needs control
+// characters.
 Status CheckCharacters(const std::string& name, const std::string& text) {
   size_t line = 1, column = 1;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7f) {
-      return InvalidArgument("{}:{}:{}: control character 0x{:02x}; a job file is UTF-8 text", name,
-                             line, column, byte);
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const size_t length = SequenceLength(text, at);
+    const bool space = byte == '\n' || byte == '\r' || byte == '\t';
+    if (length == 0 || (byte < 0x20 && !space) || byte == 0x7f) {
+      return InvalidArgument("{}:{}:{}: byte 0x{:02x} is not part of UTF-8 text", name, line,
+                             column, byte);
     }
-    column = c == '\n' ? 1 : column + 1;
-    line += c == '\n' ? 1 : 0;
+    column = byte == '\n' ? 1 : column + 1;
+    line += byte == '\n' ? 1 : 0;
+    at += length;
   }
   return absl::OkStatus();
 }

@@ -1,13 +1,13 @@
 #include "common/graph/augment/augment.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "common/check.h"
 #include "common/lane_sum.h"
 #include "common/philox.h"
+#include "common/square_root.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -51,7 +51,7 @@ void Standardize(Image image) {
                                     return d * d;
                                   }) /
                           n;
-  const double divisor = std::max(std::sqrt(variance), 1.0 / std::sqrt(n));
+  const double divisor = std::max(SquareRoot(variance), 1.0 / SquareRoot(n));
   for (float& x : image) x = static_cast<float>((double{x} - mean) / divisor);
 }
 

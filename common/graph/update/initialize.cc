@@ -1,9 +1,9 @@
 #include "common/graph/update/initialize.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/philox.h"
+#include "common/square_root.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 void FillGlorotUniform(const Initializer& initializer, const PhiloxStream& stream,
                        std::span<float> values) {
   const auto fans = static_cast<double>(initializer.fan_in + initializer.fan_out);
-  const auto limit = static_cast<float>(std::sqrt(6.0 / fans));
+  const auto limit = static_cast<float>(SquareRoot(6.0 / fans));
   for (size_t begin = 0; begin < values.size(); begin += 4) {
     const PhiloxBlock block = stream.Block(begin / 4);
     const size_t end = std::min(values.size(), begin + 4);

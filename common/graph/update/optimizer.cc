@@ -1,8 +1,7 @@
 #include "common/graph/update/optimizer.h"
 
-#include <cmath>
-
 #include "common/check.h"
+#include "common/square_root.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -86,7 +85,7 @@ class Adam final : public Optimizer {
     const double correction_1 = 1 - Power(options_.beta_1(), update);
     const double correction_2 = 1 - Power(options_.beta_2(), update);
     const auto alpha =
-        static_cast<float>(options_.learning_rate() * std::sqrt(correction_2) / correction_1);
+        static_cast<float>(options_.learning_rate() * SquareRoot(correction_2) / correction_1);
     const auto rest_1 = static_cast<float>(1 - options_.beta_1());
     const auto rest_2 = static_cast<float>(1 - options_.beta_2());
     const auto epsilon = static_cast<float>(options_.epsilon());
@@ -97,7 +96,7 @@ class Adam final : public Optimizer {
     for (size_t i = 0; i < n; ++i) {
       m[i] += (g[i] - m[i]) * rest_1;
       v[i] += (g[i] * g[i] - v[i]) * rest_2;
-      w[i] -= m[i] * alpha / (std::sqrt(v[i]) + epsilon);
+      w[i] -= m[i] * alpha / (SquareRoot(v[i]) + epsilon);
     }
   }
 

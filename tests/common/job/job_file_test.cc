@@ -201,7 +201,7 @@ TEST_CASE("Job file: what YAML allows and a job file does not") {
   CHECK(ErrorOf("name: a\n---\nname: b\n").find("a second document") != std::string::npos);
   CHECK(ErrorOf("? [a]\n: b\n") == "job.yaml:1:3: a key must be a plain word");
   CHECK(ErrorOf(std::string("name: a\0b", 9)) ==
-        "job.yaml:1:8: control character 0x00; a job file is UTF-8 text");
+        "job.yaml:1:8: byte 0x00 is not part of UTF-8 text");
   CHECK(ErrorOf(std::string(300'000, ' ')) ==
         "job.yaml: 300000 bytes; a job file has at most 262144");
   CHECK(ErrorOf(std::string(40, '[') + std::string(40, ']')).find("nested deeper than 32 levels") !=
@@ -210,10 +210,21 @@ TEST_CASE("Job file: what YAML allows and a job file does not") {
   CHECK(ErrorOf("a: b: c\n").find("job.yaml:1:") == 0);
 }
 
+TEST_CASE("Job file: text is UTF-8, and columns count characters") {
+  CHECK(Parsed("data: {path: \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80}").data().path() ==
+        "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  CHECK(ErrorOf("name: \xc3\xa9 # \xff") == "job.yaml:1:11: byte 0xff is not part of UTF-8 text");
+  for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+                          "\xe2\x82", "\xf4\x90\x80\x80", "\xe0\x80\x80", "\x7f"}) {
+    CHECK(ErrorOf(std::string("name: ") + bad).find("is not part of UTF-8 text") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("Job file: garbage gives an error or a spec, never a crash") {
   std::mt19937 random(7);
   const std::string text = kAlexnet;
-  const std::string alphabet = "{}[]:,-?&*!|>'\"%@`#\n\t ax0.~\x80\xff";
+  const std::string alphabet = "{}[]:,-?&*!|>'\"%@`#\n\t ax0.~\\\xc3\xa9";
   size_t refused = 0;
   for (int round = 0; round < 3000; ++round) {
     std::string garbage = round % 3 == 0 ? "" : text;
@@ -226,7 +237,9 @@ TEST_CASE("Job file: garbage gives an error or a spec, never a crash") {
         garbage.insert(at, 1, c);
       }
     }
-    refused += ParseJobFile("job.yaml", garbage, {}).ok() ? 0 : 1;
+    const auto spec = ParseJobFile("job.yaml", garbage, {});
+    refused += spec.ok() ? 0 : 1;
+    if (spec.ok()) CHECK(v1::JobSpec().ParseFromString(spec->SerializeAsString()));
   }
   CHECK(refused > 2900);
 }
