@@ -1,8 +1,8 @@
 #include "coordinator/store/checkpoint_folder.h"
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "common/durable_file.h"
@@ -22,6 +22,7 @@ Status Unavailable(const std::string& what, const std::string& path, const std::
 }  // namespace
 
 Status CheckpointFolder::Sweep(const std::vector<std::string>& known) const {
+  const std::set<std::string> keep(known.begin(), known.end());
   std::error_code error;
   fs::remove_all(root_ + "/" + kStaging, error);
   if (error) return Unavailable("remove", root_ + "/" + kStaging, error);
@@ -29,7 +30,7 @@ Status CheckpointFolder::Sweep(const std::vector<std::string>& known) const {
     std::error_code inner;
     for (const fs::directory_entry& step : fs::directory_iterator(job.path(), inner)) {
       const std::string path = step.path().string();
-      if (std::find(known.begin(), known.end(), path) != known.end()) continue;
+      if (keep.contains(path)) continue;
       RING_RETURN_IF_ERROR(Remove(path));
     }
   }

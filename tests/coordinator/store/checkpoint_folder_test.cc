@@ -1,0 +1,166 @@
+#include "coordinator/store/checkpoint_folder.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "coordinator/store/checkpoint_reader.h"
+#include "tests/support/fake_checkpoint.h"
+#include "tests/support/temporary_folder.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::FakeCheckpoint;
+
+const JobId kJob("j0001");
+
+// Stages and finishes; the status of the first call that fails.
+Status Bring(const CheckpointFolder& folder, const FakeCheckpoint& checkpoint, std::string* path) {
+  RING_ASSIGN_OR_RETURN(auto staged, folder.Stage(kJob, checkpoint.step));
+  for (const v1::FilePiece& piece : testing::PiecesOf(checkpoint)) {
+    RING_RETURN_IF_ERROR(staged->Write(piece));
+  }
+  RING_RETURN_IF_ERROR(staged->Finish());
+  RING_ASSIGN_OR_RETURN(*path, folder.Commit(*staged));
+  return absl::OkStatus();
+}
+
+size_t CountEntries(const std::string& path) {
+  return static_cast<size_t>(
+      std::distance(fs::recursive_directory_iterator(path), fs::recursive_directory_iterator()));
+}
+
+struct Fixture {
+  TemporaryFolder root;
+  CheckpointFolder folder{root.path()};
+  FakeCheckpoint checkpoint = testing::MakeCheckpoint(10, "aa", "bb");
+  std::string path;
+};
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: what was committed is read back byte for byte") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  CHECK(path == root.path() + "/j0001/step-00000010");
+  auto reader = CheckpointReader::Open(path, checkpoint.manifest_sha256());
+  REQUIRE(reader.ok());
+  std::map<std::string, std::string> files;
+  std::string last;
+  while (true) {
+    const auto piece = (*reader)->Next();
+    REQUIRE(piece.ok());
+    if (!*piece) break;
+    CHECK((*piece)->offset() == files[(*piece)->name()].size());
+    CHECK((*piece)->data().size() <= 1 << 20);
+    files[(*piece)->name()] += (*piece)->data();
+    last = (*piece)->name();
+  }
+  CHECK(last == "manifest.json");
+  const std::map<std::string, std::string> sent(checkpoint.files.begin(), checkpoint.files.end());
+  CHECK(files == sent);
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: the same bytes may come twice, others may not") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  CHECK(Bring(folder, checkpoint, &path).ok());
+  const FakeCheckpoint other = testing::MakeCheckpoint(10, "aa", "cc");
+  CHECK(Bring(folder, other, &path).code() == absl::StatusCode::kAlreadyExists);
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: every wrong upload is refused and leaves nothing") {
+  std::string expected;
+  SECTION("a byte is wrong") {
+    checkpoint.files[1].second[2'000'000] = 'x';
+    expected = "file state.safetensors has 3000000 bytes with SHA-256";
+  }
+  SECTION("a file is short") {
+    checkpoint.files[0].second.pop_back();
+    expected = "file model.safetensors has";
+  }
+  SECTION("a file is missing") {
+    checkpoint.files.erase(checkpoint.files.begin());
+    expected = "did not come";
+  }
+  SECTION("a file is not listed") {
+    checkpoint.files.insert(checkpoint.files.begin(), {"more.txt", "more"});
+    expected = "does not stand in";
+  }
+  SECTION("the manifest is missing") {
+    checkpoint.files.pop_back();
+    expected = "without manifest.json";
+  }
+  SECTION("the manifest is not the last") {
+    checkpoint.files.emplace_back("more.txt", "more");
+    expected = "must be the last";
+  }
+  SECTION("the manifest is no JSON") {
+    checkpoint.files.back().second = "{";
+    expected = "cannot be read";
+  }
+  SECTION("the manifest is of another step") {
+    checkpoint.step = 11;
+    expected = "is of step 10, the upload of step 11";
+  }
+  SECTION("a name leaves the folder") {
+    checkpoint.files[0].first = "../model.safetensors";
+    expected = "may not be called";
+  }
+  SECTION("a name is hidden") {
+    checkpoint.files[0].first = ".model";
+    expected = "may not be called";
+  }
+  SECTION("a file comes twice") {
+    checkpoint.files.insert(checkpoint.files.begin(), checkpoint.files.front());
+    expected = "comes twice";
+  }
+  const Status status = Bring(folder, checkpoint, &path);
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK_THAT(Message(status), Catch::Contains(expected));
+  CHECK(CountEntries(root.path()) <= 1);  // the empty staging folder
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: pieces out of order are refused") {
+  auto staged = folder.Stage(kJob, 10);
+  v1::FilePiece piece;
+  piece.set_name("model.safetensors");
+  piece.set_offset(5);
+  CHECK((*staged)->Write(piece).code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep removes all but the known ones") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  std::string unknown;
+  REQUIRE(Bring(folder, testing::MakeCheckpoint(11, "aa", "bb"), &unknown).ok());
+  fs::create_directories(root.path() + "/.staging/left");
+  REQUIRE(folder.Sweep({path}).ok());
+  CHECK(fs::exists(path));
+  CHECK_FALSE(fs::exists(unknown));
+  CHECK_FALSE(fs::exists(root.path() + "/.staging"));
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointReader: a damaged file is told before its last piece") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  std::fstream(path + "/model.safetensors", std::ios::in | std::ios::out) << "W";
+  auto reader = CheckpointReader::Open(path, checkpoint.manifest_sha256());
+  REQUIRE(reader.ok());
+  Status status;
+  while (status.ok()) {
+    const auto piece = (*reader)->Next();
+    status = piece.status();
+    if (piece.ok()) REQUIRE(piece->has_value());
+  }
+  CHECK(status.code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE_METHOD(Fixture,
+                 "CheckpointReader: a removed checkpoint and another manifest are refused") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  CHECK(CheckpointReader::Open(path, std::string(64, '0')).status().code() ==
+        absl::StatusCode::kDataLoss);
+  REQUIRE(folder.Remove(path).ok());
+  CHECK(CheckpointReader::Open(path, checkpoint.manifest_sha256()).status().code() ==
+        absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,151 @@
+#include "coordinator/store/sqlite_store.h"
+
+#include <sqlite3.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "coordinator/store/data_folder.h"
+#include "tests/support/cluster_messages.h"
+#include "tests/support/temporary_folder.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+JobRecord MakeJob(uint64_t number, const std::string& key) {
+  JobRecord job;
+  job.number = number;
+  job.idempotency_key = key;
+  job.spec_sha256 = "sha of " + key;
+  job.status.set_job_id("j" + std::to_string(number));
+  job.status.set_state(v1::JOB_STATE_QUEUED);
+  *job.status.mutable_spec() = testing::MakeSpec();
+  return job;
+}
+
+CheckpointRecord MakeCheckpoint(const std::string& job, uint64_t step) {
+  CheckpointRecord checkpoint;
+  checkpoint.job_id = job;
+  checkpoint.ref.set_step(step);
+  checkpoint.ref.set_path("folder/" + std::to_string(step));
+  checkpoint.ref.set_sha256("sha" + std::to_string(step));
+  return checkpoint;
+}
+
+TEST_CASE("SqliteStore: everything that returned OK is there after a reopening") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE(store.ok());
+    REQUIRE((*store)->InsertJob(MakeJob(1, "k1")).ok());
+    JobRecord job = MakeJob(2, "k2");
+    REQUIRE((*store)->InsertJob(job).ok());
+    job.status.set_state(v1::JOB_STATE_RUNNING);
+    job.status.set_reason("why");
+    job.cancel_requested = true;
+    job.resolved.emplace();
+    job.resolved->set_name("resolved");
+    job.history = {"QUEUED", "RUNNING"};
+    REQUIRE((*store)->SaveJob(job).ok());
+    REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 4)).ok());
+    REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 2)).ok());
+    REQUIRE((*store)->RemoveCheckpoint(MakeCheckpoint("j2", 4)).ok());
+  }
+  auto store = SqliteStore::Open(path);
+  REQUIRE(store.ok());
+  const auto jobs = (*store)->LoadJobs();
+  REQUIRE(jobs.ok());
+  REQUIRE(jobs->size() == 2);
+  CHECK(jobs->at(0).idempotency_key == "k1");
+  CHECK_FALSE(jobs->at(0).resolved.has_value());
+  const JobRecord& job = jobs->at(1);
+  CHECK(job.number == 2);
+  CHECK(job.spec_sha256 == "sha of k2");
+  CHECK(job.status.state() == v1::JOB_STATE_RUNNING);
+  CHECK(job.status.spec().name() == "test");
+  CHECK(job.cancel_requested);
+  CHECK(job.resolved->name() == "resolved");
+  CHECK(job.history == std::vector<std::string>{"QUEUED", "RUNNING"});
+  const auto checkpoints = (*store)->LoadCheckpoints();
+  REQUIRE(checkpoints.ok());
+  REQUIRE(checkpoints->size() == 1);
+  CHECK(checkpoints->at(0).ref.step() == 2);
+  CHECK(checkpoints->at(0).ref.path() == "folder/2");
+}
+
+TEST_CASE("SqliteStore: each reign has a higher term, also after it was raised") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  CHECK((*SqliteStore::Open(path))->term() == 1);
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE((*store)->term() == 2);
+    REQUIRE((*store)->RaiseTerm(41).ok());
+    CHECK((*store)->term() == 41);
+  }
+  CHECK((*SqliteStore::Open(path))->term() == 42);
+}
+
+TEST_CASE("SqliteStore: an idempotency key is stored once") {
+  TemporaryFolder folder;
+  auto store = SqliteStore::Open(folder.path() + "/db");
+  REQUIRE((*store)->InsertJob(MakeJob(1, "k")).ok());
+  CHECK((*store)->InsertJob(MakeJob(2, "k")).code() == absl::StatusCode::kUnavailable);
+  CHECK((*store)->LoadJobs()->size() == 1);
+}
+
+TEST_CASE("SqliteStore: a job that is not there cannot be saved") {
+  TemporaryFolder folder;
+  auto store = SqliteStore::Open(folder.path() + "/db");
+  CHECK_FALSE((*store)->SaveJob(MakeJob(1, "k")).ok());
+}
+
+TEST_CASE("SqliteStore: a second opener is refused while the first lives") {
+  TemporaryFolder folder;
+  auto first = SqliteStore::Open(folder.path() + "/db");
+  REQUIRE(first.ok());
+  CHECK_FALSE(SqliteStore::Open(folder.path() + "/db").ok());
+  first->reset();
+  CHECK(SqliteStore::Open(folder.path() + "/db").ok());
+}
+
+TEST_CASE("SqliteStore: a damaged file and a newer schema are refused with their path") {
+  TemporaryFolder folder;
+  const std::string garbage = folder.path() + "/garbage";
+  std::ofstream(garbage) << std::string(8192, 'x');
+  const auto damaged = SqliteStore::Open(garbage);
+  REQUIRE_FALSE(damaged.ok());
+  CHECK(Message(damaged.status()).find(garbage) != std::string::npos);
+
+  const std::string newer = folder.path() + "/newer";
+  sqlite3* handle = nullptr;
+  REQUIRE(sqlite3_open(newer.c_str(), &handle) == SQLITE_OK);
+  REQUIRE(sqlite3_exec(handle, "PRAGMA user_version=99", nullptr, nullptr, nullptr) == SQLITE_OK);
+  sqlite3_close(handle);
+  const auto refused = SqliteStore::Open(newer);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("DataFolder: a second coordinator on the same folder is refused") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/a/b";
+  auto first = DataFolder::Lock(path);
+  REQUIRE(first.ok());
+  const auto second = DataFolder::Lock(path);
+  REQUIRE(second.status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(Message(second.status()).find("another ringmaster uses it") != std::string::npos);
+  first->reset();
+  CHECK(DataFolder::Lock(path).ok());
+}
+
+TEST_CASE("DataFolder: a path that is a file is refused") {
+  TemporaryFolder folder;
+  std::ofstream(folder.path() + "/file") << "x";
+  CHECK(DataFolder::Lock(folder.path() + "/file").status().code() ==
+        absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator

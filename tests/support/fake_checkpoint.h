@@ -1,0 +1,81 @@
+// A small checkpoint with a right manifest, and its upload. Thread-compatible.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/sha256.h"
+#include "ringmaster/v1/fleet.grpc.pb.h"
+
+namespace ringmaster::testing {
+
+struct FakeCheckpoint {
+  uint64_t step = 0;
+  std::vector<std::pair<std::string, std::string>> files;  // name, bytes; manifest.json last
+
+  const std::string& manifest() const { return files.back().second; }
+  std::string manifest_sha256() const { return Hex(Sha256Of(manifest())); }
+};
+
+inline FakeCheckpoint MakeCheckpoint(uint64_t step, const std::string& result_digest,
+                                     const std::string& digest) {
+  FakeCheckpoint checkpoint;
+  checkpoint.step = step;
+  checkpoint.files.emplace_back("model.safetensors", "weights of step " + std::to_string(step));
+  checkpoint.files.emplace_back("state.safetensors", std::string(3'000'000, 's'));
+  checkpoint.files.emplace_back("empty.txt", "");
+  std::string list;
+  for (const auto& [name, bytes] : checkpoint.files) {
+    list += fmt::format(R"({}{{"bytes":{},"name":"{}","sha256":"{}"}})", list.empty() ? "" : ",",
+                        bytes.size(), name, Hex(Sha256Of(bytes)));
+  }
+  checkpoint.files.emplace_back(
+      "manifest.json",
+      fmt::format(
+          R"({{"digest":"{}","exact":true,"files":[{}],"format":1,"result_digest":"{}","step":{}}})",
+          digest, list, result_digest, step));
+  return checkpoint;
+}
+
+// The pieces of all files, as a worker sends them.
+inline std::vector<v1::FilePiece> PiecesOf(const FakeCheckpoint& checkpoint) {
+  constexpr size_t kPiece = 1 << 20;
+  std::vector<v1::FilePiece> pieces;
+  for (const auto& [name, bytes] : checkpoint.files) {
+    size_t offset = 0;
+    do {
+      v1::FilePiece& piece = pieces.emplace_back();
+      piece.set_name(name);
+      piece.set_offset(offset);
+      piece.set_data(bytes.substr(offset, kPiece));
+      offset += piece.data().size();
+      piece.set_last(offset == bytes.size());
+    } while (offset < bytes.size());
+  }
+  return pieces;
+}
+
+inline grpc::Status Upload(const std::shared_ptr<grpc::Channel>& channel,
+                           const v1::CheckpointBegin& begin, const FakeCheckpoint& checkpoint,
+                           v1::CheckpointReceipt* receipt) {
+  const auto stub = v1::Fleet::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  const auto writer = stub->UploadCheckpoint(&context, receipt);
+  v1::CheckpointUpload message;
+  *message.mutable_begin() = begin;
+  bool open = writer->Write(message);
+  for (const v1::FilePiece& piece : PiecesOf(checkpoint)) {
+    *message.mutable_piece() = piece;
+    open = open && writer->Write(message);
+  }
+  writer->WritesDone();
+  return writer->Finish();
+}
+
+}  // namespace ringmaster::testing

@@ -1,0 +1,163 @@
+// A worker without training: speaks the session stream as the test tells it, message by message.
+// Thread-compatible; the stream's own deadline ends a test that would wait forever.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "ringmaster/v1/fleet.grpc.pb.h"
+#include "tests/support/cluster_messages.h"
+
+namespace ringmaster::testing {
+
+class FakeWorker {
+ public:
+  using Kind = v1::CoordinatorMessage::KindCase;
+
+  FakeWorker(const std::shared_ptr<grpc::Channel>& channel, std::string name)
+      : name_(std::move(name)), stub_(v1::Fleet::NewStub(channel)) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    stream_ = stub_->Session(&context_);
+  }
+  ~FakeWorker() { context_.TryCancel(); }
+
+  const std::string& name() const { return name_; }
+
+  // False when the stream is over; End() says why.
+  bool Say(const v1::WorkerMessage& message) { return stream_->Write(message); }
+
+  // The next message, which must be of this kind.
+  StatusOr<v1::CoordinatorMessage> Hear(Kind kind) {
+    v1::CoordinatorMessage message;
+    if (!stream_->Read(&message)) return Internal("{}: the stream ended", name_);
+    if (message.kind_case() == kind) return message;
+    return Internal("{}: expected message {}, got {{{}}}", name_, static_cast<int>(kind),
+                    message.ShortDebugString());
+  }
+
+  StatusOr<v1::CoordinatorMessage> Attach() { return Attach(MakeAttach(name_)); }
+  StatusOr<v1::CoordinatorMessage> Attach(const v1::Attach& attach) {
+    v1::WorkerMessage message;
+    *message.mutable_attach() = attach;
+    Say(message);
+    return Hear(Kind::kAttached);
+  }
+
+  // What the process death of a worker looks like.
+  void Die() { context_.TryCancel(); }
+
+  // Ends its side, drops what still comes, returns how the coordinator ended the stream.
+  grpc::Status End() {
+    stream_->WritesDone();
+    v1::CoordinatorMessage message;
+    while (stream_->Read(&message)) {
+    }
+    return stream_->Finish();
+  }
+
+  void SayHeartbeat(const std::string& job_id) {
+    v1::WorkerMessage message;
+    message.mutable_heartbeat()->set_job_id(job_id);
+    Say(message);
+  }
+
+  // ---- the parts of a job ---------------------------------------------------------------------
+
+  Status AnswerInspect() {
+    RING_ASSIGN_OR_RETURN(const v1::CoordinatorMessage inspect, Hear(Kind::kInspect));
+    job_id_ = inspect.inspect().job_id();
+    SayHeartbeat(job_id_);
+    v1::WorkerMessage message;
+    message.mutable_inspected()->set_job_id(job_id_);
+    *message.mutable_inspected()->mutable_facts() = MakeFacts();
+    Say(message);
+    return absl::OkStatus();
+  }
+
+  Status AnswerPrepare() {
+    RING_ASSIGN_OR_RETURN(const v1::CoordinatorMessage prepare, Hear(Kind::kPrepare));
+    job_ = prepare.prepare().job();
+    v1::WorkerMessage message;
+    message.mutable_prepared()->set_job_id(job_id_);
+    message.mutable_prepared()->add_known_shard_sha256("known");
+    message.mutable_prepared()->set_digest(DigestOf(0));
+    Say(message);
+    return absl::OkStatus();
+  }
+
+  Status AnswerFence() {
+    RING_ASSIGN_OR_RETURN(const v1::CoordinatorMessage fence, Hear(Kind::kFence));
+    generation_ = fence.fence().generation();
+    v1::WorkerMessage message;
+    message.mutable_fence_ack()->set_job_id(job_id_);
+    *message.mutable_fence_ack()->mutable_generation() = generation_;
+    message.mutable_fence_ack()->set_digest(DigestOf(0));
+    Say(message);
+    return absl::OkStatus();
+  }
+
+  Status AwaitStart() {
+    RING_ASSIGN_OR_RETURN(const v1::CoordinatorMessage start, Hear(Kind::kStart));
+    start_ = start.start();
+    return absl::OkStatus();
+  }
+
+  void SayProgress(uint64_t applied) {
+    v1::WorkerMessage message;
+    v1::Progress& progress = *message.mutable_progress();
+    progress.set_job_id(job_id_);
+    *progress.mutable_generation() = generation_;
+    progress.set_applied(applied);
+    progress.set_digest(DigestOf(applied));
+    progress.set_ring_bytes(1'000 * applied);
+    progress.set_loss(1.0 / static_cast<double>(applied + 1));
+    progress.set_samples_per_second(100);
+    Say(message);
+  }
+
+  void SayFinished(uint64_t applied, const std::string& manifest_sha256) {
+    v1::WorkerMessage message;
+    v1::JobFinished& finished = *message.mutable_job_finished();
+    finished.set_job_id(job_id_);
+    *finished.mutable_generation() = generation_;
+    finished.set_applied(applied);
+    finished.set_digest(DigestOf(applied));
+    finished.set_manifest_sha256(manifest_sha256);
+    Say(message);
+  }
+
+  // Of the job that it serves, as the coordinator told it.
+  const std::string& job_id() const { return job_id_; }
+  const v1::ResolvedJob& job() const { return job_; }
+  const v1::Generation& generation() const { return generation_; }
+  const v1::Start& start() const { return start_; }
+
+  static std::string DigestOf(uint64_t step) { return "state" + std::to_string(step); }
+
+ private:
+  const std::string name_;
+  const std::unique_ptr<v1::Fleet::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
+  std::string job_id_;
+  v1::ResolvedJob job_;
+  v1::Generation generation_;
+  v1::Start start_;
+};
+
+// Takes workers that got Inspect as far as Start, phase by phase, as real ones would.
+inline Status BringToStart(const std::vector<FakeWorker*>& workers) {
+  for (FakeWorker* worker : workers) RING_RETURN_IF_ERROR(worker->AnswerInspect());
+  for (FakeWorker* worker : workers) RING_RETURN_IF_ERROR(worker->AnswerPrepare());
+  for (FakeWorker* worker : workers) RING_RETURN_IF_ERROR(worker->AnswerFence());
+  for (FakeWorker* worker : workers) RING_RETURN_IF_ERROR(worker->AwaitStart());
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::testing
