@@ -1,11 +1,12 @@
 // The ring's place on the network: one gRPC server for the life of the daemon, which accepts the
 // predecessor's stream, and the client stream to the successor. The only gRPC of the data plane.
-// Thread-safe. It hands out Links; frames that are malformed or not current never get that far:
-// they end their own stream with an error and nothing else.
+// Thread-safe. It hands out Links; streams that are malformed or not current never get that far:
+// they end with an error of their own and nothing else.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "common/ids.h"
@@ -18,23 +19,33 @@ namespace ringmaster::ring {
 struct LinkOptions {
   std::string job_id;
   GenerationId generation;
-  std::string successor_address;
+  std::string successor_address;  // HOST:PORT
   std::string self_name, self_incarnation;
   std::string predecessor_name, predecessor_incarnation;  // whom to accept
+  std::string successor_name;                             // for messages; the address when empty
+  std::stop_token stop;                                   // ends Connect with CANCELLED
+};
+
+struct PortOptions {
+  // Streams that came before this worker's Connect: how many wait, and how long.
+  size_t waiting_streams = 16;
+  std::chrono::milliseconds waiting_limit{30'000};
 };
 
 class RingPort {
  public:
-  // Listens at once; port 0 picks one.
-  [[nodiscard]] static StatusOr<std::unique_ptr<RingPort>> Create(const Address& listen);
+  // Listens at once; port 0 picks one. Offers grpc.health.v1 and reflection. UNAVAILABLE: the
+  // address cannot be bound, by name.
+  [[nodiscard]] static StatusOr<std::unique_ptr<RingPort>> Create(const Address& listen,
+                                                                  PortOptions options = {});
   virtual ~RingPort() = default;
   [[nodiscard]] virtual uint16_t port() const = 0;
   // Connects to the successor and waits for the predecessor, whichever comes first; both carry job
-  // and generation. An older Link of this port must be gone. DEADLINE_EXCEEDED names who is
-  // missing.
+  // and generation. An older Link of this port must be gone: FAILED_PRECONDITION. DEADLINE_EXCEEDED
+  // names who is missing; CANCELLED: `stop` or Stop(); else why the successor refused.
   [[nodiscard]] virtual StatusOr<std::unique_ptr<Link>> Connect(
       const LinkOptions& options, std::chrono::steady_clock::time_point deadline) = 0;
-  // Refuses new streams, ends those that exist. Idempotent.
+  // Refuses new streams, ends those that exist; a Link returns CANCELLED from then on. Idempotent.
   virtual void Stop() = 0;
 };
 

@@ -1,0 +1,369 @@
+#include "worker/ring/grpc/ring_port.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/rpc/rpc_status.h"
+#include "tests/worker/ring/grpc/port_ring.h"
+#include "tests/worker/ring/grpc/raw_stream.h"
+#include "worker/ring/all_reduce.h"
+
+namespace ringmaster::ring {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr GenerationId kGeneration{3, 5};
+
+bool Has(const Status& status, const std::string& text) {
+  UNSCOPED_INFO(status);
+  return Message(status).find(text) != std::string::npos;
+}
+
+FrameHeader HeaderFor(uint32_t segment, const Payload& payload,
+                      GenerationId generation = kGeneration) {
+  FrameHeader header{.job = JobHash("job-1"), .generation = generation, .segment = segment};
+  return Sealed(header, payload);
+}
+
+v1::LinkHello HelloOf(uint32_t sender, GenerationId generation = kGeneration) {
+  v1::LinkHello hello;
+  hello.set_protocol(kProtocolVersion);
+  hello.set_job_id("job-1");
+  hello.set_term(generation.term);
+  hello.set_counter(generation.counter);
+  hello.set_sender(PortRing::Name(sender));
+  hello.set_incarnation(PortRing::Name(sender) + "-process");
+  return hello;
+}
+
+std::vector<std::unique_ptr<Link>> Connected(PortRing* ring, const std::vector<uint32_t>& order,
+                                             GenerationId generation = kGeneration) {
+  auto links = ring->Connect(order, generation);
+  if (!links.ok()) FAIL(Message(links.status()));
+  return *std::move(links);
+}
+
+steady_clock::time_point Soon() { return steady_clock::now() + seconds(10); }
+
+// One frame from `from` to `to`.
+Status Pass(Link* from, Link* to, uint32_t segment) {
+  const Payload payload(std::vector<uint8_t>(1000 + segment, static_cast<uint8_t>(segment)));
+  RING_RETURN_IF_ERROR(from->Send(HeaderFor(segment, payload), payload, Soon()));
+  RING_ASSIGN_OR_RETURN(const Frame frame, to->Receive(Soon()));
+  if (frame.header.segment != segment) return Internal("got segment {}", frame.header.segment);
+  return frame.payload.Copy() == payload.Copy() ? absl::OkStatus() : Internal("other bytes");
+}
+
+// A port whose successor is the test: accepts nothing by itself.
+struct HalfRing {
+  PortRing ports{2};
+  std::unique_ptr<Link> link;  // of member 0; its predecessor is the raw stream
+  std::unique_ptr<RawStream> predecessor;
+  std::unique_ptr<Link> other;
+
+  // Member 0 joins with a raw stream in the place of member 1's, whose own link is real.
+  HalfRing() {
+    auto joining = std::async(std::launch::async, [this]() {
+      return ports.port(0)->Connect(ports.OptionsOf({0, 1}, 0, kGeneration), Soon());
+    });
+    // Member 1 takes member 0's stream and sends its own to a port that never joins.
+    bystander = *RingPort::Create({"127.0.0.1", 0});
+    predecessor = std::make_unique<RawStream>(ports.port(0)->port(), HelloOf(1));
+    LinkOptions options = ports.OptionsOf({0, 1}, 1, kGeneration);
+    options.successor_address = "127.0.0.1:" + std::to_string(bystander->port());
+    stopping = std::stop_source();
+    options.stop = stopping.get_token();
+    taking = std::async(std::launch::async,
+                        [this, options]() { return ports.port(1)->Connect(options, Soon()); });
+    auto joined = joining.get();
+    if (joined.ok()) link = *std::move(joined);
+  }
+  ~HalfRing() {
+    stopping.request_stop();
+    (void)taking.get();
+  }
+
+  std::unique_ptr<RingPort> bystander;
+  std::stop_source stopping;
+  std::future<StatusOr<std::unique_ptr<Link>>> taking;
+};
+
+}  // namespace
+
+TEST_CASE("RingPort: frames of any size arrive in order, and a link counts its payload bytes") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  uint64_t sent = 0;
+  for (const size_t size : {0, 1, 63, 1 << 10, 3 << 20}) {
+    std::vector<uint8_t> bytes(size);
+    for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<uint8_t>(i * 31 + i / 997);
+    const Payload payload(bytes);
+    REQUIRE(links[0]->Send(HeaderFor(7, payload), payload, Soon()).ok());
+    const StatusOr<Frame> frame = links[1]->Receive(Soon());
+    REQUIRE(frame.ok());
+    CHECK(frame->header == HeaderFor(7, payload));
+    CHECK(frame->payload.Copy() == bytes);
+    sent += size;
+  }
+  CHECK(links[0]->bytes_sent() == sent);
+  CHECK(links[1]->bytes_sent() == 0);
+}
+
+TEST_CASE("RingPort: a ring of which every member sends a whole window first does not hang") {
+  PortRing ring(3);
+  const auto links = Connected(&ring, {2, 0, 1});
+  const Payload payload(std::vector<uint8_t>(1 << 20, 3));
+  std::vector<Status> statuses(3);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank]() {
+        for (uint32_t i = 0; i < kWindowFrames && statuses[rank].ok(); ++i) {
+          statuses[rank] = links[rank]->Send(HeaderFor(i, payload), payload, Soon());
+        }
+        for (uint32_t i = 0; i < kWindowFrames && statuses[rank].ok(); ++i) {
+          const StatusOr<Frame> frame = links[rank]->Receive(Soon());
+          statuses[rank] =
+              frame.ok() && frame->header.segment != i ? Internal("order") : frame.status();
+        }
+      });
+    }
+  }
+  for (const Status& status : statuses) CHECK(status == absl::OkStatus());
+}
+
+TEST_CASE("RingPort: a sender waits for a receiver that takes nothing, within bounds") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  const Payload payload(std::vector<uint8_t>(1 << 20, 3));
+  Status status;
+  uint32_t sent = 0;
+  for (; sent < 1000 && status.ok(); ++sent) {
+    status =
+        links[0]->Send(HeaderFor(sent, payload), payload, steady_clock::now() + milliseconds(500));
+  }
+  CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(sent > kWindowFrames);
+  CHECK(sent < kWindowFrames + 60);  // own 8 MiB, HTTP/2's lookahead, sockets
+  for (uint32_t i = 0; i + 1 < sent; ++i) {
+    const StatusOr<Frame> frame = links[1]->Receive(Soon());
+    REQUIRE(frame.ok());
+    REQUIRE(frame->header.segment == i);
+  }
+}
+
+TEST_CASE("RingPort: a stream that comes before its receiver joins waits for it") {
+  PortRing ring(2);
+  RawStream early(ring.port(1)->port(), HelloOf(0));
+  const auto link = ring.port(1)->Connect(ring.OptionsOf({0, 1}, 1, kGeneration),
+                                          steady_clock::now() + milliseconds(300));
+  // Member 0 never joins, but its stream was taken.
+  CHECK(early.WaitAccepted());
+  CHECK(link.status().code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(Has(link.status(), "successor worker-0 did not accept the stream"));
+  CHECK_FALSE(Has(link.status(), "predecessor"));
+}
+
+TEST_CASE("RingPort: a deadline names everybody who is missing") {
+  PortRing ring(3);
+  const auto link = ring.port(0)->Connect(ring.OptionsOf({0, 1, 2}, 0, kGeneration),
+                                          steady_clock::now() + milliseconds(100));
+  CHECK(link.status().code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(Has(link.status(), "ring of job job-1 generation 3.5 at worker worker-0"));
+  CHECK(Has(link.status(), "successor worker-1 did not accept the stream"));
+  CHECK(Has(link.status(), "predecessor worker-2 did not connect"));
+}
+
+TEST_CASE("RingPort: a stop token ends the wait for the ring") {
+  PortRing ring(2);
+  LinkOptions options = ring.OptionsOf({0, 1}, 0, kGeneration);
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  auto joining =
+      std::async(std::launch::async, [&]() { return ring.port(0)->Connect(options, Soon()); });
+  stop.request_stop();
+  CHECK(joining.get().status().code() == absl::StatusCode::kCancelled);
+}
+
+TEST_CASE("RingPort: strangers, old generations and garbage are refused and harm no running ring") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  REQUIRE(Pass(links[0].get(), links[1].get(), 1) == absl::OkStatus());
+  const uint16_t port = ring.port(1)->port();
+  const auto refused = [&](const std::optional<v1::LinkHello>& hello, grpc::StatusCode code,
+                           const std::string& reason) {
+    RawStream stream(port, hello);
+    (void)stream.Write("garbage");
+    const grpc::Status status = stream.Finish();
+    UNSCOPED_INFO(status.error_message());
+    return status.error_code() == code && ErrorReason(status) == reason &&
+           !status.error_message().empty();
+  };
+  using grpc::StatusCode;
+  CHECK(refused(std::nullopt, StatusCode::INVALID_ARGUMENT, kReasonHello));
+  v1::LinkHello hello = HelloOf(0);
+  hello.set_protocol(99);
+  CHECK(refused(hello, StatusCode::INVALID_ARGUMENT, kReasonHello));
+  hello = HelloOf(0);
+  hello.clear_sender();
+  CHECK(refused(hello, StatusCode::INVALID_ARGUMENT, kReasonHello));
+  CHECK(refused(HelloOf(0, {3, 4}), StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
+  CHECK(refused(HelloOf(0, {2, 9}), StatusCode::FAILED_PRECONDITION, kReasonNotCurrent));
+  CHECK(refused(HelloOf(7), StatusCode::PERMISSION_DENIED, kReasonStranger));
+  hello = HelloOf(0);
+  hello.set_incarnation("an older process");
+  CHECK(refused(hello, StatusCode::PERMISSION_DENIED, kReasonStranger));
+  CHECK(refused(HelloOf(0), StatusCode::ALREADY_EXISTS, kReasonNotCurrent));
+  CHECK(Pass(links[0].get(), links[1].get(), 2) == absl::OkStatus());
+  CHECK(Pass(links[1].get(), links[0].get(), 3) == absl::OkStatus());
+}
+
+TEST_CASE("RingPort: streams that wait are limited in number and in time") {
+  PortRing ring(1, {.waiting_streams = 2, .waiting_limit = milliseconds(300)});
+  const uint16_t port = ring.port(0)->port();
+  RawStream first(port, HelloOf(1));
+  RawStream second(port, HelloOf(2));
+  const auto third = [&]() {
+    RawStream stream(port, HelloOf(3));
+    return stream.Finish();
+  };
+  grpc::Status status = third();
+  // The first two may still be on their way when the third arrives.
+  for (int i = 0; i < 100 && status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
+    status = third();
+  }
+  CHECK(ErrorReason(status) == kReasonCrowded);
+  for (RawStream* stream : {&first, &second}) {
+    const grpc::Status late = stream->Finish();
+    CHECK(late.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+    CHECK(late.error_message().find("did not join it within 300 ms") != std::string::npos);
+  }
+}
+
+TEST_CASE("RingPort: a frame that is garbage or of another generation ends its stream by name") {
+  const auto ended = [](const std::string& bytes, const std::string& text) {
+    HalfRing half;
+    if (half.link == nullptr) return false;
+    (void)half.predecessor->Write(bytes);
+    const grpc::Status told = half.predecessor->Finish();
+    const Status received = half.link->Receive(Soon()).status();
+    UNSCOPED_INFO(told.error_message());
+    return ErrorReason(told) == kReasonFrame &&
+           told.error_message().find(text) != std::string::npos && Has(received, text) &&
+           Has(received, "from predecessor worker-1");
+  };
+  const auto encoded = [](const FrameHeader& header, const std::string& payload) {
+    std::string bytes(kHeaderBytes, 0);
+    Encode(header, reinterpret_cast<uint8_t*>(bytes.data()));
+    return bytes + payload;
+  };
+  const Payload payload(std::vector<uint8_t>{'a', 'b', 'c'});
+  CHECK(ended("garbage", "frame length"));
+  CHECK(ended(std::string(500, 'x'), "frame magic"));
+  CHECK(ended(encoded(HeaderFor(0, payload), "abd"), "payload checksum"));
+  CHECK(ended(encoded(HeaderFor(0, payload), "ab"), "frame length"));
+  CHECK(ended(encoded(HeaderFor(0, payload, {3, 4}), "abc"), "generation 3.4"));
+}
+
+TEST_CASE("RingPort: a predecessor that breaks off is lost, one that says goodbye left") {
+  {
+    HalfRing half;
+    REQUIRE(half.link != nullptr);
+    half.predecessor.reset();
+    const Status status = half.link->Receive(Soon()).status();
+    CHECK(status.code() == absl::StatusCode::kUnavailable);
+    CHECK(Has(status, "predecessor worker-1 is lost"));
+  }
+  HalfRing half;
+  REQUIRE(half.link != nullptr);
+  REQUIRE(half.predecessor->Write(""));
+  CHECK(half.predecessor->Finish().ok());
+  CHECK(half.link->Receive(Soon()).status().code() == absl::StatusCode::kAborted);
+}
+
+TEST_CASE(
+    "RingPort: Cancel wakes whoever waits, tells the neighbours, and the ring can form anew") {
+  PortRing ring(3);
+  for (uint64_t counter = 1; counter <= 5; ++counter) {
+    auto links = Connected(&ring, {0, 1, 2}, {1, counter});
+    std::vector<std::future<Status>> waiting;
+    for (const auto& link : links) {
+      waiting.push_back(
+          std::async(std::launch::async, [&link]() { return link->Receive(Soon()).status(); }));
+    }
+    const auto start = steady_clock::now();
+    links[0]->Cancel(absl::CancelledError("fenced"));
+    CHECK(waiting[0].get() == absl::CancelledError("fenced"));
+    CHECK(steady_clock::now() - start < milliseconds(50));
+    const Status predecessor = waiting[2].get();
+    CHECK(predecessor.code() == absl::StatusCode::kAborted);
+    CHECK(Has(predecessor, "worker worker-0 left the ring: fenced"));
+    CHECK(waiting[1].get().code() == absl::StatusCode::kAborted);
+    const Payload payload(std::vector<uint8_t>(10));
+    CHECK(links[0]->Send(HeaderFor(0, payload), payload, Soon()) == absl::CancelledError("fenced"));
+    std::vector<std::jthread> closing;
+    for (auto& link : links) closing.emplace_back([&link]() { link.reset(); });
+  }
+}
+
+TEST_CASE("RingPort: a member that is done may leave before the others have received all") {
+  PortRing ring(2);
+  auto links = Connected(&ring, {0, 1});
+  const Payload payload(std::vector<uint8_t>(1 << 20, 9));
+  for (uint32_t i = 0; i < 5; ++i) {
+    REQUIRE(links[0]->Send(HeaderFor(i, payload), payload, Soon()).ok());
+  }
+  links[0].reset();
+  for (uint32_t i = 0; i < 5; ++i) {
+    const StatusOr<Frame> frame = links[1]->Receive(Soon());
+    REQUIRE(frame.ok());
+    CHECK(frame->header.segment == i);
+  }
+  CHECK(links[1]->Receive(Soon()).status().code() == absl::StatusCode::kAborted);
+}
+
+TEST_CASE("RingPort: one link at a time, and a stopped port ends it") {
+  PortRing ring(2);
+  const auto links = Connected(&ring, {0, 1});
+  const auto second =
+      ring.port(0)->Connect(ring.OptionsOf({0, 1}, 0, {3, 6}), steady_clock::now() + seconds(1));
+  CHECK(second.status().code() == absl::StatusCode::kFailedPrecondition);
+  auto waiting =
+      std::async(std::launch::async, [&]() { return links[0]->Receive(Soon()).status(); });
+  ring.port(0)->Stop();
+  CHECK(waiting.get().code() == absl::StatusCode::kCancelled);
+  CHECK(links[1]->Receive(Soon()).status().code() != absl::StatusCode::kOk);
+  ring.port(0)->Stop();
+}
+
+TEST_CASE("RingPort: a port in use is an error that names the address") {
+  PortRing ring(1);
+  const auto second = RingPort::Create({"127.0.0.1", ring.port(0)->port()});
+  CHECK(second.status().code() == absl::StatusCode::kUnavailable);
+  CHECK(Has(second.status(), "127.0.0.1:" + std::to_string(ring.port(0)->port())));
+}
+
+TEST_CASE("RingPort: offers health and reflection") {
+  PortRing ring(1);
+  const uint16_t port = ring.port(0)->port();
+  RawStream health(port, std::nullopt, "/grpc.health.v1.Health/Check");
+  REQUIRE(health.Write(""));
+  CHECK(health.Read() == std::string("\x08\x01"));  // status: SERVING
+  RawStream reflection(port, std::nullopt,
+                       "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  REQUIRE(reflection.Write(std::string("\x3a\x00", 2)));  // list_services: ""
+  const std::optional<std::string> services = reflection.Read();
+  REQUIRE(services.has_value());
+  CHECK(services->find("ringmaster.v1.Ring") != std::string::npos);
+  CHECK(services->find("grpc.health.v1.Health") != std::string::npos);
+}
+
+}  // namespace ringmaster::ring

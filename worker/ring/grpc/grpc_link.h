@@ -1,0 +1,48 @@
+// The Link over gRPC: a stream to the successor and one from the predecessor. Made by RingPort;
+// threads as of Link.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "worker/ring/grpc/incoming_stream.h"
+#include "worker/ring/grpc/link_state.h"
+#include "worker/ring/grpc/outgoing_stream.h"
+#include "worker/ring/link.h"
+
+namespace ringmaster::ring {
+
+// The two streams of a link, one or both of which may be null. Ends with its owner.
+struct LinkStreams {
+  std::string self_name;
+  std::shared_ptr<LinkState> state;
+  std::shared_ptr<OutgoingStream> outgoing;
+  std::shared_ptr<IncomingStream> incoming;
+  std::shared_ptr<const void> lease;  // of the membership, from the StreamTable
+
+  // Ends both calls with `reason`; the neighbours learn that this worker left, and why.
+  void Cancel(const Status& reason) const;
+  // Ends the streams, gracefully when nothing failed, and waits a bounded time for gRPC to be done
+  // with them.
+  void Close() const;
+};
+
+class GrpcLink : public Link {
+ public:
+  explicit GrpcLink(LinkStreams streams) : streams_(std::move(streams)) {}
+  // Waits until the successor has taken every frame (at most two seconds), or, after an error, only
+  // for the streams to end.
+  ~GrpcLink() override { streams_.Close(); }
+
+  Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
+  StatusOr<Frame> Receive(TimePoint deadline) override;
+  void Cancel(Status reason) override { streams_.Cancel(reason); }
+  [[nodiscard]] uint64_t bytes_sent() const override { return bytes_sent_; }
+
+ private:
+  const LinkStreams streams_;
+  std::atomic<uint64_t> bytes_sent_{0};
+};
+
+}  // namespace ringmaster::ring

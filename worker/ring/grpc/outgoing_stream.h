@@ -1,0 +1,65 @@
+// The client end of a Link: to the successor. Writes are queued and go out one after the other;
+// gRPC's threads run the reactions. Thread-safe. Holds itself until gRPC is done with it; its
+// outcome goes to the LinkState.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/client_callback.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "common/mutex.h"
+#include "common/status.h"
+#include "ringmaster/v1/ring.pb.h"
+#include "worker/ring/grpc/link_state.h"
+
+namespace ringmaster::ring {
+
+class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                       public std::enable_shared_from_this<OutgoingStream> {
+ public:
+  // Starts to connect to HOST:PORT, again and again until Abort.
+  static std::shared_ptr<OutgoingStream> Open(const std::string& address,
+                                              const v1::LinkHello& hello,
+                                              std::shared_ptr<LinkState> state);
+
+  // Bounded by LinkState::Reserve. A frame that comes after the end is dropped: the LinkState says
+  // why.
+  Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
+  enum class Queued { kSend, kDrop };
+  // Says goodbye, after what is queued or instead of it; the stream ends when the successor has
+  // read it. A write that waits for the successor is not waited for when the queue is dropped.
+  void Close(Queued queued);
+  // Ends the stream now.
+  void Abort();
+
+  void OnReadInitialMetadataDone(bool ok) override;
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+
+ private:
+  OutgoingStream(const std::string& address, const v1::LinkHello& hello,
+                 std::shared_ptr<LinkState> state);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void DropHold();
+
+  const std::shared_ptr<LinkState> state_;
+  const std::string address_;
+  grpc::ClientContext context_;
+  grpc::GenericStub stub_;
+  grpc::ByteBuffer unexpected_;  // what the successor sends: nothing
+  std::shared_ptr<OutgoingStream> self_;
+
+  Mutex mu_;
+  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);  // the first is being written
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;  // a goodbye was queued: no frame after it
+  bool held_ ABSL_GUARDED_BY(mu_) = true;      // gRPC's hold for calls from outside reactions
+};
+
+}  // namespace ringmaster::ring

@@ -1,0 +1,151 @@
+#include "worker/ring/grpc/stream_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+#include "worker/ring/grpc/hello.h"
+
+namespace ringmaster::ring {
+namespace {
+
+std::string Named(const v1::LinkHello& hello) {
+  return fmt::format("job {} generation {}", hello.job_id(), GenerationOf(hello).ToString());
+}
+
+grpc::Status Refusal(absl::StatusCode code, const char* reason, const v1::LinkHello& hello,
+                     const std::string& message) {
+  return ToGrpc(Status(code, message), reason,
+                {{"job_id", hello.job_id()},
+                 {"generation", GenerationOf(hello).ToString()},
+                 {"sender", hello.sender()}});
+}
+
+}  // namespace
+
+StreamTable::Verdict StreamTable::Judge(const v1::LinkHello& hello, grpc::Status* refusal) const {
+  if (!current_ || current_->job_id != hello.job_id() ||
+      current_->generation < GenerationOf(hello)) {
+    return Verdict::kWait;
+  }
+  if (GenerationOf(hello) < current_->generation || current_->lease.expired()) {
+    *refusal = Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
+                       fmt::format("{} is over: this worker is, or was last, at generation {}",
+                                   Named(hello), current_->generation.ToString()));
+    return Verdict::kRefuse;
+  }
+  if (hello.sender() != current_->predecessor_name ||
+      hello.incarnation() != current_->predecessor_incarnation) {
+    *refusal = Refusal(
+        absl::StatusCode::kPermissionDenied, kReasonStranger, hello,
+        fmt::format("{}: the predecessor of this worker is {}, not {}", Named(hello),
+                    current_->predecessor_name,
+                    hello.sender() == current_->predecessor_name ? "another process of that name"
+                                                                 : hello.sender()));
+    return Verdict::kRefuse;
+  }
+  if (!current_->open) {
+    *refusal = Refusal(absl::StatusCode::kAlreadyExists, kReasonNotCurrent, hello,
+                       fmt::format("{}: {} has a stream already", Named(hello), hello.sender()));
+    return Verdict::kRefuse;
+  }
+  return Verdict::kAccept;
+}
+
+bool StreamTable::Settle(const std::shared_ptr<IncomingStream>& stream) {
+  if (stream->closed()) return true;
+  grpc::Status refusal;
+  switch (Judge(stream->hello(), &refusal)) {
+    case Verdict::kAccept: {
+      const std::shared_ptr<LinkState> state = current_->state.lock();
+      if (state != nullptr && stream->Accept(state)) {
+        current_->accepted = stream;
+        current_->open = false;
+      }
+      return true;
+    }
+    case Verdict::kRefuse:
+      stream->Close(refusal);
+      return true;
+    case Verdict::kWait:
+      break;
+  }
+  return false;
+}
+
+void StreamTable::Add(const std::shared_ptr<IncomingStream>& stream) {
+  MutexLock lock(mu_);
+  if (!stopped_.ok()) {
+    stream->Close(ToGrpc(stopped_, kReasonLeft));
+    return;
+  }
+  if (Settle(stream)) return;
+  std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.stream->closed(); });
+  if (waiting_.size() >= options_.waiting_streams) {
+    stream->Close(Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, stream->hello(),
+                          fmt::format("{}: {} streams wait here already for their generations",
+                                      Named(stream->hello()), waiting_.size())));
+    return;
+  }
+  waiting_.push_back({stream, std::chrono::steady_clock::now() + options_.waiting_limit});
+}
+
+Status StreamTable::Begin(const LinkOptions& options, const std::shared_ptr<LinkState>& state,
+                          std::shared_ptr<const void>* lease) {
+  MutexLock lock(mu_);
+  RING_RETURN_IF_ERROR(stopped_);
+  if (current_ && !current_->lease.expired()) {
+    return FailedPrecondition(
+        "cannot join generation {} of job {}: the link of generation {} of job {} still exists",
+        options.generation.ToString(), options.job_id, current_->generation.ToString(),
+        current_->job_id);
+  }
+  *lease = std::make_shared<const char>();
+  current_ = Membership{.job_id = options.job_id,
+                        .generation = options.generation,
+                        .predecessor_name = options.predecessor_name,
+                        .predecessor_incarnation = options.predecessor_incarnation,
+                        .state = state,
+                        .lease = *lease};
+  std::erase_if(waiting_, [this](const Waiting& waiting)
+                              ABSL_NO_THREAD_SAFETY_ANALYSIS { return Settle(waiting.stream); });
+  return absl::OkStatus();
+}
+
+std::shared_ptr<IncomingStream> StreamTable::EndAccepting() {
+  MutexLock lock(mu_);
+  if (!current_) return nullptr;
+  current_->open = false;
+  return current_->accepted;
+}
+
+std::optional<TimePoint> StreamTable::Expire(TimePoint now) {
+  MutexLock lock(mu_);
+  std::optional<TimePoint> next;
+  std::erase_if(waiting_, [&](const Waiting& waiting) {
+    if (waiting.until <= now) {
+      const v1::LinkHello& hello = waiting.stream->hello();
+      waiting.stream->Close(Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
+                                    fmt::format("{}: this worker did not join it within {} ms",
+                                                Named(hello), options_.waiting_limit.count())));
+      return true;
+    }
+    if (!next || waiting.until < *next) next = waiting.until;
+    return false;
+  });
+  return next;
+}
+
+void StreamTable::Stop(const Status& reason) {
+  MutexLock lock(mu_);
+  if (!stopped_.ok()) return;
+  stopped_ = reason;
+  const grpc::Status left = ToGrpc(reason, kReasonLeft);
+  for (const Waiting& waiting : waiting_) waiting.stream->Close(left);
+  waiting_.clear();
+  if (!current_) return;
+  if (const auto state = current_->state.lock(); state != nullptr) state->Fail(reason);
+  if (current_->accepted != nullptr) current_->accepted->Close(left);
+}
+
+}  // namespace ringmaster::ring
