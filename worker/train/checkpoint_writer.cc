@@ -2,21 +2,11 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <utility>
 
+#include "worker/train/patience.h"
+
 namespace ringmaster::worker {
-namespace {
-
-// How long a wait lasts before it looks again; nothing depends on it.
-constexpr std::chrono::minutes kWaitSlice{1};
-
-std::chrono::steady_clock::time_point NextLook() {
-  return std::chrono::steady_clock::now() + kWaitSlice;
-}
-
-}  // namespace
-
 CheckpointWriter::CheckpointWriter(CheckpointSink* sink)
     : sink_(sink), thread_([this](const std::stop_token& stop) { Loop(stop); }) {
   pthread_setname_np(thread_.native_handle(), "checkpoint");
@@ -32,10 +22,9 @@ void CheckpointWriter::Stop() {
 }
 
 Status CheckpointWriter::WaitUntilIdle() {
-  while (!changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return stopped_ || !status_.ok() || (!task_ && !delivering_);
-  })) {
-  }
+  });
   RING_RETURN_IF_ERROR(status_);
   if (stopped_) return absl::CancelledError("the run is over");
   return absl::OkStatus();
@@ -60,11 +49,9 @@ void CheckpointWriter::Loop(const std::stop_token& stop) {
     Task task;
     {
       MutexLock lock(mu_);
-      changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopped_ || task_.has_value();
-      });
+      WaitFor(changed_, mu_,
+              [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || task_.has_value(); });
       if (stopped_) return;
-      if (!task_) continue;
       task = *std::exchange(task_, std::nullopt);
       delivering_ = true;
     }

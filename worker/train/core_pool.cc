@@ -3,25 +3,14 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <utility>
 
-#include "common/log.h"
+#include "common/check.h"
 #include "worker/train/float_mode.h"
+#include "worker/train/patience.h"
 
 namespace ringmaster::worker {
-namespace {
-
-// How long a wait lasts before it looks again; nothing depends on it.
-constexpr std::chrono::minutes kWaitSlice{1};
-
-std::chrono::steady_clock::time_point NextLook() {
-  return std::chrono::steady_clock::now() + kWaitSlice;
-}
-
-}  // namespace
-
 StatusOr<Executable*> Seat::executable(const ShardShape& shape) const {
   const auto found = executables_.find(shape);
   if (found == executables_.end()) {
@@ -75,11 +64,9 @@ void CorePool::Loop(size_t index, const std::string& name) {
     const std::function<Status(Seat&)>* work = nullptr;
     {
       MutexLock lock(mu_);
-      changed_.WaitUntil(mu_, NextLook(), [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopped_ || round_ != done;
-      });
+      WaitFor(changed_, mu_,
+              [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || round_ != done; });
       if (stopped_) break;
-      if (round_ == done) continue;
       done = round_;
       work = work_;
     }
@@ -98,10 +85,7 @@ Status CorePool::RunOnAll(const std::function<Status(Seat&)>& work) {
   running_ = seats_.size();
   ++round_;
   changed_.NotifyAll();
-  while (!changed_.WaitUntil(mu_, NextLook(),
-                             [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return running_ == 0; })) {
-    spdlog::warn("cores: {} of {} still compute after a minute", running_, seats_.size());
-  }
+  WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return running_ == 0; });
   work_ = nullptr;
   for (Status& result : results_) RING_RETURN_IF_ERROR(result);
   return absl::OkStatus();

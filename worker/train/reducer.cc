@@ -3,31 +3,20 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "common/check.h"
 #include "worker/train/float_mode.h"
+#include "worker/train/patience.h"
 
 namespace ringmaster::worker {
-namespace {
-
-// How long a wait lasts before it looks again; nothing depends on it. What is waited for is either
-// this worker's own computation or bounded by the ring's progress limit.
-constexpr std::chrono::minutes kWaitSlice{1};
-
-std::chrono::steady_clock::time_point NextLook() {
-  return std::chrono::steady_clock::now() + kWaitSlice;
-}
-
-}  // namespace
-
 Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout,
-                 const GradientSum* sum, Totals* totals)
+                 const GradientSum* sum, Totals* totals, PulseBoard* pulse)
     : options_(options),
       layout_(layout),
       sum_(sum),
       totals_(totals),
+      pulse_(pulse),
       ring_(options.link, options.position, options.reduce),
       ready_(sum->buckets().size()),
       thread_([this] { Loop(); }) {
@@ -41,10 +30,10 @@ Reducer::~Reducer() {
   changed_.NotifyAll();
 }
 
-void Reducer::Begin(ring::Purpose purpose, uint64_t step) {
+void Reducer::Begin(Round round, uint64_t step) {
   MutexLock lock(mu_);
   RING_CHECK(stage_ == Stage::kIdle, "a reduction begins before the one before it ended");
-  purpose_ = purpose;
+  round_ = round;
   step_ = step;
   std::fill(ready_.begin(), ready_.end(), false);
   own_record_.reset();
@@ -68,10 +57,8 @@ void Reducer::SubmitRecord(exact::Record own) {
 StatusOr<exact::Record> Reducer::Wait() {
   MutexLock lock(mu_);
   RING_CHECK(stage_ != Stage::kIdle, "nothing is being reduced");
-  while (!changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return stage_ == Stage::kDone;
-  })) {
-  }
+  WaitFor(changed_, mu_,
+          [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stage_ == Stage::kDone; });
   stage_ = Stage::kIdle;
   return std::move(result_);
 }
@@ -93,11 +80,10 @@ void Reducer::Loop() {
   while (true) {
     {
       MutexLock lock(mu_);
-      changed_.WaitUntil(mu_, NextLook(), [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
         return stopped_ || stage_ == Stage::kReducing;
       });
       if (stopped_) return;
-      if (stage_ != Stage::kReducing) continue;
     }
     StatusOr<exact::Record> result = ReduceAll();
     if (!result.ok()) failed_.store(true, std::memory_order_relaxed);
@@ -111,16 +97,15 @@ void Reducer::Loop() {
 template <typename Ready>
 Status Reducer::WaitForOwn(Ready ready) {
   MutexLock lock(mu_);
-  while (!changed_.WaitUntil(mu_, NextLook(), [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return !aborted_.ok() || ready();
-  })) {
-  }
+  WaitFor(changed_, mu_,
+          [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !aborted_.ok() || ready(); });
   return aborted_;
 }
 
 StatusOr<exact::Record> Reducer::ReduceAll() {
   uint32_t bucket = 0;
-  if (purpose_ == ring::Purpose::kStep) {
+  if (round_ == Round::kFarewell) bucket = 1;  // an evaluation of the same state had 0
+  if (round_ == Round::kStep) {
     for (; bucket < sum_->buckets().size(); ++bucket) {
       RING_RETURN_IF_ERROR(
           WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ready_[bucket]; }));
@@ -136,7 +121,7 @@ ring::Context Reducer::ContextOf(uint32_t bucket) const {
   return {.job = options_.job,
           .generation = options_.generation,
           .step = step_,
-          .purpose = purpose_,
+          .purpose = round_ == Round::kStep ? ring::Purpose::kStep : ring::Purpose::kEvaluate,
           .bucket = bucket};
 }
 
@@ -152,7 +137,7 @@ Status Reducer::ReduceBucket(uint32_t index) {
     RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(index), blocks, sum_->integers(bucket),
                                      totals_->integers.span().subspan(first, count)));
   }
-  reductions_.fetch_add(1, std::memory_order_relaxed);
+  pulse_->Tick();
   return absl::OkStatus();
 }
 
@@ -165,7 +150,7 @@ StatusOr<exact::Record> Reducer::ReduceRecord(uint32_t bucket) {
   exact::Record total = *own;
   RING_RETURN_IF_ERROR(
       ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
-  reductions_.fetch_add(1, std::memory_order_relaxed);
+  pulse_->Tick();
   return total;
 }
 

@@ -18,6 +18,7 @@
 #include "worker/ring/all_reduce.h"
 #include "worker/train/arena.h"
 #include "worker/train/gradient_sum.h"
+#include "worker/train/pulse_board.h"
 
 namespace ringmaster::worker {
 
@@ -26,6 +27,10 @@ struct Totals {
   Arena<int64_t> integers;
   Arena<float> floats;
 };
+
+// What goes round the ring. A farewell is an empty record: a member that has seen its end knows
+// that every other has all results, so that it may leave without being missed.
+enum class Round : uint8_t { kStep, kEvaluation, kFarewell };
 
 struct ReducerOptions {
   ring::Link* link = nullptr;
@@ -39,14 +44,14 @@ class Reducer {
  public:
   // Everything pointed to outlives it.
   Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, const GradientSum* sum,
-          Totals* totals);
+          Totals* totals, PulseBoard* pulse);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Starts the reduction of a step (all buckets, then the record) or of an evaluation of S(step)
-  // (the record alone). The one before has ended.
-  void Begin(ring::Purpose purpose, uint64_t step);
+  // Starts a round of step `step` (all buckets, then the record) or of S(step) (the record alone).
+  // The one before has ended.
+  void Begin(Round round, uint64_t step);
   // Nothing more will be added to this bucket of the step.
   void BucketReady(uint32_t bucket);
   // This worker's own record, of the same shape on every member; the last thing that a reduction
@@ -62,8 +67,6 @@ class Reducer {
   // True once the reduction in hand failed: there is no use in computing on.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool aborted();
-  // Buckets and records that were reduced.
-  [[nodiscard]] uint64_t reductions() const { return reductions_.load(std::memory_order_relaxed); }
 
  private:
   enum class Stage { kIdle, kReducing, kDone };
@@ -80,14 +83,14 @@ class Reducer {
   const exact::BlockLayout* const layout_;
   const GradientSum* const sum_;
   Totals* const totals_;
+  PulseBoard* const pulse_;
 
   // Ring thread, between Begin and the end of the reduction.
   ring::AllReduce ring_;
-  ring::Purpose purpose_ = ring::Purpose::kStep;
+  Round round_ = Round::kStep;
   uint64_t step_ = 0;
 
   std::atomic<bool> failed_{false};
-  std::atomic<uint64_t> reductions_{0};
 
   Mutex mu_;
   Condition changed_;

@@ -32,7 +32,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       total_steps_(job->spec().total_steps()),
       reader_(job->loader, {.shards = assignment.shards, .start_step = assignment.start_step}),
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->state->layout->blocks(),
-               job->gradients.get(), &job->totals),
+               job->gradients.get(), &job->totals, &job->pulse),
       rate_(std::chrono::steady_clock::now()) {
   if (assignment.position.rank == 0 && peers.sink != nullptr) writer_.emplace(peers.sink);
   on_stop_.emplace(stop_, [this] { EndWaits(); });
@@ -88,6 +88,7 @@ Status StepLoop::Train() {
     RING_RETURN_IF_ERROR(Step());
     RING_RETURN_IF_ERROR(AtBoundary());
   }
+  Farewell();
   if (!writer_) return absl::OkStatus();
   const PhaseScope phase(&job_->pulse, "checkpoint", &times_.checkpoint);
   RING_ASSIGN_OR_RETURN(manifest_sha256_, writer_->Finish());
@@ -96,13 +97,17 @@ Status StepLoop::Train() {
 
 Status StepLoop::Step() {
   const uint64_t step = job_->state->step;
-  reducer_.Begin(ring::Purpose::kStep, step);
+  reducer_.Begin(Round::kStep, step);
   StatusOr<exact::Record> own = Compute();
   if (own.ok()) reducer_.SubmitRecord(*own);
   const StatusOr<exact::Record> total = Reduce();
   RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
-  RING_RETURN_IF_ERROR(CheckFlags(*job_->state->layout, step, *total));
+  const Status flags = CheckFlags(*job_->state->layout, step, *total);
+  if (!flags.ok()) {
+    Farewell();
+    return flags;
+  }
   RING_RETURN_IF_ERROR(Apply(*total));
   rate_.Add(total->samples(), std::chrono::steady_clock::now());
   Report();
@@ -138,6 +143,13 @@ Status StepLoop::Apply(const exact::Record& total) {
   return status.ok() ? status : Fail(status);
 }
 
+void StepLoop::Farewell() {
+  const PhaseScope phase(&job_->pulse, "farewell", &times_.reduce);
+  reducer_.Begin(Round::kFarewell, job_->state->step);
+  reducer_.SubmitRecord(exact::Record(1, 0));
+  (void)reducer_.Wait();
+}
+
 bool StepLoop::CheckpointIsDue() const {
   const uint64_t step = job_->state->step;
   const uint64_t every = job_->resolved.checkpoint().every_steps();
@@ -169,7 +181,7 @@ Status StepLoop::SubmitCheckpoint() {
 Status StepLoop::Evaluate() {
   const PhaseScope phase(&job_->pulse, "evaluate", &times_.evaluate);
   const uint64_t step = job_->state->step;
-  reducer_.Begin(ring::Purpose::kEvaluate, step);
+  reducer_.Begin(Round::kEvaluation, step);
   StatusOr<exact::Record> own =
       EvaluateShards(job_, &reader_, assignment_.shards, [this] { return abandoned(); });
   if (own.ok()) {

@@ -45,6 +45,10 @@ class StepLoop {
   StatusOr<exact::Record> Reduce();
   Status Apply(const exact::Record& total);
 
+  // Before this member leaves a ring that has nothing more to do: waits until every member has the
+  // last result. Whatever goes wrong now is no concern of the job's.
+  void Farewell();
+
   // What is due at a step boundary: a function of the job and k alone, so that every member of the
   // ring does the same, also at the first step of a generation.
   Status AtBoundary();

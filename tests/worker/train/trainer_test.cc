@@ -148,11 +148,12 @@ TEST_CASE("Trainer: batch statistics travel exactly") {
   spec.mutable_model()->set_name("alexnet");
   spec.mutable_model()->set_batch_norm(true);
   spec.clear_epochs();
-  spec.set_steps(2);
+  spec.set_steps(1);
   Case job({}, spec);
   const auto one = job.Run({{2, {0, 1, 2, 3}}});
   const auto two = job.Run({{1, {0}}, {1, {1, 2, 3}}});
   REQUIRE(one[0].run.end == RunEnd::kFinished);
+  REQUIRE(one[0].progress.back().test_loss == two[1].progress.back().test_loss);
   REQUIRE(one[0].run.digest == two[1].run.digest);
   REQUIRE(LastManifest(one) == LastManifest(two));
 }
@@ -324,6 +325,16 @@ TEST_CASE("Trainer: another dataset is refused by name") {
   const auto trainer = job.Prepare();
   REQUIRE(trainer.status().code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(Message(trainer.status()).find("data_batch_1.bin") != std::string::npos);
+}
+
+TEST_CASE("Trainer: a state that does not fit the memory is refused with its parts") {
+  Case job;
+  std::vector<CoreOptions> cores = Cores(2);
+  for (CoreOptions& core : cores) core.memory_bytes = 100'000;
+  const auto trainer =
+      Trainer::Prepare(JobId("job"), job.resolved, job.data.dataset(), &job.backend, cores);
+  REQUIRE(trainer.status().code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Message(trainer.status()).find("optimizer slots") != std::string::npos);
 }
 
 // Refuses every checkpoint.

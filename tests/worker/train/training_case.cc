@@ -96,7 +96,7 @@ std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJ
                                 .start_step = 0};
     ring::Link* const link = size > 1 ? ring.link(rank) : nullptr;
     result.run = (*trainer)->Run(assignment, {link, &sink, &observer}, {});
-    if (result.run.end != RunEnd::kFinished) ring.Lose(rank);
+    if (link != nullptr) link->Cancel(absl::CancelledError("the run is over"));
     result.progress = std::move(observer.all);
     result.checkpoints = sink.checkpoints();
   };

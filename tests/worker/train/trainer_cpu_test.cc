@@ -1,0 +1,95 @@
+// The promise with real kernels: whole checkpoints of small jobs, equal on every cluster.
+#include <catch2/catch.hpp>
+
+#include "tests/worker/train/training_case.h"
+#include "worker/train/checkpoint.h"
+
+namespace ringmaster::worker {
+namespace {
+
+const Cluster kOneCore = {{1, {0, 1, 2, 3}}};
+const Cluster kFourCores = {{4, {0, 1, 2, 3}}};
+const Cluster kThreeWorkers = {{2, {0, 1}}, {1, {2}}, {1, {3}}};
+const Cluster kFourWorkers = {{1, {3}}, {1, {1}}, {1, {0}}, {1, {2}}};
+
+std::unique_ptr<Backend> CpuBackend() {
+  auto backend = MakeBackend("cpu");
+  REQUIRE(backend.ok());
+  return *std::move(backend);
+}
+
+std::vector<MemberResult> Run(const Cluster& cluster, const v1::JobSpec& spec,
+                              const SmallDataset& data, Backend* backend) {
+  const v1::ResolvedJob resolved = ResolveSpec(spec, *data.dataset(), *backend);
+  auto results = RunCluster(cluster, resolved, data.dataset(), backend);
+  for (const MemberResult& result : results) {
+    INFO(Message(result.prepared) << result.run.reason);
+    REQUIRE(result.run.end == RunEnd::kFinished);
+    REQUIRE(result.run.digest == results[0].run.digest);
+    for (const std::string& known : result.known_shard_sha256) {
+      REQUIRE(known == results[0].known_shard_sha256[0]);
+    }
+    REQUIRE(result.progress.back().test_accuracy == results[0].progress.back().test_accuracy);
+  }
+  return results;
+}
+
+v1::JobSpec MlpSpec(v1::Policy policy) {
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->mutable_hidden()->add_values(48);
+  spec.mutable_model()->set_dropout(0.2);
+  spec.mutable_precision()->set_policy(policy);
+  return spec;
+}
+
+TEST_CASE("Trainer on CPU kernels: mlp, both policies, the same bytes on every cluster") {
+  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  const auto backend = CpuBackend();
+  const SmallDataset data(42, 27);
+  const v1::JobSpec spec = MlpSpec(policy);
+  const std::string expected = LastManifest(Run(kOneCore, spec, data, backend.get()));
+  REQUIRE(expected.size() == 64);
+  for (const Cluster& cluster : {kFourCores, kThreeWorkers, kFourWorkers}) {
+    REQUIRE(LastManifest(Run(cluster, spec, data, backend.get())) == expected);
+  }
+  v1::JobSpec other = spec;
+  other.set_seed(2);
+  REQUIRE(LastManifest(Run(kOneCore, other, data, backend.get())) != expected);
+}
+
+TEST_CASE("Trainer on CPU kernels: the loss falls and float32 sums agree to rounding") {
+  const auto backend = CpuBackend();
+  const SmallDataset data(200, 40);
+  v1::JobSpec spec = MlpSpec(v1::POLICY_FLOAT32);
+  spec.set_epochs(8);
+  const auto exact = Run(kThreeWorkers, spec, data, backend.get());
+  const double first = exact[0].progress[9].loss;  // the first epoch's, at its end
+  const double last = exact[0].progress.back().loss;
+  REQUIRE(first > 0);
+  REQUIRE(last < 0.9 * first);
+  spec.set_reduction(v1::REDUCTION_FLOAT32);
+  const auto plain = Run(kThreeWorkers, spec, data, backend.get());
+  REQUIRE(plain[0].progress.back().loss == Approx(last).epsilon(0.05));
+  REQUIRE(plain[0].checkpoints.back().files[0].bytes != exact[0].checkpoints.back().files[0].bytes);
+}
+
+TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
+  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  const auto backend = CpuBackend();
+  const SmallDataset data(30, 10);
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  spec.mutable_model()->set_batch_norm(true);
+  spec.mutable_model()->set_dropout(0.2);
+  spec.mutable_precision()->set_policy(policy);
+  spec.clear_epochs();
+  spec.set_steps(2);  // 20 samples, then 10
+  const auto one = Run({{2, {0, 1, 2, 3}}}, spec, data, backend.get());
+  const auto two = Run({{1, {2, 3}}, {1, {0, 1}}}, spec, data, backend.get());
+  REQUIRE(LastManifest(one) == LastManifest(two));
+  REQUIRE(one[0].run.digest == two[0].run.digest);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
