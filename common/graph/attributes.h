@@ -1,30 +1,35 @@
 // Attributes of ops: plain values, one struct for each op family that has any. Thread-safe.
 //
 // The ops of a training step, with their operands ([x] = optional):
-//   conv2d                  x(N,H,W,C) w(O,h,w,C) [b(O)]              -> y(N,P,Q,O)
-//   conv2d_input_gradient   dy w                                      -> dx
-//   conv2d_weight_gradient  x dy                                      -> dw [db]
-//   dense                   x(N,I) w(I,O) [b(O)]                      -> y(N,O)
-//   dense_input_gradient    dy w                                      -> dx
-//   dense_weight_gradient   x dy                                      -> dw [db]
-//   batch_norm              x(..,C) gamma(C) beta(C)                  -> y mean(C) variance(C),
-//   biased batch_norm_gradient     x gamma mean variance dy [y]              -> dx dgamma dbeta
-//   batch_norm_inference    x gamma beta moving_mean moving_variance  -> y
-//   relu                    x                                         -> y
-//   relu_gradient           y dy                                      -> dx = dy where y > 0, else
-//   0 max_pool                x(N,H,W,C)                                -> y; padding is never the
-//   maximum max_pool_gradient       x y dy                                    -> dx, to the first
-//   maximum global_average_pool     x(N,H,W,C)                                -> y(N,C)
-//   global_average_pool_gradient  dy                                  -> dx
-//   dropout                 x                                         -> y = x keep / (1 - rate)
-//   dropout_gradient        dy                                        -> dx, by the same mask
-//   reshape                 x                                         -> y, the same elements
-//   cast                    x                                         -> y, rounded half to even
-//   add                     a b                                       -> y
-//   softmax_cross_entropy   logits(N,K) labels(N) int32               -> loss_sum() correct()
-//   float32 softmax_cross_entropy_gradient  logits labels seed()              -> dlogits = (softmax
-//   - onehot) seed
-// The first maximum wins in argmax and in pooling (row by row inside a window).
+//   conv2d                        x(N,H,W,C) w(O,h,w,C) [b(O)]     -> y(N,P,Q,O)
+//   conv2d_input_gradient         dy w                             -> dx
+//   conv2d_weight_gradient        x dy                             -> dw [db]
+//   dense                         x(N,I) w(I,O) [b(O)]             -> y(N,O)
+//   dense_input_gradient          dy w                             -> dx
+//   dense_weight_gradient         x dy                             -> dw [db]
+//   batch_norm                    x(..,C) gamma(C) beta(C)         -> y mean(C) variance(C)
+//   batch_norm_gradient           x gamma mean variance dy [y]     -> dx dgamma dbeta
+//   batch_norm_inference          x gamma beta moving_mean moving_variance -> y
+//   relu                          x                                -> y
+//   relu_gradient                 y dy                             -> dx
+//   max_pool                      x(N,H,W,C)                       -> y
+//   max_pool_gradient             x y dy                           -> dx
+//   global_average_pool           x(N,H,W,C)                       -> y(N,C)
+//   global_average_pool_gradient  dy                               -> dx
+//   dropout                       x                                -> y
+//   dropout_gradient              dy                               -> dx
+//   reshape                       x                                -> y, the same elements
+//   cast                          x                                -> y, rounded half to even
+//   add                           a b                              -> y
+//   softmax_cross_entropy         logits(N,K) labels(N)            -> loss_sum() correct()
+//   softmax_cross_entropy_gradient  logits labels seed()           -> dlogits
+//
+// The variance of batch_norm is biased (divided by the count). relu_gradient passes dy where y > 0,
+// else 0. Padding is never the maximum of a pool; the first maximum wins, in pooling (row by row
+// inside a window, where it takes the whole gradient) as in argmax. dropout is x keep / (1 - rate),
+// its gradient uses the same mask. Labels are int32; dlogits = (softmax - onehot) seed. Biases,
+// scales, statistics, logits and the loss are float32, and so are dw and db; a cast's type and a
+// reshape's shape are those of its output.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/graph/ops/op_table.h"
-#include "common/graph/passes/rewrite.h"
 
 namespace ringmaster::graph {
 namespace {

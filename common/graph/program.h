@@ -55,4 +55,7 @@ struct Program {
   std::vector<uint32_t> gradient_order;
 };
 
+// What a program is run for: loss, count, gradients and batch statistics; no kNoValue among them.
+[[nodiscard]] std::vector<ValueId> Results(const Program& program);
+
 }  // namespace ringmaster::graph

@@ -3,6 +3,7 @@
 // With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "common/graph/ops/operands.h"
 #include "common/graph/ops/rows.h"
@@ -10,19 +11,18 @@
 namespace ringmaster::graph {
 namespace {
 
-// x and `vectors` inputs of one float32 element a channel after it.
-Status CheckOperands(const Node& node, std::span<const TensorType> inputs, size_t vectors) {
-  static constexpr const char* kNames[] = {"gamma(C)", "the second vector(C)",
-                                           "the third vector(C)", "the fourth vector(C)"};
+// x, and after it one float32 vector over the channels for each of `names`.
+Status CheckOperands(const Node& node, std::span<const TensorType> inputs,
+                     std::initializer_list<const char*> names) {
   RING_RETURN_IF_ERROR(AttributesOf<BatchNormAttributes>(node).status());
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   if (inputs[0].shape.size() < 2) {
     return InvalidArgument("expected x with at least 2 dimensions, got {}",
                            ToString(inputs[0].shape));
   }
-  const int64_t channels = inputs[0].shape.back();
-  for (size_t i = 0; i < vectors; ++i) {
-    RING_RETURN_IF_ERROR(ExpectVector(kNames[i], inputs[i + 1], channels));
+  size_t at = 1;
+  for (const char* name : names) {
+    RING_RETURN_IF_ERROR(ExpectVector(name, inputs[at++], inputs[0].shape.back()));
   }
   return absl::OkStatus();
 }
@@ -31,7 +31,7 @@ Status CheckOperands(const Node& node, std::span<const TensorType> inputs, size_
 Status TrainingShape(const Node& node, std::span<const TensorType> inputs,
                      std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 2));
+  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, {"gamma", "beta"}));
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype},
               {channels, DType::kFloat32, "mean"},
@@ -45,7 +45,7 @@ Status GradientShape(const Node& node, std::span<const TensorType> inputs,
   RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<BatchNormAttributes>(node));
   const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 3));
+  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, {"gamma", "mean", "variance"}));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
   if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
   const Shape channels = {inputs[0].shape.back()};
@@ -59,7 +59,8 @@ Status GradientShape(const Node& node, std::span<const TensorType> inputs,
 Status InferenceShape(const Node& node, std::span<const TensorType> inputs,
                       std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, 4));
+  RING_RETURN_IF_ERROR(
+      CheckOperands(node, inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   return absl::OkStatus();
 }

@@ -5,7 +5,7 @@
 
 namespace ringmaster::graph {
 
-// Keeps what the program's results (see Results in rewrite.h) depend on, and every fed value;
+// Keeps what the program's results (Results in program.h) depend on, and every fed value;
 // renumbers values and nodes, their order stays.
 void RemoveDeadNodes(Program* program);
 

@@ -33,7 +33,4 @@ class Rewriter {
   std::vector<ValueId> map_;  // old id -> new id
 };
 
-// What a program is run for: loss, count, gradients and batch statistics.
-[[nodiscard]] std::vector<ValueId> Results(const Program& program);
-
 }  // namespace ringmaster::graph

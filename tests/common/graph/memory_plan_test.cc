@@ -6,7 +6,6 @@
 
 #include "common/graph/autodiff.h"
 #include "common/graph/ops/op_table.h"
-#include "common/graph/passes/rewrite.h"
 #include "common/zoo/zoo.h"
 #include "tests/support/small_models.h"
 

@@ -113,6 +113,8 @@ TEST_CASE("OpTable: operands that do not fit are named with what was expected") 
         "layer (softmax_cross_entropy): expected logits in float32, got bfloat16");
   CHECK(ErrorOf(Infer("dropout", {{{4, 3}}}, DropoutAttributes{1.0, "d"})) ==
         "layer (dropout): rate must be in [0, 1), got 1");
+  CHECK(ErrorOf(Infer("batch_norm", {{{4, 3}}, {{3}}, {{4}}}, BatchNormAttributes{})) ==
+        "layer (batch_norm): expected beta of shape (3), got (4)");
   CHECK(ErrorOf(Infer("relu", {{{4}, kInt}})) ==
         "layer (relu): expected x in a floating type, got int32");
 }
