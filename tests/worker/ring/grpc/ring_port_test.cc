@@ -62,38 +62,30 @@ Status Pass(Link* from, Link* to, uint32_t segment) {
   return frame.payload.Copy() == payload.Copy() ? absl::OkStatus() : Internal("other bytes");
 }
 
-// A port whose successor is the test: accepts nothing by itself.
+// A ring of two in which a raw stream takes the place of member 1's stream to member 0. Member 1
+// itself accepts member 0's stream and sends its own to a port that never joins.
 struct HalfRing {
   PortRing ports{2};
-  std::unique_ptr<Link> link;  // of member 0; its predecessor is the raw stream
+  std::unique_ptr<RingPort> bystander = *RingPort::Create({"127.0.0.1", 0});
+  std::stop_source stop;
+  std::future<StatusOr<std::unique_ptr<Link>>> member1;
   std::unique_ptr<RawStream> predecessor;
-  std::unique_ptr<Link> other;
+  std::unique_ptr<Link> link;  // of member 0
 
-  // Member 0 joins with a raw stream in the place of member 1's, whose own link is real.
   HalfRing() {
-    auto joining = std::async(std::launch::async, [this]() {
-      return ports.port(0)->Connect(ports.OptionsOf({0, 1}, 0, kGeneration), Soon());
-    });
-    // Member 1 takes member 0's stream and sends its own to a port that never joins.
-    bystander = *RingPort::Create({"127.0.0.1", 0});
-    predecessor = std::make_unique<RawStream>(ports.port(0)->port(), HelloOf(1));
     LinkOptions options = ports.OptionsOf({0, 1}, 1, kGeneration);
     options.successor_address = "127.0.0.1:" + std::to_string(bystander->port());
-    stopping = std::stop_source();
-    options.stop = stopping.get_token();
-    taking = std::async(std::launch::async,
-                        [this, options]() { return ports.port(1)->Connect(options, Soon()); });
-    auto joined = joining.get();
+    options.stop = stop.get_token();
+    member1 = std::async(std::launch::async,
+                         [this, options]() { return ports.port(1)->Connect(options, Soon()); });
+    predecessor = std::make_unique<RawStream>(ports.port(0)->port(), HelloOf(1));
+    auto joined = ports.port(0)->Connect(ports.OptionsOf({0, 1}, 0, kGeneration), Soon());
     if (joined.ok()) link = *std::move(joined);
   }
   ~HalfRing() {
-    stopping.request_stop();
-    (void)taking.get();
+    stop.request_stop();
+    (void)member1.get();
   }
-
-  std::unique_ptr<RingPort> bystander;
-  std::stop_source stopping;
-  std::future<StatusOr<std::unique_ptr<Link>>> taking;
 };
 
 }  // namespace

@@ -1,0 +1,34 @@
+// A member of a ring of two in a process of its own, for tests that kill it. Prints its port, reads
+// "PORT\n" of the other member from stdin, joins generation 1.1 as worker-1, and then sends frames
+// of 1 MiB until it is killed or its link ends.
+#include <chrono>
+#include <cstdio>
+#include <vector>
+
+#include "worker/ring/grpc/ring_port.h"
+
+int main() {
+  using namespace ringmaster::ring;
+  auto port = RingPort::Create({"127.0.0.1", 0});
+  if (!port.ok()) return 1;
+  std::printf("%d\n", static_cast<int>((*port)->port()));
+  std::fflush(stdout);
+  int successor = 0;
+  if (std::scanf("%d", &successor) != 1) return 2;
+  LinkOptions options;
+  options.job_id = "job-1";
+  options.generation = {1, 1};
+  options.successor_address = "127.0.0.1:" + std::to_string(successor);
+  options.self_name = "worker-1";
+  options.self_incarnation = "worker-1-process";
+  options.predecessor_name = "worker-0";
+  options.predecessor_incarnation = "worker-0-process";
+  const auto limit = std::chrono::seconds(30);
+  auto link = (*port)->Connect(options, std::chrono::steady_clock::now() + limit);
+  if (!link.ok()) return 3;
+  const Payload payload(std::vector<uint8_t>(1 << 20, 1));
+  const FrameHeader header = Sealed({.job = JobHash("job-1"), .generation = {1, 1}}, payload);
+  while ((*link)->Send(header, payload, std::chrono::steady_clock::now() + limit).ok()) {
+  }
+  return 0;
+}
