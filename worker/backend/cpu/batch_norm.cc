@@ -50,7 +50,7 @@ Extent MakeExtent(const BindContext& context) {
 
 // Mean and sum of squared deviations of one piece, by channel.
 template <typename T>
-void PieceMoments(const T* x, int64_t rows, int64_t channels, float* __restrict mean,
+void PieceMoments(const T* __restrict x, int64_t rows, int64_t channels, float* __restrict mean,
                   float* __restrict squares) {
   for (int64_t c = 0; c < channels; ++c) mean[c] = squares[c] = 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -127,21 +127,34 @@ void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
 // What the gradient reads: dy masked by y where there is an activation.
 template <typename T, bool kRelu>
 float Masked(const T* dy, const T* y, int64_t i) {
-  return kRelu && static_cast<float>(y[i]) <= 0 ? 0.0F : static_cast<float>(dy[i]);
+  const auto gradient = static_cast<float>(dy[i]);  // read in any case: a loop over this vectorizes
+  return kRelu && static_cast<float>(y[i]) <= 0 ? 0.0F : gradient;
 }
 
 // Sums of dy and of dy (x - mean) over one piece, by channel.
 template <typename T, bool kRelu>
-void PieceGradient(const T* x, const T* dy, const T* y, int64_t rows, int64_t channels,
-                   const float* mean, float* __restrict sum, float* __restrict product) {
+void PieceGradient(const T* __restrict x, const T* __restrict dy, const T* __restrict y,
+                   int64_t rows, int64_t channels, const float* __restrict mean,
+                   float* __restrict sum, float* __restrict product) {
   for (int64_t c = 0; c < channels; ++c) sum[c] = product[c] = 0;
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < rows; ++r, x += channels, dy += channels, y += kRelu ? channels : 0) {
     for (int64_t c = 0; c < channels; ++c) {
-      const int64_t i = r * channels + c;
-      const float gradient = Masked<T, kRelu>(dy, y, i);
+      const float gradient = Masked<T, kRelu>(dy, y, c);
       sum[c] += gradient;
-      product[c] += gradient * (static_cast<float>(x[i]) - mean[c]);
+      product[c] += gradient * (static_cast<float>(x[c]) - mean[c]);
     }
+  }
+}
+
+// dx of one row.
+template <typename T, bool kRelu>
+void RowGradient(const T* __restrict x, const T* __restrict dy, const T* __restrict y,
+                 T* __restrict dx, int64_t channels, const float* __restrict mean,
+                 const float* __restrict scale, const float* __restrict offset,
+                 const float* __restrict slope) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const float deviation = static_cast<float>(x[c]) - mean[c];
+    dx[c] = T(scale[c] * Masked<T, kRelu>(dy, y, c) - offset[c] - slope[c] * deviation);
   }
 }
 
@@ -196,11 +209,9 @@ void Gradient(const Extent& e, const Operands& operands) {
   Scales(e, g.gamma, g.variance, scale);
   ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      for (int64_t c = 0; c < e.channels; ++c) {
-        const int64_t i = r * e.channels + c;
-        const float deviation = static_cast<float>(x[i]) - g.mean[c];
-        dx[i] = T(scale[c] * Masked<T, kRelu>(dy, y, i) - offset[c] - slope[c] * deviation);
-      }
+      const int64_t at = r * e.channels;
+      RowGradient<T, kRelu>(x + at, dy + at, kRelu ? y + at : y, dx + at, e.channels, g.mean, scale,
+                            offset, slope);
     }
   });
 }

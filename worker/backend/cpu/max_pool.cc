@@ -10,6 +10,11 @@
 namespace ringmaster::cpu {
 namespace {
 
+bool Tiles(const graph::WindowAxis& axis) {
+  return axis.stride == axis.window && axis.pad_low == 0 &&
+         axis.output() * axis.window >= axis.input;
+}
+
 struct Geometry {
   graph::WindowAxis height, width;
   int64_t samples, channels;
@@ -17,6 +22,8 @@ struct Geometry {
   int64_t x_sample() const { return height.input * width.input * channels; }
   int64_t y_sample() const { return height.output() * width.output() * channels; }
   bool overlaps() const { return height.stride < height.window || width.stride < width.window; }
+  // Each element of x lies in exactly one window.
+  bool tiles() const { return Tiles(height) && Tiles(width); }
 
   // Calls visit(offset of the position's channels inside a sample of x) for each position of the
   // window of output (p, q) that is not padding, row by row.
@@ -40,42 +47,66 @@ Geometry MakeGeometry(const BindContext& context) {
           x[0], x[3]};
 }
 
+// y = max(y, x) by channel, an earlier one where they are equal.
+template <typename T>
+void MaxInto(const T* __restrict x, T* __restrict y, int64_t channels) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto candidate = static_cast<float>(x[c]);
+    const auto best = static_cast<float>(y[c]);
+    y[c] = T(candidate > best ? candidate : best);
+  }
+}
+
 template <typename T>
 void PoolRow(const Geometry& g, int64_t p, const T* x, T* y) {
   for (int64_t q = 0; q < g.width.output(); ++q, y += g.channels) {
     bool first = true;
     g.ForEachPosition(p, q, [&](int64_t offset) {
-      const T* candidate = x + offset;
       if (std::exchange(first, false)) {
-        std::copy_n(candidate, g.channels, y);
-        return;
-      }
-      for (int64_t c = 0; c < g.channels; ++c) {
-        y[c] = static_cast<float>(candidate[c]) > static_cast<float>(y[c]) ? candidate[c] : y[c];
+        std::copy_n(x + offset, g.channels, y);
+      } else {
+        MaxInto(x + offset, y, g.channels);
       }
     });
   }
 }
 
-// Adds the gradients of output row p into `dx`; `open` has one element a channel.
-template <typename T, typename Sum>
-void ScatterRow(const Geometry& g, int64_t p, const T* x, const T* y, const T* dy, Sum* dx,
-                uint32_t* open) {
-  for (int64_t q = 0; q < g.width.output(); ++q, y += g.channels, dy += g.channels) {
-    std::fill_n(open, g.channels, ~uint32_t{0});
-    g.ForEachPosition(p, q, [&](int64_t offset) {
-      for (int64_t c = 0; c < g.channels; ++c) {
-        const bool equal = static_cast<float>(x[offset + c]) == static_cast<float>(y[c]);
-        const bool takes = equal && open[c] != 0;
-        const float sum = static_cast<float>(dx[offset + c]) + static_cast<float>(dy[c]);
-        dx[offset + c] = takes ? Sum(sum) : dx[offset + c];
-        open[c] = takes ? 0 : open[c];
-      }
-    });
+// What becomes of a gradient at the element that it belongs to.
+enum class Scatter : uint8_t { kAdd, kAssign };
+
+// One position of a window: its channels take dy where they are the maximum and no earlier position
+// was; `open` is 0 for channels that have been taken.
+template <Scatter kScatter, typename T, typename Sum>
+void ScatterPosition(const T* __restrict x, const T* __restrict y, const T* __restrict dy,
+                     Sum* __restrict dx, uint32_t* __restrict open, int64_t channels) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto gradient = static_cast<float>(dy[c]);  // read in any case: the loop vectorizes
+    const uint32_t equal = static_cast<float>(x[c]) == static_cast<float>(y[c]) ? ~0U : 0U;
+    const uint32_t takes = equal & open[c];
+    const float taken = takes != 0 ? gradient : 0.0F;
+    if constexpr (kScatter == Scatter::kAdd) {
+      dx[c] += taken;
+    } else {
+      dx[c] = Sum(taken);
+    }
+    open[c] &= ~takes;
   }
 }
 
-// Workspace of the gradient for each sample: `open`, then sums where windows overlap.
+template <Scatter kScatter, typename T, typename Sum>
+void ScatterWindows(const Geometry& g, const T* x, const T* y, const T* dy, Sum* dx,
+                    uint32_t* open) {
+  for (int64_t p = 0; p < g.height.output(); ++p) {
+    for (int64_t q = 0; q < g.width.output(); ++q, y += g.channels, dy += g.channels) {
+      std::fill_n(open, g.channels, ~uint32_t{0});
+      g.ForEachPosition(p, q, [&](int64_t offset) {
+        ScatterPosition<kScatter>(x + offset, y, dy, dx + offset, open, g.channels);
+      });
+    }
+  }
+}
+
+// Workspace of the gradient for each thread: `open`, then sums where windows overlap.
 struct Scratch {
   size_t open_bytes, sum_bytes;
   size_t bytes() const { return open_bytes + sum_bytes; }
@@ -85,20 +116,14 @@ template <typename T>
 void ScatterSample(const Geometry& g, const Scratch& scratch, std::byte* workspace, const T* x,
                    const T* y, const T* dy, T* dx) {
   auto* open = reinterpret_cast<uint32_t*>(workspace);
-  const int64_t y_row = g.width.output() * g.channels;
-  const auto scatter = [&](auto* sums) {
-    using Sum = std::remove_pointer_t<decltype(sums)>;
-    std::fill_n(sums, g.x_sample(), Sum(0.0F));
-    for (int64_t p = 0; p < g.height.output(); ++p) {
-      ScatterRow(g, p, x, y + p * y_row, dy + p * y_row, sums, open);
-    }
-  };
   if (!g.overlaps()) {
-    scatter(dx);  // each element gets at most one gradient: nothing is summed in a narrow type
+    if (!g.tiles()) std::fill_n(dx, g.x_sample(), T(0.0F));
+    ScatterWindows<Scatter::kAssign>(g, x, y, dy, dx, open);
     return;
   }
   auto* sums = reinterpret_cast<float*>(workspace + scratch.open_bytes);
-  scatter(sums);
+  std::fill_n(sums, g.x_sample(), 0.0F);
+  ScatterWindows<Scatter::kAdd>(g, x, y, dy, sums, open);
   for (int64_t i = 0; i < g.x_sample(); ++i) dx[i] = T(sums[i]);
 }
 

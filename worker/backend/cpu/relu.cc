@@ -16,7 +16,8 @@ StatusOr<std::unique_ptr<Kernel>> BindRelu(BindContext& context) {
       T* y = operands.output<T>(0);
       ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) {
-          y[i] = static_cast<float>(x[i]) <= 0 ? T(0.0F) : x[i];
+          const auto value = static_cast<float>(x[i]);
+          y[i] = T(value <= 0 ? 0.0F : value);
         }
       });
     });
@@ -32,7 +33,8 @@ StatusOr<std::unique_ptr<Kernel>> BindReluGradient(BindContext& context) {
       T* dx = operands.output<T>(0);
       ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) {
-          dx[i] = static_cast<float>(y[i]) <= 0 ? T(0.0F) : dy[i];
+          const auto gradient = static_cast<float>(dy[i]);
+          dx[i] = T(static_cast<float>(y[i]) <= 0 ? 0.0F : gradient);
         }
       });
     });

@@ -1,0 +1,94 @@
+// What the backend says of itself, and how it refuses.
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "tests/support/bound_program.h"
+#include "tests/support/program_feeds.h"
+#include "tests/worker/backend/model_program.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace ringmaster {
+
+using Catch::Contains;
+
+TEST_CASE("CPU backend: a program that does not fit the core's memory is refused with its plan") {
+  const auto backend = MakeBackend("cpu");
+  REQUIRE(backend.ok());
+  const auto program = testing::ModelProgram({.samples = 64});
+  REQUIRE(program.ok());
+  const auto bound = testing::BoundProgram::Create(
+      **backend, *program, {.name = "core0", .memory_bytes = uint64_t{32} << 20});
+  REQUIRE(absl::IsResourceExhausted(bound.status()));
+  const std::string message = Message(bound.status());
+  CHECK_THAT(message, Contains("of 32.00M memory per core"));
+  CHECK(message.rfind("Used ", 0) == 0);
+  CHECK_THAT(message, Contains("(64, 32, 32, 96) float32"));
+  CHECK(testing::BoundProgram::Create(**backend, *program,
+                                      {.name = "core0", .memory_bytes = uint64_t{1} << 30})
+            .ok());
+}
+
+TEST_CASE("CPU backend: shards of the wrong size and labels out of range are refused") {
+  const auto backend = MakeBackend("cpu");
+  const auto program = testing::ModelProgram({.name = "mlp", .samples = 2});
+  REQUIRE(program.ok());
+  auto bound = testing::BoundProgram::Create(**backend, *program);
+  REQUIRE(bound.ok());
+  const std::vector<float> images(2 * 32 * 32 * 3, 0.5F);
+  const std::vector<int32_t> labels = {3, 10};
+  const std::vector<uint64_t> samples = {7, 8};
+  CHECK(absl::IsFailedPrecondition(
+      (*bound)
+          ->Run({.samples = samples, .images = images, .labels = std::vector<int32_t>{3, 9}})
+          .status()));
+  REQUIRE((*bound)->Refresh(testing::FeedProgram(*program)).ok());
+  const auto bad_label =
+      (*bound)->Run({.samples = samples, .images = images, .labels = labels}).status();
+  CHECK(Message(bad_label) == "shard: sample 8 has label 10, expected 0 to 9");
+  const auto bad_size =
+      (*bound)->Run({.samples = samples, .images = {}, .labels = labels}).status();
+  CHECK(absl::IsInvalidArgument(bad_size));
+}
+
+TEST_CASE("CPU backend: a value that is not finite reaches loss and gradients") {
+  const auto backend = MakeBackend("cpu");
+  for (const char* model : {"mlp", "alexnet"}) {
+    INFO(model);
+    const auto program = testing::ModelProgram({.name = model, .samples = 2});
+    REQUIRE(program.ok());
+    auto bound = testing::BoundProgram::Create(**backend, *program);
+    REQUIRE(bound.ok());
+    auto feeds = testing::FeedProgram(*program);
+    feeds[program->images][100] = std::numeric_limits<double>::quiet_NaN();
+    const auto result = (*bound)->Run(feeds, testing::KeysOf(*program));
+    REQUIRE(result.ok());
+    CHECK(!std::isfinite(result->output.loss_sum));
+  }
+}
+
+TEST_CASE("CPU backend: the numerics class names what computes") {
+  const auto native = cpu::CpuBackend::Create();
+  const auto emulated = cpu::CpuBackend::Create(cpu::Bf16Arithmetic::kEmulated);
+  REQUIRE(native.ok());
+  REQUIRE(emulated.ok());
+  const v1::NumericsClass numerics = (*native)->numerics_class(2);
+  CHECK(numerics.backend() == "cpu");
+  CHECK(!numerics.device_model().empty());
+  CHECK(numerics.cache_bytes_size() == 3);
+  CHECK(numerics.threads_per_core() == 2);
+  CHECK(numerics.build_id().empty());
+  CHECK(numerics.libraries().contains("oneDNN"));
+  CHECK(numerics.libraries().contains("glibc"));
+  const std::string instructions = (*emulated)->numerics_class(2).instruction_set();
+  CHECK_THAT(instructions, Contains("+emulated_bf16"));
+  CHECK((*native)->device_profile().alignment() == 64);
+}
+
+TEST_CASE("CPU backend: kinds and CPUs that do not exist are refused") {
+  CHECK(absl::IsInvalidArgument(MakeBackend("abacus").status()));
+  const auto backend = MakeBackend("cpu");
+  const auto core = (*backend)->MakeCore({.name = "core0", .cpus = {1000000}});
+  CHECK(Message(core.status()) == "core0: there is no CPU 1000000");
+}
+
+}  // namespace ringmaster

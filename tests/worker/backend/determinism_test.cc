@@ -1,0 +1,149 @@
+// What the exact sum rests on: the bits of a shard depend on nothing but its inputs, the weights
+// and the thread count.
+#include <xmmintrin.h>
+
+#include <catch2/catch.hpp>
+#include <latch>
+#include <set>
+#include <thread>
+
+#include "tests/support/bound_program.h"
+#include "tests/support/program_feeds.h"
+#include "tests/worker/backend/model_program.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace ringmaster {
+namespace {
+
+using cpu::Bf16Arithmetic;
+
+// Runs the shard `times` times on a core of the calling thread; all hashes, or the error.
+StatusOr<std::set<std::string>> Hashes(Backend& backend, const graph::Program& program,
+                                       uint32_t threads, int times) {
+  RING_ASSIGN_OR_RETURN(auto bound, testing::BoundProgram::Create(
+                                        backend, program, {.name = "core", .threads = threads}));
+  std::set<std::string> hashes;
+  for (int i = 0; i < times; ++i) {
+    RING_ASSIGN_OR_RETURN(const auto result,
+                          bound->Run(testing::FeedProgram(program), testing::KeysOf(program)));
+    hashes.insert(result.Hash());
+  }
+  return hashes;
+}
+
+// The same on a new thread, as a worker's cores do.
+StatusOr<std::set<std::string>> HashesOnThread(Backend& backend, const graph::Program& program,
+                                               uint32_t threads, int times) {
+  StatusOr<std::set<std::string>> hashes = std::set<std::string>();
+  {
+    std::jthread core([&] { hashes = Hashes(backend, program, threads, times); });
+  }
+  return hashes;
+}
+
+graph::Program Alexnet(int64_t samples, v1::Policy policy) {
+  return testing::ModelProgram({.samples = samples, .policy = policy}).value();
+}
+
+}  // namespace
+
+TEST_CASE("CPU determinism: cores side by side give the bits of a core alone") {
+  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+    for (uint32_t threads : {1U, 2U}) {
+      INFO(v1::Policy_Name(policy) << ", " << threads << " threads");
+      const auto backend = cpu::CpuBackend::Create();
+      REQUIRE(backend.ok());
+      const graph::Program program = Alexnet(4, policy);
+      const graph::Program other = Alexnet(3, policy);
+      const auto alone = HashesOnThread(**backend, program, threads, 2);
+      REQUIRE(Message(alone.status()) == "");
+      CHECK(alone->size() == 1);
+
+      StatusOr<std::set<std::string>> together[3] = {alone, alone, alone};
+      {
+        std::latch start(3);
+        std::vector<std::jthread> cores;
+        for (int core = 0; core < 3; ++core) {
+          cores.emplace_back([&, core] {
+            start.arrive_and_wait();
+            together[core] = Hashes(**backend, core == 2 ? other : program, threads, 2);
+          });
+        }
+      }
+      for (const auto& hashes : together) REQUIRE(Message(hashes.status()) == "");
+      CHECK(*together[0] == *alone);
+      CHECK(*together[1] == *alone);
+      CHECK(together[2]->size() == 1);
+      CHECK(*together[2] != *alone);
+    }
+  }
+}
+
+TEST_CASE("CPU determinism: one executable after another on a core changes nothing") {
+  const auto backend = cpu::CpuBackend::Create();
+  REQUIRE(backend.ok());
+  const graph::Program small = Alexnet(2, v1::POLICY_FLOAT32);
+  const graph::Program large = Alexnet(5, v1::POLICY_FLOAT32);
+  auto bound = testing::BoundProgram::Create(**backend, small);
+  REQUIRE(Message(bound.status()) == "");
+  const auto before = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));
+  REQUIRE(before.ok());
+  // The core's memory grows, and the first executable's addresses must survive that.
+  const auto larger = (*bound)->core().Bind(large, (*bound)->weights());
+  REQUIRE(Message(larger.status()) == "");
+  const auto feeds = testing::FeedProgram(large);
+  const std::vector<float> images(feeds.at(large.images).begin(), feeds.at(large.images).end());
+  const std::vector<int32_t> labels(5, 1);
+  ShardOutput output;
+  REQUIRE((*larger)
+              ->Run(
+                  {.samples = testing::KeysOf(large).samples, .images = images, .labels = labels},
+                  [](uint32_t, std::span<const float>) {}, &output)
+              .ok());
+  const auto after = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));
+  REQUIRE(after.ok());
+  CHECK(before->Hash() == after->Hash());
+}
+
+TEST_CASE("CPU determinism: seed, step and sample numbers choose the dropout mask") {
+  const auto backend = cpu::CpuBackend::Create();
+  REQUIRE(backend.ok());
+  const graph::Program program = Alexnet(2, v1::POLICY_FLOAT32);
+  auto bound = testing::BoundProgram::Create(**backend, program);
+  REQUIRE(bound.ok());
+  const auto feeds = testing::FeedProgram(program);
+  std::set<std::string> hashes;
+  for (const graph::RandomKeys& keys :
+       {graph::RandomKeys{1, 1, {5, 6}}, graph::RandomKeys{2, 1, {5, 6}},
+        graph::RandomKeys{1, 2, {5, 6}}, graph::RandomKeys{1, 1, {5, 7}}}) {
+    const auto result = (*bound)->Run(feeds, keys);
+    REQUIRE(result.ok());
+    hashes.insert(result->Hash());
+  }
+  CHECK(hashes.size() == 4);
+}
+
+TEST_CASE("CPU determinism: the float mode keeps subnormals, before and after a shard") {
+  const auto backend = cpu::CpuBackend::Create();
+  REQUIRE(backend.ok());
+  unsigned before = 0;
+  unsigned after = 0;
+  Status status;
+  {
+    std::jthread core([&] {
+      _mm_setcsr(_mm_getcsr() | 0x8040);  // FTZ and DAZ, as another library might leave them
+      const graph::Program program = Alexnet(1, v1::POLICY_MIXED_BFLOAT16);
+      auto bound = testing::BoundProgram::Create(**backend, program);
+      status = bound.status();
+      if (!status.ok()) return;
+      before = _mm_getcsr();
+      status = (*bound)->Run(testing::FeedProgram(program), testing::KeysOf(program)).status();
+      after = _mm_getcsr();
+    });
+  }
+  REQUIRE(Message(status) == "");
+  CHECK((before & 0xffc0) == 0x1f80);  // without the sticky exception flags
+  CHECK((after & 0xffc0) == 0x1f80);
+}
+
+}  // namespace ringmaster

@@ -1,0 +1,110 @@
+// Whole models on the CPU backend: against the float64 reference, and how the seam behaves.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/support/bound_program.h"
+#include "tests/support/program_feeds.h"
+#include "tests/support/relative_error.h"
+#include "tests/support/small_models.h"
+#include "tests/worker/backend/model_program.h"
+#include "worker/backend/cpu/cpu_backend.h"
+
+namespace ringmaster {
+namespace {
+
+using cpu::Bf16Arithmetic;
+using cpu::CpuBackend;
+using testing::ModelChoice;
+
+struct Comparison {
+  double loss = 0;
+  double worst_gradient = 0;
+  double worst_statistics = 0;
+};
+
+Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, Bf16Arithmetic bf16,
+                   uint32_t threads) {
+  const auto program = testing::ModelProgram(choice);
+  REQUIRE(Message(program.status()) == "");
+  const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.25});
+  const auto keys = testing::KeysOf(*program);
+  const auto expected = graph::RunReference(program->graph, feeds, keys, rounding);
+  REQUIRE(Message(expected.status()) == "");
+  const auto at = [&](graph::ValueId id) { return (*expected)[static_cast<size_t>(id)]; };
+
+  const auto backend = CpuBackend::Create(bf16);
+  REQUIRE(backend.ok());
+  auto bound =
+      testing::BoundProgram::Create(**backend, *program, {.name = "core0", .threads = threads});
+  REQUIRE(Message(bound.status()) == "");
+  const auto result = (*bound)->Run(feeds, keys);
+  REQUIRE(Message(result.status()) == "");
+
+  Comparison comparison;
+  const double loss = at(program->loss_sum)[0];
+  comparison.loss = std::abs(result->output.loss_sum - loss) / loss;
+  CHECK(result->order == program->gradient_order);
+  for (size_t p = 0; p < program->parameters.size(); ++p) {
+    if (program->parameters[p].gradient == graph::kNoValue) continue;
+    comparison.worst_gradient = std::max(
+        comparison.worst_gradient,
+        testing::RelativeError<float>(result->gradients[p], at(program->parameters[p].gradient)));
+  }
+  if (choice.mode == graph::Mode::kInference) {
+    CHECK(result->output.correct == static_cast<uint64_t>(at(program->correct)[0]));
+    return comparison;
+  }
+  std::vector<double> means, variances;
+  for (const graph::Normalization& normalization : program->normalizations) {
+    const auto mean = at(normalization.batch_mean);
+    const auto variance = at(normalization.batch_variance);
+    means.insert(means.end(), mean.begin(), mean.end());
+    variances.insert(variances.end(), variance.begin(), variance.end());
+  }
+  comparison.worst_statistics =
+      std::max(testing::RelativeError<float>(result->output.batch_means, means),
+               testing::RelativeError<float>(result->output.batch_variances, variances));
+  return comparison;
+}
+
+}  // namespace
+
+TEST_CASE("CPU programs: float32 training agrees with the reference") {
+  for (const char* model : {"alexnet", "mlp"}) {
+    for (uint32_t threads : {1U, 2U}) {
+      INFO(model << ", " << threads << " threads");
+      const Comparison c = Compare({.name = model, .samples = 2}, graph::Rounding::kNone,
+                                   Bf16Arithmetic::kNative, threads);
+      CHECK(c.loss < 1e-6);
+      CHECK(c.worst_gradient < 1e-5);
+      CHECK(c.worst_statistics < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("CPU programs: mixed_bfloat16 training agrees with a reference that rounds alike") {
+  // Values that differ in their last bit flip a share f of the masks of relu near 0, and each flip
+  // is an error as large as its element: sqrt(f) in all, 5% in a net with five of them.
+  const std::pair<const char*, double> bounds[] = {{"alexnet", 1e-1}, {"mlp", 1e-2}};
+  for (const auto& [model, bound] : bounds) {
+    for (Bf16Arithmetic bf16 : {Bf16Arithmetic::kNative, Bf16Arithmetic::kEmulated}) {
+      INFO(model << (bf16 == Bf16Arithmetic::kNative ? ", native" : ", emulated"));
+      const Comparison c =
+          Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_BFLOAT16},
+                  graph::Rounding::kDeclared, bf16, 1);
+      CHECK(c.loss < 1e-2);
+      CHECK(c.worst_gradient < bound);
+      CHECK(c.worst_statistics < 1e-2);
+    }
+  }
+}
+
+TEST_CASE("CPU programs: inference uses the moving statistics") {
+  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+    const Comparison c = Compare({.samples = 3, .policy = policy, .mode = graph::Mode::kInference},
+                                 graph::Rounding::kDeclared, Bf16Arithmetic::kNative, 1);
+    CHECK(c.loss < (policy == v1::POLICY_FLOAT32 ? 1e-6 : 1e-2));
+  }
+}
+
+}  // namespace ringmaster
