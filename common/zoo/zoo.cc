@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/edit_distance.h"
 #include "common/graph/autodiff.h"
 #include "common/graph/builder.h"
 #include "common/graph/passes/dead_nodes.h"
@@ -38,22 +37,6 @@ constexpr Entry kModels[] = {
      .hidden = false},
     {.name = "mlp", .build = BuildMlp, .batch_norm = false, .dropout = true, .hidden = true},
 };
-
-// Insertions, deletions and replacements that turn a into b (Levenshtein).
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
 
 Status UnknownModel(const std::string& name) {
   std::vector<std::string> names;
