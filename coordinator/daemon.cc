@@ -77,7 +77,9 @@ Status Daemon::Listen(const Address& listen) {
 }
 
 void Daemon::Stop() {
-  // Streams first: a call that nobody finishes keeps Shutdown waiting.
+  // No more decisions first, so that streams that end now are not taken for lost workers; then the
+  // streams, because a call that nobody finishes keeps Shutdown waiting.
+  control_.Stop();
   sessions_.Close(
       {Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE"});
   board_.Close();
@@ -86,7 +88,6 @@ void Daemon::Stop() {
     server_->Wait();
     server_.reset();
   }
-  control_.Stop();
   disk_.Stop();
 }
 

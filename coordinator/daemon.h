@@ -31,7 +31,8 @@ class Daemon {
   // Where it listens, with the real port.
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  // Ends every stream, lets calls in flight end, then stops the threads. Idempotent.
+  // Takes no more decisions, ends every stream, lets calls in flight end, stops the threads. Jobs
+  // stay as they are: what becomes of them is the next reign's decision. Idempotent.
   void Stop();
 
  private:

@@ -1,0 +1,354 @@
+#include "coordinator/daemon.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "common/job/resolve.h"
+#include "common/rpc/rpc_status.h"
+#include "coordinator/logic/agreement.h"
+#include "tests/coordinator/cluster.h"
+#include "tests/support/fake_checkpoint.h"
+#include "tests/support/fake_worker.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using testing::FakeCheckpoint;
+using testing::FakeWorker;
+using Kind = FakeWorker::Kind;
+
+v1::JobSpec SpecFor(uint32_t workers) {
+  v1::JobSpec spec = testing::MakeSpec();
+  spec.mutable_workers()->set_min(workers);
+  return spec;
+}
+
+v1::CheckpointBegin BeginOf(const FakeWorker& worker, uint64_t step) {
+  v1::CheckpointBegin begin;
+  begin.set_job_id(worker.job_id());
+  *begin.mutable_generation() = worker.generation();
+  begin.set_worker(worker.name());
+  begin.set_step(step);
+  return begin;
+}
+
+FakeCheckpoint CheckpointOf(const FakeWorker& worker, uint64_t step) {
+  return testing::MakeCheckpoint(step, Hex(job::ResultDigest(worker.job().result())),
+                                 HexOf(FakeWorker::DigestOf(step)));
+}
+
+// Two workers at the start of one job.
+struct Pair {
+  explicit Pair(Cluster& cluster) : a(cluster.NewChannel(), "a"), b(cluster.NewChannel(), "b") {
+    REQUIRE(a.Attach().ok());
+    REQUIRE(b.Attach().ok());
+    job_id = cluster.Submit(SpecFor(2), "key");
+    REQUIRE(testing::BringToStart({&a, &b}).ok());
+  }
+  FakeWorker a, b;
+  std::string job_id;
+};
+
+TEST_CASE("Daemon: two workers run a whole job, whose checkpoint can be read back") {
+  Cluster cluster;
+  Pair pair(cluster);
+  CHECK(pair.job_id == "j0001");
+  REQUIRE(pair.a.start().ring_size() == 2);
+  CHECK(pair.a.start().ring(0).name() == "a");
+  CHECK(pair.a.start().ring(0).incarnation() == testing::MakeIncarnation("a"));
+  CHECK(pair.a.start().ring(1).shards_size() == 2);
+  CHECK(pair.a.start().SerializeAsString() == pair.b.start().SerializeAsString());
+
+  for (FakeWorker* worker : {&pair.a, &pair.b}) worker->SayProgress(4);
+  const v1::JobStatus running =
+      cluster.Await(pair.job_id, [](const v1::JobStatus& s) { return s.step() == 4; });
+  CHECK(running.state() == v1::JOB_STATE_RUNNING);
+  CHECK(running.total_steps() == 10);
+  CHECK(running.loss() == 0.2);
+  CHECK(running.workers(0).ring_bytes() == 4000);
+
+  const FakeCheckpoint checkpoint = CheckpointOf(pair.a, 10);
+  v1::CheckpointReceipt receipt;
+  REQUIRE(testing::Upload(cluster.channel(), BeginOf(pair.a, 10), checkpoint, &receipt).ok());
+  CHECK(receipt.manifest_sha256() == checkpoint.manifest_sha256());
+  pair.b.SayFinished(10, "");
+  pair.a.SayFinished(10, checkpoint.manifest_sha256());
+  CHECK(pair.a.Hear(Kind::kRelease).ok());
+  CHECK(pair.b.Hear(Kind::kRelease).ok());
+
+  const v1::JobStatus done = cluster.AwaitState(pair.job_id, v1::JOB_STATE_SUCCEEDED);
+  CHECK(done.step() == 10);
+  CHECK(done.checkpoint().sha256() == checkpoint.manifest_sha256());
+  CHECK(done.checkpoint().path() == cluster.folder() + "/checkpoints/j0001/step-00000010");
+
+  Limited context;
+  v1::GetCheckpointRequest request;
+  request.set_job_id(pair.job_id);
+  const auto reader = cluster.jobs().GetCheckpoint(&context, request);
+  std::map<std::string, std::string> files;
+  for (v1::FilePiece piece; reader->Read(&piece);) files[piece.name()] += piece.data();
+  CHECK(reader->Finish().ok());
+  const std::map<std::string, std::string> sent(checkpoint.files.begin(), checkpoint.files.end());
+  CHECK(files == sent);
+}
+
+TEST_CASE("Daemon: a worker that dies fails the job by name, and the other becomes free") {
+  Cluster cluster;
+  Pair pair(cluster);
+  for (FakeWorker* worker : {&pair.a, &pair.b}) worker->SayProgress(3);
+  cluster.Await(pair.job_id, [](const v1::JobStatus& s) { return s.step() == 3; });
+  pair.b.Die();
+  const v1::JobStatus failed = cluster.AwaitState(pair.job_id, v1::JOB_STATE_FAILED);
+  CHECK_THAT(failed.reason(), Catch::StartsWith("worker b was lost at step 3: "));
+  CHECK(pair.a.Hear(Kind::kCancel).ok());
+  CHECK(pair.a.Hear(Kind::kRelease).ok());
+  pair.a.SayHeartbeat("");
+  // Free means: the next job starts.
+  const std::string next = cluster.Submit(SpecFor(1), "next");
+  CHECK(pair.a.AnswerInspect().ok());
+  CHECK(pair.a.job_id() == next);
+}
+
+TEST_CASE("Daemon: a silent worker is lost after its lease, though its connection stands") {
+  Options options;
+  options.lease = std::chrono::milliseconds(300);
+  Cluster cluster(options);
+  FakeWorker worker(cluster.NewChannel(), "a");
+  REQUIRE(worker.Attach().ok());
+  const std::string job_id = cluster.Submit(SpecFor(1), "key");
+  const v1::JobStatus failed = cluster.AwaitState(job_id, v1::JOB_STATE_FAILED);
+  CHECK_THAT(failed.reason(), Catch::Contains("worker a was lost at step 0: it was silent for"));
+  const grpc::Status end = worker.End();
+  CHECK(end.error_code() == grpc::DEADLINE_EXCEEDED);
+  CHECK(ErrorReason(end) == "LEASE_EXPIRED");
+}
+
+TEST_CASE("Daemon: a living worker's name is refused, and free once its session is gone") {
+  Cluster cluster;
+  v1::Attach other = testing::MakeAttach("a");
+  other.set_incarnation(testing::MakeIncarnation("other"));
+  {
+    FakeWorker first(cluster.NewChannel(), "a");
+    REQUIRE(first.Attach().ok());
+    FakeWorker second(cluster.NewChannel(), "a");
+    CHECK_FALSE(second.Attach(other).ok());
+    const grpc::Status refused = second.End();
+    CHECK(refused.error_code() == grpc::ALREADY_EXISTS);
+    CHECK(ErrorReason(refused) == "WORKER_NAME_TAKEN");
+    CHECK(first.End().ok());
+  }
+  FakeWorker third(cluster.NewChannel(), "a");
+  CHECK(third.Attach(other).ok());
+}
+
+TEST_CASE("Daemon: an upload with a wrong byte is refused, the right one may follow") {
+  Cluster cluster;
+  Pair pair(cluster);
+  FakeCheckpoint checkpoint = CheckpointOf(pair.a, 4);
+  checkpoint.files[1].second[7] ^= 1;
+  v1::CheckpointReceipt receipt;
+  const grpc::Status wrong =
+      testing::Upload(cluster.channel(), BeginOf(pair.a, 4), checkpoint, &receipt);
+  CHECK(wrong.error_code() == grpc::INVALID_ARGUMENT);
+  CHECK(ErrorReason(wrong) == "INVALID_CHECKPOINT");
+  CHECK_THAT(wrong.error_message(), Catch::Contains("state.safetensors"));
+  CHECK_FALSE(cluster.Get(pair.job_id).has_checkpoint());
+
+  checkpoint.files[1].second[7] ^= 1;
+  CHECK(testing::Upload(cluster.channel(), BeginOf(pair.a, 4), checkpoint, &receipt).ok());
+  CHECK(testing::Upload(cluster.channel(), BeginOf(pair.a, 4), checkpoint, &receipt).ok());
+  CHECK(cluster.Get(pair.job_id).checkpoint().step() == 4);
+
+  const FakeCheckpoint foreign = testing::MakeCheckpoint(5, std::string(64, '0'), "00");
+  CHECK(testing::Upload(cluster.channel(), BeginOf(pair.a, 5), foreign, &receipt).error_code() ==
+        grpc::FAILED_PRECONDITION);
+  v1::CheckpointBegin old = BeginOf(pair.a, 5);
+  old.mutable_generation()->set_counter(0);
+  CHECK(ErrorReason(testing::Upload(cluster.channel(), old, CheckpointOf(pair.a, 5), &receipt)) ==
+        "STALE_GENERATION");
+}
+
+TEST_CASE("Daemon: only the newest checkpoints are kept and listed") {
+  Cluster cluster;
+  Pair pair(cluster);
+  v1::CheckpointReceipt receipt;
+  for (const uint64_t step : {1, 2, 3, 4}) {
+    REQUIRE(testing::Upload(cluster.channel(), BeginOf(pair.a, step), CheckpointOf(pair.a, step),
+                            &receipt)
+                .ok());
+  }
+  Limited context;
+  v1::ListCheckpointsRequest request;
+  request.set_job_id(pair.job_id);
+  v1::ListCheckpointsResponse response;
+  REQUIRE(cluster.jobs().ListCheckpoints(&context, request, &response).ok());
+  REQUIRE(response.checkpoints_size() == 3);
+  CHECK(response.checkpoints(0).step() == 2);
+  cluster.daemon().Stop();  // the disk thread has then done what it was told
+  CHECK_FALSE(std::filesystem::exists(cluster.folder() + "/checkpoints/j0001/step-00000001"));
+  CHECK(std::filesystem::exists(cluster.folder() + "/checkpoints/j0001/step-00000002"));
+}
+
+TEST_CASE("Daemon: cancelling stops the workers first") {
+  Cluster cluster;
+  Pair pair(cluster);
+  REQUIRE(cluster.Cancel(pair.job_id).ok());
+  for (FakeWorker* worker : {&pair.a, &pair.b}) {
+    REQUIRE(worker->Hear(Kind::kCancel).ok());
+    v1::WorkerMessage stopped;
+    stopped.mutable_job_stopped()->set_job_id(pair.job_id);
+    worker->Say(stopped);
+  }
+  CHECK(cluster.AwaitState(pair.job_id, v1::JOB_STATE_CANCELLED).reason() ==
+        "cancelled on request");
+  CHECK(pair.a.Hear(Kind::kRelease).ok());
+  const grpc::Status again = cluster.Cancel(pair.job_id);
+  CHECK(again.error_code() == grpc::FAILED_PRECONDITION);
+  CHECK(ErrorReason(again) == "JOB_ENDED");
+}
+
+TEST_CASE("Daemon: submitting is idempotent by key and spec") {
+  Cluster cluster;
+  v1::SubmitResponse first, again, other;
+  REQUIRE(cluster.Submit(SpecFor(1), "key", &first).ok());
+  REQUIRE(cluster.Submit(SpecFor(1), "key", &again).ok());
+  CHECK(again.job_id() == first.job_id());
+  CHECK(again.existed());
+  const grpc::Status reused = cluster.Submit(SpecFor(2), "key", &other);
+  CHECK(reused.error_code() == grpc::ALREADY_EXISTS);
+  CHECK(ErrorReason(reused) == "IDEMPOTENCY_KEY_REUSED");
+}
+
+TEST_CASE("Daemon: bad requests get their reason") {
+  Cluster cluster;
+  v1::JobSpec spec = SpecFor(1);
+  spec.set_batch(2);
+  v1::SubmitResponse response;
+  const grpc::Status invalid = cluster.Submit(spec, "key", &response);
+  CHECK(invalid.error_code() == grpc::INVALID_ARGUMENT);
+  CHECK(ErrorReason(invalid) == "INVALID_JOB");
+
+  CHECK(ErrorReason(cluster.Cancel("j9")) == "JOB_NOT_FOUND");
+  Limited context;
+  v1::GetCheckpointRequest request;
+  request.set_job_id(cluster.Submit(SpecFor(1), "other"));
+  v1::FilePiece piece;
+  const auto reader = cluster.jobs().GetCheckpoint(&context, request);
+  CHECK_FALSE(reader->Read(&piece));
+  CHECK(ErrorReason(reader->Finish()) == "CHECKPOINT_NOT_FOUND");
+}
+
+TEST_CASE("Daemon: what was acknowledged is there after a restart") {
+  Cluster cluster;
+  std::vector<std::string> ids;
+  {
+    Pair pair(cluster);
+    ids.push_back(pair.job_id);
+    v1::CheckpointReceipt receipt;
+    REQUIRE(
+        testing::Upload(cluster.channel(), BeginOf(pair.a, 4), CheckpointOf(pair.a, 4), &receipt)
+            .ok());
+    for (int i = 0; i < 20; ++i) {
+      ids.push_back(cluster.Submit(SpecFor(3), "key" + std::to_string(i)));
+    }
+    cluster.Start();
+  }
+  Limited context;
+  v1::ListResponse list;
+  REQUIRE(cluster.jobs().List(&context, {}, &list).ok());
+  REQUIRE(list.jobs_size() == 21);
+  CHECK(list.jobs(0).job_id() == "j0021");  // newest first
+  const v1::JobStatus first = cluster.Get(ids[0]);
+  CHECK(first.state() == v1::JOB_STATE_FAILED);  // not of a worker: the coordinator stopped
+  CHECK(first.reason() == "the coordinator stopped while the job was RUNNING");
+  CHECK(first.checkpoint().step() == 4);
+  CHECK(std::filesystem::exists(first.checkpoint().path()));
+  CHECK(cluster.Get(ids[20]).state() == v1::JOB_STATE_QUEUED);
+
+  v1::SubmitResponse again;
+  REQUIRE(cluster.Submit(SpecFor(3), "key3", &again).ok());
+  CHECK(again.existed());
+  CHECK(again.job_id() == ids[4]);
+
+  FakeWorker worker(cluster.NewChannel(), "a");
+  v1::Attach attach = testing::MakeAttach("a");
+  attach.set_job_id(ids[0]);
+  attach.set_highest_term(1);
+  const auto attached = worker.Attach(attach);
+  REQUIRE(attached.ok());
+  CHECK(attached->attached().term() == 2);
+  CHECK_FALSE(attached->attached().resume());
+  CHECK(worker.Hear(Kind::kRelease).ok());
+}
+
+TEST_CASE("Daemon: workers are listed, and why tells what is missing") {
+  Cluster cluster;
+  FakeWorker worker(cluster.NewChannel(), "a");
+  REQUIRE(worker.Attach().ok());
+  const std::string job_id = cluster.Submit(SpecFor(4), "key");
+  Limited context, other;
+  v1::ListWorkersResponse workers;
+  REQUIRE(cluster.jobs().ListWorkers(&context, {}, &workers).ok());
+  REQUIRE(workers.workers_size() == 1);
+  CHECK(workers.workers(0).state() == "free");
+  CHECK(workers.workers(0).memory_per_core() == uint64_t{1} << 30);
+  v1::WhyRequest request;
+  request.set_job_id(job_id);
+  v1::WhyResponse why;
+  REQUIRE(cluster.jobs().Why(&other, request, &why).ok());
+  CHECK(why.reason() == "needs 4 workers of one numerics class, 1 is attached and free: 3 missing");
+  CHECK(why.history_size() == 1);
+}
+
+TEST_CASE("Daemon: watchers that read nothing delay nobody, and are ended by a stop") {
+  Cluster cluster;
+  Pair pair(cluster);
+  std::vector<std::unique_ptr<Limited>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::JobStatus>>> stuck;
+  v1::WatchRequest request;
+  request.set_job_id(pair.job_id);
+  for (int i = 0; i < 50; ++i) {
+    contexts.push_back(std::make_unique<Limited>());
+    stuck.push_back(cluster.jobs().Watch(contexts.back().get(), request));
+  }
+  for (uint64_t step = 1; step <= 9; ++step) {
+    pair.a.SayProgress(step);
+    pair.b.SayProgress(step);
+  }
+  CHECK(cluster.Await(pair.job_id, [](const v1::JobStatus& s) { return s.step() == 9; }).step() ==
+        9);
+  cluster.daemon().Stop();
+  v1::JobStatus last;
+  while (stuck[0]->Read(&last)) {
+  }
+  CHECK(stuck[0]->Finish().error_code() == grpc::UNAVAILABLE);
+}
+
+TEST_CASE("Daemon: stops cleanly again and again, with streams open") {
+  Cluster cluster;
+  for (int i = 0; i < 10; ++i) {
+    FakeWorker worker(cluster.NewChannel(), "a");
+    REQUIRE(worker.Attach().ok());
+    cluster.Start();
+    CHECK(worker.End().error_code() == grpc::UNAVAILABLE);
+  }
+}
+
+TEST_CASE("Daemon: a second one is refused the folder, and the port") {
+  Cluster cluster;
+  Flags flags;
+  flags.listen = {"127.0.0.1", 0};
+  flags.data_dir = cluster.folder();
+  CHECK(Daemon::Create(flags).status().code() == absl::StatusCode::kFailedPrecondition);
+  const TemporaryFolder other;
+  flags.data_dir = other.path();
+  flags.listen = *ParseAddress(cluster.daemon().address(), "address");
+  const auto refused = Daemon::Create(flags);
+  REQUIRE_FALSE(refused.ok());
+  CHECK_THAT(Message(refused.status()), Catch::Contains(cluster.daemon().address()));
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator

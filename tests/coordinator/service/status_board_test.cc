@@ -1,0 +1,58 @@
+#include "coordinator/service/status_board.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::coordinator {
+namespace {
+
+JobView ViewOf(const std::string& id, uint64_t step) {
+  JobView view;
+  view.status.set_job_id(id);
+  view.status.set_step(step);
+  return view;
+}
+
+struct Counter : StatusBoard::Listener {
+  void OnChange() override { ++changes; }
+  int changes = 0;
+};
+
+TEST_CASE("StatusBoard: a listener hears of its job only, and of the end") {
+  StatusBoard board;
+  board.Publish(ViewOf("j0001", 0));
+  const auto counter = std::make_shared<Counter>();
+  REQUIRE(board.Listen("j0001", counter));
+  board.Publish(ViewOf("j0001", 1));
+  board.Publish(ViewOf("j0002", 1));
+  CHECK(counter->changes == 1);
+  board.Close();
+  CHECK(counter->changes == 2);
+  CHECK(board.closed());
+}
+
+TEST_CASE("StatusBoard: listeners are limited, and those that are gone leave room") {
+  StatusBoard board;
+  std::vector<std::shared_ptr<Counter>> counters;
+  for (int i = 0; i < 1000; ++i) {
+    counters.push_back(std::make_shared<Counter>());
+    REQUIRE(board.Listen("j0001", counters.back()));
+  }
+  const auto more = std::make_shared<Counter>();
+  CHECK_FALSE(board.Listen("j0001", more));
+  counters.pop_back();
+  CHECK(board.Listen("j0001", more));
+}
+
+TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {
+  StatusBoard board;
+  for (const char* id : {"j9998", "j9999", "j10000"}) board.Publish(ViewOf(id, 1));
+  const v1::ListResponse all = board.List(1000);
+  REQUIRE(all.jobs_size() == 3);
+  CHECK(all.jobs(0).job_id() == "j10000");
+  CHECK(all.jobs(2).job_id() == "j9998");
+  CHECK(board.List(40).jobs_size() == 2);
+  CHECK(board.Find("j1") == nullptr);
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator
