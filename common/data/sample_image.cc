@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/philox.h"
+#include "common/square_root.h"
 
 namespace ringmaster::data {
 namespace {
@@ -21,9 +22,9 @@ enum class Pattern : uint8_t {
   kLineLattice,
   kPluses,
   kDiscs,
-  kCrosses,
+  kZigzag,
 };
-static_assert(static_cast<uint32_t>(Pattern::kCrosses) + 1 == kCifar10Classes);
+static_assert(static_cast<uint32_t>(Pattern::kZigzag) + 1 == kCifar10Classes);
 
 // The image's own random numbers, taken one after the other; noise has a block range of its own.
 class Dice {
@@ -65,9 +66,9 @@ Geometry DrawGeometry(Dice& dice) {
   g.slant = dice.Sign() * dice.Between(0, 0.2);
   g.shapes = 3 + dice.Below(Geometry::kShapes - 2);
   for (size_t i = 0; i < Geometry::kShapes; ++i) {
-    g.x[i] = dice.Between(4, kCifarWidth - 4);
-    g.y[i] = dice.Between(4, kCifarHeight - 4);
-    g.size[i] = dice.Between(3.5, 6);
+    g.x[i] = dice.Between(5, kCifarWidth - 5);
+    g.y[i] = dice.Between(5, kCifarHeight - 5);
+    g.size[i] = dice.Between(6, 9);
   }
   return g;
 }
@@ -85,17 +86,11 @@ double Scattered(const Geometry& g, double x, double y, const Shape& shape) {
 double Plus(double dx, double dy, double size) {
   const double along = std::max(std::fabs(dx), std::fabs(dy));
   const double across = std::min(std::fabs(dx), std::fabs(dy));
-  return std::min(Inside(along, size), Inside(across, 1.2));
+  return std::min(Inside(along, size), Inside(across, 1.5));
 }
 
 double Disc(double dx, double dy, double size) {
-  return Inside(std::sqrt(dx * dx + dy * dy), 0.8 * size);
-}
-
-// A plus turned by 45 degrees.
-double Cross(double dx, double dy, double size) {
-  constexpr double kHalfRoot = 0.70710678118654752;
-  return Plus((dx + dy) * kHalfRoot, (dx - dy) * kHalfRoot, size);
+  return Inside(SquareRoot(dx * dx + dy * dy), 0.6 * size);
 }
 
 // 0 is background, 1 is foreground.
@@ -116,7 +111,7 @@ double Ink(Pattern pattern, const Geometry& g, double x, double y) {
       return Clamp01(0.5 + 3 * across_x * across_y);
     case Pattern::kRings: {
       const double dx = x - g.x[0], dy = y - g.y[0];
-      return stripes(Wave(std::sqrt(dx * dx + dy * dy) / g.period_x + g.phase_x));
+      return stripes(Wave(SquareRoot(dx * dx + dy * dy) / g.period_x + g.phase_x));
     }
     case Pattern::kDotLattice:
       return Clamp01(1.5 * (across_x + across_y) - 0.6);
@@ -126,8 +121,11 @@ double Ink(Pattern pattern, const Geometry& g, double x, double y) {
       return Scattered(g, x, y, Plus);
     case Pattern::kDiscs:
       return Scattered(g, x, y, Disc);
-    case Pattern::kCrosses:
-      return Scattered(g, x, y, Cross);
+    case Pattern::kZigzag: {
+      // Stripes that rise and fall by 45 degrees.
+      const double rise = 0.5 * g.period_x * Wave(x / (2 * g.period_x) + g.phase_x);
+      return stripes(Wave((y + rise) / (1.2 * g.period_y) + g.phase_y));
+    }
   }
   return 0;
 }
@@ -141,10 +139,10 @@ std::array<Channel, kCifarChannels> DrawColours(Dice& dice) {
   std::array<Channel, kCifarChannels> channels;
   const double sign = dice.Sign();
   for (Channel& channel : channels) {
-    channel.contrast = sign * dice.Between(10, 90);
-    channel.level = dice.Between(60, 196) - channel.contrast / 2;
-    channel.slope_x = dice.Between(-1.5, 1.5);
-    channel.slope_y = dice.Between(-1.5, 1.5);
+    channel.contrast = sign * dice.Between(40, 100);
+    channel.level = dice.Between(100, 156) - channel.contrast / 2;
+    channel.slope_x = dice.Between(-0.8, 0.8);
+    channel.slope_y = dice.Between(-0.8, 0.8);
   }
   return channels;
 }
@@ -154,7 +152,7 @@ std::array<Channel, kCifarChannels> DrawColours(Dice& dice) {
 void DrawSample(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
   RING_CHECK(record.size() == kCifar10RecordBytes, "record size");
   constexpr uint64_t kNoise = 1 << 10;  // first element of the noise, past all other draws
-  constexpr double kNoiseAmplitude = 30;
+  constexpr double kNoiseAmplitude = 24;
   const PhiloxStream stream(seed, PhiloxStream::Purpose::kSampleData, static_cast<uint64_t>(split),
                             sample, "");
   Dice dice(stream);
