@@ -16,8 +16,7 @@ constexpr size_t kMaxKeyLength = 128;
 constexpr std::chrono::milliseconds kLate{500};
 
 Refusal NoSuchJob(const std::string& job_id) {
-  return {Error(absl::StatusCode::kNotFound, "there is no job {}; `ringctl ps` lists all jobs",
-                job_id.substr(0, 100)),
+  return {Error(absl::StatusCode::kNotFound, "there is no job {}", job_id.substr(0, 100)),
           "JOB_NOT_FOUND"};
 }
 
@@ -257,8 +256,7 @@ void Logic::Schedule() {
       if (job.record.status.state() != v1::JOB_STATE_QUEUED) continue;
       ++position;
       if (head != nullptr) {
-        Wait(job, fmt::format("number {} in the queue: behind {}, which {}", position,
-                              head->record.id(), head->record.status.reason()));
+        WaitBehind(job, *head, position);
         continue;
       }
       const Placement placement = Place(job.record.status.spec(), fleet_);
@@ -276,6 +274,15 @@ void Logic::Schedule() {
 
 void Logic::Wait(Job& job, const std::string& reason) {
   if (SetState(job, v1::JOB_STATE_QUEUED, reason)) Publish(job);
+}
+
+void Logic::WaitBehind(Job& job, const Job& head, size_t position) {
+  const std::string reason = fmt::format("number {} in the queue: behind {}, which {}", position,
+                                         head.record.id(), head.record.status.reason());
+  if (job.record.history.empty()) return Wait(job, reason);
+  if (job.record.status.reason() == reason) return;
+  job.record.status.set_reason(reason);
+  Publish(job);
 }
 
 void Logic::Start(Job& job, const std::vector<std::string>& workers) {

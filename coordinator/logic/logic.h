@@ -76,6 +76,8 @@ class Logic {
   void DropOldCheckpoints(Job& job);
 
   void Wait(Job& job, const std::string& reason);
+  // A move in the queue is shown, but neither kept in the history nor logged.
+  void WaitBehind(Job& job, const Job& head, size_t position);
 
   // Changes the state; when it is new it goes to the history and the log with its reason, and true
   // comes back. Shown by Publish, or by Save once it is durable.

@@ -14,8 +14,7 @@ namespace {
 constexpr size_t kMaxListBytes = 3'500'000;
 
 grpc::Status NoSuchJob(const std::string& job_id) {
-  return ToGrpc(Error(absl::StatusCode::kNotFound,
-                      "there is no job {}; `ringctl ps` lists all jobs", job_id.substr(0, 100)),
+  return ToGrpc(Error(absl::StatusCode::kNotFound, "there is no job {}", job_id.substr(0, 100)),
                 "JOB_NOT_FOUND", {{"job_id", job_id.substr(0, 100)}});
 }
 
