@@ -1,7 +1,6 @@
 #include "worker/daemon.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,7 +10,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/check.h"
 #include "worker/identity.h"
 
 namespace ringmaster::worker {
@@ -107,8 +105,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
 }
 
 void Daemon::Start() {
-  loop_ = std::jthread([this]() { Loop(); });
-  pthread_setname_np(loop_.native_handle(), "loop");
+  loop_.Start();
   runner_.Start();
   heartbeat_.Start();
   session_.Start();
@@ -117,27 +114,18 @@ void Daemon::Start() {
 void Daemon::Post(Event event) {
   // Only progress may be lost: the next one says the same and more.
   const bool may_be_lost = std::holds_alternative<RunProgress>(event);
-  const bool posted = events_.TryPush(std::move(event));
-  RING_CHECK(posted || may_be_lost || events_.closed(), "the event queue is full");
+  const bool posted = loop_.Post([this, event = std::move(event)]() { Handle(event); });
+  if (!posted && !may_be_lost) spdlog::warn("an event was dropped: the loop is full or stopped");
 }
 
-void Daemon::Loop() {
-  std::string last_reason;
-  while (true) {
-    std::optional<Event> event =
-        events_.Pop(std::chrono::steady_clock::now() + std::chrono::hours(1));
-    if (!event) {
-      if (events_.closed()) return;
-      continue;
-    }
-    const Decision decision = logic_.Step(*event, std::chrono::steady_clock::now());
-    heartbeat_.Enable(logic_.attached());
-    if (!std::holds_alternative<RunProgress>(*event) && decision.reason != last_reason) {
-      spdlog::info("{}", decision.reason);
-      last_reason = decision.reason;
-    }
-    for (const Action& action : decision.actions) Do(action);
+void Daemon::Handle(const Event& event) {
+  const Decision decision = logic_.Step(event, std::chrono::steady_clock::now());
+  heartbeat_.Enable(logic_.attached());
+  if (!std::holds_alternative<RunProgress>(event) && decision.reason != last_reason_) {
+    spdlog::info("{}", decision.reason);
+    last_reason_ = decision.reason;
   }
+  for (const Action& action : decision.actions) Do(action);
 }
 
 void Daemon::Do(const Action& action) {
@@ -164,12 +152,11 @@ void Daemon::Do(const Action& action) {
 }
 
 void Daemon::Stop(const std::string& reason) {
-  if (!loop_.joinable()) return;
+  if (std::exchange(stopped_, true)) return;
   Post(StopRequested{reason});
   heartbeat_.Stop();
   runner_.Stop();
-  events_.Close();
-  loop_.join();
+  loop_.Stop();
   session_.Stop();
   port_->Stop();
 }

@@ -5,9 +5,8 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "common/bounded_queue.h"
+#include "common/loop.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/flags.h"
@@ -51,7 +50,7 @@ class Daemon {
   Daemon(Flags flags, std::unique_ptr<StateFolder> state, uint64_t term,
          std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
-  void Loop();
+  void Handle(const Event& event);  // loop thread
   void Do(const Action& action);
   [[nodiscard]] v1::Attach Self() const;
   [[nodiscard]] JobRunnerOptions RunnerOptions() const;
@@ -64,14 +63,17 @@ class Daemon {
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
 
-  BoundedQueue<Event> events_{4096};
-  WorkerLogic logic_;  // loop thread only
+  // Loop thread only.
+  WorkerLogic logic_;
+  std::string last_reason_;
+
   std::atomic<bool> exited_ = false;
+  bool stopped_ = false;
 
   Session session_;
   JobRunner runner_;
   Heartbeat heartbeat_;
-  std::jthread loop_;  // "loop"
+  Loop loop_{{.name = "loop", .limit = 4096}};
 };
 
 }  // namespace ringmaster::worker

@@ -40,6 +40,16 @@ Outcome OutcomeOf(RunEnd end) {
   return Outcome::kFailed;
 }
 
+// The neighbour that a link's error speaks of: links say `successor NAME` or `predecessor NAME`.
+std::string NeighbourNamed(const v1::Start& start, uint32_t rank, const std::string& error) {
+  const int size = start.ring_size();
+  const std::string& successor = start.ring((static_cast<int>(rank) + 1) % size).name();
+  const std::string& predecessor = start.ring((static_cast<int>(rank) + size - 1) % size).name();
+  if (error.find("successor " + successor) != std::string::npos) return successor;
+  if (error.find("predecessor " + predecessor) != std::string::npos) return predecessor;
+  return "";
+}
+
 // Turns the trainer's progress into the message that the coordinator gets.
 class ProgressPoster : public Observer {
  public:
@@ -196,7 +206,7 @@ StatusOr<Assignment> JobRunner::AssignmentOf(const v1::Start& start) const {
 
 StatusOr<std::unique_ptr<ring::Link>> JobRunner::ConnectRing(const v1::Start& start,
                                                              const ring::Position& position,
-                                                             const std::stop_token&) {
+                                                             const std::stop_token& stop) {
   if (position.size == 1) return std::unique_ptr<ring::Link>();
   const auto member = [&](uint32_t rank) -> const v1::RingMember& {
     return start.ring(static_cast<int>(rank % position.size));
@@ -206,9 +216,11 @@ StatusOr<std::unique_ptr<ring::Link>> JobRunner::ConnectRing(const v1::Start& st
   link.generation = GenerationOf(start);
   link.self_name = options_.name.value();
   link.self_incarnation = options_.incarnation;
+  link.successor_name = member(position.rank + 1).name();
   link.successor_address = member(position.rank + 1).ring_address();
   link.predecessor_name = member(position.rank + position.size - 1).name();
   link.predecessor_incarnation = member(position.rank + position.size - 1).incarnation();
+  link.stop = stop;
   return port_->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
 }
 
@@ -235,6 +247,7 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
   if (!link.ok()) {
     ended.outcome = stop.stop_requested() ? Outcome::kStopped : Outcome::kPeerLost;
     ended.reason = Message(link.status());
+    ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
     return ended;
   }
   CheckpointUpload upload(coordinator_, task.job, ended.generation, options_.name.value());
@@ -247,6 +260,7 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
   ended.applied = result.applied;
   ended.digest = Bytes(result.digest);
   ended.reason = result.reason;
+  ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
   ended.manifest_sha256 = result.manifest_sha256;
   spdlog::info(
       "run ended: job={} generation={} applied={} reason={} compute={:.2f}s reduce={:.2f}s "
