@@ -58,6 +58,8 @@ class Weights {
   virtual ~Weights() = default;
   // From the master arena; `layout` has one tensor for each parameter in canonical numbering.
   // `moving_means` and `moving_variances`: all normalizations' channels, canonical order.
+  // `parameters` must stay valid and unchanged while executables run, until the next Refresh: a
+  // backend may make a copy as late as a kernel needs it, on the core that needs it.
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;

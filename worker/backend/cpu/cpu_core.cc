@@ -45,18 +45,18 @@ size_t PhysicalMemory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::string FormatGiB(size_t bytes) {
+std::string FormatBytes(size_t bytes) {
   constexpr double kGiB = 1U << 30;
   const double amount = static_cast<double>(bytes) / kGiB;
-  return amount < 0.01 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
+  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
 }
 
 Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
   return Error(absl::StatusCode::kResourceExhausted,
                "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}\n{}",
-               FormatGiB(layout.bytes), FormatGiB(limit), FormatGiB(layout.bytes - limit),
-               FormatGiB(layout.plan.arena_bytes),
-               FormatGiB(layout.bytes - layout.plan.arena_bytes),
+               FormatBytes(layout.bytes), FormatBytes(limit), FormatBytes(layout.bytes - limit),
+               FormatBytes(layout.plan.arena_bytes),
+               FormatBytes(layout.bytes - layout.plan.arena_bytes),
                graph::Describe(program, layout.plan));
 }
 
