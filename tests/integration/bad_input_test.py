@@ -118,8 +118,8 @@ class BadInputTest(cluster.ClusterTest):
             file.write_bytes(content)
             self.check_failed(submit("label"), FIRST_FILE, "label", "10")
 
-            file = broken("missing")
-            file.unlink()
+            for path in broken("missing").parent.glob("data_batch_*"):
+                path.unlink()
             self.check_failed(submit("missing"), "missing")
             self.check_failed(submit("nowhere"), "nowhere")
 

@@ -77,7 +77,6 @@ class PeerTest(cluster.ClusterTest):
         peer = Peer(running.address)
         self.assertLessEqual(CLIENT_SERVICES, peer.services(self.reflection))
         self.check_health(peer, "")
-        self.check_health(peer, "ringmaster.v1.Jobs")
 
         ring = Peer(worker.line("ringworker a listening on "))
         self.assertLessEqual(WORKER_SERVICES, ring.services(self.reflection))
