@@ -269,6 +269,19 @@ Decision WorkerLogic::On(const RunEnded& event, Time) {
   job_->phase = Phase::kPrepared;
   job_->applied = event.applied;
   job_->digest = event.digest;
+  std::vector<Action> actions;
+  if (job_->held_back) {
+    SendMessage send;
+    *send.message.mutable_progress() = *std::exchange(job_->held_back, std::nullopt);
+    actions.emplace_back(std::move(send));
+  }
+  Decision decision = AfterRunEnded(event);
+  for (Action& action : decision.actions) actions.push_back(std::move(action));
+  decision.actions = std::move(actions);
+  return decision;
+}
+
+Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
   switch (job_->after_run) {
     case AfterRun::kAcknowledgeFence:
       return Do(FenceAck(), "stopped applying: acknowledge the fence");

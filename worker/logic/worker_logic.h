@@ -47,7 +47,8 @@ class WorkerLogic {
     uint64_t applied = 0;
     std::string digest;
     Time last_progress{};
-    bool drop_when_idle = false;  // the job thread is still busy with it
+    std::optional<v1::Progress> held_back;  // newer than what was sent
+    bool drop_when_idle = false;            // the job thread is still busy with it
   };
 
   Decision On(const Connected& event, Time now);
@@ -76,6 +77,7 @@ class WorkerLogic {
   // Forgets the job: at once when nothing of it is running, else as soon as that ended.
   Decision Drop(const std::string& reason);
   Decision ReportEnd(const RunEnded& event);
+  Decision AfterRunEnded(const RunEnded& event);
 
   v1::Attach self_;
   uint64_t highest_term_;
