@@ -209,9 +209,12 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
   }
   job_->applied = event.progress.applied();
   job_->digest = event.progress.digest();
-  if (now - job_->last_progress < kProgressInterval)
+  if (now - job_->last_progress < kProgressInterval) {
+    job_->held_back = event.progress;
     return Nothing("progress is sent 4 x a second");
+  }
   job_->last_progress = now;
+  job_->held_back.reset();
   SendMessage send;
   *send.message.mutable_progress() = event.progress;
   return Do(std::move(send), "progress");
