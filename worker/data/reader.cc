@@ -39,10 +39,9 @@ StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
     }
     SkipTo(id);
     if (const auto found = ready_.find(id); found != ready_.end()) {
-      Result result = std::move(found->second);
-      ready_.erase(found);
+      auto taken = ready_.extract(found);
       changed_.NotifyAll();
-      return result;
+      return std::move(taken.mapped());
     }
     if (cursor_ && !(id < *cursor_)) taken_.insert(id);
   }
