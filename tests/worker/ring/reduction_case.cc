@@ -95,8 +95,6 @@ struct Scalars {
   std::vector<double> means, variances;
 };
 
-constexpr size_t kStatistics = 300;  // so that the record has more than one block
-
 Scalars MakeScalars(uint64_t seed, size_t step, uint32_t shard) {
   Random random(seed * 1000003 + step * 1009 + shard);
   std::normal_distribution<double> normal(0, 100);

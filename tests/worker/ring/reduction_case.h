@@ -13,6 +13,9 @@
 
 namespace ringmaster::ring {
 
+// Of each case's record: so many that it has more than one block.
+inline constexpr size_t kStatistics = 300;
+
 // What one step gave: equal on every member, whoever computed what.
 struct StepResult {
   std::vector<int64_t> totals;  // of the arena

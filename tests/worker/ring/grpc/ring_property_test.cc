@@ -6,6 +6,7 @@
 
 #include "tests/worker/ring/grpc/port_ring.h"
 #include "tests/worker/ring/reduction_case.h"
+#include "tests/worker/ring/script_comparison.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -34,6 +35,10 @@ TEST_CASE("RingPort: totals, flags and reduced values depend on the shards alone
     if (!results.ok()) FAIL(Message(results.status()));
     const Status status = job.Check(*results);
     if (!status.ok()) FAIL(Message(status));
+    if (seed % 20 == 0) {
+      const Status compared = CompareWithScript(job, results->back());
+      if (!compared.ok()) FAIL(Message(compared));
+    }
     CloseAll(*std::move(links));
   }
 }
