@@ -19,6 +19,15 @@ StatusOr<v1::JobStatus> Follow(Client& client, const std::string& job_id,
   using Clock = Client::Clock;
   const auto end = options.timeout ? Clock::now() + *options.timeout : Clock::time_point::max();
   std::optional<v1::JobStatus> last;
+  if (options.timeout) {
+    // However short the timeout is, it ends with a status: that no stream can open in time does not
+    // mean that no coordinator answers.
+    RING_ASSIGN_OR_RETURN(last, client.Get(job_id));
+    if (IsFinal(last->state())) {
+      on_status(*last);
+      return *last;
+    }
+  }
   Clock::time_point answered = Clock::now();
   for (;;) {
     const Status stream = client.Watch(job_id, std::min(end, Clock::now() + kStreamDeadline),

@@ -12,8 +12,10 @@ StatusOr<ExitCode> Cancel(const Common& common, const std::string& job_id) {
   if (common.json()) {
     Print(Json{{"job_id", job_id}}.dump(2) + "\n");
   } else {
-    Say(fmt::format("{} stops at its next step boundary; `ringctl wait {}` waits for that", job_id,
-                    job_id));
+    Say(
+        fmt::format("{} is being cancelled: if it runs it stops at its next step boundary, and "
+                    "`ringctl wait {}` waits for that",
+                    job_id, job_id));
   }
   return ExitCode::kOk;
 }

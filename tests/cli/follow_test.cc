@@ -46,6 +46,11 @@ class ScriptedJobs final : public v1::Jobs::Service {
     return script.end;
   }
 
+  grpc::Status Get(grpc::ServerContext*, const v1::GetRequest*, v1::JobStatus* response) override {
+    *response = Running();
+    return grpc::Status::OK;
+  }
+
   grpc::Status List(grpc::ServerContext*, const v1::ListRequest*,
                     v1::ListResponse* response) override {
     *response->add_jobs() = Running();
@@ -102,6 +107,15 @@ TEST_CASE("Follow: ends at its timeout with the last status") {
   ScriptedJobs jobs({{{Running()}, grpc::Status::OK}});
   FollowOptions options;
   options.timeout = 100ms;
+  const Followed followed = FollowJob(jobs.address(), "job-1", options);
+  REQUIRE(followed.last.ok());
+  CHECK(followed.last->state() == v1::JOB_STATE_RUNNING);
+}
+
+TEST_CASE("Follow: the shortest timeout ends with a status, not with an unreachable coordinator") {
+  ScriptedJobs jobs({{{}, grpc::Status::OK}});
+  FollowOptions options;
+  options.timeout = 1ms;
   const Followed followed = FollowJob(jobs.address(), "job-1", options);
   REQUIRE(followed.last.ok());
   CHECK(followed.last->state() == v1::JOB_STATE_RUNNING);
