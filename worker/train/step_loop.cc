@@ -157,8 +157,7 @@ bool StepLoop::CheckpointIsDue() const {
 }
 
 bool StepLoop::EvaluationIsDue() const {
-  const uint64_t step = job_->state->step;
-  return step == total_steps_ || (step > 0 && step % job_->spec().steps_per_epoch() == 0);
+  return job::EvaluatesAfter(job_->state->step, job_->spec().steps_per_epoch(), total_steps_);
 }
 
 Status StepLoop::AtBoundary() {
