@@ -72,6 +72,10 @@ Status Daemon::Listen(const Address& listen) {
                  "host?); choose another one, or port 0 for any free port",
                  listen.ToString());
   }
+  // The empty name, for the whole server, is set already; callers may ask for one service too.
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  health->SetServingStatus(v1::Jobs::service_full_name(), true);
+  health->SetServingStatus(v1::Fleet::service_full_name(), true);
   address_ = Address{listen.host, static_cast<uint16_t>(port)}.ToString();
   return absl::OkStatus();
 }

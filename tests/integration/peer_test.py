@@ -76,11 +76,13 @@ class PeerTest(cluster.ClusterTest):
         worker = running.start_worker("a")
         peer = Peer(running.address)
         self.assertLessEqual(CLIENT_SERVICES, peer.services(self.reflection))
-        self.check_health(peer, "")
+        for service in ("", "ringmaster.v1.Jobs", "ringmaster.v1.Fleet"):
+            self.check_health(peer, service)
 
         ring = Peer(worker.line("ringworker a listening on "))
         self.assertLessEqual(WORKER_SERVICES, ring.services(self.reflection))
-        self.check_health(ring, "")
+        for service in ("", "ringmaster.v1.Ring"):
+            self.check_health(ring, service)
 
         job = running.run_job(cluster.job_spec(name="for-a-peer"))["job_id"]
         status = peer.unary("/ringmaster.v1.Jobs/Get", self.jobs.GetRequest(job_id=job), self.job.JobStatus)

@@ -88,6 +88,8 @@ Status GrpcRingPort::Listen(const Address& listen) {
                  "is not of this host; choose another --listen, port 0 picks a free one",
                  listen.ToString());
   }
+  // The empty name, for the whole server, is set already.
+  server_->GetHealthCheckService()->SetServingStatus(v1::Ring::service_full_name(), true);
   port_ = static_cast<uint16_t>(bound);
   expirer_ = std::jthread([this]() { ExpireStreams(); });
   pthread_setname_np(expirer_.native_handle(), "ring-port");
