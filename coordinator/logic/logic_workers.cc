@@ -39,6 +39,10 @@ Status WorkerFailed(const std::string& worker, const v1::JobFailed& said) {
 
 // The suspected peer is the one that is named first: its neighbour only noticed.
 Status Suspected(const std::string& worker, const v1::Suspicion& said) {
+  if (said.peer().empty()) {
+    return FailedPrecondition("worker {} lost its ring at step {}: {}", worker, said.step(),
+                              said.reason());
+  }
   return FailedPrecondition("worker {} was lost at step {}: its neighbour {} reports: {}",
                             said.peer(), said.step(), worker, said.reason());
 }
