@@ -1,6 +1,7 @@
 #include "worker/daemon.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -16,6 +17,28 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatInterval{100};
+
+// Moves this thread to each CPU once, and back: only the kernel knows which ones it may have.
+Status CheckCpus(const std::vector<int>& cpus) {
+  cpu_set_t before;
+  CPU_ZERO(&before);
+  if (sched_getaffinity(0, sizeof(before), &before) != 0) return absl::OkStatus();
+  Status status;
+  for (const int cpu : cpus) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    if (cpu < CPU_SETSIZE) CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0) {
+      status = FailedPrecondition(
+          "--cpus: this process cannot run on CPU {}: {}; `nproc` and "
+          "`lscpu` say which there are",
+          cpu, std::strerror(errno));
+      break;
+    }
+  }
+  sched_setaffinity(0, sizeof(before), &before);
+  return status;
+}
 
 }  // namespace
 
@@ -45,6 +68,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   if (!std::filesystem::is_directory(flags.data_root)) {
     return FailedPrecondition("--data-root {} is not a folder", flags.data_root);
   }
+  RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<StateFolder> state, StateFolder::Open(flags.state_dir));
   RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
@@ -112,10 +136,11 @@ void Daemon::Start() {
 }
 
 void Daemon::Post(Event event) {
-  // Only progress may be lost: the next one says the same and more.
+  // Only progress may be lost: the next one says the same and more. What comes after a stop is
+  // about things that end anyway.
   const bool may_be_lost = std::holds_alternative<RunProgress>(event);
   const bool posted = loop_.Post([this, event = std::move(event)]() { Handle(event); });
-  if (!posted && !may_be_lost) spdlog::warn("an event was dropped: the loop is full or stopped");
+  if (!posted && !may_be_lost && !stopped_) spdlog::warn("an event was dropped: the loop is full");
 }
 
 void Daemon::Handle(const Event& event) {
@@ -152,7 +177,7 @@ void Daemon::Do(const Action& action) {
 }
 
 void Daemon::Stop(const std::string& reason) {
-  if (std::exchange(stopped_, true)) return;
+  if (stopped_.exchange(true)) return;
   Post(StopRequested{reason});
   heartbeat_.Stop();
   runner_.Stop();

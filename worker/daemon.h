@@ -68,7 +68,7 @@ class Daemon {
   std::string last_reason_;
 
   std::atomic<bool> exited_ = false;
-  bool stopped_ = false;
+  std::atomic<bool> stopped_ = false;
 
   Session session_;
   JobRunner runner_;
