@@ -73,6 +73,7 @@ std::vector<Range> AssignShards(uint32_t shards, std::span<const uint32_t> cores
   const size_t workers = cores.size();
   RING_CHECK(workers > 0 && workers <= shards, "every worker needs a shard");
   const uint64_t total = std::accumulate(cores.begin(), cores.end(), uint64_t{0});
+  RING_CHECK(total > 0, "every worker has a core");
   const uint64_t rest = shards - workers;
   std::vector<uint64_t> counts(workers), remainders(workers);
   uint64_t given = workers;

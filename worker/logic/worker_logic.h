@@ -21,6 +21,24 @@ struct Decision {
   std::string reason;
 };
 
+// The job that a worker holds, and where it stands.
+struct HeldJob {
+  enum class Phase { kInspecting, kInspected, kPreparing, kPrepared, kRunning };
+  // What to do when the step loop has returned.
+  enum class AfterRun { kReport, kAcknowledgeFence, kReportStopped, kDrop };
+
+  JobId id;
+  Phase phase = Phase::kInspecting;
+  AfterRun after_run = AfterRun::kReport;
+  GenerationId fenced;  // nothing older is applied any more
+  GenerationId started;
+  uint64_t applied = 0;
+  std::string digest;
+  std::chrono::steady_clock::time_point last_progress{};
+  std::optional<v1::Progress> held_back;  // newer than what was sent
+  bool drop_when_idle = false;            // the job thread is still busy with it
+};
+
 class WorkerLogic {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -35,21 +53,8 @@ class WorkerLogic {
   [[nodiscard]] bool attached() const { return attached_; }
 
  private:
-  enum class Phase { kInspecting, kInspected, kPreparing, kPrepared, kRunning };
-  // What to do when the step loop has returned.
-  enum class AfterRun { kReport, kAcknowledgeFence, kReportStopped, kDrop };
-  struct Job {
-    JobId id;
-    Phase phase = Phase::kInspecting;
-    AfterRun after_run = AfterRun::kReport;
-    GenerationId fenced;  // nothing older is applied any more
-    GenerationId started;
-    uint64_t applied = 0;
-    std::string digest;
-    Time last_progress{};
-    std::optional<v1::Progress> held_back;  // newer than what was sent
-    bool drop_when_idle = false;            // the job thread is still busy with it
-  };
+  using Phase = HeldJob::Phase;
+  using AfterRun = HeldJob::AfterRun;
 
   Decision On(const Connected& event, Time now);
   Decision On(const Disconnected& event, Time now);
@@ -83,7 +88,7 @@ class WorkerLogic {
   uint64_t highest_term_;
   bool attached_ = false;
   bool stopping_ = false;
-  std::optional<Job> job_;
+  std::optional<HeldJob> job_;
 };
 
 }  // namespace ringmaster::worker
