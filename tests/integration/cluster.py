@@ -50,6 +50,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def children_of(parent):
+    """The pids of a process' children."""
+    return [int(pid) for task in pathlib.Path(f"/proc/{parent}/task").iterdir()
+            for pid in (task / "children").read_text().split()]
+
+
+def arguments_of(pid):
+    """The command line of a process; empty once it ended, even if nobody asked for its exit code."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except FileNotFoundError:
+        return []
+
+
 class Process:
     """A daemon with its output in files."""
 

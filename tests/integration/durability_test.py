@@ -1,5 +1,6 @@
 """Acknowledged means durable; what cannot go on says so; names are taken over, never shared."""
 import json
+import os
 import signal
 
 import cluster
@@ -103,18 +104,49 @@ class DurabilityTest(cluster.ClusterTest):
         running.wait_free("a")
         running.stop()
 
-    def test_up_starts_everything_and_stops_everything(self):
+    def start_up(self):
+        """`ringctl up` with two workers; the process, and its daemons by name (pids)."""
         running = self.cluster
-        running.make_data()
         up = running.spawn("up", [
             cluster.BIN / "ringctl", "up", "--workers", 2, "--cores", 1, "--listen", "127.0.0.1:0",
             "--data-root", running.data_root, "--data-dir", running.folder / "up"])
         running.address = up.line("ringctl up: coordinator ", timeout=60)
+        daemons = {}
+        for pid in cluster.children_of(up.popen.pid):
+            arguments = cluster.arguments_of(pid)
+            name = arguments[arguments.index("--name") + 1] if "--name" in arguments else "ringmaster"
+            daemons[name] = pid
+        self.assertEqual(set(daemons), {"ringmaster", "worker-1", "worker-2"})
+        return up, daemons
+
+    def check_gone(self, daemons):
+        for name, pid in daemons.items():
+            cluster.wait_until(lambda: not cluster.arguments_of(pid), f"{name} is gone")
+
+    def test_up_starts_everything_and_stops_everything(self):
+        running = self.cluster
+        running.make_data()
+        up, daemons = self.start_up()
         self.assertEqual(set(running.attached()), {"worker-1", "worker-2"})
         running.run_job(cluster.job_spec(workers={"min": 2}))
         up.signal(signal.SIGINT)
         self.assertEqual(up.wait(), cluster.OK, up.log())
+        self.check_gone(daemons)
         running.ringctl("ps", expect=cluster.UNREACHABLE)
+
+    def test_up_ends_when_a_daemon_dies_and_names_it(self):
+        for victim in ("worker-2", "ringmaster"):
+            with self.subTest(victim=victim):
+                up, daemons = self.start_up()
+                os.kill(daemons[victim], signal.SIGKILL)
+                self.assertEqual(up.wait(), cluster.OTHER, up.log())
+                self.assertIn(f"ringctl: {victim} was ended by signal 9", up.log())
+                self.check_gone(daemons)
+
+    def test_a_killed_up_leaves_no_daemons(self):
+        up, daemons = self.start_up()
+        up.kill()
+        self.check_gone(daemons)
 
 
 if __name__ == "__main__":
