@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/float_mode.h"
 #include "common/job/shards.h"
 
 namespace ringmaster::worker {
@@ -65,6 +66,7 @@ void Reader::SkipTo(const BatchId& id) {
 
 void Reader::Run(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "reader");
+  const DefaultFloatMode float_mode;
   const size_t ahead = options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size();
   while (!stop.stop_requested()) {
     std::optional<BatchId> id;

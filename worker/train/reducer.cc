@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "worker/train/float_mode.h"
+#include "common/float_mode.h"
 #include "worker/train/patience.h"
 
 namespace ringmaster::worker {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "common/float_mode.h"
 #include "common/log.h"
-#include "worker/train/float_mode.h"
 #include "worker/train/known_shard.h"
 #include "worker/train/step_loop.h"
 #include "worker/train/training_job.h"

@@ -6,8 +6,8 @@
 
 #include "common/exact/digest.h"
 #include "common/exact/quantize.h"
+#include "common/float_mode.h"
 #include "common/job/shards.h"
-#include "worker/train/float_mode.h"
 
 namespace ringmaster::worker {
 namespace {

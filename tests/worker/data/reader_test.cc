@@ -1,5 +1,7 @@
 #include "worker/data/reader.h"
 
+#include <xmmintrin.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -190,6 +192,26 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: works ahead as far as it is allowed, an
     REQUIRE(batch.ok());
     CHECK(SameContent(**batch, *expected[i]));
   }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: images do not depend on its maker's float mode") {
+  const BatchId id = BatchId::Training(0, 0);
+  const Batch expected = loader_->Load(id);
+  REQUIRE(expected.ok());
+  const unsigned former = _mm_getcsr();
+  _mm_setcsr(former | 0xe040);  // towards zero, subnormals flushed; new threads inherit it
+  Reader reader(loader_, {.shards = {0}, .start_step = 0, .ahead = 1});
+  const Batch other = loader_->Load(id);
+  _mm_setcsr(former);
+  REQUIRE(other.ok());
+  REQUIRE_FALSE(SameContent(**other, **expected));  // the mode does matter
+  for (const auto deadline = Soon(); reader.held() < 1;) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+  const Batch batch = reader.Get(id, Soon());
+  REQUIRE(batch.ok());
+  CHECK(SameContent(**batch, **expected));
 }
 
 TEST_CASE_METHOD(ReaderFixture, "Reader: a batch that a caller took is not read again") {

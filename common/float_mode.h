@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 
-namespace ringmaster::worker {
+namespace ringmaster {
 
 // Sets the default mode for a scope and restores the former one after it.
 class DefaultFloatMode {
@@ -29,4 +29,4 @@ class DefaultFloatMode {
   const unsigned former_;
 };
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster
