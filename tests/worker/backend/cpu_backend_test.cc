@@ -79,7 +79,7 @@ TEST_CASE("CPU backend: the numerics class names what computes") {
   REQUIRE(emulated.ok());
   const v1::NumericsClass numerics = (*native)->numerics_class(2);
   CHECK(numerics.backend() == "cpu");
-  CHECK(!numerics.device_model().empty());
+  CHECK_THAT(numerics.device_model(), Contains("stepping") && Contains("caches shared by "));
   CHECK(numerics.cache_bytes_size() == 3);
   CHECK(numerics.threads_per_core() == 2);
   CHECK(numerics.build_id().empty());
@@ -95,6 +95,16 @@ TEST_CASE("CPU backend: kinds and CPUs that do not exist are refused") {
   const auto backend = MakeBackend("cpu");
   const auto core = (*backend)->MakeCore({.name = "core0", .cpus = {1000000}});
   CHECK(Message(core.status()) == "core0: there is no CPU 1000000");
+}
+
+TEST_CASE("CPU backend: a core that gets fewer threads than it was promised is refused") {
+  const auto backend = MakeBackend("cpu");
+  std::string message;
+  // Inside a group OpenMP gives no second one, as under a limit of the environment.
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  message = Message((*backend)->MakeCore({.name = "core0", .threads = 2}).status());
+  CHECK_THAT(message, Contains("core0: expected a group of 2 threads, got 1"));
 }
 
 }  // namespace ringmaster

@@ -34,11 +34,30 @@ Status Pin(const CoreOptions& options) {
 }
 
 // Round to nearest, subnormals kept, no traps: on this thread and on those of its group, which
-// OpenMP makes here and keeps.
-void SetFloatMode(int threads) {
+// OpenMP makes here and keeps. Returns how many they are.
+int SetFloatMode(int threads) {
   constexpr unsigned kDefaultMode = 0x1f80;
-#pragma omp parallel num_threads(threads)
-  _mm_setcsr(kDefaultMode);
+  int group = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : group)
+  {
+    _mm_setcsr(kDefaultMode);
+    ++group;
+  }
+  return group;
+}
+
+// Kernels split their sums among the threads that they get, so fewer would give other bits.
+Status MakeGroup(const CoreOptions& options) {
+  const auto wanted = static_cast<int>(options.threads);
+  // oneDNN bakes the calling thread's count into its primitives, so it is set before any is made.
+  omp_set_dynamic(0);
+  omp_set_num_threads(wanted);
+  const int group = SetFloatMode(wanted);
+  if (group == wanted) return absl::OkStatus();
+  return FailedPrecondition(
+      "{}: expected a group of {} threads, got {}: unset OMP_THREAD_LIMIT, or take a smaller "
+      "--threads-per-core",
+      options.name, wanted, group);
 }
 
 size_t PhysicalMemory() {
@@ -72,10 +91,7 @@ StatusOr<std::unique_ptr<CpuCore>> CpuCore::Create(const CoreOptions& options,
                                                    const Device& device) {
   if (options.threads == 0) return InvalidArgument("{}: a core needs a thread", options.name);
   RING_RETURN_IF_ERROR(Pin(options));
-  // oneDNN bakes the calling thread's count into its primitives, so it is set before any is made.
-  omp_set_dynamic(0);
-  omp_set_num_threads(static_cast<int>(options.threads));
-  SetFloatMode(static_cast<int>(options.threads));
+  RING_RETURN_IF_ERROR(MakeGroup(options));
   const size_t limit = options.memory_bytes == 0 ? PhysicalMemory() : options.memory_bytes;
   RING_ASSIGN_OR_RETURN(Arena arena, Arena::Create(limit));
   return std::unique_ptr<CpuCore>(new CpuCore(options, device, std::move(arena)));

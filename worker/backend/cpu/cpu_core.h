@@ -14,7 +14,8 @@ namespace ringmaster::cpu {
 class CpuCore final : public Core {
  public:
   // Sets affinity, the OpenMP thread count and the float mode of the calling thread (and of its
-  // group). INVALID_ARGUMENT for a CPU that does not exist.
+  // group). INVALID_ARGUMENT for a CPU that does not exist; FAILED_PRECONDITION when OpenMP gives
+  // fewer threads.
   [[nodiscard]] static StatusOr<std::unique_ptr<CpuCore>> Create(const CoreOptions& options,
                                                                  const Device& device);
 

@@ -42,6 +42,7 @@ StatusOr<Device> Device::Create(Bf16Arithmetic wanted) {
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
   device.bf16 = HasBf16(isa) ? wanted : Bf16Arithmetic::kEmulated;
   device.instruction_set = InstructionSet(isa);
+  if (dnnl_get_cpu_isa_hints() != dnnl_cpu_isa_no_hints) device.instruction_set += "+hints";
   if (device.bf16 == Bf16Arithmetic::kEmulated) device.instruction_set += "+emulated_bf16";
   return device;
 }

@@ -20,8 +20,8 @@ struct Device {
 
   dnnl::engine engine;
   Bf16Arithmetic bf16 = Bf16Arithmetic::kEmulated;  // kNative only where the CPU has it
-  // In force for kernels: oneDNN's name of it (its environment may limit it), and, when bfloat16 is
-  // emulated, that.
+  // In force for kernels: oneDNN's name of it (its environment may limit it, or hint at a shorter
+  // vector), and, when bfloat16 is emulated, that.
   std::string instruction_set;
 
   // The type in which kernels compute on values of `dtype`.

@@ -1,10 +1,11 @@
 #include "worker/backend/cpu/numerics.h"
 
+#include <cpuid.h>
 #include <gnu/libc-version.h>
 #include <unistd.h>
-#include <dnnl.hpp>
 
 #include <algorithm>
+#include <dnnl.hpp>
 #include <fstream>
 
 #include "common/status.h"
@@ -26,11 +27,32 @@ std::string CpuInfo(const std::string& key) {
   return "";
 }
 
+// How many logical processors share each data cache, level after level: of two virtual machines on
+// one kind of CPU this may differ, and kernels cut their loops by the share of one.
+std::vector<unsigned> CacheSharing() {
+  constexpr unsigned kIntelLeaf = 4;
+  constexpr unsigned kAmdLeaf = 0x8000001d;  // of the same form
+  constexpr unsigned kInstructions = 2;      // a type of cache; 0 ends the list
+  std::vector<unsigned> sharing;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  for (const unsigned leaf : {kIntelLeaf, kAmdLeaf}) {
+    for (unsigned i = 0; i < 16; ++i) {
+      if (__get_cpuid_count(leaf, i, &eax, &ebx, &ecx, &edx) == 0) break;
+      const unsigned type = eax & 31;
+      if (type == 0) break;
+      if (type != kInstructions) sharing.push_back((eax >> 14 & 0xfff) + 1);
+    }
+    if (!sharing.empty()) break;
+  }
+  return sharing;
+}
+
 }  // namespace
 
 std::string CpuModelName() {
-  return fmt::format("{} family {} model {} stepping {}", CpuInfo("model name"),
-                     CpuInfo("cpu family"), CpuInfo("model"), CpuInfo("stepping"));
+  return fmt::format("{} family {} model {} stepping {}, caches shared by {}",
+                     CpuInfo("model name"), CpuInfo("cpu family"), CpuInfo("model"),
+                     CpuInfo("stepping"), fmt::join(CacheSharing(), "/"));
 }
 
 std::vector<uint64_t> CacheBytes() {

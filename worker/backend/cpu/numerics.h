@@ -9,7 +9,7 @@
 namespace ringmaster::cpu {
 
 // `model name` of /proc/cpuinfo with family, model and stepping, which alone tell virtual CPUs
-// apart.
+// apart, and how many processors share the L1d, L2 and L3 caches.
 [[nodiscard]] std::string CpuModelName();
 
 // L1d, L2 and L3 as the system reports them; 0 where it does not.

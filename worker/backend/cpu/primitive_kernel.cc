@@ -181,6 +181,8 @@ class PrimitiveKernel final : public Kernel {
 dnnl::primitive_attr PrimitiveAttributes(graph::Activation activation) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  // Or a host's DNNL_DEFAULT_FPMATH_MODE might choose.
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
   if (activation == graph::Activation::kRelu) {
     dnnl::post_ops post_ops;
     post_ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);

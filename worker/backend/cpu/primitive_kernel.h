@@ -24,7 +24,8 @@ struct PrimitiveOperand {
   dnnl::memory::desc stored;
 };
 
-// Which attributes every primitive here gets: scratch in the plan's workspace.
+// Which attributes every primitive here gets: scratch in the plan's workspace, float32 that is not
+// computed in anything narrower.
 [[nodiscard]] dnnl::primitive_attr PrimitiveAttributes(graph::Activation activation);
 
 // An image or matrix of the arena, in the type in which the device computes on it.
