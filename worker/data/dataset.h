@@ -13,10 +13,9 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/data/beneath.h"
+#include "worker/data/hash_cache.h"
 
 namespace ringmaster::worker {
-
-class HashCache;
 
 // Where datasets may lie, and where the SHA-256 of their files are remembered (by device, inode,
 // size and modification time). An empty state_dir remembers nothing.
@@ -40,7 +39,7 @@ class Dataset {
 
   // Reads sample `index` of a split: returns its label and fills `pixels` (height * width *
   // channels bytes, H,W,C). OUT_OF_RANGE past the end; DATA_LOSS names file and record when the
-  // file shrank or changed under us.
+  // file shrank or changed under us: it is not what was hashed any more.
   [[nodiscard]] StatusOr<int32_t> Read(data::Split split, uint64_t index,
                                        std::span<uint8_t> pixels) const;
 
@@ -50,6 +49,7 @@ class Dataset {
     Descriptor descriptor;
     uint64_t first_sample = 0;  // in its split
     uint64_t samples = 0;
+    FileIdentity identity;  // when it was hashed
   };
   Dataset() = default;
   Status OpenFiles(const DatasetFolders& folders, const v1::DataSource& source);

@@ -20,6 +20,7 @@ struct FileIdentity {
   static FileIdentity Of(const struct stat& status);
   auto Tie() const { return std::tie(device, inode, size, modified_ns); }
   bool operator<(const FileIdentity& other) const { return Tie() < other.Tie(); }
+  bool operator==(const FileIdentity& other) const { return Tie() == other.Tie(); }
 };
 
 class HashCache {
