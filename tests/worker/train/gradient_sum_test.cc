@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "worker/train/shard_shapes.h"
+#include "worker/train/shard_work.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -100,6 +101,23 @@ TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite
   REQUIRE(sum.floats(sum.buckets()[0])[3] == Gradient(0, 2)[3]);
   REQUIRE(sum.floats(sum.buckets()[0])[2] == 2 * gradient[2]);
   REQUIRE(sum.integers(sum.buckets()[0]).empty());
+}
+
+TEST_CASE("KeepFirst: of several flags that of the lowest tensor stays, in any order") {
+  using exact::FlagKind;
+  exact::DecodedFlag flag;
+  const auto keep = [&](FlagKind kind, uint32_t tensor) { KeepFirst(kind, tensor, &flag); };
+  keep(FlagKind::kNone, 0);
+  REQUIRE(flag.kind == FlagKind::kNone);
+  keep(FlagKind::kTooLarge, 4);  // backward yields the last layer first
+  keep(FlagKind::kNotFinite, 5);
+  REQUIRE(flag.tensor == 4);
+  REQUIRE(flag.kind == FlagKind::kTooLarge);
+  keep(FlagKind::kNotFinite, 1);
+  keep(FlagKind::kNone, 0);
+  keep(FlagKind::kTooLarge, 3);
+  REQUIRE(flag.tensor == 1);
+  REQUIRE(flag.kind == FlagKind::kNotFinite);
 }
 
 TEST_CASE("ShardShapes: full and last batches, of training and evaluation") {
