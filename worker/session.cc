@@ -36,14 +36,14 @@ std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// One stream. gRPC holds it by raw pointer until OnDone, so it keeps itself alive until then.
-class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>,
-                        public std::enable_shared_from_this<Session::Stream> {
+// One stream. gRPC holds it by raw pointer until OnDone: whoever began it waits for that (WaitDone)
+// and lets go of it only then, so that no thread of gRPC is the one that destroys it, perhaps while
+// the process ends.
+class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
  public:
   explicit Stream(const std::function<void(Event)>* post) : post_(post) {}
 
   void Begin(v1::Fleet::Stub* stub) {
-    self_ = shared_from_this();
     stub->async()->Session(&context_, this);
     StartRead(&incoming_);
     AddHold();  // writes start outside of reactions
@@ -110,14 +110,10 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   }
 
   void OnDone(const grpc::Status& status) override {
-    std::shared_ptr<Stream> keep;
-    {
-      MutexLock lock(mu_);
-      status_ = status;
-      done_ = true;
-      keep = std::move(self_);
-      changed_.NotifyAll();
-    }
+    MutexLock lock(mu_);
+    status_ = status;
+    done_ = true;
+    changed_.NotifyAll();
   }
 
  private:
@@ -138,7 +134,6 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<Stream> self_ ABSL_GUARDED_BY(mu_);
 };
 
 Session::Session(std::shared_ptr<grpc::Channel> channel, std::function<void(Event)> post)

@@ -149,13 +149,15 @@ void OutgoingStream::OnDone(const grpc::Status& status) {
   } else {
     state_->Fail(EndOf(status, state_->successor(), address_));
   }
-  std::deque<grpc::ByteBuffer> dropped;  // outlives the lock
   {
+    std::deque<grpc::ByteBuffer> dropped;  // outlives the lock
     MutexLock lock(mu_);
     dropped.swap(queue_);
   }
-  state_->Done(LinkState::Edge::kSuccessor);
+  // Whoever waits for Done may end the process next: by then this thread holds nothing any more.
+  const std::shared_ptr<LinkState> state = state_;
   self_.reset();  // may destroy this
+  state->Done(LinkState::Edge::kSuccessor);
 }
 
 }  // namespace ringmaster::ring
