@@ -69,7 +69,7 @@ void Announce(const Common& common, const LocalClusterOptions& options,
   }
   Print(fmt::format("ringctl up: coordinator {}\n", coordinator));
   Say(
-      fmt::format("{} of {} cores each are attached; Ctrl-C stops everything; in another terminal: "
+      fmt::format("attached: {} x {} cores; Ctrl-C stops everything; in another terminal: "
                   "RINGMASTER_COORDINATOR={} ringctl workers",
                   options.workers == 1 ? "1 worker" : fmt::format("{} workers", options.workers),
                   options.cores, coordinator));
