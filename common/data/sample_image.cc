@@ -135,11 +135,21 @@ struct Channel {
   double level, slope_x, slope_y, contrast;
 };
 
-std::array<Channel, kCifarChannels> DrawColours(Dice& dice) {
+// The axis in red, green and blue along which each class differs from its background. Both ends of
+// an axis are as likely, so no mean over images tells classes apart, and no linear model does.
+constexpr double kAxes[kCifar10Classes][kCifarChannels] = {
+    {1, 0, 0}, {0, 1, 0}, {0, 0, 1},  {1, 1, 0},  {0, 1, 1},
+    {1, 0, 1}, {1, 1, 1}, {1, -1, 0}, {0, 1, -1}, {1, 0, -1},
+};
+
+std::array<Channel, kCifarChannels> DrawColours(Pattern pattern, Dice& dice) {
   std::array<Channel, kCifarChannels> channels;
   const double sign = dice.Sign();
-  for (Channel& channel : channels) {
-    channel.contrast = sign * dice.Between(40, 100);
+  const double strength = dice.Between(80, 120);
+  for (size_t c = 0; c < kCifarChannels; ++c) {
+    Channel& channel = channels[c];
+    const double axis = kAxes[static_cast<size_t>(pattern)][c];
+    channel.contrast = sign * (strength * axis + dice.Between(-20, 20));
     channel.level = dice.Between(100, 156) - channel.contrast / 2;
     channel.slope_x = dice.Between(-0.8, 0.8);
     channel.slope_y = dice.Between(-0.8, 0.8);
@@ -159,7 +169,7 @@ void DrawSample(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> 
   record[0] = static_cast<uint8_t>(dice.Below(kCifar10Classes));
   const auto pattern = static_cast<Pattern>(record[0]);
   const Geometry geometry = DrawGeometry(dice);
-  const std::array<Channel, kCifarChannels> channels = DrawColours(dice);
+  const std::array<Channel, kCifarChannels> channels = DrawColours(pattern, dice);
   constexpr size_t kPlane = size_t{kCifarHeight} * kCifarWidth;
   for (size_t i = 0; i < kPlane; ++i) {
     const auto x = static_cast<double>(i % kCifarWidth);

@@ -1,6 +1,7 @@
-// Draws one sample image: ten classes told apart by local structure alone. Place, phase, scale,
-// colours, contrast and noise are random, and every class is its own mirror image, so that the mean
-// of a pixel says nothing about the class. Thread-safe (free function).
+// Draws one sample image: ten classes told apart by local structure and by the axis of colour along
+// which foreground and background differ. Place, phase, scale, polarity, contrast and noise are
+// random, and every class is its own mirror image, so that the mean of a pixel says nothing about
+// the class. Thread-safe (free function).
 #pragma once
 
 #include <cstdint>
