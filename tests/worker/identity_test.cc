@@ -1,28 +1,14 @@
 #include "worker/identity.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "common/durable_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace ringmaster::worker {
 namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "identity.XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 TEST_CASE("Identity: every process start has an incarnation of its own") {
   const std::string first = RandomIncarnation();
