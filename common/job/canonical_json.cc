@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/check.h"
 #include "common/job/field_names.h"
 #include "common/job/resolve.h"
 
@@ -66,14 +67,12 @@ std::string ValueJson(const Message& message, const FieldDescriptor& field, int 
   return "null";
 }
 
-std::string MapJson(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  const FieldDescriptor& key = *field.message_type()->map_key();
-  const FieldDescriptor& value = *field.message_type()->map_value();
+// The only map of a ResultSpec. It is read by its own type: protobuf's reflection of maps copies
+// them inside a const object.
+std::string LibrariesJson(const v1::NumericsClass& numerics) {
   std::vector<std::string> members;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
-    members.push_back(ValueJson(entry, key, -1) + ':' + ValueJson(entry, value, -1));
+  for (const auto& [name, version] : numerics.libraries()) {
+    members.push_back(Quoted(name) + ':' + Quoted(version));
   }
   std::sort(members.begin(), members.end());
   return '{' + absl::StrJoin(members, ",") + '}';
@@ -81,7 +80,11 @@ std::string MapJson(const Message& message, const FieldDescriptor& field) {
 
 std::string FieldJson(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
-  if (field.is_map()) return MapJson(message, field);
+  if (field.is_map()) {
+    const auto* const numerics = dynamic_cast<const v1::NumericsClass*>(&message);
+    RING_CHECK(numerics != nullptr, "a new map needs a writer of its own");
+    return LibrariesJson(*numerics);
+  }
   if (field.is_repeated()) {
     std::vector<std::string> elements;
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
