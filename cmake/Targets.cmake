@@ -30,7 +30,8 @@ function(ring_program name)
 endfunction()
 
 # ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): one Catch2 binary,
-# one ctest entry. Labels: unit (every preset), net (needs sockets), slow.
+# one ctest entry. Labels: unit (every preset), net (needs sockets), slow; uninstrumented: hands work
+# to threads of libraries that TSan cannot see into (OpenMP teams, gRPC), so not under TSan.
 function(ring_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
