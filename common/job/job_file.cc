@@ -167,6 +167,8 @@ Status ReadMember(const YamlNode::Member& member, Message* message) {
 
 Status ReadMessage(const YamlNode& node, const std::string& what, Message* message) {
   if (const FieldDescriptor* const list = ListField(*message->GetDescriptor())) {
+    // A list of one number may be written without brackets: `resize: 224`.
+    if (node.kind == YamlNode::Kind::kScalar) return ReadValue(node, what, *list, message);
     return ReadList(node, *list, what, message);
   }
   if (node.kind != YamlNode::Kind::kMap) {

@@ -9,6 +9,22 @@
 #include "common/job/shards.h"
 
 namespace ringmaster::worker {
+namespace {
+
+// A step, then at its end the validation set, the test set, and the next step.
+job::SampleSet NextSet(job::SampleSet set) {
+  switch (set) {
+    case job::SampleSet::kTrain:
+      return job::SampleSet::kValidation;
+    case job::SampleSet::kValidation:
+      return job::SampleSet::kTest;
+    case job::SampleSet::kTest:
+      break;
+  }
+  return job::SampleSet::kTrain;
+}
+
+}  // namespace
 
 Reader::Reader(std::shared_ptr<const ShardLoader> loader, ReaderOptions options)
     : loader_(std::move(loader)), options_(std::move(options)) {
@@ -55,7 +71,7 @@ size_t Reader::held() const {
 }
 
 void Reader::SkipTo(const BatchId& id) {
-  const BatchId first{id.step, id.use, id.batch, 0};
+  const BatchId first{id.step, id.set, id.batch, 0};
   std::erase_if(ready_, [&](const auto& entry) { return entry.first < first; });
   std::erase_if(taken_, [&](const BatchId& taken) { return taken < first; });
   if (!cursor_ || !(*cursor_ < first)) return;
@@ -105,19 +121,18 @@ void Reader::Advance() {
   shard_index_ = (shard_index_ + 1) % options_.shards.size();
   at.shard = options_.shards[shard_index_];
   if (shard_index_ > 0) return;
-  if (at.use == graph::Use::kTraining) {
+  if (at.set != job::SampleSet::kTrain && ++at.batch < loader_->evaluation_batches(at.set)) return;
+  at.batch = 0;
+  at.set = NextSet(at.set);
+  if (at.set == job::SampleSet::kValidation) {
     ++at.step;
-    if (job::EvaluatesAfter(at.step, spec.steps_per_epoch(), spec.total_steps())) {
-      at.use = graph::Use::kEvaluation;
-      return;
-    }
-  } else {
-    ++at.batch;
-    if (at.batch < loader_->evaluation_batches()) return;
-    at.use = graph::Use::kTraining;
-    at.batch = 0;
+    const bool evaluates = job::EvaluatesAfter(at.step, spec.steps_per_epoch(), spec.total_steps());
+    if (!evaluates) at.set = job::SampleSet::kTrain;
   }
-  if (at.step >= spec.total_steps()) cursor_.reset();
+  while (at.set != job::SampleSet::kTrain && loader_->evaluation_batches(at.set) == 0) {
+    at.set = NextSet(at.set);
+  }
+  if (at.set == job::SampleSet::kTrain && at.step >= spec.total_steps()) cursor_.reset();
 }
 
 }  // namespace ringmaster::worker

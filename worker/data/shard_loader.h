@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/graph/augment/augment.h"
+#include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/data/dataset.h"
@@ -21,18 +22,20 @@ namespace ringmaster::worker {
 // training step k - 1 and before training step k.
 struct BatchId {
   uint64_t step = 0;  // training: the step k; evaluation: of S(k), so k applied steps
-  graph::Use use = graph::Use::kTraining;
-  uint64_t batch = 0;  // evaluation: number of the test set's batch; training: 0
+  job::SampleSet set = job::SampleSet::kTrain;
+  uint64_t batch = 0;  // evaluation: number of the set's batch; training: 0
   uint32_t shard = 0;
 
   static BatchId Training(uint64_t step, uint32_t shard) {
-    return {step, graph::Use::kTraining, 0, shard};
+    return {step, job::SampleSet::kTrain, 0, shard};
   }
-  static BatchId Evaluation(uint64_t applied, uint64_t batch, uint32_t shard) {
-    return {applied, graph::Use::kEvaluation, batch, shard};
+  static BatchId Evaluation(uint64_t applied, job::SampleSet set, uint64_t batch, uint32_t shard) {
+    return {applied, set, batch, shard};
   }
-  std::strong_ordering operator<=>(const BatchId& other) const;
-  bool operator==(const BatchId&) const = default;
+  [[nodiscard]] graph::Use use() const {
+    return set == job::SampleSet::kTrain ? graph::Use::kTraining : graph::Use::kEvaluation;
+  }
+  auto operator<=>(const BatchId& other) const = default;
 };
 
 // Floats that start at a multiple of 64 bytes, as kernels require for equal bits.
@@ -66,13 +69,14 @@ class ShardLoader {
 
   [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Load(const BatchId& id) const;
 
-  // Batches of the test set: ceil(test_samples / batch).
-  [[nodiscard]] uint64_t evaluation_batches() const;
+  // Batches of an evaluated set: ceil(samples / batch); 0 when the job has no such set.
+  [[nodiscard]] uint64_t evaluation_batches(job::SampleSet set) const;
   const v1::ResultSpec& spec() const { return spec_; }
 
  private:
   const std::shared_ptr<const Dataset> dataset_;
   const v1::ResultSpec spec_;
+  const job::SampleUse samples_;
   const graph::Augmenter augmenter_;
 };
 

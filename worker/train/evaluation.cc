@@ -9,7 +9,8 @@ StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
                                        std::span<const uint32_t> shards,
                                        const std::function<bool()>& abandoned) {
   exact::Record record(job->spec().shards(), 0);
-  const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, job->state->step);
+  const std::vector<BatchId> work =
+      EvaluationWork(job->spec(), shards, job::SampleSet::kTest, job->state->step);
   std::vector<ShardResult> results;
   RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, &results));
   if (abandoned()) return record;

@@ -34,8 +34,9 @@ std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec) {
     if (samples >= spec.batch()) AddBatch(mode, spec.batch(), spec.shards(), &shapes);
     AddBatch(mode, samples % spec.batch(), spec.shards(), &shapes);
   };
-  add(graph::Mode::kTraining, spec.data().train_samples());
-  add(graph::Mode::kInference, spec.data().test_samples());
+  add(graph::Mode::kTraining, spec.data_use().train_samples());
+  add(graph::Mode::kInference, spec.data_use().test_samples());
+  add(graph::Mode::kInference, spec.data_use().validation_samples());
   return shapes;
 }
 
@@ -44,9 +45,9 @@ StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec) {
   for (const ShardShape& shape : ShardShapes(spec)) {
     const zoo::ProgramOptions options{.mode = shape.mode,
                                       .samples = static_cast<int64_t>(shape.samples),
-                                      .height = spec.data().height(),
-                                      .width = spec.data().width(),
-                                      .channels = spec.data().channels(),
+                                      .height = spec.data_use().height(),
+                                      .width = spec.data_use().width(),
+                                      .channels = spec.data_use().channels(),
                                       .classes = spec.data().classes(),
                                       .policy = spec.policy()};
     RING_ASSIGN_OR_RETURN(graph::Program program, zoo::BuildProgram(spec.model(), options));

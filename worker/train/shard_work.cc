@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/job/sample_use.h"
 #include "common/job/shards.h"
 
 namespace ringmaster::worker {
@@ -13,7 +14,7 @@ Status ComputeShard(TrainingJob* job, Reader* reader, const BatchId& id, const S
                     ShardResult* result) {
   const auto deadline = std::chrono::steady_clock::now() + job->options.input_limit;
   RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, reader->Get(id, deadline));
-  const bool training = id.use == graph::Use::kTraining;
+  const bool training = id.use() == graph::Use::kTraining;
   const ShardShape shape{training ? graph::Mode::kTraining : graph::Mode::kInference,
                          batch->samples.size()};
   RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
@@ -55,7 +56,7 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
 
 std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
                                   uint64_t step) {
-  const uint64_t n = job::BatchOf(step, spec.batch(), spec.data().train_samples()).size();
+  const uint64_t n = job::BatchOf(step, spec.batch(), spec.data_use().train_samples()).size();
   std::vector<BatchId> work;
   for (const uint32_t shard : shards) {
     const BatchId id = BatchId::Training(step, shard);
@@ -65,14 +66,14 @@ std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec, std::span<const ui
 }
 
 std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
-                                    uint64_t applied) {
-  const uint64_t samples = spec.data().test_samples();
+                                    job::SampleSet set, uint64_t applied) {
+  const uint64_t samples = job::SampleUse(spec.data_use()).count(set);
   const uint64_t batches = (samples + spec.batch() - 1) / spec.batch();
   std::vector<BatchId> work;
   for (uint64_t batch = 0; batch < batches; ++batch) {
     const uint64_t n = job::BatchOf(batch, spec.batch(), samples).size();
     for (const uint32_t shard : shards) {
-      const BatchId id = BatchId::Evaluation(applied, batch, shard);
+      const BatchId id = BatchId::Evaluation(applied, set, batch, shard);
       if (Rows(id, spec.shards(), n) > 0) work.push_back(id);
     }
   }

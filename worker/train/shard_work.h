@@ -27,10 +27,11 @@ struct ShardResult {
 // The shards among `shards` that have samples in a training step's batch.
 [[nodiscard]] std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec,
                                                 std::span<const uint32_t> shards, uint64_t step);
-// Likewise of the whole test set under S(applied), batch after batch.
+// Likewise of a whole evaluated set under S(applied), batch after batch; none when the job has no
+// such set.
 [[nodiscard]] std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec,
                                                   std::span<const uint32_t> shards,
-                                                  uint64_t applied);
+                                                  job::SampleSet set, uint64_t applied);
 
 // Computes all of `work`; results[i] belongs to work[i]. Training adds gradients to job->gradients.
 // When `abandoned()` becomes true the rest is left out and the result is OK: the caller knows why.

@@ -124,7 +124,8 @@ TEST_CASE("Job file: a value has the type of its field") {
         "job.yaml:1:18: dropout: expected a number, got \".nan\"");
   CHECK(ErrorOf("model: {dropout: inf}") ==
         "job.yaml:1:18: dropout: expected a number, got \"inf\"");
-  CHECK(ErrorOf("model: {hidden: 3}") == "job.yaml:1:17: hidden: expected a list, got \"3\"");
+  CHECK(ErrorOf("model: {hidden: {}}") == "job.yaml:1:17: hidden: expected a list, got a mapping");
+  CHECK(Parsed("model: {hidden: 3}").model().hidden().values(0) == 3);
   CHECK(ErrorOf("model: {hidden: [3, x]}") ==
         "job.yaml:1:21: hidden: expected a whole number, got \"x\"");
   CHECK(ErrorOf("augment: {random_flip: {}}") ==
@@ -154,7 +155,7 @@ TEST_CASE("Job file: enum values are the short lower-case names") {
         "mean \"exact\"?");
   CHECK(ErrorOf("precision: {policy: POLICY_FLOAT32}") ==
         "job.yaml:1:21: policy: unknown value \"POLICY_FLOAT32\"; expected one of float32, "
-        "mixed_bfloat16; did you mean \"float32\"?");
+        "mixed_bfloat16, mixed_float16; did you mean \"float32\"?");
   CHECK(ErrorOf("precision: {policy: unspecified}").find("unknown value") != std::string::npos);
 }
 

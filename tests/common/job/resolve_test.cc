@@ -85,7 +85,7 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
         "augment.0.random_crop.padding: 65 is not in 1 to 64");
   CHECK(ErrorOf({"augment=[{random_flip: {}}, {}]"}) ==
         "augment.1: names no operation; known: random_crop, random_flip, "
-        "per_image_standardization");
+        "random_brightness, random_contrast, per_image_standardization");
   CHECK(ErrorOf({"model=null"}) == "model.name: missing");
   CHECK(ErrorOf({"model.name=resnet"}) != "valid");
   CHECK(ErrorOf({"model.batch_norm=true"}) != "valid");
@@ -107,7 +107,8 @@ TEST_CASE("Validate: optimizers") {
 }
 
 TEST_CASE("Validate: a data path stays under --data-root") {
-  CHECK(ErrorOf({"data.format=png"}) == "data.format: \"png\" is not known; known: cifar10");
+  CHECK(ErrorOf({"data.format=png"}) ==
+        "data.format: \"png\" is not known; known: cifar10, cifar100, mnist");
   CHECK(ErrorOf({"data.path=/etc"}) ==
         "data.path: /etc is absolute; it must be relative to --data-root");
   for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
@@ -167,6 +168,61 @@ TEST_CASE("Resolve: every default is filled in") {
   CHECK(job->data_path() == "cifar10");
 }
 
+TEST_CASE("Validate: loss scaling belongs to mixed_float16") {
+  CHECK(ErrorOf({"precision={policy: mixed_float16}"}) == "valid");
+  CHECK(ErrorOf({"precision={policy: mixed_float16, initial_loss_scale: 1, growth_steps: 1}"}) ==
+        "valid");
+  CHECK(ErrorOf({"precision={policy: mixed_float16, initial_loss_scale: 1000}"}) ==
+        "precision.initial_loss_scale: 1000 is not a power of two from 1 to 16777216");
+  CHECK(ErrorOf({"precision={policy: mixed_float16, growth_steps: 0}"}) ==
+        "precision.growth_steps: 0 is less than 1");
+  CHECK(ErrorOf({"precision={policy: mixed_bfloat16, growth_steps: 5}"}) ==
+        "precision.growth_steps: only policy mixed_float16 scales the loss; leave it out");
+}
+
+TEST_CASE("Validate: what is taken of a dataset") {
+  CHECK(ErrorOf({"data.format=cifar1"}) ==
+        "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist");
+  CHECK(ErrorOf({"data.take=0"}) == "data.take: 0 is less than 1");
+  CHECK(ErrorOf({"data.resize=224"}) == "valid");
+  CHECK(ErrorOf({"data.resize=[32, 48]"}) == "valid");
+  CHECK(ErrorOf({"data.resize=[1, 2, 3]"}) ==
+        "data.resize: 3 numbers; expected [height, width], or one number for both");
+  CHECK(ErrorOf({"data.resize=[0, 2]"}) == "data.resize: 0 is not in 1 to 1024");
+  CHECK(ErrorOf({"data.repeat_channels=2"}) ==
+        "data.repeat_channels: 2 is not 3: a grey image becomes one of three channels");
+}
+
+TEST_CASE("Validate: a validation set and what is best by it") {
+  CHECK(ErrorOf({"validation={split: 0.1}"}) == "valid");
+  CHECK(ErrorOf({"validation={split: 1.0}"}) == "validation.split: 1 is not in (0, 1)");
+  CHECK(ErrorOf({"validation={}"}) == "validation: empty; give {split: 0.1} or {fold: 1/5}");
+  CHECK(ErrorOf({"validation={fold: 5/5}"}) == "valid");
+  for (const char* const fold : {"0/5", "6/5", "1/1", "1", "a/b", "1/1001", "01/5", "1/5 "}) {
+    CHECK_THAT(ErrorOf({fmt::format("validation={{fold: \"{}\"}}", fold)}),
+               Catch::StartsWith(fmt::format("validation.fold: \"{}\" is not i/n", fold)));
+  }
+  CHECK(ErrorOf({"checkpoint={best: test_loss}"}) == "valid");
+  CHECK(ErrorOf({"checkpoint={best: validation_loss}"}) ==
+        "checkpoint.best needs a validation set: add validation: {split: 0.1}, or choose "
+        "test_accuracy or test_loss");
+}
+
+TEST_CASE("Validate: distortions") {
+  CHECK(ErrorOf({"augment=[{random_brightness: {}}, {random_contrast: {}}]"}) == "valid");
+  CHECK(ErrorOf({"augment=[{random_brightness: {max_delta: 0}}]"}) ==
+        "augment.0.random_brightness.max_delta: 0 is not in (0, 255]");
+  CHECK(ErrorOf({"augment=[{random_contrast: {lower: 2}}]"}) ==
+        "augment.0.random_contrast: lower 2 and upper 1.8: expected 0 <= lower < upper <= 10");
+}
+
+TEST_CASE("Resolve: mixed_float16 has a loss scale") {
+  const auto job = Resolve(Spec({"precision={policy: mixed_float16}"}), Facts(), Numerics());
+  REQUIRE(job.ok());
+  CHECK(job->result().initial_loss_scale() == 32768);
+  CHECK(job->result().growth_steps() == 2000);
+}
+
 TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
   const auto job = Resolve(Spec({"steps=null", "epochs=5"}), Facts(), Numerics());
   REQUIRE(job.ok());
@@ -183,18 +239,22 @@ TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
 TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothing else") {
   const auto job = Resolve(Spec({"seed=7"}), Facts(), Numerics());
   REQUIRE(job.ok());
-  CHECK(CanonicalJson(job->result()) ==
-        R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
-        R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
-            std::string(64, 'a') +
-            R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
-            R"("model":{"batch_norm":null,"dropout":0,"hidden":{"values":[2048,2048]},)"
-            R"("name":"mlp"},"numerics_class":{"backend":"cpu","build_id":"b1",)"
-            R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
-            R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
-            R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
-            R"("learning_rate":0.001}},"policy":"float32","precision_bits":21,)"
-            R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10})");
+  CHECK(
+      CanonicalJson(job->result()) ==
+      R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
+      R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
+          std::string(64, 'a') +
+          R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
+          R"("data_use":{"channels":3,"height":32,"test_samples":3,"train_samples":10,)"
+          R"("validation_begin":0,"validation_samples":0,"width":32},)"
+          R"("growth_steps":0,"initial_loss_scale":1,)"
+          R"("model":{"batch_norm":null,"depth":null,"dropout":0,"hidden":{"values":[2048,2048]},)"
+          R"("name":"mlp"},"numerics_class":{"backend":"cpu","build_id":"b1",)"
+          R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
+          R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
+          R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
+          R"("learning_rate":0.001}},"policy":"float32","precision_bits":21,)"
+          R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10})");
 }
 
 TEST_CASE("Result digest: changes with what determines the result and with nothing else") {

@@ -33,6 +33,11 @@ class ReaderFixture {
     REQUIRE(dataset.ok());
     v1::ResultSpec spec;
     *spec.mutable_data() = (*dataset)->facts();
+    spec.mutable_data_use()->set_train_samples(10);
+    spec.mutable_data_use()->set_test_samples(5);
+    spec.mutable_data_use()->set_height(32);
+    spec.mutable_data_use()->set_width(32);
+    spec.mutable_data_use()->set_channels(3);
     spec.set_batch(4);
     spec.set_shards(3);
     spec.set_steps_per_epoch(3);
@@ -63,9 +68,9 @@ std::vector<BatchId> Plan(const ShardLoader& loader, const std::vector<uint32_t>
   for (uint64_t step = 0; step < spec.total_steps(); ++step) {
     for (const uint32_t shard : shards) plan.push_back(BatchId::Training(step, shard));
     if (!job::EvaluatesAfter(step + 1, spec.steps_per_epoch(), spec.total_steps())) continue;
-    for (uint64_t batch = 0; batch < loader.evaluation_batches(); ++batch) {
+    for (uint64_t batch = 0; batch < loader.evaluation_batches(job::SampleSet::kTest); ++batch) {
       for (const uint32_t shard : shards) {
-        plan.push_back(BatchId::Evaluation(step + 1, batch, shard));
+        plan.push_back(BatchId::Evaluation(step + 1, job::SampleSet::kTest, batch, shard));
       }
     }
   }
@@ -99,10 +104,12 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: a shard of a small last batch may
 
 TEST_CASE_METHOD(ReaderFixture, "Shard loader: evaluation takes the test set in order, unaltered") {
   std::vector<uint64_t> seen;
-  for (uint64_t number = 0; number < loader_->evaluation_batches(); ++number) {
+  for (uint64_t number = 0; number < loader_->evaluation_batches(job::SampleSet::kTest); ++number) {
     for (uint32_t shard = 0; shard < 3; ++shard) {
-      const Batch batch = loader_->Load(BatchId::Evaluation(3, number, shard));
-      const Batch later = loader_->Load(BatchId::Evaluation(6, number, shard));
+      const Batch batch =
+          loader_->Load(BatchId::Evaluation(3, job::SampleSet::kTest, number, shard));
+      const Batch later =
+          loader_->Load(BatchId::Evaluation(6, job::SampleSet::kTest, number, shard));
       REQUIRE(batch.ok());
       REQUIRE(later.ok());
       CHECK(std::ranges::equal((*batch)->images.span(), (*later)->images.span()));

@@ -124,8 +124,8 @@ TEST_CASE("ShardShapes: full and last batches, of training and evaluation") {
   v1::ResultSpec spec;
   spec.set_batch(20);
   spec.set_shards(8);
-  spec.mutable_data()->set_train_samples(45);  // 20, 20, 5
-  spec.mutable_data()->set_test_samples(12);
+  spec.mutable_data_use()->set_train_samples(45);  // 20, 20, 5
+  spec.mutable_data_use()->set_test_samples(12);
   using graph::Mode;
   const std::set<ShardShape> expected = {{Mode::kTraining, 1},
                                          {Mode::kTraining, 2},

@@ -1,0 +1,150 @@
+#include "common/job/sample_use.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include "common/check.h"
+
+namespace ringmaster::job {
+namespace {
+
+constexpr uint32_t kMaxFolds = 1000;
+// The key of the permutation that mixes the training split before some of it is set aside.
+constexpr uint64_t kMixSeed = 0, kMixEpoch = ~uint64_t{0};
+
+__extension__ using Wide = unsigned __int128;
+
+// `text` as a whole number without sign or leading zero; 0 when it is none.
+uint32_t ReadNumber(const std::string& text) {
+  uint32_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, number);
+  const bool whole = error == std::errc() && last == end && !text.starts_with('0');
+  return whole ? number : 0;
+}
+
+StatusOr<Fraction> ParseFold(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash != std::string::npos) {
+    const uint32_t fold = ReadNumber(text.substr(0, slash));
+    const uint32_t folds = ReadNumber(text.substr(slash + 1));
+    if (fold >= 1 && fold <= folds && folds >= 2 && folds <= kMaxFolds)
+      return Fraction{0, fold, folds};
+  }
+  return InvalidArgument(
+      "validation.fold: \"{}\" is not i/n with 1 <= i <= n and 2 <= n <= {}; "
+      "for example 1/5",
+      text, kMaxFolds);
+}
+
+// The validation set among `samples` mixed training samples.
+Range SetAside(const Fraction& part, uint64_t samples) {
+  if (part.folds == 0) {
+    const auto count = static_cast<uint64_t>(std::floor(part.split * static_cast<double>(samples)));
+    return {samples - std::min(count, samples), samples};
+  }
+  const auto edge = [&](uint32_t fold) {
+    return static_cast<uint64_t>(Wide{fold} * samples / part.folds);
+  };
+  return {edge(part.fold - 1), edge(part.fold)};
+}
+
+Status SetValidation(const v1::Validation& validation, v1::DataUse* use) {
+  RING_ASSIGN_OR_RETURN(const Fraction part, ParseValidation(validation));
+  const uint64_t samples = use->train_samples();
+  const Range range = SetAside(part, samples);
+  if (range.size() == 0 || range.size() == samples) {
+    return FailedPrecondition(
+        "validation: {} of {} training samples would be set aside: both sets need a sample",
+        range.size(), samples);
+  }
+  use->set_validation_begin(range.begin);
+  use->set_validation_samples(range.size());
+  use->set_train_samples(samples - range.size());
+  return absl::OkStatus();
+}
+
+Status SetImage(const v1::DataSource& source, const v1::DatasetFacts& data, v1::DataUse* use) {
+  const auto& resize = source.resize().values();
+  use->set_height(resize.empty() ? data.height() : resize[0]);
+  use->set_width(resize.empty() ? data.width() : resize[resize.size() - 1]);
+  use->set_channels(data.channels());
+  if (!source.has_repeat_channels()) return absl::OkStatus();
+  if (data.channels() != 1) {
+    return FailedPrecondition(
+        "data.repeat_channels: images of format {} have {} channels; only those with one can be "
+        "repeated: leave it out",
+        data.format(), data.channels());
+  }
+  use->set_channels(source.repeat_channels());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+SampleUse::SampleUse(const v1::DataUse& use) : use_(use) {
+  if (use.validation_samples() == 0) return;
+  mixed_.emplace(kMixSeed, kMixEpoch, use.train_samples() + use.validation_samples());
+}
+
+uint64_t SampleUse::count(SampleSet set) const {
+  switch (set) {
+    case SampleSet::kValidation:
+      return use_.validation_samples();
+    case SampleSet::kTest:
+      return use_.test_samples();
+    case SampleSet::kTrain:
+      break;
+  }
+  return use_.train_samples();
+}
+
+uint64_t SampleUse::At(SampleSet set, uint64_t index) const {
+  RING_CHECK(index < count(set), "a sample past the end of its set");
+  if (set == SampleSet::kTest || !mixed_) return index;
+  const uint64_t begin = use_.validation_begin();
+  if (set == SampleSet::kValidation) return mixed_->At(begin + index);
+  return mixed_->At(index < begin ? index : index + use_.validation_samples());
+}
+
+StatusOr<Fraction> ParseValidation(const v1::Validation& validation) {
+  switch (validation.kind_case()) {
+    case v1::Validation::kSplit:
+      if (validation.split() > 0 && validation.split() < 1) return Fraction{validation.split()};
+      return InvalidArgument("validation.split: {} is not in (0, 1)", validation.split());
+    case v1::Validation::kFold:
+      return ParseFold(validation.fold());
+    case v1::Validation::KIND_NOT_SET:
+      break;
+  }
+  return InvalidArgument("validation: empty; give {{split: 0.1}} or {{fold: 1/5}}");
+}
+
+StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
+  if (data.format() != spec.data().format()) {
+    return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
+                              spec.data().format());
+  }
+  if (data.train_samples() == 0 || data.test_samples() == 0) {
+    return FailedPrecondition("the dataset has {} training and {} test samples: both are needed",
+                              data.train_samples(), data.test_samples());
+  }
+  const v1::DataSource& source = spec.data();
+  const auto check = [](const char* field, uint64_t take, uint64_t samples) -> Status {
+    if (take <= samples) return absl::OkStatus();
+    return FailedPrecondition("{}: {} samples are wanted, the dataset has {}", field, take,
+                              samples);
+  };
+  RING_RETURN_IF_ERROR(check("data.take", source.take(), data.train_samples()));
+  RING_RETURN_IF_ERROR(check("data.take_test", source.take_test(), data.test_samples()));
+  v1::DataUse use;
+  use.set_train_samples(source.has_take() ? source.take() : data.train_samples());
+  use.set_test_samples(source.has_take_test() ? source.take_test() : data.test_samples());
+  RING_RETURN_IF_ERROR(SetImage(source, data, &use));
+  if (spec.has_validation()) RING_RETURN_IF_ERROR(SetValidation(spec.validation(), &use));
+  return use;
+}
+
+}  // namespace ringmaster::job

@@ -1,0 +1,45 @@
+// Which samples of a dataset are used for what: training, validation, test. By arithmetic, like
+// everything about samples; a function of the dataset and the spec, never of the seed. Pure;
+// thread-safe (free functions, immutable values).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/job/shards.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::job {
+
+// In the order in which a step boundary and the step after it reach them.
+enum class SampleSet : uint8_t { kValidation, kTest, kTrain };
+
+class SampleUse {
+ public:
+  explicit SampleUse(const v1::DataUse& use);
+
+  [[nodiscard]] uint64_t count(SampleSet set) const;
+  // The place of sample `index` of a set in the stored order of its split: validation samples are
+  // training samples that are set aside. index < count(set).
+  [[nodiscard]] uint64_t At(SampleSet set, uint64_t index) const;
+
+ private:
+  v1::DataUse use_;
+  std::optional<Permutation> mixed_;  // of the training split, when some of it is set aside
+};
+
+// The part of n mixed training samples that is set aside.
+struct Fraction {
+  double split = 0;              // the last floor(split n) samples; 0: `fold` of `folds`
+  uint32_t fold = 0, folds = 0;  // 1 <= fold <= folds
+};
+// INVALID_ARGUMENT names field, value and what is allowed.
+[[nodiscard]] StatusOr<Fraction> ParseValidation(const v1::Validation& validation);
+
+// `spec` valid. FAILED_PRECONDITION: the dataset has too few samples, or images of another kind
+// than `resize` and `repeat_channels` expect.
+[[nodiscard]] StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec,
+                                                   const v1::DatasetFacts& data);
+
+}  // namespace ringmaster::job

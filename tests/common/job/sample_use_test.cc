@@ -1,0 +1,123 @@
+#include "common/job/sample_use.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ringmaster::job {
+namespace {
+
+// 100 grey training and 20 test images of 28x28, and a job on them.
+v1::DatasetFacts Facts() {
+  v1::DatasetFacts facts;
+  facts.set_format("mnist");
+  facts.set_train_samples(100);
+  facts.set_test_samples(20);
+  facts.set_height(28);
+  facts.set_width(28);
+  facts.set_channels(1);
+  return facts;
+}
+
+v1::JobSpec Spec() {
+  v1::JobSpec spec;
+  spec.mutable_data()->set_format("mnist");
+  return spec;
+}
+
+std::vector<uint64_t> SamplesOf(const SampleUse& use, SampleSet set) {
+  std::vector<uint64_t> samples;
+  for (uint64_t i = 0; i < use.count(set); ++i) samples.push_back(use.At(set, i));
+  return samples;
+}
+
+std::set<uint64_t> FirstSamples(uint64_t count) {
+  std::set<uint64_t> all;
+  for (uint64_t i = 0; i < count; ++i) all.insert(i);
+  return all;
+}
+
+TEST_CASE("Sample use: without validation the stored order stays") {
+  const auto use = ResolveDataUse(Spec(), Facts());
+  REQUIRE(use.ok());
+  CHECK(use->train_samples() == 100);
+  CHECK(use->validation_samples() == 0);
+  CHECK(use->test_samples() == 20);
+  CHECK(use->height() == 28);
+  CHECK(use->channels() == 1);
+  const SampleUse samples(*use);
+  for (uint64_t i = 0; i < 100; ++i) REQUIRE(samples.At(SampleSet::kTrain, i) == i);
+}
+
+TEST_CASE("Sample use: a split sets samples aside, and no sample is in both sets") {
+  v1::JobSpec spec = Spec();
+  spec.mutable_validation()->set_split(0.1);
+  spec.mutable_data()->set_take(55);
+  const auto use = ResolveDataUse(spec, Facts());
+  REQUIRE(use.ok());
+  CHECK(use->validation_samples() == 5);
+  CHECK(use->train_samples() == 50);
+  const SampleUse samples(*use);
+  std::set<uint64_t> seen;
+  for (const SampleSet set : {SampleSet::kTrain, SampleSet::kValidation}) {
+    for (const uint64_t sample : SamplesOf(samples, set)) CHECK(seen.insert(sample).second);
+  }
+  CHECK(seen == FirstSamples(55));
+}
+
+TEST_CASE("Sample use: folds partition the training samples") {
+  std::set<uint64_t> seen;
+  for (int fold = 1; fold <= 7; ++fold) {
+    v1::JobSpec spec = Spec();
+    spec.set_seed(fold);
+    spec.mutable_validation()->set_fold(std::to_string(fold) + "/7");
+    const auto use = ResolveDataUse(spec, Facts());
+    REQUIRE(use.ok());
+    const SampleUse samples(*use);
+    for (const uint64_t sample : SamplesOf(samples, SampleSet::kValidation)) {
+      CHECK(seen.insert(sample).second);
+    }
+    for (const uint64_t sample : SamplesOf(samples, SampleSet::kTrain)) {
+      CHECK(sample < 100);
+    }
+  }
+  CHECK(seen == FirstSamples(100));
+}
+
+TEST_CASE("Sample use: what the dataset does not have is refused") {
+  v1::JobSpec spec = Spec();
+  spec.mutable_data()->set_take(101);
+  CHECK(Message(ResolveDataUse(spec, Facts()).status()) ==
+        "data.take: 101 samples are wanted, the dataset has 100");
+  spec = Spec();
+  spec.mutable_validation()->set_split(0.001);
+  CHECK(Message(ResolveDataUse(spec, Facts()).status()) ==
+        "validation: 0 of 100 training samples would be set aside: both sets need a sample");
+  spec = Spec();
+  spec.mutable_data()->set_repeat_channels(3);
+  v1::DatasetFacts colour = Facts();
+  colour.set_channels(3);
+  CHECK(Message(ResolveDataUse(spec, colour).status()) ==
+        "data.repeat_channels: images of format mnist have 3 channels; only those with one can be "
+        "repeated: leave it out");
+}
+
+TEST_CASE("Sample use: the model's images are resized and get three channels") {
+  v1::JobSpec spec = Spec();
+  spec.mutable_data()->mutable_resize()->add_values(224);
+  spec.mutable_data()->set_repeat_channels(3);
+  auto use = ResolveDataUse(spec, Facts());
+  REQUIRE(use.ok());
+  CHECK(use->height() == 224);
+  CHECK(use->width() == 224);
+  CHECK(use->channels() == 3);
+  spec.mutable_data()->mutable_resize()->add_values(100);
+  use = ResolveDataUse(spec, Facts());
+  REQUIRE(use.ok());
+  CHECK(use->height() == 224);
+  CHECK(use->width() == 100);
+}
+
+}  // namespace
+}  // namespace ringmaster::job
