@@ -1,0 +1,27 @@
+# What `cmake --install DIR` puts where. Two components: `program` goes below the prefix, `configuration`
+# below the prefix of a plain install and below / in a package. The units name /usr/bin and /etc:
+# a prefix other than /usr needs a drop-in for ExecStart= and EnvironmentFile=.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
+# Modes never depend on the umask of who installs.
+set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+    GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+
+install(TARGETS ringmaster ringworker ringctl RUNTIME DESTINATION bin)
+install(FILES deploy/systemd/ringmaster.service deploy/systemd/ringworker.service
+        DESTINATION lib/systemd/system)
+install(FILES deploy/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME ringmaster.conf)
+install(FILES deploy/systemd/ringmaster.env deploy/systemd/ringworker.env
+        DESTINATION etc/ringmaster COMPONENT configuration)
+
+# docs keeps its place beside the pages that link into it.
+install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION share/doc/ringmaster)
+install(DIRECTORY docs DESTINATION share/doc/ringmaster
+        FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
+        DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+# Beside each other as in the source tree: the Python example finds the protos from its own place.
+install(DIRECTORY examples proto DESTINATION share/ringmaster
+        FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
+        DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS}
+        PATTERN __pycache__ EXCLUDE
+        PATTERN CMakeLists.txt EXCLUDE)
+install(FILES deploy/completion/ringctl DESTINATION share/bash-completion/completions)

@@ -1,0 +1,46 @@
+# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb. The version is project()'s;
+# the libraries it depends on are found by dpkg-shlibdeps.
+set(RINGMASTER_MAINTAINER "The Ringmaster authors <ringmaster@localhost>" CACHE STRING
+    "maintainer field of the Debian package")
+set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
+
+# Debian wants a compressed changelog in every package, with the package's version.
+string(TIMESTAMP RINGMASTER_CHANGELOG_DATE "%a, %d %b %Y 00:00:00 +0000" UTC)
+configure_file(${debian}/changelog.in ${CMAKE_BINARY_DIR}/deploy/changelog @ONLY)
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/deploy/changelog.gz
+  COMMAND gzip -9nkf ${CMAKE_BINARY_DIR}/deploy/changelog
+  DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog)
+add_custom_target(deploy_files ALL DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
+install(FILES ${CMAKE_BINARY_DIR}/deploy/changelog.gz ${debian}/copyright
+        DESTINATION share/doc/ringmaster)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME ringmaster)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_VENDOR "The Ringmaster authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "exact data-parallel training on clusters of unequal machines")
+set(CPACK_PACKAGE_DESCRIPTION
+    "A coordinator (ringmaster) splits every batch into shards, worker daemons (ringworker) compute
+gradients and sum them over a ring of gRPC streams, and ringctl submits and watches jobs. The result
+does not depend on the cluster.
+.
+Both daemons start at installation, on loopback only.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /)
+set(CPACK_INSTALL_CMAKE_PROJECTS
+    "${CMAKE_BINARY_DIR};ringmaster;program;/usr;${CMAKE_BINARY_DIR};ringmaster;configuration;/")
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/PackageModes.cmake)
+set(CPACK_STRIP_FILES ON)  # the build id, part of the numerics class, stays
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${RINGMASTER_MAINTAINER}")
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+    "bash-completion, python3-grpcio, python3-protobuf, python3-yaml, protobuf-compiler-grpc")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+    "${debian}/conffiles;${debian}/postinst;${debian}/prerm;${debian}/postrm")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)
