@@ -2,9 +2,9 @@
 # below the prefix of a plain install and below / in a package. The units name /usr/bin and /etc:
 # a prefix other than /usr needs a drop-in for ExecStart= and EnvironmentFile=.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
-# Modes never depend on the umask of who installs.
-set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
-    GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+# Files of installed folders have these modes, whatever the source tree's are.
+set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 install(TARGETS ringmaster ringworker ringctl RUNTIME DESTINATION bin)
 install(FILES deploy/systemd/ringmaster.service deploy/systemd/ringworker.service
@@ -15,13 +15,9 @@ install(FILES deploy/systemd/ringmaster.env deploy/systemd/ringworker.env
 
 # docs keeps its place beside the pages that link into it.
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md DESTINATION share/doc/ringmaster)
-install(DIRECTORY docs DESTINATION share/doc/ringmaster
-        FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
-        DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+install(DIRECTORY docs DESTINATION share/doc/ringmaster ${readable})
 # Beside each other as in the source tree: the Python example finds the protos from its own place.
-install(DIRECTORY examples proto DESTINATION share/ringmaster
-        FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ
-        DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS}
+install(DIRECTORY examples proto DESTINATION share/ringmaster ${readable}
         PATTERN __pycache__ EXCLUDE
         PATTERN CMakeLists.txt EXCLUDE)
 install(FILES deploy/completion/ringctl DESTINATION share/bash-completion/completions)

@@ -1,0 +1,161 @@
+"""The Debian package as a set of files: what is in it, its units, and its maintainer scripts."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import debian_package
+from debian_package import BUILD, DAEMONS, run
+
+EXPECTED = (
+    "etc/ringmaster/ringmaster.env", "etc/ringmaster/ringworker.env",
+    "usr/bin/ringmaster", "usr/bin/ringworker", "usr/bin/ringctl",
+    "usr/lib/systemd/system/ringmaster.service", "usr/lib/systemd/system/ringworker.service",
+    "usr/lib/sysusers.d/ringmaster.conf",
+    "usr/share/bash-completion/completions/ringctl",
+    "usr/share/doc/ringmaster/README.md", "usr/share/doc/ringmaster/docs/operations.md",
+    "usr/share/doc/ringmaster/copyright", "usr/share/doc/ringmaster/changelog.gz",
+    "usr/share/ringmaster/examples/alexnet-cifar10.yaml",
+    "usr/share/ringmaster/examples/python/submit_and_plot.py",
+    "usr/share/ringmaster/proto/ringmaster/v1/jobs.proto",
+    "usr/share/ringmaster/proto/google/rpc/status.proto",
+)
+SCRIPTS = ("postinst", "prerm", "postrm")
+WORST_EXPOSURE = 30  # of systemd-analyze security, times ten: 0 is safest, 100 is unsafe
+
+
+def assignments(text, prefix=""):
+    """NAME -> value of lines `<prefix>NAME=value`."""
+    return dict(re.findall(rf"^{re.escape(prefix)}([A-Z_]+)=(.*)$", text, re.MULTILINE))
+
+
+class PackageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-package-"))
+        cls.addClassCleanup(lambda: shutil.rmtree(cls.folder, ignore_errors=True))
+        # Modes in the package must not depend on those of whoever packs it.
+        before = os.umask(0o077)
+        try:
+            cls.package = debian_package.make_package(cls.folder / "cpack")
+        finally:
+            os.umask(before)
+        cls.root = cls.folder / "root"
+        cls.control = cls.folder / "control"
+        run("dpkg-deb", "--extract", cls.package, cls.root)
+        run("dpkg-deb", "--control", cls.package, cls.control)
+
+    def files(self):
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
+
+    def unit(self, daemon):
+        return (self.root / f"usr/lib/systemd/system/{daemon}.service").read_text()
+
+    def staged_unit(self, daemon, text):
+        """The unit as a file whose programs are the staged ones, for systemd-analyze."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        path = folder / f"{daemon}.service"
+        path.write_text(text.replace("=/usr/bin/", f"={self.root}/usr/bin/"))
+        return path
+
+    # ---- files ----------------------------------------------------------------------------------
+
+    def test_every_part_is_there(self):
+        self.assertEqual(set(EXPECTED) - self.files(), set())
+
+    def test_nothing_generated_is_packed(self):
+        strange = [name for name in self.files() if "__pycache__" in name or "CMakeLists" in name]
+        self.assertEqual(strange, [])
+
+    def test_modes_and_owners(self):
+        for line in run("dpkg-deb", "--contents", self.package).stdout.splitlines():
+            mode, owner, *_, name = line.split()
+            program = name.startswith("./usr/bin/") and not name.endswith("/")
+            folder = name.endswith("/")
+            self.assertEqual(mode, "drwxr-xr-x" if folder else
+                             "-rwxr-xr-x" if program else "-rw-r--r--", name)
+            self.assertEqual(owner, "root/root", name)
+
+    def test_programs_are_stripped_and_keep_their_build_id(self):
+        for name in (*DAEMONS, "ringctl"):
+            packed = run("readelf", "-WSn", self.root / "usr/bin" / name).stdout
+            built = run("readelf", "-n", BUILD / "bin" / name).stdout
+            self.assertNotIn(".symtab", packed)
+            build_id = re.search(r"Build ID: ([0-9a-f]{40})", built).group(1)
+            self.assertIn(build_id, packed)
+
+    def test_every_file_below_etc_is_a_conffile(self):
+        conffiles = (self.control / "conffiles").read_text().split()
+        self.assertEqual(sorted(conffiles),
+                         sorted(f"/{name}" for name in self.files() if name.startswith("etc/")))
+
+    def test_version_and_dependencies(self):
+        self.assertEqual(debian_package.field(self.package, "Package"), "ringmaster")
+        self.assertEqual(debian_package.field(self.package, "Version"),
+                         os.environ["RINGMASTER_VERSION"])
+        depends = debian_package.field(self.package, "Depends")
+        for library in ("libc6", "libgrpc++", "libprotobuf", "libdnnl", "libsqlite3", "libssl"):
+            self.assertIn(library, depends)
+        self.assertNotIn("-dev", depends)
+
+    @unittest.skipIf(shutil.which("apt-get") is None, "there is no apt-get")
+    def test_apt_takes_it(self):
+        plan = run("apt-get", "install", "--simulate", "-q", self.package).stdout
+        self.assertRegex(plan, r"(?m)^Inst ringmaster ")
+
+    def test_a_plain_installation_has_the_same_files(self):
+        prefix = self.folder / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", prefix)
+        installed = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
+        self.assertEqual(installed, {re.sub("^usr/", "", name) for name in self.files()})
+
+    # ---- units ----------------------------------------------------------------------------------
+
+    def test_systemd_accepts_the_units(self):
+        for daemon in DAEMONS:
+            done = run("systemd-analyze", "verify", "--man=no",
+                       self.staged_unit(daemon, self.unit(daemon)))
+            self.assertEqual(done.stdout + done.stderr, "")
+
+    def test_the_units_are_hardened(self):
+        for daemon in DAEMONS:
+            arguments = ["systemd-analyze", "security", "--offline=true", "--no-pager",
+                         f"--threshold={WORST_EXPOSURE}"]
+            run(*arguments, self.staged_unit(daemon, self.unit(daemon)))
+            # The command can fail: the same unit without its walls does not pass.
+            open_unit = re.sub(r"(?m)^(Protect|Private|Restrict|SystemCall|Capab).*\n", "",
+                               self.unit(daemon))
+            done = subprocess.run([*arguments, self.staged_unit(daemon, open_unit)],
+                                  capture_output=True, check=False, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+
+    def test_the_defaults_that_conffiles_show_are_those_of_the_units(self):
+        for daemon in DAEMONS:
+            shown = assignments((self.root / f"etc/ringmaster/{daemon}.env").read_text(), "#")
+            shown = {name: value for name, value in shown.items()
+                     if not name.endswith(("_OPTIONS", "_LOG"))}
+            self.assertEqual(shown, assignments(self.unit(daemon), "Environment="), daemon)
+            used = set(re.findall(r"\$\{?([A-Z_]+)", self.unit(daemon)))
+            self.assertEqual(used, {*shown, f"{daemon.upper()}_OPTIONS"}, daemon)
+
+    # ---- maintainer scripts ---------------------------------------------------------------------
+
+    def test_maintainer_scripts_are_valid(self):
+        for name in SCRIPTS:
+            script = self.control / name
+            self.assertEqual(script.stat().st_mode & 0o777, 0o755, name)
+            run("sh", "-n", script)
+            self.assertIn("\nset -e\n", script.read_text(), name)
+            if shutil.which("shellcheck"):
+                run("shellcheck", script)
+
+    @unittest.skipIf(shutil.which("lintian") is None, "there is no lintian")
+    def test_lintian_finds_no_error(self):
+        run("lintian", "--allow-root", "--fail-on", "error", self.package)
+
+
+if __name__ == "__main__":
+    debian_package.main()
