@@ -1,11 +1,14 @@
 #include "cli/command_line.h"
 
+#include <absl/strings/str_join.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
-#include <vector>
 
+#include "cli/complaint.h"
 #include "cli/nearest.h"
 
 namespace ringmaster::cli {
@@ -21,43 +24,6 @@ std::string CoordinatorFromEnvironment() {
   return value == nullptr || *value == '\0' ? kDefaultCoordinator : value;
 }
 
-// The innermost command that was named.
-const CLI::App* Deepest(const CLI::App& app) {
-  const auto parsed = app.get_subcommands();
-  return parsed.empty() ? &app : Deepest(*parsed.front());
-}
-
-// Of the innermost command that was named, with its whole name.
-std::string HelpOf(const CLI::App& app, const std::string& before) {
-  const auto parsed = app.get_subcommands();
-  return parsed.empty() ? app.help(before)
-                        : HelpOf(*parsed.front(),
-                                 before.empty() ? app.get_name() : before + " " + app.get_name());
-}
-
-// What is wrong, in our words where a word stands that is no command.
-std::string Complaint(const CLI::App& app, const std::string& error) {
-  const std::vector<std::string> words = app.remaining(true);
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (names.empty() || words.empty() || words.front().empty() || words.front().front() == '-') {
-    return error;
-  }
-  const std::string guess = Nearest(words.front(), names);
-  return fmt::format("there is no command {}{}", words.front(),
-                     guess.empty() ? "" : fmt::format("; did you mean {}?", guess));
-}
-
-// Reads `table` or `json`.
-CLI::Validator OutputNames() {
-  return CLI::Validator(
-      [](std::string& text) {
-        if (text != "table" && text != "json") return "expected table or json, got " + text;
-        return std::string();
-      },
-      "");
-}
-
 }  // namespace
 
 void Print(const std::string& text) {
@@ -66,6 +32,23 @@ void Print(const std::string& text) {
 }
 
 void Say(const std::string& message) { std::fprintf(stderr, "ringctl: %s\n", message.c_str()); }
+
+Examples::Examples(std::string first, std::string second, std::string third) {
+  for (std::string* const line : {&first, &second, &third}) {
+    if (!line->empty()) lines.push_back(std::move(*line));
+  }
+}
+
+CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values) {
+  const std::string names = absl::StrJoin(values, "|");
+  const auto check = [values](std::string& text) -> std::string {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return "";
+    const std::string guess = Nearest(text, values);
+    return fmt::format("expected {}, got {}{}", absl::StrJoin(values, ", "), text,
+                       guess.empty() ? "" : fmt::format("; did you mean {}?", guess));
+  };
+  return option->type_name(names)->check(CLI::Validator(check, ""));
+}
 
 CommandLine::CommandLine() : app_("Submits and watches training jobs of a Ringmaster cluster") {
   app_.name("ringctl");
@@ -80,24 +63,24 @@ void CommandLine::AddCommonOptions(CLI::App* app) {
                   "address of the coordinator; also RINGMASTER_COORDINATOR")
       ->type_name("HOST:PORT")
       ->default_str(common_.coordinator);
-  app->add_option_function<std::string>(
-         "-o,--output",
-         [this](const std::string& name) {
-           common_.output = name == "json" ? Output::kJson : Output::kTable;
-         },
-         "what stdout is: table, or json for programs")
-      ->type_name("table|json")
-      ->default_str("table")
-      ->check(OutputNames());
+  CLI::Option* const output = app->add_option_function<std::string>(
+      "-o,--output",
+      [this](const std::string& name) {
+        common_.output = name == "json" ? Output::kJson : Output::kTable;
+      },
+      "what stdout is: table, or json for programs");
+  OneOf(output, {"table", "json"})->default_str("table");
 }
 
-CLI::App* CommandLine::Add(const std::string& name, const std::string& description, Action action) {
-  return Add(&app_, name, description, std::move(action));
+CLI::App* CommandLine::Add(const std::string& name, const std::string& description,
+                           const Examples& examples, Action action) {
+  return Add(&app_, name, description, examples, std::move(action));
 }
 
 CLI::App* CommandLine::Add(CLI::App* group, const std::string& name, const std::string& description,
-                           Action action) {
+                           const Examples& examples, Action action) {
   CLI::App* const command = group->add_subcommand(name, description);
+  command->footer("Examples:\n  " + absl::StrJoin(examples.lines, "\n  "));
   AddCommonOptions(command);
   command->callback([this, action = std::move(action)] { chosen_ = action; });
   return command;
@@ -115,13 +98,11 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
     app_.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return Action([this]() -> StatusOr<ExitCode> {
-      Print(HelpOf(app_, ""));
+      Print(Help(app_));
       return ExitCode::kOk;
     });
   } catch (const CLI::ParseError& error) {
-    const CLI::App* const command = Deepest(app_);
-    return InvalidArgument("{}; see `{} --help`", Complaint(*command, error.what()),
-                           command == &app_ ? "ringctl" : "ringctl " + command->get_name());
+    return Complaint(app_, error.what());
   }
   return chosen_;
 }

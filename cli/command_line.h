@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/exit_code.h"
 #include "cli/terminal.h"
@@ -24,6 +25,13 @@ struct Common {
 // What a command does: data on stdout, messages on stderr, the exit code or an error to print.
 using Action = std::function<StatusOr<ExitCode>()>;
 
+// Whole command lines that stand under a command's help, the commonest first; no command goes
+// without.
+struct Examples {
+  explicit Examples(std::string first, std::string second = "", std::string third = "");
+  std::vector<std::string> lines;
+};
+
 class CommandLine {
  public:
   CommandLine();
@@ -31,9 +39,10 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // A command that runs `action` when it is chosen; the caller adds its own options.
-  CLI::App* Add(const std::string& name, const std::string& description, Action action);
-  CLI::App* Add(CLI::App* group, const std::string& name, const std::string& description,
+  CLI::App* Add(const std::string& name, const std::string& description, const Examples& examples,
                 Action action);
+  CLI::App* Add(CLI::App* group, const std::string& name, const std::string& description,
+                const Examples& examples, Action action);
   // A command that only groups others: `checkpoint`.
   CLI::App* AddGroup(const std::string& name, const std::string& description);
 
@@ -43,6 +52,8 @@ class CommandLine {
 
   // Stays at its place; commands keep a reference.
   [[nodiscard]] const Common& common() const { return common_; }
+  // Every command with its options: what a completion is made of.
+  [[nodiscard]] const CLI::App& root() const { return app_; }
 
  private:
   void AddCommonOptions(CLI::App* app);
@@ -51,6 +62,9 @@ class CommandLine {
   CLI::App app_;
   Action chosen_;
 };
+
+// `option` takes one of `values` and nothing else; an error names the one that was probably meant.
+CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);
 
 // To stdout, and out of this process: a reader that waits for a line gets it.
 void Print(const std::string& text);

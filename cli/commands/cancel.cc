@@ -25,6 +25,7 @@ StatusOr<ExitCode> Cancel(const Common& common, const std::string& job_id) {
 void AddCancel(CommandLine& line) {
   const auto job_id = std::make_shared<std::string>();
   line.Add("cancel", "stop a job at a step boundary and keep its checkpoints",
+           Examples("ringctl cancel j0001"),
            [&line, job_id] { return Cancel(line.common(), *job_id); })
       ->add_option("JOB", *job_id, "id of the job")
       ->required();

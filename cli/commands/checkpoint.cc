@@ -78,6 +78,7 @@ StatusOr<ExitCode> GetCheckpoint(const Common& common, const GetOptions& options
 void AddLs(CommandLine& line, CLI::App* group) {
   const auto job_id = std::make_shared<std::string>();
   line.Add(group, "ls", "list a job's checkpoints, oldest first",
+           Examples("ringctl checkpoint ls j0001"),
            [&line, job_id] { return ListCheckpoints(line.common(), *job_id); })
       ->add_option("JOB", *job_id, "id of the job")
       ->required();
@@ -87,6 +88,8 @@ void AddGet(CommandLine& line, CLI::App* group) {
   const auto options = std::make_shared<GetOptions>();
   CLI::App* const command =
       line.Add(group, "get", "fetch a checkpoint into a folder and verify every file",
+               Examples("ringctl checkpoint get j0001 result",
+                        "ringctl checkpoint get j0001 result --step 200"),
                [&line, options] { return GetCheckpoint(line.common(), *options); });
   command->add_option("JOB", options->job_id, "id of the job")->required();
   command->add_option("DIR", options->folder, "folder, created when missing")->required();

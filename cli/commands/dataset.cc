@@ -39,6 +39,7 @@ void AddDataset(CommandLine& line) {
   CLI::App* const group = line.AddGroup("dataset", "make sample data");
   CLI::App* const make =
       line.Add(group, "make", "write learnable sample data in a dataset's own format",
+               Examples("ringctl dataset make cifar10 data/cifar10 --train 6000 --test 1000"),
                [&line, options] { return Make(line.common(), *options); });
   make->add_option("FORMAT", options->format, "cifar10")->required();
   make->add_option("DIR", options->folder, "folder to create")->required();

@@ -17,7 +17,8 @@ StatusOr<ExitCode> Ps(const Common& common) {
 }  // namespace
 
 void AddPs(CommandLine& line) {
-  line.Add("ps", "list all jobs, newest first", [&line] { return Ps(line.common()); });
+  line.Add("ps", "list all jobs, newest first", Examples("ringctl ps", "ringctl ps -o json"),
+           [&line] { return Ps(line.common()); });
 }
 
 }  // namespace ringmaster::cli

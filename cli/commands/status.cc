@@ -18,7 +18,9 @@ StatusOr<ExitCode> ShowStatus(const Common& common, const std::string& job_id) {
 
 void AddStatus(CommandLine& line) {
   const auto job_id = std::make_shared<std::string>();
-  line.Add("status", "show one job", [&line, job_id] { return ShowStatus(line.common(), *job_id); })
+  line.Add("status", "show one job",
+           Examples("ringctl status j0001", "ringctl status j0001 -o json"),
+           [&line, job_id] { return ShowStatus(line.common(), *job_id); })
       ->add_option("JOB", *job_id, "id of the job")
       ->required();
 }

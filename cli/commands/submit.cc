@@ -75,8 +75,11 @@ StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
 
 void AddSubmit(CommandLine& line) {
   const auto options = std::make_shared<SubmitOptions>();
-  CLI::App* const command = line.Add("submit", "submit a job file; prints the job's id",
-                                     [&line, options] { return Submit(line.common(), *options); });
+  CLI::App* const command = line.Add(
+      "submit", "submit a job file; prints the job's id",
+      Examples("ringctl submit job.yaml --watch",
+               "ringctl submit job.yaml --set batch=64 --set optimizer.adam.learning_rate=0.01"),
+      [&line, options] { return Submit(line.common(), *options); });
   command->add_option("FILE", options->file, "the job file, YAML; - is stdin")->required();
   command
       ->add_option(

@@ -108,6 +108,7 @@ void AddUp(CommandLine& line) {
   cluster.data_dir = "ringmaster-data";
   CLI::App* const command =
       line.Add("up", "start a coordinator and workers on this machine, in the foreground",
+               Examples("ringctl up --workers 2 --data-root data"),
                [&line, options] { return Up(line.common(), *options); });
   const auto count = CLI::Range(1u, 4096u);
   command->add_option("--workers", cluster.workers, "how many workers")

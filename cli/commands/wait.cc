@@ -32,6 +32,7 @@ void AddWait(CommandLine& line) {
   const auto timeout = std::make_shared<std::optional<std::string>>();
   CLI::App* const command =
       line.Add("wait", "wait until a job ended; exits with the job's code, 124 at the timeout",
+               Examples("ringctl wait j0001 --timeout 10m"),
                [&line, job_id, timeout] { return Wait(line.common(), *job_id, *timeout); });
   command->add_option("JOB", *job_id, "id of the job")->required();
   command->add_option("--timeout", *timeout, "how long to wait at most: 90s, 10m, 1h")

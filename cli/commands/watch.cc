@@ -15,6 +15,7 @@ StatusOr<ExitCode> Watch(const Common& common, const std::string& job_id) {
 void AddWatch(CommandLine& line) {
   const auto job_id = std::make_shared<std::string>();
   line.Add("watch", "show a job's progress until it ended; exits with the job's code",
+           Examples("ringctl watch j0001"),
            [&line, job_id] { return Watch(line.common(), *job_id); })
       ->add_option("JOB", *job_id, "id of the job")
       ->required();

@@ -18,7 +18,7 @@ StatusOr<ExitCode> Why(const Common& common, const std::string& job_id) {
 
 void AddWhy(CommandLine& line) {
   const auto job_id = std::make_shared<std::string>();
-  line.Add("why", "say why a job waits, runs or failed",
+  line.Add("why", "say why a job waits, runs or failed", Examples("ringctl why j0001"),
            [&line, job_id] { return Why(line.common(), *job_id); })
       ->add_option("JOB", *job_id, "id of the job")
       ->required();

@@ -18,7 +18,8 @@ StatusOr<ExitCode> Workers(const Common& common) {
 }  // namespace
 
 void AddWorkers(CommandLine& line) {
-  line.Add("workers", "list the attached workers", [&line] { return Workers(line.common()); });
+  line.Add("workers", "list the attached workers", Examples("ringctl workers"),
+           [&line] { return Workers(line.common()); });
 }
 
 }  // namespace ringmaster::cli

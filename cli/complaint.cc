@@ -1,0 +1,75 @@
+#include "cli/complaint.h"
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "cli/nearest.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// The innermost command that was named, and the names before it: `ringctl checkpoint`.
+struct Named {
+  const CLI::App* command;
+  std::string before;
+  [[nodiscard]] std::string whole() const {
+    return before.empty() ? command->get_name() : before + " " + command->get_name();
+  }
+};
+
+Named Innermost(const CLI::App& root) {
+  Named named{&root, ""};
+  for (auto parsed = root.get_subcommands(); !parsed.empty();
+       parsed = named.command->get_subcommands()) {
+    named = {parsed.front(), named.whole()};
+  }
+  return named;
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  return options;
+}
+
+std::vector<std::string> CommandsOf(const CLI::App& group) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : group.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+std::string Unknown(const std::string& kind, const std::string& word,
+                    const std::vector<std::string>& known) {
+  const std::string guess = Nearest(word, known);
+  return fmt::format("there is no {} {}{}", kind, word,
+                     guess.empty() ? "" : fmt::format("; did you mean {}?", guess));
+}
+
+std::string Describe(const Named& named, const std::string& error) {
+  const std::vector<std::string> words = named.command->remaining(true);
+  if (words.empty() || words.front().empty()) return error;
+  const std::string word = words.front().substr(0, words.front().find('='));
+  if (word.size() > 2 && word.compare(0, 2, "--") == 0) {
+    return Unknown("option", word, OptionsOf(*named.command));
+  }
+  const std::vector<std::string> commands = CommandsOf(*named.command);
+  return commands.empty() || word[0] == '-' ? error : Unknown("command", word, commands);
+}
+
+}  // namespace
+
+Status Complaint(const CLI::App& root, const std::string& error) {
+  const Named named = Innermost(root);
+  return InvalidArgument("{}; see `{} --help`", Describe(named, error), named.whole());
+}
+
+std::string Help(const CLI::App& root) {
+  const Named named = Innermost(root);
+  std::string text = named.command->help(named.before);
+  if (!text.ends_with('\n')) text += '\n';
+  return text;
+}
+
+}  // namespace ringmaster::cli
