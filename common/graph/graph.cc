@@ -12,13 +12,17 @@ const char* Name(DType dtype) {
       return "float32";
     case DType::kBFloat16:
       return "bfloat16";
+    case DType::kFloat16:
+      return "float16";
     case DType::kInt32:
       return "int32";
   }
   return "unknown";
 }
 
-size_t ByteSize(DType dtype) { return dtype == DType::kBFloat16 ? 2 : 4; }
+size_t ByteSize(DType dtype) {
+  return dtype == DType::kBFloat16 || dtype == DType::kFloat16 ? 2 : 4;
+}
 
 int64_t Elements(const Shape& shape) {
   int64_t elements = 1;

@@ -15,7 +15,7 @@
 
 namespace ringmaster::graph {
 
-enum class DType : uint8_t { kFloat32, kBFloat16, kInt32 };
+enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32 };
 [[nodiscard]] const char* Name(DType dtype);
 [[nodiscard]] size_t ByteSize(DType dtype);
 

@@ -7,15 +7,22 @@
 namespace ringmaster::graph {
 namespace {
 
-// Direct from float64, so that there is one rounding and not two: a bfloat16 has 8 bits of
-// precision and the exponents of float32, subnormals included.
-double RoundToBFloat16(double value) {
+// A binary format with subnormals and infinities.
+struct Format {
+  int precision;    // bits, the leading one included
+  int least, most;  // exponents of normal numbers
+};
+constexpr Format kBFloat16Format = {8, -126, 127};
+constexpr Format kFloat16Format = {11, -14, 15};
+
+// Direct from float64, so that there is one rounding and not two.
+double RoundTo(const Format& format, double value) {
   if (!std::isfinite(value) || value == 0) return value;
-  const int exponent = std::max(std::ilogb(value), -126);
-  const double unit = std::ldexp(1.0, exponent - 7);
+  const int exponent = std::max(std::ilogb(value), format.least);
+  const double unit = std::ldexp(1.0, exponent - format.precision + 1);
   const double rounded = std::nearbyint(value / unit) * unit;
-  const double largest = std::ldexp(255.0, 120);
-  return std::abs(rounded) > largest ? std::copysign(HUGE_VAL, value) : rounded;
+  const double beyond = std::ldexp(1.0, format.most + 1);
+  return std::abs(rounded) >= beyond ? std::copysign(HUGE_VAL, value) : rounded;
 }
 
 Status CheckFeed(const Graph& graph, const Node& node, ValueId id,
@@ -41,7 +48,9 @@ double Round(double value, DType dtype) {
     case DType::kFloat32:
       return static_cast<double>(static_cast<float>(value));
     case DType::kBFloat16:
-      return RoundToBFloat16(value);
+      return RoundTo(kBFloat16Format, value);
+    case DType::kFloat16:
+      return RoundTo(kFloat16Format, value);
     case DType::kInt32:
       break;
   }

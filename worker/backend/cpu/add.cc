@@ -1,7 +1,7 @@
 // add: y = a + b, element by element.
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -16,9 +16,14 @@ StatusOr<std::unique_ptr<Kernel>> BindAdd(BindContext& context) {
       const T* b = operands.input<T>(1);
       T* y = operands.output<T>(0);
       ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          y[i] = T(static_cast<float>(a[i]) + static_cast<float>(b[i]));
-        }
+        InStrips(
+            last - first,
+            []<typename U>(int64_t, int64_t length, const U* a, const U* b, U* y) {
+              for (int64_t i = 0; i < length; ++i) {
+                y[i] = U(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+              }
+            },
+            a + first, b + first, y + first);
       });
     });
   });

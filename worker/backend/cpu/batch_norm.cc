@@ -8,9 +8,9 @@
 // sample variances", 1979), which does not cancel.
 #include <cmath>
 
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -54,16 +54,24 @@ void PieceMoments(const T* __restrict x, int64_t rows, int64_t channels, float* 
                   float* __restrict squares) {
   for (int64_t c = 0; c < channels; ++c) mean[c] = squares[c] = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) mean[c] += static_cast<float>(row[c]);
+    InStrips(
+        channels,
+        [mean](int64_t at, int64_t length, const auto* __restrict row) {
+          for (int64_t c = 0; c < length; ++c) mean[at + c] += static_cast<float>(row[c]);
+        },
+        x + r * channels);
   }
   for (int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<float>(rows);
   for (int64_t r = 0; r < rows; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      const float deviation = static_cast<float>(row[c]) - mean[c];
-      squares[c] += deviation * deviation;
-    }
+    InStrips(
+        channels,
+        [mean, squares](int64_t at, int64_t length, const auto* __restrict row) {
+          for (int64_t c = 0; c < length; ++c) {
+            const float deviation = static_cast<float>(row[c]) - mean[at + c];
+            squares[at + c] += deviation * deviation;
+          }
+        },
+        x + r * channels);
   }
 }
 
@@ -102,12 +110,16 @@ void Normalize(const Extent& e, const T* x, T* y, const float* mean, const float
                const float* beta) {
   ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T* __restrict from = x + r * e.channels;
-      T* __restrict to = y + r * e.channels;
-      for (int64_t c = 0; c < e.channels; ++c) {
-        const float value = (static_cast<float>(from[c]) - mean[c]) * scale[c] + beta[c];
-        to[c] = T(kRelu && value <= 0 ? 0.0F : value);
-      }
+      InStrips(
+          e.channels,
+          [=]<typename U>(int64_t at, int64_t length, const U* __restrict from, U* __restrict to) {
+            for (int64_t c = 0; c < length; ++c) {
+              const float value =
+                  (static_cast<float>(from[c]) - mean[at + c]) * scale[at + c] + beta[at + c];
+              to[c] = U(kRelu && value <= 0 ? 0.0F : value);
+            }
+          },
+          x + r * e.channels, y + r * e.channels);
     }
   });
 }
@@ -124,8 +136,9 @@ void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
          : Normalize<T, false>(e, x, y, mean, scale, beta);
 }
 
-// What the gradient reads: dy masked by y where there is an activation.
-template <typename T, bool kRelu>
+// What the gradient reads: dy masked by y where there is an activation; y is dy where there is
+// none.
+template <bool kRelu, typename T>
 float Masked(const T* dy, const T* y, int64_t i) {
   const auto gradient = static_cast<float>(dy[i]);  // read in any case: a loop over this vectorizes
   return kRelu && static_cast<float>(y[i]) <= 0 ? 0.0F : gradient;
@@ -137,25 +150,36 @@ void PieceGradient(const T* __restrict x, const T* __restrict dy, const T* __res
                    int64_t rows, int64_t channels, const float* __restrict mean,
                    float* __restrict sum, float* __restrict product) {
   for (int64_t c = 0; c < channels; ++c) sum[c] = product[c] = 0;
-  for (int64_t r = 0; r < rows; ++r, x += channels, dy += channels, y += kRelu ? channels : 0) {
-    for (int64_t c = 0; c < channels; ++c) {
-      const float gradient = Masked<T, kRelu>(dy, y, c);
-      sum[c] += gradient;
-      product[c] += gradient * (static_cast<float>(x[c]) - mean[c]);
-    }
+  for (int64_t r = 0; r < rows; ++r, x += channels, dy += channels, y += channels) {
+    InStrips(
+        channels,
+        [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
+                        const U* __restrict y) {
+          for (int64_t c = 0; c < length; ++c) {
+            const float gradient = Masked<kRelu>(dy, y, c);
+            sum[at + c] += gradient;
+            product[at + c] += gradient * (static_cast<float>(x[c]) - mean[at + c]);
+          }
+        },
+        x, dy, y);
   }
 }
 
 // dx of one row.
 template <typename T, bool kRelu>
-void RowGradient(const T* __restrict x, const T* __restrict dy, const T* __restrict y,
-                 T* __restrict dx, int64_t channels, const float* __restrict mean,
-                 const float* __restrict scale, const float* __restrict offset,
-                 const float* __restrict slope) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const float deviation = static_cast<float>(x[c]) - mean[c];
-    dx[c] = T(scale[c] * Masked<T, kRelu>(dy, y, c) - offset[c] - slope[c] * deviation);
-  }
+void RowGradient(const T* x, const T* dy, const T* y, T* dx, int64_t channels, const float* mean,
+                 const float* scale, const float* offset, const float* slope) {
+  InStrips(
+      channels,
+      [=]<typename U>(int64_t at, int64_t length, const U* __restrict x, const U* __restrict dy,
+                      const U* __restrict y, U* __restrict dx) {
+        for (int64_t c = 0; c < length; ++c) {
+          const float deviation = static_cast<float>(x[c]) - mean[at + c];
+          dx[c] = U(scale[at + c] * Masked<kRelu>(dy, y, c) - offset[at + c] -
+                    slope[at + c] * deviation);
+        }
+      },
+      x, dy, y, dx);
 }
 
 struct GradientOperands {
@@ -187,7 +211,7 @@ template <typename T, bool kRelu>
 void Gradient(const Extent& e, const Operands& operands) {
   const T* x = operands.input<T>(0);
   const T* dy = operands.input<T>(4);
-  const T* y = kRelu ? operands.input<T>(5) : nullptr;
+  const T* y = kRelu ? operands.input<T>(5) : dy;
   T* dx = operands.output<T>(0);
   float* offset = e.first_of(operands, e.pieces());
   float* slope = e.second_of(operands, e.pieces());
@@ -200,8 +224,8 @@ void Gradient(const Extent& e, const Operands& operands) {
                               slope};
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * kPieceRows * e.channels;
-    PieceGradient<T, kRelu>(x + at, dy + at, kRelu ? y + at : y, e.piece_rows(piece), e.channels,
-                            g.mean, e.first_of(operands, piece), e.second_of(operands, piece));
+    PieceGradient<T, kRelu>(x + at, dy + at, y + at, e.piece_rows(piece), e.channels, g.mean,
+                            e.first_of(operands, piece), e.second_of(operands, piece));
   });
   CombineGradient(e, operands, g);
   // The pieces' sums are used up: their place takes the scales.
@@ -210,8 +234,8 @@ void Gradient(const Extent& e, const Operands& operands) {
   ParallelPieces(e.threads, e.rows, kPieceRows, [=](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const int64_t at = r * e.channels;
-      RowGradient<T, kRelu>(x + at, dy + at, kRelu ? y + at : y, dx + at, e.channels, g.mean, scale,
-                            offset, slope);
+      RowGradient<T, kRelu>(x + at, dy + at, y + at, dx + at, e.channels, g.mean, scale, offset,
+                            slope);
     }
   });
 }

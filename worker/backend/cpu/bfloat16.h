@@ -5,8 +5,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "common/graph/graph.h"
-
 namespace ringmaster::cpu {
 
 class BFloat16 {
@@ -27,11 +25,5 @@ class BFloat16 {
   uint16_t bits_ = 0;
 };
 static_assert(sizeof(BFloat16) == 2);
-
-// Calls `body` with a value of the C++ type that stores `dtype`, float or BFloat16.
-template <typename Body>
-decltype(auto) WithStorage(graph::DType dtype, Body&& body) {
-  return dtype == graph::DType::kBFloat16 ? body(BFloat16{}) : body(float{});
-}
 
 }  // namespace ringmaster::cpu

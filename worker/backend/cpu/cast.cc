@@ -1,7 +1,7 @@
-// cast between float32 and bfloat16, rounded half to even.
-#include "worker/backend/cpu/bfloat16.h"
+// cast between float32, bfloat16 and float16, rounded half to even.
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -14,7 +14,7 @@ std::unique_ptr<Kernel> MakeCast(int64_t count, int threads) {
     const From* x = operands.input<From>(0);
     To* y = operands.output<To>(0);
     ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) y[i] = To(static_cast<float>(x[i]));
+      Convert(x + first, y + first, last - first);
     });
   });
 }
@@ -25,9 +25,10 @@ StatusOr<std::unique_ptr<Kernel>> BindCast(BindContext& context) {
   const graph::Value& x = context.input(0);
   const graph::Value& y = context.output(0);
   if (x.dtype == graph::DType::kInt32 || y.dtype == graph::DType::kInt32) {
-    return Error(absl::StatusCode::kUnimplemented,
-                 "{} (cast): the CPU backend casts between float32 and bfloat16, not {} to {}",
-                 context.node.name, graph::Name(x.dtype), graph::Name(y.dtype));
+    return Error(
+        absl::StatusCode::kUnimplemented,
+        "{} (cast): the CPU backend casts between float32, bfloat16 and float16, not {} to {}",
+        context.node.name, graph::Name(x.dtype), graph::Name(y.dtype));
   }
   return WithStorage(x.dtype, [&]<typename From>(From) {
     return WithStorage(y.dtype, [&]<typename To>(To) {

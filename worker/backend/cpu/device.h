@@ -24,7 +24,8 @@ struct Device {
   // vector), and, when bfloat16 is emulated, that.
   std::string instruction_set;
 
-  // The type in which kernels compute on values of `dtype`.
+  // The type in which kernels compute on values of `dtype`: oneDNN has no float16 on a CPU, so that
+  // is always storage beside float32 kernels.
   [[nodiscard]] dnnl::memory::data_type compute_type(graph::DType dtype) const;
 };
 

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "common/philox.h"
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/storage.h"
 
 namespace ringmaster::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // global_average_pool and its gradient. Sums run over positions in their order, in float32 lanes of
 // one channel each.
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -11,7 +11,12 @@ template <typename T>
 void AverageSample(const T* x, T* y, float* sums, int64_t positions, int64_t channels) {
   for (int64_t c = 0; c < channels; ++c) sums[c] = 0;
   for (int64_t p = 0; p < positions; ++p) {
-    for (int64_t c = 0; c < channels; ++c) sums[c] += static_cast<float>(x[p * channels + c]);
+    InStrips(
+        channels,
+        [sums](int64_t at, int64_t length, const auto* row) {
+          for (int64_t c = 0; c < length; ++c) sums[at + c] += static_cast<float>(row[c]);
+        },
+        x + p * channels);
   }
   for (int64_t c = 0; c < channels; ++c) y[c] = T(sums[c] / static_cast<float>(positions));
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "common/graph/ops/window.h"
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -49,12 +49,17 @@ Geometry MakeGeometry(const BindContext& context) {
 
 // y = max(y, x) by channel, an earlier one where they are equal.
 template <typename T>
-void MaxInto(const T* __restrict x, T* __restrict y, int64_t channels) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const auto candidate = static_cast<float>(x[c]);
-    const auto best = static_cast<float>(y[c]);
-    y[c] = T(candidate > best ? candidate : best);
-  }
+void MaxInto(const T* x, T* y, int64_t channels) {
+  InStrips(
+      channels,
+      []<typename U>(int64_t, int64_t length, const U* __restrict x, const U* old_y, U* y) {
+        for (int64_t c = 0; c < length; ++c) {
+          const auto candidate = static_cast<float>(x[c]);
+          const auto best = static_cast<float>(old_y[c]);
+          y[c] = U(candidate > best ? candidate : best);
+        }
+      },
+      x, static_cast<const T*>(y), y);
 }
 
 template <typename T>
@@ -77,20 +82,27 @@ enum class Scatter : uint8_t { kAdd, kAssign };
 // One position of a window: its channels take dy where they are the maximum and no earlier position
 // was; `open` is 0 for channels that have been taken.
 template <Scatter kScatter, typename T, typename Sum>
-void ScatterPosition(const T* __restrict x, const T* __restrict y, const T* __restrict dy,
-                     Sum* __restrict dx, uint32_t* __restrict open, int64_t channels) {
-  for (int64_t c = 0; c < channels; ++c) {
-    const auto gradient = static_cast<float>(dy[c]);  // read in any case: the loop vectorizes
-    const uint32_t equal = static_cast<float>(x[c]) == static_cast<float>(y[c]) ? ~0U : 0U;
-    const uint32_t takes = equal & open[c];
-    const float taken = takes != 0 ? gradient : 0.0F;
-    if constexpr (kScatter == Scatter::kAdd) {
-      dx[c] += taken;
-    } else {
-      dx[c] = Sum(taken);
-    }
-    open[c] &= ~takes;
-  }
+void ScatterPosition(const T* x, const T* y, const T* dy, Sum* dx, uint32_t* open,
+                     int64_t channels) {
+  InStrips(
+      channels,
+      []<typename U, typename V>(int64_t, int64_t length, const U* __restrict x,
+                                 const U* __restrict y, const U* __restrict dy, V* __restrict dx,
+                                 uint32_t* __restrict open) {
+        for (int64_t c = 0; c < length; ++c) {
+          const auto gradient = static_cast<float>(dy[c]);  // read in any case: the loop vectorizes
+          const uint32_t equal = static_cast<float>(x[c]) == static_cast<float>(y[c]) ? ~0U : 0U;
+          const uint32_t takes = equal & open[c];
+          const float taken = takes != 0 ? gradient : 0.0F;
+          if constexpr (kScatter == Scatter::kAdd) {
+            dx[c] += taken;
+          } else {
+            dx[c] = V(taken);
+          }
+          open[c] &= ~takes;
+        }
+      },
+      x, y, dy, dx, open);
 }
 
 template <Scatter kScatter, typename T, typename Sum>
@@ -124,7 +136,7 @@ void ScatterSample(const Geometry& g, const Scratch& scratch, std::byte* workspa
   auto* sums = reinterpret_cast<float*>(workspace + scratch.open_bytes);
   std::fill_n(sums, g.x_sample(), 0.0F);
   ScatterWindows<Scatter::kAdd>(g, x, y, dy, sums, open);
-  for (int64_t i = 0; i < g.x_sample(); ++i) dx[i] = T(sums[i]);
+  Convert(sums, dx, g.x_sample());
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -36,25 +36,22 @@ struct Staging {
   size_t operand;
   size_t offset;                                         // of the copy
   size_t scratch_offset;                                 // of the reorder's scratchpad
-  std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: bfloat16 <-> float32
+  std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: 16 bits <-> float32
 };
 
-void Widen(int threads, const BFloat16* from, float* to, int64_t count) {
-  ParallelPieces(threads, count, 4096, [=](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) to[i] = static_cast<float>(from[i]);
-  });
-}
-
-void Narrow(int threads, const float* from, BFloat16* to, int64_t count) {
-  ParallelPieces(threads, count, 4096, [=](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) to[i] = BFloat16(from[i]);
-  });
-}
+constexpr int64_t kPiece = 4096;
 
 int64_t ElementsOf(const dnnl::memory::desc& desc) {
   int64_t elements = 1;
   for (dnnl::memory::dim extent : desc.dims()) elements *= extent;
   return elements;
+}
+
+graph::DType StoredType(const PrimitiveOperand& operand) {
+  const DnnlType type = operand.stored.data_type();
+  return type == DnnlType::bf16  ? graph::DType::kBFloat16
+         : type == DnnlType::f16 ? graph::DType::kFloat16
+                                 : graph::DType::kFloat32;
 }
 
 class PrimitiveKernel final : public Kernel {
@@ -104,18 +101,12 @@ class PrimitiveKernel final : public Kernel {
   Status Run(const RunKeys&) override {
     for (const Staging& staging : stagings_) {
       const PrimitiveOperand& operand = operands_[staging.operand];
-      if (operand.side == Side::kInput) {
-        Widen(threads_, static_cast<const BFloat16*>(Address(operand)), CopyOf(staging),
-              ElementsOf(operand.compute));
-      }
+      if (operand.side == Side::kInput) Widen(operand, staging);
     }
     RING_RETURN_IF_ERROR(DnnlStatus(call_->Execute(stream_), name_));
     for (const Staging& staging : stagings_) {
       const PrimitiveOperand& operand = operands_[staging.operand];
-      if (operand.side == Side::kOutput && !staging.reorder) {
-        Narrow(threads_, CopyOf(staging), static_cast<BFloat16*>(Address(operand)),
-               ElementsOf(operand.compute));
-      }
+      if (operand.side == Side::kOutput && !staging.reorder) Narrow(operand, staging);
     }
     for (const Call& reorder : reorders_) {
       RING_RETURN_IF_ERROR(DnnlStatus(reorder.Execute(stream_), name_));
@@ -124,6 +115,26 @@ class PrimitiveKernel final : public Kernel {
   }
 
  private:
+  void Widen(const PrimitiveOperand& operand, const Staging& staging) const {
+    WithStorage(StoredType(operand), [&]<typename T>(T) {
+      const auto* from = static_cast<const T*>(Address(operand));
+      ParallelPieces(threads_, ElementsOf(operand.compute), kPiece,
+                     [from, to = CopyOf(staging)](int64_t first, int64_t last) {
+                       Convert(from + first, to + first, last - first);
+                     });
+    });
+  }
+
+  void Narrow(const PrimitiveOperand& operand, const Staging& staging) const {
+    WithStorage(StoredType(operand), [&]<typename T>(T) {
+      auto* to = static_cast<T*>(Address(operand));
+      ParallelPieces(threads_, ElementsOf(operand.compute), kPiece,
+                     [from = CopyOf(staging), to](int64_t first, int64_t last) {
+                       Convert(from + first, to + first, last - first);
+                     });
+    });
+  }
+
   size_t Reserve(size_t bytes) {
     return std::exchange(workspace_bytes_, workspace_bytes_ + AlignUp(bytes));
   }
@@ -194,7 +205,9 @@ dnnl::primitive_attr PrimitiveAttributes(graph::Activation activation) {
 PrimitiveOperand ActivationOperand(const BindContext& context, int argument, Side side,
                                    size_t index) {
   const graph::Value& value = side == Side::kInput ? context.input(index) : context.output(index);
-  const DnnlType stored = value.dtype == graph::DType::kBFloat16 ? DnnlType::bf16 : DnnlType::f32;
+  const DnnlType stored = value.dtype == graph::DType::kBFloat16  ? DnnlType::bf16
+                          : value.dtype == graph::DType::kFloat16 ? DnnlType::f16
+                                                                  : DnnlType::f32;
   return {argument, side, index,
           ActivationDesc(value.shape, context.device.compute_type(value.dtype)),
           ActivationDesc(value.shape, stored)};

@@ -20,7 +20,7 @@ struct PrimitiveOperand {
   size_t index;
   dnnl::memory::desc compute;  // as the primitive wants it
   // As it lies in the arena. Equal to `compute`: used in place. Another layout of the same type:
-  // reordered. bfloat16 beside a float32 `compute` of the same layout: converted.
+  // reordered. bfloat16 or float16 beside a float32 `compute` of the same layout: converted.
   dnnl::memory::desc stored;
 };
 

@@ -1,7 +1,7 @@
 // relu and its gradient, which masks by the output. NaN passes, so that it reaches the loss.
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -15,10 +15,15 @@ StatusOr<std::unique_ptr<Kernel>> BindRelu(BindContext& context) {
       const T* x = operands.input<T>(0);
       T* y = operands.output<T>(0);
       ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          const auto value = static_cast<float>(x[i]);
-          y[i] = T(value <= 0 ? 0.0F : value);
-        }
+        InStrips(
+            last - first,
+            []<typename U>(int64_t, int64_t length, const U* x, U* y) {
+              for (int64_t i = 0; i < length; ++i) {
+                const auto value = static_cast<float>(x[i]);
+                y[i] = U(value <= 0 ? 0.0F : value);
+              }
+            },
+            x + first, y + first);
       });
     });
   });
@@ -32,10 +37,15 @@ StatusOr<std::unique_ptr<Kernel>> BindReluGradient(BindContext& context) {
       const T* dy = operands.input<T>(1);
       T* dx = operands.output<T>(0);
       ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          const auto gradient = static_cast<float>(dy[i]);
-          dx[i] = T(static_cast<float>(y[i]) <= 0 ? 0.0F : gradient);
-        }
+        InStrips(
+            last - first,
+            []<typename U>(int64_t, int64_t length, const U* y, const U* dy, U* dx) {
+              for (int64_t i = 0; i < length; ++i) {
+                const auto gradient = static_cast<float>(dy[i]);
+                dx[i] = U(static_cast<float>(y[i]) <= 0 ? 0.0F : gradient);
+              }
+            },
+            y + first, dy + first, dx + first);
       });
     });
   });

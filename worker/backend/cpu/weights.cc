@@ -1,11 +1,12 @@
 #include "worker/backend/cpu/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/dnnl_guard.h"
 #include "worker/backend/cpu/layout.h"
+#include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -17,7 +18,18 @@ std::vector<graph::Shape> ParameterShapes(const graph::Program& program) {
 }
 
 bool NeedsRounding(graph::DType dtype, const dnnl::memory::desc& desc) {
-  return dtype == graph::DType::kBFloat16 && desc.data.data_type == dnnl_f32;
+  return dtype != graph::DType::kFloat32 && desc.data.data_type == dnnl_f32;
+}
+
+// To the nearest values of T.
+template <typename T>
+void RoundTo(const float* from, float* to, int64_t count) {
+  T narrow[kStrip];
+  for (int64_t at = 0; at < count; at += kStrip) {
+    const int64_t length = std::min(kStrip, count - at);
+    Convert(from + at, narrow, length);
+    Convert(narrow, to + at, length);
+  }
 }
 
 }  // namespace
@@ -122,17 +134,16 @@ Status CpuWeights::Ensure(WeightCopy& copy) {
 
 Status CpuWeights::Fill(WeightCopy& copy, const float* master)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy.mu_) {
-  const auto elements = static_cast<size_t>(graph::Elements(shapes_[copy.parameter_]));
+  const int64_t elements = graph::Elements(shapes_[copy.parameter_]);
   if (!copy.reorder_) {
     WithStorage(copy.dtype_, [&]<typename T>(T) {
-      T* to = reinterpret_cast<T*>(copy.buffer_.data());
-      for (size_t i = 0; i < elements; ++i) to[i] = T(master[i]);
+      Convert(master, reinterpret_cast<T*>(copy.buffer_.data()), elements);
     });
     return absl::OkStatus();
   }
   if (copy.rounded_.size() > 0) {
     auto* rounded = reinterpret_cast<float*>(copy.rounded_.data());
-    for (size_t i = 0; i < elements; ++i) rounded[i] = static_cast<float>(BFloat16(master[i]));
+    WithStorage(copy.dtype_, [&]<typename T>(T) { RoundTo<T>(master, rounded, elements); });
     master = rounded;
   }
   WeightCopy::Reorder& reorder = *copy.reorder_;

@@ -150,6 +150,12 @@ TEST_CASE("Reference: rounding is half to even, from float64 in one step") {
   CHECK(Round(std::ldexp(1.0, -133), DType::kBFloat16) == std::ldexp(1.0, -133));
   CHECK(Round(std::ldexp(1.0, -135), DType::kBFloat16) == 0);
   CHECK(std::isinf(Round(3.4e38, DType::kBFloat16)));
+  CHECK(Round(1 + std::ldexp(1.0, -11), DType::kFloat16) == 1);
+  CHECK(Round(1 + 3 * std::ldexp(1.0, -11), DType::kFloat16) == 1 + std::ldexp(1.0, -9));
+  CHECK(Round(-3 * std::ldexp(1.0, -25), DType::kFloat16) == -std::ldexp(1.0, -23));
+  CHECK(Round(std::ldexp(1.0, -25), DType::kFloat16) == 0);
+  CHECK(Round(65519.99, DType::kFloat16) == 65504);
+  CHECK(Round(-65520, DType::kFloat16) == -HUGE_VAL);
   CHECK(Round(1 + std::ldexp(1.0, -24), DType::kFloat32) == 1);
 }
 

@@ -54,13 +54,15 @@ TEST_CASE("Passes: fusion changes no result") {
 }
 
 TEST_CASE("Passes: the policy changes no result but for rounding") {
-  for (Program program : Programs()) {
-    const auto before = RunResults(program);
-    REQUIRE(ApplyPolicy(&program, DType::kBFloat16).ok());
-    CHECK(RunResults(program) == before);
-    FuseActivations(&program);
-    RemoveDeadNodes(&program);
-    CHECK(RunResults(program) == before);
+  for (DType compute : {DType::kBFloat16, DType::kFloat16}) {
+    for (Program program : Programs()) {
+      const auto before = RunResults(program);
+      REQUIRE(ApplyPolicy(&program, compute).ok());
+      CHECK(RunResults(program) == before);
+      FuseActivations(&program);
+      RemoveDeadNodes(&program);
+      CHECK(RunResults(program) == before);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "common/graph/passes/policy.h"
 
 #include <catch2/catch.hpp>
+#include <regex>
 #include <string>
 
 #include "common/graph/autodiff.h"
@@ -64,6 +65,20 @@ TEST_CASE("Policy: a compiled network under mixed_bfloat16 reads like this") {
   FuseActivations(&*program);
   RemoveDeadNodes(&*program);
   CHECK("\n" + Print(*program) == kCompiled);
+}
+
+TEST_CASE("Policy: mixed_float16 keeps in 16 bits what mixed_bfloat16 does") {
+  const auto compiled = [](DType compute) {
+    auto program = testing::SmallConvolutional(Mode::kTraining, 2);
+    REQUIRE(program.ok());
+    REQUIRE(Differentiate(&*program).ok());
+    REQUIRE(ApplyPolicy(&*program, compute).ok());
+    return Print(*program);
+  };
+  const std::string brain = compiled(DType::kBFloat16);
+  const std::string half = compiled(DType::kFloat16);
+  CHECK(half.find(" float16 = conv2d(images/float16, conv1/kernel)") != std::string::npos);
+  CHECK(half == std::regex_replace(brain, std::regex("bfloat16"), "float16"));
 }
 
 TEST_CASE("Policy: float32 changes nothing") {
