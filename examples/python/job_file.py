@@ -1,0 +1,55 @@
+"""Job file -> JobSpec: the keys of the file are the fields of the message.
+
+Three things are shorter in a file than in a message: values of enums have no prefix
+(`mixed_bfloat16` is POLICY_MIXED_BFLOAT16), a list whose absence means something is a plain list,
+and such a list of one number may be the number alone.
+"""
+import re
+
+import yaml
+from google.protobuf import json_format
+
+ERRORS = (OSError, ValueError, yaml.YAMLError, json_format.ParseError)  # of read(); each says what
+
+
+def _enum_name(enum, value):
+    prefix = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", enum.name).upper()
+    return f"{prefix}_{str(value).upper()}"
+
+
+def _is_list(message):
+    return [field.name for field in message.fields] == ["values"]
+
+
+def _as_json(value, field):
+    """One value of `field` in protobuf's JSON form."""
+    if field.message_type is not None:
+        return _message_as_json(value, field.message_type)
+    if field.enum_type is not None:
+        return _enum_name(field.enum_type, value)
+    if field.cpp_type == field.CPPTYPE_DOUBLE and isinstance(value, str):
+        return float(value)  # YAML 1.1 takes 1e-3 for a string
+    return value
+
+
+def _message_as_json(value, message):
+    if _is_list(message) and not isinstance(value, dict):
+        return {"values": value if isinstance(value, list) else [value]}
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping with keys of {message.name}, got {value!r}")
+    result = {}
+    for key, item in value.items():
+        field = message.fields_by_name.get(key)
+        if field is None:
+            known = ", ".join(message.fields_by_name)
+            raise ValueError(f"unknown key {key!r}; expected one of {known}")
+        repeated = field.label == field.LABEL_REPEATED
+        result[key] = [_as_json(one, field) for one in item] if repeated else _as_json(item, field)
+    return result
+
+
+def read(path, spec):
+    """`spec`, a JobSpec, filled from the file; ERRORS are raised."""
+    with open(path, encoding="utf-8") as file:
+        tree = yaml.safe_load(file)
+    return json_format.ParseDict(_message_as_json(tree, spec.DESCRIPTOR), spec)
