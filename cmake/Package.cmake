@@ -21,9 +21,9 @@ set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_VENDOR "The Ringmaster authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "exact data-parallel training on clusters of unequal machines")
 set(CPACK_PACKAGE_DESCRIPTION
-    "A coordinator (ringmaster) splits every batch into shards, worker daemons (ringworker) compute
-gradients and sum them over a ring of gRPC streams, and ringctl submits and watches jobs. The result
-does not depend on the cluster.
+    "A coordinator (ringmaster) splits every batch into shards, worker daemons
+(ringworker) compute gradients and sum them over a ring of gRPC streams, and
+ringctl submits and watches jobs. The result does not depend on the cluster.
 .
 Both daemons start at installation, on loopback only.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /)

