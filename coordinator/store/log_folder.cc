@@ -1,0 +1,200 @@
+#include "coordinator/store/log_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "common/durable_file.h"
+#include "common/line_text.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxNameLength = 100;
+constexpr size_t kSpoolDigits = 32;
+constexpr size_t kMaxTextBytes = 16 << 10;  // workers send at most half of it
+constexpr size_t kMaxLevelBytes = 16;
+constexpr char kCursor[] = ".cursor";
+
+Status Unavailable(const std::string& what, const std::string& path, const std::error_code& error) {
+  return Error(absl::StatusCode::kUnavailable, "log: cannot {} {}: {}", what, path,
+               error.message());
+}
+
+// What the fleet takes for a worker's name.
+bool IsWorkerName(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameLength &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+         });
+}
+
+bool IsSpool(const std::string& spool) {
+  return spool.size() == kSpoolDigits &&
+         std::all_of(spool.begin(), spool.end(), [](unsigned char c) { return std::isxdigit(c); });
+}
+
+v1::SpooledLine Cleaned(const v1::SpooledLine& line) {
+  v1::SpooledLine clean = line;
+  clean.clear_job_id();
+  clean.set_text(CleanText(line.text(), kMaxTextBytes));
+  std::string level = line.level().substr(0, kMaxLevelBytes);
+  std::erase_if(level, [](unsigned char c) { return std::isalnum(c) == 0; });
+  clean.set_level(level);
+  return clean;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<LogFolder>> LogFolder::Open(LogFolderOptions options) {
+  std::unique_ptr<LogFolder> folder(new LogFolder(std::move(options)));
+  RING_RETURN_IF_ERROR(folder->TakeOver());
+  return folder;
+}
+
+Status LogFolder::TakeOver() {
+  std::error_code error;
+  fs::create_directories(options_.root, error);
+  if (error) return Unavailable("make", options_.root, error);
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.root, error)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory()) {
+      RING_RETURN_IF_ERROR(TakeOverJob(name));
+    } else if (name.ends_with(kCursor)) {
+      std::ifstream file(entry.path());
+      std::string spool;
+      uint64_t number = 0;
+      if (!(file >> spool >> number)) continue;
+      uint64_t& newest = newest_[name.substr(0, name.size() - (sizeof(kCursor) - 1))][spool];
+      newest = std::max(newest, number);
+    }
+  }
+  return error ? Unavailable("list", options_.root, error) : absl::OkStatus();
+}
+
+Status LogFolder::TakeOverJob(const std::string& job) {
+  const std::string path = options_.root + "/" + job;
+  std::map<std::string, std::vector<uint64_t>> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    const auto name = LogTrack::ParseFileName(entry.path().filename().string());
+    if (name && entry.is_regular_file()) files[name->worker].push_back(name->first);
+  }
+  if (error) return Unavailable("list", path, error);
+  for (const auto& [worker, firsts] : files) {
+    LogTrack track(path, worker);
+    RING_RETURN_IF_ERROR(track.Recover(firsts));
+    const LogRecord& last = track.last();
+    if (last.ordinal == 0) continue;
+    uint64_t& newest = newest_[worker][last.spool];
+    newest = std::max(newest, last.line.number());
+    jobs_[job].emplace(worker, std::move(track));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<LogTrack*> LogFolder::TrackOf(const std::string& job, const std::string& worker) {
+  const std::string path = options_.root + "/" + job;
+  const bool new_job = !jobs_.contains(job);
+  Tracks& tracks = jobs_[job];
+  if (new_job) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) {
+      jobs_.erase(job);
+      return Unavailable("make", path, error);
+    }
+    RING_RETURN_IF_ERROR(SyncFolder(options_.root));
+  }
+  return &tracks.try_emplace(worker, path, worker).first->second;
+}
+
+Status LogFolder::Keep(const std::string& job, const std::string& worker,
+                       const std::vector<LogRecord>& records) {
+  if (records.empty()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(LogTrack * track, TrackOf(job, worker));
+  RING_RETURN_IF_ERROR(track->Append(records, options_.segment_bytes));
+  newest_[worker][records.back().spool] = records.back().line.number();
+  Bound(jobs_[job]);
+  return absl::OkStatus();
+}
+
+void LogFolder::Bound(Tracks& tracks) const {
+  while (true) {
+    uint64_t bytes = 0;
+    auto largest = tracks.begin();
+    for (auto track = tracks.begin(); track != tracks.end(); ++track) {
+      bytes += track->second.bytes();
+      if (track->second.bytes() > largest->second.bytes()) largest = track;
+    }
+    if (bytes <= options_.job_bytes || !largest->second.DropOldest()) return;
+  }
+}
+
+StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
+                                             const std::function<bool(const std::string&)>& known) {
+  if (!IsWorkerName(chunk.worker()) || !IsSpool(chunk.spool())) {
+    return InvalidArgument("log lines of worker \"{}\", spool \"{}\": no such names",
+                           chunk.worker().substr(0, kMaxNameLength),
+                           chunk.spool().substr(0, kSpoolDigits));
+  }
+  uint64_t newest = newest_[chunk.worker()][chunk.spool()];
+  Stored stored;
+  std::string job;                 // of the run of lines being collected
+  std::vector<LogRecord> records;  // of that run
+  bool last_kept = true;
+  for (const v1::SpooledLine& line : chunk.lines()) {
+    if (line.number() <= newest) continue;
+    const uint64_t gap = line.number() - newest - 1;
+    newest = line.number();
+    last_kept = known(line.job_id());
+    if (!last_kept) continue;
+    if (line.job_id() != job) {
+      RING_RETURN_IF_ERROR(Keep(job, chunk.worker(), std::exchange(records, {})));
+      job = line.job_id();
+    }
+    LogRecord before;
+    if (!records.empty()) {
+      before = records.back();
+    } else {
+      RING_ASSIGN_OR_RETURN(const LogTrack* track, TrackOf(job, chunk.worker()));
+      before = track->last();
+    }
+    records.push_back({before.ordinal + gap + 1, before.lost + gap, chunk.spool(), Cleaned(line)});
+    stored.jobs.insert(job);
+  }
+  RING_RETURN_IF_ERROR(Keep(job, chunk.worker(), records));
+  if (!last_kept) {
+    // No file of a job says that this line came.
+    RING_RETURN_IF_ERROR(WriteDurably(options_.root + "/" + chunk.worker() + kCursor,
+                                      fmt::format("{} {}\n", chunk.spool(), newest)));
+  }
+  newest_[chunk.worker()][chunk.spool()] = newest;
+  stored.number = newest;
+  return stored;
+}
+
+uint64_t LogFolder::Lost(const std::string& job) const {
+  uint64_t lost = 0;
+  const Tracks* tracks = Find(job);
+  if (tracks == nullptr) return lost;
+  for (const auto& [worker, track] : *tracks) lost += track.lost();
+  return lost;
+}
+
+const LogFolder::Tracks* LogFolder::Find(const std::string& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> LogFolder::Jobs() const {
+  std::vector<std::string> jobs;
+  for (const auto& [job, tracks] : jobs_) jobs.push_back(job);
+  return jobs;
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,65 @@
+// The log lines of all jobs: FOLDER/JOB/WORKER@ORDINAL.log, bounded for each job, and for each
+// worker the newest line that came. Lines that come twice are known by spool and number; numbers
+// that never come are counted as lost. What a call stored is on disk (one fdatasync a chunk) before
+// it returns. Owned by the daemon; logs thread only, but for Open.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "coordinator/store/log_track.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster::coordinator {
+
+struct LogFolderOptions {
+  std::string root;
+  uint64_t job_bytes = uint64_t{256} << 20;  // of one job's files; then the oldest lines go
+  uint64_t segment_bytes = uint64_t{4} << 20;
+};
+
+class LogFolder {
+ public:
+  using Tracks = std::map<std::string, LogTrack>;  // by worker
+
+  struct Stored {
+    uint64_t number = 0;         // every line of the spool up to it is stored
+    std::set<std::string> jobs;  // that got lines
+  };
+
+  // Creates the folder, or takes over what is there.
+  [[nodiscard]] static StatusOr<std::unique_ptr<LogFolder>> Open(LogFolderOptions options);
+
+  // Lines of jobs that are not `known` are dropped, and count as stored. INVALID_ARGUMENT: worker
+  // or spool; UNAVAILABLE: the disk, nothing may be acknowledged.
+  [[nodiscard]] StatusOr<Stored> Store(const v1::LogChunk& chunk,
+                                       const std::function<bool(const std::string&)>& known);
+
+  // Lines of the job that its workers logged and that are not here, so far.
+  [[nodiscard]] uint64_t Lost(const std::string& job) const;
+  // Null when nothing of the job is stored.
+  [[nodiscard]] const Tracks* Find(const std::string& job) const;
+  [[nodiscard]] std::vector<std::string> Jobs() const;
+
+ private:
+  explicit LogFolder(LogFolderOptions options) : options_(std::move(options)) {}
+  [[nodiscard]] Status TakeOver();
+  [[nodiscard]] Status TakeOverJob(const std::string& job);
+  [[nodiscard]] StatusOr<LogTrack*> TrackOf(const std::string& job, const std::string& worker);
+  [[nodiscard]] Status Keep(const std::string& job, const std::string& worker,
+                            const std::vector<LogRecord>& records);
+  void Bound(Tracks& tracks) const;
+
+  const LogFolderOptions options_;
+  std::map<std::string, Tracks> jobs_;
+  // Of each worker and spool the newest line that came.
+  std::map<std::string, std::map<std::string, uint64_t>> newest_;
+};
+
+}  // namespace ringmaster::coordinator

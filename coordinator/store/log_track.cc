@@ -1,0 +1,180 @@
+#include "coordinator/store/log_track.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "common/durable_file.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kOrdinalDigits = 20;
+constexpr char kSuffix[] = ".log";
+constexpr uint64_t kTailBytes = 128 << 10;  // several of the longest records
+
+Status DiskError(const std::string& what, const std::string& path) {
+  return Error(absl::StatusCode::kUnavailable, "log: cannot {} {}: {}", what, path,
+               std::strerror(errno));
+}
+
+Status AppendDurably(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (file < 0) return DiskError("open", path);
+  Status status;
+  for (size_t done = 0; done < text.size() && status.ok();) {
+    const ssize_t wrote = write(file, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) status = DiskError("write", path);
+    done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
+  }
+  if (status.ok() && fdatasync(file) != 0) status = DiskError("sync", path);
+  close(file);
+  return status;
+}
+
+std::string ReadRange(const std::string& path, uint64_t begin, uint64_t end) {
+  std::string text(end - begin, '\0');
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  size_t done = 0;
+  while (file >= 0 && done < text.size()) {
+    const ssize_t got =
+        pread(file, text.data() + done, text.size() - done, static_cast<off_t>(begin + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  if (file >= 0) close(file);
+  text.resize(done);
+  return text;
+}
+
+// The last record in bytes [begin, end) of a file, and where it ends.
+std::optional<std::pair<LogRecord, uint64_t>> LastRecord(const std::string& path, uint64_t begin,
+                                                         uint64_t end) {
+  const std::string text = ReadRange(path, begin, end);
+  size_t stop = text.rfind('\n');
+  while (stop != std::string::npos) {
+    const size_t before = stop == 0 ? std::string::npos : text.rfind('\n', stop - 1);
+    const size_t start = before == std::string::npos ? 0 : before + 1;
+    auto record = ParseRecord(text.substr(start, stop - start));
+    if (record) return std::pair(*std::move(record), begin + stop + 1);
+    stop = before;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string LogTrack::FileName::ToString() const {
+  return fmt::format("{}@{:020}{}", worker, first, kSuffix);
+}
+
+std::optional<LogTrack::FileName> LogTrack::ParseFileName(const std::string& name) {
+  const size_t at = name.rfind('@');
+  if (at == std::string::npos || at == 0 || !name.ends_with(kSuffix)) return std::nullopt;
+  const std::string digits = name.substr(at + 1, name.size() - at - sizeof(kSuffix));
+  FileName parsed{name.substr(0, at), 0};
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), parsed.first);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (digits.size() != kOrdinalDigits || parsed.first == 0) return std::nullopt;
+  return parsed;
+}
+
+Status LogTrack::Recover(std::vector<uint64_t> firsts) {
+  std::sort(firsts.begin(), firsts.end());
+  for (const uint64_t first : firsts) {
+    Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
+    struct stat file {};
+    if (stat(segment.path.c_str(), &file) != 0) return DiskError("find", segment.path);
+    segment.bytes = static_cast<uint64_t>(file.st_size);
+    bytes_ += segment.bytes;
+    segments_.push_back(std::move(segment));
+  }
+  RING_RETURN_IF_ERROR(RecoverLast());
+  ReadFirst();
+  return absl::OkStatus();
+}
+
+Status LogTrack::RecoverLast() {
+  for (; !segments_.empty(); segments_.pop_back()) {
+    Segment& segment = segments_.back();
+    const uint64_t tail = segment.bytes > kTailBytes ? segment.bytes - kTailBytes : 0;
+    auto last = LastRecord(segment.path, tail, segment.bytes);
+    if (!last && tail > 0) last = LastRecord(segment.path, 0, segment.bytes);
+    if (last) {
+      last_ = last->first;
+      if (last->second == segment.bytes) return absl::OkStatus();
+      if (truncate(segment.path.c_str(), static_cast<off_t>(last->second)) != 0) {
+        return DiskError("cut", segment.path);
+      }
+      bytes_ -= segment.bytes - last->second;
+      segment.bytes = last->second;
+      return absl::OkStatus();
+    }
+    if (unlink(segment.path.c_str()) != 0) return DiskError("remove", segment.path);
+    bytes_ -= segment.bytes;
+  }
+  return absl::OkStatus();
+}
+
+void LogTrack::ReadFirst() {
+  first_ = {};
+  if (segments_.empty()) return;
+  first_.ordinal = segments_.front().first;
+  const std::string text =
+      ReadRange(segments_.front().path, 0, std::min(segments_.front().bytes, kTailBytes));
+  const auto record = ParseRecord(text.substr(0, text.find('\n')));
+  if (record) first_ = *record;
+}
+
+Status LogTrack::OpenSegment(uint64_t first) {
+  Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
+  const int file = open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return DiskError("make", segment.path);
+  close(file);
+  RING_RETURN_IF_ERROR(SyncFolder(folder_));
+  segments_.push_back(std::move(segment));
+  broken_ = false;
+  return absl::OkStatus();
+}
+
+Status LogTrack::Append(const std::vector<LogRecord>& records, uint64_t segment_bytes) {
+  if (records.empty()) return absl::OkStatus();
+  if (segments_.empty() || broken_ || segments_.back().bytes >= segment_bytes) {
+    RING_RETURN_IF_ERROR(OpenSegment(records.front().ordinal));
+    if (segments_.size() == 1) first_ = records.front();
+  }
+  std::string text;
+  for (const LogRecord& record : records) text += FormatRecord(record);
+  Segment& segment = segments_.back();
+  if (const Status status = AppendDurably(segment.path, text); !status.ok()) {
+    broken_ = truncate(segment.path.c_str(), static_cast<off_t>(segment.bytes)) != 0;
+    return status;
+  }
+  segment.bytes += text.size();
+  bytes_ += text.size();
+  last_ = records.back();
+  return absl::OkStatus();
+}
+
+bool LogTrack::DropOldest() {
+  if (segments_.size() < 2) return false;
+  unlink(segments_.front().path.c_str());
+  bytes_ -= segments_.front().bytes;
+  segments_.pop_front();
+  ReadFirst();
+  return true;
+}
+
+uint64_t LogTrack::lost() const {
+  return segments_.empty() ? 0 : last_.lost + (first_.ordinal - 1 - first_.lost);
+}
+
+}  // namespace ringmaster::coordinator

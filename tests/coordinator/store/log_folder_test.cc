@@ -1,0 +1,269 @@
+#include "coordinator/store/log_folder.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "coordinator/store/log_reader.h"
+#include "tests/support/temporary_folder.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kSpool(32, 'a');
+
+bool IsKnown(const std::string& job) { return job.starts_with("j"); }
+
+v1::SpooledLine LineOf(uint64_t number, const std::string& job = "j0001") {
+  v1::SpooledLine line;
+  line.set_number(number);
+  line.set_job_id(job);
+  line.set_unix_ms(static_cast<int64_t>(1000 * number));
+  line.set_level("info");
+  line.set_text("line " + std::to_string(number));
+  return line;
+}
+
+// Lines with these numbers, of one job.
+v1::LogChunk ChunkOf(const std::vector<uint64_t>& numbers, const std::string& worker = "a",
+                     const std::string& job = "j0001") {
+  v1::LogChunk chunk;
+  chunk.set_worker(worker);
+  chunk.set_spool(kSpool);
+  for (const uint64_t number : numbers) *chunk.add_lines() = LineOf(number, job);
+  return chunk;
+}
+
+struct Fixture {
+  Fixture() { Restart(); }
+  void Restart() {
+    folder.reset();
+    auto opened = LogFolder::Open(options);
+    REQUIRE(opened.ok());
+    folder = *std::move(opened);
+  }
+  uint64_t Store(const v1::LogChunk& chunk) {
+    const auto stored = folder->Store(chunk, &IsKnown);
+    REQUIRE(stored.ok());
+    return stored->number;
+  }
+  // "a1 a2 +3 a6": worker and number of each line, and what was lost before it.
+  std::string Read(const std::string& worker = "", const std::string& job = "j0001") {
+    LogReader reader(*folder, job, worker);
+    return ReadOn(reader);
+  }
+  static std::string ReadOn(LogReader& reader) {
+    std::string text;
+    while (true) {
+      const std::vector<v1::LogLine> lines = reader.Next(3);
+      if (lines.empty()) return text;
+      for (const v1::LogLine& line : lines) {
+        if (!text.empty()) text += " ";
+        if (line.lost() > 0) text += "+" + std::to_string(line.lost()) + " ";
+        text += line.worker() + std::to_string(line.number());
+        CHECK(line.text() == "line " + std::to_string(line.number()));
+      }
+    }
+  }
+  std::vector<std::string> Files(const std::string& job = "j0001") const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(temporary.path() + "/" + job)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TemporaryFolder temporary;
+  LogFolderOptions options{temporary.path()};
+  std::unique_ptr<LogFolder> folder;
+};
+
+TEST_CASE("LogFolder: lines are stored once, in order, whatever comes twice") {
+  Fixture f;
+  CHECK(f.Store(ChunkOf({1, 2, 3})) == 3);
+  CHECK(f.Store(ChunkOf({2, 3, 4})) == 4);
+  CHECK(f.Store(ChunkOf({1, 2})) == 4);
+  CHECK(f.Read() == "a1 a2 a3 a4");
+  CHECK(f.folder->Lost("j0001") == 0);
+}
+
+TEST_CASE("LogFolder: a gap is shown before the line behind it, and counted") {
+  Fixture f;
+  f.Store(ChunkOf({4, 5}));
+  f.Store(ChunkOf({5, 9}));
+  CHECK(f.Read() == "+3 a4 a5 +3 a9");
+  CHECK(f.folder->Lost("j0001") == 6);
+  f.Restart();
+  CHECK(f.Read() == "+3 a4 a5 +3 a9");
+  CHECK(f.folder->Lost("j0001") == 6);
+}
+
+TEST_CASE("LogFolder: a restart knows what it has, also of lines that it dropped") {
+  Fixture f;
+  f.Store(ChunkOf({1, 2}));
+  CHECK(f.Store(ChunkOf({3, 4}, "a", "unknown")) == 4);
+  f.Restart();
+  CHECK(f.Store(ChunkOf({2, 3, 4, 5})) == 5);
+  CHECK(f.Read() == "a1 a2 a5");
+  CHECK(f.folder->Lost("j0001") == 0);
+  CHECK(f.folder->Find("unknown") == nullptr);
+}
+
+TEST_CASE("LogFolder: one spool serves one job after the other") {
+  Fixture f;
+  v1::LogChunk chunk = ChunkOf({1, 2});
+  *chunk.add_lines() = LineOf(5, "j0002");
+  *chunk.add_lines() = LineOf(6, "unknown");
+  *chunk.add_lines() = LineOf(7, "j0002");
+  const auto stored = f.folder->Store(chunk, &IsKnown);
+  REQUIRE(stored.ok());
+  CHECK(stored->jobs == std::set<std::string>{"j0001", "j0002"});
+  CHECK(f.Read() == "a1 a2");
+  CHECK(f.Read("", "j0002") == "+2 a5 a7");
+  CHECK(f.folder->Lost("j0001") == 0);
+  CHECK(f.folder->Lost("j0002") == 2);
+}
+
+TEST_CASE("LogFolder: a spool that began anew counts from 1 again") {
+  Fixture f;
+  f.Store(ChunkOf({1, 2, 3}));
+  v1::LogChunk anew = ChunkOf({1, 2});
+  anew.set_spool(std::string(32, 'b'));
+  CHECK(f.Store(anew) == 2);
+  CHECK(f.Read() == "a1 a2 a3 a1 a2");
+  CHECK(f.folder->Lost("j0001") == 0);
+}
+
+TEST_CASE("LogReader: workers are merged by time, each in its own order") {
+  Fixture f;
+  f.Store(ChunkOf({1, 2, 5}, "a"));
+  v1::LogChunk b = ChunkOf({1, 2, 3}, "b");
+  b.mutable_lines(0)->set_unix_ms(1500);
+  b.mutable_lines(1)->set_unix_ms(6000);
+  b.mutable_lines(2)->set_unix_ms(100);  // a clock that was set back
+  f.Store(b);
+  CHECK(f.Read() == "a1 b1 a2 +2 a5 b2 b3");
+  CHECK(f.Read("b") == "b1 b2 b3");
+  CHECK(f.Read("c").empty());
+}
+
+TEST_CASE("LogReader: it goes on with what comes later, of new workers too") {
+  Fixture f;
+  LogReader reader(*f.folder, "j0001", "");
+  CHECK(Fixture::ReadOn(reader).empty());
+  f.Store(ChunkOf({1, 2}));
+  CHECK(Fixture::ReadOn(reader) == "a1 a2");
+  f.Store(ChunkOf({3}));
+  f.Store(ChunkOf({1}, "b"));
+  CHECK(Fixture::ReadOn(reader) == "b1 a3");
+}
+
+TEST_CASE("LogFolder: half a record is cut off at the next start, and comes again") {
+  Fixture f;
+  f.Store(ChunkOf({1, 2, 3}));
+  const std::string path = f.temporary.path() + "/j0001/" + f.Files()[0];
+  fs::resize_file(path, fs::file_size(path) - 2);
+  f.Restart();
+  CHECK(f.Read() == "a1 a2");
+  CHECK(f.Store(ChunkOf({3, 4})) == 4);
+  CHECK(f.Read() == "a1 a2 a3 a4");
+  CHECK(f.folder->Lost("j0001") == 0);
+}
+
+TEST_CASE("LogFolder: what a damaged file has lost is shown") {
+  Fixture f;
+  f.Store(ChunkOf({1, 2, 3, 4}));
+  const std::string path = f.temporary.path() + "/j0001/" + f.Files()[0];
+  std::string text = ReadWhole(path);
+  const size_t second = text.find('\n') + 1;
+  std::fill(text.begin() + static_cast<ptrdiff_t>(second),
+            text.begin() + static_cast<ptrdiff_t>(text.find('\n', second)), '\xff');
+  WriteWhole(path, text);
+  WriteWhole(f.temporary / "j0001/notes.txt", "mine");
+  WriteWhole(f.temporary / "j0001/b@00000000000000000001.log", "nonsense");
+  f.Restart();
+  CHECK(f.Read() == "a1 +1 a3 a4");
+}
+
+TEST_CASE("LogFolder: a job's files are bounded, the oldest lines of the largest worker go") {
+  Fixture f;
+  f.options.job_bytes = 20'000;
+  f.options.segment_bytes = 1'000;
+  f.Restart();
+  f.Store(ChunkOf({1, 2}, "b"));
+  constexpr uint64_t kLines = 1000;
+  for (uint64_t number = 1; number <= kLines; ++number) f.Store(ChunkOf({number}));
+  uint64_t bytes = 0;
+  for (const std::string& name : f.Files()) {
+    bytes += fs::file_size(f.temporary.path() + "/j0001/" + name);
+  }
+  CHECK(bytes <= 20'000);
+  CHECK(f.Read("b") == "b1 b2");
+
+  LogReader reader(*f.folder, "j0001", "a");
+  const std::vector<v1::LogLine> lines = reader.Next(kLines);
+  REQUIRE(lines.size() > 100);
+  CHECK(lines.back().number() == kLines);
+  CHECK(lines.front().lost() == lines.front().number() - 1);
+  CHECK(lines.front().lost() + lines.size() == kLines);
+  CHECK(f.folder->Lost("j0001") == lines.front().lost());
+  f.Restart();
+  CHECK(f.folder->Lost("j0001") == lines.front().lost());
+}
+
+TEST_CASE("LogReader: segments that go while it reads are shown as lost") {
+  Fixture f;
+  f.options.job_bytes = 2'000;
+  f.options.segment_bytes = 500;
+  f.Restart();
+  f.Store(ChunkOf({1, 2}));
+  LogReader reader(*f.folder, "j0001", "");
+  CHECK(Fixture::ReadOn(reader) == "a1 a2");
+  for (uint64_t number = 3; number <= 200; ++number) f.Store(ChunkOf({number}));
+  const std::vector<v1::LogLine> rest = reader.Next(200);
+  REQUIRE_FALSE(rest.empty());
+  CHECK(rest.front().lost() + rest.size() == 198);
+}
+
+TEST_CASE("LogFolder: names that could be paths are refused, texts are bounded") {
+  Fixture f;
+  for (const char* worker : {"", "a/b", "a@b", "a b"}) {
+    INFO(worker);
+    CHECK(f.folder->Store(ChunkOf({1}, worker), &IsKnown).status().code() ==
+          absl::StatusCode::kInvalidArgument);
+  }
+  v1::LogChunk chunk = ChunkOf({1});
+  chunk.set_spool("short");
+  CHECK_FALSE(f.folder->Store(chunk, &IsKnown).ok());
+
+  CHECK(f.Store(ChunkOf({1}, "..")) == 1);  // a name that the fleet takes
+  CHECK(f.Read("..") == "..1");
+  chunk = ChunkOf({1});
+  chunk.mutable_lines(0)->set_text(std::string(100'000, '\\'));
+  chunk.mutable_lines(0)->set_level("info\nx 1 ");
+  f.Store(chunk);
+  f.Restart();
+  LogReader reader(*f.folder, "j0001", "a");
+  const auto lines = reader.Next(10);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].text().size() < 17'000);
+  CHECK(lines[0].level() == "infox1");
+}
+
+TEST_CASE("LogFolder: what cannot be written is not acknowledged, and may come again") {
+  Fixture f;
+  f.Store(ChunkOf({1}));
+  const std::string path = f.temporary.path() + "/j0001";
+  fs::rename(path, path + ".away");
+  CHECK(f.folder->Store(ChunkOf({2, 3}), &IsKnown).status().code() ==
+        absl::StatusCode::kUnavailable);
+  fs::rename(path + ".away", path);
+  CHECK(f.Store(ChunkOf({2, 3})) == 3);
+  CHECK(f.Read() == "a1 a2 a3");
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator
