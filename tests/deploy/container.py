@@ -105,8 +105,7 @@ class Container:
     def boot(self, timeout=60):
         """Starts systemd and waits until it has reached multi-user.target."""
         layout = cgroup_layout()
-        name = f"ringmaster-container-{os.getpid()}"
-        self._cgroups = self._make_cgroups(name, layout)
+        self._cgroups = self._make_cgroups(self.folder.name, layout)
         join = "; ".join(f"echo $$ >{path}/cgroup.procs" for path in self._cgroups)
         self.booted = subprocess.Popen(
             ["nsenter", "-m", "-t", str(self.holder.pid), "sh", "-ec",
@@ -153,6 +152,16 @@ class Container:
             raise AssertionError(f"{' '.join(map(str, arguments))} ended with {done.returncode}\n"
                                  f"{done.stdout}{done.stderr}")
         return done
+
+    def connect(self, address, other, other_address):
+        """A network cable between two running containers, with addresses like 192.0.2.1/24."""
+        done = _run("ip", "link", "add", "cable", "netns", str(self.init), "type", "veth",
+                    "peer", "name", "cable", "netns", str(other.init))
+        if done.returncode != 0:
+            raise AssertionError(f"the containers cannot be connected: {done.stderr}")
+        for host, own in ((self, address), (other, other_address)):
+            host.run("ip", "address", "add", own, "dev", "cable")
+            host.run("ip", "link", "set", "cable", "up")
 
     def shut_down(self, timeout=30):
         """As a machine does: systemd stops every unit. The root folder stays, for another boot."""

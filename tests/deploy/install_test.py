@@ -16,11 +16,57 @@ from container import wait_until
 from debian_package import DAEMONS
 
 JOB_FILE = "/usr/share/ringmaster/examples/alexnet-cifar10.yaml"
+OPERATIONS = debian_package.SOURCE / "docs/operations.md"
 OWN = re.compile(r"ringmaster|ringworker|ringctl")
 
 
-class InstallTest(unittest.TestCase):
-    """One life of an installation, as a story: each method is a chapter, in order."""
+class Host(container.Container):
+    """A running container with the package's file in it."""
+
+    def __init__(self, package):
+        super().__init__()
+        shutil.copy(package, self.root / "root/package.deb")
+        self.boot()
+
+    def install(self):
+        self.run("apt-get", "install", "-y", "-q", "/root/package.deb",
+                 env={"DEBIAN_FRONTEND": "noninteractive"}, timeout=120)
+
+    def make_data(self):
+        self.run("ringctl", "dataset", "make", "cifar10", "/var/lib/ringworker/data/cifar10",
+                 "--train", 256, "--test", 64)
+
+    def ringctl(self, *arguments, env=None, **options):
+        return json.loads(self.run("ringctl", *arguments, "-o", "json", env=env, **options).stdout)
+
+    def wait_for_workers(self, count=1, env=None):
+        """The workers' entries in `ringctl workers`, once there are so many."""
+        def attached():
+            done = self.run("ringctl", "workers", "-o", "json", check=False, env=env)
+            workers = json.loads(done.stdout)["workers"] if done.returncode == 0 else []
+            return len(workers) == count and workers
+        return wait_until(attached, f"{count} workers are attached", 30)
+
+    def run_job(self, *settings, env=None):
+        """The status of the example job, one short epoch of it, when it ended."""
+        job = self.ringctl("submit", JOB_FILE, "--set", "epochs=1", "--set", "batch=64", *settings,
+                           env=env)["job_id"]
+        return self.ringctl("wait", job, "--timeout", "90s", check=False, timeout=120, env=env)
+
+    def show(self, daemon, name):
+        return self.run("systemctl", "show", "--value", "-p", name, daemon).stdout.strip()
+
+    def traces(self):
+        """What of the package is on the disk, but for logs, and its lines in user databases."""
+        found = self.run("find", "/etc", "/usr", "/var", "/run", "-xdev", "(", "-path", "/var/log",
+                         "-o", "-path", "/var/cache/apt", ")", "-prune", "-o", "-name", "*ring*",
+                         "-print").stdout
+        users = self.run("getent", "passwd").stdout + self.run("getent", "group").stdout
+        return {line for line in (found + users).splitlines() if OWN.search(line)}
+
+
+class HostTest(unittest.TestCase):
+    """Gives every test the package, and hosts whose journal is printed when it fails."""
 
     def setUp(self):
         problem = container.why_not()
@@ -28,51 +74,37 @@ class InstallTest(unittest.TestCase):
             raise unittest.SkipTest(f"no container with systemd can be made: {problem}")
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-install-"))
         self.addCleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        package = debian_package.make_package(folder)
-        self.host = container.Container()
-        self.addCleanup(lambda: self.host.destroy(self._failed()))
-        shutil.copy(package, self.host.root / "root/package.deb")
-        self.host.boot()
+        self.package = debian_package.make_package(folder)
+
+    def make_host(self):
+        host = Host(self.package)
+        self.addCleanup(lambda: host.destroy(self._failed()))
+        return host
 
     def _failed(self):
         # unittest has no public way to ask in a cleanup, and _outcome.success begins anew there.
         result = self._outcome.result
         return any(test is self for test, _ in [*result.failures, *result.errors])
 
-    # ---- questions ------------------------------------------------------------------------------
 
-    def ringctl(self, *arguments, **options):
-        return json.loads(self.host.run("ringctl", *arguments, "-o", "json", **options).stdout)
+class InstallTest(HostTest):
+    """One life of an installation, as a story: each method is a chapter, in order."""
 
-    def wait_for_worker(self):
-        """The one worker, once it is attached."""
-        def attached():
-            done = self.host.run("ringctl", "workers", "-o", "json", check=False)
-            return done.returncode == 0 and json.loads(done.stdout)["workers"]
-        return wait_until(attached, "a worker is attached", 30)[0]
-
-    def show(self, daemon, name):
-        return self.host.run("systemctl", "show", "--value", "-p", name, daemon).stdout.strip()
+    def setUp(self):
+        super().setUp()
+        self.host = self.make_host()
 
     def assert_running(self):
         for daemon in DAEMONS:
-            self.assertEqual(self.show(daemon, "ActiveState"), "active", daemon)
-            owner = self.host.run("stat", "-c", "%U", f"/proc/{self.show(daemon, 'MainPID')}").stdout
+            self.assertEqual(self.host.show(daemon, "ActiveState"), "active", daemon)
+            pid = self.host.show(daemon, "MainPID")
+            owner = self.host.run("stat", "-c", "%U", f"/proc/{pid}").stdout
             self.assertEqual(owner.strip(), daemon)
-
-    def traces(self):
-        """What of the package is on the system's disk, but for logs, and its lines in user databases."""
-        found = self.host.run("find", "/etc", "/usr", "/var", "/run", "-xdev", "(", "-path", "/var/log",
-                              "-o", "-path", "/var/cache/apt", ")", "-prune", "-o", "-name", "*ring*",
-                              "-print").stdout
-        users = self.host.run("getent", "passwd").stdout + self.host.run("getent", "group").stdout
-        lines = [*found.splitlines(), *users.splitlines()]
-        return {line for line in lines if OWN.search(line)}
 
     # ---- chapters -------------------------------------------------------------------------------
 
     def test_a_life_of_an_installation(self):
-        before = self.traces()
+        before = self.host.traces()
         self.install()
         job = self.train()
         self.daemons_come_back_after_a_crash()
@@ -83,9 +115,8 @@ class InstallTest(unittest.TestCase):
         self.purge(before)
 
     def install(self):
-        self.host.run("apt-get", "install", "-y", "-q", "/root/package.deb",
-                      env={"DEBIAN_FRONTEND": "noninteractive"}, timeout=120)
-        self.assertEqual(self.wait_for_worker()["state"], "free")
+        self.host.install()
+        self.assertEqual(self.host.wait_for_workers()[0]["state"], "free")
         self.assert_running()
         for daemon in DAEMONS:
             enabled = self.host.run("systemctl", "is-enabled", daemon).stdout.strip()
@@ -94,24 +125,22 @@ class InstallTest(unittest.TestCase):
                              f"{daemon} 750")
 
     def train(self):
-        """The example job in one short epoch; its id."""
-        self.host.run("ringctl", "dataset", "make", "cifar10", "/var/lib/ringworker/data/cifar10",
-                      "--train", 256, "--test", 64)
-        job = self.ringctl("submit", JOB_FILE, "--set", "epochs=1", "--set", "batch=64")["job_id"]
-        status = self.ringctl("wait", job, "--timeout", "90s", check=False, timeout=120)
+        """The id of a job that succeeded."""
+        self.host.make_data()
+        status = self.host.run_job()
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
         self.assertTrue(status["checkpoint"]["path"].startswith("/var/lib/ringmaster/"))
         manifest = f"{status['checkpoint']['path']}/manifest.json"
         self.assertEqual(self.host.run("sha256sum", manifest).stdout.split()[0],
                          status["checkpoint"]["sha256"])
-        return job
+        return status["job_id"]
 
     def daemons_come_back_after_a_crash(self):
         for daemon in DAEMONS:
             self.host.run("systemctl", "kill", "--signal=KILL", daemon)
         for daemon in DAEMONS:
-            wait_until(lambda name=daemon: self.show(name, "NRestarts") == "1", f"{daemon} again", 20)
-        self.wait_for_worker()
+            wait_until(lambda name=daemon: self.host.show(name, "NRestarts") == "1", f"{daemon} again", 20)
+        self.host.wait_for_workers()
         self.assert_running()
 
     def wrong_flags_are_not_tried_again(self):
@@ -119,28 +148,28 @@ class InstallTest(unittest.TestCase):
         shown = settings.read_text()
         self.host.run("sh", "-c", "echo RINGWORKER_OPTIONS=--nonsense >>/etc/ringmaster/ringworker.env")
         self.host.run("systemctl", "restart", "ringworker", check=False)
-        wait_until(lambda: self.show("ringworker", "ActiveState") == "failed", "ringworker fails", 20)
-        self.assertEqual(self.show("ringworker", "ExecMainStatus"), "2")
+        wait_until(lambda: self.host.show("ringworker", "ActiveState") == "failed", "ringworker fails", 20)
+        self.assertEqual(self.host.show("ringworker", "ExecMainStatus"), "2")
         self.assertIn("--nonsense", self.host.run("journalctl", "-u", "ringworker", "-b").stdout)
         # Right ones are used, and stay for the chapters that follow.
         self.host.run("sh", "-c", "cat >/etc/ringmaster/ringworker.env <<'END'\n"
                       f"{shown}RINGWORKER_OPTIONS=--name renamed --memory-per-core 2GiB\nEND")
         self.host.run("systemctl", "restart", "ringworker")
-        wait_until(lambda: self.wait_for_worker()["name"] == "renamed", "the new name", 20)
+        wait_until(lambda: self.host.wait_for_workers()[0]["name"] == "renamed", "the new name", 20)
 
     def daemons_start_at_boot(self, job):
         self.host.shut_down()
         self.host.boot()
-        self.assertEqual(self.wait_for_worker()["name"], "renamed")
+        self.assertEqual(self.host.wait_for_workers()[0]["name"], "renamed")
         self.assert_running()
-        self.assertEqual(self.ringctl("status", job)["state"], "SUCCEEDED")
+        self.assertEqual(self.host.ringctl("status", job)["state"], "SUCCEEDED")
 
     def settings_survive_an_upgrade(self):
         self.host.run("systemctl", "disable", "ringworker")
-        pids = [self.show(daemon, "MainPID") for daemon in DAEMONS]
+        pids = [self.host.show(daemon, "MainPID") for daemon in DAEMONS]
         self.host.run("dpkg", "--install", "/root/package.deb")
-        self.assertEqual(self.wait_for_worker()["name"], "renamed")
-        self.assertNotEqual(pids, [self.show(daemon, "MainPID") for daemon in DAEMONS])
+        self.assertEqual(self.host.wait_for_workers()[0]["name"], "renamed")
+        self.assertNotEqual(pids, [self.host.show(daemon, "MainPID") for daemon in DAEMONS])
         disabled = self.host.run("systemctl", "is-enabled", "ringworker", check=False).stdout.strip()
         self.assertEqual(disabled, "disabled")
 
@@ -155,7 +184,41 @@ class InstallTest(unittest.TestCase):
 
     def purge(self, before):
         self.host.run("dpkg", "--purge", "ringmaster")
-        self.assertEqual(self.traces(), before)
+        self.assertEqual(self.host.traces(), before)
+
+
+class TwoHostsTest(HostTest):
+    """The layout of docs/operations.md, taken from that page."""
+
+    def settings(self):
+        """(host, path, content) of each row of the page's table."""
+        text = OPERATIONS.read_text()
+        rows = re.findall(r"(?m)^\| ([ab]): `(/etc/[^`]+)` \| (.*) \|$", text)
+        return [(host, path, "\n".join(re.findall("`([^`]+)`", cell)) + "\n")
+                for host, path, cell in rows]
+
+    def test_two_hosts_train_one_job(self):
+        hosts = {"a": self.make_host(), "b": self.make_host()}
+        hosts["a"].connect("192.0.2.1/24", hosts["b"], "192.0.2.2/24")
+        for host in hosts.values():
+            host.install()
+            host.make_data()
+        settings = self.settings()
+        self.assertEqual(len(settings), 3)
+        for name, path, content in settings:
+            (hosts[name].root / path[1:]).write_text(content)
+        hosts["a"].run("systemctl", "restart", "ringmaster", "ringworker")
+        hosts["b"].run("systemctl", "disable", "--now", "ringmaster")
+        hosts["b"].run("systemctl", "restart", "ringworker")
+
+        coordinator = {"RINGMASTER_COORDINATOR": "192.0.2.1:7700"}
+        workers = hosts["b"].wait_for_workers(2, env=coordinator)
+        self.assertEqual({worker["name"]: worker["ring_address"] for worker in workers},
+                         {"a": "192.0.2.1:7701", "b": "192.0.2.2:7701"})
+        status = hosts["b"].run_job("--set", "workers.min=2", env=coordinator)
+        self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
+        self.assertEqual(sorted(worker["name"] for worker in status["workers"]), ["a", "b"])
+        self.assertTrue(all(worker["ring_bytes"] > 0 for worker in status["workers"]))
 
 
 if __name__ == "__main__":
