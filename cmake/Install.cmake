@@ -1,6 +1,6 @@
-# What `cmake --install DIR` puts where. Two components: `program` goes below the prefix, `configuration`
-# below the prefix of a plain install and below / in a package. The units name /usr/bin and /etc:
-# a prefix other than /usr needs a drop-in for ExecStart= and EnvironmentFile=.
+# What `cmake --install` puts where. Two components: `program` goes below the prefix, `configuration`
+# below the prefix of a plain installation and below / in a package. The units name /usr/bin and
+# /etc: a prefix other than /usr needs a drop-in for ExecStart= and EnvironmentFile=.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 # Files of installed folders have these modes, whatever the source tree's are.
 set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ DIRECTORY_PERMISSIONS

@@ -1,5 +1,5 @@
-# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb. The version is project()'s;
-# the libraries it depends on are found by dpkg-shlibdeps.
+# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb. The version is
+# project()'s; the libraries that it depends on are found by dpkg-shlibdeps.
 set(RINGMASTER_MAINTAINER "The Ringmaster authors <ringmaster@localhost>" CACHE STRING
     "maintainer field of the Debian package")
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
