@@ -303,7 +303,9 @@ class ClusterTest(unittest.TestCase):
         self.addCleanup(lambda: self.cluster.destroy(self._failed()))
 
     def _failed(self):
-        return not self._outcome.success  # unittest has no public way to ask in a cleanup
+        # unittest has no public way to ask in a cleanup, and _outcome.success begins anew there.
+        result = self._outcome.result
+        return any(test is self for test, _ in [*result.failures, *result.errors])
 
     @contextlib.contextmanager
     def running(self, workers=(("a", 1),), **data):
