@@ -15,6 +15,11 @@ struct ProgramOptions {
   v1::Policy policy = v1::POLICY_FLOAT32;
 };
 
+// Model -> graph alone, each layer as it was written; `policy` has no part in it. Errors: see
+// BuildProgram.
+[[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model,
+                                                    const ProgramOptions& options);
+
 // Model -> graph -> autodiff -> policy -> fusion: ready to plan and bind. INVALID_ARGUMENT names
 // the model, the option and what is allowed.
 [[nodiscard]] StatusOr<graph::Program> BuildProgram(const v1::Model& model,

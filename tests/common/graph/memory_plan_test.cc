@@ -48,7 +48,8 @@ v1::Model Mlp() {
 
 std::vector<PlannedModel> Models() {
   std::vector<PlannedModel> models;
-  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+  for (v1::Policy policy :
+       {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
     for (Mode mode : {Mode::kTraining, Mode::kInference}) {
       for (int64_t samples : {1, 32}) {
         const zoo::ProgramOptions options = {.mode = mode, .samples = samples, .policy = policy};

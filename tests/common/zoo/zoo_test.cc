@@ -97,7 +97,8 @@ TEST_CASE("Zoo: parameters are the same whatever samples, mode and policy") {
     model.set_dropout(0.2);
     if (model.name() == "alexnet") model.set_batch_norm(true);
     const graph::Program first = Build(model, CifarOptions());
-    for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+    for (v1::Policy policy :
+         {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
       for (graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
         ProgramOptions options = CifarOptions();
         options.samples = 5;
@@ -136,18 +137,20 @@ TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statisti
   }
 }
 
-TEST_CASE("Zoo: mixed_bfloat16 keeps gradients, normalization and loss in float32") {
+TEST_CASE("Zoo: a mixed policy keeps gradients, normalization and loss in float32") {
+  using graph::DType;
+  const auto [policy, compute] =
+      GENERATE(table<v1::Policy, DType>({{v1::POLICY_MIXED_BFLOAT16, DType::kBFloat16},
+                                         {v1::POLICY_MIXED_FLOAT16, DType::kFloat16}}));
   v1::Model model = Model("alexnet");
   model.set_batch_norm(true);
   ProgramOptions options = CifarOptions();
-  options.policy = v1::POLICY_MIXED_BFLOAT16;
+  options.policy = policy;
   const graph::Program program = Build(model, options);
-  using graph::DType;
   for (const auto& parameter : program.parameters) {
     const bool kernel = Contains(parameter.name, "kernel");
     INFO(parameter.name);
-    CHECK(program.graph.value(parameter.value).dtype ==
-          (kernel ? DType::kBFloat16 : DType::kFloat32));
+    CHECK(program.graph.value(parameter.value).dtype == (kernel ? compute : DType::kFloat32));
     CHECK(program.graph.value(parameter.gradient).dtype == DType::kFloat32);
   }
   CHECK(program.graph.value(program.images).dtype == DType::kFloat32);

@@ -48,7 +48,8 @@ graph::Program Alexnet(int64_t samples, v1::Policy policy) {
 }  // namespace
 
 TEST_CASE("CPU determinism: cores side by side give the bits of a core alone") {
-  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+  for (v1::Policy policy :
+       {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
     for (uint32_t threads : {1U, 2U}) {
       INFO(v1::Policy_Name(policy) << ", " << threads << " threads");
       const auto backend = cpu::CpuBackend::Create();

@@ -1,5 +1,5 @@
-// Every op on the CPU backend against the float64 reference: odd sizes, strides and pads, both
-// types, both ways to compute in bfloat16, one and two threads.
+// Every op on the CPU backend against the float64 reference: odd sizes, strides and pads, all
+// floating types, both ways to compute in bfloat16, one and two threads.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -202,6 +202,15 @@ TEST_CASE("CPU ops: bfloat16 agrees with the reference, native and emulated") {
       INFO(row.op << " " << graph::ToString(row.inputs[0])
                   << (arithmetic == Bf16Arithmetic::kNative ? " native" : " emulated"));
       CHECK(ErrorOf(row, DType::kBFloat16, arithmetic, 1) < 1e-2);
+    }
+  }
+}
+
+TEST_CASE("CPU ops: float16 agrees with the reference") {
+  for (const Row& row : Rows()) {
+    for (uint32_t threads : {1U, 2U}) {
+      INFO(row.op << " " << graph::ToString(row.inputs[0]) << ", " << threads << " threads");
+      CHECK(ErrorOf(row, DType::kFloat16, Bf16Arithmetic::kNative, threads) < 1e-3);
     }
   }
 }

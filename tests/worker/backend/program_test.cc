@@ -99,8 +99,45 @@ TEST_CASE("CPU programs: mixed_bfloat16 training agrees with a reference that ro
   }
 }
 
+TEST_CASE("CPU programs: mixed_float16 training agrees with a reference that rounds alike") {
+  const std::pair<const char*, double> bounds[] = {{"alexnet", 6e-2}, {"mlp", 2e-3}};
+  for (const auto& [model, bound] : bounds) {
+    INFO(model);
+    const Comparison c = Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16},
+                                 graph::Rounding::kDeclared, Bf16Arithmetic::kNative, 1);
+    CHECK(c.loss < 1e-3);
+    CHECK(c.worst_gradient < bound);
+    CHECK(c.worst_statistics < 1e-3);
+  }
+}
+
+TEST_CASE(
+    "CPU programs: a loss scale that float16 cannot hold gives gradients that are not finite") {
+  for (const char* model : {"alexnet", "mlp"}) {
+    const auto program =
+        testing::ModelProgram({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16});
+    REQUIRE(Message(program.status()) == "");
+    const auto backend = MakeBackend("cpu");
+    auto bound = testing::BoundProgram::Create(**backend, *program);
+    REQUIRE(Message(bound.status()) == "");
+    for (const auto& [loss_seed, finite] : {std::pair(0x1p24, false), std::pair(0x1p0, true)}) {
+      INFO(model << ", seed " << loss_seed);
+      const auto result = (*bound)->Run(testing::FeedProgram(*program, {.loss_seed = loss_seed}),
+                                        testing::KeysOf(*program));
+      REQUIRE(Message(result.status()) == "");
+      CHECK(std::isfinite(result->output.loss_sum));
+      bool all = true;
+      for (const auto& gradient : result->gradients) {
+        for (float element : gradient) all = all && std::isfinite(element);
+      }
+      CHECK(all == finite);
+    }
+  }
+}
+
 TEST_CASE("CPU programs: inference uses the moving statistics") {
-  for (v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+  for (v1::Policy policy :
+       {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
     const Comparison c = Compare({.samples = 3, .policy = policy, .mode = graph::Mode::kInference},
                                  graph::Rounding::kDeclared, Bf16Arithmetic::kNative, 1);
     CHECK(c.loss < (policy == v1::POLICY_FLOAT32 ? 1e-6 : 1e-2));

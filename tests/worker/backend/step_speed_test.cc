@@ -43,6 +43,7 @@ double SamplesPerSecond(v1::Policy policy) {
 TEST_CASE("Speed: training shards of alexnet, one thread", "[.][speed]") {
   std::printf("float32        %.1f samples/s\n", SamplesPerSecond(v1::POLICY_FLOAT32));
   std::printf("mixed_bfloat16 %.1f samples/s\n", SamplesPerSecond(v1::POLICY_MIXED_BFLOAT16));
+  std::printf("mixed_float16  %.1f samples/s\n", SamplesPerSecond(v1::POLICY_MIXED_FLOAT16));
 }
 
 }  // namespace ringmaster

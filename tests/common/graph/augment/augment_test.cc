@@ -2,8 +2,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
+
+#include "common/sha256.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -39,7 +42,8 @@ std::vector<float> Augmented(const std::vector<v1::Augmentation>& ops, uint64_t 
                              uint64_t sample, Use use = Use::kTraining, uint64_t seed = 1,
                              const std::vector<uint8_t>& pixels = Pixels()) {
   std::vector<float> out(pixels.size(), -9.0F);
-  Augmenter(ops, kShape, seed).Apply(use, step, sample, pixels, out);
+  ImageScratch scratch;
+  Augmenter(ops, kShape, kShape, seed).Apply(use, step, sample, pixels, &scratch, out);
   return out;
 }
 
@@ -151,6 +155,105 @@ TEST_CASE("Augment: seed, step, sample and place in the list each change the dra
     differs |= Augmented({Flip(), Flip()}, 0, sample) != Augmented({}, 0, sample);
   }
   CHECK(differs);
+}
+
+// What was drawn shows in the difference of an image's values.
+TEST_CASE("Augment: brightness adds one number in [-max_delta, max_delta] to all values") {
+  v1::Augmentation op;
+  op.mutable_random_brightness()->set_max_delta(8);
+  double least = 0, most = 0;
+  for (uint64_t sample = 0; sample < 500; ++sample) {
+    const std::vector<float> out = Augmented({op}, 0, sample);
+    const double delta = double{out[0]} * 255 - 1;
+    REQUIRE(std::abs(delta) <= 8.0001);
+    for (size_t i = 0; i < out.size(); ++i) {
+      REQUIRE(double{out[i]} * 255 == Approx(static_cast<double>(i + 1) + delta).margin(1e-4));
+    }
+    least = std::min(least, delta);
+    most = std::max(most, delta);
+  }
+  CHECK(least < -7.8);
+  CHECK(most > 7.8);
+  CHECK(Augmented({op}, 0, 0, Use::kEvaluation) == Augmented({}, 0, 0));
+}
+
+TEST_CASE("Augment: contrast scales each channel round its own mean by one factor") {
+  v1::Augmentation op;
+  op.mutable_random_contrast()->set_lower(0.5);
+  op.mutable_random_contrast()->set_upper(1.5);
+  double least = 9, most = 0;
+  for (uint64_t sample = 0; sample < 500; ++sample) {
+    const std::vector<float> out = Augmented({op}, 0, sample);
+    // Channel 0 has 1, 3, .. 59: mean 30; channel 1 has 2, 4, .. 60: mean 31.
+    const double factor = (double{out[0]} * 255 - 30) / (1 - 30);
+    REQUIRE(factor > 0.4999);
+    REQUIRE(factor < 1.5);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const double mean = i % 2 == 0 ? 30 : 31, x = static_cast<double>(i + 1);
+      REQUIRE(double{out[i]} * 255 == Approx((x - mean) * factor + mean).margin(1e-4));
+    }
+    least = std::min(least, factor);
+    most = std::max(most, factor);
+  }
+  CHECK(least < 0.52);
+  CHECK(most > 1.48);
+  CHECK(Augmented({op}, 0, 0, Use::kEvaluation) == Augmented({}, 0, 0));
+}
+
+TEST_CASE("Augment: a grey image is resized, then its values stand in every channel") {
+  const ImageShape stored = {1, 2, 1}, model = {1, 4, 3};
+  const std::vector<uint8_t> pixels = {10, 20};
+  std::vector<float> out(model.elements());
+  ImageScratch scratch;
+  Augmenter({}, stored, model, 1).Apply(Use::kEvaluation, 0, 0, pixels, &scratch, out);
+  const float expected[] = {10, 12.5F, 17.5F, 20};
+  for (size_t i = 0; i < out.size(); ++i) CHECK(out[i] == expected[i / 3] / 255.0F);
+  std::vector<float> repeated(2 * 3);
+  Augmenter({}, stored, {1, 2, 3}, 1).Apply(Use::kTraining, 0, 0, pixels, &scratch, repeated);
+  for (size_t i = 0; i < 6; ++i) CHECK(repeated[i] == (i < 3 ? 10.0F : 20.0F) / 255.0F);
+}
+
+TEST_CASE("Augment: operations see the resized image, and scratch of another image does not show") {
+  const ImageShape model = {12, 10, 2};
+  const std::vector<v1::Augmentation> ops = {Crop(2), Flip(), Standardize()};
+  const Augmenter augmenter(ops, kShape, model, 3);
+  std::vector<float> resized(model.elements()), rows;
+  BilinearResize(kShape, model).Apply(Pixels(), &rows, resized);
+  std::set<float> values(resized.begin(), resized.end());
+  ImageScratch used;
+  const Augmenter only_crop({Crop(2)}, kShape, model, 3);
+  for (uint64_t sample = 0; sample < 20; ++sample) {
+    ImageScratch fresh;
+    std::vector<float> a(model.elements()), b(model.elements());
+    augmenter.Apply(Use::kTraining, 5, sample, Pixels(), &used, a);
+    augmenter.Apply(Use::kTraining, 5, sample, Pixels(), &fresh, b);
+    REQUIRE(a == b);
+    only_crop.Apply(Use::kTraining, 5, sample, Pixels(), &used, a);
+    // A window of 12 x 10 in the resized image with zeros round it.
+    const auto zeros = std::count(a.begin(), a.end(), 0.0F);
+    REQUIRE(zeros % 2 == 0);
+    for (const float x : a) {
+      REQUIRE((x == 0 || std::any_of(values.begin(), values.end(),
+                                     [&](float v) { return v / 255.0F == x; })));
+    }
+  }
+}
+
+TEST_CASE("Augment: the bits of a whole list of operations are pinned") {
+  v1::Augmentation brightness, contrast;
+  brightness.mutable_random_brightness()->set_max_delta(63);
+  contrast.mutable_random_contrast()->set_lower(0.2);
+  contrast.mutable_random_contrast()->set_upper(1.8);
+  const Augmenter augmenter({Crop(4), Flip(), brightness, contrast, Standardize()}, kShape,
+                            {9, 7, 2}, 11);
+  Sha256 hash;
+  ImageScratch scratch;
+  std::vector<float> out(size_t{9} * 7 * 2);
+  for (uint64_t sample = 0; sample < 50; ++sample) {
+    augmenter.Apply(Use::kTraining, 4, sample, Pixels(), &scratch, out);
+    hash.Update(out.data(), out.size() * sizeof(float));
+  }
+  CHECK(Hex(hash.Finish()) == "PINNED");
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+#include "common/zoo/summary.h"
+
+#include <map>
+
+#include "common/zoo/zoo.h"
+
+namespace ringmaster::zoo {
+namespace {
+
+const char* TypeOf(const std::string& op) {
+  static const std::map<std::string, const char*> types = {
+      {"batch_norm", "BatchNormalization"},
+      {"conv2d", "Conv2D"},
+      {"dense", "Dense"},
+      {"dropout", "Dropout"},
+      {"global_average_pool", "GlobalAveragePooling2D"},
+      {"max_pool", "MaxPooling2D"},
+      {"relu", "ReLU"},
+      {"reshape", "Flatten"},
+  };
+  const auto found = types.find(op);
+  return found == types.end() ? op.c_str() : found->second;
+}
+
+graph::Shape WithoutSamples(const graph::Shape& shape) { return {shape.begin() + 1, shape.end()}; }
+
+// Elements of the parameters that the node reads.
+int64_t TrainableOf(const graph::Program& program, const graph::Node& node) {
+  int64_t elements = 0;
+  for (const graph::Parameter& parameter : program.parameters) {
+    for (graph::ValueId input : node.inputs) {
+      if (input == parameter.value) elements += graph::Elements(parameter.shape);
+    }
+  }
+  return elements;
+}
+
+// Elements of the moving mean and variance that belong to the node.
+int64_t MovingOf(const graph::Program& program, const graph::Node& node) {
+  for (const graph::Normalization& normalization : program.normalizations) {
+    if (normalization.name == node.name) return 2 * normalization.channels;
+  }
+  return 0;
+}
+
+}  // namespace
+
+StatusOr<Summary> Summarize(const v1::Model& model, const ImageShape& images, int64_t classes) {
+  RING_ASSIGN_OR_RETURN(const graph::Program program,
+                        BuildForward(model, {.mode = graph::Mode::kTraining,
+                                             .samples = 1,
+                                             .height = images.height,
+                                             .width = images.width,
+                                             .channels = images.channels,
+                                             .classes = classes}));
+  Summary summary = {.name = model.name()};
+  const graph::Value& input = program.graph.value(program.images);
+  summary.layers.push_back({input.name, "InputLayer", WithoutSamples(input.shape)});
+  for (const graph::Node& node : program.graph.nodes()) {
+    const graph::Value& output = program.graph.value(node.outputs[0]);
+    if (node.outputs[0] == program.loss_sum) continue;
+    const int64_t trainable = TrainableOf(program, node);
+    const int64_t moving = MovingOf(program, node);
+    summary.layers.push_back(
+        {node.name, TypeOf(node.op), WithoutSamples(output.shape), trainable + moving});
+    summary.trainable_parameters += trainable;
+    summary.non_trainable_parameters += moving;
+  }
+  return summary;
+}
+
+}  // namespace ringmaster::zoo
