@@ -27,6 +27,7 @@ int Run(int argc, const char* const* argv) {
   AddWhy(line);
   AddCheckpoint(line);
   AddDataset(line);
+  AddModel(line);
   const StatusOr<ExitCode> code = ParseAndRun(line, argc, argv);
   if (code.ok()) return static_cast<int>(*code);
   Say(Message(code.status()));

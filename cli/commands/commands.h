@@ -16,5 +16,6 @@ void AddWorkers(CommandLine& line);
 void AddWhy(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get
 void AddDataset(CommandLine& line);     // make cifar10
+void AddModel(CommandLine& line);       // ls, summary
 
 }  // namespace ringmaster::cli

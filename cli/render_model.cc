@@ -1,0 +1,97 @@
+#include "cli/render_model.h"
+
+#include <fmt/format.h>
+
+#include "cli/table.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// 3324298 as 3,324,298.
+std::string Grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto at = static_cast<ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
+}
+
+// Of float32.
+std::string Size(int64_t parameters) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto amount = static_cast<double>(parameters) * 4;
+  size_t unit = 0;
+  for (; amount >= 1024 && unit + 1 < std::size(kUnits); ++unit) amount /= 1024;
+  return unit == 0 ? fmt::format("{} B", parameters * 4)
+                   : fmt::format("{:.2f} {}", amount, kUnits[unit]);
+}
+
+std::string Shape(const zoo::Layer& layer) {
+  std::string text = "(None";
+  for (int64_t extent : layer.output_shape) text += fmt::format(", {}", extent);
+  return text + ")";
+}
+
+}  // namespace
+
+std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
+                         const Terminal& terminal) {
+  Table names({"MODEL", "DESCRIPTION"});
+  Table options({"MODEL", "OPTION", "DEFAULT", "RANGE"});
+  for (const zoo::ModelDescription& model : models) {
+    names.Add({model.name, model.description});
+    for (const zoo::OptionDescription& option : model.options) {
+      options.Add({model.name, option.name, option.default_value, option.range});
+    }
+  }
+  return names.Print(terminal) + "\n" + options.Print(terminal);
+}
+
+Json ToJson(const std::vector<zoo::ModelDescription>& models) {
+  Json list = Json::array();
+  for (const zoo::ModelDescription& model : models) {
+    Json options = Json::array();
+    for (const zoo::OptionDescription& option : model.options) {
+      // A default is written as in a job file: YAML's scalars and lists are JSON's too.
+      options.push_back({{"name", option.name},
+                         {"default", Json::parse(option.default_value)},
+                         {"range", option.range}});
+    }
+    list.push_back(
+        {{"name", model.name}, {"description", model.description}, {"options", options}});
+  }
+  return Json{{"models", list}};
+}
+
+std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal) {
+  Table layers({"LAYER", "TYPE", "OUTPUT SHAPE", "PARAMETERS"});
+  for (const zoo::Layer& layer : summary.layers) {
+    layers.Add({layer.name, layer.type, Shape(layer), Grouped(layer.parameters)});
+  }
+  const auto total = [](const char* what, int64_t parameters) {
+    return fmt::format("{}: {} ({})\n", what, Grouped(parameters), Size(parameters));
+  };
+  return fmt::format("Model: {}\n\n{}\n", summary.name, layers.Print(terminal)) +
+         total("Total params", summary.total_parameters()) +
+         total("Trainable params", summary.trainable_parameters) +
+         total("Non-trainable params", summary.non_trainable_parameters);
+}
+
+Json ToJson(const zoo::Summary& summary) {
+  Json layers = Json::array();
+  for (const zoo::Layer& layer : summary.layers) {
+    Json shape = Json::array({nullptr});
+    for (int64_t extent : layer.output_shape) shape.push_back(extent);
+    layers.push_back({{"name", layer.name},
+                      {"type", layer.type},
+                      {"output_shape", shape},
+                      {"parameters", layer.parameters}});
+  }
+  return Json{{"name", summary.name},
+              {"layers", layers},
+              {"total_parameters", summary.total_parameters()},
+              {"trainable_parameters", summary.trainable_parameters},
+              {"non_trainable_parameters", summary.non_trainable_parameters}};
+}
+
+}  // namespace ringmaster::cli

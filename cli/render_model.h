@@ -1,0 +1,27 @@
+// What `model ls` and `model summary` print, for people and for programs. Values in, text or JSON
+// out; thread-safe (free functions).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/json.h"
+#include "cli/terminal.h"
+#include "common/zoo/model_table.h"
+#include "common/zoo/summary.h"
+
+namespace ringmaster::cli {
+
+// A line a model, then a line an option.
+[[nodiscard]] std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
+                                       const Terminal& terminal);
+// {"models": [{name, description, options: [{name, default, range}]}]}
+[[nodiscard]] Json ToJson(const std::vector<zoo::ModelDescription>& models);
+
+// A line a layer, as Keras' model.summary(), then the totals. The samples are `None`.
+[[nodiscard]] std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal);
+// {name, layers: [{name, type, output_shape, parameters}], total_parameters, trainable_parameters,
+// non_trainable_parameters}; the samples are null.
+[[nodiscard]] Json ToJson(const zoo::Summary& summary);
+
+}  // namespace ringmaster::cli

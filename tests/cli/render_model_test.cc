@@ -1,0 +1,80 @@
+#include "cli/render_model.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::cli {
+namespace {
+
+zoo::Summary Small() {
+  return {.name = "small",
+          .layers = {{"images", "InputLayer", {32, 32, 3}, 0},
+                     {"conv1", "Conv2D", {32, 32, 96}, 2592},
+                     {"bn1", "BatchNormalization", {32, 32, 96}, 384},
+                     {"fc", "Dense", {10}, 983050}},
+          .trainable_parameters = 985834,
+          .non_trainable_parameters = 192};
+}
+
+std::vector<zoo::ModelDescription> Models() {
+  return {{"mlp", "dense layers", {{"hidden", "[2048, 2048]", "at most 64"}}},
+          {"vgg",
+           "convolutions",
+           {{"batch_norm", "true", "true or false"}, {"depth", "16", "11, 16"}}}};
+}
+
+}  // namespace
+
+TEST_CASE("Model summary: a line a layer, the samples unknown, then the totals") {
+  CHECK(RenderSummary(Small(), Terminal::Plain()) ==
+        "Model: small\n"
+        "\n"
+        "LAYER   TYPE                OUTPUT SHAPE        PARAMETERS\n"
+        "images  InputLayer          (None, 32, 32, 3)   0\n"
+        "conv1   Conv2D              (None, 32, 32, 96)  2,592\n"
+        "bn1     BatchNormalization  (None, 32, 32, 96)  384\n"
+        "fc      Dense               (None, 10)          983,050\n"
+        "\n"
+        "Total params: 986,026 (3.76 MiB)\n"
+        "Trainable params: 985,834 (3.76 MiB)\n"
+        "Non-trainable params: 192 (768 B)\n");
+}
+
+TEST_CASE("Model summary: as JSON") {
+  CHECK(
+      ToJson(Small()).dump() ==
+      R"({"name":"small","layers":[)"
+      R"({"name":"images","type":"InputLayer","output_shape":[null,32,32,3],"parameters":0},)"
+      R"({"name":"conv1","type":"Conv2D","output_shape":[null,32,32,96],"parameters":2592},)"
+      R"({"name":"bn1","type":"BatchNormalization","output_shape":[null,32,32,96],"parameters":384},)"
+      R"({"name":"fc","type":"Dense","output_shape":[null,10],"parameters":983050}],)"
+      R"("total_parameters":986026,"trainable_parameters":985834,"non_trainable_parameters":192})");
+}
+
+TEST_CASE("Model ls: the models, then their options") {
+  CHECK(RenderModels(Models(), Terminal::Plain()) ==
+        "MODEL  DESCRIPTION\n"
+        "mlp    dense layers\n"
+        "vgg    convolutions\n"
+        "\n"
+        "MODEL  OPTION      DEFAULT       RANGE\n"
+        "mlp    hidden      [2048, 2048]  at most 64\n"
+        "vgg    batch_norm  true          true or false\n"
+        "vgg    depth       16            11, 16\n");
+}
+
+TEST_CASE("Model ls: as JSON, defaults as values") {
+  CHECK(ToJson(Models()).dump() ==
+        R"({"models":[{"name":"mlp","description":"dense layers","options":[)"
+        R"({"name":"hidden","default":[2048,2048],"range":"at most 64"}]},)"
+        R"({"name":"vgg","description":"convolutions","options":[)"
+        R"({"name":"batch_norm","default":true,"range":"true or false"},)"
+        R"({"name":"depth","default":16,"range":"11, 16"}]}]})");
+}
+
+TEST_CASE("Model ls: the zoo's own table is JSON too") {
+  const Json models = ToJson(zoo::ListModels())["models"];
+  REQUIRE(models.size() == zoo::ModelNames().size());
+  for (const Json& model : models) CHECK(!model["options"].empty());
+}
+
+}  // namespace ringmaster::cli
