@@ -51,6 +51,41 @@ def cgroup_layout():
     return "hybrid" if (CGROUPS / "systemd").is_dir() and (CGROUPS / "unified").is_dir() else None
 
 
+def _make_groups(name, layout):
+    """A group of its own in every hierarchy, so that the container's systemd sees no other."""
+    if layout == "v2":
+        hierarchies = {"": CGROUPS}
+    else:  # a process can join a cpuset only after its CPUs are set, and systemd does not need it
+        hierarchies = {path.name: path for path in CGROUPS.iterdir()
+                       if path.is_dir() and not path.is_symlink() and path.name != "cpuset"}
+        hierarchies["name=systemd"] = hierarchies.pop("systemd")
+        hierarchies[""] = hierarchies.pop("unified")
+    own = {controllers: group for _, controllers, group in
+           (line.split(":", 2) for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines())}
+    groups = [pathlib.Path(f"{path}{own.get(controllers, '/')}") / name
+              for controllers, path in hierarchies.items()]
+    for group in groups:
+        group.mkdir(exist_ok=True)
+    return groups
+
+
+def _remove_groups(groups):
+    for group in groups:
+        for folder, _, _ in os.walk(group, topdown=False):
+            wait_until(lambda path=folder: _remove_group(path), f"{folder} is empty", 10)
+
+
+def _remove_group(path):
+    """False while a process is in it still."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True
+
+
 def why_not():
     """The reason why there can be no container here, or None."""
     if os.geteuid() != 0:
@@ -65,6 +100,10 @@ def why_not():
         return f"{' and '.join(apart)} are file systems of their own, and an overlay copies only one"
     if cgroup_layout() is None:
         return "there are no cgroups that systemd could use"
+    try:
+        _remove_groups(_make_groups(f"ringmaster-probe-{os.getpid()}", cgroup_layout()))
+    except OSError as error:
+        return f"cgroups cannot be made: {error}"
     with tempfile.TemporaryDirectory(prefix="ringmaster-container-") as folder:
         probe = _run("unshare", "-m", "-p", "-f", "-n", "-C", "sh", "-ec", Container.mounts(folder))
     return f"the kernel refuses: {probe.stderr.strip()}" if probe.returncode != 0 else None
@@ -105,7 +144,7 @@ class Container:
     def boot(self, timeout=60):
         """Starts systemd and waits until it has reached multi-user.target."""
         layout = cgroup_layout()
-        self._cgroups = self._make_cgroups(self.folder.name, layout)
+        self._cgroups = _make_groups(self.folder.name, layout)
         join = "; ".join(f"echo $$ >{path}/cgroup.procs" for path in self._cgroups)
         self.booted = subprocess.Popen(
             ["nsenter", "-m", "-t", str(self.holder.pid), "sh", "-ec",
@@ -123,24 +162,6 @@ class Container:
             if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
                 return int(pid)
         return None
-
-    @staticmethod
-    def _make_cgroups(name, layout):
-        """A group of its own in every hierarchy, so that the container's systemd sees no other."""
-        if layout == "v2":
-            hierarchies = [CGROUPS]
-        else:
-            hierarchies = [path for path in CGROUPS.iterdir()
-                           if path.is_dir() and not path.is_symlink() and path.name != "cpuset"]
-        own = {line.split(":")[1] or "unified": line.split(":", 2)[2]
-               for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()}
-        groups = []
-        for path in hierarchies:
-            key = {"systemd": "name=systemd"}.get(path.name, path.name) if layout != "v2" else "unified"
-            group = pathlib.Path(f"{path}{own.get(key, '/')}") / name
-            group.mkdir(exist_ok=True)
-            groups.append(group)
-        return groups
 
     def run(self, *arguments, check=True, timeout=60, env=None):
         """Runs a program inside, as root."""
@@ -178,9 +199,7 @@ class Container:
             os.kill(self.init or self.booted.pid, signal.SIGKILL)
             self.booted.wait(20)
         self.booted = self.init = None
-        for group in self._cgroups:
-            for folder, _, _ in os.walk(group, topdown=False):
-                wait_until(lambda path=folder: _remove_group(path), f"{folder} is empty", 10)
+        _remove_groups(self._cgroups)
         self._cgroups = []
 
     def destroy(self, failed=False):
@@ -192,14 +211,3 @@ class Container:
         self.holder.wait(20)
         self.holder.stdout.close()
         self.folder.rmdir()
-
-
-def _remove_group(path):
-    """False while a process is in it still."""
-    try:
-        os.rmdir(path)
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    return True
