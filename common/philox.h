@@ -27,6 +27,8 @@ class PhiloxStream {
     kPermutation = 5,
     kSampleData = 6,
     kDigest = 7,
+    kRandomBrightness = 8,
+    kRandomContrast = 9,
   };
   PhiloxStream(uint64_t seed, Purpose purpose, uint64_t step, uint64_t subject,
                const std::string& layer);

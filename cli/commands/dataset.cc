@@ -1,25 +1,41 @@
-// ringctl dataset make cifar10 DIR: sample data in CIFAR-10's binary format.
+// ringctl dataset make FORMAT DIR, dataset stat DIR, dataset verify DIR: without a cluster.
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+
 #include "cli/commands/commands.h"
+#include "cli/dataset_report.h"
 #include "cli/json.h"
+#include "common/data/dataset.h"
 #include "common/data/sample_data.h"
+#include "common/data/statistics.h"
+#include "common/data/verify.h"
 
 namespace ringmaster::cli {
 namespace {
 
+// No coordinator is asked here, so that none can be unreachable: a disk is.
+Status OfDisk(const Status& status) {
+  const bool disk = status.code() == absl::StatusCode::kUnavailable ||
+                    status.code() == absl::StatusCode::kDeadlineExceeded;
+  return disk ? Status(absl::StatusCode::kUnknown, status.message()) : status;
+}
+
 struct MakeOptions {
-  std::string format;
   std::string folder;
   data::SampleDataOptions samples;
+  bool gzip = false;
 };
 
-StatusOr<ExitCode> Make(const Common& common, const MakeOptions& options) {
-  if (options.format != "cifar10") {
-    return InvalidArgument("dataset make: unknown format {}; there is cifar10", options.format);
-  }
-  RING_RETURN_IF_ERROR(data::MakeCifar10(options.folder, options.samples));
+StatusOr<ExitCode> Make(const Common& common, MakeOptions options) {
+  if (options.gzip) options.samples.compression = data::Compression::kGzip;
+  const Status made = data::MakeSampleData(options.folder, options.samples);
+  if (!made.ok()) return OfDisk(Annotate(made, "dataset make"));
   if (common.json()) {
     Print(Json{{"path", options.folder},
-               {"format", options.format},
+               {"format", options.samples.format},
                {"train", options.samples.train},
                {"test", options.samples.test},
                {"seed", options.samples.seed}}
@@ -32,21 +48,102 @@ StatusOr<ExitCode> Make(const Common& common, const MakeOptions& options) {
   return ExitCode::kOk;
 }
 
-}  // namespace
+struct LookOptions {
+  std::string folder;
+  std::string format;  // empty: found by the files
+  std::string list;    // file of SHA-256; empty: none
+};
 
-void AddDataset(CommandLine& line) {
+StatusOr<DatasetStatistics> Look(const LookOptions& options) {
+  RING_ASSIGN_OR_RETURN(const data::Format* const format,
+                        data::ChooseFormat(options.folder, options.format));
+  v1::DataSource source;
+  source.set_format(format->name);
+  source.set_path(".");
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset,
+                        data::Dataset::Open({options.folder, ""}, source));
+  DatasetStatistics statistics{options.folder, dataset->facts(), {}, {}};
+  RING_ASSIGN_OR_RETURN(statistics.train, data::StatisticsOf(*dataset, data::Split::kTrain));
+  RING_ASSIGN_OR_RETURN(statistics.test, data::StatisticsOf(*dataset, data::Split::kTest));
+  return statistics;
+}
+
+StatusOr<ExitCode> Stat(const Common& common, const LookOptions& options) {
+  const StatusOr<DatasetStatistics> statistics = Look(options);
+  if (!statistics.ok()) return OfDisk(Annotate(statistics.status(), "dataset stat"));
+  Print(common.json() ? ToJson(*statistics).dump(2) + "\n"
+                      : RenderDataset(*statistics, Terminal::Of(stdout)));
+  return ExitCode::kOk;
+}
+
+StatusOr<std::optional<data::Sha256List>> ReadList(const std::string& path) {
+  if (path.empty()) return std::optional<data::Sha256List>();
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) return InvalidArgument("--sha256: cannot read {}", path);
+  StatusOr<data::Sha256List> list = data::ParseSha256List(text);
+  if (!list.ok()) return Annotate(list.status(), "--sha256: " + path);
+  return std::optional<data::Sha256List>(*std::move(list));
+}
+
+StatusOr<ExitCode> Verify(const Common& common, const LookOptions& options) {
+  RING_ASSIGN_OR_RETURN(const std::optional<data::Sha256List> list, ReadList(options.list));
+  const StatusOr<data::Verification> verified = data::Verify(options.folder, options.format, list);
+  if (!verified.ok()) return OfDisk(Annotate(verified.status(), "dataset verify"));
+  Print(common.json() ? ToJson(options.folder, *verified).dump(2) + "\n" : RenderSha256(*verified));
+  for (const std::string& problem : verified->problems) Say(problem);
+  return verified->problems.empty() ? ExitCode::kOk : ExitCode::kOther;
+}
+
+void AddMake(CommandLine& line, CLI::App* group) {
   const auto options = std::make_shared<MakeOptions>();
-  CLI::App* const group = line.AddGroup("dataset", "make sample data");
   CLI::App* const make =
       line.Add(group, "make", "write learnable sample data in a dataset's own format",
-               Examples("ringctl dataset make cifar10 data/cifar10 --train 6000 --test 1000"),
+               Examples("ringctl dataset make cifar10 data/cifar10 --train 6000 --test 1000",
+                        "ringctl dataset make mnist data/mnist --gzip"),
                [&line, options] { return Make(line.common(), *options); });
-  make->add_option("FORMAT", options->format, "cifar10")->required();
+  const std::string formats = fmt::format("{}", fmt::join(data::FormatNames(), ", "));
+  make->add_option("FORMAT", options->samples.format, formats)->required();
   make->add_option("DIR", options->folder, "folder to create")->required();
   make->add_option("--train", options->samples.train, "training images")->capture_default_str();
   make->add_option("--test", options->samples.test, "test images")->capture_default_str();
   make->add_option("--seed", options->samples.seed, "another seed, other images")
       ->capture_default_str();
+  make->add_flag("--gzip", options->gzip, "write NAME.gz files (mnist)");
+}
+
+void AddLook(CLI::App* command, const std::shared_ptr<LookOptions>& options) {
+  command->add_option("DIR", options->folder, "folder of the dataset")->required();
+  command->add_option("--format", options->format, "its format; found by its files when absent");
+}
+
+void AddStat(CommandLine& line, CLI::App* group) {
+  const auto options = std::make_shared<LookOptions>();
+  AddLook(line.Add(group, "stat", "what a dataset holds: samples, classes, mean and deviation",
+                   Examples("ringctl dataset stat data/cifar10"),
+                   [&line, options] { return Stat(line.common(), *options); }),
+          options);
+}
+
+void AddVerify(CommandLine& line, CLI::App* group) {
+  const auto options = std::make_shared<LookOptions>();
+  CLI::App* const verify =
+      line.Add(group, "verify", "read a dataset whole and name everything that is wrong with it",
+               Examples("ringctl dataset verify data/cifar10",
+                        "ringctl dataset verify data/cifar10 --sha256 SHA256SUMS"),
+               [&line, options] { return Verify(line.common(), *options); });
+  AddLook(verify, options);
+  verify->add_option("--sha256", options->list, "list as sha256sum prints it, to compare with")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+void AddDataset(CommandLine& line) {
+  CLI::App* const group = line.AddGroup("dataset", "make sample data, look through a dataset");
+  AddMake(line, group);
+  AddStat(line, group);
+  AddVerify(line, group);
 }
 
 }  // namespace ringmaster::cli

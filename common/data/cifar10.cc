@@ -1,24 +1,47 @@
 #include "common/data/cifar10.h"
 
-#include "common/check.h"
+#include <algorithm>
+
+#include "common/data/sample_image.h"
 
 namespace ringmaster::data {
+namespace {
 
-bool IsCifar10File(const std::string& name, Split split) {
-  if (split == Split::kTest) return name == "test_batch.bin";
-  const std::string prefix = "data_batch_", suffix = ".bin";
-  return name.size() > prefix.size() + suffix.size() && name.starts_with(prefix) &&
-         name.ends_with(suffix);
+void Draw(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
+  record[0] = static_cast<uint8_t>(
+      DrawSampleImage({seed, split, sample, kCifar10Classes}, record.subspan(1)));
 }
 
-void PlanesToInterleaved(std::span<const uint8_t> planes, std::span<uint8_t> pixels) {
-  RING_CHECK(planes.size() == kCifarPixels && pixels.size() == kCifarPixels, "not a CIFAR image");
-  constexpr size_t kPlane = size_t{kCifarHeight} * kCifarWidth;
-  for (size_t i = 0; i < kPlane; ++i) {
-    for (size_t c = 0; c < kCifarChannels; ++c) {
-      pixels[i * kCifarChannels + c] = planes[c * kPlane + i];
-    }
+std::vector<SampleFile> SampleFiles(uint64_t train, uint64_t test) {
+  constexpr uint64_t kTrainFiles = 5;
+  std::vector<SampleFile> files;
+  const uint64_t count = std::min(kTrainFiles, train);
+  for (uint64_t i = 0; i < count; ++i) {
+    files.push_back({fmt::format("data_batch_{}.bin", i + 1),
+                     Split::kTrain,
+                     train * i / count,
+                     train * (i + 1) / count,
+                     {},
+                     kCifar10RecordBytes,
+                     Draw});
   }
+  files.push_back({"test_batch.bin", Split::kTest, 0, test, {}, kCifar10RecordBytes, Draw});
+  return files;
+}
+
+}  // namespace
+
+const Format& Cifar10() {
+  static const Format format = {
+      .name = "cifar10",
+      .classes = kCifar10Classes,
+      .may_be_gzipped = false,
+      .files = {{Split::kTrain, Holds::kRecords, "data_batch_*.bin", "training file"},
+                {Split::kTest, Holds::kRecords, "test_batch.bin", "test file"}},
+      .layout = [](const FileKind&,
+                   const ContentStart& start) { return CifarLayout("cifar10", 1, start); },
+      .sample_files = SampleFiles};
+  return format;
 }
 
 }  // namespace ringmaster::data

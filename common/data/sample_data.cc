@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
-#include "common/data/sample_image.h"
+#include "common/data/format.h"
+#include "common/data/gzip.h"
 #include "common/durable_file.h"
 
 namespace ringmaster::data {
@@ -14,30 +16,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Samples [begin, end) of a split, and the file that they go to.
-struct Part {
-  std::string name;
-  Split split;
-  uint64_t begin, end;
-};
-
-std::vector<Part> PartsOf(const SampleDataOptions& options) {
-  constexpr uint64_t kTrainFiles = 5;
-  std::vector<Part> parts;
-  const uint64_t files = std::min(kTrainFiles, options.train);
-  for (uint64_t i = 0; i < files; ++i) {
-    parts.push_back({fmt::format("data_batch_{}.bin", i + 1), Split::kTrain,
-                     options.train * i / files, options.train * (i + 1) / files});
+Status Check(const Format& format, const SampleDataOptions& options) {
+  if (options.train == 0 || options.test == 0) {
+    return InvalidArgument("{} training and {} test images: at least one of each is needed",
+                           options.train, options.test);
   }
-  parts.push_back({"test_batch.bin", Split::kTest, 0, options.test});
-  return parts;
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // an IDX header's count
+  if (std::max(options.train, options.test) > kMost) {
+    return InvalidArgument("{} training and {} test images: at most {} of each", options.train,
+                           options.test, kMost);
+  }
+  if (options.compression == Compression::kNone || format.may_be_gzipped) return absl::OkStatus();
+  return InvalidArgument("files of format {} are never gzipped: leave --gzip out", format.name);
 }
 
-Status CheckEmpty(const std::string& folder) {
+bool IsOf(const Format& format, std::string name) {
+  if (format.may_be_gzipped && name.ends_with(".gz")) name.resize(name.size() - 3);
+  return std::any_of(format.files.begin(), format.files.end(),
+                     [&](const FileKind& kind) { return Matches(kind, name); });
+}
+
+Status CheckEmpty(const std::string& folder, const Format& format) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!IsCifar10File(name, Split::kTrain) && !IsCifar10File(name, Split::kTest)) continue;
+    if (!IsOf(format, name)) continue;
     return Error(absl::StatusCode::kAlreadyExists,
                  "{} already holds {}: nothing was written; choose another folder, or remove it",
                  folder, name);
@@ -46,35 +49,53 @@ Status CheckEmpty(const std::string& folder) {
   return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", folder, error.message());
 }
 
-Status WritePart(const std::string& path, const Part& part, uint64_t seed) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  std::vector<uint8_t> record(kCifar10RecordBytes);
-  for (uint64_t sample = part.begin; sample < part.end && file; ++sample) {
-    DrawSample(seed, part.split, sample, record);
-    file.write(reinterpret_cast<const char*>(record.data()),
-               static_cast<std::streamsize>(record.size()));
+// Header and records to `write`, until the file fails.
+template <typename Write>
+void Draw(const SampleFile& file, uint64_t seed, const std::ofstream& stream, const Write& write) {
+  write(file.header);
+  std::vector<uint8_t> record(file.record_bytes);
+  for (uint64_t sample = file.begin; sample < file.end && stream; ++sample) {
+    file.draw(seed, file.split, sample, record);
+    write(record);
   }
-  file.close();
-  if (file) return absl::OkStatus();
+}
+
+Status WriteFile(const std::string& path, const SampleFile& file,
+                 const SampleDataOptions& options) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  if (options.compression == Compression::kGzip) {
+    GzipWriter gzip(&stream);
+    Draw(file, options.seed, stream, [&](const auto& bytes) { gzip.Write(bytes); });
+    gzip.Finish();
+  } else {
+    Draw(file, options.seed, stream, [&](const auto& bytes) {
+      stream.write(reinterpret_cast<const char*>(bytes.data()),
+                   static_cast<std::streamsize>(bytes.size()));
+    });
+  }
+  stream.close();
+  if (stream) return absl::OkStatus();
   return Error(absl::StatusCode::kUnavailable, "cannot write {}: is the disk full?", path);
 }
 
-std::string TemporaryOf(const std::string& folder, const Part& part) {
-  return fmt::format("{}/.{}.tmp", folder, part.name);
+std::string TemporaryOf(const std::string& folder, const SampleFile& file) {
+  return fmt::format("{}/.{}.tmp", folder, file.name);
 }
 
 // Everything under temporary names, then the final names, so that a folder is never half a dataset
 // that looks whole.
-Status WriteParts(const std::string& folder, const SampleDataOptions& options,
-                  const std::vector<Part>& parts) {
-  for (const Part& part : parts) {
-    RING_RETURN_IF_ERROR(WritePart(TemporaryOf(folder, part), part, options.seed));
+Status WriteFiles(const std::string& folder, const SampleDataOptions& options,
+                  const std::vector<SampleFile>& files) {
+  const std::string ending = options.compression == Compression::kGzip ? ".gz" : "";
+  for (const SampleFile& file : files) {
+    RING_RETURN_IF_ERROR(WriteFile(TemporaryOf(folder, file), file, options));
   }
-  for (const Part& part : parts) {
+  for (const SampleFile& file : files) {
+    const std::string path = folder + '/' + file.name + ending;
     std::error_code error;
-    fs::rename(TemporaryOf(folder, part), folder + '/' + part.name, error);
+    fs::rename(TemporaryOf(folder, file), path, error);
     if (error) {
-      return Error(absl::StatusCode::kUnavailable, "cannot rename to {}/{}: {}", folder, part.name,
+      return Error(absl::StatusCode::kUnavailable, "cannot rename to {}: {}", path,
                    error.message());
     }
   }
@@ -83,21 +104,19 @@ Status WriteParts(const std::string& folder, const SampleDataOptions& options,
 
 }  // namespace
 
-Status MakeCifar10(const std::string& folder, const SampleDataOptions& options) {
-  if (options.train == 0 || options.test == 0) {
-    return InvalidArgument("{} training and {} test images: at least one of each is needed",
-                           options.train, options.test);
-  }
+Status MakeSampleData(const std::string& folder, const SampleDataOptions& options) {
+  RING_ASSIGN_OR_RETURN(const Format* const format, FindFormat(options.format));
+  RING_RETURN_IF_ERROR(Check(*format, options));
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     return Error(absl::StatusCode::kUnavailable, "cannot create {}: {}", folder, error.message());
   }
-  RING_RETURN_IF_ERROR(CheckEmpty(folder));
-  const std::vector<Part> parts = PartsOf(options);
-  const Status written = WriteParts(folder, options, parts);
+  RING_RETURN_IF_ERROR(CheckEmpty(folder, *format));
+  const std::vector<SampleFile> files = format->sample_files(options.train, options.test);
+  const Status written = WriteFiles(folder, options, files);
   if (!written.ok()) {
-    for (const Part& part : parts) fs::remove(TemporaryOf(folder, part), error);
+    for (const SampleFile& file : files) fs::remove(TemporaryOf(folder, file), error);
   }
   return written;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/check.h"
+#include "common/data/drawing.h"
 #include "common/philox.h"
 #include "common/square_root.h"
 
@@ -24,30 +25,11 @@ enum class Pattern : uint8_t {
   kDiscs,
   kZigzag,
 };
-static_assert(static_cast<uint32_t>(Pattern::kZigzag) + 1 == kCifar10Classes);
-
-// The image's own random numbers, taken one after the other; noise has a block range of its own.
-class Dice {
- public:
-  explicit Dice(const PhiloxStream& stream) : stream_(stream) {}
-  double Between(double low, double high) {
-    return low + (high - low) * double{stream_.Uniform(next_++)};
-  }
-  uint32_t Below(uint32_t bound) { return stream_.Below(next_++, bound); }
-  double Sign() { return Below(2) == 0 ? -1.0 : 1.0; }
-
- private:
-  const PhiloxStream& stream_;
-  uint64_t next_ = 0;
-};
-
-double Clamp01(double x) { return std::clamp(x, 0.0, 1.0); }
+constexpr uint32_t kPatterns = 10, kAxes = 10;
+static_assert(static_cast<uint32_t>(Pattern::kZigzag) + 1 == kPatterns);
 
 // Triangle wave of period 1 in [-1, 1]: -1 at whole numbers.
 double Wave(double t) { return 1 - 2 * std::fabs(2 * (t - std::floor(t)) - 1); }
-
-// 1 inside, 0 outside, one pixel of slope at the edge.
-double Inside(double distance, double limit) { return Clamp01(limit - distance + 0.5); }
 
 // Geometry of one image. Which numbers mean what depends on the pattern.
 struct Geometry {
@@ -137,18 +119,18 @@ struct Channel {
 
 // The axis in red, green and blue along which each class differs from its background. Both ends of
 // an axis are as likely, so no mean over images tells classes apart, and no linear model does.
-constexpr double kAxes[kCifar10Classes][kCifarChannels] = {
+constexpr double kAxisOf[kAxes][kCifarChannels] = {
     {1, 0, 0}, {0, 1, 0}, {0, 0, 1},  {1, 1, 0},  {0, 1, 1},
     {1, 0, 1}, {1, 1, 1}, {1, -1, 0}, {0, 1, -1}, {1, 0, -1},
 };
 
-std::array<Channel, kCifarChannels> DrawColours(Pattern pattern, Dice& dice) {
+std::array<Channel, kCifarChannels> DrawColours(uint32_t axis_number, Dice& dice) {
   std::array<Channel, kCifarChannels> channels;
   const double sign = dice.Sign();
   const double strength = dice.Between(80, 120);
   for (size_t c = 0; c < kCifarChannels; ++c) {
     Channel& channel = channels[c];
-    const double axis = kAxes[static_cast<size_t>(pattern)][c];
+    const double axis = kAxisOf[axis_number][c];
     channel.contrast = sign * (strength * axis + dice.Between(-20, 20));
     channel.level = dice.Between(100, 156) - channel.contrast / 2;
     channel.slope_x = dice.Between(-0.8, 0.8);
@@ -159,17 +141,20 @@ std::array<Channel, kCifarChannels> DrawColours(Pattern pattern, Dice& dice) {
 
 }  // namespace
 
-void DrawSample(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
-  RING_CHECK(record.size() == kCifar10RecordBytes, "record size");
+uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes) {
+  RING_CHECK(planes.size() == kCifarPixels, "image size");
+  RING_CHECK(key.classes == kPatterns || key.classes == kPatterns * kAxes, "classes");
   constexpr uint64_t kNoise = 1 << 10;  // first element of the noise, past all other draws
   constexpr double kNoiseAmplitude = 24;
-  const PhiloxStream stream(seed, PhiloxStream::Purpose::kSampleData, static_cast<uint64_t>(split),
-                            sample, "");
+  const PhiloxStream stream(key.seed, PhiloxStream::Purpose::kSampleData,
+                            static_cast<uint64_t>(key.split), key.sample, "");
   Dice dice(stream);
-  record[0] = static_cast<uint8_t>(dice.Below(kCifar10Classes));
-  const auto pattern = static_cast<Pattern>(record[0]);
+  const uint32_t label = dice.Below(key.classes);
+  const bool crossed = key.classes > kPatterns;
+  const auto pattern = static_cast<Pattern>(crossed ? label / kAxes : label);
   const Geometry geometry = DrawGeometry(dice);
-  const std::array<Channel, kCifarChannels> channels = DrawColours(pattern, dice);
+  const std::array<Channel, kCifarChannels> channels =
+      DrawColours(crossed ? label % kAxes : label, dice);
   constexpr size_t kPlane = size_t{kCifarHeight} * kCifarWidth;
   for (size_t i = 0; i < kPlane; ++i) {
     const auto x = static_cast<double>(i % kCifarWidth);
@@ -179,13 +164,13 @@ void DrawSample(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> 
     const PhiloxBlock noise = stream.Block(kNoise / 4 + i);
     for (size_t c = 0; c < kCifarChannels; ++c) {
       const Channel& channel = channels[c];
-      const double uniform = static_cast<double>(noise[c] >> 8) * 0x1p-23 - 1;
       const double value = channel.level + channel.slope_x * (x - kCifarWidth / 2.0) +
                            channel.slope_y * (y - kCifarHeight / 2.0) + channel.contrast * ink +
-                           kNoiseAmplitude * uniform;
-      record[1 + c * kPlane + i] = static_cast<uint8_t>(std::clamp(std::floor(value), 0.0, 255.0));
+                           kNoiseAmplitude * SignedUniform(noise[c]);
+      planes[c * kPlane + i] = PixelOf(value);
     }
   }
+  return label;
 }
 
 }  // namespace ringmaster::data

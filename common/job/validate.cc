@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/data/format.h"
 #include "common/job/defaults.h"
 #include "common/job/resolve.h"
 #include "common/job/sample_use.h"
@@ -82,7 +83,7 @@ Status CheckPath(const std::string& path) {
 // ---- checks of one message ----------------------------------------------------------------------
 
 Status CheckFormat(const std::string& format) {
-  const std::vector<std::string> known = {"cifar10", "cifar100", "mnist"};
+  const std::vector<std::string> known = data::FormatNames();
   if (std::find(known.begin(), known.end(), format) != known.end()) return absl::OkStatus();
   if (format.empty()) {
     return InvalidArgument("data.format: missing; known: {}", fmt::join(known, ", "));

@@ -12,8 +12,10 @@ std::vector<v1::Augmentation> AugmentOf(const v1::ResultSpec& spec) {
   return {spec.augment().begin(), spec.augment().end()};
 }
 
-graph::ImageShape ShapeOf(const v1::DatasetFacts& data) {
-  return {data.height(), data.width(), data.channels()};
+// Of the dataset as it is stored (DatasetFacts), and as the model gets it (DataUse).
+template <typename Image>
+graph::ImageShape ShapeOf(const Image& image) {
+  return {image.height(), image.width(), image.channels()};
 }
 
 // Places of the shard's samples in the epoch's order of their set, and n.
@@ -43,7 +45,8 @@ ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec 
     : dataset_(std::move(dataset)),
       spec_(std::move(spec)),
       samples_(spec_.data_use()),
-      augmenter_(AugmentOf(spec_), ShapeOf(spec_.data()), spec_.seed()) {}
+      augmenter_(AugmentOf(spec_), ShapeOf(spec_.data()), ShapeOf(spec_.data_use()), spec_.seed()) {
+}
 
 StatusOr<std::shared_ptr<const ShardBatch>> ShardLoader::Load(const BatchId& id) const {
   if (id.shard >= spec_.shards()) {
@@ -55,7 +58,7 @@ StatusOr<std::shared_ptr<const ShardBatch>> ShardLoader::Load(const BatchId& id)
       id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
   const Slice slice = SliceOf(spec_, id, samples_.count(id.set));
   const size_t rows = slice.places.size();
-  const size_t elements = ShapeOf(spec_.data()).elements();
+  const size_t elements = ShapeOf(spec_.data_use()).elements();
   const job::Permutation permutation(spec_.seed(), id.step / spec_.steps_per_epoch(),
                                      samples_.count(job::SampleSet::kTrain));
   auto batch = std::make_shared<ShardBatch>();
@@ -64,12 +67,13 @@ StatusOr<std::shared_ptr<const ShardBatch>> ShardLoader::Load(const BatchId& id)
   batch->images = AlignedFloats(rows * elements);
   batch->samples.reserve(rows);
   batch->labels.reserve(rows);
-  std::vector<uint8_t> pixels(elements);
+  std::vector<uint8_t> pixels(ShapeOf(spec_.data()).elements());
+  graph::ImageScratch scratch;
   for (size_t row = 0; row < rows; ++row) {
     const uint64_t place = slice.places.begin + row;
     const uint64_t sample = samples_.At(id.set, training ? permutation.At(place) : place);
     RING_ASSIGN_OR_RETURN(const int32_t label, dataset_->Read(split, sample, pixels));
-    augmenter_.Apply(id.use(), id.step, sample, pixels,
+    augmenter_.Apply(id.use(), id.step, sample, pixels, &scratch,
                      batch->images.span().subspan(row * elements, elements));
     batch->samples.push_back(sample);
     batch->labels.push_back(label);

@@ -10,13 +10,16 @@
 #include <span>
 #include <vector>
 
+#include "common/data/dataset.h"
 #include "common/graph/augment/augment.h"
 #include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/data/dataset.h"
 
 namespace ringmaster::worker {
+
+using data::Dataset;
+using data::DatasetFolders;
 
 // One shard of one batch. Ordered as a job reaches them: the evaluation of S(k) comes after
 // training step k - 1 and before training step k.
@@ -58,7 +61,7 @@ struct ShardBatch {
   BatchId id;
   uint64_t batch_samples = 0;     // n: samples of the whole batch, over all shards
   std::vector<uint64_t> samples;  // dataset index of each row; empty when the shard is empty
-  AlignedFloats images;           // rows * H * W * C
+  AlignedFloats images;           // rows * H * W * C of the model's images
   std::vector<int32_t> labels;    // rows
 };
 

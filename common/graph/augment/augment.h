@@ -1,38 +1,49 @@
-// Augmentation of one image as formulas: uint8 pixels in, float32 out, a function of (job seed,
-// step, sample) and of nothing else. Correctly rounded arithmetic; sums in float64 in the fixed
-// lane order (element i to lane i mod 8, lanes pairwise). Thread-safe.
+// Augmentation of one image as formulas: stored uint8 pixels in, the model's float32 image out, a
+// function of (job seed, step, sample) and of nothing else. Correctly rounded arithmetic; sums in
+// float64 in the fixed lane order (common/lane_sum.h). Thread-safe (immutable).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "common/graph/augment/resize.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {
 
-struct ImageShape {
-  uint32_t height = 0, width = 0, channels = 0;
-  size_t elements() const { return size_t{height} * width * channels; }
-};
-
 enum class Use : uint8_t { kTraining, kEvaluation };
+
+// Memory that one thread reuses from image to image. What is in it means nothing.
+struct ImageScratch {
+  std::vector<float> rows, image;
+};
 
 class Augmenter {
  public:
-  // `augment` must be resolved. At evaluation random ops are left out, the others stay. Without
-  // per_image_standardization pixels become x / 255.
-  Augmenter(std::vector<v1::Augmentation> augment, ImageShape shape, uint64_t seed);
+  // `augment` must be resolved. `model` differs from `stored` in height and width, which resizes,
+  // and in channels when those of a grey image are repeated: one, as many as the model wants.
+  Augmenter(std::vector<v1::Augmentation> augment, const ImageShape& stored,
+            const ImageShape& model, uint64_t seed);
 
-  // `pixels`: height * width * channels uint8 in H,W,C order; `out` as many floats.
+  // In this order: float, resize, repeat channels, the operations of `augment` one after the other
+  // on values of 0 to 255, and x / 255 unless one of them standardized. At evaluation random
+  // operations are left out. `pixels` and `out` in H,W,C order.
   void Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
-             std::span<float> out) const;
+             ImageScratch* scratch, std::span<float> out) const;
 
  private:
-  std::vector<v1::Augmentation> augment_;
-  ImageShape shape_;
-  uint64_t seed_;
+  void ToModelShape(std::span<const uint8_t> pixels, ImageScratch* scratch,
+                    std::span<float> out) const;
+  void ApplyRandom(size_t place, uint64_t step, uint64_t sample, ImageScratch* scratch,
+                   std::span<float> image) const;
+
+  const std::vector<v1::Augmentation> augment_;
+  const ImageShape stored_, shape_;
+  const std::optional<BilinearResize> resize_;  // of stored channels
+  const uint64_t seed_;
 };
 
 }  // namespace ringmaster::graph

@@ -2,11 +2,16 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <numeric>
+#include <set>
 #include <vector>
 
+#include "common/data/cifar10.h"
+#include "common/data/cifar100.h"
+#include "common/data/mnist.h"
+#include "common/data/sample_digit.h"
 #include "common/data/sample_image.h"
 #include "common/sha256.h"
 #include "tests/support/temporary_folder.h"
@@ -14,12 +19,31 @@
 namespace ringmaster::data {
 namespace {
 
+std::span<uint8_t> Bytes(std::string* text) {
+  return {reinterpret_cast<uint8_t*>(text->data()), text->size()};
+}
+
 std::string Drawn(uint64_t seed, Split split, uint64_t first, uint64_t count) {
-  std::string bytes(count * kCifar10RecordBytes, '\0');
+  std::string bytes;
   for (uint64_t i = 0; i < count; ++i) {
-    DrawSample(
-        seed, split, first + i,
-        {reinterpret_cast<uint8_t*>(bytes.data()) + i * kCifar10RecordBytes, kCifar10RecordBytes});
+    std::string image(kCifarPixels, '\0');
+    bytes += static_cast<char>(
+        DrawSampleImage({seed, split, first + i, kCifar10Classes}, Bytes(&image)));
+    bytes += image;
+  }
+  return bytes;
+}
+
+std::string Digit(uint64_t seed, Split split, uint64_t sample) {
+  std::string pixels(size_t{kMnistHeight} * kMnistWidth, '\0');
+  DrawSampleDigit(seed, split, sample, Bytes(&pixels));
+  return pixels;
+}
+
+std::string BigEndian(std::initializer_list<uint32_t> words) {
+  std::string bytes;
+  for (const uint32_t word : words) {
+    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(word >> shift & 0xFF);
   }
   return bytes;
 }
@@ -27,7 +51,7 @@ std::string Drawn(uint64_t seed, Split split, uint64_t first, uint64_t count) {
 TEST_CASE("Sample data: files hold the samples in order, in CIFAR-10's layout") {
   const TemporaryFolder root;
   const std::string folder = root / "a/cifar10";
-  REQUIRE(MakeCifar10(folder, {.train = 12, .test = 3, .seed = 5}).ok());
+  REQUIRE(MakeSampleData(folder, {.train = 12, .test = 3, .seed = 5}).ok());
   std::string train;
   for (int i = 1; i <= 5; ++i) {
     train += ReadWhole(folder + "/data_batch_" + std::to_string(i) + ".bin");
@@ -43,7 +67,7 @@ TEST_CASE("Sample data: files hold the samples in order, in CIFAR-10's layout") 
 
 TEST_CASE("Sample data: a handful of images makes as many files, never an empty one") {
   const TemporaryFolder folder;
-  REQUIRE(MakeCifar10(folder.path(), {.train = 2, .test = 1, .seed = 0}).ok());
+  REQUIRE(MakeSampleData(folder.path(), {.train = 2, .test = 1, .seed = 0}).ok());
   CHECK(std::filesystem::file_size(folder / "data_batch_1.bin") == kCifar10RecordBytes);
   CHECK(std::filesystem::file_size(folder / "data_batch_2.bin") == kCifar10RecordBytes);
   CHECK_FALSE(std::filesystem::exists(folder / "data_batch_3.bin"));
@@ -77,7 +101,7 @@ TEST_CASE("Sample data: labels are spread evenly over the ten classes") {
 TEST_CASE("Sample data: a folder that holds a dataset is left as it is") {
   const TemporaryFolder folder;
   WriteWhole(folder / "test_batch.bin", "precious");
-  const Status status = MakeCifar10(folder.path(), {.train = 1, .test = 1, .seed = 0});
+  const Status status = MakeSampleData(folder.path(), {.train = 1, .test = 1, .seed = 0});
   CHECK(status.code() == absl::StatusCode::kAlreadyExists);
   CHECK(Message(status) == folder.path() +
                                " already holds test_batch.bin: nothing was written; choose "
@@ -88,26 +112,100 @@ TEST_CASE("Sample data: a folder that holds a dataset is left as it is") {
 
 TEST_CASE("Sample data: what cannot be made is refused") {
   const TemporaryFolder folder;
-  CHECK(Message(MakeCifar10(folder.path(), {.train = 0, .test = 1, .seed = 0})) ==
+  CHECK(Message(MakeSampleData(folder.path(), {.train = 0, .test = 1, .seed = 0})) ==
         "0 training and 1 test images: at least one of each is needed");
   WriteWhole(folder / "file", "");
-  CHECK(MakeCifar10(folder / "file/x", {}).code() == absl::StatusCode::kUnavailable);
+  CHECK(MakeSampleData(folder / "file/x", {}).code() == absl::StatusCode::kUnavailable);
 }
 
-TEST_CASE("CIFAR-10: file names of the splits") {
-  CHECK(IsCifar10File("data_batch_1.bin", Split::kTrain));
-  CHECK(IsCifar10File("test_batch.bin", Split::kTest));
+TEST_CASE("Sample data: CIFAR-100 has two labels a record, each pattern with each axis of colour") {
+  const TemporaryFolder folder;
+  REQUIRE(MakeSampleData(folder.path(), {.format = "cifar100", .train = 300, .test = 2}).ok());
+  const std::string train = ReadWhole(folder / "train.bin");
+  REQUIRE(train.size() == 300 * kCifar100RecordBytes);
+  CHECK(ReadWhole(folder / "test.bin").size() == 2 * kCifar100RecordBytes);
+  std::set<int> classes;
+  for (size_t i = 0; i < 300; ++i) {
+    const std::string record = train.substr(i * kCifar100RecordBytes, kCifar100RecordBytes);
+    std::string image(kCifarPixels, '\0');
+    const uint32_t label = DrawSampleImage({0, Split::kTrain, i, kCifar100Classes}, Bytes(&image));
+    REQUIRE(static_cast<uint8_t>(record[0]) == label / 5);
+    REQUIRE(static_cast<uint8_t>(record[1]) == label);
+    REQUIRE(record.substr(2) == image);
+    classes.insert(static_cast<int>(label));
+  }
+  CHECK(classes.size() > 80);  // 300 draws of 100 miss five on average
+  CHECK(*classes.rbegin() < 100);
+}
+
+TEST_CASE("Sample data: MNIST is images and labels apart, with IDX headers") {
+  const TemporaryFolder folder;
+  REQUIRE(
+      MakeSampleData(folder.path(), {.format = "mnist", .train = 5, .test = 2, .seed = 3}).ok());
+  std::string images = BigEndian({2051, 5, 28, 28}), labels = BigEndian({2049, 5});
+  for (uint64_t i = 0; i < 5; ++i) {
+    images += Digit(3, Split::kTrain, i);
+    labels += static_cast<char>(SampleDigit(3, Split::kTrain, i));
+  }
+  CHECK(ReadWhole(folder / "train-images-idx3-ubyte") == images);
+  CHECK(ReadWhole(folder / "train-labels-idx1-ubyte") == labels);
+  CHECK(ReadWhole(folder / "t10k-images-idx3-ubyte").size() == 16 + 2 * 784);
+  CHECK(ReadWhole(folder / "t10k-labels-idx1-ubyte").size() == 8 + 2);
+}
+
+TEST_CASE("Sample data: the bytes of the other formats are the same on every machine, too") {
+  const TemporaryFolder folder;
+  REQUIRE(MakeSampleData(folder.path(), {.format = "mnist", .train = 100, .test = 1}).ok());
+  CHECK(*Sha256HexOfFile(folder / "train-images-idx3-ubyte") ==
+        "db8b111702ed32f691fd712a074a19f894575151220f61c24c1f357914dc95a4");
+  REQUIRE(MakeSampleData(folder.path(), {.format = "cifar100", .train = 100, .test = 1}).ok());
+  CHECK(*Sha256HexOfFile(folder / "train.bin") ==
+        "88b065c428d8579ade42fe25de835354278349d5264808a0591ed3f8bd732aa5");
+}
+
+TEST_CASE("Sample data: gzipped files hold no time stamp and no name") {
+  const TemporaryFolder folder;
+  const SampleDataOptions options = {
+      .format = "mnist", .train = 3, .test = 1, .compression = Compression::kGzip};
+  REQUIRE(MakeSampleData(folder / "a", options).ok());
+  REQUIRE(MakeSampleData(folder / "b", options).ok());
+  for (const FileKind& kind : Mnist().files) {
+    const std::string file = ReadWhole(folder / ("a/" + kind.name + ".gz"));
+    CHECK(file.substr(0, 10) == std::string("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10));
+    CHECK(file == ReadWhole(folder / ("b/" + kind.name + ".gz")));
+    CHECK_FALSE(std::filesystem::exists(folder / ("a/" + kind.name)));
+  }
+  CHECK(MakeSampleData(folder / "a", {.format = "mnist"}).code() ==
+        absl::StatusCode::kAlreadyExists);
+  CHECK(Message(MakeSampleData(folder / "c", {.compression = Compression::kGzip})) ==
+        "files of format cifar10 are never gzipped: leave --gzip out");
+}
+
+TEST_CASE("Formats: file names of the splits") {
+  const auto is = [](const Format& format, const std::string& name, Split split) {
+    return std::any_of(format.files.begin(), format.files.end(), [&](const FileKind& kind) {
+      return kind.split == split && Matches(kind, name);
+    });
+  };
+  CHECK(is(Cifar10(), "data_batch_1.bin", Split::kTrain));
+  CHECK(is(Cifar10(), "test_batch.bin", Split::kTest));
   for (const char* name : {"data_batch_.bin", "data_batch_1.bin.tmp", ".data_batch_1.bin.tmp",
                            "test_batch.bin", "batches.meta.txt"}) {
-    CHECK_FALSE(IsCifar10File(name, Split::kTrain));
+    CHECK_FALSE(is(Cifar10(), name, Split::kTrain));
   }
-  CHECK_FALSE(IsCifar10File("data_batch_1.bin", Split::kTest));
+  CHECK_FALSE(is(Cifar10(), "data_batch_1.bin", Split::kTest));
+  CHECK(is(Cifar100(), "train.bin", Split::kTrain));
+  CHECK_FALSE(is(Cifar100(), "test_batch.bin", Split::kTest));
+  CHECK(is(Mnist(), "t10k-labels-idx1-ubyte", Split::kTest));
+  CHECK(FormatNames() == std::vector<std::string>{"cifar10", "cifar100", "mnist"});
+  CHECK(Message(FindFormat("png").status()) ==
+        "format \"png\" is not known; known: cifar10, cifar100, mnist");
 }
 
-TEST_CASE("CIFAR-10: planes become interleaved pixels") {
+TEST_CASE("CIFAR: planes become interleaved pixels") {
   std::vector<uint8_t> planes(kCifarPixels), pixels(kCifarPixels);
   for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<uint8_t>(i / 1024 + i % 50);
-  PlanesToInterleaved(planes, pixels);
+  PlanesToInterleaved(planes, 3, pixels);
   for (size_t i = 0; i < 1024; ++i) {
     for (size_t c = 0; c < 3; ++c) REQUIRE(pixels[3 * i + c] == planes[c * 1024 + i]);
   }

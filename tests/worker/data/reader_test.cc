@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "common/data/cifar_records.h"
 #include "common/data/sample_data.h"
 #include "common/job/shards.h"
 #include "tests/support/temporary_folder.h"
@@ -25,7 +26,7 @@ std::chrono::steady_clock::time_point Soon() {
 class ReaderFixture {
  public:
   ReaderFixture() {
-    REQUIRE(data::MakeCifar10(folder_ / "d", {.train = 10, .test = 5, .seed = 2}).ok());
+    REQUIRE(data::MakeSampleData(folder_ / "d", {.train = 10, .test = 5, .seed = 2}).ok());
     v1::DataSource source;
     source.set_format("cifar10");
     source.set_path("d");

@@ -20,7 +20,7 @@ std::vector<Checkpoint> MemorySink::checkpoints() const {
 }
 
 SmallDataset::SmallDataset(uint64_t train, uint64_t test) {
-  const Status made = data::MakeCifar10(folder_ / "cifar10", {.train = train, .test = test});
+  const Status made = data::MakeSampleData(folder_ / "cifar10", {.train = train, .test = test});
   RING_CHECK(made.ok(), Message(made).c_str());
   v1::DataSource source;
   source.set_format("cifar10");

@@ -1,6 +1,7 @@
 // Remembers the SHA-256 of files that were hashed and checked before, so that a start with the same
-// data does not read it all again. One small text file in --state-dir, replaced as a whole; a lost
-// or broken one only costs time. Thread-compatible; owned by Dataset::Open for its duration.
+// data does not read it all again. One small text file a format in --state-dir, since what was
+// checked as one format is not checked as another, replaced as a whole; a lost or broken one only
+// costs time. Thread-compatible; owned by Dataset::Open for its duration.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,7 +12,7 @@
 #include <string>
 #include <tuple>
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 
 // What a file is without reading it. Another one, or another change of the same, differs.
 struct FileIdentity {
@@ -25,8 +26,8 @@ struct FileIdentity {
 
 class HashCache {
  public:
-  // Reads what `state_dir` remembers; an empty state_dir remembers nothing.
-  explicit HashCache(const std::string& state_dir);
+  // Reads what `state_dir` remembers of `format`; an empty state_dir remembers nothing.
+  HashCache(const std::string& state_dir, const std::string& format);
 
   [[nodiscard]] std::optional<std::string> Find(const FileIdentity& file) const;
   // Kept unless the file changed so lately that another change could carry the same time.
@@ -40,4 +41,4 @@ class HashCache {
   bool changed_ = false;
 };
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

@@ -1,4 +1,4 @@
-#include "worker/data/beneath.h"
+#include "common/data/beneath.h"
 
 #include <catch2/catch.hpp>
 
@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,4 +63,4 @@ TEST_CASE_METHOD(TreeFixture, "Beneath: on an old kernel plain paths are opened 
 }
 
 }  // namespace
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

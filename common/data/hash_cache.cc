@@ -1,4 +1,4 @@
-#include "worker/data/hash_cache.h"
+#include "common/data/hash_cache.h"
 
 #include <chrono>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include "common/durable_file.h"
 #include "common/log.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 namespace {
 
 // File systems stamp times in steps of up to two seconds.
@@ -23,9 +23,9 @@ FileIdentity FileIdentity::Of(const struct stat& status) {
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
-HashCache::HashCache(const std::string& state_dir) {
+HashCache::HashCache(const std::string& state_dir, const std::string& format) {
   if (state_dir.empty()) return;
-  path_ = state_dir + "/cifar10.sha256";
+  path_ = fmt::format("{}/{}.sha256", state_dir, format);
   std::ifstream file(path_);
   FileIdentity id;
   std::string sha256;
@@ -68,4 +68,4 @@ void HashCache::Save() {
   changed_ = false;
 }
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

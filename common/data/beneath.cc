@@ -1,4 +1,4 @@
-#include "worker/data/beneath.h"
+#include "common/data/beneath.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <sstream>
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 namespace {
 
 // O_NONBLOCK: opening a pipe that nobody writes to must not hang.
@@ -84,4 +84,4 @@ StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& pa
   return file;
 }
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

@@ -1,4 +1,4 @@
-#include "worker/data/dataset.h"
+#include "common/data/dataset.h"
 
 #include <sys/stat.h>
 
@@ -8,16 +8,15 @@
 #include <chrono>
 #include <filesystem>
 
+#include "common/data/cifar10.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
 #include "tests/support/temporary_folder.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 namespace {
 
 namespace fs = std::filesystem;
-using data::kCifar10RecordBytes;
-using data::Split;
 
 v1::DataSource Source(const std::string& path) {
   v1::DataSource source;
@@ -30,7 +29,7 @@ v1::DataSource Source(const std::string& path) {
 class DatasetFixture {
  public:
   DatasetFixture() {
-    CHECK(data::MakeCifar10(root_ / "data/d", {.train = 7, .test = 3, .seed = 1}).ok());
+    CHECK(MakeSampleData(root_ / "data/d", {.train = 7, .test = 3, .seed = 1}).ok());
     fs::create_directory(root_ / "state");
   }
   std::string File(const std::string& name) const { return root_ / "data/d/" + name; }
@@ -83,14 +82,14 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: samples are read at random, across fi
   REQUIRE(dataset.ok());
   std::string all;
   for (int i = 1; i <= 5; ++i) all += ReadWhole(File("data_batch_" + std::to_string(i) + ".bin"));
-  std::vector<uint8_t> pixels(data::kCifarPixels), expected(data::kCifarPixels);
+  std::vector<uint8_t> pixels(kCifarPixels), expected(kCifarPixels);
   for (const uint64_t sample : {6, 0, 3, 5, 1, 2, 4}) {
     const auto* record =
         reinterpret_cast<const uint8_t*>(all.data()) + sample * kCifar10RecordBytes;
     const auto label = (*dataset)->Read(Split::kTrain, sample, pixels);
     REQUIRE(label.ok());
     CHECK(*label == record[0]);
-    data::PlanesToInterleaved({record + 1, data::kCifarPixels}, expected);
+    PlanesToInterleaved({record + 1, kCifarPixels}, 3, expected);
     CHECK(pixels == expected);
   }
   CHECK((*dataset)->Read(Split::kTest, 2, pixels).ok());
@@ -109,7 +108,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
   v1::DataSource png = Source("d");
   png.set_format("png");
   CHECK(Message(Dataset::Open(folders(), png).status()) ==
-        "data.format png is not known; known: cifar10");
+        "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist");
 }
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: a file of the wrong size is named with the remainder") {
@@ -132,7 +131,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a label out of range is named with it
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: no path leads out of the data root") {
   fs::create_directory(root_ / "outside");
-  CHECK(data::MakeCifar10(root_ / "outside/d", {.train = 1, .test = 1, .seed = 1}).ok());
+  CHECK(MakeSampleData(root_ / "outside/d", {.train = 1, .test = 1, .seed = 1}).ok());
   fs::create_directory_symlink(root_ / "outside/d", root_ / "data/absolute");
   fs::create_directory_symlink("../outside/d", root_ / "data/relative");
   for (const std::string path : {"../outside/d", "absolute", "relative", "d/../../outside/d"}) {
@@ -183,7 +182,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a broken memory costs time and nothin
 TEST_CASE_METHOD(DatasetFixture, "Dataset: a file that shrinks or changes in use is data loss") {
   const auto dataset = Open();
   REQUIRE(dataset.ok());
-  std::vector<uint8_t> pixels(data::kCifarPixels);
+  std::vector<uint8_t> pixels(kCifarPixels);
   fs::resize_file(File("test_batch.bin"), kCifar10RecordBytes + 7);
   const auto read = (*dataset)->Read(Split::kTest, 1, pixels);
   CHECK(read.status().code() == absl::StatusCode::kDataLoss);
@@ -200,4 +199,4 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a file that shrinks or changes in use
 }
 
 }  // namespace
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

@@ -7,7 +7,7 @@
 
 #include "common/status.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::data {
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -42,4 +42,4 @@ enum class Wanted { kFolder, kFile };
 // What OpenBeneath falls back to without openat2: a descriptor, or -1 and errno.
 [[nodiscard]] int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted);
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::data

@@ -1,0 +1,39 @@
+// Looks through a dataset's folder: every file that its format wants, and everything that is wrong,
+// not only the first thing. What a dataset is made of, and what `ringctl dataset verify` prints.
+// Thread-safe (free functions).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/data/beneath.h"
+#include "common/data/data_file.h"
+#include "common/data/format.h"
+#include "common/data/hash_cache.h"
+
+namespace ringmaster::data {
+
+struct SurveyedFile {
+  FoundFile found;
+  std::optional<DataFile> file;  // empty when there is a problem with it
+};
+
+struct Survey {
+  std::vector<SurveyedFile> files;  // sorted by name: the order of samples
+  std::vector<Status> problems;     // empty: the dataset is whole
+};
+
+// The names in a folder, sorted.
+[[nodiscard]] StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder);
+
+// Those of `names` that are files of the format.
+[[nodiscard]] std::vector<FoundFile> FilesOf(const Format& format,
+                                             const std::vector<std::string>& names);
+
+// The format whose files are there. NOT_FOUND: no format's; INVALID_ARGUMENT: those of several.
+[[nodiscard]] StatusOr<const Format*> FormatOf(const std::vector<std::string>& names);
+
+[[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* cache);
+
+}  // namespace ringmaster::data

@@ -1,0 +1,95 @@
+#include "common/data/verify.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/data/read_at.h"
+#include "common/data/survey.h"
+#include "common/sha256.h"
+
+namespace ringmaster::data {
+namespace {
+
+// Of a file with a problem: as much as there is to see.
+void Look(const Descriptor& folder, VerifiedFile* file) {
+  const StatusOr<Descriptor> opened = OpenBeneath(folder, file->name, Wanted::kFile);
+  struct stat status = {};
+  if (!opened.ok() || fstat(opened->get(), &status) != 0) return;
+  file->bytes = static_cast<uint64_t>(status.st_size);
+  Sha256 hash;
+  std::vector<uint8_t> piece(size_t{1} << 20);
+  for (uint64_t offset = 0;;) {
+    const StatusOr<size_t> got = ReadUpTo(opened->get(), offset, piece);
+    if (!got.ok()) return;
+    if (*got == 0) break;
+    hash.Update({piece.data(), *got});
+    offset += *got;
+  }
+  file->sha256 = Hex(hash.Finish());
+}
+
+VerifiedFile FileOf(const Descriptor& folder, const SurveyedFile& surveyed) {
+  VerifiedFile file{surveyed.found.name, {}, {}, {}};
+  if (surveyed.file) {
+    const v1::DataFile& fact = surveyed.file->fact();
+    file.bytes = fact.bytes();
+    file.samples = fact.samples();
+    file.sha256 = fact.sha256();
+  } else {
+    Look(folder, &file);
+  }
+  return file;
+}
+
+void Compare(const Sha256List& list, const std::vector<std::string>& names,
+             Verification* verification) {
+  std::vector<std::string>& problems = verification->problems;
+  for (const VerifiedFile& file : verification->files) {
+    const auto entry = list.find(file.name);
+    if (entry == list.end()) {
+      problems.push_back(fmt::format("{} does not stand in the list of SHA-256", file.name));
+    } else if (file.sha256 && *file.sha256 != entry->second) {
+      problems.push_back(fmt::format("{} has the SHA-256 {}, in the list stands {}", file.name,
+                                     *file.sha256, entry->second));
+    }
+  }
+  for (const auto& [name, sha256] : list) {
+    if (std::binary_search(names.begin(), names.end(), name)) continue;
+    problems.push_back(fmt::format("{} stands in the list of SHA-256 and is not there", name));
+  }
+}
+
+}  // namespace
+
+StatusOr<const Format*> ChooseFormat(const std::string& folder, const std::string& name) {
+  if (!name.empty()) return FindFormat(name);
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  const StatusOr<std::vector<std::string>> names = NamesIn(opened);
+  if (!names.ok()) return Annotate(names.status(), folder);
+  const StatusOr<const Format*> format = FormatOf(*names);
+  if (!format.ok()) return Annotate(format.status(), folder);
+  return *format;
+}
+
+StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
+                              const std::optional<Sha256List>& list) {
+  RING_ASSIGN_OR_RETURN(const Format* const chosen, ChooseFormat(folder, format));
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  HashCache nothing("", chosen->name);
+  const Survey survey = SurveyFolder(opened, *chosen, &nothing);
+  Verification verification;
+  verification.format = chosen->name;
+  for (const SurveyedFile& surveyed : survey.files) {
+    verification.files.push_back(FileOf(opened, surveyed));
+  }
+  for (const Status& problem : survey.problems) verification.problems.push_back(Message(problem));
+  if (list) {
+    RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(opened));
+    Compare(*list, names, &verification);
+  }
+  return verification;
+}
+
+}  // namespace ringmaster::data

@@ -1,0 +1,39 @@
+// Looks through a dataset's folder for everything that is wrong with it, also for what a list of
+// SHA-256 says. What `ringctl dataset verify` prints. Thread-safe (free function).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/data/format.h"
+#include "common/data/sha256_list.h"
+#include "common/status.h"
+
+namespace ringmaster::data {
+
+struct VerifiedFile {
+  std::string name;
+  std::optional<uint64_t> bytes;  // what could not be found out is empty
+  std::optional<uint64_t> samples;
+  std::optional<std::string> sha256;
+};
+
+struct Verification {
+  std::string format;
+  std::vector<VerifiedFile> files;    // sorted by name
+  std::vector<std::string> problems;  // empty: the dataset is whole, and the one of the list
+};
+
+// `format` is found by the files when it is empty. With `list` every file must stand in it with its
+// SHA-256, and every name of it must be in the folder. An error only where nothing can be said:
+// there is no such folder, or no file of a format in it.
+[[nodiscard]] StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
+                                            const std::optional<Sha256List>& list);
+
+// The named format, or the one whose files are in the folder when `name` is empty.
+[[nodiscard]] StatusOr<const Format*> ChooseFormat(const std::string& folder,
+                                                   const std::string& name);
+
+}  // namespace ringmaster::data
