@@ -20,7 +20,8 @@ inline StatusOr<graph::Program> ModelProgram(const ModelChoice& choice) {
   v1::Model model;
   model.set_name(choice.name);
   model.set_dropout(0.2);
-  if (choice.name == "alexnet") model.set_batch_norm(true);
+  if (choice.name != "mlp") model.set_batch_norm(true);
+  if (choice.name == "vgg") model.set_depth(11);
   if (choice.name == "mlp") {
     for (uint32_t units : {96U, 64U}) model.mutable_hidden()->add_values(units);
   }

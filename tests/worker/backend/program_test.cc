@@ -1,6 +1,7 @@
 // Whole models on the CPU backend: against the float64 reference, and how the seam behaves.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
@@ -131,6 +132,26 @@ TEST_CASE(
         for (float element : gradient) all = all && std::isfinite(element);
       }
       CHECK(all == finite);
+    }
+  }
+}
+
+TEST_CASE("CPU programs: vgg gives every parameter a gradient, under every policy") {
+  for (v1::Policy policy :
+       {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
+    const auto program = testing::ModelProgram({.name = "vgg", .samples = 4, .policy = policy});
+    REQUIRE(Message(program.status()) == "");
+    const auto backend = MakeBackend("cpu");
+    auto bound = testing::BoundProgram::Create(**backend, *program);
+    REQUIRE(Message(bound.status()) == "");
+    const auto result = (*bound)->Run(testing::FeedProgram(*program), testing::KeysOf(*program));
+    REQUIRE(Message(result.status()) == "");
+    for (size_t p = 0; p < program->parameters.size(); ++p) {
+      INFO(v1::Policy_Name(policy) << ", " << program->parameters[p].name);
+      double squares = 0;
+      for (float element : result->gradients[p]) squares += static_cast<double>(element) * element;
+      CHECK(std::isfinite(squares));
+      CHECK(squares > 0);
     }
   }
 }
