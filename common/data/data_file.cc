@@ -35,7 +35,7 @@ class LabelCheck {
     if (bad_ == 0) return absl::OkStatus();
     return FailedPrecondition("{} record {}: label {} is not in 0 to {}{}", name, first_.first,
                               first_.second, classes_ - 1,
-                              bad_ == 1 ? "" : fmt::format("; nor are {} others", bad_ - 1));
+                              bad_ == 1 ? "" : fmt::format(" (the first of {} such labels)", bad_));
   }
 
  private:

@@ -48,10 +48,28 @@ class ReaderFixture {
     spec.add_augment()->mutable_random_flip();
     spec.add_augment()->mutable_per_image_standardization();
     dataset_ = *dataset;
+    spec_ = spec;
     loader_ = std::make_shared<ShardLoader>(dataset_, spec);
+  }
+  // 6 training and 4 validation samples of the 10: epochs of 2 steps.
+  std::shared_ptr<const ShardLoader> WithValidation() const {
+    v1::ResultSpec spec = spec_;
+    spec.mutable_data_use()->set_train_samples(6);
+    spec.mutable_data_use()->set_validation_samples(4);
+    spec.mutable_data_use()->set_validation_begin(2);
+    spec.set_batch(3);
+    spec.set_steps_per_epoch(2);
+    spec.set_total_steps(4);
+    return std::make_shared<ShardLoader>(dataset_, spec);
+  }
+  void TruncateFiles() const {
+    for (const v1::DataFile& file : dataset_->facts().files()) {
+      std::filesystem::resize_file(folder_ / ("d/" + file.name()), 0);
+    }
   }
 
  protected:
+  v1::ResultSpec spec_;
   TemporaryFolder folder_;
   std::shared_ptr<const Dataset> dataset_;
   std::shared_ptr<const ShardLoader> loader_;
@@ -69,9 +87,11 @@ std::vector<BatchId> Plan(const ShardLoader& loader, const std::vector<uint32_t>
   for (uint64_t step = 0; step < spec.total_steps(); ++step) {
     for (const uint32_t shard : shards) plan.push_back(BatchId::Training(step, shard));
     if (!job::EvaluatesAfter(step + 1, spec.steps_per_epoch(), spec.total_steps())) continue;
-    for (uint64_t batch = 0; batch < loader.evaluation_batches(job::SampleSet::kTest); ++batch) {
-      for (const uint32_t shard : shards) {
-        plan.push_back(BatchId::Evaluation(step + 1, job::SampleSet::kTest, batch, shard));
+    for (const job::SampleSet set : {job::SampleSet::kValidation, job::SampleSet::kTest}) {
+      for (uint64_t batch = 0; batch < loader.evaluation_batches(set); ++batch) {
+        for (const uint32_t shard : shards) {
+          plan.push_back(BatchId::Evaluation(step + 1, set, batch, shard));
+        }
       }
     }
   }
@@ -246,6 +266,118 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: an error of the data comes out at the b
   }
   const Batch batch = reader.Get(BatchId::Training(5, 2), Soon());
   CHECK(batch.status().code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE_METHOD(ReaderFixture,
+                 "Shard loader: validation samples are set aside, in one fixed order") {
+  const auto loader = WithValidation();
+  const auto samples_of = [&](const BatchId& id) { return (*loader->Load(id))->samples; };
+  std::vector<uint64_t> validation;
+  for (uint64_t batch = 0; batch < loader->evaluation_batches(job::SampleSet::kValidation);
+       ++batch) {
+    for (uint32_t shard = 0; shard < 3; ++shard) {
+      const auto id = BatchId::Evaluation(2, job::SampleSet::kValidation, batch, shard);
+      const auto later = BatchId::Evaluation(4, job::SampleSet::kValidation, batch, shard);
+      REQUIRE(loader->Load(id).ok());
+      CHECK(std::ranges::equal((*loader->Load(id))->images.span(),
+                               (*loader->Load(later))->images.span()));
+      for (const uint64_t sample : samples_of(id)) validation.push_back(sample);
+    }
+  }
+  CHECK(validation.size() == 4);
+  for (const uint64_t epoch : {0, 1}) {
+    std::multiset<uint64_t> seen(validation.begin(), validation.end());
+    for (uint64_t step = 2 * epoch; step < 2 * epoch + 2; ++step) {
+      for (uint32_t shard = 0; shard < 3; ++shard) {
+        const auto samples = samples_of(BatchId::Training(step, shard));
+        seen.insert(samples.begin(), samples.end());
+      }
+    }
+    CHECK(seen == std::multiset<uint64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  }
+  CHECK(loader_->evaluation_batches(job::SampleSet::kValidation) == 0);
+  CHECK_FALSE(loader_->Load(BatchId::Evaluation(3, job::SampleSet::kValidation, 0, 0)).ok());
+}
+
+TEST_CASE_METHOD(ReaderFixture,
+                 "Reader: after an epoch the validation set, the test set, the next step") {
+  const auto loader = WithValidation();
+  const std::vector<uint32_t> shards = {0, 2};
+  const std::vector<BatchId> plan = Plan(*loader, shards);
+  // Steps 0 and 1, two batches of each set, steps 2 and 3, two batches of each set; two shards.
+  REQUIRE(plan.size() == 2 * (2 + 4 + 2 + 4));
+  CHECK(plan[4] == BatchId::Evaluation(2, job::SampleSet::kValidation, 0, 0));
+  CHECK(plan[11] == BatchId::Evaluation(2, job::SampleSet::kTest, 1, 2));
+  CHECK(plan[12] == BatchId::Training(2, 0));
+  std::vector<std::shared_ptr<const ShardBatch>> expected;
+  for (const BatchId& id : plan) expected.push_back(*loader->Load(id));
+  Reader reader(loader, {.shards = shards, .start_step = 0, .ahead = 18});
+  for (const auto deadline = Soon(); reader.held() < 18;) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+  // The files are gone: what comes now was read before, so these were the first of the plan.
+  TruncateFiles();
+  for (size_t i = 0; i < 18; ++i) {
+    const Batch batch = reader.Get(plan[i], Soon());
+    REQUIRE(batch.ok());
+    CHECK(SameContent(**batch, *expected[i]));
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: images have the model's shape, not the stored one") {
+  v1::ResultSpec spec = spec_;
+  spec.clear_augment();
+  spec.mutable_data_use()->set_height(48);
+  spec.mutable_data_use()->set_width(16);
+  const ShardLoader loader(dataset_, spec);
+  const Batch batch = loader.Load(BatchId::Training(1, 2));
+  REQUIRE(batch.ok());
+  const size_t elements = size_t{48} * 16 * 3;
+  REQUIRE((*batch)->images.span().size() == (*batch)->samples.size() * elements);
+  std::vector<uint8_t> pixels(data::kCifarPixels);
+  std::vector<float> resized(elements), rows;
+  const graph::BilinearResize resize({32, 32, 3}, {48, 16, 3});
+  for (size_t row = 0; row < (*batch)->samples.size(); ++row) {
+    REQUIRE(dataset_->Read(data::Split::kTrain, (*batch)->samples[row], pixels).ok());
+    resize.Apply(pixels, &rows, resized);
+    for (float& x : resized) x /= 255.0F;
+    CHECK(std::ranges::equal((*batch)->images.span().subspan(row * elements, elements), resized));
+  }
+}
+
+TEST_CASE("Shard loader: grey images become images of three channels") {
+  const TemporaryFolder folder;
+  REQUIRE(data::MakeSampleData(folder / "d", {.format = "mnist", .train = 4, .test = 2}).ok());
+  v1::DataSource source;
+  source.set_format("mnist");
+  source.set_path("d");
+  const auto dataset = Dataset::Open({folder.path(), ""}, source);
+  REQUIRE(dataset.ok());
+  v1::ResultSpec spec;
+  *spec.mutable_data() = (*dataset)->facts();
+  spec.mutable_data_use()->set_train_samples(4);
+  spec.mutable_data_use()->set_test_samples(2);
+  spec.mutable_data_use()->set_height(28);
+  spec.mutable_data_use()->set_width(28);
+  spec.mutable_data_use()->set_channels(3);
+  spec.set_batch(4);
+  spec.set_shards(1);
+  spec.set_steps_per_epoch(1);
+  spec.set_total_steps(1);
+  const Batch batch = ShardLoader(*dataset, spec).Load(BatchId::Training(0, 0));
+  REQUIRE(batch.ok());
+  const std::span<const float> images = (*batch)->images.span();
+  REQUIRE(images.size() == size_t{4} * 784 * 3);
+  std::vector<uint8_t> pixels(784);
+  for (size_t row = 0; row < 4; ++row) {
+    const auto label = (*dataset)->Read(data::Split::kTrain, (*batch)->samples[row], pixels);
+    REQUIRE(label.ok());
+    CHECK((*batch)->labels[row] == *label);
+    for (size_t i = 0; i < size_t{784} * 3; ++i) {
+      REQUIRE(images[row * 784 * 3 + i] == static_cast<float>(pixels[i / 3]) / 255.0F);
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,68 @@
+// The job files that users start from.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "common/data/format.h"
+#include "common/job/job_file.h"
+#include "common/job/resolve.h"
+
+namespace ringmaster::job {
+namespace {
+
+namespace fs = std::filesystem;
+
+v1::JobSpec Parsed(const fs::path& path) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const auto spec = ParseJobFile(path.filename(), text, {});
+  INFO(spec.status());
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+TEST_CASE("Examples: every job file is valid, and is resolved with a dataset of its format") {
+  size_t found = 0;
+  for (const auto& entry : fs::directory_iterator(RINGMASTER_EXAMPLES)) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++found;
+    INFO(entry.path());
+    const v1::JobSpec spec = Parsed(entry.path());
+    CHECK(spec.name() + ".yaml" == entry.path().filename());
+    const Status valid = Validate(spec);
+    INFO(valid);
+    REQUIRE(valid.ok());
+    const bool grey = spec.data().format() == "mnist";
+    v1::DatasetFacts facts;
+    facts.set_format(spec.data().format());
+    facts.set_train_samples(6000);
+    facts.set_test_samples(1000);
+    facts.set_height(grey ? 28 : 32);
+    facts.set_width(facts.height());
+    facts.set_channels(grey ? 1 : 3);
+    facts.set_classes((*data::FindFormat(spec.data().format()))->classes);
+    const auto job = Resolve(spec, facts, {});
+    INFO(job.status());
+    REQUIRE(job.ok());
+    CHECK(job->result().data_use().test_samples() == 1000);
+  }
+  CHECK(found >= 3);
+}
+
+TEST_CASE("Examples: VGG's job is that of the CIFAR-10 tutorial") {
+  const v1::JobSpec spec = Parsed(fs::path(RINGMASTER_EXAMPLES) / "vgg-cifar10.yaml");
+  CHECK(spec.precision().policy() == v1::POLICY_MIXED_FLOAT16);
+  CHECK(spec.optimizer().has_adam());
+  REQUIRE(spec.augment_size() == 5);
+  CHECK(spec.augment(0).has_random_crop());
+  CHECK(spec.augment(1).has_random_flip());
+  CHECK(spec.augment(2).random_brightness().max_delta() == 63);
+  CHECK(spec.augment(3).random_contrast().lower() == 0.2);
+  CHECK(spec.augment(3).random_contrast().upper() == 1.8);
+  CHECK(spec.augment(4).has_per_image_standardization());
+}
+
+}  // namespace
+}  // namespace ringmaster::job
