@@ -37,22 +37,32 @@ void SetConnections(grpc::ServerBuilder& builder) {
 StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   RING_ASSIGN_OR_RETURN(auto folder, DataFolder::Lock(flags.data_dir));
   RING_ASSIGN_OR_RETURN(auto store, SqliteStore::Open(folder->database()));
-  std::unique_ptr<Daemon> daemon(new Daemon(flags, std::move(folder), std::move(store)));
+  RING_ASSIGN_OR_RETURN(auto logs, LogFolder::Open({folder->logs()}));
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(flags, std::move(folder), std::move(store), std::move(logs)));
   RING_RETURN_IF_ERROR(daemon->control_.Restore());
+  for (const std::string& job : daemon->log_folder_->Jobs()) {
+    daemon->board_.NoteLogLines(job, daemon->log_folder_->Lost(job));
+  }
   daemon->disk_.Start();
+  daemon->logs_.Start();
   daemon->control_.Start();
   RING_RETURN_IF_ERROR(daemon->Listen(flags.listen));
   return daemon;
 }
 
-Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store)
+Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
+               std::unique_ptr<LogFolder> logs)
     : folder_(std::move(folder)),
       store_(std::move(store)),
       checkpoints_(folder_->checkpoints()),
+      log_folder_(std::move(logs)),
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
+      logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
+      log_intakes_({*log_folder_, logs_, board_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_}),
-      jobs_(control_, board_, disk_),
-      fleet_({control_, checkpoints_, disk_}, sessions_) {}
+      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
+      fleet_({control_, checkpoints_, disk_}, sessions_, log_intakes_) {}
 
 Daemon::~Daemon() { Stop(); }
 
@@ -86,6 +96,7 @@ void Daemon::Stop() {
   control_.Stop();
   sessions_.Close(
       {Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE"});
+  log_intakes_.Close();
   board_.Close();
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
@@ -93,6 +104,7 @@ void Daemon::Stop() {
     server_.reset();
   }
   disk_.Stop();
+  logs_.Stop();
 }
 
 }  // namespace ringmaster::coordinator

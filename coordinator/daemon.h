@@ -13,10 +13,12 @@
 #include "coordinator/service/control_loop.h"
 #include "coordinator/service/fleet_service.h"
 #include "coordinator/service/jobs_service.h"
+#include "coordinator/service/log_intake.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/data_folder.h"
+#include "coordinator/store/log_folder.h"
 #include "coordinator/store/store.h"
 
 namespace ringmaster::coordinator {
@@ -36,15 +38,19 @@ class Daemon {
   void Stop();
 
  private:
-  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store);
+  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
+         std::unique_ptr<LogFolder> logs);
   [[nodiscard]] Status Listen(const Address& listen);
 
   const std::unique_ptr<DataFolder> folder_;
   const std::unique_ptr<Store> store_;
   const CheckpointFolder checkpoints_;
+  const std::unique_ptr<LogFolder> log_folder_;
   StatusBoard board_;
   SessionTable sessions_;
   Loop disk_;
+  Loop logs_;
+  LogIntakes log_intakes_;
   ControlLoop control_;
   JobsService jobs_;
   FleetService fleet_;

@@ -20,4 +20,9 @@ grpc::ServerReadReactor<v1::CheckpointUpload>* FleetService::UploadCheckpoint(
   return upload.get();
 }
 
+grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* FleetService::ShipLogs(
+    grpc::CallbackServerContext*) {
+  return logs_.Begin().get();
+}
+
 }  // namespace ringmaster::coordinator

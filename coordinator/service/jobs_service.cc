@@ -96,6 +96,16 @@ grpc::ServerUnaryReactor* JobsService::Why(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerContext*,
+                                                         const v1::LogsRequest* request) {
+  if (!board_.Find(request->job_id())) {
+    return new Refused<v1::LogLine>(NoSuchJob(request->job_id()));
+  }
+  const auto stream = std::make_shared<LogStream>(logs_, *request);
+  stream->Begin();
+  return stream.get();
+}
+
 grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {

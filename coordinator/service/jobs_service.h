@@ -4,6 +4,7 @@
 
 #include "common/loop.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/log_stream.h"
 #include "coordinator/service/status_board.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 
@@ -12,8 +13,8 @@ namespace ringmaster::coordinator {
 class JobsService final : public v1::Jobs::CallbackService {
  public:
   // All outlive it; `disk` reads checkpoints.
-  JobsService(ControlLoop& control, StatusBoard& board, Loop& disk)
-      : control_(control), board_(board), disk_(disk) {}
+  JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs)
+      : control_(control), board_(board), disk_(disk), logs_(logs) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -30,6 +31,8 @@ class JobsService final : public v1::Jobs::CallbackService {
                                    v1::CancelResponse* response) override;
   grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
                                 v1::WhyResponse* response) override;
+  grpc::ServerWriteReactor<v1::LogLine>* Logs(grpc::CallbackServerContext* context,
+                                              const v1::LogsRequest* request) override;
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;
@@ -43,6 +46,7 @@ class JobsService final : public v1::Jobs::CallbackService {
   ControlLoop& control_;
   StatusBoard& board_;
   Loop& disk_;
+  const LogStream::Hands logs_;
 };
 
 }  // namespace ringmaster::coordinator

@@ -18,13 +18,32 @@ void StatusBoard::Tell(const std::vector<std::weak_ptr<Listener>>& listeners) {
 
 void StatusBoard::Publish(JobView view) {
   const std::string id = view.status.job_id();
-  const auto shared = std::make_shared<const JobView>(std::move(view));
+  const auto shared = std::make_shared<JobView>(std::move(view));
   std::vector<std::weak_ptr<Listener>> listeners;
   {
     MutexLock lock(mu_);
     Entry& entry = jobs_[id];
+    shared->status.set_log_lines_lost(entry.log_lines_lost);
     entry.view = shared;
     std::erase_if(entry.listeners, [](const auto& weak) { return weak.expired(); });
+    listeners = entry.listeners;
+  }
+  Tell(listeners);
+}
+
+void StatusBoard::NoteLogLines(const std::string& job_id, uint64_t lost) {
+  std::vector<std::weak_ptr<Listener>> listeners;
+  {
+    MutexLock lock(mu_);
+    const auto found = jobs_.find(job_id);
+    if (found == jobs_.end()) return;
+    Entry& entry = found->second;
+    if (entry.view && entry.log_lines_lost != lost) {
+      const auto shared = std::make_shared<JobView>(*entry.view);
+      shared->status.set_log_lines_lost(lost);
+      entry.view = shared;
+    }
+    entry.log_lines_lost = lost;
     listeners = entry.listeners;
   }
   Tell(listeners);

@@ -28,6 +28,8 @@ class StatusBoard {
 
   void Publish(JobView view);
   void PublishWorkers(v1::ListWorkersResponse workers);
+  // Log lines of the job came in; so many are lost. Its listeners are told, its view says so.
+  void NoteLogLines(const std::string& job_id, uint64_t lost);
   // Ends every watch.
   void Close();
 
@@ -44,6 +46,7 @@ class StatusBoard {
  private:
   struct Entry {
     View view;
+    uint64_t log_lines_lost = 0;
     std::vector<std::weak_ptr<Listener>> listeners;
   };
   static void Tell(const std::vector<std::weak_ptr<Listener>>& listeners);

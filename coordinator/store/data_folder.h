@@ -19,6 +19,7 @@ class DataFolder {
 
   [[nodiscard]] std::string database() const { return path_ + "/ringmaster.db"; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
+  [[nodiscard]] std::string logs() const { return path_ + "/logs"; }
 
  private:
   DataFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}

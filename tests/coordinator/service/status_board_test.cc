@@ -54,5 +54,21 @@ TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {
   CHECK(board.Find("j1") == nullptr);
 }
 
+TEST_CASE("StatusBoard: lost log lines stand in every view from then on") {
+  StatusBoard board;
+  board.NoteLogLines("j0001", 3);  // no such job: nothing happens
+  CHECK(board.Find("j0001") == nullptr);
+  board.Publish(ViewOf("j0001", 1));
+  const auto counter = std::make_shared<Counter>();
+  REQUIRE(board.Listen("j0001", counter));
+  board.NoteLogLines("j0001", 3);
+  CHECK(board.Find("j0001")->status.log_lines_lost() == 3);
+  CHECK(board.Find("j0001")->status.step() == 1);
+  board.Publish(ViewOf("j0001", 2));
+  CHECK(board.Find("j0001")->status.log_lines_lost() == 3);
+  board.NoteLogLines("j0001", 3);  // new lines, none lost
+  CHECK(counter->changes == 3);
+}
+
 }  // namespace
 }  // namespace ringmaster::coordinator

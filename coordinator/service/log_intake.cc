@@ -1,0 +1,95 @@
+#include "coordinator/service/log_intake.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kMaxStreams = 8'192;  // one a worker, and those that are about to end
+
+grpc::Status Stopping() {
+  return ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
+                "UNAVAILABLE");
+}
+
+}  // namespace
+
+std::shared_ptr<LogIntake> LogIntakes::Begin() {
+  auto intake = std::make_shared<LogIntake>(hands_);
+  intake->Begin();
+  {
+    MutexLock lock(mu_);
+    std::erase_if(open_, [](const auto& weak) { return weak.expired(); });
+    if (!closed_ && open_.size() < kMaxStreams) {
+      open_.push_back(intake);
+      return intake;
+    }
+  }
+  intake->End(Stopping());
+  return intake;
+}
+
+void LogIntakes::Close() {
+  std::vector<std::weak_ptr<LogIntake>> open;
+  {
+    MutexLock lock(mu_);
+    closed_ = true;
+    open = std::exchange(open_, {});
+  }
+  for (const auto& weak : open) {
+    if (const auto intake = weak.lock()) intake->End(Stopping());
+  }
+}
+
+void LogIntake::Begin() {
+  self_ = shared_from_this();
+  StartRead(&chunk_);
+}
+
+void LogIntake::OnReadDone(bool ok) {
+  if (!ok) return End(grpc::Status::OK);
+  if (!hands_.logs.Post([self = self_] { self->Store(); })) End(Stopping());
+}
+
+void LogIntake::Store() {
+  const auto known = [this](const std::string& job) { return hands_.board.Find(job) != nullptr; };
+  const StatusOr<LogFolder::Stored> stored = hands_.folder.Store(chunk_, known);
+  if (!stored.ok()) {
+    spdlog::error("log lines not stored: {}", Message(stored.status()));
+    const bool disk = stored.status().code() == absl::StatusCode::kUnavailable;
+    return End(ToGrpc(stored.status(), disk ? "STORE_UNAVAILABLE" : "INVALID_LOG"));
+  }
+  for (const std::string& job : stored->jobs) {
+    hands_.board.NoteLogLines(job, hands_.folder.Lost(job));
+  }
+  Acknowledge(stored->number);
+}
+
+void LogIntake::Acknowledge(uint64_t number) {
+  MutexLock lock(mu_);
+  if (ending_) return;
+  writing_ = true;
+  ack_.set_number(number);
+  StartWrite(&ack_);
+}
+
+void LogIntake::OnWriteDone(bool ok) {
+  if (!ok) End(grpc::Status::CANCELLED);
+  MutexLock lock(mu_);
+  writing_ = false;
+  if (ending_) return Finish(end_);
+  StartRead(&chunk_);
+}
+
+void LogIntake::End(const grpc::Status& status) {
+  MutexLock lock(mu_);
+  if (std::exchange(ending_, true)) return;
+  end_ = status;
+  if (!writing_) Finish(end_);
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,71 @@
+// ShipLogs calls: each chunk is stored by the logs thread and acknowledged only then, one at a time
+// on a stream. A call lives until gRPC is done with it (it holds itself until then). Thread-safe.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/loop.h"
+#include "common/mutex.h"
+#include "coordinator/service/status_board.h"
+#include "coordinator/store/log_folder.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster::coordinator {
+
+class LogIntake;
+
+// The open ones, so that the daemon can end them. Owned by the daemon; thread-safe.
+class LogIntakes {
+ public:
+  struct Hands {
+    LogFolder& folder;  // logs thread only
+    Loop& logs;
+    StatusBoard& board;
+  };
+  explicit LogIntakes(const Hands& hands) : hands_(hands) {}
+
+  // A new call, or one that ends at once: too many, or closed.
+  [[nodiscard]] std::shared_ptr<LogIntake> Begin();
+  // Ends all, takes no more.
+  void Close();
+
+ private:
+  const Hands hands_;
+  Mutex mu_;
+  std::vector<std::weak_ptr<LogIntake>> open_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
+                  public std::enable_shared_from_this<LogIntake> {
+ public:
+  explicit LogIntake(const LogIntakes::Hands& hands) : hands_(hands) {}
+
+  void Begin();
+  // After the acknowledgement that is being written.
+  void End(const grpc::Status& status);
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+  void OnDone() override { self_.reset(); }
+
+  void Store();  // logs thread
+  void Acknowledge(uint64_t number);
+
+  const LogIntakes::Hands hands_;
+  std::shared_ptr<LogIntake> self_;
+  v1::LogChunk chunk_;  // one of gRPC and logs thread at a time
+  v1::LogAck ack_;
+
+  Mutex mu_;
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status end_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ringmaster::coordinator

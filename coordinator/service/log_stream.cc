@@ -1,0 +1,137 @@
+#include "coordinator/service/log_stream.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+#include "coordinator/logic/logic.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kBatchLines = 256;
+// A worker ships its last lines at once; so long after the end none is expected any more.
+constexpr std::chrono::seconds kQuiet{1};
+constexpr std::chrono::seconds kLongestFollow{30};  // behind the end of the job
+
+grpc::Status Stopping() {
+  return ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
+                "UNAVAILABLE");
+}
+
+std::chrono::steady_clock::time_point SteadyNow() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+void LogStream::Begin() {
+  self_ = shared_from_this();
+  if (!request_.follow() || hands_.board.Listen(request_.job_id(), weak_from_this())) {
+    return Continue();
+  }
+  {
+    MutexLock lock(mu_);
+    busy_ = true;  // for good: it ends
+  }
+  End(ToGrpc(Error(absl::StatusCode::kResourceExhausted,
+                   "too many clients follow job {}; ask for what is stored", request_.job_id()),
+             "TOO_MANY_WATCHERS", {{"job_id", request_.job_id()}}));
+}
+
+void LogStream::OnChange() { Continue(); }
+
+void LogStream::Continue() {
+  {
+    MutexLock lock(mu_);
+    again_ = true;
+    if (std::exchange(busy_, true)) return;
+  }
+  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(Stopping());
+}
+
+void LogStream::Advance() {
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      again_ = false;
+    }
+    lines_.clear();
+    for (v1::LogLine& line : reader_.Next(kBatchLines)) lines_.push_back(std::move(line));
+    if (!lines_.empty()) {
+      newest_ = SteadyNow();
+      return StartWrite(&lines_.front());
+    }
+    if (const auto over = Over()) return End(*over);
+    MutexLock lock(mu_);
+    busy_ = again_;
+    if (!busy_) return;
+  }
+}
+
+std::optional<grpc::Status> LogStream::Over() {
+  {
+    MutexLock lock(mu_);
+    if (cancelled_) return grpc::Status::CANCELLED;
+  }
+  if (!std::exchange(checked_, true) && !IsOfJob()) {
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "job {} has no worker {}", request_.job_id(),
+                        request_.worker().substr(0, 100)),
+                  "WORKER_NOT_FOUND", {{"job_id", request_.job_id()}});
+  }
+  if (!request_.follow() || Quiet()) return grpc::Status::OK;
+  if (hands_.board.closed()) return Stopping();
+  return std::nullopt;
+}
+
+bool LogStream::IsOfJob() const {
+  if (request_.worker().empty()) return true;
+  const LogFolder::Tracks* tracks = hands_.folder.Find(request_.job_id());
+  if (tracks != nullptr && tracks->contains(request_.worker())) return true;
+  const StatusBoard::View view = hands_.board.Find(request_.job_id());
+  const auto& workers = view->status.workers();
+  return std::any_of(workers.begin(), workers.end(), [this](const v1::JobWorker& worker) {
+    return worker.name() == request_.worker();
+  });
+}
+
+bool LogStream::Quiet() {
+  if (!IsFinal(hands_.board.Find(request_.job_id())->status.state())) return false;
+  if (!ended_) ended_ = SteadyNow();
+  const Time quiet = std::min(std::max(newest_, *ended_) + kQuiet, *ended_ + kLongestFollow);
+  if (SteadyNow() >= quiet) return true;
+  MutexLock lock(mu_);
+  if (std::exchange(alarm_set_, true)) return false;
+  const auto in = std::chrono::duration_cast<std::chrono::milliseconds>(quiet - SteadyNow());
+  alarm_.Set(std::chrono::system_clock::now() + in + std::chrono::milliseconds(1),
+             [weak = weak_from_this()](bool) {
+               const auto self = weak.lock();
+               if (self == nullptr) return;
+               {
+                 MutexLock lock(self->mu_);
+                 self->alarm_set_ = false;
+               }
+               self->Continue();
+             });
+  return false;
+}
+
+void LogStream::OnWriteDone(bool ok) {
+  if (!ok) return End(grpc::Status::CANCELLED);
+  lines_.pop_front();
+  if (!lines_.empty()) return StartWrite(&lines_.front());
+  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(Stopping());
+}
+
+void LogStream::OnCancel() {
+  {
+    MutexLock lock(mu_);
+    cancelled_ = true;
+  }
+  Continue();
+}
+
+void LogStream::OnDone() { self_.reset(); }
+
+void LogStream::End(const grpc::Status& status) { Finish(status); }
+
+}  // namespace ringmaster::coordinator

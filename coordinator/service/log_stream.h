@@ -1,0 +1,78 @@
+// One Logs call: reads stored lines on the logs thread, writes them one at a time, and with
+// `follow` goes on when lines come, until the job has ended and no line came for a while. Lives
+// until gRPC is done with the call (it holds itself until then). Thread-safe: one of logs thread
+// and pending write works on it at a time.
+#pragma once
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "common/loop.h"
+#include "common/mutex.h"
+#include "coordinator/service/status_board.h"
+#include "coordinator/store/log_reader.h"
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
+                  public StatusBoard::Listener,
+                  public std::enable_shared_from_this<LogStream> {
+ public:
+  struct Hands {
+    const LogFolder& folder;  // logs thread only
+    Loop& logs;
+    StatusBoard& board;
+  };
+  // The job exists.
+  LogStream(const Hands& hands, v1::LogsRequest request)
+      : hands_(hands),
+        request_(std::move(request)),
+        reader_(hands.folder, request_.job_id(), request_.worker()) {}
+
+  void Begin();
+  void OnChange() override;
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  // Has the logs thread look for lines; when it does already, once more.
+  void Continue();
+  void Advance();  // logs thread
+  // Whether the call is over, and how, when there is no line now.
+  [[nodiscard]] std::optional<grpc::Status> Over();
+  [[nodiscard]] bool IsOfJob() const;
+  // Whether the job ended and no line came for a while; if not yet, an alarm asks again.
+  [[nodiscard]] bool Quiet();
+  // By whoever works on it.
+  void End(const grpc::Status& status);
+
+  const Hands hands_;
+  const v1::LogsRequest request_;
+  std::shared_ptr<LogStream> self_;
+
+  // One of logs thread and pending write.
+  LogReader reader_;
+  std::deque<v1::LogLine> lines_;  // front: being written
+  std::optional<Time> ended_;      // when the job was first seen in a final state
+  Time newest_{};                  // when the last line was read
+  bool checked_ = false;           // that the worker is one of the job
+
+  Mutex mu_;
+  grpc::Alarm alarm_ ABSL_GUARDED_BY(mu_);
+  bool alarm_set_ ABSL_GUARDED_BY(mu_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool busy_ ABSL_GUARDED_BY(mu_) = false;   // the logs thread or a write works on it
+  bool again_ ABSL_GUARDED_BY(mu_) = false;  // something changed meanwhile
+};
+
+}  // namespace ringmaster::coordinator
