@@ -19,41 +19,42 @@ double Power(double base, uint64_t exponent) {
 // Keras' SGD without momentum has no slot.
 class PlainSgd final : public Optimizer {
  public:
-  explicit PlainSgd(const v1::Sgd& options)
-      : learning_rate_(static_cast<float>(options.learning_rate())) {}
+  explicit PlainSgd(const v1::Sgd& options) : learning_rate_(options.learning_rate()) {}
 
   std::vector<std::string> slot_names() const override { return {}; }
+  double learning_rate(uint64_t /*update*/) const override { return learning_rate_; }
 
   void Apply(uint64_t /*update*/, std::span<float> parameters, std::span<const float> gradients,
              std::span<const std::span<float>> slots) const override {
     RING_CHECK(slots.empty() && gradients.size() == parameters.size(), "SGD ranges");
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i] -= learning_rate_ * gradients[i];
-    }
+    const auto rate = static_cast<float>(learning_rate_);
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= rate * gradients[i];
   }
 
  private:
-  const float learning_rate_;
+  const double learning_rate_;
 };
 
 class MomentumSgd final : public Optimizer {
  public:
   explicit MomentumSgd(const v1::Sgd& options)
-      : learning_rate_(static_cast<float>(options.learning_rate())),
+      : learning_rate_(options.learning_rate()),
         momentum_(static_cast<float>(options.momentum())),
         nesterov_(options.nesterov()) {}
 
   std::vector<std::string> slot_names() const override { return {"momentum"}; }
+  double learning_rate(uint64_t /*update*/) const override { return learning_rate_; }
 
   void Apply(uint64_t /*update*/, std::span<float> parameters, std::span<const float> gradients,
              std::span<const std::span<float>> slots) const override {
     const size_t n = parameters.size();
     RING_CHECK(slots.size() == 1 && slots[0].size() == n && gradients.size() == n, "SGD ranges");
+    const auto rate = static_cast<float>(learning_rate_);
     float* const w = parameters.data();
     float* const v = slots[0].data();
     const float* const g = gradients.data();
     for (size_t i = 0; i < n; ++i) {
-      const float step = learning_rate_ * g[i];
+      const float step = rate * g[i];
       const float velocity = momentum_ * v[i] - step;
       v[i] = velocity;
       w[i] += nesterov_ ? momentum_ * velocity - step : velocity;
@@ -61,7 +62,7 @@ class MomentumSgd final : public Optimizer {
   }
 
  private:
-  const float learning_rate_;
+  const double learning_rate_;
   const float momentum_;
   const bool nesterov_;
 };
@@ -74,6 +75,7 @@ class Adam final : public Optimizer {
   explicit Adam(const v1::Adam& options) : options_(options) {}
 
   std::vector<std::string> slot_names() const override { return {"m", "v"}; }
+  double learning_rate(uint64_t /*update*/) const override { return options_.learning_rate(); }
 
   void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
              std::span<const std::span<float>> slots) const override {

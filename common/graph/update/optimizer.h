@@ -18,6 +18,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // Names of the float32 slots that each element has, e.g. {"momentum"} or {"m", "v"}.
   [[nodiscard]] virtual std::vector<std::string> slot_names() const = 0;
+  // Of update number `update`: what a schedule makes of it, without Adam's bias correction.
+  [[nodiscard]] virtual double learning_rate(uint64_t update) const = 0;
   // Applies update number `update` (1 for the first applied one) to a range: parameters, gradients
   // and each slot have the same length. Different ranges may run side by side.
   virtual void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
