@@ -60,6 +60,8 @@ Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token
   begin.mutable_generation()->set_counter(generation_.counter);
   begin.set_worker(worker_);
   begin.set_step(checkpoint.step);
+  if (checkpoint.standing.metric) begin.set_metric(*checkpoint.standing.metric);
+  begin.set_best(checkpoint.standing.best);
   bool open = writer->Write(upload);
   for (const CheckpointFile& file : checkpoint.files) open = open && WriteFile(file, writer.get());
   if (open) writer->WritesDone();
@@ -76,6 +78,12 @@ Status CheckpointUpload::Deliver(const Checkpoint& checkpoint, const std::stop_t
   while (true) {
     const Status status = Try(checkpoint, stop);
     if (stop.stop_requested()) return absl::CancelledError("the upload was stopped");
+    if (status.ok()) {
+      spdlog::info("checkpoint delivered: job={} step={} manifest={}{}", job_.value(),
+                   checkpoint.step, checkpoint.manifest_sha256,
+                   checkpoint.standing.best ? " best=yes" : "");
+      return status;
+    }
     if (status.code() != absl::StatusCode::kUnavailable &&
         status.code() != absl::StatusCode::kDeadlineExceeded) {
       return Annotate(status, fmt::format("checkpoint of step {}", checkpoint.step));

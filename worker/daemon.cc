@@ -103,6 +103,7 @@ v1::Attach Daemon::Self() const {
   self.set_incarnation(incarnation_);
   self.set_ring_address(ring_address_);
   self.set_cores(flags_.cores);
+  self.set_host(HostName());
   *self.mutable_numerics_class() = backend_->numerics_class(flags_.threads_per_core);
   self.mutable_numerics_class()->set_build_id(BuildId());
   *self.mutable_device_profile() = backend_->device_profile();

@@ -4,11 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <iostream>
 #include <set>
 #include <sstream>
+
+#include "worker/identity.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -22,12 +23,6 @@ struct RawFlags {
   std::string cpus;
   bool insecure = false;
 };
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "worker";
-  return name.data();
-}
 
 uint64_t PhysicalMemory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *

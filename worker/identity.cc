@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <array>
 #include <charconv>
@@ -44,6 +45,12 @@ int FindBuildId(dl_phdr_info* info, size_t, void* result) {
 std::string TermPath(const std::string& state_dir) { return state_dir + "/term"; }
 
 }  // namespace
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  const bool known = gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0;
+  return known ? name.data() : "worker";
+}
 
 std::string RandomIncarnation() {
   std::array<uint8_t, 16> bytes;

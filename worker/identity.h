@@ -1,5 +1,5 @@
-// Who this worker is: incarnation, build id, and the highest coordinator term that it obeyed, which
-// outlives the process. Thread-compatible; loop thread after start-up.
+// Who this worker is: host, incarnation, build id, and the highest coordinator term that it obeyed,
+// which outlives the process. Thread-compatible; loop thread after start-up.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,9 @@
 #include "common/status.h"
 
 namespace ringmaster::worker {
+
+// The host's name, as gethostname gives it; "worker" when it has none.
+[[nodiscard]] std::string HostName();
 
 // 128 random bits as 32 hex digits: one a process start.
 [[nodiscard]] std::string RandomIncarnation();

@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/stop_wait.h"
 #include "worker/checkpoint_upload.h"
+#include "worker/run_observer.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -50,31 +51,15 @@ std::string NeighbourNamed(const v1::Start& start, uint32_t rank, const std::str
   return "";
 }
 
-// Turns the trainer's progress into the message that the coordinator gets.
-class ProgressPoster : public Observer {
- public:
-  ProgressPoster(const v1::Start* start, const std::function<void(Event)>* post)
-      : start_(start), post_(post) {}
-
-  void OnProgress(const Progress& progress) override {
-    RunProgress event;
-    event.progress.set_job_id(start_->job_id());
-    *event.progress.mutable_generation() = start_->generation();
-    event.progress.set_applied(progress.applied);
-    event.progress.set_digest(Bytes(progress.digest));
-    event.progress.set_ring_bytes(progress.ring_bytes);
-    event.progress.set_samples_per_second(progress.samples_per_second);
-    event.progress.set_epoch(progress.epoch);
-    event.progress.set_loss(progress.loss);
-    event.progress.set_accuracy(progress.accuracy);
-    if (progress.test_accuracy) event.progress.set_test_accuracy(*progress.test_accuracy);
-    (*post_)(std::move(event));
-  }
-
- private:
-  const v1::Start* const start_;
-  const std::function<void(Event)>* const post_;
-};
+void LogEnd(const JobId& job, const GenerationId& generation, const RunResult& result) {
+  const PhaseTimes& times = result.times;
+  spdlog::info(
+      "run ended: job={} generation={} applied={} reason={} input={:.2f}s compute={:.2f}s "
+      "ring_wait={:.2f}s ring_transfer={:.2f}s update={:.2f}s evaluate={:.2f}s checkpoint={:.2f}s",
+      job.value(), generation.ToString(), result.applied,
+      result.reason.empty() ? "finished or stopped" : result.reason, times.input, times.compute,
+      times.ring_wait, times.ring_transfer, times.update, times.evaluate, times.checkpoint);
+}
 
 }  // namespace
 
@@ -84,7 +69,8 @@ JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort*
       backend_(backend),
       port_(port),
       coordinator_(std::move(coordinator)),
-      post_(std::move(post)) {}
+      post_(std::move(post)),
+      phases_(post_) {}
 
 JobRunner::~JobRunner() { Stop(); }
 
@@ -129,10 +115,11 @@ v1::Heartbeat JobRunner::heartbeat() const {
   heartbeat.set_job_id(job_.value());
   heartbeat.mutable_generation()->set_term(generation_.term);
   heartbeat.mutable_generation()->set_counter(generation_.counter);
-  heartbeat.set_phase(phase_);
+  heartbeat.set_phase(phases_.shown());
   if (trainer_ != nullptr) {
     const Pulse pulse = trainer_->pulse();
-    heartbeat.set_phase(pulse.phase);
+    const bool starting = !running_ && *phases_.shown() != 0;
+    if (!starting) heartbeat.set_phase(pulse.phase);
     heartbeat.set_progress(pulse.progress);
     heartbeat.set_applied(pulse.applied);
   }
@@ -149,31 +136,30 @@ void JobRunner::Loop() {
 }
 
 void JobRunner::Do(const InspectDataset& task) {
-  {
-    MutexLock lock(mu_);
-    phase_ = "inspect";
-  }
+  phases_.Enter(task.job, "data_check");
   InspectDone done;
   done.job = task.job;
   StatusOr<std::shared_ptr<const Dataset>> dataset = Dataset::Open(options_.folders, task.data);
   if (dataset.ok()) {
     dataset_ = *std::move(dataset);
     done.facts = dataset_->facts();
+    spdlog::info("dataset inspected: job={} format={} files={} train={} test={} classes={}",
+                 task.job.value(), done.facts.format(), done.facts.files_size(),
+                 done.facts.train_samples(), done.facts.test_samples(), done.facts.classes());
   } else {
     done.error = Message(dataset.status());
   }
+  phases_.Pause();
   post_(std::move(done));
 }
 
 void JobRunner::Do(const PrepareJob& task) {
-  {
-    MutexLock lock(mu_);
-    phase_ = "prepare";
-  }
+  TrainerOptions options;
+  options.on_phase = [&](const char* phase) { phases_.Enter(task.job, phase); };
   PrepareDone done;
   done.job = task.job;
   StatusOr<std::unique_ptr<Trainer>> trainer =
-      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores);
+      Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores, options);
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
     done.digest = Bytes((*trainer)->digest());
@@ -182,6 +168,7 @@ void JobRunner::Do(const PrepareJob& task) {
   } else {
     done.error = Message(trainer.status());
   }
+  phases_.Pause();
   post_(std::move(done));
 }
 
@@ -242,6 +229,7 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
     ended.reason = Message(assignment.status());
     return ended;
   }
+  phases_.Enter(task.job, "ring");
   const StatusOr<std::unique_ptr<ring::Link>> link =
       ConnectRing(task.start, assignment->position, stop);
   if (!link.ok()) {
@@ -250,9 +238,15 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
     ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
     return ended;
   }
+  spdlog::info("ring joined: job={} generation={} rank={} of={}", task.job.value(),
+               ended.generation.ToString(), assignment->position.rank, assignment->position.size);
+  phases_.Enter(task.job, "first_step");
   CheckpointUpload upload(coordinator_, task.job, ended.generation, options_.name.value());
-  ProgressPoster observer(&task.start, &post_);
+  RunObserver observer(&task.start, &phases_, &post_);
+  SetRunning(true);
   const RunResult result = trainer->Run(*assignment, {link->get(), &upload, &observer}, stop);
+  SetRunning(false);
+  phases_.Clear();
   ended.outcome = OutcomeOf(result.end);
   if (result.link_error == absl::StatusCode::kAborted && WaitForStop(stop, kBetterReasonLimit)) {
     ended.outcome = Outcome::kStopped;
@@ -262,13 +256,13 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
   ended.reason = result.reason;
   ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
   ended.manifest_sha256 = result.manifest_sha256;
-  spdlog::info(
-      "run ended: job={} generation={} applied={} reason={} compute={:.2f}s reduce={:.2f}s "
-      "update={:.2f}s evaluate={:.2f}s checkpoint={:.2f}s",
-      task.job.value(), ended.generation.ToString(), ended.applied,
-      result.reason.empty() ? "finished or stopped" : result.reason, result.times.compute,
-      result.times.reduce, result.times.update, result.times.evaluate, result.times.checkpoint);
+  LogEnd(task.job, ended.generation, result);
   return ended;
+}
+
+void JobRunner::SetRunning(bool running) {
+  MutexLock lock(mu_);
+  running_ = running;
 }
 
 std::stop_token JobRunner::BeginRun() {
@@ -285,8 +279,8 @@ void JobRunner::Do(const DropJob& task) {
     trainer = std::move(trainer_);
     job_ = JobId();
     generation_ = GenerationId();
-    phase_.clear();
   }
+  phases_.Clear();
   trainer.reset();
   dataset_.reset();
   spdlog::info("job dropped: job={}", task.job.value());

@@ -15,10 +15,11 @@
 #include "common/bounded_queue.h"
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
-#include "worker/data/dataset.h"
+#include "worker/data/shard_loader.h"
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
+#include "worker/start_phases.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
@@ -60,12 +61,14 @@ class JobRunner {
                                                                   const ring::Position& position,
                                                                   const std::stop_token& stop);
   [[nodiscard]] std::stop_token BeginRun();
+  void SetRunning(bool running);
 
   const JobRunnerOptions options_;
   Backend* const backend_;
   ring::RingPort* const port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
   const std::function<void(Event)> post_;
+  StartPhases phases_;
 
   // Job thread only.
   std::shared_ptr<const Dataset> dataset_;
@@ -75,8 +78,8 @@ class JobRunner {
   mutable Mutex mu_;
   JobId job_ ABSL_GUARDED_BY(mu_);
   GenerationId generation_ ABSL_GUARDED_BY(mu_);
-  std::string phase_ ABSL_GUARDED_BY(mu_);  // while there is no trainer
   std::shared_ptr<Trainer> trainer_ ABSL_GUARDED_BY(mu_);
+  bool running_ ABSL_GUARDED_BY(mu_) = false;  // a step loop is
   std::stop_source run_ ABSL_GUARDED_BY(mu_);  // of the run submitted last
 
   std::jthread thread_;  // "job"

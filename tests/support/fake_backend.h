@@ -22,6 +22,8 @@ struct FakeHooks {
   std::function<Status(const ShardInput&)> before_shard;
   // May change a gradient before it is handed over.
   std::function<void(const ShardInput&, uint32_t tensor, std::span<float> gradient)> on_gradient;
+  // May change what a training shard gives beside its gradients.
+  std::function<void(const ShardInput&, ShardOutput*)> on_output;
 };
 
 class FakeWeights : public Weights {
@@ -81,6 +83,7 @@ class FakeExecutable : public Executable {
     }
     if (!training) return absl::OkStatus();
     FillStatistics(hash, output);
+    if (hooks_->on_output) hooks_->on_output(input, output);
     for (const uint32_t tensor : program_->gradient_order) YieldGradient(input, hash, tensor, sink);
     return absl::OkStatus();
   }

@@ -38,7 +38,14 @@ struct PrepareDone {
   std::string error;
 };
 
-// The step loop applied a step, evaluated, or moved to another phase.
+// A phase of starting began on the job thread; `done` after the first step.
+struct PhaseChanged {
+  JobId job;
+  std::string phase;
+  double seconds = 0;  // that the phase before took
+};
+
+// The step loop applied a step or evaluated.
 struct RunProgress {
   v1::Progress progress;
 };
@@ -63,6 +70,6 @@ struct StopRequested {
 };
 
 using Event = std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone,
-                           RunProgress, RunEnded, StopRequested>;
+                           PhaseChanged, RunProgress, RunEnded, StopRequested>;
 
 }  // namespace ringmaster::worker

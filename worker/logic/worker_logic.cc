@@ -153,6 +153,17 @@ Decision WorkerLogic::On(const PrepareDone& event, Time) {
   return Do(std::move(send), event.error.empty() ? "job prepared" : event.error);
 }
 
+Decision WorkerLogic::On(const PhaseChanged& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("a phase of a job that is gone");
+  SendMessage send;
+  v1::PhaseEntered& entered = *send.message.mutable_phase_entered();
+  entered.set_job_id(event.job.value());
+  entered.set_phase(event.phase);
+  entered.set_seconds(event.seconds);
+  return Do(std::move(send),
+            fmt::format("phase {}; the one before took {:.3f} s", event.phase, event.seconds));
+}
+
 Action WorkerLogic::FenceAck() const {
   SendMessage send;
   v1::FenceAck& ack = *send.message.mutable_fence_ack();

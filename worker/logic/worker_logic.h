@@ -61,6 +61,7 @@ class WorkerLogic {
   Decision On(const FromCoordinator& event, Time now);
   Decision On(const InspectDone& event, Time now);
   Decision On(const PrepareDone& event, Time now);
+  Decision On(const PhaseChanged& event, Time now);
   Decision On(const RunProgress& event, Time now);
   Decision On(const RunEnded& event, Time now);
   Decision On(const StopRequested& event, Time now);

@@ -101,7 +101,7 @@ Status AllReduce::Do(const Context& context, const Turn& turn, Segments* segment
   const FrameHeader header = HeaderOf(context, turn, SentPhase(turn.action));
   if (turn.action == Action::kStart) return Send(header, segments->Pack(turn));
 
-  RING_ASSIGN_OR_RETURN(const Frame frame, link_->Receive(Deadline()));
+  RING_ASSIGN_OR_RETURN(const Frame frame, Receive());
   RING_RETURN_IF_ERROR(
       CheckExpected(frame.header, HeaderOf(context, turn, ReceivedPhase(turn.action))));
   switch (turn.action) {
@@ -125,6 +125,13 @@ Status AllReduce::Do(const Context& context, const Turn& turn, Segments* segment
 
 Status AllReduce::Send(const FrameHeader& header, const Payload& payload) {
   return link_->Send(Sealed(header, payload), payload, Deadline());
+}
+
+StatusOr<Frame> AllReduce::Receive() {
+  const auto begin = std::chrono::steady_clock::now();
+  StatusOr<Frame> frame = link_->Receive(begin + options_.progress_limit);
+  waits_.Add(begin, std::chrono::steady_clock::now());
+  return frame;
 }
 
 std::chrono::steady_clock::time_point AllReduce::Deadline() const {

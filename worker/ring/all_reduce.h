@@ -1,6 +1,7 @@
 // The ring all-reduce of one bucket: reduce-scatter, then all-gather (Patarasuk and Yuan,
 // "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009), on packed integers
-// or on plain float32. Ring thread only. It knows no model: blocks and numbers are all it sees.
+// or on plain float32. Ring thread only, but for waits(). It knows no model: blocks and numbers are
+// all it sees.
 #pragma once
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "worker/ring/link.h"
 #include "worker/ring/schedule.h"
 #include "worker/ring/segments.h"
+#include "worker/ring/wait_meter.h"
 
 namespace ringmaster::ring {
 
@@ -48,18 +50,23 @@ class AllReduce {
   Status Float32(const Context& context, std::span<const exact::Block> blocks,
                  std::span<const float> own, std::span<float> totals);
 
+  // Of every frame received so far. Any thread.
+  [[nodiscard]] WaitMeter& waits() { return waits_; }
+
  private:
   [[nodiscard]] size_t segment_blocks() const;
   // Carries out every turn of the bucket.
   Status Run(const Context& context, size_t blocks, Segments* segments);
   Status Do(const Context& context, const Turn& turn, Segments* segments);
   Status Send(const FrameHeader& header, const Payload& payload);
+  StatusOr<Frame> Receive();
   [[nodiscard]] std::chrono::steady_clock::time_point Deadline() const;
 
   Link* const link_;
   const Position position_;
   const ReduceOptions options_;
   BufferPool pool_;
+  WaitMeter waits_;
 };
 
 }  // namespace ringmaster::ring

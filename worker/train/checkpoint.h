@@ -2,9 +2,11 @@
 // worker or generation. Free functions on values; the caller owns the state and its thread.
 //
 //   model.safetensors      parameters by name in canonical layout; <norm>/moving_mean,
-//   moving_variance optimizer.safetensors  <parameter>/<slot> state.safetensors
-//   exponents/<parameter> (I16, one a block), step, updates, digest,
-//                          metrics/loss_sum, metrics/correct, metrics/samples
+//                          moving_variance
+//   optimizer.safetensors  <parameter>/<slot>
+//   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
+//                          loss_scale, good_steps, metrics/epoch, metrics/loss_sum,
+//                          metrics/correct, metrics/samples
 //   manifest.json          names, sizes and SHA-256 of those, step, digests; canonical JSON
 #pragma once
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -16,10 +17,18 @@ struct CheckpointFile {
   std::string bytes;
 };
 
-// The files of S(step), manifest.json last. A function of the job and the step alone: no time,
-// host, job id, worker or generation stands in it.
+// What the job's `checkpoint.best` says of a state.
+struct Standing {
+  std::optional<double> metric;  // nothing when it was not evaluated
+  bool best = false;             // better than every evaluated state before it
+  bool operator==(const Standing&) const = default;
+};
+
+// The files of S(step), manifest.json last: a function of the job and the step alone. No time,
+// host, job id, worker or generation stands in them, nor the standing.
 struct Checkpoint {
   uint64_t step = 0;
+  Standing standing;
   std::vector<CheckpointFile> files;
   std::string manifest_sha256;  // hex, of manifest.json
 };

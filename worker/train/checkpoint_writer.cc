@@ -30,10 +30,11 @@ Status CheckpointWriter::WaitUntilIdle() {
   return absl::OkStatus();
 }
 
-Status CheckpointWriter::Submit(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
+Status CheckpointWriter::Submit(const ManifestFacts& facts, const Standing& standing,
+                                std::vector<CheckpointFile> files) {
   MutexLock lock(mu_);
   RING_RETURN_IF_ERROR(WaitUntilIdle());
-  task_ = Task{facts, std::move(files)};
+  task_ = Task{facts, standing, std::move(files)};
   changed_.NotifyAll();
   return absl::OkStatus();
 }
@@ -55,7 +56,8 @@ void CheckpointWriter::Loop(const std::stop_token& stop) {
       task = *std::exchange(task_, std::nullopt);
       delivering_ = true;
     }
-    const Checkpoint checkpoint = Seal(task.facts, std::move(task.files));
+    Checkpoint checkpoint = Seal(task.facts, std::move(task.files));
+    checkpoint.standing = task.standing;
     Status status = sink_->Deliver(checkpoint, stop);
     MutexLock lock(mu_);
     if (status.ok()) manifest_sha256_ = checkpoint.manifest_sha256;

@@ -24,7 +24,8 @@ class CheckpointWriter {
 
   // Hands over the copy of a state. Waits while the one before is still on its way, so there are
   // never more than two copies; then the error of any earlier delivery, CANCELLED after Stop.
-  Status Submit(const ManifestFacts& facts, std::vector<CheckpointFile> files);
+  Status Submit(const ManifestFacts& facts, const Standing& standing,
+                std::vector<CheckpointFile> files);
   // Waits until everything is delivered: hex SHA-256 of the newest manifest, empty when there is
   // none.
   StatusOr<std::string> Finish();
@@ -34,6 +35,7 @@ class CheckpointWriter {
  private:
   struct Task {
     ManifestFacts facts;
+    Standing standing;
     std::vector<CheckpointFile> files;
   };
   void Loop(const std::stop_token& stop);

@@ -6,11 +6,10 @@
 namespace ringmaster::worker {
 
 StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
-                                       std::span<const uint32_t> shards,
+                                       std::span<const uint32_t> shards, job::SampleSet set,
                                        const std::function<bool()>& abandoned) {
   exact::Record record(job->spec().shards(), 0);
-  const std::vector<BatchId> work =
-      EvaluationWork(job->spec(), shards, job::SampleSet::kTest, job->state->step);
+  const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, set, job->state->step);
   std::vector<ShardResult> results;
   RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, &results));
   if (abandoned()) return record;
@@ -26,8 +25,8 @@ StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
   return record;
 }
 
-TestResult ResultOf(uint64_t step, const exact::Record& total) {
-  TestResult result;
+Evaluation ResultOf(uint64_t step, const exact::Record& total) {
+  Evaluation result;
   result.step = step;
   if (total.samples() == 0) return result;
   const auto samples = static_cast<double>(total.samples());

@@ -1,10 +1,11 @@
-// The test set under S(k), on all members of the ring: each computes its shards of every batch, and
-// counts are added as integers like any other scalars. S(k) is not touched. Step thread.
+// A held-out set under S(k), on all members of the ring: each computes its shards of every batch,
+// and counts are added as integers like any other scalars. S(k) is not touched. Step thread.
 #pragma once
 
 #include <functional>
 #include <span>
 
+#include "common/job/sample_use.h"
 #include "common/status.h"
 #include "worker/data/reader.h"
 #include "worker/train/reducer.h"
@@ -17,9 +18,10 @@ namespace ringmaster::worker {
 // computed them. OK when abandoned; the record is then useless.
 [[nodiscard]] StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
                                                      std::span<const uint32_t> shards,
+                                                     job::SampleSet set,
                                                      const std::function<bool()>& abandoned);
 
 // The meaning of the ring's record.
-[[nodiscard]] TestResult ResultOf(uint64_t step, const exact::Record& total);
+[[nodiscard]] Evaluation ResultOf(uint64_t step, const exact::Record& total);
 
 }  // namespace ringmaster::worker

@@ -15,14 +15,14 @@ namespace {
 constexpr size_t kStripeBlocks = 256;
 
 // float32 sums have no units: a value is wrong only when it is not finite.
-exact::FlagKind AddFloats(std::span<const float> gradient, float* sums) {
+exact::FlagKind AddFloats(std::span<const float> gradient, float scale, float* sums) {
   auto kind = exact::FlagKind::kNone;
   for (size_t i = 0; i < gradient.size(); ++i) {
     if (!std::isfinite(gradient[i])) [[unlikely]] {
       kind = exact::FlagKind::kNotFinite;
       continue;
     }
-    sums[i] += gradient[i];
+    sums[i] += gradient[i] * scale;
   }
   return kind;
 }
@@ -54,9 +54,10 @@ GradientSum::GradientSum(const exact::BlockLayout* layout, const exact::Units* u
   }
 }
 
-void GradientSum::Begin(size_t shards, std::function<void(uint32_t)> ready) {
+void GradientSum::Begin(size_t shards, float gradient_scale, std::function<void(uint32_t)> ready) {
   if (!cleared_) Clear(0, layout_->block_count());
   cleared_ = false;
+  gradient_scale_ = gradient_scale;
   ready_ = std::move(ready);
   for (size_t i = 0; i < buckets_.size(); ++i) {
     left_[i].store(shards * tensors_in_bucket_[i], std::memory_order_relaxed);
@@ -87,10 +88,10 @@ void GradientSum::AddStripe(size_t first_block, size_t end_block, std::span<cons
     const auto part = gradient.subspan((block - first_block) * exact::kBlockElements,
                                        layout_->blocks()[block].count);
     const size_t at = block * exact::kBlockElements;
-    const exact::FlagKind found = floats_.size() > 0
-                                      ? AddFloats(part, floats_.span().data() + at)
-                                      : exact::QuantizeAdd(part, units_->unit_exponent(block), 1.0F,
-                                                           shards_, integers_.span().data() + at);
+    const exact::FlagKind found =
+        floats_.size() > 0 ? AddFloats(part, gradient_scale_, floats_.span().data() + at)
+                           : exact::QuantizeAdd(part, units_->unit_exponent(block), gradient_scale_,
+                                                shards_, integers_.span().data() + at);
     if (*kind == exact::FlagKind::kNone) *kind = found;
   }
 }

@@ -32,11 +32,11 @@ class GradientSum {
 
   // Starts a step to which `shards` local shards will add, each all tensors once. Calls `ready`
   // once for each bucket as soon as nothing more can be added to it: at once when `shards` is 0,
-  // else on the core's thread that added last. The sums are zero.
-  void Begin(size_t shards, std::function<void(uint32_t bucket)> ready);
+  // else on the core's thread that added last. The sums are zero. `gradient_scale` is 1/S.
+  void Begin(size_t shards, float gradient_scale, std::function<void(uint32_t bucket)> ready);
 
-  // Adds one shard's gradient of a tensor (canonical layout, 1/S = 1). The result says what is
-  // wrong with the first wrong element, which added 0.
+  // Adds one shard's gradient of a tensor (canonical layout) times the gradient scale. The result
+  // says what is wrong with the first wrong element, which added 0.
   [[nodiscard]] exact::FlagKind Add(uint32_t tensor, std::span<const float> gradient);
 
   // Of a bucket's blocks, 256 elements a block; the one that fits the reduction is not empty.
@@ -64,6 +64,7 @@ class GradientSum {
   std::vector<Mutex> stripes_;             // one for every kStripeBlocks blocks
   std::vector<std::atomic<size_t>> left_;  // additions that each bucket still waits for
   std::vector<size_t> tensors_in_bucket_;
+  float gradient_scale_ = 1;
   std::function<void(uint32_t)> ready_;
   bool cleared_ = true;
 };

@@ -19,8 +19,8 @@ exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
     const size_t count = std::min<size_t>(exact::kBlockElements, gradient.size() - at);
     int64_t integers[exact::kBlockElements] = {};
     const exact::FlagKind found = exact::QuantizeAdd(
-        gradient.subspan(at, count), job.state->units.unit_exponent(range.first_block + i), 1.0F,
-        job.spec().shards(), integers);
+        gradient.subspan(at, count), job.state->units.unit_exponent(range.first_block + i),
+        job.state->loss_scale.inverse(), job.spec().shards(), integers);
     if (kind == exact::FlagKind::kNone) kind = found;
     sha->Update(integers, count * sizeof(int64_t));
   }

@@ -1,5 +1,5 @@
 // What the step loop says about itself while it runs. Values and one interface; the numbers of a
-// Progress are part of the state and equal on every worker, but for ring_bytes and the rate.
+// Progress are part of the state and equal on every worker, but for times, rate and ring_bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,39 @@
 
 namespace ringmaster::worker {
 
+// An evaluated set under S(step).
+struct Evaluation {
+  uint64_t step = 0;
+  double accuracy = 0;         // 0 to 1
+  std::optional<double> loss;  // mean; nothing when a shard's loss was not finite
+};
+
+// Seconds of the step thread by what it did. Nothing is counted twice.
+struct PhaseTimes {
+  double input = 0;          // cores waited for samples: of the core that waited longest
+  double compute = 0;        // the rest until the cores were done: forward, backward, quantize
+  double ring_wait = 0;      // after the last gradient: nothing had come from the predecessor
+  double ring_transfer = 0;  // after the last gradient: receiving, adding, sending
+  double update = 0;         // digest, optimizer, units, compute copies of the weights
+  double evaluate = 0;       // whole evaluations
+  double checkpoint = 0;     // copying the state, waiting for the writer
+};
+
 struct Progress {
   uint64_t applied = 0;  // it holds S(applied)
   Sha256Digest digest{};
-  uint64_t epoch = 0;                   // complete epochs
-  double loss = 0;                      // mean over the samples of the epoch so far
-  double accuracy = 0;                  // likewise, 0 to 1
-  std::optional<double> test_accuracy;  // of the newest evaluation, 0 to 1
-  std::optional<double> test_loss;
-  double samples_per_second = 0;  // of the whole ring, over the last few seconds
-  uint64_t ring_bytes = 0;        // payload bytes sent to the successor in this job
+  uint64_t updates = 0;                  // steps that were not skipped
+  std::optional<uint32_t> loss_scale;    // mixed_float16 only
+  double learning_rate = 0;              // of the newest update; 0 before it
+  uint64_t epoch = 0;                    // complete epochs
+  double loss = 0;                       // mean over the samples of the epoch so far
+  double accuracy = 0;                   // likewise, 0 to 1
+  std::optional<Evaluation> validation;  // the newest
+  std::optional<Evaluation> test;        // likewise
+  double samples_per_second = 0;         // of the whole ring, over the last steps
+  uint64_t ring_bytes = 0;               // payload bytes sent to the successor in this job
+  PhaseTimes step_times;                 // of this worker: means over the last steps
+  double step_seconds = 0;               // likewise: from a step's end to the next one's
 };
 
 // Told on the step thread after every applied step and every evaluation; must return quickly.
@@ -30,8 +53,10 @@ class Observer {
 
 // What a heartbeat needs: read from any thread, without a lock.
 struct Pulse {
-  const char* phase = "idle";  // what the step thread does: input and compute, reduce, update ...
-  uint64_t progress = 0;       // grows with every piece of work that finished
+  // What the step thread does: compute (input while a core waits for samples), reduce, update,
+  // evaluate, checkpoint, farewell, idle.
+  const char* phase = "idle";
+  uint64_t progress = 0;  // grows with every piece of work that finished
   uint64_t applied = 0;
 };
 

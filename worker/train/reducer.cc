@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/check.h"
@@ -10,6 +11,25 @@
 #include "worker/train/patience.h"
 
 namespace ringmaster::worker {
+namespace {
+
+// Rounds about S(k) have a purpose of their own on the wire, and each of them a bucket.
+uint32_t RecordBucket(Round round, size_t step_buckets) {
+  switch (round) {
+    case Round::kStep:
+      return static_cast<uint32_t>(step_buckets);
+    case Round::kValidation:
+      return 0;
+    case Round::kTest:
+      return 1;
+    case Round::kFarewell:
+      break;
+  }
+  return 2;
+}
+
+}  // namespace
+
 Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout,
                  const GradientSum* sum, Totals* totals, PulseBoard* pulse)
     : options_(options),
@@ -38,6 +58,7 @@ void Reducer::Begin(Round round, uint64_t step) {
   std::fill(ready_.begin(), ready_.end(), false);
   own_record_.reset();
   failed_.store(!aborted_.ok(), std::memory_order_relaxed);
+  ring_.waits().Reset();
   stage_ = Stage::kReducing;
   changed_.NotifyAll();
 }
@@ -49,6 +70,7 @@ void Reducer::BucketReady(uint32_t bucket) {
 }
 
 void Reducer::SubmitRecord(exact::Record own) {
+  ring_.waits().CountFrom(std::chrono::steady_clock::now());
   MutexLock lock(mu_);
   own_record_ = std::move(own);
   changed_.NotifyAll();
@@ -60,6 +82,8 @@ StatusOr<exact::Record> Reducer::Wait() {
   WaitFor(changed_, mu_,
           [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stage_ == Stage::kDone; });
   stage_ = Stage::kIdle;
+  const bool counts = round_ != Round::kFarewell && aborted_.ok();
+  if (!result_.ok() && counts) link_error_ = result_.status().code();
   return std::move(result_);
 }
 
@@ -70,9 +94,10 @@ void Reducer::Abort(Status reason) {
   changed_.NotifyAll();
 }
 
-bool Reducer::aborted() {
-  MutexLock lock(mu_);
-  return !aborted_.ok();
+Status Reducer::Leave(Status reason) {
+  Abort(reason);
+  if (options_.link != nullptr) options_.link->Cancel(reason);
+  return reason;
 }
 
 void Reducer::Loop() {
@@ -103,18 +128,15 @@ Status Reducer::WaitForOwn(Ready ready) {
 }
 
 StatusOr<exact::Record> Reducer::ReduceAll() {
-  uint32_t bucket = 0;
-  if (round_ == Round::kFarewell) bucket = 1;  // an evaluation of the same state had 0
-  if (round_ == Round::kStep) {
-    for (; bucket < sum_->buckets().size(); ++bucket) {
-      RING_RETURN_IF_ERROR(
-          WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ready_[bucket]; }));
-      RING_RETURN_IF_ERROR(ReduceBucket(bucket));
-    }
+  const size_t buckets = sum_->buckets().size();
+  for (uint32_t bucket = 0; round_ == Round::kStep && bucket < buckets; ++bucket) {
+    RING_RETURN_IF_ERROR(
+        WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ready_[bucket]; }));
+    RING_RETURN_IF_ERROR(ReduceBucket(bucket));
   }
   RING_RETURN_IF_ERROR(
       WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return own_record_.has_value(); }));
-  return ReduceRecord(bucket);
+  return ReduceRecord(RecordBucket(round_, buckets));
 }
 
 ring::Context Reducer::ContextOf(uint32_t bucket) const {

@@ -1,8 +1,8 @@
 // The step loop's side of the ring: a thread of its own that reduces a step's buckets in index
 // order as they become ready, while the cores still compute, and the scalars record last. Owned by
-// a run of the step loop, one for each generation. Begin, SubmitRecord and Wait: step thread;
-// BucketReady and Abort: any thread; failed(): any thread, lock-free. It knows no model and no
-// update.
+// a run of the step loop, one for each generation. Begin, SubmitRecord, Wait and what speaks of the
+// round that ended: step thread; BucketReady and Leave: any thread; failed(): any thread,
+// lock-free. It knows no model and no update.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,10 @@ struct Totals {
   Arena<float> floats;
 };
 
-// What goes round the ring. A farewell is an empty record: a member that has seen its end knows
-// that every other has all results, so that it may leave without being missed.
-enum class Round : uint8_t { kStep, kEvaluation, kFarewell };
+// What goes round the ring: a step's buckets and record, or one record about S(k): of the
+// validation set, of the test set, or the farewell. That is an empty record: a member that has seen
+// its end knows that every other has all results, so that it may leave without being missed.
+enum class Round : uint8_t { kStep, kValidation, kTest, kFarewell };
 
 struct ReducerOptions {
   ring::Link* link = nullptr;
@@ -57,16 +58,20 @@ class Reducer {
   // This worker's own record, of the same shape on every member; the last thing that a reduction
   // waits for.
   void SubmitRecord(exact::Record own);
-  // Waits for the end of the reduction: the ring's record. The error is the link's, or what Abort
+  // Waits for the end of the reduction: the ring's record. The error is the link's, or what Leave
   // gave.
   StatusOr<exact::Record> Wait();
+  // Of the round that ended: how long the ring waited for the predecessor after the own record was
+  // there.
+  [[nodiscard]] double wait_seconds() { return ring_.waits().seconds(); }
+  // Of the link, when that is what ended a round other than the farewell; else kOk.
+  [[nodiscard]] absl::StatusCode link_error() const { return link_error_; }
 
-  // Ends the reduction in hand where it waits for this worker; where it waits for a neighbour only
-  // Link::Cancel ends it.
-  void Abort(Status reason);
+  // This worker goes no further: ends the reduction in hand, and the link, so that neighbours do
+  // not wait for it. The first reason stays. Returns `reason`.
+  Status Leave(Status reason);
   // True once the reduction in hand failed: there is no use in computing on.
   [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
-  [[nodiscard]] bool aborted();
 
  private:
   enum class Stage { kIdle, kReducing, kDone };
@@ -74,6 +79,7 @@ class Reducer {
   // Waits until `ready` holds; an error when the reduction was aborted first.
   template <typename Ready>
   Status WaitForOwn(Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
+  void Abort(Status reason);
   StatusOr<exact::Record> ReduceAll();
   Status ReduceBucket(uint32_t index);
   StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
@@ -89,6 +95,8 @@ class Reducer {
   ring::AllReduce ring_;
   Round round_ = Round::kStep;
   uint64_t step_ = 0;
+
+  absl::StatusCode link_error_ = absl::StatusCode::kOk;  // step thread
 
   std::atomic<bool> failed_{false};
 

@@ -1,5 +1,6 @@
 #include "worker/train/shard_work.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <utility>
@@ -13,7 +14,14 @@ namespace {
 Status ComputeShard(TrainingJob* job, Reader* reader, const BatchId& id, const Seat& seat,
                     ShardResult* result) {
   const auto deadline = std::chrono::steady_clock::now() + job->options.input_limit;
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, reader->Get(id, deadline));
+  StatusOr<std::shared_ptr<const ShardBatch>> got;
+  result->core = seat.index();
+  result->input_seconds = 0;
+  {
+    const InputScope input(&job->pulse, &result->input_seconds);
+    got = reader->Get(id, deadline);
+  }
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, std::move(got));
   const bool training = id.use() == graph::Use::kTraining;
   const ShardShape shape{training ? graph::Mode::kTraining : graph::Mode::kInference,
                          batch->samples.size()};
@@ -50,7 +58,7 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   input.samples = batch.samples;
   input.images = batch.images.span();
   input.labels = batch.labels;
-  input.loss_seed = 1.0F / static_cast<float>(batch.batch_samples);
+  input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
   return executable->Run(input, sink, &result->output);
 }
 
@@ -96,6 +104,12 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     }
     return absl::OkStatus();
   });
+}
+
+double LongestInput(std::span<const ShardResult> results, size_t cores) {
+  std::vector<double> seconds(cores);
+  for (const ShardResult& result : results) seconds[result.core] += result.input_seconds;
+  return std::ranges::max(seconds);
 }
 
 void AddToRecord(const ShardResult& result, exact::Record* record) {

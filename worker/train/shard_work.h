@@ -22,6 +22,8 @@ struct ShardResult {
   uint64_t samples = 0;
   ShardOutput output;
   exact::DecodedFlag flag;  // the first tensor in canonical order with a value that cannot be added
+  size_t core = 0;          // that computed it
+  double input_seconds = 0;  // that the core waited for the samples
 };
 
 // The shards among `shards` that have samples in a training step's batch.
@@ -37,6 +39,9 @@ struct ShardResult {
 // When `abandoned()` becomes true the rest is left out and the result is OK: the caller knows why.
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
                      const std::function<bool()>& abandoned, std::vector<ShardResult>* results);
+
+// How long the core waited for samples that waited longest.
+[[nodiscard]] double LongestInput(std::span<const ShardResult> results, size_t cores);
 
 // Runs one shard on the core that owns `executable` and fills `result`, but for the flag that the
 // sink has to keep.

@@ -11,12 +11,15 @@
 #include "common/sha256.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/train/arena.h"
+#include "worker/train/loss_scale.h"
 #include "worker/train/state_layout.h"
 
 namespace ringmaster::worker {
 
-// Over the samples of one epoch so far; starts anew with the epoch's first step.
+// Over the samples of one epoch so far, skipped steps left out; starts anew with the epoch's first
+// applied step.
 struct EpochMetrics {
+  uint64_t epoch = 0;
   double loss_sum = 0;
   uint64_t correct = 0;
   uint64_t samples = 0;
@@ -36,13 +39,15 @@ struct State {
   Arena<float> moving_means;        // all normalizations' channels
   Arena<float> moving_variances;
   exact::Units units;
-  uint64_t step = 0;     // k
+  uint64_t step = 0;     // k: batches, applied or skipped
   uint64_t updates = 0;  // applied updates: Adam's t
+  LossScale loss_scale;
   EpochMetrics metrics;
   Sha256Digest digest{};
 };
 
-// S(0): drawn parameters, zero slots, moving means 0 and variances 1, digest(0).
+// S(0): drawn parameters, zero slots, moving means 0 and variances 1, the first loss scale,
+// digest(0).
 void Initialize(const v1::ResultSpec& spec, State* state);
 
 }  // namespace ringmaster::worker

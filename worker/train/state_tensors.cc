@@ -1,6 +1,8 @@
 #include "worker/train/state_tensors.h"
 
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -85,6 +87,20 @@ T Get(const TensorViews& rest, const std::string& name) {
   return value;
 }
 
+StatusOr<LossScale> GetLossScale(const TensorViews& rest) {
+  const auto value = Get<int64_t>(rest, "loss_scale");
+  const auto good_steps = Get<int64_t>(rest, "good_steps");
+  const bool power =
+      value >= 1 && value <= kLargestLossScale && std::has_single_bit(static_cast<uint64_t>(value));
+  const bool count = good_steps >= 0 && good_steps <= std::numeric_limits<uint32_t>::max();
+  if (power && count) {
+    return LossScale{static_cast<uint32_t>(value), static_cast<uint32_t>(good_steps)};
+  }
+  return Error(absl::StatusCode::kDataLoss,
+               "{}: loss scale {} after {} good steps, expected a power of two from 1 to {}", kRest,
+               value, good_steps, kLargestLossScale);
+}
+
 Status SetRest(const TensorViews& rest, State* state) {
   const StateLayout& layout = *state->layout;
   std::vector<int16_t> exponents(layout.blocks().block_count());
@@ -95,6 +111,8 @@ Status SetRest(const TensorViews& rest, State* state) {
   RING_RETURN_IF_ERROR(state->units.Restore(exponents));
   state->step = static_cast<uint64_t>(Get<int64_t>(rest, "step"));
   state->updates = static_cast<uint64_t>(Get<int64_t>(rest, "updates"));
+  RING_ASSIGN_OR_RETURN(state->loss_scale, GetLossScale(rest));
+  state->metrics.epoch = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/epoch"));
   state->metrics.loss_sum = Get<double>(rest, "metrics/loss_sum");
   state->metrics.correct = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/correct"));
   state->metrics.samples = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/samples"));
@@ -107,6 +125,9 @@ Status SetRest(const TensorViews& rest, State* state) {
 Scalars ScalarsOf(const State& state) {
   return {.step = static_cast<int64_t>(state.step),
           .updates = static_cast<int64_t>(state.updates),
+          .loss_scale = state.loss_scale.value,
+          .good_steps = state.loss_scale.good_steps,
+          .epoch = static_cast<int64_t>(state.metrics.epoch),
           .loss_sum = state.metrics.loss_sum,
           .correct = static_cast<int64_t>(state.metrics.correct),
           .samples = static_cast<int64_t>(state.metrics.samples)};
@@ -128,6 +149,9 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
   }
   rest["step"] = Scalar(ElementType::kI64, scalars.step);
   rest["updates"] = Scalar(ElementType::kI64, scalars.updates);
+  rest["loss_scale"] = Scalar(ElementType::kI64, scalars.loss_scale);
+  rest["good_steps"] = Scalar(ElementType::kI64, scalars.good_steps);
+  rest["metrics/epoch"] = Scalar(ElementType::kI64, scalars.epoch);
   rest["metrics/loss_sum"] = Scalar(ElementType::kF64, scalars.loss_sum);
   rest["metrics/correct"] = Scalar(ElementType::kI64, scalars.correct);
   rest["metrics/samples"] = Scalar(ElementType::kI64, scalars.samples);

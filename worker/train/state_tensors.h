@@ -16,6 +16,9 @@ namespace ringmaster::worker {
 struct Scalars {
   int64_t step = 0;
   int64_t updates = 0;
+  int64_t loss_scale = 1;
+  int64_t good_steps = 0;
+  int64_t epoch = 0;
   double loss_sum = 0;
   int64_t correct = 0;
   int64_t samples = 0;

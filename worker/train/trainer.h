@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -18,7 +19,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
-#include "worker/data/dataset.h"
+#include "worker/data/shard_loader.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/link.h"
 #include "worker/train/checkpoint_sink.h"
@@ -40,15 +41,6 @@ struct RunPeers {
                                    // before its time
   CheckpointSink* sink = nullptr;  // used by rank 0 only; nullptr: no checkpoints
   Observer* observer = nullptr;    // nullptr: nobody listens
-};
-
-// Seconds that the step thread spent in each phase of a run.
-struct PhaseTimes {
-  double compute = 0;     // waiting for the cores: input, forward, backward, quantize
-  double reduce = 0;      // waiting for the ring after the last gradient
-  double update = 0;      // digest, optimizer, units, compute copies of the weights
-  double evaluate = 0;    // whole evaluations
-  double checkpoint = 0;  // copying the state, waiting for the writer
 };
 
 enum class RunEnd : uint8_t {
@@ -74,6 +66,8 @@ struct TrainerOptions {
   size_t bucket_elements = size_t{1} << 20;
   ring::ReduceOptions reduce;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
+  // Told on the thread of Prepare when a phase of it begins: graph, plan, bind, initialize.
+  std::function<void(const char* phase)> on_phase;
 };
 
 struct TrainingJob;

@@ -60,25 +60,36 @@ Status CheckMemory(const StateLayout& layout, const std::vector<CoreOptions>& co
       FormatGiB(parameters));
 }
 
-Status MakeArenas(const std::vector<CoreOptions>& cores, TrainingJob* job) {
-  const v1::ResultSpec& spec = job->spec();
-  RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(spec.optimizer()));
+// How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
+Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
+  RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
   RING_ASSIGN_OR_RETURN(
-      auto layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
-  RING_RETURN_IF_ERROR(CheckMemory(*layout, cores));
-  job->state = std::make_unique<State>(layout, static_cast<int>(spec.precision_bits()));
-  Initialize(spec, job->state.get());
-  job->gradients =
-      std::make_unique<GradientSum>(&layout->blocks(), &job->state->units, spec.reduction(),
-                                    spec.shards(), job->options.bucket_elements);
-  const size_t elements = layout->blocks().arena_elements();
-  if (spec.reduction() == v1::REDUCTION_FLOAT32) {
-    job->totals.floats = Arena<float>(elements);
-  } else {
-    job->totals.integers = Arena<int64_t>(elements);
-    job->reduced = Arena<float>(elements);
-  }
+      job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
+  return CheckMemory(*job->layout, cores);
+}
+
+Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+  RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
+  RING_ASSIGN_OR_RETURN(job->cores,
+                        CorePool::Create(backend, &job->programs, job->weights.get(), cores));
   return absl::OkStatus();
+}
+
+// S(0) and the sums of a step, and the cores' weights of it.
+Status MakeState(TrainingJob* job) {
+  const v1::ResultSpec& spec = job->spec();
+  const exact::BlockLayout& blocks = job->layout->blocks();
+  job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()));
+  Initialize(spec, job->state.get());
+  job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
+                                                 spec.shards(), job->options.bucket_elements);
+  if (spec.reduction() == v1::REDUCTION_FLOAT32) {
+    job->totals.floats = Arena<float>(blocks.arena_elements());
+  } else {
+    job->totals.integers = Arena<int64_t>(blocks.arena_elements());
+    job->reduced = Arena<float>(blocks.arena_elements());
+  }
+  return job->RefreshWeights();
 }
 
 }  // namespace
@@ -92,17 +103,19 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
     const JobId& id, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
     Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options) {
   RING_RETURN_IF_ERROR(CheckDataset(resolved.result().data(), dataset->facts()));
-  auto job = std::make_unique<TrainingJob>();
-  job->id = id;
-  job->resolved = resolved;
-  job->options = options;
+  auto job = std::make_unique<TrainingJob>(id, resolved, options);
+  const auto enter = [&](const char* phase) {
+    if (options.on_phase) options.on_phase(phase);
+  };
   job->loader = std::make_shared<ShardLoader>(std::move(dataset), resolved.result());
+  enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
-  RING_RETURN_IF_ERROR(MakeArenas(cores, job.get()));
-  RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
-  RING_RETURN_IF_ERROR(job->RefreshWeights());
-  RING_ASSIGN_OR_RETURN(job->cores,
-                        CorePool::Create(backend, &job->programs, job->weights.get(), cores));
+  enter("plan");
+  RING_RETURN_IF_ERROR(Plan(cores, job.get()));
+  enter("bind");
+  RING_RETURN_IF_ERROR(Bind(backend, cores, job.get()));
+  enter("initialize");
+  RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;
 }
 

@@ -1,10 +1,11 @@
 // Everything that a job needs on this worker between Prepare and Release, in the order in which it
-// is built: programs, state, weights, cores. Owned by the trainer; step thread, but for what cores
-// reach through the classes that say so.
+// is built: programs, layout, weights, cores, state. Owned by the trainer; step thread, but for
+// what cores reach through the classes that say so.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/exact/record.h"
@@ -13,6 +14,7 @@
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
+#include "worker/train/best_metric.h"
 #include "worker/train/core_pool.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
@@ -23,32 +25,36 @@
 
 namespace ringmaster::worker {
 
-// The test set under S(step).
-struct TestResult {
-  uint64_t step = 0;
-  double accuracy = 0;
-  std::optional<double> loss;  // mean; nothing when a shard's loss was not finite
-};
-
 struct TrainingJob {
+  TrainingJob(JobId job_id, const v1::ResolvedJob& resolved_job, const TrainerOptions& options)
+      : id(std::move(job_id)),
+        resolved(resolved_job),
+        options(options),
+        best(resolved_job.checkpoint().best()) {}
+
   JobId id;
   v1::ResolvedJob resolved;
   TrainerOptions options;
   std::shared_ptr<const ShardLoader> loader;
   ProgramSet programs;
   std::unique_ptr<graph::Optimizer> optimizer;
+  std::shared_ptr<const StateLayout> layout;
   std::unique_ptr<State> state;
   std::unique_ptr<GradientSum> gradients;
   Totals totals;
   Arena<float> reduced;  // g, arena layout; empty with `reduction: float32`, whose totals it is
   std::unique_ptr<Weights> weights;
-  std::unique_ptr<CorePool> cores;  // after programs and weights, which its executables use
+  std::unique_ptr<CorePool> cores;  // declared after programs and weights, which its cores use
   PulseBoard pulse;
 
-  std::optional<TestResult> newest_test;
+  std::optional<Evaluation> newest_validation;
+  std::optional<Evaluation> newest_test;
+  BestMetric best;
   uint64_t ring_bytes = 0;  // of the generations that ended
 
   [[nodiscard]] const v1::ResultSpec& spec() const { return resolved.result(); }
+  [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }
+  [[nodiscard]] bool exact_sums() const { return reduced.size() > 0; }
   [[nodiscard]] exact::Record EmptyRecord() const {
     return {spec().shards(), state->layout->channels()};
   }
@@ -56,7 +62,7 @@ struct TrainingJob {
   Status RefreshWeights();
 };
 
-// Builds all of it, up to S(0) in the cores' weights.
+// Builds all of it, up to S(0) in the cores' weights, and tells options.on_phase.
 [[nodiscard]] StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
     const JobId& id, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
     Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <vector>
 
 #include "common/exact/digest.h"
@@ -36,41 +37,43 @@ std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
   return pieces;
 }
 
-// Exact reduction: the integers enter the digest and become float32.
-exact::BlockSum TakeIntegers(TrainingJob* job, const Piece& piece) {
-  exact::BlockSum sum;
-  const exact::BlockLayout& layout = job->state->layout->blocks();
-  for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
-    const exact::Block& block = layout.blocks()[b];
-    const size_t at = b * exact::kBlockElements;
-    const auto integers = job->totals.integers.span().subspan(at, block.count);
-    sum.Add(block.tensor, block.index, integers);
-    exact::Dequantize(integers, job->state->units.unit_exponent(b),
-                      job->reduced.span().data() + at);
-  }
-  return sum;
-}
-
-// float32 reduction: the bits of the sums stand in for integers.
-exact::BlockSum HashFloats(const TrainingJob& job, const Piece& piece) {
+// The digest's part of a piece; `each(b, integers)` is called for every block, while its integers
+// are in cache. With float32 sums their bits stand in for integers.
+template <typename Each>
+exact::BlockSum HashPiece(const TrainingJob& job, const Piece& piece, Each each) {
   exact::BlockSum sum;
   const exact::BlockLayout& layout = job.state->layout->blocks();
   int64_t bits[exact::kBlockElements];
   for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
     const exact::Block& block = layout.blocks()[b];
-    const auto floats = job.totals.floats.span().subspan(b * exact::kBlockElements, block.count);
-    std::ranges::transform(floats, bits, [](float x) { return std::bit_cast<int32_t>(x); });
-    sum.Add(block.tensor, block.index, {bits, block.count});
+    const size_t at = b * exact::kBlockElements;
+    std::span<const int64_t> integers{bits, block.count};
+    if (job.exact_sums()) {
+      integers = job.totals.integers.span().subspan(at, block.count);
+    } else {
+      std::ranges::transform(job.totals.floats.span().subspan(at, block.count), bits,
+                             [](float x) { return std::bit_cast<int32_t>(x); });
+    }
+    sum.Add(block.tensor, block.index, integers);
+    each(b, integers);
   }
   return sum;
 }
 
+// The reduced gradients of a piece, in job->reduced where the sums are integers.
+exact::BlockSum TakeSums(TrainingJob* job, const Piece& piece) {
+  return HashPiece(*job, piece, [job](size_t b, std::span<const int64_t> integers) {
+    if (!job->exact_sums()) return;
+    exact::Dequantize(integers, job->state->units.unit_exponent(b),
+                      job->reduced.span().data() + b * exact::kBlockElements);
+  });
+}
+
 exact::BlockSum ApplyPiece(TrainingJob* job, const Piece& piece) {
   DefaultFloatMode::Check();
-  const bool exact_sums = job->reduced.size() > 0;
-  const exact::BlockSum sum = exact_sums ? TakeIntegers(job, piece) : HashFloats(*job, piece);
+  const exact::BlockSum sum = TakeSums(job, piece);
   const std::span<const float> gradients =
-      exact_sums ? job->reduced.span() : job->totals.floats.span();
+      job->exact_sums() ? job->reduced.span() : job->totals.floats.span();
   State& state = *job->state;
   std::vector<std::span<float>> slots;
   for (Arena<float>& slot : state.slots) {
@@ -79,8 +82,11 @@ exact::BlockSum ApplyPiece(TrainingJob* job, const Piece& piece) {
   job->optimizer->Apply(state.updates + 1,
                         state.parameters.span().subspan(piece.offset(), piece.elements),
                         gradients.subspan(piece.offset(), piece.elements), slots);
-  job->gradients->Clear(piece.first_block, piece.block_count);
   return sum;
+}
+
+exact::BlockSum SkipPiece(const TrainingJob& job, const Piece& piece) {
+  return HashPiece(job, piece, [](size_t, std::span<const int64_t>) {});
 }
 
 void AddRecord(const exact::Record& total, exact::BlockSum* sum) {
@@ -109,42 +115,85 @@ void UpdateStatistics(const exact::Record& total, State* state) {
 }
 
 void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State* state) {
-  if (state->step % spec.steps_per_epoch() == 0) state->metrics = {};
+  const uint64_t epoch = state->step / spec.steps_per_epoch();
+  if (state->metrics.epoch != epoch) state->metrics = {.epoch = epoch};
   state->metrics.loss_sum += total.loss_sum();
   state->metrics.correct += total.correct();
   state->metrics.samples += total.samples();
 }
 
-}  // namespace
-
-Status CheckFlags(const StateLayout& layout, uint64_t step, const exact::Record& total) {
-  const exact::Record::Flagged flagged = total.first_flag();
-  if (flagged.flag.kind == exact::FlagKind::kNone) return absl::OkStatus();
-  const bool scalar = flagged.flag.tensor == exact::kRecordTensor;
-  return FailedPrecondition(
-      "step {}: {}{} of shard {} is {}; nothing of this step was applied. A smaller learning rate, "
-      "or a look at the data, may help",
-      step, scalar ? "" : "the gradient of ", layout.NameOf(flagged.flag.tensor), flagged.shard,
-      flagged.flag.kind == exact::FlagKind::kNotFinite ? "not finite (NaN or infinity)"
-                                                       : "too large to be summed exactly");
-}
-
-void ApplyStep(TrainingJob* job, const exact::Record& total) {
-  State& state = *job->state;
-  const std::vector<Piece> pieces = CutPieces(state.layout->blocks());
+// Calls `work` for every piece of the arena on the cores and clears the gradients behind it; the
+// hash of the step's sums.
+exact::BlockSum ForEachPiece(TrainingJob* job, const exact::Record& total,
+                             const std::function<exact::BlockSum(const Piece&)>& work) {
+  const std::vector<Piece> pieces = CutPieces(job->state->layout->blocks());
   std::vector<exact::BlockSum> sums(pieces.size());
-  job->cores->ForEach(pieces.size(), [&](size_t i) { sums[i] = ApplyPiece(job, pieces[i]); });
+  job->cores->ForEach(pieces.size(), [&](size_t i) {
+    sums[i] = work(pieces[i]);
+    job->gradients->Clear(pieces[i].first_block, pieces[i].block_count);
+  });
   job->gradients->SetCleared();
-
   exact::BlockSum sum;
   for (const exact::BlockSum& part : sums) sum.Add(part);
   AddRecord(total, &sum);
-  if (job->reduced.size() > 0) state.units.Advance(job->reduced.span());
+  return sum;
+}
+
+void EndStep(const exact::BlockSum& sum, State* state) {
+  state->digest = exact::NextDigest(state->digest, state->step, sum);
+  ++state->step;
+}
+
+}  // namespace
+
+std::string DescribeFlag(const StateLayout& layout, const exact::Record& total) {
+  const exact::Record::Flagged flagged = total.first_flag();
+  const bool scalar = flagged.flag.tensor == exact::kRecordTensor;
+  return fmt::format("{}{} of shard {} is {}", scalar ? "" : "the gradient of ",
+                     layout.NameOf(flagged.flag.tensor), flagged.shard,
+                     flagged.flag.kind == exact::FlagKind::kNotFinite
+                         ? "not finite (NaN or infinity)"
+                         : "too large to be summed exactly");
+}
+
+StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
+  if (total.first_flag().flag.kind == exact::FlagKind::kNone) return Verdict::kApply;
+  const State& state = *job.state;
+  const std::string what = DescribeFlag(*state.layout, total);
+  if (!job.scaled()) {
+    return FailedPrecondition(
+        "step {}: {}; nothing of this step was applied. A smaller learning rate, or a look at the "
+        "data, may help",
+        state.step, what);
+  }
+  if (state.loss_scale.value > 1) return Verdict::kSkip;
+  return FailedPrecondition(
+      "step {}: {} although the loss scale is 1, which cannot be halved: the values themselves "
+      "overflow. A smaller learning rate, policy mixed_bfloat16, or a look at the data, may help",
+      state.step, what);
+}
+
+void ApplyStep(TrainingJob* job, const exact::Record& total) {
+  const exact::BlockSum sum =
+      ForEachPiece(job, total, [job](const Piece& piece) { return ApplyPiece(job, piece); });
+  State& state = *job->state;
+  if (job->exact_sums()) state.units.Advance(job->reduced.span());
+  if (job->scaled()) {
+    state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());
+  }
   UpdateStatistics(total, &state);
   UpdateMetrics(job->spec(), total, &state);
-  state.digest = exact::NextDigest(state.digest, state.step, sum);
   ++state.updates;
-  ++state.step;
+  EndStep(sum, &state);
+}
+
+void SkipStep(TrainingJob* job, const exact::Record& total) {
+  const exact::BlockSum sum =
+      ForEachPiece(job, total, [job](const Piece& piece) { return SkipPiece(*job, piece); });
+  State& state = *job->state;
+  state.units.Reset();
+  state.loss_scale = AfterSkippedStep(state.loss_scale);
+  EndStep(sum, &state);
 }
 
 }  // namespace ringmaster::worker

@@ -2,19 +2,32 @@
 // from reduced values alone. Step thread, with the cores' threads on ranges of blocks.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "common/exact/record.h"
 #include "common/status.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
 
-// FAILED_PRECONDITION names step, shard and tensor when a shard had a value that cannot be added.
-// Nothing may be applied then: the state stays S(k).
-[[nodiscard]] Status CheckFlags(const StateLayout& layout, uint64_t step,
-                                const exact::Record& total);
+enum class Verdict : uint8_t { kApply, kSkip };
+
+// What the flags of a step's record make of it: no flag, kApply; a flag in mixed_float16, kSkip.
+// FAILED_PRECONDITION names step, shard and tensor where nothing may follow: a flag under another
+// policy, or a loss scale that would fall under 1. The state then stays S(k).
+[[nodiscard]] StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total);
+
+// In words, the first flagged shard: `the gradient of fc1/kernel of shard 3 is not finite (...)`.
+[[nodiscard]] std::string DescribeFlag(const StateLayout& layout, const exact::Record& total);
 
 // Applies one step: dequantizes job->totals, updates parameters, slots, moving statistics, units,
-// metrics and digest, and clears job->gradients for the next step. The weights are not refreshed.
+// loss scale, metrics and digest, and clears job->gradients for the next step. The weights are not
+// refreshed.
 void ApplyStep(TrainingJob* job, const exact::Record& total);
+
+// Ends a step without an update: the digest and the step go on, the loss scale is halved, units are
+// those of step 0; all else stays as it was. Clears job->gradients.
+void SkipStep(TrainingJob* job, const exact::Record& total);
 
 }  // namespace ringmaster::worker

@@ -235,6 +235,17 @@ TEST_CASE("WorkerLogic: a lost neighbour is reported as a suspicion that names i
   CHECK(suspicion.reason() == "connection reset");
 }
 
+TEST_CASE("WorkerLogic: a phase of starting is told at once; of a job that is gone it is not") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  const Decision decision = logic.Step(PhaseChanged{JobId("j1"), "graph", 1.5}, kNow);
+  const v1::PhaseEntered& entered = Sent(decision).phase_entered();
+  CHECK(entered.job_id() == "j1");
+  CHECK(entered.phase() == "graph");
+  CHECK(entered.seconds() == 1.5);
+  CHECK(logic.Step(PhaseChanged{JobId("j2"), "graph", 0}, kNow).actions.empty());
+}
+
 TEST_CASE("WorkerLogic: progress is sent at most four times a second") {
   WorkerLogic logic = RunningLogic();
   v1::Progress progress;

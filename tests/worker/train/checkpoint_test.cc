@@ -43,7 +43,8 @@ State SomeState(const std::vector<std::string>& slots = {"m", "v"}) {
   state.units.Advance(state.parameters.span());
   state.step = 5;
   state.updates = 4;
-  state.metrics = {1.25, 7, 40};
+  state.loss_scale = {.value = 512, .good_steps = 3};
+  state.metrics = {.epoch = 2, .loss_sum = 1.25, .correct = 7, .samples = 40};
   state.digest.fill(0xab);
   return state;
 }
@@ -81,6 +82,8 @@ TEST_CASE("Checkpoint: a state comes back byte for byte") {
   REQUIRE(restored.step == 5);
   REQUIRE(restored.updates == 4);
   REQUIRE(restored.metrics.samples == 40);
+  REQUIRE(restored.metrics.epoch == 2);
+  REQUIRE(restored.loss_scale == state.loss_scale);
   REQUIRE(restored.units.exponents()[0] == state.units.exponents()[0]);
   REQUIRE(Same(state, restored));
 }
@@ -144,6 +147,15 @@ TEST_CASE("Checkpoint: another job's is refused") {
   other.set_seed(4);
   const Status status = RestoreState(SomeCheckpoint(state), other, &restored);
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("Checkpoint: a loss scale that no job has is refused") {
+  State state = SomeState();
+  state.loss_scale.value = GENERATE(0U, 3U, 2 * kLargestLossScale);
+  State restored(state.layout, 21);
+  const Status status = RestoreState(SomeCheckpoint(state), SomeSpec(), &restored);
+  REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(Message(status).find("loss scale") != std::string::npos);
 }
 
 TEST_CASE("Checkpoint: another model's is refused by the tensor's name") {

@@ -57,10 +57,10 @@ std::vector<CheckpointFile> Files() { return {{"model.safetensors", "bytes"}}; }
 TEST_CASE("CheckpointWriter: training goes on while a checkpoint is delivered") {
   GatedSink sink;
   CheckpointWriter writer(&sink);
-  REQUIRE(writer.Submit({.step = 10}, Files()).ok());
+  REQUIRE(writer.Submit({.step = 10}, {}, Files()).ok());
   REQUIRE(sink.WaitUntilBegun(1));  // Submit returned, the delivery did not
   sink.Open(2);
-  REQUIRE(writer.Submit({.step = 20}, Files()).ok());
+  REQUIRE(writer.Submit({.step = 20}, {}, Files()).ok());
   const auto sha = writer.Finish();
   REQUIRE(sha.ok());
   REQUIRE(*sha == Seal({.step = 20}, Files()).manifest_sha256);
@@ -78,11 +78,11 @@ TEST_CASE("CheckpointWriter: without checkpoints there is nothing to wait for") 
 TEST_CASE("CheckpointWriter: a stop ends a delivery and whoever waits for it") {
   GatedSink sink;
   CheckpointWriter writer(&sink);
-  REQUIRE(writer.Submit({.step = 10}, Files()).ok());
+  REQUIRE(writer.Submit({.step = 10}, {}, Files()).ok());
   REQUIRE(sink.WaitUntilBegun(1));
   Status second;
   {
-    const std::jthread waiter([&] { second = writer.Submit({.step = 20}, Files()); });
+    const std::jthread waiter([&] { second = writer.Submit({.step = 20}, {}, Files()); });
     writer.Stop();
   }
   REQUIRE(second.code() == absl::StatusCode::kCancelled);

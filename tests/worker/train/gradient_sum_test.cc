@@ -1,8 +1,11 @@
 #include "worker/train/gradient_sum.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <thread>
 
+#include "worker/train/loss_scale.h"
 #include "worker/train/shard_shapes.h"
 #include "worker/train/shard_work.h"
 
@@ -38,14 +41,14 @@ TEST_CASE("GradientSum: cores add side by side and the integers do not depend on
   const exact::BlockLayout layout = Layout();
   const exact::Units units(&layout, 21);
   GradientSum alone(&layout, &units, v1::REDUCTION_EXACT, 4, 256);
-  alone.Begin(4, [](uint32_t) {});
+  alone.Begin(4, 1.0F, [](uint32_t) {});
   for (uint32_t shard = 0; shard < 4; ++shard) {
     for (const uint32_t tensor : {2U, 1U, 0U}) {
       REQUIRE(alone.Add(tensor, Gradient(shard, tensor)) == exact::FlagKind::kNone);
     }
   }
   GradientSum shared(&layout, &units, v1::REDUCTION_EXACT, 4, 256);
-  shared.Begin(4, [](uint32_t) {});
+  shared.Begin(4, 1.0F, [](uint32_t) {});
   {
     std::vector<std::jthread> cores;
     for (const uint32_t shard : {3U, 1U, 2U, 0U}) {
@@ -65,7 +68,7 @@ TEST_CASE("GradientSum: a bucket is ready when the last shard has added its last
   GradientSum sum(&layout, &units, v1::REDUCTION_EXACT, 2, 1);  // a bucket for each tensor
   REQUIRE(sum.buckets().size() == 3);
   std::vector<uint32_t> ready;
-  sum.Begin(2, [&](uint32_t bucket) { ready.push_back(bucket); });
+  sum.Begin(2, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
   (void)sum.Add(2, Gradient(0, 2));
   (void)sum.Add(1, Gradient(0, 1));
   REQUIRE(ready.empty());
@@ -81,10 +84,10 @@ TEST_CASE("GradientSum: a worker without shards is ready at once, with zeros") {
   const exact::BlockLayout layout = Layout();
   const exact::Units units(&layout, 21);
   GradientSum sum(&layout, &units, v1::REDUCTION_EXACT, 2, 1);
-  sum.Begin(1, [](uint32_t) {});
+  sum.Begin(1, 1.0F, [](uint32_t) {});
   (void)sum.Add(0, Gradient(0, 0));  // a step that was dropped
   std::vector<uint32_t> ready;
-  sum.Begin(0, [&](uint32_t bucket) { ready.push_back(bucket); });
+  sum.Begin(0, 1.0F, [&](uint32_t bucket) { ready.push_back(bucket); });
   REQUIRE(ready == std::vector<uint32_t>{0, 1, 2});
   REQUIRE(AllIntegers(sum) == std::vector<int64_t>(layout.arena_elements()));
 }
@@ -93,7 +96,7 @@ TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite
   const exact::BlockLayout layout = Layout();
   const exact::Units units(&layout, 21);
   GradientSum sum(&layout, &units, v1::REDUCTION_FLOAT32, 2, 1 << 20);
-  sum.Begin(2, [](uint32_t) {});
+  sum.Begin(2, 1.0F, [](uint32_t) {});
   std::vector<float> gradient = Gradient(0, 2);
   REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNone);
   gradient[3] = -gradient[0] / 0.0F;
@@ -101,6 +104,26 @@ TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite
   REQUIRE(sum.floats(sum.buckets()[0])[3] == Gradient(0, 2)[3]);
   REQUIRE(sum.floats(sum.buckets()[0])[2] == 2 * gradient[2]);
   REQUIRE(sum.integers(sum.buckets()[0]).empty());
+}
+
+TEST_CASE("GradientSum: a gradient is multiplied by the inverse of the loss scale, exactly") {
+  const exact::BlockLayout layout = Layout();
+  const exact::Units units(&layout, 21);
+  const auto reduction = GENERATE(v1::REDUCTION_EXACT, v1::REDUCTION_FLOAT32);
+  const LossScale scale{.value = 1 << 15};
+  const std::vector<float> gradient = Gradient(0, 2);
+  std::vector<float> scaled = gradient;
+  for (float& x : scaled) x *= static_cast<float>(scale.value);
+  GradientSum plain(&layout, &units, reduction, 2, 1 << 20);
+  plain.Begin(1, 1.0F, [](uint32_t) {});
+  REQUIRE(plain.Add(2, gradient) == exact::FlagKind::kNone);
+  GradientSum sum(&layout, &units, reduction, 2, 1 << 20);
+  sum.Begin(1, scale.inverse(), [](uint32_t) {});
+  REQUIRE(sum.Add(2, scaled) == exact::FlagKind::kNone);
+  REQUIRE(AllIntegers(sum) == AllIntegers(plain));
+  REQUIRE(std::ranges::equal(sum.floats(sum.buckets()[0]), plain.floats(plain.buckets()[0])));
+  scaled[1] = std::numeric_limits<float>::infinity();
+  REQUIRE(sum.Add(2, scaled) == exact::FlagKind::kNotFinite);
 }
 
 TEST_CASE("KeepFirst: of several flags that of the lowest tensor stays, in any order") {

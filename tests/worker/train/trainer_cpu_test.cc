@@ -29,7 +29,7 @@ std::vector<MemberResult> Run(const Cluster& cluster, const v1::JobSpec& spec,
     for (const std::string& known : result.known_shard_sha256) {
       REQUIRE(known == results[0].known_shard_sha256[0]);
     }
-    REQUIRE(result.progress.back().test_accuracy == results[0].progress.back().test_accuracy);
+    REQUIRE(result.progress.back().test->accuracy == results[0].progress.back().test->accuracy);
   }
   return results;
 }

@@ -7,54 +7,18 @@
 #include <limits>
 #include <thread>
 
-#include "tests/support/fake_backend.h"
-#include "tests/worker/train/training_case.h"
+#include "tests/worker/train/fake_case.h"
 #include "worker/train/checkpoint.h"
 
 namespace ringmaster::worker {
 namespace {
-
-// 42 images: batches of 20, 20 and 2, so that the last one has empty shards.
-constexpr uint64_t kTrain = 42;
-constexpr uint64_t kTest = 27;
-constexpr uint64_t kSteps = 6;
-
-const Cluster kAlone = {{1, {0, 1, 2, 3}}};
-
-struct Case {
-  explicit Case(FakeHooks hooks = {}, const v1::JobSpec& spec = SmallSpec())
-      : data(kTrain, kTest),
-        backend(std::move(hooks)),
-        resolved(ResolveSpec(spec, *data.dataset(), backend)) {}
-
-  std::vector<MemberResult> Run(const Cluster& cluster) {
-    return RunCluster(cluster, resolved, data.dataset(), &backend);
-  }
-  StatusOr<std::unique_ptr<Trainer>> Prepare(uint32_t cores = 1) {
-    return Trainer::Prepare(JobId("job"), resolved, data.dataset(), &backend, Cores(cores),
-                            SmallBuckets());
-  }
-
-  SmallDataset data;
-  FakeBackend backend;
-  v1::ResolvedJob resolved;
-};
-
-void RequireFinished(const std::vector<MemberResult>& results) {
-  for (const MemberResult& result : results) {
-    INFO(Message(result.prepared) << result.run.reason);
-    REQUIRE(result.run.end == RunEnd::kFinished);
-    REQUIRE(result.run.applied == kSteps);
-    REQUIRE(result.run.digest == results[0].run.digest);
-  }
-}
 
 Assignment Alone(uint64_t counter, uint64_t start_step) {
   return {.generation = {1, counter}, .shards = {0, 1, 2, 3}, .start_step = start_step};
 }
 
 TEST_CASE("Trainer: world size, placement and cores do not change a byte of any checkpoint") {
-  Case job;
+  FakeCase job;
   const auto reference = job.Run(kAlone);
   RequireFinished(reference);
   REQUIRE(reference[0].checkpoints.size() == 3);  // steps 2, 4, 6
@@ -88,14 +52,14 @@ TEST_CASE("Trainer: world size, placement and cores do not change a byte of any 
 }
 
 TEST_CASE("Trainer: metrics and evaluation are equal on every member and in every cluster") {
-  Case job;
+  FakeCase job;
   const auto reference = job.Run(kAlone);
   const auto results = job.Run({{1, {0, 1}}, {2, {2, 3}}});
   RequireFinished(reference);
   RequireFinished(results);
   const Progress& expected = reference[0].progress.back();
-  REQUIRE(expected.test_accuracy.has_value());
-  REQUIRE(expected.test_loss.has_value());
+  REQUIRE(expected.test.has_value());
+  REQUIRE(expected.test->loss.has_value());
   REQUIRE(expected.epoch == 2);
   // Six steps, evaluated after both epochs, and not twice after the last one.
   REQUIRE(reference[0].progress.size() == kSteps + 2);
@@ -108,17 +72,20 @@ TEST_CASE("Trainer: metrics and evaluation are equal on every member and in ever
       REQUIRE(a.digest == b.digest);
       REQUIRE(a.loss == b.loss);
       REQUIRE(a.accuracy == b.accuracy);
-      REQUIRE(a.test_accuracy == b.test_accuracy);
-      REQUIRE(a.test_loss == b.test_loss);
+      REQUIRE(a.test.has_value() == b.test.has_value());
+      if (!a.test) continue;
+      REQUIRE(a.test->step == b.test->step);
+      REQUIRE(a.test->accuracy == b.test->accuracy);
+      REQUIRE(a.test->loss == b.test->loss);
     }
   }
 }
 
 TEST_CASE("Trainer: another seed gives other bytes") {
   v1::JobSpec spec = SmallSpec();
-  Case first({}, spec);
+  FakeCase first({}, spec);
   spec.set_seed(2);
-  Case second({}, spec);
+  FakeCase second({}, spec);
   const auto a = first.Run(kAlone);
   const auto b = second.Run(kAlone);
   RequireFinished(a);
@@ -130,7 +97,7 @@ TEST_CASE("Trainer: another seed gives other bytes") {
 TEST_CASE("Trainer: with float32 sums the bytes depend on the cluster, and the manifest says so") {
   v1::JobSpec spec = SmallSpec();
   spec.set_reduction(v1::REDUCTION_FLOAT32);
-  Case job({}, spec);
+  FakeCase job({}, spec);
   const auto one = job.Run(kAlone);
   const auto three = job.Run({{1, {0, 1}}, {1, {2}}, {1, {3}}});
   RequireFinished(one);
@@ -149,17 +116,17 @@ TEST_CASE("Trainer: batch statistics travel exactly") {
   spec.mutable_model()->set_batch_norm(true);
   spec.clear_epochs();
   spec.set_steps(1);
-  Case job({}, spec);
+  FakeCase job({}, spec);
   const auto one = job.Run({{2, {0, 1, 2, 3}}});
   const auto two = job.Run({{1, {0}}, {1, {1, 2, 3}}});
   REQUIRE(one[0].run.end == RunEnd::kFinished);
-  REQUIRE(one[0].progress.back().test_loss == two[1].progress.back().test_loss);
+  REQUIRE(one[0].progress.back().test->loss == two[1].progress.back().test->loss);
   REQUIRE(one[0].run.digest == two[1].run.digest);
   REQUIRE(LastManifest(one) == LastManifest(two));
 }
 
 TEST_CASE("Trainer: every core reports the same known shard") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare(3);
   REQUIRE(trainer.ok());
   const std::vector<std::string>& known = (*trainer)->known_shard_sha256();
@@ -168,6 +135,40 @@ TEST_CASE("Trainer: every core reports the same known shard") {
   REQUIRE(known[1] == known[0]);
   REQUIRE(known[2] == known[0]);
   REQUIRE((*trainer)->applied() == 0);
+}
+
+TEST_CASE("Trainer: preparation says what it is at, in order") {
+  FakeCase job;
+  std::vector<std::string> phases;
+  TrainerOptions options = SmallBuckets();
+  options.on_phase = [&](const char* phase) { phases.emplace_back(phase); };
+  REQUIRE(job.Prepare(2, options).ok());
+  REQUIRE(phases == std::vector<std::string>{"graph", "plan", "bind", "initialize"});
+}
+
+TEST_CASE("Trainer: the parts of a step's time are in the whole, each once") {
+  FakeCase job;
+  const auto results = job.Run({{1, {0, 1}}, {2, {2, 3}}});
+  RequireFinished(results);
+  for (const MemberResult& result : results) {
+    const Progress& last = result.progress.back();
+    const PhaseTimes& times = last.step_times;
+    double sum = 0;
+    for (const double part : {times.input, times.compute, times.ring_wait, times.ring_transfer,
+                              times.update, times.evaluate, times.checkpoint}) {
+      REQUIRE(part >= 0);
+      sum += part;
+    }
+    REQUIRE(times.compute > 0);
+    REQUIRE(times.input > 0);
+    REQUIRE(times.ring_transfer > 0);
+    REQUIRE(sum <= last.step_seconds * (1 + 1e-9));
+    REQUIRE(last.samples_per_second > 0);
+    REQUIRE(last.learning_rate == 0.001);
+    REQUIRE(last.updates == kSteps);
+    REQUIRE_FALSE(last.loss_scale.has_value());
+    REQUIRE_FALSE(last.validation.has_value());
+  }
 }
 
 TEST_CASE("Trainer: a value that cannot be added fails the job, naming step, shard and tensor") {
@@ -179,7 +180,7 @@ TEST_CASE("Trainer: a value that cannot be added fails the job, naming step, sha
     // tensor 1.
     if (input.step == 1 && tensor <= 1) gradient[tensor == 0 ? 7 : 0] = bad;
   };
-  Case job(hooks);
+  FakeCase job(hooks);
   const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
   for (const MemberResult& result : results) {
     INFO(result.run.reason);
@@ -199,7 +200,7 @@ TEST_CASE("Trainer: a kernel's error fails the run and frees the neighbours") {
     if (input.step == 3) return Internal("kernel broke");
     return absl::OkStatus();
   };
-  Case job(hooks);
+  FakeCase job(hooks);
   const auto results = job.Run({{1, {0, 1, 2}}, {1, {3}}, {1, {}}});
   REQUIRE(results[0].run.end == RunEnd::kFailed);
   REQUIRE(results[0].run.reason.find("step 3") != std::string::npos);
@@ -223,7 +224,7 @@ class StopAt : public Observer {
 };
 
 TEST_CASE("Trainer: a stopped run ends at a boundary, and the next one gives the same bytes") {
-  Case job;
+  FakeCase job;
   const auto reference = job.Run(kAlone);
   const auto trainer = job.Prepare(2);
   REQUIRE(trainer.ok());
@@ -249,7 +250,7 @@ TEST_CASE("Trainer: a stop while a shard computes drops the step as a whole") {
     if (input.step == 4 && armed.exchange(false)) stop.request_stop();
     return absl::OkStatus();
   };
-  Case job(hooks);
+  FakeCase job(hooks);
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   const RunResult stopped =
@@ -259,11 +260,11 @@ TEST_CASE("Trainer: a stop while a shard computes drops the step as a whole") {
   MemorySink sink;
   const RunResult rest = (*trainer)->Run(Alone(2, 4), {nullptr, &sink, nullptr}, {});
   REQUIRE(rest.end == RunEnd::kFinished);
-  REQUIRE(rest.manifest_sha256 == LastManifest(Case().Run(kAlone)));
+  REQUIRE(rest.manifest_sha256 == LastManifest(FakeCase().Run(kAlone)));
 }
 
 TEST_CASE("Trainer: a stop that came first runs nothing") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   std::stop_source stop;
@@ -274,7 +275,7 @@ TEST_CASE("Trainer: a stop that came first runs nothing") {
 }
 
 TEST_CASE("Trainer: a stop ends the wait for a silent neighbour") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   ring::MemoryRing ring(2);
@@ -293,7 +294,7 @@ TEST_CASE("Trainer: a stop ends the wait for a silent neighbour") {
 }
 
 TEST_CASE("Trainer: a lost neighbour ends the run with its name") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   ring::MemoryRing ring(3);
@@ -307,7 +308,7 @@ TEST_CASE("Trainer: a lost neighbour ends the run with its name") {
 }
 
 TEST_CASE("Trainer: an assignment that does not fit the state is refused") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   const RunResult late = (*trainer)->Run(Alone(1, 5), {}, {});
@@ -320,7 +321,7 @@ TEST_CASE("Trainer: an assignment that does not fit the state is refused") {
 }
 
 TEST_CASE("Trainer: another dataset is refused by name") {
-  Case job;
+  FakeCase job;
   job.resolved.mutable_result()->mutable_data()->mutable_files(0)->set_sha256("00");
   const auto trainer = job.Prepare();
   REQUIRE(trainer.status().code() == absl::StatusCode::kFailedPrecondition);
@@ -328,7 +329,7 @@ TEST_CASE("Trainer: another dataset is refused by name") {
 }
 
 TEST_CASE("Trainer: a state that does not fit the memory is refused with its parts") {
-  Case job;
+  FakeCase job;
   std::vector<CoreOptions> cores = Cores(2);
   for (CoreOptions& core : cores) core.memory_bytes = 100'000;
   const auto trainer =
@@ -346,7 +347,7 @@ class BrokenSink : public CheckpointSink {
 };
 
 TEST_CASE("Trainer: a checkpoint that cannot be delivered fails the run") {
-  Case job;
+  FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   BrokenSink sink;

@@ -74,9 +74,11 @@ TrainerOptions SmallBuckets() {
 
 std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJob& resolved,
                                      const std::shared_ptr<const Dataset>& dataset,
-                                     Backend* backend) {
+                                     Backend* backend,
+                                     const std::function<void(ring::Frame&)>& on_frame) {
   const auto size = static_cast<uint32_t>(cluster.size());
   ring::MemoryRing ring(size);
+  if (on_frame) ring.Tamper(0, on_frame);
   std::vector<MemberResult> results(size);
   const auto run = [&](uint32_t rank) {
     MemberResult& result = results[rank];

@@ -2,6 +2,7 @@
 // rings over memory links. Results come back as values, so that only the main thread asserts.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,10 +68,12 @@ struct MemberResult {
 std::vector<CoreOptions> Cores(uint32_t count);
 TrainerOptions SmallBuckets();
 
-// Prepares and runs every member to the end of the job, or to the first error.
+// Prepares and runs every member to the end of the job, or to the first error. `on_frame` sees what
+// the first member sends.
 std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJob& resolved,
                                      const std::shared_ptr<const Dataset>& dataset,
-                                     Backend* backend);
+                                     Backend* backend,
+                                     const std::function<void(ring::Frame&)>& on_frame = {});
 
 // SHA-256 of the last checkpoint's manifest, "" when the first member did not finish.
 std::string LastManifest(const std::vector<MemberResult>& results);

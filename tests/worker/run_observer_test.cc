@@ -1,0 +1,107 @@
+#include "worker/run_observer.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace ringmaster::worker {
+namespace {
+
+std::vector<std::string> PhasesOf(const std::vector<Event>& events) {
+  std::vector<std::string> phases;
+  for (const Event& event : events) {
+    if (const auto* changed = std::get_if<PhaseChanged>(&event)) phases.push_back(changed->phase);
+  }
+  return phases;
+}
+
+TEST_CASE("StartPhases: each phase is told as it begins, with the time of the one before") {
+  std::vector<Event> events;
+  StartPhases phases([&](Event event) { events.push_back(std::move(event)); });
+  REQUIRE(std::string(phases.shown()).empty());
+  phases.Enter(JobId("j1"), "data_check");
+  REQUIRE(std::string(phases.shown()) == "data_check");
+  REQUIRE(std::get<PhaseChanged>(events[0]).job == JobId("j1"));
+  REQUIRE(std::get<PhaseChanged>(events[0]).seconds == 0);
+  phases.Pause();
+  REQUIRE(std::string(phases.shown()) == "data_check");
+  phases.Enter(JobId("j1"), "graph");
+  phases.Enter(JobId("j1"), "plan");
+  REQUIRE(PhasesOf(events) == std::vector<std::string>{"data_check", "graph", "plan"});
+  for (const Event& event : events) REQUIRE(std::get<PhaseChanged>(event).seconds >= 0);
+  phases.Clear();
+  REQUIRE(std::string(phases.shown()).empty());
+  phases.Enter(JobId("j2"), "data_check");
+  REQUIRE(std::get<PhaseChanged>(events.back()).seconds == 0);
+}
+
+TEST_CASE("RunObserver: the first step ends the last phase; an evaluation before it does not") {
+  v1::Start start;
+  start.set_job_id("j1");
+  start.set_start_step(5);
+  start.mutable_generation()->set_counter(2);
+  std::vector<Event> events;
+  const std::function<void(Event)> post = [&](Event event) { events.push_back(std::move(event)); };
+  StartPhases phases(post);
+  RunObserver observer(&start, &phases, &post);
+  Progress progress;
+  progress.applied = 5;
+  observer.OnProgress(progress);
+  REQUIRE(PhasesOf(events).empty());
+  progress.applied = 6;
+  observer.OnProgress(progress);
+  progress.applied = 7;
+  observer.OnProgress(progress);
+  REQUIRE(PhasesOf(events) == std::vector<std::string>{"done"});
+  const v1::Progress& message = std::get<RunProgress>(events.back()).progress;
+  REQUIRE(message.job_id() == "j1");
+  REQUIRE(message.applied() == 7);
+  REQUIRE(message.generation().counter() == 2);
+}
+
+TEST_CASE("RunObserver: every number of a progress is in the message") {
+  Progress progress;
+  progress.updates = 9;
+  progress.loss_scale = 512;
+  progress.learning_rate = 0.25;
+  progress.epoch = 3;
+  progress.loss = 1.5;
+  progress.accuracy = 0.5;
+  progress.validation = Evaluation{.step = 4, .accuracy = 0.625, .loss = 0.75};
+  progress.test = Evaluation{.step = 4, .accuracy = 0.875, .loss = {}};
+  progress.samples_per_second = 100;
+  progress.ring_bytes = 77;
+  progress.step_times = {.input = 1,
+                         .compute = 2,
+                         .ring_wait = 3,
+                         .ring_transfer = 4,
+                         .update = 5,
+                         .evaluate = 6,
+                         .checkpoint = 7};
+  progress.step_seconds = 8;
+  const v1::Progress message = MessageOf(progress);
+  CHECK(message.updates() == 9);
+  CHECK(message.loss_scale() == 512);
+  CHECK(message.learning_rate() == 0.25);
+  CHECK(message.epoch() == 3);
+  CHECK(message.loss() == 1.5);
+  CHECK(message.accuracy() == 0.5);
+  CHECK(message.validation_accuracy() == 0.625);
+  CHECK(message.validation_loss() == 0.75);
+  CHECK(message.test_accuracy() == 0.875);
+  CHECK_FALSE(message.has_test_loss());
+  CHECK(message.samples_per_second() == 100);
+  CHECK(message.ring_bytes() == 77);
+  CHECK(message.step_times().input() == 1);
+  CHECK(message.step_times().compute() == 2);
+  CHECK(message.step_times().ring_wait() == 3);
+  CHECK(message.step_times().ring_transfer() == 4);
+  CHECK(message.step_times().update() == 5);
+  CHECK(message.step_times().total() == 8);
+  const v1::Progress plain = MessageOf({});
+  CHECK_FALSE(plain.has_loss_scale());
+  CHECK_FALSE(plain.has_validation_accuracy());
+  CHECK_FALSE(plain.has_test_accuracy());
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

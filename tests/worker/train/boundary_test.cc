@@ -1,0 +1,140 @@
+// Evaluations and checkpoints between steps, in whole runs with a backend of hashes.
+#include "worker/train/boundary.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "tests/worker/train/fake_case.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// 34 of the 42 training samples stay: two steps an epoch.
+v1::JobSpec ValidatedSpec(uint32_t epochs, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_validation()->set_split(0.2);
+  spec.set_epochs(epochs);
+  spec.mutable_checkpoint()->set_every_steps(0);
+  spec.mutable_checkpoint()->set_best(best);
+  return spec;
+}
+
+double MetricOf(v1::BestMetric metric, const Progress& progress) {
+  switch (metric) {
+    case v1::BEST_METRIC_TEST_ACCURACY:
+      return progress.test->accuracy;
+    case v1::BEST_METRIC_TEST_LOSS:
+      return -*progress.test->loss;
+    case v1::BEST_METRIC_VALIDATION_ACCURACY:
+      return progress.validation->accuracy;
+    default:
+      return -*progress.validation->loss;
+  }
+}
+
+TEST_CASE("Boundary: the validation set is evaluated before the test set, in rounds of its own") {
+  FakeCase job({}, ValidatedSpec(2));
+  std::vector<std::pair<uint64_t, uint32_t>> rounds;  // step, bucket
+  const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}}, [&](const ring::Frame& frame) {
+    if (frame.header.purpose != ring::Purpose::kEvaluate) return;
+    const std::pair<uint64_t, uint32_t> round(frame.header.step, frame.header.bucket);
+    if (rounds.empty() || rounds.back() != round) rounds.push_back(round);
+  });
+  RequireFinished(results, 4);
+  REQUIRE(rounds ==
+          std::vector<std::pair<uint64_t, uint32_t>>{{2, 0}, {2, 1}, {4, 0}, {4, 1}, {4, 2}});
+}
+
+TEST_CASE("Boundary: both sets give the same numbers on every member and cluster") {
+  FakeCase job({}, ValidatedSpec(2));
+  const auto reference = job.Run(kAlone);
+  RequireFinished(reference, 4);
+  const Progress& expected = reference[0].progress.back();
+  REQUIRE(expected.validation.has_value());
+  REQUIRE(expected.validation->step == 4);
+  REQUIRE(expected.validation->loss != expected.test->loss);
+  for (const Cluster& cluster :
+       {Cluster{{4, {0, 1, 2, 3}}}, Cluster{{1, {}}, {2, {1, 3}}, {1, {0, 2}}}}) {
+    for (const MemberResult& result : job.Run(cluster)) {
+      REQUIRE(result.run.end == RunEnd::kFinished);
+      const Progress& found = result.progress.back();
+      REQUIRE(found.validation->accuracy == expected.validation->accuracy);
+      REQUIRE(found.validation->loss == expected.validation->loss);
+      REQUIRE(found.test->loss == expected.test->loss);
+    }
+  }
+}
+
+TEST_CASE("Boundary: a checkpoint of every state that is better than all before it, and the last") {
+  const auto metric =
+      GENERATE(v1::BEST_METRIC_TEST_ACCURACY, v1::BEST_METRIC_TEST_LOSS,
+               v1::BEST_METRIC_VALIDATION_ACCURACY, v1::BEST_METRIC_VALIDATION_LOSS);
+  FakeCase job({}, ValidatedSpec(12, metric));
+  const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
+  RequireFinished(results, 24);
+  std::set<uint64_t> best_steps;
+  std::optional<double> best;
+  for (const Progress& progress : results[1].progress) {
+    if (!progress.test || progress.test->step != progress.applied) continue;
+    const double value = MetricOf(metric, progress);
+    if (best && value <= *best) continue;
+    best = value;
+    best_steps.insert(progress.applied);
+  }
+  REQUIRE(best_steps.size() > 1);
+  REQUIRE(best_steps.size() < 12);
+  std::set<uint64_t> marked, written;
+  for (const Checkpoint& checkpoint : results[0].checkpoints) {
+    REQUIRE(checkpoint.standing.metric.has_value());
+    REQUIRE(written.insert(checkpoint.step).second);
+    if (checkpoint.standing.best) marked.insert(checkpoint.step);
+  }
+  REQUIRE(marked == best_steps);
+  best_steps.insert(24);
+  REQUIRE(written == best_steps);
+}
+
+TEST_CASE("Boundary: checkpoint options change no byte") {
+  FakeCase plain({}, ValidatedSpec(4));
+  v1::JobSpec spec = ValidatedSpec(4, v1::BEST_METRIC_VALIDATION_LOSS);
+  spec.mutable_checkpoint()->set_every_steps(3);
+  FakeCase marked({}, spec);
+  const auto a = plain.Run(kAlone);
+  const auto b = marked.Run(kAlone);
+  RequireFinished(a, 8);
+  RequireFinished(b, 8);
+  REQUIRE(LastManifest(a) == LastManifest(b));
+  REQUIRE(a[0].checkpoints.size() == 1);
+  REQUIRE(a[0].checkpoints[0].standing == Standing{});
+  for (const Checkpoint& checkpoint : b[0].checkpoints) {
+    // Steps 3 lies inside an epoch: nothing was evaluated there.
+    REQUIRE(checkpoint.standing.metric.has_value() == (checkpoint.step % 2 == 0));
+  }
+  REQUIRE(b[0].checkpoints.size() >= 4);  // 2 (the first is best), 3, 6, 8
+}
+
+Evaluation Of(uint64_t step, double accuracy, std::optional<double> loss) {
+  return {.step = step, .accuracy = accuracy, .loss = loss};
+}
+
+TEST_CASE("BestMetric: strictly better, and a state that comes again stands as it stood") {
+  BestMetric best(v1::BEST_METRIC_TEST_LOSS);
+  REQUIRE(best.Look(2, {}, Of(2, 0.1, 2.0)) == Standing{2.0, true});
+  REQUIRE(best.Look(3, {}, Of(2, 0.1, 2.0)) == Standing{});  // not evaluated
+  REQUIRE(best.Look(4, {}, Of(4, 0.9, 2.0)) == Standing{2.0, false});
+  REQUIRE(best.Look(6, {}, Of(6, 0.0, {})) == Standing{});
+  REQUIRE(best.Look(8, {}, Of(8, 0.0, 1.5)) == Standing{1.5, true});
+  REQUIRE(best.Look(8, {}, Of(8, 0.0, 1.5)) == Standing{1.5, true});
+  REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
+  REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
+  BestMetric accuracy(v1::BEST_METRIC_VALIDATION_ACCURACY);
+  REQUIRE(accuracy.Look(2, Of(2, 0.0, {}), Of(2, 1.0, {})) == Standing{0.0, true});
+  REQUIRE(accuracy.Look(4, Of(4, 0.5, {}), {}) == Standing{0.5, true});
+  REQUIRE(accuracy.Look(6, Of(6, 0.25, {}), {}) == Standing{0.25, false});
+  BestMetric none(v1::BEST_METRIC_UNSPECIFIED);
+  REQUIRE_FALSE(none.wanted());
+  REQUIRE(none.Look(2, Of(2, 1, 1), Of(2, 1, 1)) == Standing{});
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

@@ -1,0 +1,48 @@
+#include "worker/run_observer.h"
+
+#include <utility>
+
+namespace ringmaster::worker {
+
+v1::Progress MessageOf(const Progress& progress) {
+  v1::Progress message;
+  message.set_applied(progress.applied);
+  message.set_digest(progress.digest.data(), progress.digest.size());
+  message.set_ring_bytes(progress.ring_bytes);
+  message.set_samples_per_second(progress.samples_per_second);
+  message.set_epoch(progress.epoch);
+  message.set_loss(progress.loss);
+  message.set_accuracy(progress.accuracy);
+  if (progress.test) {
+    message.set_test_accuracy(progress.test->accuracy);
+    if (progress.test->loss) message.set_test_loss(*progress.test->loss);
+  }
+  if (progress.validation) {
+    message.set_validation_accuracy(progress.validation->accuracy);
+    if (progress.validation->loss) message.set_validation_loss(*progress.validation->loss);
+  }
+  message.set_updates(progress.updates);
+  if (progress.loss_scale) message.set_loss_scale(*progress.loss_scale);
+  message.set_learning_rate(progress.learning_rate);
+  v1::StepTimes& times = *message.mutable_step_times();
+  times.set_input(progress.step_times.input);
+  times.set_compute(progress.step_times.compute);
+  times.set_ring_wait(progress.step_times.ring_wait);
+  times.set_ring_transfer(progress.step_times.ring_transfer);
+  times.set_update(progress.step_times.update);
+  times.set_total(progress.step_seconds);
+  return message;
+}
+
+void RunObserver::OnProgress(const Progress& progress) {
+  if (!started_ && progress.applied > start_->start_step()) {
+    started_ = true;
+    phases_->Enter(JobId(start_->job_id()), "done");
+  }
+  RunProgress event{MessageOf(progress)};
+  event.progress.set_job_id(start_->job_id());
+  *event.progress.mutable_generation() = start_->generation();
+  (*post_)(std::move(event));
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,74 @@
+#include "worker/train/reporter.h"
+
+#include "common/log.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// Between two lines about nothing but steps.
+constexpr std::chrono::seconds kLineInterval{10};
+
+}  // namespace
+
+Reporter::Reporter(const TrainingJob* job, const ring::Link* link, Observer* observer)
+    : job_(job),
+      link_(link),
+      observer_(observer),
+      meter_(std::chrono::steady_clock::now()),
+      last_line_(std::chrono::steady_clock::now()) {}
+
+void Reporter::StepDone(uint64_t samples, const PhaseTimes& times) {
+  const auto now = std::chrono::steady_clock::now();
+  meter_.Add(samples, times, now);
+  if (first_) {
+    spdlog::info("first step done: job={} step={} seconds={:.2f}", job_->id.value(),
+                 job_->state->step, meter_.step_seconds());
+    first_ = false;
+  }
+  if (now - last_line_ >= kLineInterval) {
+    LogStep();
+    last_line_ = now;
+  }
+  Report();
+}
+
+void Reporter::LogStep() {
+  const State& state = *job_->state;
+  spdlog::info("step: job={} step={} of={} epoch={} loss={:.4f} accuracy={:.4f} samples/s={:.1f}",
+               job_->id.value(), state.step, job_->spec().total_steps(), state.metrics.epoch,
+               state.metrics.loss(), state.metrics.accuracy(), meter_.samples_per_second());
+}
+
+void Reporter::Skipped(const std::string& flag) const {
+  spdlog::info("step skipped: job={} step={} loss_scale={} because {}", job_->id.value(),
+               job_->state->step - 1, job_->state->loss_scale.value, flag);
+}
+
+void Reporter::Grown() const {
+  spdlog::info("loss scale doubled: job={} step={} loss_scale={}", job_->id.value(),
+               job_->state->step, job_->state->loss_scale.value);
+}
+
+void Reporter::Report() const {
+  if (observer_ == nullptr) return;
+  const State& state = *job_->state;
+  Progress progress;
+  progress.applied = state.step;
+  progress.digest = state.digest;
+  progress.updates = state.updates;
+  if (job_->scaled()) progress.loss_scale = state.loss_scale.value;
+  if (state.updates > 0) progress.learning_rate = job_->optimizer->learning_rate(state.updates);
+  progress.epoch = state.step / job_->spec().steps_per_epoch();
+  progress.loss = state.metrics.loss();
+  progress.accuracy = state.metrics.accuracy();
+  progress.validation = job_->newest_validation;
+  progress.test = job_->newest_test;
+  progress.samples_per_second = meter_.samples_per_second();
+  progress.step_times = meter_.step_times();
+  progress.step_seconds = meter_.step_seconds();
+  progress.ring_bytes = job_->ring_bytes;
+  if (link_ != nullptr) progress.ring_bytes += link_->bytes_sent();
+  observer_->OnProgress(progress);
+}
+
+}  // namespace ringmaster::worker
