@@ -30,7 +30,8 @@ struct CloseSession {
   Refusal refusal;
 };
 
-// Answered by the event of the same name, with the status of the write, before anything else.
+// Answered by the event of the same name, with the status of the write, before anything else. A
+// checkpoint of a step that is known replaces what is said about it.
 struct InsertJob {
   JobRecord record;
 };
@@ -54,8 +55,9 @@ struct RemoveCheckpoint {
 // What everyone may read about a job, and about the fleet.
 struct JobView {
   v1::JobStatus status;
-  std::vector<std::string> history;
+  JobEvents events;
   std::vector<v1::CheckpointRef> checkpoints;  // oldest first
+  std::vector<std::string> advice;             // of a job that waits: what would make it start
 };
 struct PublishJob {
   JobView view;

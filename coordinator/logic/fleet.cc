@@ -7,6 +7,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxNameLength = 100;
+constexpr size_t kMaxHostLength = 255;
 constexpr uint32_t kMaxCores = 4'096;
 
 bool IsName(const std::string& text) {
@@ -15,6 +16,12 @@ bool IsName(const std::string& text) {
   };
   return !text.empty() && text.size() <= kMaxNameLength &&
          std::all_of(text.begin(), text.end(), allowed);
+}
+
+// Printable, without blanks: it stands in sentences. Empty is allowed.
+bool IsHost(const std::string& text) {
+  return text.size() <= kMaxHostLength &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isgraph(c); });
 }
 
 bool IsIncarnation(const std::string& text) {
@@ -44,6 +51,10 @@ Refusal CheckFields(const v1::Attach& attach) {
   if (attach.cores() < 1 || attach.cores() > kMaxCores) {
     return Bad(fmt::format("worker {}: {} cores; expected 1 to {}", attach.name(), attach.cores(),
                            kMaxCores));
+  }
+  if (!IsHost(attach.host())) {
+    return Bad(fmt::format("worker {}: its host's name is not at most {} printable characters",
+                           attach.name(), kMaxHostLength));
   }
   if (attach.ring_address().empty() || !attach.has_numerics_class()) {
     return Bad(
@@ -144,6 +155,7 @@ v1::ListWorkersResponse Fleet::View() const {
     status.set_ring_address(worker.attach.ring_address());
     status.set_job_id(worker.job.value());
     *status.mutable_numerics_class() = worker.attach.numerics_class();
+    status.set_host(worker.attach.host());
   }
   return view;
 }

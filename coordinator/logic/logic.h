@@ -13,9 +13,13 @@
 
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
+#include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
+#include "coordinator/logic/job_events.h"
 #include "coordinator/logic/options.h"
+#include "coordinator/logic/progress_events.h"
 #include "coordinator/logic/record.h"
+#include "coordinator/logic/retention.h"
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
@@ -39,11 +43,17 @@ class Logic {
  private:
   struct Job {
     JobRecord record;
-    std::vector<v1::CheckpointRef> checkpoints;  // oldest first
-    std::unique_ptr<Run> run;                    // while it is on workers
+    CheckpointList checkpoints;
+    std::unique_ptr<Run> run;         // while it is on workers
+    std::string state_reason;         // of its state, when no phase of starting is shown
+    std::vector<std::string> advice;  // of one that waits
+    ProgressEvents progress_events;   // of the run
+    bool first_step = false;          // of the run: told
+    std::chrono::milliseconds shown_at{0};
   };
 
-  // One event each; logic_workers.cc has those of workers, logic.cc those of clients and time.
+  // One event each: logic_workers.cc has those of workers, logic_clients.cc those of clients,
+  // logic_checkpoints.cc uploads, logic.cc the rest; logic_jobs.cc carries a job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -61,12 +71,18 @@ class Logic {
   // A message about the job that `worker` serves.
   void HearAboutJob(Worker& worker, const v1::WorkerMessage& message);
   void Refuse(SessionId session, Refusal refusal);
-  // The session is over; its worker's job fails with `how` ("was lost", "left") and `why`.
-  void Lose(SessionId session, const std::string& how, const std::string& why);
+  // The session is over; its worker's job fails with `why`.
+  void Lose(SessionId session, Cause cause, const std::string& why);
 
   // The result of a Run's step: goes on, ends the job, or publishes.
-  void Advance(Job& job, const Status& status);
+  void Advance(Job& job, const Fault& fault);
+  bool Observe(Job& job);
+  void ShowPhase(Job& job);
+  void ShowStart(Job& job);
   void Start(Job& job, const std::vector<std::string>& workers);
+  // Ends a job as FAILED and says what to do about it.
+  void Fail(Job& job, const Fault& fault);
+  void EndAtRestart(Job& job);
   // Takes the job from its workers and gives it a final state.
   void End(Job& job, v1::JobState state, const std::string& reason);
   void ReleaseWorkers(Job& job, const std::string& cancel_reason);
@@ -74,18 +90,22 @@ class Logic {
   void Schedule();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
+  void DescribeCheckpoints(Job& job);
 
   void Wait(Job& job, const std::string& reason);
-  // A move in the queue is shown, but neither kept in the history nor logged.
+  // A move in the queue is shown, but neither an event nor logged.
   void WaitBehind(Job& job, const Job& head, size_t position);
 
-  // Changes the state; when it is new it goes to the history and the log with its reason, and true
-  // comes back. Shown by Publish, or by Save once it is durable.
+  // Changes the state; when it is new it is an event with its reason, and true comes back. Shown by
+  // Publish, or by Save once it is durable.
   bool SetState(Job& job, v1::JobState state, const std::string& reason);
+  // An event of the job, also in the log; durable with the next Save.
+  void Record(Job& job, const Happening& happening);
   void Save(Job& job);
   void Publish(Job& job);
   void Answer(Refusal refusal, const std::string& job_id = "");
 
+  [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
   // Whether an upload may come in: the job exists, the generation is its own, the step was reached.

@@ -28,23 +28,35 @@ std::string JobIn(const v1::WorkerMessage& message) {
       return message.job_stopped().job_id();
     case Kind::kJobFinished:
       return message.job_finished().job_id();
+    case Kind::kPhaseEntered:
+      return message.phase_entered().job_id();
     default:
       return "";
   }
 }
 
-Status WorkerFailed(const std::string& worker, const v1::JobFailed& said) {
-  return FailedPrecondition("worker {} failed at step {}: {}", worker, said.step(), said.reason());
+Fault WorkerFailed(const Run& run, const Member& member, const v1::JobFailed& said) {
+  return {CauseOfError(said.reason()),
+          fmt::format("{} failed {}: {}", member.called(), At(said.step(), run.PhaseOf(member)),
+                      said.reason()),
+          member.name(), said.step()};
 }
 
 // The suspected peer is the one that is named first: its neighbour only noticed.
-Status Suspected(const std::string& worker, const v1::Suspicion& said) {
+Fault Suspected(Run& run, const Member& from, const v1::Suspicion& said) {
   if (said.peer().empty()) {
-    return FailedPrecondition("worker {} lost its ring at step {}: {}", worker, said.step(),
-                              said.reason());
+    return {Cause::kRingLost,
+            fmt::format("{} lost its ring {}: {}", from.called(),
+                        At(said.step(), run.PhaseOf(from)), said.reason()),
+            "", said.step()};
   }
-  return FailedPrecondition("worker {} was lost at step {}: its neighbour {} reports: {}",
-                            said.peer(), said.step(), worker, said.reason());
+  const Member* peer = run.Find(said.peer());
+  return {Cause::kWorkerLost,
+          fmt::format("{} was lost {}: its neighbour {} reports: {}",
+                      peer == nullptr ? Called(said.peer(), "") : peer->called(),
+                      At(said.step(), peer == nullptr ? "" : run.PhaseOf(*peer)), from.name(),
+                      said.reason()),
+          said.peer(), said.step()};
 }
 
 }  // namespace
@@ -52,7 +64,7 @@ Status Suspected(const std::string& worker, const v1::Suspicion& said) {
 void Logic::On(const SessionOpened& event) { fleet_.Open(event.session, now_); }
 
 void Logic::On(const SessionClosed& event) {
-  Lose(event.session, "was lost", fmt::format("its session broke ({})", event.reason));
+  Lose(event.session, Cause::kWorkerLost, fmt::format("its session broke ({})", event.reason));
 }
 
 void Logic::On(const TermRaised& event) {
@@ -75,13 +87,13 @@ void Logic::On(const WorkerSaid& event) {
     case Kind::kLeaving: {
       const std::string reason = event.message.leaving().reason();
       Refuse(event.session, {absl::OkStatus(), ""});
-      return Lose(event.session, "left", reason);
+      return Lose(event.session, Cause::kWorkerLeft, reason);
     }
     case Kind::kAttach:
     case Kind::KIND_NOT_SET:
       Refuse(event.session, {InvalidArgument("a session has one Attach, and no empty messages"),
                              "PROTOCOL_VIOLATION"});
-      return Lose(event.session, "was lost", "it violated the protocol");
+      return Lose(event.session, Cause::kProtocolViolation, "it violated the protocol");
     default:
       return HearAboutJob(*worker, event.message);
   }
@@ -105,7 +117,7 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   if (superseded) {
     Refuse(*superseded, {Error(absl::StatusCode::kAborted, "the worker opened a newer session"),
                          "SESSION_SUPERSEDED"});
-    Lose(*superseded, "was lost", "it opened a new session");
+    Lose(*superseded, Cause::kWorkerLost, "it opened a new session");
   }
   Worker& worker = fleet_.Add(session, attach, now_);
   fleet_changed_ = true;
@@ -159,14 +171,17 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
       return Advance(*job, run.OnFinished(from, message.job_finished(), now_));
     case Kind::kJobStopped:
       run.OnStopped(from);
-      return Advance(*job, absl::OkStatus());
+      return Advance(*job, {});
+    case Kind::kPhaseEntered:
+      run.OnPhase(from, message.phase_entered(), now_);
+      return Advance(*job, {});
     case Kind::kJobFailed:
       if (run.started() && !run.IsCurrent(message.job_failed().generation())) return;
-      return Advance(*job, WorkerFailed(worker.name(), message.job_failed()));
+      return Advance(*job, WorkerFailed(run, from, message.job_failed()));
     case Kind::kSuspicion:
       if (run.phase() != Phase::kRunning || !run.IsCurrent(message.suspicion().generation()))
         return;
-      return Advance(*job, Suspected(worker.name(), message.suspicion()));
+      return Advance(*job, Suspected(run, from, message.suspicion()));
     default:
       return;
   }
@@ -181,20 +196,24 @@ void Logic::Refuse(SessionId session, Refusal refusal) {
   actions_.push_back(CloseSession{session, std::move(refusal)});
 }
 
-void Logic::Lose(SessionId session, const std::string& how, const std::string& why) {
+void Logic::Lose(SessionId session, Cause cause, const std::string& why) {
   const std::optional<Worker> worker = fleet_.Close(session);
   if (!worker) return;
   fleet_changed_ = true;
+  const std::string how = cause == Cause::kWorkerLeft ? "left" : "was lost";
   actions_.push_back(Note{"worker=" + worker->name(), how + ": " + why});
   Job* job = JobOf(*worker);
   if (job == nullptr) return;
-  if (job->run->phase() == Phase::kStopping) {
-    job->run->OnStopped(*job->run->Find(worker->name()));
-    return Advance(*job, absl::OkStatus());
+  Run& run = *job->run;
+  Member& member = *run.Find(worker->name());
+  if (run.phase() == Phase::kStopping) {
+    run.OnStopped(member);
+    return Advance(*job, {});
   }
-  const uint64_t step = std::max(worker->heartbeat.applied(), job->run->committed_step());
-  End(*job, v1::JOB_STATE_FAILED,
-      fmt::format("worker {} {} at step {}: {}", worker->name(), how, step, why));
+  const uint64_t step = std::max(worker->heartbeat.applied(), run.committed_step());
+  Fail(*job, {cause,
+              fmt::format("{} {} {}: {}", member.called(), how, At(step, run.PhaseOf(member)), why),
+              worker->name(), step});
 }
 
 Logic::Job* Logic::JobOf(const Worker& worker) {

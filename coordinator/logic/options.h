@@ -18,13 +18,14 @@ struct Options {
   Duration release_limit{60'000};  // from Release to a heartbeat without job
   Duration settle{1'000};          // longer than any heartbeat is on its way
   Duration stall_limit{300'000};   // a running job in which no worker finishes any work
+  Duration show_every{500};        // phases of a start, while they last
   Duration finish_limit{600'000};  // from the first JobFinished to the last, and the checkpoint
 
   size_t max_workers = 4'096;
   size_t max_unfinished_jobs = 1'000;
   size_t max_jobs = 20'000;  // with the finished ones
   size_t max_spec_bytes = 64 * 1024;
-  size_t max_history = 50;  // decisions kept a job
+  size_t max_history = 200;  // events kept a job, >= 1
 };
 
 }  // namespace ringmaster::coordinator

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "coordinator/logic/job_events.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
@@ -18,7 +18,7 @@ struct JobRecord {
   bool cancel_requested = false;
   v1::JobStatus status;  // with the spec; progress only as it was at the last change of state
   std::optional<v1::ResolvedJob> resolved;
-  std::vector<std::string> history;  // earlier decisions with their reasons, oldest first
+  JobEvents events;
 
   const std::string& id() const { return status.job_id(); }
 };
@@ -26,6 +26,7 @@ struct JobRecord {
 struct CheckpointRecord {
   std::string job_id;
   v1::CheckpointRef ref;
+  bool best = false;  // by checkpoint.best, of all states before it
 };
 
 }  // namespace ringmaster::coordinator

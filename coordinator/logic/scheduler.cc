@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "common/job/resolve.h"
 
@@ -29,6 +30,48 @@ std::vector<ClassGroup> GroupFree(const Fleet& fleet) {
     return a.free.size() > b.free.size();
   });
   return groups;
+}
+
+// Workers that would fit beside `group`, were they free; jobs that hold them go to `jobs`.
+size_t CountBusy(const Fleet& fleet, const v1::NumericsClass& numerics_class,
+                 std::set<std::string>* jobs) {
+  size_t busy = 0;
+  for (const auto& [name, worker] : fleet.workers()) {
+    if (worker.free()) continue;
+    if (!job::Difference(numerics_class, worker.attach.numerics_class()).empty()) continue;
+    ++busy;
+    if (!worker.job.empty()) jobs->insert(worker.job.value());
+  }
+  return busy;
+}
+
+std::string Plural(size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// The class that most of the free workers have; when none is free, that of the first worker.
+const v1::NumericsClass* LikelyClass(const std::vector<ClassGroup>& groups, const Fleet& fleet) {
+  if (!groups.empty()) return groups.front().numerics_class;
+  if (fleet.workers().empty()) return nullptr;
+  return &fleet.workers().begin()->second.attach.numerics_class();
+}
+
+std::vector<std::string> Advise(size_t least, size_t have, const std::vector<ClassGroup>& groups,
+                                const Fleet& fleet) {
+  std::vector<std::string> advice;
+  std::set<std::string> jobs;
+  const v1::NumericsClass* likely = LikelyClass(groups, fleet);
+  const size_t busy = likely == nullptr ? 0 : CountBusy(fleet, *likely, &jobs);
+  if (have + busy >= least) {
+    std::string names;
+    for (const std::string& job : jobs) names += (names.empty() ? "" : " and ") + job;
+    advice.push_back(names.empty() ? "wait: busy workers become free"
+                                   : fmt::format("wait until {} ended, or cancel it", names));
+  }
+  advice.push_back(fmt::format("start {}{}", Plural(least - have, "more worker"),
+                               have == 0 ? "" : " like " + groups.front().free.front()));
+  if (have > 0) advice.push_back(fmt::format("submit it again with workers.min {}", have));
+  return advice;
 }
 
 // "; 2 are busy with j0001, j0002"
@@ -87,7 +130,8 @@ Placement Place(const v1::JobSpec& spec, const Fleet& fleet) {
       {},
       fmt::format("needs {} {} of one numerics class, {} {} attached and free: {} missing{}{}",
                   range.min(), range.min() == 1 ? "worker" : "workers", have,
-                  have == 1 ? "is" : "are", missing, DescribeBusy(fleet), DescribeClasses(groups))};
+                  have == 1 ? "is" : "are", missing, DescribeBusy(fleet), DescribeClasses(groups)),
+      Advise(range.min(), have, groups, fleet)};
 }
 
 }  // namespace ringmaster::coordinator

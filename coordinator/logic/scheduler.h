@@ -9,10 +9,12 @@
 
 namespace ringmaster::coordinator {
 
-// Either `workers` (names in ring order) or a reason to wait.
+// Either `workers` (names in ring order) or a reason to wait and what would make the job start, the
+// smallest change first.
 struct Placement {
   std::vector<std::string> workers;
   std::string reason;
+  std::vector<std::string> advice;
 };
 
 // A gang: at least workers.min free workers of one numerics class, at most min(workers.max, V) of

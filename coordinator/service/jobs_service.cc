@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "common/rpc/rpc_status.h"
+#include "coordinator/logic/explain.h"
 #include "coordinator/service/checkpoint_download.h"
 #include "coordinator/service/job_watch.h"
 
@@ -87,10 +88,20 @@ grpc::ServerUnaryReactor* JobsService::Why(grpc::CallbackServerContext* context,
                                            v1::WhyResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const StatusBoard::View view = board_.Find(request->job_id());
+  if (view) *response = Explain(*view);
+  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* context,
+                                                  const v1::ListEventsRequest* request,
+                                                  v1::ListEventsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
   if (view) {
-    response->set_state(view->status.state());
-    response->set_reason(view->status.reason());
-    for (const std::string& line : view->history) response->add_history(line);
+    for (const v1::Event& event : view->events.all()) {
+      if (event.number() > request->after()) *response->add_events() = event;
+    }
   }
   reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
   return reactor;

@@ -8,6 +8,12 @@ namespace ringmaster::coordinator {
 
 int64_t SqlRow::Integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
+double SqlRow::Real(int column) const { return sqlite3_column_double(statement_, column); }
+
+bool SqlRow::IsNull(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
+
 std::string SqlRow::Text(int column) const {
   const auto* bytes = static_cast<const char*>(sqlite3_column_blob(statement_, column));
   const int size = sqlite3_column_bytes(statement_, column);
@@ -59,6 +65,10 @@ Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>
           using T = std::decay_t<decltype(v)>;
           if constexpr (std::is_same_v<T, int64_t>) {
             return sqlite3_bind_int64(statement, index, v);
+          } else if constexpr (std::is_same_v<T, double>) {
+            return sqlite3_bind_double(statement, index, v);
+          } else if constexpr (std::is_same_v<T, std::monostate>) {
+            return sqlite3_bind_null(statement, index);
           } else if constexpr (std::is_same_v<T, std::string>) {
             return sqlite3_bind_text64(statement, index, v.data(), v.size(), SQLITE_TRANSIENT,
                                        SQLITE_UTF8);

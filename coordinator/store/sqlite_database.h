@@ -16,17 +16,19 @@ struct sqlite3_stmt;
 
 namespace ringmaster::coordinator {
 
-// A value bound to a `?`: a number, text, or bytes.
+// A value bound to a `?`: NULL, a number, text, or bytes.
 struct Bytes {
   std::string value;
 };
-using SqlValue = std::variant<int64_t, std::string, Bytes>;
+using SqlValue = std::variant<std::monostate, int64_t, double, std::string, Bytes>;
 
 // One row of a result; columns count from 0.
 class SqlRow {
  public:
   explicit SqlRow(sqlite3_stmt* statement) : statement_(statement) {}
   [[nodiscard]] int64_t Integer(int column) const;
+  [[nodiscard]] double Real(int column) const;
+  [[nodiscard]] bool IsNull(int column) const;
   [[nodiscard]] std::string Text(int column) const;  // or bytes
 
  private:

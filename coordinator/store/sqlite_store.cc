@@ -5,21 +5,30 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss,
                "{}: {}; restore it from a copy, or start with another --data-dir", path, what);
 }
 
+// There is no way from one schema to another: jobs of an older one stay readable by its release.
+Status OtherSchema(const std::string& path, int64_t version) {
+  return FailedPrecondition(
+      "{}: it has schema version {}, this release knows only {}; start with another --data-dir, or "
+      "use the release that wrote it ({} one). Checkpoints in the old folder stay readable as "
+      "files",
+      path, version, kSchemaVersion, version < kSchemaVersion ? "an older" : "a newer");
+}
+
 Bytes ResolvedBytes(const JobRecord& job) {
   return {job.resolved ? job.resolved->SerializeAsString() : ""};
 }
 
-Bytes HistoryBytes(const JobRecord& job) {
-  v1::WhyResponse why;
-  why.mutable_history()->Add(job.history.begin(), job.history.end());
-  return {why.SerializeAsString()};
+Bytes EventBytes(const JobRecord& job) {
+  v1::ListEventsResponse events;
+  events.mutable_events()->Add(job.events.all().begin(), job.events.all().end());
+  return {events.SerializeAsString()};
 }
 
 StatusOr<JobRecord> ParseJob(const std::string& path, const SqlRow& row) {
@@ -28,14 +37,14 @@ StatusOr<JobRecord> ParseJob(const std::string& path, const SqlRow& row) {
   job.idempotency_key = row.Text(1);
   job.spec_sha256 = row.Text(2);
   job.cancel_requested = row.Integer(3) != 0;
-  v1::WhyResponse why;
+  v1::ListEventsResponse events;
   const std::string resolved = row.Text(5);
   if (!resolved.empty()) job.resolved.emplace();
-  if (!job.status.ParseFromString(row.Text(4)) || !why.ParseFromString(row.Text(6)) ||
+  if (!job.status.ParseFromString(row.Text(4)) || !events.ParseFromString(row.Text(6)) ||
       (job.resolved && !job.resolved->ParseFromString(resolved))) {
     return Damaged(path, fmt::format("the row of job number {} cannot be read", job.number));
   }
-  job.history.assign(why.history().begin(), why.history().end());
+  job.events = JobEvents({events.events().begin(), events.events().end()});
   return job;
 }
 
@@ -66,12 +75,7 @@ Status SqliteStore::CreateTables() {
     return absl::OkStatus();
   }));
   if (version == kSchemaVersion) return absl::OkStatus();
-  if (version != 0) {
-    return FailedPrecondition(
-        "{}: schema version {}, this release knows {}; use the release that "
-        "wrote it",
-        path_, version, kSchemaVersion);
-  }
+  if (version != 0) return OtherSchema(path_, version);
   for (const std::string& sql : {
            std::string("BEGIN IMMEDIATE"),
            std::string("CREATE TABLE reign (term INTEGER NOT NULL)"),
@@ -79,9 +83,10 @@ Status SqliteStore::CreateTables() {
            std::string("CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
                        " idempotency_key TEXT NOT NULL UNIQUE, spec_sha256 TEXT NOT NULL,"
                        " cancel_requested INTEGER NOT NULL, status BLOB NOT NULL,"
-                       " resolved BLOB NOT NULL, history BLOB NOT NULL)"),
+                       " resolved BLOB NOT NULL, events BLOB NOT NULL)"),
            std::string("CREATE TABLE checkpoints (job_id TEXT NOT NULL REFERENCES jobs(id),"
                        " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
+                       " metric REAL, best INTEGER NOT NULL,"
                        " PRIMARY KEY (job_id, step)) WITHOUT ROWID"),
            fmt::format("PRAGMA user_version={}", kSchemaVersion),
            std::string("COMMIT"),
@@ -109,7 +114,7 @@ Status SqliteStore::RaiseTerm(uint64_t term) {
 StatusOr<std::vector<JobRecord>> SqliteStore::LoadJobs() {
   std::vector<JobRecord> jobs;
   RING_RETURN_IF_ERROR(database_->Run(
-      "SELECT number, idempotency_key, spec_sha256, cancel_requested, status, resolved, history"
+      "SELECT number, idempotency_key, spec_sha256, cancel_requested, status, resolved, events"
       " FROM jobs ORDER BY number",
       {}, [&](const SqlRow& row) {
         RING_ASSIGN_OR_RETURN(JobRecord job, ParseJob(path_, row));
@@ -121,42 +126,49 @@ StatusOr<std::vector<JobRecord>> SqliteStore::LoadJobs() {
 
 StatusOr<std::vector<CheckpointRecord>> SqliteStore::LoadCheckpoints() {
   std::vector<CheckpointRecord> checkpoints;
-  RING_RETURN_IF_ERROR(
-      database_->Run("SELECT job_id, step, path, sha256 FROM checkpoints ORDER BY job_id, step", {},
-                     [&](const SqlRow& row) {
-                       CheckpointRecord& checkpoint = checkpoints.emplace_back();
-                       checkpoint.job_id = row.Text(0);
-                       checkpoint.ref.set_step(static_cast<uint64_t>(row.Integer(1)));
-                       checkpoint.ref.set_path(row.Text(2));
-                       checkpoint.ref.set_sha256(row.Text(3));
-                       return absl::OkStatus();
-                     }));
+  RING_RETURN_IF_ERROR(database_->Run(
+      "SELECT job_id, step, path, sha256, metric, best FROM checkpoints ORDER BY job_id, step", {},
+      [&](const SqlRow& row) {
+        CheckpointRecord& checkpoint = checkpoints.emplace_back();
+        checkpoint.job_id = row.Text(0);
+        checkpoint.ref.set_step(static_cast<uint64_t>(row.Integer(1)));
+        checkpoint.ref.set_path(row.Text(2));
+        checkpoint.ref.set_sha256(row.Text(3));
+        if (!row.IsNull(4)) checkpoint.ref.set_metric(row.Real(4));
+        checkpoint.best = row.Integer(5) != 0;
+        return absl::OkStatus();
+      }));
   return checkpoints;
 }
 
 Status SqliteStore::InsertJob(const JobRecord& job) {
   return database_->Run(
       "INSERT INTO jobs (number, id, idempotency_key, spec_sha256, cancel_requested, status,"
-      " resolved, history) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      " resolved, events) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
       {static_cast<int64_t>(job.number), job.id(), job.idempotency_key, job.spec_sha256,
        static_cast<int64_t>(job.cancel_requested), Bytes{job.status.SerializeAsString()},
-       ResolvedBytes(job), HistoryBytes(job)});
+       ResolvedBytes(job), EventBytes(job)});
 }
 
 Status SqliteStore::SaveJob(const JobRecord& job) {
   RING_RETURN_IF_ERROR(database_->Run(
-      "UPDATE jobs SET cancel_requested = ?, status = ?, resolved = ?, history = ?"
+      "UPDATE jobs SET cancel_requested = ?, status = ?, resolved = ?, events = ?"
       " WHERE number = ?",
       {static_cast<int64_t>(job.cancel_requested), Bytes{job.status.SerializeAsString()},
-       ResolvedBytes(job), HistoryBytes(job), static_cast<int64_t>(job.number)}));
+       ResolvedBytes(job), EventBytes(job), static_cast<int64_t>(job.number)}));
   if (database_->Changes() != 1) return Internal("{}: there is no job {}", path_, job.id());
   return absl::OkStatus();
 }
 
 Status SqliteStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
-  return database_->Run("INSERT INTO checkpoints (job_id, step, path, sha256) VALUES (?, ?, ?, ?)",
-                        {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step()),
-                         checkpoint.ref.path(), checkpoint.ref.sha256()});
+  const v1::CheckpointRef& ref = checkpoint.ref;
+  return database_->Run(
+      "INSERT INTO checkpoints (job_id, step, path, sha256, metric, best) VALUES (?, ?, ?, ?, ?, ?)"
+      " ON CONFLICT (job_id, step) DO UPDATE SET path = excluded.path, sha256 = excluded.sha256,"
+      " metric = excluded.metric, best = excluded.best",
+      {checkpoint.job_id, static_cast<int64_t>(ref.step()), ref.path(), ref.sha256(),
+       ref.has_metric() ? SqlValue(ref.metric()) : SqlValue(std::monostate()),
+       static_cast<int64_t>(checkpoint.best)});
 }
 
 Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {

@@ -13,7 +13,7 @@ namespace ringmaster::coordinator {
 class SqliteStore : public Store {
  public:
   // Opens or creates the file, checks it, and begins a new reign: the term is one higher, durably,
-  // when this returns. FAILED_PRECONDITION: written by a newer release; DATA_LOSS: damaged.
+  // when this returns. FAILED_PRECONDITION: written by another release; DATA_LOSS: damaged.
   [[nodiscard]] static StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
 
   uint64_t term() const override { return term_; }

@@ -26,6 +26,7 @@ class Store {
   // A new job; its number, id and idempotency key must be new.
   [[nodiscard]] virtual Status InsertJob(const JobRecord& job) = 0;
   [[nodiscard]] virtual Status SaveJob(const JobRecord& job) = 0;
+  // One of the same job and step is replaced.
   [[nodiscard]] virtual Status InsertCheckpoint(const CheckpointRecord& checkpoint) = 0;
   [[nodiscard]] virtual Status RemoveCheckpoint(const CheckpointRecord& checkpoint) = 0;
 };

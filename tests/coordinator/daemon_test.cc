@@ -300,6 +300,73 @@ TEST_CASE("Daemon: workers are listed, and why tells what is missing") {
   REQUIRE(cluster.jobs().Why(&other, request, &why).ok());
   CHECK(why.reason() == "needs 4 workers of one numerics class, 1 is attached and free: 3 missing");
   CHECK(why.history_size() == 1);
+  REQUIRE(why.advice_size() == 2);
+  CHECK(why.advice(0) == "start 3 more workers like a");
+}
+
+TEST_CASE("Daemon: events, phases of starting and why a killed worker failed the job") {
+  Cluster cluster;
+  Pair pair(cluster);
+  for (FakeWorker* worker : {&pair.a, &pair.b}) {
+    for (const char* phase : {"ring", "first_step", "done"}) {
+      v1::WorkerMessage message;
+      message.mutable_phase_entered()->set_job_id(pair.job_id);
+      message.mutable_phase_entered()->set_phase(phase);
+      worker->Say(message);
+    }
+    worker->SayProgress(3);
+  }
+  const v1::JobStatus running =
+      cluster.Await(pair.job_id, [](const v1::JobStatus& s) { return s.step() == 3; });
+  REQUIRE(running.start_phases_size() == 2);
+  CHECK(running.start_phases(1).name() == "first_step");
+  CHECK(running.start_phases(1).done());
+  pair.b.Die();
+  cluster.AwaitState(pair.job_id, v1::JOB_STATE_FAILED);
+  cluster.Start();  // all of it is durable
+
+  Limited context, other;
+  v1::WhyRequest request;
+  request.set_job_id(pair.job_id);
+  v1::WhyResponse why;
+  REQUIRE(cluster.jobs().Why(&context, request, &why).ok());
+  CHECK(why.failure().word() == "WORKER_LOST");
+  CHECK(why.failure().worker() == "b");
+  CHECK(why.failure().step() == 3);
+  REQUIRE(why.advice_size() == 1);
+  CHECK_THAT(why.advice(0), Catch::Contains("ringctl logs j0001 --worker b"));
+
+  v1::ListEventsRequest list;
+  list.set_job_id(pair.job_id);
+  list.set_after(2);
+  v1::ListEventsResponse events;
+  REQUIRE(cluster.jobs().ListEvents(&other, list, &events).ok());
+  REQUIRE(events.events_size() > 2);
+  CHECK(events.events(0).number() == 3);
+  CHECK(events.events(0).unix_ms() > 0);
+  const v1::Event& last = events.events(events.events_size() - 1);
+  CHECK(last.type() == "Finished");
+  CHECK(last.severity() == "error");
+  CHECK(events.events(events.events_size() - 2).type() == "WorkerLost");
+}
+
+TEST_CASE("Daemon: the best checkpoint stays when newer ones push the others out") {
+  Cluster cluster;
+  Pair pair(cluster);
+  v1::CheckpointReceipt receipt;
+  for (const uint64_t step : {1, 2, 3, 4, 5}) {
+    v1::CheckpointBegin begin = BeginOf(pair.a, step);
+    begin.set_metric(step == 1 ? 0.75 : 0.5);
+    begin.set_best(step == 1);
+    REQUIRE(testing::Upload(cluster.channel(), begin, CheckpointOf(pair.a, step), &receipt).ok());
+  }
+  cluster.Start();
+  const v1::JobStatus status = cluster.Get(pair.job_id);
+  CHECK(status.checkpoint().step() == 5);
+  CHECK(status.best_checkpoint().step() == 1);
+  CHECK(status.best_checkpoint().metric() == 0.75);
+  CHECK(std::filesystem::exists(status.best_checkpoint().path()));
+  CHECK_FALSE(std::filesystem::exists(cluster.folder() + "/checkpoints/j0001/step-00000002"));
 }
 
 TEST_CASE("Daemon: watchers that read nothing delay nobody, and are ended by a stop") {

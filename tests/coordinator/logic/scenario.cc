@@ -12,6 +12,7 @@
 #include "common/job/resolve.h"
 #include "common/sha256.h"
 #include "coordinator/logic/agreement.h"
+#include "coordinator/logic/explain.h"
 #include "coordinator/logic/logic.h"
 #include "tests/support/cluster_messages.h"
 
@@ -31,6 +32,9 @@ struct Command {
   }
   uint64_t Number(const std::string& key, uint64_t otherwise) const {
     return std::stoull(Text(key, std::to_string(otherwise)));
+  }
+  double Real(const std::string& key, double otherwise) const {
+    return options.contains(key) ? std::stod(options.at(key)) : otherwise;
   }
 };
 
@@ -126,6 +130,7 @@ class Player {
       attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
       attach.set_highest_term(command.Number("term", 0));
       attach.set_job_id(command.Text("job", ""));
+      attach.set_host(command.Text("host", "node-" + name));
       attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
     });
   }
@@ -154,6 +159,9 @@ class Player {
     verified.begin.set_step(command.Number("step", 10));
     *verified.begin.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
     const std::string sha = command.Text("sha", "m" + std::to_string(verified.begin.step()));
+    verified.begin.set_best(command.options.contains("best"));
+    if (command.options.contains("best")) verified.begin.set_metric(command.Real("best", 0));
+    if (command.options.contains("metric")) verified.begin.set_metric(command.Real("metric", 0));
     verified.ref.set_path(fmt::format("{}/{}", verified.begin.job_id(), verified.begin.step()));
     verified.ref.set_step(verified.begin.step());
     verified.ref.set_sha256(sha);
@@ -166,19 +174,23 @@ class Player {
   }
 
   // Time goes by in ticks; the workers of alive=a,b send heartbeats, for job=j0001 if that is said.
+  // phases=hidden: what grows meanwhile is not written down.
   void Wait(const Command& command) {
     const auto end = now_.steady + milliseconds(std::stoull(command.subject));
     const std::string alive = "," + command.Text("alive", "") + ",";
+    shows_phases_ = !command.options.contains("phases");
     while (now_.steady < end) {
       now_.steady += milliseconds(100);
       for (const auto& [name, session] : sessions_) {
         if (alive.find("," + name + ",") == std::string::npos) continue;
         WorkerSaid said{session, {}};
         said.message.mutable_heartbeat()->set_job_id(command.Text("job", ""));
+        said.message.mutable_heartbeat()->set_phase(command.Text("phase", ""));
         Step(said);
       }
       Step(Tick{});
     }
+    shows_phases_ = true;
   }
 
   // The coordinator itself stands still.
@@ -229,6 +241,25 @@ class Player {
       *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
       said.set_applied(command.Number("applied", 0));
       said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+      said.set_updates(said.applied() - command.Number("skipped", 0));
+      said.set_epoch(command.Number("epoch", 0));
+      if (command.options.contains("scale")) said.set_loss_scale(command.Real("scale", 0));
+      if (command.options.contains("test")) said.set_test_accuracy(command.Real("test", 0));
+      v1::StepTimes& times = *said.mutable_step_times();
+      times.set_input(command.Real("input", 0));
+      times.set_compute(command.Real("compute", 0));
+      times.set_ring_transfer(command.Real("ring", 0));
+      times.set_total(command.Real("total", 0));
+    });
+  }
+
+  // `enters a phase=bind seconds=3.1`
+  void Enters(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::PhaseEntered& said = *message.mutable_phase_entered();
+      said.set_job_id(command.Text("job", "j0001"));
+      said.set_phase(command.Text("phase", ""));
+      said.set_seconds(command.Real("seconds", 0));
     });
   }
 
@@ -295,6 +326,47 @@ class Player {
     }
   }
 
+  // ---- what a client may ask
+  // ----------------------------------------------------------------------
+
+  void Why(const Command& command) {
+    const v1::WhyResponse why = Explain(views_.at(command.subject));
+    Line(fmt::format("why {}: {}", StateName(why.state()), why.reason()));
+    if (why.has_failure()) {
+      const v1::Failure& f = why.failure();
+      Line(fmt::format("why failure: {} worker={} host={} step={} phase={}", f.word(), f.worker(),
+                       f.host(), f.step(), f.phase()));
+    }
+    for (const std::string& advice : why.advice()) Line("why advice: " + advice);
+  }
+
+  void Events(const Command& command) {
+    for (const v1::Event& event : views_.at(command.subject).events.all()) {
+      if (event.number() <= command.Number("after", 0)) continue;
+      Line(fmt::format("event {} {} {} {}: {}", event.number(), event.type(), event.severity(),
+                       event.subject(), event.message()));
+    }
+  }
+
+  // What the other lines do not show.
+  void ShowStatus(const Command& command) {
+    const v1::JobStatus& status = views_.at(command.subject).status;
+    Line(fmt::format("status step {} updates {} epoch {} reason \"{}\"", status.step(),
+                     status.updates(), status.epoch(), status.reason()));
+    for (const v1::StartPhase& phase : status.start_phases()) {
+      Line(fmt::format("status phase {} {:.1f} s on {}{}", phase.name(), phase.seconds(),
+                       phase.worker(), phase.done() ? " done" : ""));
+    }
+    for (const v1::JobWorker& worker : status.workers()) {
+      Line(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
+                       worker.host(), worker.applied(), worker.phase()));
+    }
+    for (const v1::CheckpointRef& ref : views_.at(command.subject).checkpoints) {
+      Line(fmt::format("status checkpoint {}{}", ref.step(),
+                       ref.has_metric() ? fmt::format(" metric {}", ref.metric()) : ""));
+    }
+  }
+
   // ---- actions ----------------------------------------------------------------------------------
 
   void CarryOut(const Actions& actions) {
@@ -357,7 +429,7 @@ class Player {
   void Do(const InsertCheckpoint& action) {
     Line(fmt::format("insert checkpoint {} step {}", action.record.job_id,
                      action.record.ref.step()));
-    if (store_works_) stored_.checkpoints.push_back(action.record);
+    if (store_works_) Keep(action.record, stored_.checkpoints);
     Step(CheckpointInserted{action.record, action.digest, StoreStatus()});
   }
 
@@ -382,12 +454,25 @@ class Player {
     Step(TermRaised{action.term});
   }
 
-  // Only when state or step changed: the reasons are in the notes.
+  // Only of a phase that lasts: the notes have those that ended.
+  static std::string PrintRunning(const v1::StartPhase& phase) {
+    if (phase.done()) return "";
+    return fmt::format(", {} {:.1f} s on {}", phase.name(), phase.seconds(), phase.worker());
+  }
+
+  // Only when state, step, checkpoints or phases changed: the reasons are in the notes.
   void Do(const PublishJob& action) {
     const v1::JobStatus& status = action.view.status;
     std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
                                    StateName(status.state()), status.step(), status.total_steps());
     if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
+    if (status.has_best_checkpoint()) {
+      text += fmt::format(", best {}", status.best_checkpoint().step());
+    }
+    if (shows_phases_) {
+      for (const v1::StartPhase& phase : status.start_phases()) text += PrintRunning(phase);
+    }
+    views_[status.job_id()] = action.view;
     std::string& last = shown_[status.job_id()];
     if (last != text) Line(text);
     last = text;
@@ -410,10 +495,15 @@ class Player {
 
   void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
 
-  static std::string Print(const Refusal& refusal) {
+  std::string Print(const Refusal& refusal) const {
     if (refusal.status.ok()) return "OK";
+    std::string message = Message(refusal.status);
+    for (const auto& [job, result] : job_results_) {  // no story is about its bits
+      const size_t at = message.find(result);
+      if (at != std::string::npos) message.replace(at, result.size(), "that of " + job);
+    }
     return fmt::format("{} {}: {}", absl::StatusCodeToString(refusal.status.code()), refusal.word,
-                       Message(refusal.status));
+                       message);
   }
 
   Status StoreStatus() const {
@@ -429,6 +519,10 @@ class Player {
       {"inspected", [this](const Command& c) { Inspected(c); }},
       {"prepared", [this](const Command& c) { Prepared(c); }},
       {"fenced", [this](const Command& c) { Fenced(c); }},
+      {"enters", [this](const Command& c) { Enters(c); }},
+      {"why", [this](const Command& c) { Why(c); }},
+      {"events", [this](const Command& c) { Events(c); }},
+      {"status", [this](const Command& c) { ShowStatus(c); }},
       {"progress", [this](const Command& c) { Progress(c); }},
       {"finished", [this](const Command& c) { Finished(c); }},
       {"stopped", [this](const Command& c) { Stopped(c); }},
@@ -460,6 +554,8 @@ class Player {
   std::map<SessionId, std::string> names_;
   std::map<std::string, std::string> job_results_;
   std::map<std::string, std::string> shown_;
+  std::map<std::string, JobView> views_;
+  bool shows_phases_ = true;
   std::string workers_line_;
   std::string out_;
 };

@@ -46,7 +46,8 @@ TEST_CASE("SqliteStore: everything that returned OK is there after a reopening")
     job.cancel_requested = true;
     job.resolved.emplace();
     job.resolved->set_name("resolved");
-    job.history = {"QUEUED", "RUNNING"};
+    job.events.Add({event_type::kSubmitted, Severity::kInfo, "submitted"}, 17, 10);
+    job.events.Add({event_type::kWorkerLost, Severity::kError, "it died", "w2"}, 18, 10);
     REQUIRE((*store)->SaveJob(job).ok());
     REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 4)).ok());
     REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 2)).ok());
@@ -66,12 +67,44 @@ TEST_CASE("SqliteStore: everything that returned OK is there after a reopening")
   CHECK(job.status.spec().name() == "test");
   CHECK(job.cancel_requested);
   CHECK(job.resolved->name() == "resolved");
-  CHECK(job.history == std::vector<std::string>{"QUEUED", "RUNNING"});
+  REQUIRE(job.events.all().size() == 2);
+  CHECK(job.events.all()[0].number() == 1);
+  const v1::Event& event = job.events.all()[1];
+  CHECK(event.number() == 2);
+  CHECK(event.unix_ms() == 18);
+  CHECK(event.type() == "WorkerLost");
+  CHECK(event.severity() == "error");
+  CHECK(event.subject() == "w2");
+  CHECK(event.message() == "it died");
   const auto checkpoints = (*store)->LoadCheckpoints();
   REQUIRE(checkpoints.ok());
   REQUIRE(checkpoints->size() == 1);
   CHECK(checkpoints->at(0).ref.step() == 2);
   CHECK(checkpoints->at(0).ref.path() == "folder/2");
+}
+
+TEST_CASE("SqliteStore: a checkpoint keeps its metric, and may become the best later") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE((*store)->InsertJob(MakeJob(1, "k")).ok());
+    REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j1", 2)).ok());
+    REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j1", 4)).ok());
+    CheckpointRecord best = MakeCheckpoint("j1", 4);
+    best.ref.set_metric(0.625);
+    best.best = true;
+    REQUIRE((*store)->InsertCheckpoint(best).ok());
+  }
+  auto store = SqliteStore::Open(path);
+  const auto checkpoints = (*store)->LoadCheckpoints();
+  REQUIRE(checkpoints.ok());
+  REQUIRE(checkpoints->size() == 2);
+  CHECK_FALSE(checkpoints->at(0).best);
+  CHECK_FALSE(checkpoints->at(0).ref.has_metric());
+  CHECK(checkpoints->at(1).best);
+  CHECK(checkpoints->at(1).ref.metric() == 0.625);
+  CHECK(checkpoints->at(1).ref.path() == "folder/4");
 }
 
 TEST_CASE("SqliteStore: each reign has a higher term, also after it was raised") {
@@ -110,7 +143,7 @@ TEST_CASE("SqliteStore: a second opener is refused while the first lives") {
   CHECK(SqliteStore::Open(folder.path() + "/db").ok());
 }
 
-TEST_CASE("SqliteStore: a damaged file and a newer schema are refused with their path") {
+TEST_CASE("SqliteStore: a damaged file and another schema are refused with their path") {
   TemporaryFolder folder;
   const std::string garbage = folder.path() + "/garbage";
   std::ofstream(garbage) << std::string(8192, 'x');
@@ -118,14 +151,18 @@ TEST_CASE("SqliteStore: a damaged file and a newer schema are refused with their
   REQUIRE_FALSE(damaged.ok());
   CHECK(Message(damaged.status()).find(garbage) != std::string::npos);
 
-  const std::string newer = folder.path() + "/newer";
-  sqlite3* handle = nullptr;
-  REQUIRE(sqlite3_open(newer.c_str(), &handle) == SQLITE_OK);
-  REQUIRE(sqlite3_exec(handle, "PRAGMA user_version=99", nullptr, nullptr, nullptr) == SQLITE_OK);
-  sqlite3_close(handle);
-  const auto refused = SqliteStore::Open(newer);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+  for (const char* version : {"1", "99"}) {
+    const std::string other = folder.path() + "/of " + version;
+    sqlite3* handle = nullptr;
+    REQUIRE(sqlite3_open(other.c_str(), &handle) == SQLITE_OK);
+    const std::string pragma = std::string("PRAGMA user_version=") + version;
+    REQUIRE(sqlite3_exec(handle, pragma.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(handle);
+    const auto refused = SqliteStore::Open(other);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK_THAT(Message(refused.status()), Catch::Contains("start with another --data-dir"));
+  }
 }
 
 TEST_CASE("DataFolder: a second coordinator on the same folder is refused") {

@@ -1,0 +1,107 @@
+#include "coordinator/logic/explain.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "coordinator/logic/failure.h"
+#include "coordinator/logic/start_phases.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using Advice = std::vector<std::string>;
+
+// Workers whose own work differs by less are equally fast.
+constexpr double kBalanced = 0.1;
+
+// What a worker does by itself; it waits for the others in the ring.
+double OwnWork(const v1::JobWorker& worker) {
+  return worker.step_times().input() + worker.step_times().compute();
+}
+
+Advice AdviseStarting(const v1::JobStatus& status) {
+  Advice advice;
+  for (const v1::StartPhase& phase : status.start_phases()) {
+    if (phase.done()) continue;
+    advice.push_back(fmt::format(
+        "{} is under way, {} so far, longest on {}; `ringctl logs {} --worker {}` shows what it "
+        "does",
+        phase.name(), FormatSeconds(phase.seconds()), phase.worker(), status.job_id(),
+        phase.worker()));
+  }
+  return advice;
+}
+
+struct Part {
+  const char* name;
+  double seconds;
+  const char* help;
+};
+
+// What most of a step goes to.
+Part LargestPart(const v1::StepTimes& times) {
+  const Part parts[] = {
+      {"compute", times.compute(), "with more workers it gets fewer shards"},
+      {"input", times.input(), "it waits for samples: a faster disk or more free cores help"},
+      {"ring_wait", times.ring_wait(), "it waits for the worker before it in the ring"},
+      {"ring_transfer", times.ring_transfer(),
+       "a faster network, fewer workers or a larger batch help"},
+      {"update", times.update(), "a larger batch makes it a smaller part of the whole"},
+  };
+  return *std::max_element(std::begin(parts), std::end(parts),
+                           [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+}
+
+Advice AdviseRunning(const v1::JobStatus& status) {
+  const v1::JobWorker *slowest = nullptr, *fastest = nullptr;
+  for (const v1::JobWorker& worker : status.workers()) {
+    if (worker.step_times().total() <= 0) continue;  // nothing measured yet
+    if (slowest == nullptr || OwnWork(worker) > OwnWork(*slowest)) slowest = &worker;
+    if (fastest == nullptr || OwnWork(worker) < OwnWork(*fastest)) fastest = &worker;
+  }
+  if (slowest == nullptr) return {};
+  const v1::StepTimes& times = slowest->step_times();
+  const bool balanced = OwnWork(*slowest) - OwnWork(*fastest) <= kBalanced * times.total();
+  const Part largest = LargestPart(times);
+  const std::string who = Called(slowest->name(), slowest->host());
+  return {fmt::format("{}: {} takes {} of {} a step there; {}",
+                      !balanced                    ? who + " is the slowest"
+                      : status.workers_size() == 1 ? who
+                                                   : "the workers are equally fast, as " + who,
+                      largest.name, FormatSeconds(largest.seconds), FormatSeconds(times.total()),
+                      largest.help)};
+}
+
+Advice Advise(const JobView& view) {
+  const v1::JobStatus& status = view.status;
+  switch (status.state()) {
+    case v1::JOB_STATE_QUEUED:
+    case v1::JOB_STATE_WAITING:
+      return view.advice;
+    case v1::JOB_STATE_STARTING:
+      return AdviseStarting(status);
+    case v1::JOB_STATE_RUNNING: {
+      Advice advice = AdviseStarting(status);
+      return advice.empty() ? AdviseRunning(status) : advice;
+    }
+    case v1::JOB_STATE_FAILED:
+      if (status.failure().advice().empty()) return {};
+      return {status.failure().advice()};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+v1::WhyResponse Explain(const JobView& view) {
+  v1::WhyResponse why;
+  why.set_state(view.status.state());
+  why.set_reason(view.status.reason());
+  for (std::string& line : view.events.Decisions()) why.add_history(std::move(line));
+  if (view.status.has_failure()) *why.mutable_failure() = view.status.failure();
+  for (std::string& line : Advise(view)) why.add_advice(std::move(line));
+  return why;
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,133 @@
+#include "coordinator/logic/failure.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ringmaster::coordinator {
+namespace {
+
+struct Row {
+  Cause cause;
+  const char* word;
+  const char* advice;  // {job}, {worker} and {host} are replaced
+};
+
+constexpr std::array kTable = {
+    Row{Cause::kWorkerLost, "WORKER_LOST",
+        "Look at `ringctl logs {job} --worker {worker}` for its last lines, and at the kernel log "
+        "of {host} for an out-of-memory kill; start the worker again and submit the job again."},
+    Row{Cause::kWorkerLeft, "WORKER_LEFT",
+        "The worker was told to stop while it served the job: start it again, submit the job "
+        "again, and stop only workers that `ringctl workers` shows as free."},
+    Row{Cause::kRingLost, "RING_LOST",
+        "`ringctl logs {job}` shows what every worker saw of the ring; check that all of them "
+        "reach each other's ring address (`ringctl workers`), then submit the job again."},
+    Row{Cause::kWorkerFailed, "WORKER_FAILED",
+        "`ringctl logs {job} --worker {worker}` shows what led to it; remove the cause that the "
+        "reason names, then submit the job again."},
+    Row{Cause::kNotFinite, "NOT_FINITE",
+        "Take a smaller learning rate, or look at the data of that step, and submit the job "
+        "again."},
+    Row{Cause::kDataset, "DATASET",
+        "Repair the dataset under the data root of {worker} on {host} as the reason says, then "
+        "submit the job again."},
+    Row{Cause::kDatasetDiffers, "DATASET_DIFFERS",
+        "Give every worker the same copy of the dataset, byte for byte, then submit the job "
+        "again."},
+    Row{Cause::kInvalidJob, "INVALID_JOB",
+        "Change the job file as the reason says and submit it again."},
+    Row{Cause::kMemory, "MEMORY",
+        "Take a smaller batch, more shards or a smaller model, or start {worker} with a larger "
+        "--memory-per-core; then submit the job again."},
+    Row{Cause::kKnownShardDiffers, "KNOWN_SHARD_DIFFERS",
+        "Install the same release on both workers and compare them in `ringctl workers`; if they "
+        "are equal there, one machine computes wrong bits and should be left out."},
+    Row{Cause::kStateDiffers, "STATE_DIFFERS",
+        "One of the workers computed or kept wrong bits: test the memory of both hosts, leave the "
+        "broken one out, then submit the job again."},
+    Row{Cause::kProtocolViolation, "PROTOCOL_VIOLATION",
+        "Install the same release on the coordinator and on {worker}, then submit the job again."},
+    Row{Cause::kStartDeadline, "START_DEADLINE",
+        "`ringctl logs {job}` shows how far each worker came; a slow disk under the data root is "
+        "the usual reason, and a second try finds the dataset's hashes remembered."},
+    Row{Cause::kStalled, "STALLED",
+        "`ringctl logs {job}` shows the last lines of each worker; look whether its host is "
+        "stopped, swaps or waits for a disk, restart the workers and submit the job again."},
+    Row{Cause::kEndDeadline, "END_DEADLINE",
+        "`ringctl logs {job}` shows what the workers did last; look whether the coordinator's disk "
+        "is full or slow, then submit the job again."},
+    Row{Cause::kCheckpointDiffers, "CHECKPOINT_DIFFERS",
+        "What arrived is not the state that was trained: test the memory and the disks of the "
+        "hosts, then submit the job again."},
+    Row{Cause::kCoordinatorRestarted, "COORDINATOR_RESTARTED",
+        "Submit the job again; the coordinator's own log says why it stopped."},
+};
+
+const Row* Find(Cause cause) {
+  const auto row = std::find_if(kTable.begin(), kTable.end(),
+                                [cause](const Row& candidate) { return candidate.cause == cause; });
+  return row == kTable.end() ? nullptr : &*row;
+}
+
+std::string Kept(const Scene& scene) {
+  if (scene.kept_step == 0) return "";
+  return fmt::format(" Checkpoints up to step {} are kept: `ringctl checkpoint ls {}`.",
+                     scene.kept_step, scene.job_id);
+}
+
+bool Has(const std::string& text, const char* phrase) {
+  return text.find(phrase) != std::string::npos;
+}
+
+}  // namespace
+
+Fault FaultOf(Cause cause, const Status& status, const std::string& worker) {
+  if (status.ok()) return {};
+  return {cause, Message(status), worker, 0};
+}
+
+std::string WordOf(Cause cause) {
+  const Row* row = Find(cause);
+  return row == nullptr ? "" : row->word;
+}
+
+Cause CauseOfError(const std::string& error) {
+  if (Has(error, "not finite (NaN or infinity)") || Has(error, "too large to be summed exactly")) {
+    return Cause::kNotFinite;
+  }
+  if (Has(error, " memory per core ") || Has(error, " memory for the state ") ||
+      Has(error, "out of memory") || Has(error, "bytes for a core") || Has(error, "a core needs")) {
+    return Cause::kMemory;
+  }
+  if (Has(error, " record ")) return Cause::kDataset;  // of a file of the dataset
+  return Cause::kWorkerFailed;
+}
+
+v1::Failure MakeFailure(const Fault& fault, const Scene& scene) {
+  v1::Failure failure;
+  failure.set_word(WordOf(fault.cause));
+  failure.set_worker(fault.worker);
+  failure.set_host(scene.host);
+  failure.set_step(scene.step);
+  failure.set_phase(scene.phase);
+  const Row* row = Find(fault.cause);
+  const std::string worker = fault.worker.empty() ? "the worker" : fault.worker;
+  const std::string host = scene.host.empty() ? "its host" : "host " + scene.host;
+  if (row != nullptr) {
+    failure.set_advice(fmt::format(fmt::runtime(row->advice), fmt::arg("job", scene.job_id),
+                                   fmt::arg("worker", worker), fmt::arg("host", host)) +
+                       Kept(scene));
+  }
+  return failure;
+}
+
+std::string Called(const std::string& worker, const std::string& host) {
+  return host.empty() ? "worker " + worker : fmt::format("worker {} on host {}", worker, host);
+}
+
+std::string At(uint64_t step, const std::string& phase) {
+  return phase.empty() ? fmt::format("at step {}", step)
+                       : fmt::format("at step {} in {}", step, phase);
+}
+
+}  // namespace ringmaster::coordinator

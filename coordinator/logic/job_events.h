@@ -1,0 +1,65 @@
+// What happened to a job, oldest first, as Jobs.ListEvents shows it. A value: copies share what
+// they hold until one of them grows, so that a view of a job costs no copy of its events.
+// Thread-compatible; a copy may be read on any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringmaster/v1/jobs.pb.h"
+
+namespace ringmaster::coordinator {
+
+enum class Severity { kInfo, kWarning, kError };
+
+// The words of v1::Event.type.
+namespace event_type {
+inline constexpr char kSubmitted[] = "Submitted";
+inline constexpr char kStateChanged[] = "StateChanged";
+inline constexpr char kPlaced[] = "Placed";
+inline constexpr char kPhaseEntered[] = "PhaseEntered";
+inline constexpr char kFirstStep[] = "FirstStep";
+inline constexpr char kEvaluated[] = "Evaluated";
+inline constexpr char kCheckpointSaved[] = "CheckpointSaved";
+inline constexpr char kCheckpointRemoved[] = "CheckpointRemoved";
+inline constexpr char kLossScaleChanged[] = "LossScaleChanged";
+inline constexpr char kStepsSkipped[] = "StepsSkipped";
+inline constexpr char kWorkerLost[] = "WorkerLost";
+inline constexpr char kWorkerFailed[] = "WorkerFailed";
+inline constexpr char kCancelled[] = "Cancelled";
+inline constexpr char kFinished[] = "Finished";
+}  // namespace event_type
+
+// An event without number and time.
+struct Happening {
+  std::string type;
+  Severity severity = Severity::kInfo;
+  std::string message;
+  std::string subject = "job";  // or the worker's name
+};
+
+class JobEvents {
+ public:
+  using List = std::vector<v1::Event>;
+
+  JobEvents() = default;
+  // As they were stored.
+  explicit JobEvents(List events) : events_(std::make_shared<const List>(std::move(events))) {}
+
+  // Numbered after the newest; the oldest are forgotten until at most `most` are left, >= 1.
+  void Add(const Happening& happening, int64_t unix_ms, size_t most);
+
+  const List& all() const;
+  bool empty() const { return all().empty(); }
+  // The states that the job went through, with their reasons: the messages of StateChanged,
+  // Cancelled and Finished.
+  [[nodiscard]] std::vector<std::string> Decisions() const;
+
+ private:
+  std::shared_ptr<const List> events_;
+};
+
+}  // namespace ringmaster::coordinator
