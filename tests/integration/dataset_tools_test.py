@@ -1,0 +1,98 @@
+"""ringctl dataset make, stat and verify: no cluster, outputs and exit codes as documented."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+RINGCTL = pathlib.Path(os.environ["RINGMASTER_BIN"]) / "ringctl"
+
+
+class DatasetToolsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-datasets-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def dataset(self, *arguments, code=0):
+        done = subprocess.run([RINGCTL, "dataset", *map(str, arguments)], capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, code, done)
+        return done
+
+    def make(self, form, *options):
+        folder = self.folder / form
+        made = self.dataset("make", form, folder, "--train", 30, "--test", 10, *options)
+        self.assertEqual(made.stdout, "")
+        return folder
+
+    def sums(self, folder):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in sorted(folder.iterdir())}
+
+    def test_every_format_is_made_looked_at_and_verified(self):
+        shapes = {"cifar10": (32, 3, 10), "cifar100": (32, 3, 100), "mnist": (28, 1, 10)}
+        for form, (size, channels, classes) in shapes.items():
+            with self.subTest(form=form):
+                folder = self.make(form, *(["--gzip"] if form == "mnist" else []))
+                stat = json.loads(self.dataset("stat", folder, "-o", "json").stdout)
+                self.assertEqual(stat["format"], form)
+                self.assertEqual((stat["height"], stat["width"], stat["channels"]),
+                                 (size, size, channels))
+                self.assertEqual(stat["classes"], classes)
+                self.assertEqual((stat["train"]["samples"], stat["test"]["samples"]), (30, 10))
+                self.assertEqual(sum(stat["train"]["class_samples"]), 30)
+                self.assertEqual(len(stat["test"]["standard_deviation"]), channels)
+                self.assertEqual({file["name"]: file["sha256"] for file in stat["files"]},
+                                 self.sums(folder))
+                self.assertIn(form, self.dataset("stat", folder).stdout)
+                verified = self.dataset("verify", folder)
+                self.assertEqual(verified.stderr, "")
+                expected = "".join(f"{sha256}  {name}\n" for name, sha256 in self.sums(folder).items())
+                self.assertEqual(verified.stdout, expected)
+
+    def test_all_problems_are_told(self):
+        folder = self.make("cifar10")
+        listed = self.folder / "SHA256SUMS"
+        listed.write_text(self.dataset("verify", folder).stdout)
+        self.dataset("verify", folder, "--sha256", listed)
+        first, second = folder / "data_batch_1.bin", folder / "data_batch_2.bin"
+        first.write_bytes(first.read_bytes()[:-1])
+        second.write_bytes(b"\x63" + second.read_bytes()[1:])
+        (folder / "test_batch.bin").unlink()
+        done = self.dataset("verify", folder, "--sha256", listed, "-o", "json", code=1)
+        report = json.loads(done.stdout)
+        self.assertFalse(report["ok"])
+        self.assertEqual(len(report["files"]), 5)
+        self.assertIsNone(report["files"][0]["samples"])
+        self.assertEqual(report["files"][2]["samples"], 6)
+        lines = [line.removeprefix("ringctl: ") for line in done.stderr.splitlines()]
+        self.assertEqual(lines, report["problems"])
+        for problem, words in zip(report["problems"], (
+                ("test_batch.bin",), ("data_batch_1.bin", "3072 bytes left over"), ("data_batch_2.bin", "99"),
+                ("data_batch_1.bin", "SHA-256"), ("data_batch_2.bin", "SHA-256"),
+                ("test_batch.bin", "not there")), strict=True):
+            for word in words:
+                self.assertIn(word, problem)
+        self.assertIn("test_batch.bin", self.dataset("stat", folder, code=1).stderr)
+
+    def test_exit_codes_of_wrong_use(self):
+        folder = self.make("mnist")
+        self.assertIn("already holds", self.dataset("make", "mnist", folder, code=1).stderr)
+        self.assertIn("cifar100", self.dataset("make", "png", folder, code=2).stderr)
+        self.assertIn("--gzip", self.dataset("make", "cifar10", self.folder / "x", "--gzip", code=2).stderr)
+        file = self.folder / "file"
+        file.write_text("")
+        self.dataset("make", "cifar10", file / "below", code=1)  # no coordinator is missing
+        self.dataset("stat", self.folder / "gone", code=1)
+        self.assertIn("--format", self.dataset("verify", folder, "--form", "x", code=2).stderr)
+        self.dataset("verify", folder, "--format", "png", code=2)
+        self.assertIn("line 1", self.dataset("verify", folder, "--sha256", folder / "t10k-labels-idx1-ubyte",
+                                             code=2).stderr)
+        self.dataset("verify", folder, "--sha256", self.folder / "gone", code=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
