@@ -99,7 +99,9 @@ Cause CauseOfError(const std::string& error) {
       Has(error, "out of memory") || Has(error, "bytes for a core") || Has(error, "a core needs")) {
     return Cause::kMemory;
   }
-  if (Has(error, " record ")) return Cause::kDataset;  // of a file of the dataset
+  if (Has(error, "while it was in use") || Has(error, " record ")) {  // a file of the dataset
+    return Cause::kDataset;
+  }
   return Cause::kWorkerFailed;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ringmaster::coordinator {
 namespace {
 
@@ -40,8 +42,10 @@ void ProgressEvents::ObserveEvaluation(const v1::JobStatus& status, std::vector<
   const std::string text = Evaluation(status);
   if (text == evaluation_) return;
   evaluation_ = text;
+  uint64_t step = status.step();  // of the worker that said it first: the one that is furthest
+  for (const v1::JobWorker& worker : status.workers()) step = std::max(step, worker.applied());
   told.push_back({event_type::kEvaluated, Severity::kInfo,
-                  fmt::format("epoch {}, step {}: {}", status.epoch(), status.step(), text)});
+                  fmt::format("epoch {}, seen at step {}: {}", status.epoch(), step, text)});
 }
 
 void ProgressEvents::ObserveSkips(const v1::JobStatus& status, Now now,

@@ -48,8 +48,9 @@ TEST_CASE("Failure: a worker's own words are known by their phrases") {
   CHECK(CauseOfError("conv1: oneDNN is out of memory") == Cause::kMemory);
   CHECK(CauseOfError("cannot get 123 bytes for a core: Cannot allocate memory") == Cause::kMemory);
   CHECK(CauseOfError("a core needs 123 bytes, and 100 are reserved for it") == Cause::kMemory);
-  CHECK(CauseOfError("data_batch_1.bin record 7: the file changed while it was in use") ==
-        Cause::kDataset);
+  CHECK(CauseOfError("train.bin: the file changed while it was in use, so it is not the one that "
+                     "was compared with the other workers'") == Cause::kDataset);
+  CHECK(CauseOfError("train.bin record 7: Input/output error") == Cause::kDataset);
   CHECK(CauseOfError("the step loop stopped by itself") == Cause::kWorkerFailed);
 }
 
