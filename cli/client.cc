@@ -9,26 +9,14 @@
 #include <vector>
 
 #include "cli/nearest.h"
+#include "cli/read_stream.h"
 #include "common/rpc/address.h"
 #include "common/rpc/rpc_status.h"
 
 namespace ringmaster::cli {
 namespace {
 
-constexpr std::chrono::seconds kCallDeadline(10);
 constexpr std::chrono::minutes kCheckpointDeadline(30);
-
-template <typename Call>
-grpc::Status WithDeadline(Client::Clock::time_point deadline, Call call) {
-  grpc::ClientContext context;
-  context.set_deadline(deadline);
-  return call(&context);
-}
-
-template <typename Call>
-grpc::Status WithDeadline(Call call) {
-  return WithDeadline(Client::Clock::now() + kCallDeadline, std::move(call));
-}
 
 bool IsTransport(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
@@ -37,18 +25,23 @@ bool IsTransport(const grpc::Status& status) {
 
 }  // namespace
 
-StatusOr<Client> Client::Create(const std::string& coordinator) {
+StatusOr<Client> Client::Create(const std::string& coordinator,
+                                std::chrono::milliseconds patience) {
   RING_RETURN_IF_ERROR(ParseAddress(coordinator, "--coordinator").status());
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Client(coordinator, grpc::CreateCustomChannel(
-                                 coordinator, grpc::InsecureChannelCredentials(), arguments));
+  return Client(
+      coordinator,
+      grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments),
+      patience);
 }
 
-Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel)
+Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
+               std::chrono::milliseconds patience)
     : coordinator_(std::move(coordinator)),
+      patience_(patience),
       channel_(std::move(channel)),
       stub_(v1::Jobs::NewStub(channel_)) {}
 
@@ -82,10 +75,10 @@ StatusOr<v1::SubmitResponse> Client::Submit(const v1::SubmitRequest& request,
   const Clock::time_point end = Clock::now() + patience;
   for (;;) {
     v1::SubmitResponse response;
-    const grpc::Status status = WithDeadline(end, [&](grpc::ClientContext* context) {
-      context->set_wait_for_ready(true);
-      return stub_->Submit(context, request, &response);
-    });
+    grpc::ClientContext context;
+    context.set_deadline(end);
+    context.set_wait_for_ready(true);
+    const grpc::Status status = stub_->Submit(&context, request, &response);
     if (status.ok()) return response;
     // A connection that broke inside the call: the same key makes another try harmless.
     const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -94,21 +87,33 @@ StatusOr<v1::SubmitResponse> Client::Submit(const v1::SubmitRequest& request,
   }
 }
 
+template <typename Request, typename Response>
+grpc::Status Client::Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Response*),
+                          const Request& request, Response* response) {
+  grpc::ClientContext context;
+  context.set_deadline(Clock::now() + patience_);
+  return (stub_.get()->*method)(&context, request, response);
+}
+
 StatusOr<v1::ListResponse> Client::List() {
   v1::ListResponse response;
-  RING_RETURN_IF_ERROR(Translate(WithDeadline(
-      [&](grpc::ClientContext* context) { return stub_->List(context, {}, &response); })));
+  RING_RETURN_IF_ERROR(Translate(Call(&v1::Jobs::Stub::List, v1::ListRequest(), &response)));
   return response;
+}
+
+StatusOr<std::string> Client::IdOf(const std::string& word) {
+  if (word != "last") return word;
+  RING_ASSIGN_OR_RETURN(const v1::ListResponse jobs, List());
+  if (jobs.jobs_size() > 0) return jobs.jobs(0).job_id();
+  return Error(absl::StatusCode::kNotFound, "there is no job yet: `ringctl submit` makes one");
 }
 
 StatusOr<v1::JobStatus> Client::Get(const std::string& job_id) {
   v1::GetRequest request;
   request.set_job_id(job_id);
   v1::JobStatus response;
-  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
-                                   return stub_->Get(context, request, &response);
-                                 }),
-                                 job_id));
+  RING_RETURN_IF_ERROR(Translate(Call(&v1::Jobs::Stub::Get, request, &response), job_id));
   return response;
 }
 
@@ -116,27 +121,29 @@ Status Client::Cancel(const std::string& job_id) {
   v1::CancelRequest request;
   request.set_job_id(job_id);
   v1::CancelResponse response;
-  return Translate(WithDeadline([&](grpc::ClientContext* context) {
-                     return stub_->Cancel(context, request, &response);
-                   }),
-                   job_id);
+  return Translate(Call(&v1::Jobs::Stub::Cancel, request, &response), job_id);
 }
 
 StatusOr<v1::WhyResponse> Client::Why(const std::string& job_id) {
   v1::WhyRequest request;
   request.set_job_id(job_id);
   v1::WhyResponse response;
-  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
-                                   return stub_->Why(context, request, &response);
-                                 }),
-                                 job_id));
+  RING_RETURN_IF_ERROR(Translate(Call(&v1::Jobs::Stub::Why, request, &response), job_id));
+  return response;
+}
+
+StatusOr<v1::ListEventsResponse> Client::ListEvents(const std::string& job_id) {
+  v1::ListEventsRequest request;
+  request.set_job_id(job_id);
+  v1::ListEventsResponse response;
+  RING_RETURN_IF_ERROR(Translate(Call(&v1::Jobs::Stub::ListEvents, request, &response), job_id));
   return response;
 }
 
 StatusOr<v1::ListWorkersResponse> Client::ListWorkers() {
   v1::ListWorkersResponse response;
-  RING_RETURN_IF_ERROR(Translate(WithDeadline(
-      [&](grpc::ClientContext* context) { return stub_->ListWorkers(context, {}, &response); })));
+  RING_RETURN_IF_ERROR(
+      Translate(Call(&v1::Jobs::Stub::ListWorkers, v1::ListWorkersRequest(), &response)));
   return response;
 }
 
@@ -144,10 +151,8 @@ StatusOr<v1::ListCheckpointsResponse> Client::ListCheckpoints(const std::string&
   v1::ListCheckpointsRequest request;
   request.set_job_id(job_id);
   v1::ListCheckpointsResponse response;
-  RING_RETURN_IF_ERROR(Translate(WithDeadline([&](grpc::ClientContext* context) {
-                                   return stub_->ListCheckpoints(context, request, &response);
-                                 }),
-                                 job_id));
+  RING_RETURN_IF_ERROR(
+      Translate(Call(&v1::Jobs::Stub::ListCheckpoints, request, &response), job_id));
   return response;
 }
 
@@ -167,22 +172,28 @@ Status Client::GetCheckpoint(const std::string& job_id, uint64_t step,
   return sunk.ok() ? Translate(status, job_id) : sunk;
 }
 
-Status Client::Watch(const std::string& job_id, Clock::time_point deadline,
+Status Client::Watch(const std::string& job_id, Clock::time_point deadline, const OnTick& on_tick,
                      const std::function<void(const v1::JobStatus&)>& sink) {
   v1::WatchRequest request;
   request.set_job_id(job_id);
-  grpc::ClientContext context;
-  context.set_deadline(deadline);
-  const auto stream = stub_->Watch(&context, request);
-  v1::JobStatus status;
-  bool answered = false;
-  while (stream->Read(&status)) {
-    answered = true;
-    sink(status);
-  }
-  const grpc::Status end = stream->Finish();
-  if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return absl::OkStatus();
-  return Translate(end, job_id);
+  const auto end = ReadStream<v1::JobStatus>(
+      deadline,
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+        return stub_->PrepareAsyncWatch(context, request, queue);
+      },
+      on_tick, sink);
+  return end.enough ? end.why : Translate(end.status, job_id);
+}
+
+Status Client::Logs(const v1::LogsRequest& request, Clock::time_point deadline,
+                    const OnTick& on_tick, const std::function<void(const v1::LogLine&)>& sink) {
+  const auto end = ReadStream<v1::LogLine>(
+      deadline,
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+        return stub_->PrepareAsyncLogs(context, request, queue);
+      },
+      on_tick, sink);
+  return end.enough ? end.why : Translate(end.status, request.job_id());
 }
 
 bool Client::WaitUntilConnected(Clock::time_point deadline) {

@@ -22,8 +22,13 @@ class Client {
  public:
   using Clock = std::chrono::system_clock;  // what gRPC's deadlines are made of
 
+  // Called several times a second while a stream is open; false ends it.
+  using OnTick = std::function<bool()>;
+
   // Connects lazily: INVALID_ARGUMENT for what is not an address, nothing else.
-  static StatusOr<Client> Create(const std::string& coordinator);
+  // `patience` bounds each call that is not a stream.
+  static StatusOr<Client> Create(const std::string& coordinator,
+                                 std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   // Waits for the coordinator and retries with the same key for `patience` in all.
   StatusOr<v1::SubmitResponse> Submit(const v1::SubmitRequest& request,
@@ -38,21 +43,33 @@ class Client {
   // on.
   Status GetCheckpoint(const std::string& job_id, uint64_t step,
                        const std::function<Status(const v1::FilePiece&)>& sink);
-  // Hands every status to `sink` until the stream ends or `deadline` passes: OK in both cases.
-  Status Watch(const std::string& job_id, Clock::time_point deadline,
+  // `last` is the newest job; every other word is an id as it stands. NOT_FOUND without any job.
+  StatusOr<std::string> IdOf(const std::string& word);
+  StatusOr<v1::ListEventsResponse> ListEvents(const std::string& job_id);
+  // Both hand every message to `sink` until the stream ends or `deadline` passes: OK in both cases
+  // when anything came. CANCELLED when `on_tick` said so.
+  Status Watch(const std::string& job_id, Clock::time_point deadline, const OnTick& on_tick,
                const std::function<void(const v1::JobStatus&)>& sink);
+  Status Logs(const v1::LogsRequest& request, Clock::time_point deadline, const OnTick& on_tick,
+              const std::function<void(const v1::LogLine&)>& sink);
 
   // Blocks until connected; false at `deadline`.
   bool WaitUntilConnected(Clock::time_point deadline);
   [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
 
  private:
-  Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel);
+  Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
+         std::chrono::milliseconds patience);
+  template <typename Request, typename Response>
+  grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                           Response*),
+                    const Request& request, Response* response);
   Status Translate(const grpc::Status& status) const;
   // NOT_FOUND gains the job that was probably meant.
   Status Translate(const grpc::Status& status, const std::string& job_id);
 
   std::string coordinator_;
+  std::chrono::milliseconds patience_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };

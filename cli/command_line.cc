@@ -39,6 +39,10 @@ Examples::Examples(std::string first, std::string second, std::string third) {
   }
 }
 
+CLI::Option* AddJob(CLI::App* command, std::string* job) {
+  return command->add_option("JOB", *job, "id of the job; last is the newest")->required();
+}
+
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values) {
   const std::string names = absl::StrJoin(values, "|");
   const auto check = [values](std::string& text) -> std::string {

@@ -63,6 +63,9 @@ class CommandLine {
   Action chosen_;
 };
 
+// The argument JOB: an id, or `last`; Client::IdOf reads it.
+CLI::Option* AddJob(CLI::App* command, std::string* job);
+
 // `option` takes one of `values` and nothing else; an error names the one that was probably meant.
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);
 

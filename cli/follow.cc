@@ -1,6 +1,7 @@
 #include "cli/follow.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "cli/exit_code.h"
 
@@ -11,12 +12,34 @@ namespace {
 // noticed.
 constexpr std::chrono::seconds kStreamDeadline(30);
 
+// Between two streams, so that one that ends at once is not asked for without end.
+constexpr std::chrono::milliseconds kPause(200);
+constexpr std::chrono::milliseconds kTick(100);
+
+using Clock = Client::Clock;
+
+// Lets time pass until `connected` (may be empty) or `deadline`; false when the ticker ended it.
+bool Wait(const Client::OnTick& on_tick, Clock::time_point deadline,
+          const std::function<bool(Clock::time_point)>& connected) {
+  while (Clock::now() < deadline) {
+    if (on_tick && !on_tick()) return false;
+    const Clock::time_point next = std::min(deadline, Clock::now() + kTick);
+    if (!connected) {
+      std::this_thread::sleep_until(next);
+    } else if (connected(next)) {
+      return true;
+    }
+  }
+  return true;
+}
+
+Status Stopped() { return Error(absl::StatusCode::kCancelled, "stopped"); }
+
 }  // namespace
 
 StatusOr<v1::JobStatus> Follow(Client& client, const std::string& job_id,
                                const FollowOptions& options,
                                const std::function<void(const v1::JobStatus&)>& on_status) {
-  using Clock = Client::Clock;
   const auto end = options.timeout ? Clock::now() + *options.timeout : Clock::time_point::max();
   std::optional<v1::JobStatus> last;
   if (options.timeout) {
@@ -29,20 +52,30 @@ StatusOr<v1::JobStatus> Follow(Client& client, const std::string& job_id,
     }
   }
   Clock::time_point answered = Clock::now();
+  bool told_away = false;
   for (;;) {
     const Status stream = client.Watch(job_id, std::min(end, Clock::now() + kStreamDeadline),
-                                       [&](const v1::JobStatus& status) {
+                                       options.on_tick, [&](const v1::JobStatus& status) {
                                          last = status;
                                          answered = Clock::now();
                                          on_status(status);
                                        });
     if (last && IsFinal(last->state())) return *last;
-    if (stream.ok()) answered = Clock::now();
+    if (stream.ok()) {
+      answered = Clock::now();
+      told_away = false;
+    }
     const bool away = stream.code() == absl::StatusCode::kUnavailable;
     if (!stream.ok() && (!away || !last)) return stream;
     if (Clock::now() >= end) return *last;
     if (away && Clock::now() >= answered + options.patience) return stream;
-    if (away) client.WaitUntilConnected(std::min(end, answered + options.patience));
+    if (away && !told_away && options.on_away) options.on_away();
+    told_away = away;
+    if (!Wait(options.on_tick, std::min(end, Clock::now() + kPause), {})) return Stopped();
+    if (away && !Wait(options.on_tick, std::min(end, answered + options.patience),
+                      [&](Clock::time_point next) { return client.WaitUntilConnected(next); })) {
+      return Stopped();
+    }
   }
 }
 

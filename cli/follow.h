@@ -15,12 +15,16 @@ struct FollowOptions {
   std::optional<std::chrono::milliseconds> timeout;
   // How long a coordinator may be away before it counts as unreachable.
   std::chrono::milliseconds patience = std::chrono::seconds(30);
+  // Several times a second; false ends it. May be empty.
+  Client::OnTick on_tick;
+  // A coordinator that had answered went away: once each time. May be empty.
+  std::function<void()> on_away;
 };
 
 // Hands every status to `on_status` (called on this thread) and returns the last one: of a final
 // state, or of any state when the timeout passed. UNAVAILABLE when no coordinator answered for
 // `patience`; at the very beginning it is reported at once, because then the address is likely
-// wrong.
+// wrong. CANCELLED when `on_tick` said so.
 [[nodiscard]] StatusOr<v1::JobStatus> Follow(
     Client& client, const std::string& job_id, const FollowOptions& options,
     const std::function<void(const v1::JobStatus&)>& on_status);

@@ -1,17 +1,9 @@
 #include "cli/json.h"
 
-#include <fmt/format.h>
+#include "cli/names.h"
 
 namespace ringmaster::cli {
 namespace {
-
-// The value when it is known, else null.
-template <typename T>
-Json Known(bool known, const T& value) {
-  return known ? Json(value) : Json(nullptr);
-}
-
-Json TimeOrNull(int64_t unix_ms) { return Known(unix_ms != 0, unix_ms); }
 
 template <typename Repeated>
 Json List(const Repeated& values) {
@@ -20,58 +12,13 @@ Json List(const Repeated& values) {
   return list;
 }
 
-Json WorkersOf(const v1::JobStatus& status) {
-  Json workers = Json::array();
-  for (const v1::JobWorker& worker : status.workers()) {
-    Json shards = Json::array();
-    for (const uint32_t shard : worker.shards()) shards.push_back(shard);
-    workers.push_back(
-        {{"name", worker.name()}, {"shards", shards}, {"ring_bytes", worker.ring_bytes()}});
-  }
-  return workers;
+Json Strings(const google::protobuf::RepeatedPtrField<std::string>& values) {
+  Json list = Json::array();
+  for (const std::string& value : values) list.push_back(value);
+  return list;
 }
 
 }  // namespace
-
-std::string StateName(v1::JobState state) {
-  static const std::string kPrefix = "JOB_STATE_";
-  const std::string& name = v1::JobState_Name(state);
-  if (state == v1::JOB_STATE_UNSPECIFIED || name.size() <= kPrefix.size()) return "UNKNOWN";
-  return name.substr(kPrefix.size());
-}
-
-std::string GenerationName(const v1::JobStatus& status) {
-  const v1::Generation& generation = status.generation();
-  if (generation.term() == 0 && generation.counter() == 0) return "";
-  return fmt::format("{}.{}", generation.term(), generation.counter());
-}
-
-Json ToJson(const v1::CheckpointRef& checkpoint) {
-  return {
-      {"path", checkpoint.path()}, {"step", checkpoint.step()}, {"sha256", checkpoint.sha256()}};
-}
-
-Json ToJson(const v1::JobStatus& status) {
-  const bool measured = status.step() > 0;
-  const std::string generation = GenerationName(status);
-  return {{"job_id", status.job_id()},
-          {"name", status.name()},
-          {"state", StateName(status.state())},
-          {"reason", status.reason()},
-          {"step", status.step()},
-          {"total_steps", Known(status.total_steps() > 0, status.total_steps())},
-          {"epoch", status.epoch()},
-          {"loss", Known(measured, status.loss())},
-          {"accuracy", Known(measured, status.accuracy())},
-          {"test_accuracy", Known(status.has_test_accuracy(), status.test_accuracy())},
-          {"samples_per_second", status.samples_per_second()},
-          {"generation", Known(!generation.empty(), generation)},
-          {"workers", WorkersOf(status)},
-          {"checkpoint", status.has_checkpoint() ? ToJson(status.checkpoint()) : Json(nullptr)},
-          {"submitted_unix_ms", TimeOrNull(status.submitted_unix_ms())},
-          {"started_unix_ms", TimeOrNull(status.started_unix_ms())},
-          {"finished_unix_ms", TimeOrNull(status.finished_unix_ms())}};
-}
 
 Json ToJson(const v1::WorkerStatus& worker) {
   return {{"name", worker.name()},
@@ -79,6 +26,7 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"cores", worker.cores()},
           {"threads_per_core", worker.threads_per_core()},
           {"memory_per_core", worker.memory_per_core()},
+          {"host", Known(!worker.host().empty(), worker.host())},
           {"ring_address", worker.ring_address()},
           {"job_id", Known(!worker.job_id().empty(), worker.job_id())},
           {"backend", worker.numerics_class().backend()},
@@ -97,12 +45,27 @@ Json ToJson(const v1::ListCheckpointsResponse& checkpoints) {
 }
 
 Json ToJson(const std::string& job_id, const v1::WhyResponse& why) {
-  Json history = Json::array();
-  for (const std::string& line : why.history()) history.push_back(line);
   return {{"job_id", job_id},
           {"state", StateName(why.state())},
           {"reason", why.reason()},
-          {"history", history}};
+          {"history", Strings(why.history())},
+          {"failure", why.has_failure() ? ToJson(why.failure()) : Json(nullptr)},
+          {"advice", Strings(why.advice())}};
+}
+
+Json ToJson(const v1::Event& event) {
+  return {{"number", event.number()},   {"unix_ms", event.unix_ms()},
+          {"type", event.type()},       {"severity", event.severity()},
+          {"subject", event.subject()}, {"message", event.message()}};
+}
+
+Json ToJson(const std::string& job_id, const v1::ListEventsResponse& events) {
+  return {{"job_id", job_id}, {"events", List(events.events())}};
+}
+
+Json ToJson(const v1::LogLine& line) {
+  return {{"worker", line.worker()}, {"number", line.number()}, {"unix_ms", line.unix_ms()},
+          {"level", line.level()},   {"text", line.text()},     {"lost", line.lost()}};
 }
 
 }  // namespace ringmaster::cli

@@ -17,11 +17,16 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}
 [[nodiscard]] Json ToJson(const v1::ListWorkersResponse& workers);          // {"workers": [...]}
 [[nodiscard]] Json ToJson(const v1::ListCheckpointsResponse& checkpoints);  // {"checkpoints": ...}
+[[nodiscard]] Json ToJson(const v1::Failure& failure);
 [[nodiscard]] Json ToJson(const std::string& job_id, const v1::WhyResponse& why);
+[[nodiscard]] Json ToJson(const v1::Event& event);
+[[nodiscard]] Json ToJson(const std::string& job_id, const v1::ListEventsResponse& events);
+[[nodiscard]] Json ToJson(const v1::LogLine& line);
 
-// RUNNING for JOB_STATE_RUNNING; UNKNOWN for a state of a newer coordinator.
-[[nodiscard]] std::string StateName(v1::JobState state);
-// `term.counter`; empty before the first generation.
-[[nodiscard]] std::string GenerationName(const v1::JobStatus& status);
+// The value when it is known, else null.
+template <typename T>
+[[nodiscard]] Json Known(bool known, const T& value) {
+  return known ? Json(value) : Json(nullptr);
+}
 
 }  // namespace ringmaster::cli

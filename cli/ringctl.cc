@@ -1,5 +1,7 @@
 #include "cli/ringctl.h"
 
+#include <cstring>
+
 #include "cli/command_line.h"
 #include "cli/commands/commands.h"
 #include "cli/exit_code.h"
@@ -17,17 +19,26 @@ StatusOr<ExitCode> ParseAndRun(CommandLine& line, int argc, const char* const* a
 int Run(int argc, const char* const* argv) {
   CommandLine line;
   AddUp(line);
+  AddInit(line);
   AddSubmit(line);
+  AddRun(line);
   AddPs(line);
   AddStatus(line);
   AddWatch(line);
   AddWait(line);
+  AddWhy(line);
+  AddLogs(line);
+  AddEvents(line);
   AddCancel(line);
   AddWorkers(line);
-  AddWhy(line);
   AddCheckpoint(line);
   AddDataset(line);
   AddModel(line);
+  AddCompletion(line);
+  if (argc >= 2 && std::strcmp(argv[1], "--complete") == 0) {
+    PrintCompletions(line, std::vector<std::string>(argv + 2, argv + argc));
+    return 0;
+  }
   const StatusOr<ExitCode> code = ParseAndRun(line, argc, argv);
   if (code.ok()) return static_cast<int>(*code);
   Say(Message(code.status()));

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/columns.h"
+
 namespace ringmaster::cli {
-namespace {
-
-// Code points, which is columns for all that we print.
-size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-}  // namespace
-
 Table::Table(std::vector<std::string> header) {
   std::vector<Cell> cells;
   for (std::string& title : header) cells.emplace_back(std::move(title), Colour::kBold);
@@ -28,7 +20,7 @@ void Table::Add(std::vector<Cell> row) {
 std::string Table::Print(const Terminal& terminal) const {
   std::vector<size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i].text));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], ColumnsOf(row[i].text));
   }
   std::string text;
   for (const auto& row : rows_) {
@@ -39,7 +31,7 @@ std::string Table::Print(const Terminal& terminal) const {
         continue;
       }
       text += gap + terminal.Paint(row[i].colour, row[i].text);
-      gap.assign(widths[i] - Width(row[i].text) + 2, ' ');
+      gap.assign(widths[i] - ColumnsOf(row[i].text) + 2, ' ');
     }
     text += '\n';
   }

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,6 +20,12 @@ Terminal Terminal::Of(std::FILE* stream) {
   const bool dumb = kind == nullptr || std::string(kind) == "dumb";
   const bool repaints = isatty(fileno(stream)) == 1 && !dumb;
   return Terminal(repaints, repaints && !IsSet("NO_COLOR"));
+}
+
+size_t Terminal::ColumnsOf(std::FILE* stream) {
+  winsize size{};
+  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
 }
 
 std::string Terminal::Paint(Colour colour, const std::string& text) const {

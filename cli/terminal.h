@@ -13,6 +13,8 @@ class Terminal {
   // Of an open stream: it is a terminal or not, and NO_COLOR (no-color.org) stands in the
   // environment or not.
   static Terminal Of(std::FILE* stream);
+  // Columns of the terminal that the stream is now; 80 when it does not say.
+  static size_t ColumnsOf(std::FILE* stream);
   // For tests and for files: nothing is repainted or coloured.
   static Terminal Plain() { return Terminal(false, false); }
 

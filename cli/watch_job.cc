@@ -1,20 +1,85 @@
 #include "cli/watch_job.h"
 
+#include <csignal>
+
 #include "cli/follow.h"
-#include "cli/progress_display.h"
+#include "cli/progress_view.h"
+#include "cli/render.h"
 
 namespace ringmaster::cli {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// While it lives Ctrl-C is noted instead of ending the process in the middle of a repaint.
+class InterruptNote {
+ public:
+  InterruptNote() {
+    interrupted = 0;
+    struct sigaction action = {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    sigaction(SIGINT, &action, &before_);
+  }
+  ~InterruptNote() { sigaction(SIGINT, &before_, nullptr); }
+  InterruptNote(const InterruptNote&) = delete;
+  InterruptNote& operator=(const InterruptNote&) = delete;
+
+ private:
+  struct sigaction before_ = {};
+};
+
+Moment Now() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return {std::chrono::steady_clock::now(),
+          std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count(),
+          Terminal::ColumnsOf(stdout)};
+}
+
+void Show(const std::string& bytes) {
+  if (!bytes.empty()) Print(bytes);
+}
+
+StatusOr<v1::JobStatus> FollowShowing(Client& client, const std::string& job_id,
+                                      ProgressView& view) {
+  FollowOptions options;
+  options.on_tick = [&] {
+    Show(view.Tick(Now()));
+    return interrupted == 0;
+  };
+  options.on_away = [&] {
+    Show(view.End(Now()));
+    Say(fmt::format("the coordinator is away; asking again for {} s",
+                    std::chrono::duration_cast<std::chrono::seconds>(options.patience).count()));
+  };
+  StatusOr<v1::JobStatus> last = Follow(client, job_id, options, [&](const v1::JobStatus& status) {
+    Show(view.Update(status, Now()));
+  });
+  Show(view.End(Now()));
+  return last;
+}
+
+// The shell sees a program that Ctrl-C ended.
+void EndByInterrupt(const std::string& job_id) {
+  Say(fmt::format("{0} goes on: `ringctl watch {0}` shows it again, `ringctl cancel {0}` stops it",
+                  job_id));
+  std::signal(SIGINT, SIG_DFL);
+  std::raise(SIGINT);
+}
+
+}  // namespace
 
 StatusOr<ExitCode> WatchJob(Client& client, const std::string& job_id, Output output) {
-  ProgressDisplay display(output, Terminal::Of(stdout));
-  RING_ASSIGN_OR_RETURN(
-      const v1::JobStatus last,
-      Follow(client, job_id, {}, [&](const v1::JobStatus& status) { display.Show(status); }));
-  if (output == Output::kTable && last.has_checkpoint()) {
-    Print(fmt::format("checkpoint of step {}: {}\nsha256: {}\n", last.checkpoint().step(),
-                      last.checkpoint().path(), last.checkpoint().sha256()));
+  const Terminal terminal = Terminal::Of(stdout);
+  const std::unique_ptr<ProgressView> view = MakeProgressView(output, terminal);
+  std::optional<InterruptNote> note;
+  if (output == Output::kTable && terminal.repaints()) note.emplace();
+  const StatusOr<v1::JobStatus> last = FollowShowing(client, job_id, *view);
+  if (last.status().code() == absl::StatusCode::kCancelled && interrupted != 0) {
+    EndByInterrupt(job_id);
   }
-  return ExitCodeOf(last.state());
+  RING_RETURN_IF_ERROR(last.status());
+  if (output == Output::kTable) Print(RenderEnd(*last, terminal));
+  return ExitCodeOf(last->state());
 }
 
 }  // namespace ringmaster::cli

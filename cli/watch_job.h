@@ -1,4 +1,4 @@
-// Watching a job to its end: shared by `watch` and `submit --watch`. Main thread only.
+// Watching a job to its end: shared by `watch`, `run` and `submit --watch`. Main thread only.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace ringmaster::cli {
 
-// Shows progress until the job ended, then its checkpoint; the exit code is the job's.
+// Shows progress until the job ended, then its checkpoints, or why it failed; the exit code is the
+// job's. Ctrl-C on a terminal ends the watching and says that the job goes on.
 [[nodiscard]] StatusOr<ExitCode> WatchJob(Client& client, const std::string& job_id, Output output);
 
 }  // namespace ringmaster::cli

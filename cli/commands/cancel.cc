@@ -6,8 +6,9 @@
 namespace ringmaster::cli {
 namespace {
 
-StatusOr<ExitCode> Cancel(const Common& common, const std::string& job_id) {
+StatusOr<ExitCode> Cancel(const Common& common, const std::string& job) {
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(job));
   RING_RETURN_IF_ERROR(client.Cancel(job_id));
   if (common.json()) {
     Print(Json{{"job_id", job_id}}.dump(2) + "\n");
@@ -23,12 +24,11 @@ StatusOr<ExitCode> Cancel(const Common& common, const std::string& job_id) {
 }  // namespace
 
 void AddCancel(CommandLine& line) {
-  const auto job_id = std::make_shared<std::string>();
-  line.Add("cancel", "stop a job at a step boundary and keep its checkpoints",
-           Examples("ringctl cancel j0001"),
-           [&line, job_id] { return Cancel(line.common(), *job_id); })
-      ->add_option("JOB", *job_id, "id of the job")
-      ->required();
+  const auto job = std::make_shared<std::string>();
+  AddJob(line.Add("cancel", "stop a job at a step boundary and keep its checkpoints",
+                  Examples("ringctl cancel j0001"),
+                  [&line, job] { return Cancel(line.common(), *job); }),
+         job.get());
 }
 
 }  // namespace ringmaster::cli

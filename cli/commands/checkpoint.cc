@@ -10,8 +10,9 @@
 namespace ringmaster::cli {
 namespace {
 
-StatusOr<ExitCode> ListCheckpoints(const Common& common, const std::string& job_id) {
+StatusOr<ExitCode> ListCheckpoints(const Common& common, const std::string& job) {
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(job));
   RING_ASSIGN_OR_RETURN(const v1::ListCheckpointsResponse checkpoints,
                         client.ListCheckpoints(job_id));
   Print(common.json() ? ToJson(checkpoints).dump(2) + "\n"
@@ -55,8 +56,9 @@ std::string FilesAsJson(const v1::CheckpointRef& checkpoint, const std::string& 
          "\n";
 }
 
-StatusOr<ExitCode> GetCheckpoint(const Common& common, const GetOptions& options) {
+StatusOr<ExitCode> GetCheckpoint(const Common& common, GetOptions options) {
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(options.job_id, client.IdOf(options.job_id));
   RING_ASSIGN_OR_RETURN(const v1::CheckpointRef checkpoint, Choose(client, options));
   RING_ASSIGN_OR_RETURN(CheckpointDownload download,
                         CheckpointDownload::Create(options.folder, checkpoint.sha256()));
@@ -76,12 +78,11 @@ StatusOr<ExitCode> GetCheckpoint(const Common& common, const GetOptions& options
 }
 
 void AddLs(CommandLine& line, CLI::App* group) {
-  const auto job_id = std::make_shared<std::string>();
-  line.Add(group, "ls", "list a job's checkpoints, oldest first",
-           Examples("ringctl checkpoint ls j0001"),
-           [&line, job_id] { return ListCheckpoints(line.common(), *job_id); })
-      ->add_option("JOB", *job_id, "id of the job")
-      ->required();
+  const auto job = std::make_shared<std::string>();
+  AddJob(line.Add(group, "ls", "list a job's checkpoints, oldest first",
+                  Examples("ringctl checkpoint ls j0001"),
+                  [&line, job] { return ListCheckpoints(line.common(), *job); }),
+         job.get());
 }
 
 void AddGet(CommandLine& line, CLI::App* group) {
@@ -91,7 +92,7 @@ void AddGet(CommandLine& line, CLI::App* group) {
                Examples("ringctl checkpoint get j0001 result",
                         "ringctl checkpoint get j0001 result --step 200"),
                [&line, options] { return GetCheckpoint(line.common(), *options); });
-  command->add_option("JOB", options->job_id, "id of the job")->required();
+  AddJob(command, &options->job_id);
   command->add_option("DIR", options->folder, "folder, created when missing")->required();
   command->add_option("--step", options->step, "its step; the newest when absent");
 }

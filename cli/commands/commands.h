@@ -1,12 +1,17 @@
 // Every command of ringctl: each function adds one, and stands in the file of its name.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/command_line.h"
 
 namespace ringmaster::cli {
 
 void AddUp(CommandLine& line);
 void AddSubmit(CommandLine& line);
+void AddRun(CommandLine& line);
+void AddInit(CommandLine& line);
 void AddPs(CommandLine& line);
 void AddStatus(CommandLine& line);
 void AddWatch(CommandLine& line);
@@ -14,8 +19,14 @@ void AddWait(CommandLine& line);
 void AddCancel(CommandLine& line);
 void AddWorkers(CommandLine& line);
 void AddWhy(CommandLine& line);
+void AddEvents(CommandLine& line);
+void AddLogs(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get
-void AddDataset(CommandLine& line);     // make cifar10
+void AddDataset(CommandLine& line);     // make, stat, verify
 void AddModel(CommandLine& line);       // ls, summary
+void AddCompletion(CommandLine& line);  // bash
+
+// `ringctl --complete WORD...`: what the completion script asks for at every Tab.
+void PrintCompletions(const CommandLine& line, const std::vector<std::string>& words);
 
 }  // namespace ringmaster::cli

@@ -1,26 +1,18 @@
 // ringctl submit FILE: reads and checks a job file, submits it once however often it has to ask.
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <random>
 #include <vector>
 
-#include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/json.h"
-#include "cli/watch_job.h"
+#include "cli/job_submission.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/sha256.h"
 
 namespace ringmaster::cli {
 namespace {
-
-// How long a coordinator that does not answer is asked again.
-constexpr std::chrono::seconds kPatience(10);
 
 struct SubmitOptions {
   std::string file;
@@ -40,35 +32,14 @@ StatusOr<std::string> ReadJobFile(const std::string& file) {
   return text;
 }
 
-// 128 random bits: the coordinator gives the same job for the same key.
-std::string NewIdempotencyKey() {
-  std::random_device random;
-  std::array<uint8_t, 16> bytes;
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-  return Hex(bytes);
-}
-
 StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadJobFile(options.file));
-  v1::SubmitRequest request;
-  RING_ASSIGN_OR_RETURN(*request.mutable_spec(),
-                        job::ParseJobFile(options.file, text, options.overrides));
-  RING_RETURN_IF_ERROR(Annotate(job::Validate(request.spec()), options.file));
-  request.set_idempotency_key(options.key.empty() ? NewIdempotencyKey() : options.key);
-  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
-  if (!client.WaitUntilConnected(Client::Clock::now() + std::chrono::seconds(1))) {
-    Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", common.coordinator,
-                    kPatience.count()));
-  }
-  RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kPatience));
-  if (common.json()) {
-    Print(Json{{"job_id", response.job_id()}}.dump() + "\n");
-  } else {
-    Print(response.job_id() + "\n");
-    if (!options.watch) Say(fmt::format("`ringctl watch {}` shows progress", response.job_id()));
-  }
-  if (!options.watch) return ExitCode::kOk;
-  return WatchJob(client, response.job_id(), common.output);
+  Submission submission;
+  RING_ASSIGN_OR_RETURN(submission.spec, job::ParseJobFile(options.file, text, options.overrides));
+  RING_RETURN_IF_ERROR(Annotate(job::Validate(submission.spec), options.file));
+  submission.key = options.key;
+  if (options.watch) submission.then = Then::kWatch;
+  return SubmitJob(common, submission);
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
-// One JobStatus of every kind that a user can see. Shared by the tests of tables and JSON.
+// One JobStatus of every kind that a user can see, with fixed numbers and times. Shared by the
+// tests of ringctl.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::cli {
+
+inline constexpr int64_t kSubmitted = 1'700'000'000'000;  // 2023-11-14 22:13:20 UTC
 
 inline v1::JobStatus Queued() {
   v1::JobStatus status;
@@ -12,42 +18,102 @@ inline v1::JobStatus Queued() {
   status.set_state(v1::JOB_STATE_QUEUED);
   status.set_reason("needs 3 workers, 1 is free: 2 are missing");
   status.mutable_spec()->set_batch(64);
-  status.set_submitted_unix_ms(1'700'000'000'000);
+  status.mutable_spec()->set_epochs(3);
+  status.set_submitted_unix_ms(kSubmitted);
   return status;
 }
 
-inline v1::JobStatus Running() {
-  v1::JobStatus status = Queued();
-  status.set_state(v1::JOB_STATE_RUNNING);
-  status.clear_reason();
-  status.set_step(120);
-  status.set_total_steps(282);
-  status.set_epoch(1);
-  status.set_loss(1.25);
-  status.set_accuracy(0.5);
-  status.set_samples_per_second(512);
-  status.mutable_generation()->set_term(2);
-  status.mutable_generation()->set_counter(7);
-  status.set_started_unix_ms(1'700'000'001'000);
+inline void AddWorkers(v1::JobStatus* status) {
   for (uint32_t i = 0; i < 2; ++i) {
-    v1::JobWorker* const worker = status.add_workers();
+    v1::JobWorker* const worker = status->add_workers();
     worker->set_name(i == 0 ? "a" : "b");
+    worker->set_host(i == 0 ? "north" : "south");
     for (uint32_t shard = 0; shard < 4; ++shard) worker->add_shards(4 * i + shard);
-    worker->set_ring_bytes(uint64_t{3} << 32);
+  }
+}
+
+inline void AddPhase(v1::JobStatus* status, const std::string& name, double seconds, bool done) {
+  v1::StartPhase* const phase = status->add_start_phases();
+  phase->set_name(name);
+  phase->set_seconds(seconds);
+  phase->set_done(done);
+  phase->set_worker("b");
+}
+
+// The first `phases` phases are over, the next one is under way.
+inline v1::JobStatus Starting(int phases) {
+  static constexpr const char* kNames[] = {"data_check", "graph", "plan",      "bind",
+                                           "initialize", "ring",  "first_step"};
+  v1::JobStatus status = Queued();
+  status.set_state(v1::JOB_STATE_STARTING);
+  status.set_reason("");
+  status.set_started_unix_ms(kSubmitted + 1000);
+  AddWorkers(&status);
+  for (int i = 0; i <= phases && i < 7; ++i) {
+    AddPhase(&status, kNames[i], 0.04 * (i + 1), i < phases);
   }
   return status;
 }
 
+// Of 282 steps in 3 epochs of 94, one every 125 ms.
+inline v1::JobStatus RunningAt(uint64_t step) {
+  v1::JobStatus status = Starting(7);
+  status.set_state(v1::JOB_STATE_RUNNING);
+  status.set_step(step);
+  status.set_updates(step);
+  status.set_total_steps(282);
+  status.set_steps_per_epoch(94);
+  status.set_epoch(step / 94);
+  status.set_loss(2.5 - 0.01 * static_cast<double>(step));
+  status.set_accuracy(0.003 * static_cast<double>(step));
+  status.set_learning_rate(0.001);
+  status.set_samples_per_second(512);
+  status.mutable_generation()->set_term(2);
+  status.mutable_generation()->set_counter(7);
+  status.set_last_step_unix_ms(kSubmitted + 2000 + 125 * static_cast<int64_t>(step));
+  if (step > 94) status.set_test_accuracy(0.25 * static_cast<double>((step - 1) / 94));
+  for (v1::JobWorker& worker : *status.mutable_workers()) {
+    worker.set_ring_bytes(uint64_t{3} << 32);
+    worker.set_phase("compute");
+    worker.set_applied(step);
+    v1::StepTimes& times = *worker.mutable_step_times();
+    times.set_input(0.002);
+    times.set_compute(0.09);
+    times.set_ring_wait(0.012);
+    times.set_ring_transfer(0.018);
+    times.set_update(0.003);
+    times.set_total(0.125);
+  }
+  return status;
+}
+
+inline v1::JobStatus Running() { return RunningAt(120); }
+
+// With a loss scale, a validation set and a best checkpoint.
+inline v1::JobStatus RunningInFloat16() {
+  v1::JobStatus status = RunningAt(120);
+  status.set_updates(119);
+  status.set_loss_scale(32768);
+  status.set_test_loss(1.75);
+  status.set_validation_accuracy(0.3125);
+  status.set_validation_loss(1.625);
+  status.set_log_lines_lost(12);
+  v1::CheckpointRef& best = *status.mutable_best_checkpoint();
+  best.set_path("/data/job-1/94");
+  best.set_step(94);
+  best.set_sha256("cd34");
+  best.set_metric(0.3125);
+  return status;
+}
+
 inline v1::JobStatus Succeeded() {
-  v1::JobStatus status = Running();
+  v1::JobStatus status = RunningAt(282);
   status.set_state(v1::JOB_STATE_SUCCEEDED);
-  status.set_step(282);
-  status.set_epoch(3);
   status.set_test_accuracy(0.9375);
   status.mutable_checkpoint()->set_path("/data/job-1/282");
   status.mutable_checkpoint()->set_step(282);
   status.mutable_checkpoint()->set_sha256("ab12");
-  status.set_finished_unix_ms(1'700'000'009'000);
+  status.set_finished_unix_ms(kSubmitted + 40'000);
   return status;
 }
 
@@ -56,6 +122,20 @@ inline v1::JobStatus Ended(v1::JobState state, const std::string& reason) {
   v1::JobStatus status = Running();
   status.set_state(state);
   status.set_reason(reason);
+  return status;
+}
+
+inline v1::JobStatus Failed() {
+  v1::JobStatus status =
+      Ended(v1::JOB_STATE_FAILED, "worker b on south was lost at step 120: no heartbeat for 5 s");
+  status.set_finished_unix_ms(kSubmitted + 30'000);
+  v1::Failure& failure = *status.mutable_failure();
+  failure.set_word("WORKER_LOST");
+  failure.set_worker("b");
+  failure.set_host("south");
+  failure.set_step(120);
+  failure.set_phase("reduce");
+  failure.set_advice("Start the worker again, then submit the job again.");
   return status;
 }
 

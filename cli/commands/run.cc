@@ -1,0 +1,79 @@
+// ringctl run MODEL --data D --batch N: a job without a file.
+#include "cli/commands/commands.h"
+#include "cli/job_submission.h"
+#include "cli/run_spec.h"
+#include "common/job/field_names.h"
+#include "common/job/job_file.h"
+
+namespace ringmaster::cli {
+namespace {
+
+struct RunCommand {
+  RunOptions options;
+  bool detach = false;
+  bool dry_run = false;
+};
+
+StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
+  Submission submission;
+  RING_ASSIGN_OR_RETURN(submission.spec, SpecOf(command.options));
+  const std::string file = job::PrintJobFile(submission.spec);
+  if (command.dry_run) {
+    Print(file);
+    return ExitCode::kOk;
+  }
+  Say("the same as `ringctl submit` of\n" + file);
+  if (!command.detach) submission.then = Then::kWatch;
+  return SubmitJob(common, submission);
+}
+
+void AddTraining(CLI::App* command, RunOptions* options) {
+  command->add_option("MODEL", options->model, "alexnet, mlp, vgg")->required();
+  command
+      ->add_option("--data", options->data,
+                   "where a worker finds the data, below its --data-root: FORMAT:PATH, or a PATH "
+                   "whose last folder begins with the format (cifar10, cifar100, mnist)")
+      ->type_name("[FORMAT:]PATH")
+      ->required();
+  command->add_option("--batch", options->batch, "samples of one step")->required();
+  CLI::Option* const epochs = command->add_option("--epochs", options->epochs, "default: 1");
+  command->add_option("--steps", options->steps, "instead of --epochs")->excludes(epochs);
+  OneOf(command->add_option("--precision", options->precision, "policy"),
+        job::ShortNames(*v1::Policy_descriptor()))
+      ->default_str(options->precision);
+  OneOf(command->add_option("--optimizer", options->optimizer), {"adam", "sgd"})
+      ->default_str(options->optimizer);
+  command->add_option("--learning-rate", options->learning_rate,
+                      "default: 0.001 of adam, 0.01 of sgd");
+  OneOf(command->add_option("--augment", options->augment,
+                            "operations on training images, in this order, separated by commas"),
+        AugmentationNames())
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void AddRun(CommandLine& line) {
+  const auto run = std::make_shared<RunCommand>();
+  CLI::App* const command =
+      line.Add("run", "train a model without a job file, and watch it; exits with the job's code",
+               Examples("ringctl run alexnet --data cifar10 --batch 64 --epochs 3",
+                        "ringctl run mlp --data mnist:digits --batch 128 --set model.hidden=[512]",
+                        "ringctl run vgg --data cifar100 --batch 64 --dry-run > job.yaml"),
+               [&line, run] { return RunJob(line.common(), *run); });
+  AddTraining(command, &run->options);
+  command
+      ->add_option("--set", run->options.overrides,
+                   "any other value of a job file, e.g. checkpoint.every_steps=100; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--name", run->options.name, "of the job; default: MODEL-FORMAT");
+  command->add_option("--workers-min", run->options.workers_min,
+                      "wait until so many workers are free; default: 1");
+  command->add_flag("--detach", run->detach, "return once it is submitted");
+  command->add_flag("--dry-run", run->dry_run, "print the job file and submit nothing");
+}
+
+}  // namespace ringmaster::cli

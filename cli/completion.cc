@@ -1,0 +1,135 @@
+#include "cli/completion.h"
+
+#include <absl/strings/str_split.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace ringmaster::cli {
+namespace {
+
+// Bash cuts `--output=json` into three words.
+std::vector<std::string> WithoutEquals(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool last = i + 1 == words.size();
+    if (words[i] != "=" || i == 0 || words[i - 1].rfind("--", 0) != 0) {
+      kept.push_back(words[i]);
+    } else if (last) {
+      kept.emplace_back();
+    }
+  }
+  return kept;
+}
+
+const CLI::Option* FindOption(const CLI::App& command, const std::string& word) {
+  if (word.size() < 2 || word[0] != '-') return nullptr;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->check_name(word)) return option;
+  }
+  return nullptr;
+}
+
+bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
+
+std::vector<const CLI::Option*> Positionals(const CLI::App& command) {
+  std::vector<const CLI::Option*> options;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_positional()) options.push_back(option);
+  }
+  return options;
+}
+
+// The name of a positional and the type of an option say what stands there.
+std::vector<std::string> ValuesOf(const CLI::Option& option, const CompletionSources& sources) {
+  const std::string type = option.get_type_name();
+  const std::string kind = option.get_positional() ? option.get_name() : type;
+  if (type.find('|') != std::string::npos) return absl::StrSplit(type, '|');
+  if (kind == "JOB") return sources.jobs();
+  if (kind == "WORKER") return sources.workers();
+  if (kind == "FILE") return {":files"};
+  if (kind == "DIR" || option.check_lname("data-root") || option.check_lname("data-dir") ||
+      option.check_lname("state-dir")) {
+    return {":folders"};
+  }
+  return {};
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  return options;
+}
+
+const CLI::App* FindCommand(const CLI::App& group, const std::string& word) {
+  for (const CLI::App* command : group.get_subcommands({})) {
+    if (command->get_name() == word) return command;
+  }
+  return nullptr;
+}
+
+// Where the last word stands.
+struct Place {
+  const CLI::App* command;
+  size_t positional = 0;                // how many came before
+  const CLI::Option* option = nullptr;  // whose value it is
+};
+
+Place Walk(const CLI::App& root, const std::vector<std::string>& words) {
+  Place place{&root};
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (place.option != nullptr) {
+      place.option = nullptr;
+    } else if (const CLI::Option* const option = FindOption(*place.command, word)) {
+      if (TakesValue(*option)) place.option = option;
+    } else if (const CLI::App* const command = FindCommand(*place.command, word)) {
+      place.command = command;
+    } else if (word.rfind('-', 0) != 0 || word == "-") {
+      ++place.positional;
+    }
+  }
+  return place;
+}
+
+std::vector<std::string> Candidates(const Place& place, bool option_begun,
+                                    const CompletionSources& sources) {
+  if (place.option != nullptr) return ValuesOf(*place.option, sources);
+  if (option_begun) return OptionsOf(*place.command);
+  std::vector<std::string> names;
+  for (const CLI::App* command : place.command->get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  if (!names.empty()) return names;
+  const std::vector<const CLI::Option*> positionals = Positionals(*place.command);
+  if (place.positional < positionals.size()) {
+    return ValuesOf(*positionals[place.positional], sources);
+  }
+  return OptionsOf(*place.command);
+}
+
+}  // namespace
+
+std::vector<std::string> Complete(const CLI::App& root, const std::vector<std::string>& words,
+                                  const CompletionSources& sources) {
+  std::vector<std::string> all = WithoutEquals(words);
+  if (all.empty()) all.emplace_back();
+  const std::string& begun = all.back();
+  std::vector<std::string> fitting;
+  for (const std::string& word : Candidates(Walk(root, all), begun.rfind('-', 0) == 0, sources)) {
+    if (word[0] == ':' || word.rfind(begun, 0) == 0) fitting.push_back(word);
+  }
+  return fitting;
+}
+
+std::string ValueOf(const std::string& name, const std::vector<std::string>& words) {
+  const std::vector<std::string> all = WithoutEquals(words);
+  for (size_t i = 0; i + 2 < all.size(); ++i) {
+    if (all[i] == name) return all[i + 1];
+  }
+  return "";
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,108 @@
+// ToJson of a job and of what is part of it.
+#include <cmath>
+
+#include "cli/json.h"
+#include "cli/names.h"
+
+namespace ringmaster::cli {
+namespace {
+
+Json TimeOrNull(int64_t unix_ms) { return Known(unix_ms != 0, unix_ms); }
+Json TextOrNull(const std::string& text) { return Known(!text.empty(), text); }
+
+Json StepMs(const v1::StepTimes& times) {
+  const auto ms = [](double seconds) { return std::round(1e6 * seconds) / 1e3; };
+  return {{"input", ms(times.input())},         {"compute", ms(times.compute())},
+          {"ring_wait", ms(times.ring_wait())}, {"ring_transfer", ms(times.ring_transfer())},
+          {"update", ms(times.update())},       {"total", ms(times.total())}};
+}
+
+Json WorkersOf(const v1::JobStatus& status) {
+  Json workers = Json::array();
+  for (const v1::JobWorker& worker : status.workers()) {
+    Json shards = Json::array();
+    for (const uint32_t shard : worker.shards()) shards.push_back(shard);
+    workers.push_back(
+        {{"name", worker.name()},
+         {"shards", shards},
+         {"ring_bytes", worker.ring_bytes()},
+         {"host", TextOrNull(worker.host())},
+         {"phase", TextOrNull(worker.phase())},
+         {"applied", worker.applied()},
+         {"step_ms", worker.has_step_times() ? StepMs(worker.step_times()) : Json(nullptr)}});
+  }
+  return workers;
+}
+
+Json StartPhasesOf(const v1::JobStatus& status) {
+  Json phases = Json::array();
+  for (const v1::StartPhase& phase : status.start_phases()) {
+    phases.push_back({{"name", phase.name()},
+                      {"seconds", phase.seconds()},
+                      {"done", phase.done()},
+                      {"worker", TextOrNull(phase.worker())}});
+  }
+  return phases;
+}
+
+template <typename Message>
+Json OrNull(bool known, const Message& message) {
+  return known ? ToJson(message) : Json(nullptr);
+}
+
+}  // namespace
+
+Json ToJson(const v1::CheckpointRef& checkpoint) {
+  return {{"path", checkpoint.path()},
+          {"step", checkpoint.step()},
+          {"sha256", checkpoint.sha256()},
+          {"metric", Known(checkpoint.has_metric(), checkpoint.metric())}};
+}
+
+Json ToJson(const v1::Failure& failure) {
+  return {{"word", failure.word()},
+          {"worker", TextOrNull(failure.worker())},
+          {"host", TextOrNull(failure.host())},
+          {"step", failure.step()},
+          {"phase", TextOrNull(failure.phase())},
+          {"advice", failure.advice()}};
+}
+
+Json ToJson(const v1::JobStatus& status) {
+  const bool measured = status.step() > 0;
+  const bool counted = UpdatesKnown(status);
+  const std::string generation = GenerationName(status);
+  return {{"job_id", status.job_id()},
+          {"name", status.name()},
+          {"state", StateName(status.state())},
+          {"reason", status.reason()},
+          {"step", status.step()},
+          {"total_steps", Known(status.total_steps() > 0, status.total_steps())},
+          {"epoch", status.epoch()},
+          {"loss", Known(measured, status.loss())},
+          {"accuracy", Known(measured, status.accuracy())},
+          {"test_accuracy", Known(status.has_test_accuracy(), status.test_accuracy())},
+          {"samples_per_second", status.samples_per_second()},
+          {"generation", Known(!generation.empty(), generation)},
+          {"workers", WorkersOf(status)},
+          {"checkpoint", OrNull(status.has_checkpoint(), status.checkpoint())},
+          {"submitted_unix_ms", TimeOrNull(status.submitted_unix_ms())},
+          {"started_unix_ms", TimeOrNull(status.started_unix_ms())},
+          {"finished_unix_ms", TimeOrNull(status.finished_unix_ms())},
+          {"steps_per_epoch", Known(status.steps_per_epoch() > 0, status.steps_per_epoch())},
+          {"updates", Known(counted, status.updates())},
+          {"skipped_steps", Known(counted, SkippedSteps(status))},
+          {"loss_scale", Known(status.has_loss_scale(), status.loss_scale())},
+          {"learning_rate", Known(status.learning_rate() > 0, status.learning_rate())},
+          {"test_loss", Known(status.has_test_loss(), status.test_loss())},
+          {"validation_accuracy",
+           Known(status.has_validation_accuracy(), status.validation_accuracy())},
+          {"validation_loss", Known(status.has_validation_loss(), status.validation_loss())},
+          {"last_step_unix_ms", TimeOrNull(status.last_step_unix_ms())},
+          {"log_lines_lost", status.log_lines_lost()},
+          {"best_checkpoint", OrNull(status.has_best_checkpoint(), status.best_checkpoint())},
+          {"start_phases", StartPhasesOf(status)},
+          {"failure", OrNull(status.has_failure(), status.failure())}};
+}
+
+}  // namespace ringmaster::cli

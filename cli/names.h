@@ -1,0 +1,41 @@
+// What states, generations and numbers of a job are called in every output. Values in, text out;
+// thread-safe (free functions).
+#pragma once
+
+#include <google/protobuf/repeated_field.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cli/terminal.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::cli {
+
+// RUNNING for JOB_STATE_RUNNING; UNKNOWN for a state of a newer coordinator.
+[[nodiscard]] std::string StateName(v1::JobState state);
+[[nodiscard]] Colour ColourOf(v1::JobState state);
+// Of `info`, `warning`, `error`, in whatever case.
+[[nodiscard]] Colour ColourOfSeverity(const std::string& severity);
+// `term.counter`; empty before the first generation.
+[[nodiscard]] std::string GenerationName(const v1::JobStatus& status);
+
+// Whether the coordinator counts updates (an older one does not), and step - updates.
+[[nodiscard]] bool UpdatesKnown(const v1::JobStatus& status);
+[[nodiscard]] uint64_t SkippedSteps(const v1::JobStatus& status);
+
+// `1 worker`, `3 workers`.
+[[nodiscard]] std::string Count(uint64_t number, const std::string& noun);
+[[nodiscard]] std::string Percent(double ratio);         // 0.4567 is `45.7%`
+[[nodiscard]] std::string Bytes(uint64_t bytes);         // `12.0 GiB`
+[[nodiscard]] std::string Seconds(double seconds);       // `40ms`, `3.1s`, `2m05s`
+[[nodiscard]] std::string WholeSeconds(double seconds);  // `1s` at least
+// [0, 1, 2, 5] is `0-2 5`.
+[[nodiscard]] std::string Ranges(const google::protobuf::RepeatedField<uint32_t>& numbers);
+// Local time: `2026-11-21 14:02:11`, and `14:02:11.123`.
+[[nodiscard]] std::string DateAndTime(int64_t unix_ms);
+[[nodiscard]] std::string TimeOfDay(int64_t unix_ms);
+// Control characters as `\xNN`: text from elsewhere cannot move a cursor.
+[[nodiscard]] std::string Printable(const std::string& text);
+
+}  // namespace ringmaster::cli

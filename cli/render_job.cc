@@ -1,0 +1,147 @@
+// RenderStatus and RenderEnd: everything about one job.
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "cli/epoch.h"
+#include "cli/exit_code.h"
+#include "cli/names.h"
+#include "cli/render.h"
+#include "cli/table.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// `key: value` lines, in the order in which they are added.
+class Lines {
+ public:
+  void Add(bool known, const char* key, const std::string& value) {
+    if (known) text_ += fmt::format("{:<20} {}\n", std::string(key) + ":", value);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string Steps(const v1::JobStatus& status) {
+  return status.total_steps() == 0 ? fmt::format("{}", status.step())
+                                   : fmt::format("{}/{}", status.step(), status.total_steps());
+}
+
+void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, Lines* lines) {
+  lines->Add(true, "job", status.job_id());
+  lines->Add(true, "name", status.name());
+  lines->Add(true, "state", terminal.Paint(ColourOf(status.state()), StateName(status.state())));
+  lines->Add(!status.reason().empty(), "reason", Printable(status.reason()));
+}
+
+void AddTraining(const v1::JobStatus& status, Lines* lines) {
+  const bool measured = status.step() > 0;
+  lines->Add(true, "step", Steps(status));
+  const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;
+  lines->Add(skipped, "skipped steps", fmt::format("{}", SkippedSteps(status)));
+  lines->Add(true, "epoch", fmt::format("{}", status.epoch()));
+  lines->Add(measured, "loss", fmt::format("{:.6f}", status.loss()));
+  lines->Add(measured, "accuracy", Percent(status.accuracy()));
+  lines->Add(status.learning_rate() > 0, "learning rate",
+             fmt::format("{:.1e}", status.learning_rate()));
+  lines->Add(status.has_loss_scale(), "loss scale", fmt::format("{:g}", status.loss_scale()));
+  lines->Add(status.has_validation_accuracy(), "validation accuracy",
+             Percent(status.validation_accuracy()));
+  lines->Add(status.has_validation_loss(), "validation loss",
+             fmt::format("{:.6f}", status.validation_loss()));
+  lines->Add(status.has_test_accuracy(), "test accuracy", Percent(status.test_accuracy()));
+  lines->Add(status.has_test_loss(), "test loss", fmt::format("{:.6f}", status.test_loss()));
+}
+
+void AddTimes(const v1::JobStatus& status, Lines* lines) {
+  lines->Add(status.samples_per_second() > 0, "speed",
+             fmt::format("{:.0f} samples/s", status.samples_per_second()));
+  const auto left = JobSecondsLeft(status);
+  lines->Add(left.has_value(), "ETA", WholeSeconds(left.value_or(0)));
+  lines->Add(status.submitted_unix_ms() > 0, "submitted", DateAndTime(status.submitted_unix_ms()));
+  lines->Add(status.started_unix_ms() > 0, "started", DateAndTime(status.started_unix_ms()));
+  lines->Add(status.last_step_unix_ms() > 0, "last step", DateAndTime(status.last_step_unix_ms()));
+  lines->Add(status.finished_unix_ms() > 0, "finished", DateAndTime(status.finished_unix_ms()));
+}
+
+void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, Lines* lines) {
+  lines->Add(
+      true, key,
+      fmt::format("step {} in {}{}", checkpoint.step(), checkpoint.path(),
+                  checkpoint.has_metric() ? fmt::format(" ({:.4f})", checkpoint.metric()) : ""));
+  lines->Add(true, "sha256", checkpoint.sha256());
+}
+
+void AddState(const v1::JobStatus& status, Lines* lines) {
+  lines->Add(!GenerationName(status).empty(), "generation", GenerationName(status));
+  if (status.has_checkpoint()) AddCheckpoint("checkpoint", status.checkpoint(), lines);
+  if (status.has_best_checkpoint()) {
+    AddCheckpoint("best checkpoint", status.best_checkpoint(), lines);
+  }
+  lines->Add(status.log_lines_lost() > 0, "log lines lost",
+             fmt::format("{}", status.log_lines_lost()));
+}
+
+std::string PhaseTable(const v1::JobStatus& status, const Terminal& terminal) {
+  Table table({"START PHASE", "TIME", "", "LONGEST ON"});
+  for (const v1::StartPhase& phase : status.start_phases()) {
+    table.Add(
+        {phase.name(), Seconds(phase.seconds()), std::string(phase.done() ? "done" : "now"), phase.worker()});
+  }
+  return table.Print(terminal);
+}
+
+// Times of a step are in ms: the column heads would be wider than their numbers otherwise.
+std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
+  Table table({"WORKER", "HOST", "SHARDS", "PHASE", "INPUT", "COMPUTE", "RING-WAIT",
+               "RING-TRANSFER", "UPDATE", "STEP", "RING BYTES"});
+  const auto text = [](const std::string& value) { return value.empty() ? "-" : value; };
+  for (const v1::JobWorker& worker : status.workers()) {
+    const v1::StepTimes& times = worker.step_times();
+    const auto ms = [&](double seconds) {
+      return worker.has_step_times() ? fmt::format("{:.1f}", 1000 * seconds) : std::string("-");
+    };
+    table.Add({worker.name(), text(worker.host()), Ranges(worker.shards()), text(worker.phase()),
+               ms(times.input()), ms(times.compute()), ms(times.ring_wait()),
+               ms(times.ring_transfer()), ms(times.update()), ms(times.total()),
+               Bytes(worker.ring_bytes())});
+  }
+  return table.Print(terminal);
+}
+
+}  // namespace
+
+std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) {
+  Lines lines;
+  AddIdentity(status, terminal, &lines);
+  AddTraining(status, &lines);
+  AddTimes(status, &lines);
+  AddState(status, &lines);
+  std::string text = lines.text();
+  if (status.has_failure()) text += "\n" + RenderFailure(status.failure());
+  if (status.start_phases_size() > 0) text += "\n" + PhaseTable(status, terminal);
+  if (status.workers_size() > 0) text += "\n" + WorkerTable(status, terminal);
+  return text;
+}
+
+std::string RenderEnd(const v1::JobStatus& status, const Terminal& terminal) {
+  std::string text;
+  if (status.has_failure()) {
+    text += RenderFailure(status.failure());
+    text += fmt::format("`ringctl why {0}` says more, `ringctl logs {0}` shows its workers' logs\n",
+                        status.job_id());
+  }
+  const auto add = [&](const char* which, const v1::CheckpointRef& checkpoint) {
+    text += fmt::format("{} of step {}: {}\n{}: {}\n", which, checkpoint.step(), checkpoint.path(),
+                        terminal.Paint(Colour::kBold, "sha256"), checkpoint.sha256());
+  };
+  if (status.has_checkpoint()) add("checkpoint", status.checkpoint());
+  const bool other = status.best_checkpoint().step() != status.checkpoint().step();
+  if (status.has_best_checkpoint() && other) add("best checkpoint", status.best_checkpoint());
+  return text;
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,193 @@
+#include "tests/cli/fake_jobs.h"
+
+#include <grpcpp/security/server_credentials.h>
+
+namespace ringmaster::cli {
+namespace {
+
+// `job` has already ended or waits for ever.
+bool IsOver(const v1::JobStatus& job) { return job.state() >= v1::JOB_STATE_SUCCEEDED; }
+
+v1::JobStatus Renamed(v1::JobStatus status, const std::string& job_id) {
+  status.set_job_id(job_id);
+  return status;
+}
+
+v1::LogLine Line(const std::string& worker, uint64_t number, const std::string& level,
+                 const std::string& text, uint64_t lost) {
+  v1::LogLine line;
+  line.set_worker(worker);
+  line.set_number(number);
+  line.set_unix_ms(kSubmitted + 1000 + static_cast<int64_t>(number) * 7);
+  line.set_level(level);
+  line.set_text(text);
+  line.set_lost(lost);
+  return line;
+}
+
+void AddEvent(v1::ListEventsResponse* events, const std::string& type, const std::string& severity,
+              const std::string& subject, const std::string& message) {
+  v1::Event& event = *events->add_events();
+  event.set_number(static_cast<uint64_t>(events->events_size()));
+  event.set_unix_ms(kSubmitted + 1000 * static_cast<int64_t>(event.number()));
+  event.set_type(type);
+  event.set_severity(severity);
+  event.set_subject(subject);
+  event.set_message(message);
+}
+
+}  // namespace
+
+FakeJobs::FakeJobs() {
+  Add("j0001", {Ended(v1::JOB_STATE_CANCELLED, "cancelled by the user")});
+  Add("j0002", {Failed()});
+  Add("j0003", {Succeeded()});
+  Add("j0004", {RunningInFloat16(), Ended(v1::JOB_STATE_WAITING, "worker b left: 1 is missing"),
+                RunningAt(188), RunningAt(189), RunningAt(282), Succeeded()});
+  Add("j0005", {Ended(v1::JOB_STATE_WAITING, "worker b left: 1 is missing")});
+  Add("j0006", {Starting(3), Failed()});
+  Add("j0007", {Queued(), Starting(0), Starting(2), Starting(6), RunningAt(1), RunningAt(94),
+                RunningAt(95), RunningAt(188), RunningAt(189), RunningAt(282), Succeeded()});
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+}
+
+void FakeJobs::Add(const std::string& job_id, Story story) {
+  for (v1::JobStatus& status : story) status = Renamed(status, job_id);
+  jobs_.emplace(job_id, std::move(story));
+}
+
+grpc::Status FakeJobs::Find(const std::string& job_id, const Story** story) const {
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) {
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "there is no job {}", job_id), "NO_SUCH_JOB",
+                  {});
+  }
+  *story = &found->second;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
+                              v1::SubmitResponse* response) {
+  response->set_job_id(request->spec().name() == "refused" ? "" : "j0003");
+  if (!response->job_id().empty()) return grpc::Status::OK;
+  return ToGrpc(Error(absl::StatusCode::kResourceExhausted, "1000 jobs are queued already"),
+                "QUEUE_FULL", {});
+}
+
+grpc::Status FakeJobs::List(grpc::ServerContext*, const v1::ListRequest*,
+                            v1::ListResponse* response) {
+  for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) {
+    *response->add_jobs() = job->second.front();
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::Get(grpc::ServerContext*, const v1::GetRequest* request,
+                           v1::JobStatus* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (status.ok()) *response = story->front();
+  return status;
+}
+
+grpc::Status FakeJobs::Watch(grpc::ServerContext*, const v1::WatchRequest* request,
+                             grpc::ServerWriter<v1::JobStatus>* writer) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  for (const v1::JobStatus& job : *story) writer->Write(job);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
+                              v1::CancelResponse*) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok() || !IsOver(story->front())) return status;
+  return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "job {} has ended", request->job_id()),
+                "JOB_ENDED", {});
+}
+
+grpc::Status FakeJobs::Why(grpc::ServerContext*, const v1::WhyRequest* request,
+                           v1::WhyResponse* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  const v1::JobStatus& job = story->front();
+  response->set_state(job.state());
+  response->set_reason(job.reason().empty() ? "it trains" : job.reason());
+  response->add_history("submitted");
+  response->add_history("placed on a and b: 8 shards on 2 workers");
+  if (job.has_failure()) *response->mutable_failure() = job.failure();
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    response->add_advice("Start 2 more workers, or submit it again with --set workers.min=1.");
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
+                                  v1::ListEventsResponse* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok() || !story->front().has_failure()) return status;
+  AddEvent(response, "Submitted", "info", "job", "alexnet on cifar10, batch 64");
+  AddEvent(response, "Placed", "info", "job", "8 shards on 2 workers");
+  AddEvent(response, "LossScaleChanged", "warning", "a", "32768 to 16384 at step 7");
+  AddEvent(response, "StateChanged", "error", "job", "FAILED: worker b was lost");
+  return status;
+}
+
+grpc::Status FakeJobs::Logs(grpc::ServerContext*, const v1::LogsRequest* request,
+                            grpc::ServerWriter<v1::LogLine>* writer) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  if (!request->worker().empty() && request->worker() != "a" && request->worker() != "b") {
+    return ToGrpc(Error(absl::StatusCode::kNotFound,
+                        "worker {} never served job {}; its workers: "
+                        "a, b",
+                        request->worker(), request->job_id()),
+                  "NO_SUCH_WORKER", {});
+  }
+  for (const v1::LogLine& line :
+       {Line("a", 1, "info", "job j0004: 4 shards", 0), Line("b", 1, "info", "ready", 0),
+        Line("a", 2, "warning", "step 7: a gradient overflowed\x1b[2J", 0),
+        Line("b", 15, "error", "ring: the predecessor is gone", 13)}) {
+    if (request->worker().empty() || request->worker() == line.worker()) writer->Write(line);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
+                                   v1::ListWorkersResponse* response) {
+  for (const char* name : {"a", "b"}) {
+    v1::WorkerStatus& worker = *response->add_workers();
+    worker.set_name(name);
+    worker.set_host(*name == 'a' ? "north" : "south");
+    worker.set_state(*name == 'a' ? "busy" : "free");
+    worker.set_cores(2);
+    worker.set_threads_per_core(1);
+    worker.set_memory_per_core(uint64_t{8} << 30);
+    worker.set_ring_address(*name == 'a' ? "10.0.0.1:4000" : "10.0.0.2:4000");
+    if (*name == 'a') worker.set_job_id("j0004");
+    worker.mutable_numerics_class()->set_backend("cpu");
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::ListCheckpoints(grpc::ServerContext*,
+                                       const v1::ListCheckpointsRequest* request,
+                                       v1::ListCheckpointsResponse* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  const v1::JobStatus& job = story->front();
+  if (job.has_best_checkpoint()) *response->add_checkpoints() = job.best_checkpoint();
+  if (job.has_checkpoint()) *response->add_checkpoints() = job.checkpoint();
+  return status;
+}
+
+}  // namespace ringmaster::cli
