@@ -70,31 +70,45 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   }
   RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<StateFolder> state, StateFolder::Open(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
+                        Spool::Open({flags.state_dir + "/spool", flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port, ring::RingPort::Create(flags.listen));
-  return std::unique_ptr<Daemon>(
-      new Daemon(std::move(flags), std::move(state), term, std::move(backend), std::move(port)));
+  return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),
+                                            term, std::move(backend), std::move(port)));
 }
 
-Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, uint64_t term,
-               std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port)
+Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
+               uint64_t term, std::unique_ptr<Backend> backend,
+               std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
       incarnation_(RandomIncarnation()),
       ring_address_(Address{flags_.advertise, port->port()}.ToString()),
       state_(std::move(state)),
+      spool_(std::move(spool)),
+      log_sink_(std::make_shared<SpoolSink>(spool_)),
       backend_(std::move(backend)),
       port_(std::move(port)),
       coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
       logic_(Self(), term),
+      shipper_(coordinator_, spool_.get(), {flags_.name}),
       session_(coordinator_, [this](Event event) { Post(std::move(event)); }),
       runner_(RunnerOptions(), backend_.get(), port_.get(), coordinator_,
               [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); },
-                 kHeartbeatInterval) {}
+                 kHeartbeatInterval) {
+  // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
+  // First, so that what stands on stderr is in the spool too, whenever the process dies.
+  auto& sinks = spdlog::default_logger()->sinks();
+  sinks.insert(sinks.begin(), log_sink_);
+}
 
-Daemon::~Daemon() { Stop("the daemon ends"); }
+Daemon::~Daemon() {
+  Stop("the daemon ends");
+  std::erase(spdlog::default_logger()->sinks(), log_sink_);
+}
 
 v1::Attach Daemon::Self() const {
   v1::Attach self;
@@ -115,6 +129,8 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   JobRunnerOptions options;
   options.name = WorkerId(flags_.name);
   options.incarnation = incarnation_;
+  options.begins = [sink = log_sink_](const JobId& job) { sink->BeginJob(job); };
+  options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
   options.folders = {flags_.data_root, flags_.state_dir};
   for (uint32_t i = 0; i < flags_.cores; ++i) {
     CoreOptions& core = options.cores.emplace_back();
@@ -130,6 +146,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
 }
 
 void Daemon::Start() {
+  shipper_.Start();
   loop_.Start();
   runner_.Start();
   heartbeat_.Start();
@@ -184,6 +201,7 @@ void Daemon::Stop(const std::string& reason) {
   runner_.Stop();
   loop_.Stop();
   session_.Stop();
+  shipper_.Stop();
   port_->Stop();
 }
 

@@ -12,6 +12,9 @@
 #include "worker/flags.h"
 #include "worker/heartbeat.h"
 #include "worker/job_runner.h"
+#include "worker/log/log_shipper.h"
+#include "worker/log/spool.h"
+#include "worker/log/spool_sink.h"
 #include "worker/logic/worker_logic.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/session.h"
@@ -47,8 +50,8 @@ class Daemon {
   [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
 
  private:
-  Daemon(Flags flags, std::unique_ptr<StateFolder> state, uint64_t term,
-         std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port);
+  Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
+         uint64_t term, std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
   void Handle(const Event& event);  // loop thread
   void Do(const Action& action);
@@ -59,6 +62,8 @@ class Daemon {
   const std::string incarnation_;
   const std::string ring_address_;
   const std::unique_ptr<StateFolder> state_;
+  const std::shared_ptr<Spool> spool_;
+  const std::shared_ptr<SpoolSink> log_sink_;  // one of the default logger's
   const std::unique_ptr<Backend> backend_;
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
@@ -70,6 +75,7 @@ class Daemon {
   std::atomic<bool> exited_ = false;
   std::atomic<bool> stopped_ = false;
 
+  LogShipper shipper_;
   Session session_;
   JobRunner runner_;
   Heartbeat heartbeat_;

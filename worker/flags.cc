@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "worker/identity.h"
+#include "worker/log/spool.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -20,6 +21,7 @@ struct RawFlags {
   std::string coordinator = "127.0.0.1:7700";
   std::string listen = "127.0.0.1:0";
   std::string memory_per_core;
+  std::string log_spool_bytes = "64MiB";
   std::string cpus;
   bool insecure = false;
 };
@@ -65,6 +67,11 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   flags->memory_per_core = PhysicalMemory() / 5 * 4 / flags->cores;
   if (!raw.memory_per_core.empty()) {
     RING_ASSIGN_OR_RETURN(flags->memory_per_core, ParseBytes(raw.memory_per_core));
+  }
+  RING_ASSIGN_OR_RETURN(flags->log_spool_bytes, ParseBytes(raw.log_spool_bytes));
+  if (flags->log_spool_bytes < kMinSpoolBytes) {
+    return InvalidArgument("--log-spool-bytes {}: expected at least {}KiB", raw.log_spool_bytes,
+                           kMinSpoolBytes >> 10);
   }
   if (!raw.cpus.empty()) {
     RING_ASSIGN_OR_RETURN(flags->cpus, ParseCpuList(raw.cpus));
@@ -138,6 +145,9 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
       ->required();
+  app.add_option("--log-spool-bytes", raw.log_spool_bytes,
+                 "log lines kept on disk until the coordinator has them; then the oldest go")
+      ->capture_default_str();
   app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");

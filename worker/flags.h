@@ -20,6 +20,7 @@ struct Flags {
   uint64_t memory_per_core = 0;  // bytes
   std::string data_root;
   std::string state_dir;
+  uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
   std::string name;
   std::vector<int> cpus;  // empty: not pinned; else cores * threads_per_core of them
 };

@@ -80,6 +80,7 @@ void JobRunner::Start() {
 }
 
 void JobRunner::Submit(Task task) {
+  if (const auto* inspect = std::get_if<InspectDataset>(&task)) options_.begins(inspect->job);
   {
     MutexLock lock(mu_);
     if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
@@ -284,6 +285,7 @@ void JobRunner::Do(const DropJob& task) {
   trainer.reset();
   dataset_.reset();
   spdlog::info("job dropped: job={}", task.job.value());
+  options_.ended(task.job);
 }
 
 }  // namespace ringmaster::worker

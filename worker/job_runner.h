@@ -29,6 +29,9 @@ struct JobRunnerOptions {
   std::string incarnation;
   DatasetFolders folders;
   std::vector<CoreOptions> cores;
+  // Told when a job begins to be served, and when it ends; the next one may have begun by then.
+  std::function<void(const JobId&)> begins = [](const JobId&) {};
+  std::function<void(const JobId&)> ended = [](const JobId&) {};
 };
 
 class JobRunner {

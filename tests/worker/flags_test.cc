@@ -36,7 +36,8 @@ TEST_CASE("Flags: a CPU list has single CPUs and ranges, each CPU once") {
 TEST_CASE("Flags: the usual ones are understood") {
   const ParsedFlags parsed = Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0",
                                     "--cores", "2", "--threads-per-core", "3", "--memory-per-core",
-                                    "1GiB", "--name", "w1", "--cpus", "0-5"});
+                                    "1GiB", "--name", "w1", "--cpus", "0-5", "--log-spool-bytes",
+                                    "64KiB"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.coordinator.ToString() == "10.0.0.1:7700");
   CHECK(parsed.flags.advertise == "127.0.0.1");
@@ -45,6 +46,8 @@ TEST_CASE("Flags: the usual ones are understood") {
   CHECK(parsed.flags.memory_per_core == uint64_t{1} << 30);
   CHECK(parsed.flags.cpus.size() == 6);
   CHECK(parsed.flags.name == "w1");
+  CHECK(parsed.flags.log_spool_bytes == 64 << 10);
+  CHECK(Parse({}).flags.log_spool_bytes == 64 << 20);
 }
 
 TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
@@ -54,6 +57,7 @@ TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
   CHECK(Parse({"--cores", "0"}).exit_code == 2);
   CHECK(Parse({"--name", "a/b"}).exit_code == 2);
   CHECK(Parse({"--coordinator", "nowhere"}).exit_code == 2);
+  CHECK(Parse({"--log-spool-bytes", "1KiB"}).exit_code == 2);
   CHECK(Parse({"--nonsense"}).exit_code == 2);
   CHECK_FALSE(Parse({"--listen", "0.0.0.0:0", "--insecure", "--advertise", "10.0.0.2"}).exit);
 }

@@ -23,10 +23,15 @@ const char* LevelName(spdlog::level::level_enum level) {
 
 }  // namespace
 
-void SpoolSink::Serve(const JobId& job) {
+void SpoolSink::BeginJob(const JobId& job) {
   MutexLock lock(mu_);
-  if (!job.empty() && job != job_) spool_->BeginAnewIfDrained();
+  if (job != job_) spool_->BeginAnewIfDrained();
   job_ = job;
+}
+
+void SpoolSink::EndJob(const JobId& job) {
+  MutexLock lock(mu_);
+  if (job == job_) job_ = JobId();
 }
 
 void SpoolSink::log(const spdlog::details::log_msg& message) {

@@ -18,8 +18,10 @@ class SpoolSink : public spdlog::sinks::sink {
  public:
   explicit SpoolSink(std::shared_ptr<Spool> spool) : spool_(std::move(spool)) {}
 
-  // The job that coming lines belong to; empty: none, they are not spooled.
-  void Serve(const JobId& job);
+  // Coming lines belong to this job, until it ends; before and after they are not spooled. An end
+  // that comes late, when the next job began already, changes nothing.
+  void BeginJob(const JobId& job);
+  void EndJob(const JobId& job);
 
   void log(const spdlog::details::log_msg& message) override;
   void flush() override {}  // every line is written already

@@ -16,14 +16,16 @@ TEST_CASE("SpoolSink: lines of a job are spooled at once, others are not") {
   const auto sink = std::make_shared<SpoolSink>(spool);
   spdlog::logger logger("test", sink);
   logger.info("before");
-  sink->Serve(JobId("j0001"));
+  sink->BeginJob(JobId("j0001"));
   logger.info("loss={}", 0.5);
   logger.warn("hot");
   logger.error("torn");
-  sink->Serve(JobId());
+  sink->EndJob(JobId("j0000"));  // late
+  logger.info("still served");
+  sink->EndJob(JobId("j0001"));
   logger.info("after");
   const auto lines = spool->Unacknowledged(size_t{1} << 30).lines;
-  REQUIRE(lines.size() == 3);
+  REQUIRE(lines.size() == 4);
   CHECK(lines[0].text() == "loss=0.5");
   CHECK(lines[0].job_id() == "j0001");
   CHECK(lines[0].level() == "info");
@@ -36,7 +38,7 @@ TEST_CASE("SpoolSink: threads that log together lose no line") {
   const TemporaryFolder folder;
   const std::shared_ptr<Spool> spool = *Spool::Open({folder.path(), uint64_t{16} << 20});
   const auto sink = std::make_shared<SpoolSink>(spool);
-  sink->Serve(JobId("j0001"));
+  sink->BeginJob(JobId("j0001"));
   spdlog::logger logger("test", sink);
   constexpr int kThreads = 4, kLines = 250;
   {
