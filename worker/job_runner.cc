@@ -239,8 +239,8 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
     ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
     return ended;
   }
-  spdlog::info("ring joined: job={} generation={} rank={} of={}", task.job.value(),
-               ended.generation.ToString(), assignment->position.rank, assignment->position.size);
+  spdlog::info("ring joined: job={} generation={} of={}", task.job.value(),
+               ended.generation.ToString(), assignment->position.size);
   phases_.Enter(task.job, "first_step");
   CheckpointUpload upload(coordinator_, task.job, ended.generation, options_.name.value());
   RunObserver observer(&task.start, &phases_, &post_);

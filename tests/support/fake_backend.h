@@ -142,6 +142,7 @@ class FakeCore : public Core {
                                              Weights& weights) override {
     return std::make_unique<FakeExecutable>(&program, static_cast<FakeWeights*>(&weights), hooks_);
   }
+  [[nodiscard]] uint64_t memory_bytes() const override { return 0; }
 
  private:
   const FakeHooks* const hooks_;

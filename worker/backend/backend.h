@@ -73,6 +73,8 @@ class Core {
   // names op and node when a kernel is missing. `program` and `weights` must outlive the result.
   virtual StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
                                                      Weights& weights) = 0;
+  // What the programs bound so far take of the core's memory: that of the largest.
+  [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
 };
 
 struct CoreOptions {

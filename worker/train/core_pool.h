@@ -25,6 +25,8 @@ class Seat {
   [[nodiscard]] size_t index() const { return index_; }
   // INTERNAL when no program of that shape was bound.
   [[nodiscard]] StatusOr<Executable*> executable(const ShardShape& shape) const;
+  // That its programs take. On its own thread.
+  [[nodiscard]] uint64_t memory_bytes() const { return core_->memory_bytes(); }
 
  private:
   friend class CorePool;

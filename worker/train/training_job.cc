@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "common/log.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -33,11 +35,31 @@ uint64_t PhysicalMemory() {
   return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
 }
 
-std::string FormatGiB(uint64_t bytes) { return fmt::format("{:.2f}G", double(bytes) / (1U << 30)); }
+std::string FormatBytes(uint64_t bytes) {
+  constexpr double kGiB = 1U << 30;
+  const double amount = static_cast<double>(bytes) / kGiB;
+  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
+}
 
-// The state and its sums lie in the host's memory beside the cores' arenas. Refused before anything
-// is allocated: a model that is too large must not take the worker with it.
-Status CheckMemory(const StateLayout& layout, const std::vector<CoreOptions>& cores) {
+// What the state and its sums take of the host's memory, beside the cores' arenas.
+struct StateMemory {
+  explicit StateMemory(const StateLayout& layout)
+      : parameters(layout.blocks().arena_elements() * sizeof(float)),
+        slots(parameters * layout.slot_names().size()),
+        sums(2 * layout.blocks().arena_elements() * sizeof(int64_t)),
+        reduced(parameters) {}
+  [[nodiscard]] uint64_t total() const { return parameters + slots + sums + reduced; }
+  [[nodiscard]] std::string Describe() const {
+    return fmt::format("parameters {}, optimizer slots {}, integer sums {}, reduced gradients {}",
+                       FormatBytes(parameters), FormatBytes(slots), FormatBytes(sums),
+                       FormatBytes(reduced));
+  }
+
+  const uint64_t parameters, slots, sums, reduced;
+};
+
+// Refused before anything is allocated: a model that is too large must not take the worker with it.
+Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores) {
   uint64_t limit = 0;
   bool limited = true;
   for (const CoreOptions& core : cores) {
@@ -45,19 +67,11 @@ Status CheckMemory(const StateLayout& layout, const std::vector<CoreOptions>& co
     limited = limited && core.memory_bytes > 0;
   }
   if (!limited) limit = PhysicalMemory();
-  const uint64_t elements = layout.blocks().arena_elements();
-  const uint64_t parameters = elements * sizeof(float);
-  const uint64_t slots = parameters * layout.slot_names().size();
-  const uint64_t sums = 2 * elements * sizeof(int64_t);
-  const uint64_t used = 2 * parameters + slots + sums;
-  if (used <= limit) return absl::OkStatus();
-  return Error(
-      absl::StatusCode::kResourceExhausted,
-      "Used {} of {} memory for the state on all cores: parameters {}, optimizer slots {}, "
-      "integer sums {}, reduced gradients {}; take a smaller model or workers with more "
-      "memory",
-      FormatGiB(used), FormatGiB(limit), FormatGiB(parameters), FormatGiB(slots), FormatGiB(sums),
-      FormatGiB(parameters));
+  if (memory.total() <= limit) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
+               "workers with more memory",
+               FormatBytes(memory.total()), FormatBytes(limit), memory.Describe());
 }
 
 // How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
@@ -65,13 +79,24 @@ Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
-  return CheckMemory(*job->layout, cores);
+  const StateMemory memory(*job->layout);
+  RING_RETURN_IF_ERROR(CheckMemory(memory, cores));
+  spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total()),
+               memory.Describe());
+  return absl::OkStatus();
 }
 
 Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
   RING_ASSIGN_OR_RETURN(job->cores,
                         CorePool::Create(backend, &job->programs, job->weights.get(), cores));
+  std::atomic<uint64_t> memory = 0;
+  RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
+    if (seat.index() == 0) memory = seat.memory_bytes();
+    return absl::OkStatus();
+  }));
+  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}", job->id.value(),
+               job->programs.programs().size(), cores.size(), FormatBytes(memory));
   return absl::OkStatus();
 }
 

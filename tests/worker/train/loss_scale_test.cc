@@ -146,6 +146,7 @@ TEST_CASE("Loss scaling: without an overflow the scale changes no parameter, and
   RequireFinished(b);
   REQUIRE(a[0].checkpoints[5].files[0].name == "model.safetensors");
   REQUIRE(a[0].checkpoints[5].files[0].bytes == b[0].checkpoints[5].files[0].bytes);
+  REQUIRE(a[0].known_shard_sha256 == b[0].known_shard_sha256);
   REQUIRE(Number(a[0].checkpoints[5], "good_steps") == 6);
   REQUIRE(Number(b[0].checkpoints[4], "loss_scale") == 4096);
   REQUIRE(Number(b[0].checkpoints[4], "good_steps") == 1);

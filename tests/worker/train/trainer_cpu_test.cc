@@ -42,8 +42,9 @@ v1::JobSpec MlpSpec(v1::Policy policy) {
   return spec;
 }
 
-TEST_CASE("Trainer on CPU kernels: mlp, both policies, the same bytes on every cluster") {
-  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+TEST_CASE("Trainer on CPU kernels: mlp, every policy, the same bytes on every cluster") {
+  const auto policy =
+      GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16);
   const auto backend = CpuBackend();
   const SmallDataset data(42, 27);
   const v1::JobSpec spec = MlpSpec(policy);
@@ -73,8 +74,30 @@ TEST_CASE("Trainer on CPU kernels: the loss falls and float32 sums agree to roun
   REQUIRE(plain[0].checkpoints.back().files[0].bytes != exact[0].checkpoints.back().files[0].bytes);
 }
 
+// Logits of this model's first step are small; seeded with 2^24 their gradients leave float16.
+TEST_CASE("Trainer on CPU kernels: float16 overflows, skips, and trains on, the same everywhere") {
+  const auto backend = CpuBackend();
+  const SmallDataset data(42, 27);
+  v1::JobSpec spec = MlpSpec(v1::POLICY_MIXED_FLOAT16);
+  spec.mutable_precision()->set_initial_loss_scale(1U << 24);
+  spec.mutable_precision()->set_growth_steps(4);
+  spec.set_epochs(8);
+  const auto one = Run(kOneCore, spec, data, backend.get());
+  const Progress& last = one[0].progress.back();
+  REQUIRE(last.updates > 0);
+  REQUIRE(last.updates < last.applied);
+  REQUIRE(*last.loss_scale < 1U << 24);
+  REQUIRE(*last.loss_scale >= 1);
+  for (const Cluster& cluster : {kFourCores, kThreeWorkers}) {
+    const auto results = Run(cluster, spec, data, backend.get());
+    REQUIRE(LastManifest(results) == LastManifest(one));
+    REQUIRE(results.back().progress.back().updates == last.updates);
+  }
+}
+
 TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
-  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  const auto policy =
+      GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16);
   const auto backend = CpuBackend();
   const SmallDataset data(30, 10);
   v1::JobSpec spec = SmallSpec();

@@ -161,6 +161,7 @@ TEST_CASE("Trainer: the parts of a step's time are in the whole, each once") {
     }
     REQUIRE(times.compute > 0);
     REQUIRE(times.input > 0);
+    REQUIRE(times.ring_wait > 0);
     REQUIRE(times.ring_transfer > 0);
     REQUIRE(sum <= last.step_seconds * (1 + 1e-9));
     REQUIRE(last.samples_per_second > 0);

@@ -21,6 +21,7 @@ class CpuCore final : public Core {
 
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
                                              Weights& weights) override;
+  [[nodiscard]] uint64_t memory_bytes() const override { return arena_.size(); }
 
  private:
   CpuCore(CoreOptions options, const Device& device, Arena arena);
