@@ -20,4 +20,13 @@ install(DIRECTORY docs DESTINATION share/doc/ringmaster ${readable})
 install(DIRECTORY examples proto DESTINATION share/ringmaster ${readable}
         PATTERN __pycache__ EXCLUDE
         PATTERN CMakeLists.txt EXCLUDE)
-install(FILES deploy/completion/ringctl DESTINATION share/bash-completion/completions)
+
+# bash-completion loads it by the program's name. The program writes it, so that both always agree.
+set(completion ${CMAKE_BINARY_DIR}/deploy/completion)
+file(MAKE_DIRECTORY ${completion})
+add_custom_command(
+  OUTPUT ${completion}/ringctl
+  COMMAND ringctl completion bash >${completion}/ringctl
+  DEPENDS ringctl)
+add_custom_target(completion ALL DEPENDS ${completion}/ringctl)
+install(FILES ${completion}/ringctl DESTINATION share/bash-completion/completions)

@@ -11,7 +11,7 @@ add_custom_command(
   OUTPUT ${CMAKE_BINARY_DIR}/deploy/changelog.gz
   COMMAND gzip -9nkf ${CMAKE_BINARY_DIR}/deploy/changelog
   DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog)
-add_custom_target(deploy_files ALL DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
+add_custom_target(changelog ALL DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
 install(FILES ${CMAKE_BINARY_DIR}/deploy/changelog.gz ${debian}/copyright
         DESTINATION share/doc/ringmaster)
 

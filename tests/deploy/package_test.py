@@ -92,6 +92,13 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(sorted(conffiles),
                          sorted(f"/{name}" for name in self.files() if name.startswith("etc/")))
 
+    @unittest.skipIf(shutil.which("bash") is None, "there is no bash")
+    def test_bash_completes_commands(self):
+        script = self.root / "usr/share/bash-completion/completions/ringctl"
+        done = run("bash", "-ec", 'source "$1"; complete -p ringctl; COMP_WORDS=("$2" sub); COMP_CWORD=1; '
+                   '_ringctl; echo "${COMPREPLY[@]}"', "bash", script, self.root / "usr/bin/ringctl")
+        self.assertIn("submit", done.stdout.splitlines()[-1].split())
+
     def test_version_and_dependencies(self):
         self.assertEqual(debian_package.field(self.package, "Package"), "ringmaster")
         self.assertEqual(debian_package.field(self.package, "Version"),
