@@ -53,8 +53,9 @@ Refusal CheckFields(const v1::Attach& attach) {
                            kMaxCores));
   }
   if (!IsHost(attach.host())) {
-    return Bad(fmt::format("worker {}: its host's name is not at most {} printable characters",
-                           attach.name(), kMaxHostLength));
+    return Bad(fmt::format(
+        "worker {}: its host's name is not at most {} printable characters without blanks",
+        attach.name(), kMaxHostLength));
   }
   if (attach.ring_address().empty() || !attach.has_numerics_class()) {
     return Bad(

@@ -25,7 +25,7 @@ struct Options {
   size_t max_unfinished_jobs = 1'000;
   size_t max_jobs = 20'000;  // with the finished ones
   size_t max_spec_bytes = 64 * 1024;
-  size_t max_history = 200;  // events kept a job, >= 1
+  size_t max_history = 500;  // events kept a job, >= 1
 };
 
 }  // namespace ringmaster::coordinator
