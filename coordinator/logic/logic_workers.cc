@@ -127,9 +127,9 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   attached.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat.count()));
   attached.set_resume(false);
   actions_.push_back(Send{session, message});
-  actions_.push_back(
-      Note{"worker=" + attach.name(),
-           fmt::format("attached with {} cores at {}", attach.cores(), attach.ring_address())});
+  actions_.push_back(Note{"worker=" + attach.name(),
+                          fmt::format("attached with {} core{} at {}", attach.cores(),
+                                      attach.cores() == 1 ? "" : "s", attach.ring_address())});
   if (attach.job_id().empty()) return;
   message.mutable_release()->set_job_id(attach.job_id());
   actions_.push_back(Send{session, message});
