@@ -1,0 +1,150 @@
+"""The corpus of bad inputs: job files, command lines, and ways to break a file of a dataset."""
+import random
+
+GOOD_FILE = """\
+name: test
+model: {name: mlp, hidden: [32]}
+data: {format: cifar10, path: cifar10}
+batch: 24
+shards: 8
+epochs: 2
+optimizer: {adam: {learning_rate: 0.001}}
+"""
+
+# What is replaced in the good file by what, and what the error must say.
+BAD_FILES = [
+    ("batch: 24", "btach: 24", ["4:1", "btach", "batch"]),
+    ("batch: 24", "batch: 24\nbatch: 24", ["5:1", "batch"]),
+    ("batch: 24", "batch: many", ["4:8", "batch", "many"]),
+    ("batch: 24", "batch: -1", ["batch", "-1"]),
+    ("batch: 24", "batch: 0", ["batch"]),
+    ("batch: 24", "batch: 2.5", ["batch", "2.5"]),
+    ("batch: 24", "batch: 99999999999", ["batch", "99999999999"]),
+    ("batch: 24", "batch: '24'", ["batch"]),
+    ("batch: 24", "batch: 7", ["batch", "7", "shards", "8"]),
+    ("batch: 24\n", "", ["batch"]),
+    ("shards: 8", "shards: 5000", ["shards"]),
+    ("epochs: 2", "epochs: 2\nsteps: 3", ["epochs", "steps"]),
+    ("epochs: 2\n", "", ["epochs", "steps"]),
+    ("name: mlp", "name: resnet", ["resnet", "mlp"]),
+    ("hidden: [32]", "batch_norm: true", ["batch_norm", "mlp"]),
+    ("hidden: [32]", "hidden: {}", ["hidden", "list"]),
+    ("hidden: [32]", "dropout: 1.0", ["dropout"]),
+    ("name: test", "name: 'no spaces, please'", ["name"]),
+    ("name: test", "name: test\nprecision: {policy: float8}", ["float8", "float32"]),
+    ("name: test", "name: test\nprecision_bits: 3", ["precision_bits"]),
+    ("name: test", "name: test\nworkers: {min: 4, max: 2}", ["workers"]),
+    ("name: test", "name: test\nreduction: sum", ["sum", "exact"]),
+    ("format: cifar10", "format: imagenet", ["imagenet", "cifar10"]),
+    ("path: cifar10", "path: ../secrets", ["path", "../secrets"]),
+    ("path: cifar10", "path: /etc", ["path", "/etc"]),
+    ("learning_rate: 0.001", "learning_rate: -1", ["learning_rate"]),
+    ("learning_rate: 0.001", "learning_rate: .nan", ["learning_rate"]),
+    ("{adam: {learning_rate: 0.001}}", "{adam: {}, sgd: {}}", ["adam", "sgd"]),
+    ("{adam: {learning_rate: 0.001}}", "{}", ["optimizer"]),
+    ("epochs: 2", "epochs: 2\nprecision: {policy: mixed_float16, initial_loss_scale: 1000}", ["1000", "power of two"]),
+    ("epochs: 2", "epochs: 2\nprecision: {policy: mixed_float16, growth_steps: 0}", ["growth_steps"]),
+    ("epochs: 2", "epochs: 2\nprecision: {policy: float32, initial_loss_scale: 8}", ["mixed_float16"]),
+    ("epochs: 2", "epochs: 2\nvalidation: {split: 1.5}", ["validation.split", "1.5"]),
+    ("epochs: 2", "epochs: 2\nvalidation: {fold: 6/5}", ["validation.fold", "6/5"]),
+    ("epochs: 2", "epochs: 2\nvalidation: {split: 0.1, fold: 1/5}", ["split", "fold"]),
+    ("epochs: 2", "epochs: 2\ncheckpoint: {best: accuracy}", ["accuracy", "test_accuracy"]),
+    ("epochs: 2", "epochs: 2\ncheckpoint: {best: validation_loss}", ["validation"]),
+    ("epochs: 2", "epochs: 2\ncheckpoint: {keep: 0}", ["keep"]),
+    ("epochs: 2", "epochs: 2\naugment: [{random_brightness: {max_delta: 300}}]", ["max_delta", "300"]),
+    ("epochs: 2", "epochs: 2\naugment: [{random_contrast: {lower: 2, upper: 1}}]", ["lower", "upper"]),
+    ("epochs: 2", "epochs: 2\naugment: [{random_rotate: {}}]", ["random_rotate"]),
+    ("path: cifar10", "path: cifar10, take: 0", ["take"]),
+    ("path: cifar10", "path: cifar10, resize: [1, 2, 3]", ["resize"]),
+    ("path: cifar10", "path: cifar10, resize: 100000", ["resize", "1024"]),
+    ("path: cifar10", "path: cifar10, repeat_channels: 4", ["repeat_channels"]),
+    ("format: cifar10", "format: mnits", ["mnits", "mnist"]),
+    ("{name: mlp, hidden: [32]}", "{name: vgg, depth: 12}", ["12", "depth"]),
+    ("{name: mlp, hidden: [32]}", "{name: vgg, hidden: [2]}", ["vgg", "hidden"]),
+    ("name: test", "name: &a test\nx: *a", [":"]),
+    ("name: test", "name: \x00test", [":"]),
+    ("name: test", "name: [", [":"]),
+    (GOOD_FILE, "", ["job-"]),
+    (GOOD_FILE, "just a text", ["job-"]),
+]
+
+# Command lines of ringctl, their exit code, and what the message must say. {good} is a job file that is
+# right, {data} a dataset, {new} a path that does not exist, {job} a job that succeeded.
+BAD_COMMANDS = [
+    ([], 2, ["--help"]),
+    (["sumbit"], 2, ["sumbit", "submit"]),
+    (["--wokers"], 2, ["--wokers"]),
+    (["status"], 2, ["JOB"]),
+    (["status", "{job}", "extra"], 2, ["extra"]),
+    (["status", "j999999"], 1, ["j999999"]),
+    (["status", "../../etc"], 1, ["../../etc"]),
+    (["ps", "-o", "xml"], 2, ["xml", "json"]),
+    (["ps", "--coordinator", "nonsense"], 2, ["nonsense"]),
+    (["ps", "--coordinator", "127.0.0.1:99999"], 2, ["99999"]),
+    (["submit"], 2, ["FILE"]),
+    (["submit", "{new}"], 2, ["{new}"]),
+    (["submit", "{data}"], 2, ["{data}"]),
+    (["submit", "{good}", "--set", "batch"], 2, ["batch"]),
+    (["submit", "{good}", "--set", "model.name=resnet"], 2, ["resnet"]),
+    (["submit", "{good}", "--idempotency-key", "x" * 200], 2, ["128"]),
+    (["wait", "{job}", "--timeout", "soon"], 2, ["soon"]),
+    (["wait", "{job}", "--timeout", "-5s"], 2, ["-5s"]),
+    (["watch", "nope"], 1, ["nope"]),
+    (["why", "nope"], 1, ["nope"]),
+    (["events", "nope"], 1, ["nope"]),
+    (["logs", "nope"], 1, ["nope"]),
+    (["logs", "{job}", "--worker", "nobody"], 1, ["nobody"]),
+    (["cancel", "{job}"], 1, ["{job}"]),
+    (["checkpoint"], 2, ["ls"]),
+    (["checkpoint", "lss", "{job}"], 2, ["lss"]),
+    (["checkpoint", "get", "{job}", "{new}", "--step", "77"], 1, ["77"]),
+    (["checkpoint", "get", "{job}", "{good}"], 1, ["{good}"]),
+    (["dataset", "make", "png", "{new}"], 2, ["png", "cifar10"]),
+    (["dataset", "make", "cifar10", "{new}", "--train", "0"], 2, ["0"]),
+    (["dataset", "make", "cifar10", "{new}", "--train", "-1"], 2, ["-1"]),
+    (["dataset", "make", "cifar10", "{data}"], 1, ["{data}"]),
+    (["dataset", "stat", "{new}"], 1, ["{new}"]),
+    (["dataset", "verify", "{new}"], 1, ["{new}"]),
+    (["dataset", "verify", "{data}", "--format", "tiff"], 2, ["tiff"]),
+    (["model", "summary", "resnet"], 2, ["resnet"]),
+    (["model", "summary", "vgg", "--depth", "12"], 2, ["12"]),
+    (["model", "summary", "vgg", "--image", "8x8x3"], 2, ["32"]),
+    (["model", "summary", "mlp", "--image", "big"], 2, ["big"]),
+    (["run", "mlp", "--data", "{new}", "--batch", "8"], 2, ["FORMAT:PATH"]),
+    (["run", "mpl", "--data", "cifar10:cifar10", "--batch", "8"], 2, ["mpl", "mlp"]),
+    (["run", "mlp", "--data", "cifar10:cifar10", "--batch", "0"], 2, ["batch"]),
+    (["init", "{good}"], 1, ["{good}"]),
+    (["completion", "fish"], 2, ["fish", "bash"]),
+]
+
+# Flags of the daemons, program first; all of them end with exit code 2.
+BAD_FLAGS = [
+    (["ringmaster", "--listen", "nonsense"], ["nonsense"]),
+    (["ringmaster", "--listen", "0.0.0.0:0"], ["--insecure"]),
+    (["ringmaster", "--worker-lease-ms", "0"], ["worker-lease-ms"]),
+    (["ringmaster", "--data-dri", "x"], ["--data-dri"]),
+    (["ringworker"], ["--coordinator"]),
+    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--cores", "0"], ["cores"]),
+    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--memory-per-core", "8XB"], ["8XB"]),
+    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--cpus", "3-1"], ["3-1"]),
+    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--listen", "0.0.0.0:0"], ["--insecure"]),
+    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--name", "no spaces, please"], ["name"]),
+]
+
+
+def cuts(content, count, seed):
+    """(what was done, the file cut at a random place): `count` of them."""
+    places = random.Random(seed)
+    for _ in range(count):
+        size = places.randrange(len(content))
+        yield f"cut to {size} bytes", content[:size]
+
+
+def flips(content, first, last, count, seed):
+    """(what was done, the file with one bit flipped at a random place of [first, last))."""
+    places = random.Random(seed)
+    for _ in range(count):
+        at, bit = places.randrange(first, last), places.randrange(8)
+        broken = bytearray(content)
+        broken[at] ^= 1 << bit
+        yield f"bit {bit} of byte {at} flipped", bytes(broken)

@@ -1,0 +1,50 @@
+"""The promise for the other policy, models and data: mixed_float16 with skipped steps, vgg, mlp on MNIST."""
+import cluster
+import exactness
+
+DISTORT = [{"random_crop": {"padding": 4}}, {"random_flip": {}}, {"random_brightness": {"max_delta": 63}},
+           {"random_contrast": {"lower": 0.2, "upper": 1.8}}, {"per_image_standardization": {}}]
+
+
+def spec(workers, **changes):
+    return cluster.job_spec(checkpoint={"every_steps": 4, "keep": 2},
+                            workers={"min": workers, "max": workers}, **changes)
+
+
+class ExactnessModelsTest(exactness.ExactnessCase):
+    def test_mixed_float16_with_skipped_steps(self):
+        # A scale that no gradient survives at first: it halves, step by step, until one does. Two
+        # good steps double it again, so that growth is in the run as well.
+        precision = {"policy": "mixed_float16", "initial_loss_scale": 2 ** 24, "growth_steps": 2}
+        results = self.run_everywhere(lambda workers: {"mixed_float16": spec(
+            workers, model={"name": "alexnet", "batch_norm": True, "dropout": 0.2}, augment=DISTORT,
+            precision=precision, epochs=6)})
+        for name, statuses in results.items():
+            status = statuses["mixed_float16"]
+            self.assertGreaterEqual(status["skipped_steps"], 1, name)
+            self.assertGreaterEqual(status["updates"], 4, name)
+            self.assertEqual(status["updates"] + status["skipped_steps"], status["step"])
+            self.assertLess(status["loss_scale"], 2 ** 24)
+        scales = {statuses["mixed_float16"]["loss_scale"] for statuses in results.values()}
+        self.assertEqual(len(scales), 1, scales)
+
+    def test_vgg(self):
+        self.run_everywhere(lambda workers: {"vgg": spec(
+            workers, model={"name": "vgg", "depth": 11}, augment=DISTORT, epochs=1,
+            precision={"policy": "mixed_bfloat16"})})
+
+    def test_mlp_on_mnist(self):
+        def make_data(running):
+            running.ringctl("dataset", "make", "mnist", running.data_root / "mnist", "--train", 56,
+                            "--test", 20, "--gzip")
+
+        results = self.run_everywhere(lambda workers: {"mnist": spec(
+            workers, data={"format": "mnist", "path": "mnist", "take": 50}, validation={"split": 0.2},
+            model={"name": "mlp", "hidden": [32], "dropout": 0.1})}, make_data)
+        accuracies = {statuses["mnist"]["validation_accuracy"] for statuses in results.values()}
+        self.assertEqual(len(accuracies), 1, accuracies)
+        self.assertIsNotNone(accuracies.pop())
+
+
+if __name__ == "__main__":
+    cluster.main()
