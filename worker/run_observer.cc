@@ -39,7 +39,7 @@ void RunObserver::OnProgress(const Progress& progress) {
     started_ = true;
     phases_->Enter(JobId(start_->job_id()), "done");
   }
-  RunProgress event{MessageOf(progress)};
+  RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied};
   event.progress.set_job_id(start_->job_id());
   *event.progress.mutable_generation() = start_->generation();
   (*post_)(std::move(event));

@@ -56,6 +56,13 @@ TEST_CASE("RunObserver: the first step ends the last phase; an evaluation before
   REQUIRE(message.job_id() == "j1");
   REQUIRE(message.applied() == 7);
   REQUIRE(message.generation().counter() == 2);
+  REQUIRE_FALSE(std::get<RunProgress>(events.back()).evaluated);
+  progress.test = Evaluation{.step = 7};
+  observer.OnProgress(progress);
+  REQUIRE(std::get<RunProgress>(events.back()).evaluated);
+  progress.applied = 8;
+  observer.OnProgress(progress);
+  REQUIRE_FALSE(std::get<RunProgress>(events.back()).evaluated);
 }
 
 TEST_CASE("RunObserver: every number of a progress is in the message") {

@@ -48,6 +48,7 @@ struct PhaseChanged {
 // The step loop applied a step or evaluated.
 struct RunProgress {
   v1::Progress progress;
+  bool evaluated = false;  // of the state whose evaluation just ended
 };
 
 enum class Outcome : uint8_t { kFinished, kStopped, kFailed, kPeerLost };

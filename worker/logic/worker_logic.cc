@@ -8,6 +8,8 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kProgressInterval{250};
+// An evaluation is news that the next progress does not repeat, as it speaks of another epoch.
+constexpr std::chrono::milliseconds kEvaluationInterval{20};
 
 GenerationId ToGeneration(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
@@ -220,9 +222,10 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
   }
   job_->applied = event.progress.applied();
   job_->digest = event.progress.digest();
-  if (now - job_->last_progress < kProgressInterval) {
+  const auto interval = event.evaluated ? kEvaluationInterval : kProgressInterval;
+  if (now - job_->last_progress < interval) {
     job_->held_back = event.progress;
-    return Nothing("progress is sent 4 x a second");
+    return Nothing("progress is sent 4 x a second, and after evaluations");
   }
   job_->last_progress = now;
   job_->held_back.reset();

@@ -257,6 +257,21 @@ TEST_CASE("WorkerLogic: progress is sent at most four times a second") {
         1);
 }
 
+TEST_CASE(
+    "WorkerLogic: an evaluation is told soon after other progress, but not thousands a second") {
+  WorkerLogic logic = RunningLogic();
+  v1::Progress progress;
+  progress.set_job_id("j1");
+  const Time start = kNow + std::chrono::seconds(10);
+  const auto at = [&](int ms) { return start + std::chrono::milliseconds(ms); };
+  CHECK(logic.Step(RunProgress{progress}, at(0)).actions.size() == 1);
+  CHECK(logic.Step(RunProgress{progress}, at(30)).actions.empty());
+  CHECK(logic.Step(RunProgress{progress, true}, at(31)).actions.size() == 1);
+  CHECK(logic.Step(RunProgress{progress, true}, at(32)).actions.empty());
+  CHECK(logic.Step(RunProgress{progress}, at(270)).actions.empty());
+  CHECK(logic.Step(RunProgress{progress}, at(281)).actions.size() == 1);
+}
+
 TEST_CASE("WorkerLogic: progress that was held back goes out before the end of the run") {
   WorkerLogic logic = RunningLogic();
   v1::Progress progress;
