@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "worker/logic/job_messages.h"
+
 namespace ringmaster::worker {
 namespace {
 
@@ -13,11 +15,6 @@ constexpr std::chrono::milliseconds kEvaluationInterval{20};
 
 GenerationId ToGeneration(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
-}
-
-void Fill(const GenerationId& from, v1::Generation* to) {
-  to->set_term(from.term);
-  to->set_counter(from.counter);
 }
 
 Decision Nothing(std::string reason) { return {{}, std::move(reason)}; }
@@ -46,8 +43,8 @@ Decision WorkerLogic::On(const Connected&, Time) {
   if (job_) {
     attach.set_job_id(job_->id.value());
     Fill(job_->started, attach.mutable_generation());
-    attach.set_applied(job_->applied);
-    attach.set_digest(job_->digest);
+    attach.set_applied(job_->state.applied);
+    attach.set_digest(job_->state.digest);
   }
   return Do(std::move(send), "a session begins with attach");
 }
@@ -107,11 +104,10 @@ Decision WorkerLogic::OnAttached(const v1::Attached& message) {
 
 Decision WorkerLogic::OnInspect(const v1::Inspect& message) {
   if (job_ || stopping_) {
-    SendMessage send;
-    v1::Inspected& reply = *send.message.mutable_inspected();
-    reply.set_job_id(message.job_id());
-    reply.set_error(stopping_ ? "the worker is stopping"
-                              : fmt::format("the worker still holds job {}", job_->id.value()));
+    SendMessage send{Refusal(JobId(message.job_id()),
+                             stopping_
+                                 ? "the worker is stopping"
+                                 : fmt::format("the worker still holds job {}", job_->id.value()))};
     return Do(std::move(send), "a worker serves one job at a time");
   }
   job_.emplace();
@@ -123,12 +119,8 @@ Decision WorkerLogic::On(const InspectDone& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("the job is gone");
   job_->phase = Phase::kInspected;
   if (job_->drop_when_idle) return Drop("dropped while its dataset was inspected");
-  SendMessage send;
-  v1::Inspected& reply = *send.message.mutable_inspected();
-  reply.set_job_id(event.job.value());
-  *reply.mutable_facts() = event.facts;
-  reply.set_error(event.error);
-  return Do(std::move(send), event.error.empty() ? "dataset inspected" : event.error);
+  return Do(SendMessage{InspectedMessage(event)},
+            event.error.empty() ? "dataset inspected" : event.error);
 }
 
 Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
@@ -142,38 +134,20 @@ Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
 Decision WorkerLogic::On(const PrepareDone& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("the job is gone");
   job_->phase = Phase::kPrepared;
-  job_->digest = event.digest;
+  job_->state.digest = event.digest;
   if (job_->drop_when_idle) return Drop("dropped while it was prepared");
-  SendMessage send;
-  v1::Prepared& reply = *send.message.mutable_prepared();
-  reply.set_job_id(event.job.value());
-  reply.set_error(event.error);
-  reply.set_digest(event.digest);
-  for (const std::string& sha256 : event.known_shard_sha256) {
-    reply.add_known_shard_sha256(sha256);
-  }
-  return Do(std::move(send), event.error.empty() ? "job prepared" : event.error);
+  return Do(SendMessage{PreparedMessage(event)},
+            event.error.empty() ? "job prepared" : event.error);
 }
 
 Decision WorkerLogic::On(const PhaseChanged& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("a phase of a job that is gone");
-  SendMessage send;
-  v1::PhaseEntered& entered = *send.message.mutable_phase_entered();
-  entered.set_job_id(event.job.value());
-  entered.set_phase(event.phase);
-  entered.set_seconds(event.seconds);
-  return Do(std::move(send),
+  return Do(SendMessage{PhaseMessage(event)},
             fmt::format("phase {}; the one before took {:.3f} s", event.phase, event.seconds));
 }
 
 Action WorkerLogic::FenceAck() const {
-  SendMessage send;
-  v1::FenceAck& ack = *send.message.mutable_fence_ack();
-  ack.set_job_id(job_->id.value());
-  Fill(job_->fenced, ack.mutable_generation());
-  ack.set_applied(job_->applied);
-  ack.set_digest(job_->digest);
-  return send;
+  return SendMessage{FenceAckMessage(job_->id, job_->fenced, job_->state)};
 }
 
 Decision WorkerLogic::OnFence(const v1::Fence& message) {
@@ -200,14 +174,11 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
     return Nothing(fmt::format("start of generation {} is not the one fenced last ({})",
                                generation.ToString(), job_->fenced.ToString()));
   }
-  if (message.start_step() != job_->applied) {
-    SendMessage send;
-    v1::JobFailed& failed = *send.message.mutable_job_failed();
-    failed.set_job_id(message.job_id());
-    *failed.mutable_generation() = message.generation();
-    failed.set_step(message.start_step());
-    failed.set_reason(fmt::format("told to start at step {} but holds the state of step {}",
-                                  message.start_step(), job_->applied));
+  if (message.start_step() != job_->state.applied) {
+    SendMessage send{
+        FailedMessage(job_->id, generation, message.start_step(),
+                      fmt::format("told to start at step {} but holds the state of step {}",
+                                  message.start_step(), job_->state.applied))};
     return Do(std::move(send), "the state for this start is not here");
   }
   job_->started = generation;
@@ -220,8 +191,8 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
   if (!Has(event.progress.job_id()) || job_->phase != Phase::kRunning) {
     return Nothing("progress of a run that ended");
   }
-  job_->applied = event.progress.applied();
-  job_->digest = event.progress.digest();
+  job_->state.applied = event.progress.applied();
+  job_->state.digest = event.progress.digest();
   const auto interval = event.evaluated ? kEvaluationInterval : kProgressInterval;
   if (now - job_->last_progress < interval) {
     job_->held_back = event.progress;
@@ -235,11 +206,7 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
 }
 
 Action WorkerLogic::JobStopped() const {
-  SendMessage send;
-  v1::JobStopped& stopped = *send.message.mutable_job_stopped();
-  stopped.set_job_id(job_->id.value());
-  stopped.set_applied(job_->applied);
-  return send;
+  return SendMessage{StoppedMessage(job_->id, job_->state.applied)};
 }
 
 Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
@@ -284,8 +251,8 @@ Decision WorkerLogic::On(const RunEnded& event, Time) {
     return Nothing("the end of a run that is gone");
   }
   job_->phase = Phase::kPrepared;
-  job_->applied = event.applied;
-  job_->digest = event.digest;
+  job_->state.applied = event.applied;
+  job_->state.digest = event.digest;
   std::vector<Action> actions;
   if (job_->held_back) {
     SendMessage send;
@@ -307,41 +274,8 @@ Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
     case AfterRun::kDrop:
       return Drop("the run ended; the job is dropped");
     case AfterRun::kReport:
-      return ReportEnd(event);
-  }
-  return Nothing("unreachable");
-}
-
-Decision WorkerLogic::ReportEnd(const RunEnded& event) {
-  SendMessage send;
-  switch (event.outcome) {
-    case Outcome::kFinished: {
-      v1::JobFinished& finished = *send.message.mutable_job_finished();
-      finished.set_job_id(event.job.value());
-      Fill(event.generation, finished.mutable_generation());
-      finished.set_applied(event.applied);
-      finished.set_digest(event.digest);
-      finished.set_manifest_sha256(event.manifest_sha256);
-      return Do(std::move(send), "finished");
-    }
-    case Outcome::kPeerLost: {
-      v1::Suspicion& suspicion = *send.message.mutable_suspicion();
-      suspicion.set_job_id(event.job.value());
-      Fill(event.generation, suspicion.mutable_generation());
-      suspicion.set_peer(event.peer);
-      suspicion.set_step(event.applied);
-      suspicion.set_reason(event.reason);
-      return Do(std::move(send), event.reason);
-    }
-    case Outcome::kStopped:
-    case Outcome::kFailed: {
-      v1::JobFailed& failed = *send.message.mutable_job_failed();
-      failed.set_job_id(event.job.value());
-      Fill(event.generation, failed.mutable_generation());
-      failed.set_step(event.applied);
-      failed.set_reason(event.reason.empty() ? "the step loop stopped by itself" : event.reason);
-      return Do(std::move(send), event.reason);
-    }
+      return Do(SendMessage{EndMessage(event)},
+                event.outcome == Outcome::kFinished ? "finished" : event.reason);
   }
   return Nothing("unreachable");
 }

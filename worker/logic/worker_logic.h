@@ -12,6 +12,7 @@
 
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
+#include "worker/logic/job_messages.h"
 
 namespace ringmaster::worker {
 
@@ -32,8 +33,7 @@ struct HeldJob {
   AfterRun after_run = AfterRun::kReport;
   GenerationId fenced;  // nothing older is applied any more
   GenerationId started;
-  uint64_t applied = 0;
-  std::string digest;
+  HeldState state;
   std::chrono::steady_clock::time_point last_progress{};
   std::optional<v1::Progress> held_back;  // newer than what was sent
   bool drop_when_idle = false;            // the job thread is still busy with it
@@ -82,7 +82,6 @@ class WorkerLogic {
   [[nodiscard]] Action JobStopped() const;
   // Forgets the job: at once when nothing of it is running, else as soon as that ended.
   Decision Drop(const std::string& reason);
-  Decision ReportEnd(const RunEnded& event);
   Decision AfterRunEnded(const RunEnded& event);
 
   v1::Attach self_;
