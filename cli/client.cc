@@ -47,7 +47,9 @@ Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
 
 Status Client::Translate(const grpc::Status& status) const {
   if (!IsTransport(status)) return FromGrpc(status);
-  if (!ErrorReason(status).empty()) return Internal("{}", status.error_message());
+  const std::string reason = ErrorReason(status);
+  const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
+  if (!reason.empty() && !stopping) return Internal("{}", status.error_message());
   return Error(absl::StatusCode::kUnavailable,
                "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
                "name another with --coordinator or RINGMASTER_COORDINATOR",
@@ -60,6 +62,7 @@ Status Client::Translate(const grpc::Status& status, const std::string& job_id) 
   std::string guess;
   if (const auto jobs = List(); jobs.ok()) {
     for (const v1::JobStatus& job : jobs->jobs()) {
+      if (job.job_id() == job_id) return Translate(status);  // something else is missing
       ids.push_back(job.job_id());
       if (job.name() == job_id && guess.empty()) guess = job.job_id();  // the newest of this name
     }

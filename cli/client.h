@@ -1,8 +1,9 @@
 // The coordinator as ringctl sees it: the Jobs service with a deadline on every call, and errors
 // that say what to try. Thread-compatible.
 //
-// UNAVAILABLE and DEADLINE_EXCEEDED always mean that no coordinator answered; an error of the
-// coordinator itself with one of these codes comes out as INTERNAL.
+// UNAVAILABLE and DEADLINE_EXCEEDED always mean that no coordinator answered, or that it is
+// stopping; any other error of the coordinator itself with one of these codes comes out as
+// INTERNAL.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -1,5 +1,7 @@
 #include "cli/columns.h"
 
+#include <algorithm>
+
 namespace ringmaster::cli {
 namespace {
 
@@ -38,6 +40,25 @@ std::string CutTo(size_t columns, const std::string& text) {
     at = end;
   }
   return cut;
+}
+
+std::vector<std::string> WrapTo(size_t columns, const std::string& text) {
+  std::vector<std::string> lines = {""};
+  for (size_t at = 0; at < text.size();) {
+    const size_t word = text.find_first_not_of(' ', at);
+    if (word == std::string::npos) break;
+    const size_t end = std::min(text.find(' ', word), text.size());
+    const std::string gap = text.substr(at, word - at);
+    const std::string next = text.substr(word, end - word);
+    const bool fits = ColumnsOf(lines.back()) + gap.size() + ColumnsOf(next) <= columns;
+    if (fits || lines.back().empty()) {
+      lines.back() += gap + next;
+    } else {
+      lines.push_back("  " + next);
+    }
+    at = end;
+  }
+  return lines;
 }
 
 }  // namespace ringmaster::cli

@@ -1,5 +1,7 @@
 #include "cli/complaint.h"
 
+#include <absl/strings/str_join.h>
+
 #include <CLI/CLI.hpp>
 #include <vector>
 
@@ -49,12 +51,15 @@ std::string Unknown(const std::string& kind, const std::string& word,
 
 std::string Describe(const Named& named, const std::string& error) {
   const std::vector<std::string> words = named.command->remaining(true);
+  const std::vector<std::string> commands = CommandsOf(*named.command);
+  if (words.empty() && !commands.empty()) {
+    return fmt::format("name a command: {}", absl::StrJoin(commands, ", "));
+  }
   if (words.empty() || words.front().empty()) return error;
   const std::string word = words.front().substr(0, words.front().find('='));
   if (word.size() > 2 && word.compare(0, 2, "--") == 0) {
     return Unknown("option", word, OptionsOf(*named.command));
   }
-  const std::vector<std::string> commands = CommandsOf(*named.command);
   return commands.empty() || word[0] == '-' ? error : Unknown("command", word, commands);
 }
 

@@ -63,6 +63,7 @@ std::vector<EndedEpoch> EpochTracker::Update(const v1::JobStatus& status) {
   const std::optional<EpochPlace> place = PlaceOf(status);
   if (!place) return {};
   std::vector<EndedEpoch> ended;
+  const bool watched = open_.has_value();
   if (open_ && place->number > open_->place.number) {
     ended.push_back(Close());
     ended.back().place.step = ended.back().place.steps;
@@ -71,9 +72,10 @@ std::vector<EndedEpoch> EpochTracker::Update(const v1::JobStatus& status) {
       CopyEvaluations(status, &ended.back().status);
     }
   }
-  if (!open_ || place->number != open_->place.number) Begin(*place, status);
+  const bool counting = counted_from_unix_ms_ > 0;  // not before the first step was told
+  if (!open_ || !counting || place->number != open_->place.number) Begin(*place, status);
   open_ = EndedEpoch{*place, status, std::nullopt};
-  if (IsFinal(status.state()) && place->step > 0) ended.push_back(Close());
+  if (watched && IsFinal(status.state()) && place->step > 0) ended.push_back(Close());
   return ended;
 }
 

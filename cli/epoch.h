@@ -38,7 +38,7 @@ struct EndedEpoch {
 class EpochTracker {
  public:
   // The epochs that ended with this status or are known to have ended because of it, oldest first;
-  // with a final status also the one that the job was in.
+  // with a final status also the one that the job was in, unless it is the first status.
   [[nodiscard]] std::vector<EndedEpoch> Update(const v1::JobStatus& status);
 
  private:

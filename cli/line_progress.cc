@@ -16,6 +16,7 @@ std::string LineProgress::NewPhases(const v1::JobStatus& status) {
   if (IsFinal(status.state())) return text;
   for (const v1::StartPhase& phase : status.start_phases()) {
     if (!phase.done() || !phases_.insert(phase.name()).second) continue;
+    if (!newest_ && !IsStarting(status)) continue;  // it started before it was watched
     text += fmt::format("{}  {}, done\n",
                         terminal_.Paint(Colour::kYellow, StateName(v1::JOB_STATE_STARTING)),
                         PhaseText(phase));
@@ -25,9 +26,13 @@ std::string LineProgress::NewPhases(const v1::JobStatus& status) {
 
 std::string LineProgress::Update(const v1::JobStatus& status, const Moment& moment) {
   std::string text = NewPhases(status);
-  for (const EndedEpoch& epoch : epochs_.Update(status)) text += EndedLine(epoch) + "\n";
-  const bool changed =
-      !newest_ || newest_->state() != status.state() || newest_->reason() != status.reason();
+  for (const EndedEpoch& epoch : epochs_.Update(status)) {
+    // How far a job came that ended inside of one is said with its last state.
+    if (epoch.place.step == epoch.place.steps) text += EndedLine(epoch) + "\n";
+  }
+  // The reason of a start names its phase, which has lines of its own.
+  const bool new_reason = newest_ && newest_->reason() != status.reason() && !IsStarting(status);
+  const bool changed = !newest_ || newest_->state() != status.state() || new_reason;
   newest_ = status;
   if (changed) text += ProgressLine(status, terminal_) + "\n";
   if (!text.empty()) written_ = moment.steady;

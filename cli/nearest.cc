@@ -31,8 +31,9 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& can
   std::string best;
   size_t fewest = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const bool begins = word.size() >= 2 && candidate.compare(0, word.size(), word) == 0;
-    const size_t edits = begins ? 1 : Edits(word, candidate);
+    const bool part = word.size() >= 2 && (candidate.starts_with(word) ||
+                                           candidate.find('_' + word) != std::string::npos);
+    const size_t edits = part ? 1 : Edits(word, candidate);
     if (edits < fewest) {
       fewest = edits;
       best = candidate;

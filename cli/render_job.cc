@@ -1,6 +1,7 @@
 // RenderStatus and RenderEnd: everything about one job.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/names.h"
 #include "cli/render.h"
+#include "cli/render_watch.h"
 #include "cli/table.h"
 
 namespace ringmaster::cli {
@@ -85,16 +87,21 @@ void AddState(const v1::JobStatus& status, Lines* lines) {
              fmt::format("{}", status.log_lines_lost()));
 }
 
+bool StartIsOver(const v1::JobStatus& status) {
+  const auto& phases = status.start_phases();
+  return std::all_of(phases.begin(), phases.end(),
+                     [](const v1::StartPhase& phase) { return phase.done(); });
+}
+
 std::string PhaseTable(const v1::JobStatus& status, const Terminal& terminal) {
   Table table({"START PHASE", "TIME", "", "LONGEST ON"});
   for (const v1::StartPhase& phase : status.start_phases()) {
-    table.Add(
-        {phase.name(), Seconds(phase.seconds()), std::string(phase.done() ? "done" : "now"), phase.worker()});
+    table.Add({phase.name(), Seconds(phase.seconds()), std::string(phase.done() ? "done" : "now"),
+               phase.worker()});
   }
   return table.Print(terminal);
 }
 
-// Times of a step are in ms: the column heads would be wider than their numbers otherwise.
 std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
   Table table({"WORKER", "HOST", "SHARDS", "PHASE", "INPUT", "COMPUTE", "RING-WAIT",
                "RING-TRANSFER", "UPDATE", "STEP", "RING BYTES"});
@@ -109,7 +116,11 @@ std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
                ms(times.ring_transfer()), ms(times.update()), ms(times.total()),
                Bytes(worker.ring_bytes())});
   }
-  return table.Print(terminal);
+  const bool measured =
+      std::any_of(status.workers().begin(), status.workers().end(),
+                  [](const v1::JobWorker& worker) { return worker.has_step_times(); });
+  return table.Print(terminal) +
+         (measured ? "INPUT to STEP: ms of a step, means of the last steps\n" : "");
 }
 
 }  // namespace
@@ -120,9 +131,11 @@ std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) 
   AddTraining(status, &lines);
   AddTimes(status, &lines);
   AddState(status, &lines);
+  const bool started = StartIsOver(status) && status.start_phases_size() > 0;
+  lines.Add(started, "start", StartedLine(status));
   std::string text = lines.text();
   if (status.has_failure()) text += "\n" + RenderFailure(status.failure());
-  if (status.start_phases_size() > 0) text += "\n" + PhaseTable(status, terminal);
+  if (!StartIsOver(status)) text += "\n" + PhaseTable(status, terminal);
   if (status.workers_size() > 0) text += "\n" + WorkerTable(status, terminal);
   return text;
 }

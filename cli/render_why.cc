@@ -24,7 +24,8 @@ std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal) {
   text += why.reason().empty() ? "\n" : ": " + Printable(why.reason()) + "\n";
   if (why.has_failure()) text += RenderFailure(why.failure());
   for (const std::string& advice : why.advice()) {
-    if (advice != why.failure().advice()) text += Line("what to do:", advice);
+    if (advice != why.failure().advice())
+      text += Line(why.has_failure() ? "what to do:" : "what helps:", advice);
   }
   for (const std::string& line : why.history()) text += "  " + Printable(line) + "\n";
   return text;

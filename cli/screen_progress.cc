@@ -1,5 +1,6 @@
 #include "cli/screen_progress.h"
 
+#include "cli/columns.h"
 #include "cli/exit_code.h"
 #include "cli/names.h"
 #include "cli/render_watch.h"
@@ -17,7 +18,7 @@ std::vector<std::string> ScreenProgress::Over(const v1::JobStatus& status, size_
   const bool starting = IsStarting(status);
   if (was_starting_ && !starting && status.step() > 0) {
     const std::string line = StartedLine(status);
-    if (!line.empty()) lines.push_back(line);
+    if (!line.empty()) lines = WrapTo(columns, line);
   }
   was_starting_ = starting;
   for (const EndedEpoch& epoch : epochs_.Update(status)) {
@@ -25,7 +26,11 @@ std::vector<std::string> ScreenProgress::Over(const v1::JobStatus& status, size_
       lines.push_back(std::move(line));
     }
   }
-  if (IsFinal(status.state())) lines.push_back(ProgressLine(status, terminal_));
+  if (IsFinal(status.state())) {
+    for (std::string& line : WrapTo(columns, ProgressLine(status, terminal_))) {
+      lines.push_back(std::move(line));
+    }
+  }
   return lines;
 }
 

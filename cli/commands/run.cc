@@ -22,7 +22,7 @@ StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
     Print(file);
     return ExitCode::kOk;
   }
-  Say("the same as `ringctl submit` of\n" + file);
+  Say("the same as `ringctl submit` of\n" + file.substr(0, file.size() - 1));
   if (!command.detach) submission.then = Then::kWatch;
   return SubmitJob(common, submission);
 }

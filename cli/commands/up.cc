@@ -6,6 +6,7 @@
 #include "cli/cpu_lists.h"
 #include "cli/json.h"
 #include "cli/local_cluster.h"
+#include "cli/names.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -69,10 +70,12 @@ void Announce(const Common& common, const LocalClusterOptions& options,
   }
   Print(fmt::format("ringctl up: coordinator {}\n", coordinator));
   Say(
-      fmt::format("attached: {} x {} cores; Ctrl-C stops everything; in another terminal: "
-                  "RINGMASTER_COORDINATOR={} ringctl workers",
-                  options.workers == 1 ? "1 worker" : fmt::format("{} workers", options.workers),
-                  options.cores, coordinator));
+      fmt::format("{} attached, {} each; Ctrl-C stops everything. Next, in another terminal:\n"
+                  "  export RINGMASTER_COORDINATOR={}\n"
+                  "  ringctl dataset make cifar10 {}/cifar10 --train 6000 --test 1000\n"
+                  "  ringctl run alexnet --data cifar10 --batch 64 --epochs 3",
+                  Count(options.workers, "worker"), Count(options.cores, "core"), coordinator,
+                  options.data_root));
 }
 
 // From here on there are children: whatever happens they are stopped.

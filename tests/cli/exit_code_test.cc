@@ -41,7 +41,7 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(RunRingctl({"wait", "job", "--timeout", "soon"}) == 2);
   CHECK(RunRingctl({"submit", "/no/such/file.yaml"}) == 2);
   CHECK(RunRingctl({"checkpoint"}) == 2);
-  CHECK(RunRingctl({"dataset", "make", "mnist", "x"}) == 2);
+  CHECK(RunRingctl({"dataset", "make", "imagenet", "x"}) == 2);
 }
 
 TEST_CASE("Ringctl: help ends with 0") {

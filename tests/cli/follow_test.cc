@@ -95,6 +95,25 @@ TEST_CASE("Follow: goes on when the coordinator went away and came back") {
   CHECK(followed.updates == 3);
 }
 
+TEST_CASE("Follow: a coordinator that says that it is stopping may come back") {
+  const grpc::Status stopping =
+      ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE");
+  ScriptedJobs jobs({{{Running()}, stopping}, {{Running(), Succeeded()}, grpc::Status::OK}});
+  const Followed followed = FollowJob(jobs.address(), "job-1", {});
+  REQUIRE(followed.last.ok());
+  CHECK(followed.last->state() == v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_CASE("Follow: the ticker ends it") {
+  ScriptedJobs jobs({{{Running()}, grpc::Status::OK}});
+  int ticks = 0;
+  FollowOptions options;
+  options.on_tick = [&] { return ++ticks < 3; };
+  const Followed followed = FollowJob(jobs.address(), "job-1", options);
+  CHECK(followed.last.status().code() == absl::StatusCode::kCancelled);
+  CHECK(ticks == 3);
+}
+
 TEST_CASE("Follow: a coordinator that stays away is unreachable after the patience is over") {
   ScriptedJobs jobs({{{Running()}, kAway}, {{}, kAway}});
   FollowOptions options;

@@ -16,5 +16,10 @@ TEST_CASE("Nearest: finds slips of the keyboard and beginnings, and nothing far 
   CHECK(Nearest("status", {}).empty());
 }
 
+TEST_CASE("Nearest: a part of a longer word") {
+  CHECK(Nearest("float16", {"float32", "mixed_bfloat16", "mixed_float16"}) == "mixed_float16");
+  CHECK(Nearest("ri", {"string"}).empty());
+}
+
 }  // namespace
 }  // namespace ringmaster::cli
