@@ -18,8 +18,10 @@ namespace {
 
 constexpr std::chrono::minutes kCheckpointDeadline(30);
 
+// CANCELLED is a server that shuts down: this side cancels only what it has read enough of.
 bool IsTransport(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::CANCELLED ||
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 

@@ -98,10 +98,13 @@ TEST_CASE("Follow: goes on when the coordinator went away and came back") {
 TEST_CASE("Follow: a coordinator that says that it is stopping may come back") {
   const grpc::Status stopping =
       ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE");
-  ScriptedJobs jobs({{{Running()}, stopping}, {{Running(), Succeeded()}, grpc::Status::OK}});
+  ScriptedJobs jobs({{{Running()}, stopping},
+                     {{Running()}, grpc::Status::CANCELLED},
+                     {{Running(), Succeeded()}, grpc::Status::OK}});
   const Followed followed = FollowJob(jobs.address(), "job-1", {});
   REQUIRE(followed.last.ok());
   CHECK(followed.last->state() == v1::JOB_STATE_SUCCEEDED);
+  CHECK(followed.updates == 4);
 }
 
 TEST_CASE("Follow: the ticker ends it") {
