@@ -24,6 +24,20 @@ std::string CoordinatorFromEnvironment() {
   return value == nullptr || *value == '\0' ? kDefaultCoordinator : value;
 }
 
+// CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign.
+void RefuseSigns(CLI::App* app) {
+  const CLI::Validator no_sign(
+      [](std::string& text) {
+        return text.starts_with('-') ? "expected a number that is not negative, got " + text
+                                     : std::string();
+      },
+      "");
+  for (CLI::Option* const option : app->get_options()) {
+    if (option->get_type_name() == "UINT") option->check(no_sign);
+  }
+  for (CLI::App* const command : app->get_subcommands({})) RefuseSigns(command);
+}
+
 }  // namespace
 
 void Print(const std::string& text) {
@@ -98,6 +112,7 @@ CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& desc
 
 StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
   chosen_ = nullptr;
+  RefuseSigns(&app_);
   try {
     app_.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

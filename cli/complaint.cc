@@ -45,8 +45,9 @@ std::vector<std::string> CommandsOf(const CLI::App& group) {
 std::string Unknown(const std::string& kind, const std::string& word,
                     const std::vector<std::string>& known) {
   const std::string guess = Nearest(word, known);
-  return fmt::format("there is no {} {}{}", kind, word,
-                     guess.empty() ? "" : fmt::format("; did you mean {}?", guess));
+  if (!guess.empty()) return fmt::format("there is no {} {}; did you mean {}?", kind, word, guess);
+  return fmt::format("there is no {} {}; there {} {}", kind, word, known.size() == 1 ? "is" : "are",
+                     absl::StrJoin(known, ", "));
 }
 
 std::string Describe(const Named& named, const std::string& error) {

@@ -1,13 +1,12 @@
 // ringctl dataset make FORMAT DIR, dataset stat DIR, dataset verify DIR: without a cluster.
 #include <fmt/ranges.h>
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "cli/commands/commands.h"
 #include "cli/dataset_report.h"
 #include "cli/json.h"
+#include "cli/named_file.h"
 #include "common/data/dataset.h"
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
@@ -78,9 +77,7 @@ StatusOr<ExitCode> Stat(const Common& common, const LookOptions& options) {
 
 StatusOr<std::optional<data::Sha256List>> ReadList(const std::string& path) {
   if (path.empty()) return std::optional<data::Sha256List>();
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return InvalidArgument("--sha256: cannot read {}", path);
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("--sha256", path));
   StatusOr<data::Sha256List> list = data::ParseSha256List(text);
   if (!list.ok()) return Annotate(list.status(), "--sha256: " + path);
   return std::optional<data::Sha256List>(*std::move(list));

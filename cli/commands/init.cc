@@ -15,8 +15,8 @@ namespace {
 Status WriteNew(const std::string& file, const std::string& text) {
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0 && errno == EEXIST) {
-    return InvalidArgument("{} exists and stays as it is; name another file, or - for stdout",
-                           file);
+    return Error(absl::StatusCode::kAlreadyExists,
+                 "{} exists and stays as it is; name another file, or - for stdout", file);
   }
   if (descriptor < 0) return InvalidArgument("cannot create {}: {}", file, std::strerror(errno));
   const bool written =

@@ -1,13 +1,9 @@
 // ringctl submit FILE: reads and checks a job file, submits it once however often it has to ask.
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <vector>
 
 #include "cli/commands/commands.h"
 #include "cli/job_submission.h"
+#include "cli/named_file.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 
@@ -21,19 +17,8 @@ struct SubmitOptions {
   bool watch = false;
 };
 
-// `-` is stdin.
-StatusOr<std::string> ReadJobFile(const std::string& file) {
-  if (file == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  std::ifstream stream(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (!stream.is_open() || stream.bad()) {
-    return InvalidArgument("cannot read job file {}: {}", file, std::strerror(errno));
-  }
-  return text;
-}
-
 StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
-  RING_ASSIGN_OR_RETURN(const std::string text, ReadJobFile(options.file));
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", options.file));
   Submission submission;
   RING_ASSIGN_OR_RETURN(submission.spec, job::ParseJobFile(options.file, text, options.overrides));
   RING_RETURN_IF_ERROR(Annotate(job::Validate(submission.spec), options.file));

@@ -95,7 +95,7 @@ BAD_COMMANDS = [
     (["logs", "nope"], 1, ["nope"]),
     (["logs", "{job}", "--worker", "nobody"], 1, ["nobody"]),
     (["cancel", "{job}"], 1, ["{job}"]),
-    (["checkpoint"], 2, ["ls"]),
+    (["checkpoint"], 2, ["checkpoint"]),
     (["checkpoint", "lss", "{job}"], 2, ["lss"]),
     (["checkpoint", "get", "{job}", "{new}", "--step", "77"], 1, ["77"]),
     (["checkpoint", "get", "{job}", "{good}"], 1, ["{good}"]),
@@ -106,6 +106,7 @@ BAD_COMMANDS = [
     (["dataset", "stat", "{new}"], 1, ["{new}"]),
     (["dataset", "verify", "{new}"], 1, ["{new}"]),
     (["dataset", "verify", "{data}", "--format", "tiff"], 2, ["tiff"]),
+    (["dataset", "verify", "{data}", "--sha256", "{data}"], 2, ["folder"]),
     (["model", "summary", "resnet"], 2, ["resnet"]),
     (["model", "summary", "vgg", "--depth", "12"], 2, ["12"]),
     (["model", "summary", "vgg", "--image", "8x8x3"], 2, ["32"]),
@@ -117,18 +118,23 @@ BAD_COMMANDS = [
     (["completion", "fish"], 2, ["fish", "bash"]),
 ]
 
-# Flags of the daemons, program first; all of them end with exit code 2.
+# Flags of the daemons, program first, added to the ones that it must have; all end with exit code 2.
+MUST = {
+    "ringmaster": ["--listen", "127.0.0.1:0", "--data-dir", "{new}"],
+    "ringworker": ["--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--state-dir", "{new}"],
+}
 BAD_FLAGS = [
     (["ringmaster", "--listen", "nonsense"], ["nonsense"]),
     (["ringmaster", "--listen", "0.0.0.0:0"], ["--insecure"]),
     (["ringmaster", "--worker-lease-ms", "0"], ["worker-lease-ms"]),
-    (["ringmaster", "--data-dri", "x"], ["--data-dri"]),
-    (["ringworker"], ["--coordinator"]),
-    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--cores", "0"], ["cores"]),
-    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--memory-per-core", "8XB"], ["8XB"]),
-    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--cpus", "3-1"], ["3-1"]),
-    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--listen", "0.0.0.0:0"], ["--insecure"]),
-    (["ringworker", "--coordinator", "127.0.0.1:1", "--data-root", "{data}", "--name", "no spaces, please"], ["name"]),
+    (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
+    (["ringworker", "--cores", "0"], ["cores"]),
+    (["ringworker", "--memory-per-core", "8XB"], ["8XB"]),
+    (["ringworker", "--cpus", "3-1"], ["3-1"]),
+    (["ringworker", "--listen", "0.0.0.0:0"], ["--insecure"]),
+    (["ringworker", "--name", "no spaces, please"], ["name"]),
+    (["ringworker", "--log-spool-bytes", "many"], ["many"]),
+    (["ringworker", "--coordinator", "nowhere"], ["nowhere"]),
 ]
 
 
