@@ -221,7 +221,7 @@ TEST_CASE("AllReduce: a flipped bit of a payload is refused") {
   for (const Status& status : statuses) CHECK_FALSE(status.ok());
 }
 
-TEST_CASE("AllReduce: a lost member ends the reduction of all, and its neighbours name it") {
+TEST_CASE("AllReduce: a lost member ends the reduction of all, and a neighbour names it") {
   MemoryRing ring(4);
   const std::vector<Block> blocks = Blocks(64);
   const std::vector<Status> statuses =
@@ -235,12 +235,18 @@ TEST_CASE("AllReduce: a lost member ends the reduction of all, and its neighbour
           RING_RETURN_IF_ERROR(all_reduce.Exact(Step(step), blocks, Numbers(64, rank), totals));
         }
       });
-  for (const uint32_t neighbour : {1, 3}) {
-    CHECK(statuses[neighbour].code() == absl::StatusCode::kUnavailable);
-    CHECK(Message(statuses[neighbour]) == "member 2 is lost");
+  // A neighbour that is busy meanwhile may first hear that the one on its other side has left: one
+  // of the two saw the loss itself, and everybody else's reason ends with it.
+  const auto saw_it = [&](uint32_t neighbour) {
+    return statuses[neighbour].code() == absl::StatusCode::kUnavailable &&
+           Message(statuses[neighbour]) == "member 2 is lost";
+  };
+  CHECK((saw_it(1) || saw_it(3)));
+  for (const uint32_t rank : {0, 1, 3}) {
+    if (rank != 0 && saw_it(rank)) continue;
+    CHECK(statuses[rank].code() == absl::StatusCode::kAborted);
+    CHECK(Message(statuses[rank]).ends_with("member 2 is lost"));
   }
-  CHECK(statuses[0].code() == absl::StatusCode::kAborted);
-  CHECK(Message(statuses[0]).find("member 2 is lost") != std::string::npos);
 }
 
 TEST_CASE("AllReduce: cancelling one member from another thread ends the reduction of all") {
