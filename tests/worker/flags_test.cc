@@ -34,10 +34,10 @@ TEST_CASE("Flags: a CPU list has single CPUs and ranges, each CPU once") {
 }
 
 TEST_CASE("Flags: the usual ones are understood") {
-  const ParsedFlags parsed = Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0",
-                                    "--cores", "2", "--threads-per-core", "3", "--memory-per-core",
-                                    "1GiB", "--name", "w1", "--cpus", "0-5", "--log-spool-bytes",
-                                    "64KiB"});
+  const ParsedFlags parsed =
+      Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0", "--cores", "2",
+             "--threads-per-core", "3", "--memory-per-core", "1GiB", "--name", "w1", "--cpus",
+             "0-5", "--log-spool-bytes", "64KiB"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.coordinator.ToString() == "10.0.0.1:7700");
   CHECK(parsed.flags.advertise == "127.0.0.1");
