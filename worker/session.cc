@@ -43,17 +43,20 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
  public:
   explicit Stream(const std::function<void(Event)>* post) : post_(post) {}
 
+  // First call; nobody else may have the stream before it returned.
   void Begin(v1::Fleet::Stub* stub) {
     stub->async()->Session(&context_, this);
     StartRead(&incoming_);
     AddHold();  // writes start outside of reactions
     StartCall();
-    (*post_)(Connected{});
   }
 
+  // Attach is the first message of a session: what comes before it belongs to the session before
+  // this one and is dropped.
   void Send(v1::WorkerMessage message) {
     MutexLock lock(mu_);
-    if (ended_ || finishing_) return;
+    attached_ = attached_ || message.has_attach();
+    if (!attached_ || ended_ || finishing_) return;
     if (outgoing_.size() >= kQueueLimit) {
       context_.TryCancel();
       return;
@@ -130,6 +133,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   Mutex mu_;
   Condition changed_;
   std::deque<v1::WorkerMessage> outgoing_ ABSL_GUARDED_BY(mu_);
+  bool attached_ ABSL_GUARDED_BY(mu_) = false;  // Attach was queued
   bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
@@ -163,12 +167,13 @@ void Session::Close(const std::string& reason) {
 
 void Session::RunOnce() {
   auto stream = std::make_shared<Stream>(&post_);
+  stream->Begin(stub_.get());
   {
     MutexLock lock(mu_);
-    if (stopping_) return;
     stream_ = stream;
+    if (stopping_) stream->Cancel();  // Stop came before it could see the stream
   }
-  stream->Begin(stub_.get());
+  post_(Connected{});
   // The stream lives as long as the worker; an hour only bounds each single wait.
   while (!stream->WaitDone(Now() + std::chrono::hours(1))) {
   }

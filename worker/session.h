@@ -25,8 +25,8 @@ class Session {
   ~Session();
 
   void Start();
-  // Queues a message on the open stream; dropped when there is none. A stream whose queue is full
-  // (4,096 messages: the coordinator reads nothing) is broken off.
+  // Queues a message on the open stream; dropped when there is none, and before its Attach. A
+  // stream whose queue is full (4,096 messages: the coordinator reads nothing) is broken off.
   void Send(v1::WorkerMessage message);
   // Breaks the stream off; it is opened again.
   void Close(const std::string& reason);
