@@ -43,6 +43,13 @@ struct RaiseTerm {
   uint64_t term = 0;
 };
 
+// Reads and verifies these checkpoints, in this order, until one is whole; CheckpointFound follows,
+// as an event of its own.
+struct FindCheckpoint {
+  std::string job_id;
+  std::vector<CheckpointRecord> candidates;  // newest first
+};
+
 // A change of state. If it cannot be written it is not published, an OK reply that follows it
 // becomes UNAVAILABLE, and it is tried again.
 struct SaveJob {
@@ -79,8 +86,8 @@ struct Note {
   std::string text;
 };
 
-using Action = std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, SaveJob,
-                            RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
+using Action = std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm,
+                            FindCheckpoint, SaveJob, RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 }  // namespace ringmaster::coordinator

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/ids.h"
 #include "common/status.h"
@@ -36,12 +38,17 @@ struct SessionClosed {
   std::string reason;
 };
 
-// The four requests; each is answered by exactly one Reply before the next event.
+// The five requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
   v1::SubmitRequest submit;
 };
 struct CancelAsked {
   JobId job;
+};
+// A worker is to leave its job at a step boundary and take no other one, or to take jobs again.
+struct DrainAsked {
+  std::string worker;
+  bool resume = false;
 };
 // A worker wants to upload a checkpoint.
 struct UploadAsked {
@@ -65,6 +72,14 @@ struct CheckpointInserted {
   std::string digest;
   Status status;
 };
+// Answers FindCheckpoint: the newest of its checkpoints that verified, and what was wrong with those
+// that were newer.
+struct CheckpointFound {
+  std::string job_id;  // for which it was searched
+  std::optional<CheckpointRecord> found;
+  std::string digest;  // hex, in its manifest
+  std::vector<std::string> skipped;  // one sentence each, newest first
+};
 struct TermRaised {
   uint64_t term = 0;
 };
@@ -73,7 +88,7 @@ struct TermRaised {
 struct Tick {};
 
 using Event =
-    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, UploadAsked,
-                 UploadVerified, JobInserted, CheckpointInserted, TermRaised, Tick>;
+    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, DrainAsked,
+                 UploadAsked, UploadVerified, CheckpointFound, JobInserted, CheckpointInserted, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -59,10 +59,12 @@ class Logic {
   void On(const SessionClosed& event);
   void On(const SubmitAsked& event);
   void On(const CancelAsked& event);
+  void On(const DrainAsked& event);
   void On(const UploadAsked& event);
   void On(const UploadVerified& event);
   void On(const JobInserted& event);
   void On(const CheckpointInserted& event);
+  void On(const CheckpointFound& event);
   void On(const TermRaised& event);
   void On(const Tick& event);
 

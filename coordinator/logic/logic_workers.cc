@@ -67,6 +67,9 @@ void Logic::On(const SessionClosed& event) {
   Lose(event.session, Cause::kWorkerLost, fmt::format("its session broke ({})", event.reason));
 }
 
+void Logic::On(const DrainAsked&) { Answer({}); }
+void Logic::On(const CheckpointFound&) {}
+
 void Logic::On(const TermRaised& event) {
   term_ = event.term;
   counter_ = 0;

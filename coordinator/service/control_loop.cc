@@ -116,6 +116,10 @@ void ControlLoop::Do(const RaiseTerm& action) {
   CarryOut(logic_.Step(TermRaised{action.term}, ReadClocks()));
 }
 
+void ControlLoop::Do(const FindCheckpoint& action) {
+  (void)Post(CheckpointFound{action.job_id, std::nullopt, "", {}});
+}
+
 void ControlLoop::Do(const SaveJob& action) {
   const std::string& id = action.record.id();
   if (Write(hands_.store->SaveJob(action.record), "save " + id).ok()) {

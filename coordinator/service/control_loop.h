@@ -47,6 +47,7 @@ class ControlLoop {
   void Do(const InsertJob& action);
   void Do(const InsertCheckpoint& action);
   void Do(const RaiseTerm& action);
+  void Do(const FindCheckpoint& action);
   void Do(const SaveJob& action);
   void Do(const RemoveCheckpoint& action);
   void Do(const PublishJob& action);

@@ -40,9 +40,25 @@ struct RunJob {
   v1::Start start;
 };
 
-// Ends the step loop at a step boundary; RunEnded follows.
+// When a run ends: kNow drops the step in hand (its finished shards are kept), kAtBoundary finishes
+// it first, unless the ring breaks meanwhile.
+enum class RunStop : uint8_t { kNow, kAtBoundary };
+
+// Ends the step loop; RunEnded follows. A kNow after a kAtBoundary overrides it.
 struct CancelRun {
   std::string reason;
+  RunStop when = RunStop::kNow;
+};
+
+// Delivers a checkpoint of the state that the job is in; StateDelivered follows. No run is on.
+struct DeliverState {
+  JobId job;
+};
+
+// The checkpoint of this step is durable: copies of it may go.
+struct ForgetCopies {
+  JobId job;
+  uint64_t step = 0;
 };
 
 // Frees everything that belongs to the job.
@@ -54,6 +70,6 @@ struct DropJob {
 struct Exit {};
 
 using Action = std::variant<SendMessage, CloseSession, SaveTerm, InspectDataset, PrepareJob, RunJob,
-                            CancelRun, DropJob, Exit>;
+                            CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
 
 }  // namespace ringmaster::worker

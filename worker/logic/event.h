@@ -45,6 +45,29 @@ struct PhaseChanged {
   double seconds = 0;  // that the phase before took
 };
 
+// The worker holds S(K) and the ring of this generation is connected.
+struct RunJoined {
+  JobId job;
+  GenerationId generation;
+  double fetch_seconds = 0;  // that S(K) took; 0 when it was here
+};
+
+// A neighbour is silent, or its progress stands still, while the run goes on.
+struct PeerSuspected {
+  JobId job;
+  GenerationId generation;
+  uint64_t step = 0;
+  std::string peer;
+  std::string reason;
+};
+
+// Answers DeliverState.
+struct StateDelivered {
+  JobId job;
+  uint64_t applied = 0;
+  std::string error;  // not empty: it could not be delivered
+};
+
 // The step loop applied a step or evaluated.
 struct RunProgress {
   v1::Progress progress;
@@ -63,6 +86,8 @@ struct RunEnded {
   std::string reason;           // of kFailed and kPeerLost
   std::string peer;             // of kPeerLost: its worker id
   std::string manifest_sha256;  // of kFinished, on the worker that wrote the last checkpoint
+  std::vector<uint32_t> folded;  // shards of step `applied` that it has finished, ascending
+  bool evaluated = false;        // what is due on S(applied)
 };
 
 // SIGTERM, or the daemon cannot go on.
@@ -71,6 +96,7 @@ struct StopRequested {
 };
 
 using Event = std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone,
-                           PhaseChanged, RunProgress, RunEnded, StopRequested>;
+                           PhaseChanged, RunJoined, PeerSuspected, RunProgress, RunEnded,
+                           StateDelivered, StopRequested>;
 
 }  // namespace ringmaster::worker

@@ -69,8 +69,6 @@ Decision WorkerLogic::On(const FromCoordinator& event, Time) {
       return OnFence(message.fence());
     case v1::CoordinatorMessage::kStart:
       return OnStart(message.start());
-    case v1::CoordinatorMessage::kDrain:
-      return OnDrain(message.drain());
     case v1::CoordinatorMessage::kCancel:
       return OnCancel(message.cancel());
     case v1::CoordinatorMessage::kRelease:
@@ -218,15 +216,6 @@ Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
   return Do(JobStopped(), "nothing is running: stopped at once");
 }
 
-Decision WorkerLogic::OnDrain(const v1::Drain& message) {
-  if (!Has(message.job_id())) return Nothing("drain of a job that is not here is ignored");
-  if (job_->phase == Phase::kRunning) {
-    job_->after_run = AfterRun::kReportStopped;
-    return Do(CancelRun{"drained"}, "leave at the step boundary");
-  }
-  return Do(JobStopped(), "nothing is running: drained at once");
-}
-
 Decision WorkerLogic::OnRelease(const v1::Release& message) {
   if (!Has(message.job_id())) return Nothing("release of a job that is not here is ignored");
   return Drop("released by the coordinator");
@@ -245,6 +234,10 @@ Decision WorkerLogic::Drop(const std::string& reason) {
   job_.reset();
   return Do(DropJob{id}, reason);
 }
+
+Decision WorkerLogic::On(const RunJoined&, Time) { return Nothing("joined"); }
+Decision WorkerLogic::On(const PeerSuspected&, Time) { return Nothing("suspected"); }
+Decision WorkerLogic::On(const StateDelivered&, Time) { return Nothing("delivered"); }
 
 Decision WorkerLogic::On(const RunEnded& event, Time) {
   if (!job_ || job_->id != event.job || job_->phase != Phase::kRunning) {

@@ -63,6 +63,9 @@ class WorkerLogic {
   Decision On(const PrepareDone& event, Time now);
   Decision On(const PhaseChanged& event, Time now);
   Decision On(const RunProgress& event, Time now);
+  Decision On(const RunJoined& event, Time now);
+  Decision On(const PeerSuspected& event, Time now);
+  Decision On(const StateDelivered& event, Time now);
   Decision On(const RunEnded& event, Time now);
   Decision On(const StopRequested& event, Time now);
 
@@ -72,7 +75,6 @@ class WorkerLogic {
   Decision OnFence(const v1::Fence& message);
   Decision OnStart(const v1::Start& message);
   Decision OnCancel(const v1::Cancel& message);
-  Decision OnDrain(const v1::Drain& message);
   Decision OnRelease(const v1::Release& message);
 
   [[nodiscard]] bool Has(const std::string& job_id) const {

@@ -24,6 +24,7 @@
 #include "worker/ring/link.h"
 #include "worker/train/checkpoint_sink.h"
 #include "worker/train/progress.h"
+#include "worker/train/state_copy.h"
 
 namespace ringmaster::worker {
 
@@ -33,6 +34,7 @@ struct Assignment {
   ring::Position position;       // rank 0 writes the checkpoints
   std::vector<uint32_t> shards;  // this worker's, ascending; may be empty
   uint64_t start_step = 0;       // K: must equal applied()
+  bool evaluated = false;        // what is due on S(K) was evaluated by every holder of S(K)
 };
 
 // Who else takes part in a run. All outlive it.
@@ -41,6 +43,7 @@ struct RunPeers {
                                    // before its time
   CheckpointSink* sink = nullptr;  // used by rank 0 only; nullptr: no checkpoints
   Observer* observer = nullptr;    // nullptr: nobody listens
+  std::stop_token at_boundary;     // ends the run at the next step boundary
 };
 
 enum class RunEnd : uint8_t {
@@ -59,6 +62,10 @@ struct RunResult {
   // its own accord, so another worker knows the cause; else the ring stood still or spoke nonsense.
   absl::StatusCode link_error = absl::StatusCode::kOk;
   std::string manifest_sha256;  // of the last checkpoint, where this worker wrote it
+  // Shards of step `applied` whose gradients are held, ascending: the next run keeps them when they
+  // are all its own, else it drops them.
+  std::vector<uint32_t> folded;
+  bool evaluated = false;  // everything that is due on S(applied)
   PhaseTimes times;
 };
 
@@ -100,6 +107,20 @@ class Trainer {
   // computing runs to its end unused.
   [[nodiscard]] RunResult Run(const Assignment& assignment, const RunPeers& peers,
                               const std::stop_token& stop);
+
+  // A copy of S(step), for a peer: consistent, also while a run is on. Any thread. UNAVAILABLE: the
+  // state is not there yet; FAILED_PRECONDITION: it is past it.
+  [[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> Copy(uint64_t step) const;
+  // Replaces the state by a peer's copy; `digest` is the one that it must have. On an error the
+  // state is as before. Step thread, no run is on.
+  Status Adopt(const StateCopy& copy, const Sha256Digest& digest);
+  // Likewise by a checkpoint of a job with the same ResultSpec.
+  Status Restore(const Checkpoint& checkpoint);
+  // A checkpoint of the state as it is, for a sink of the caller's. Step thread, no run is on.
+  [[nodiscard]] StatusOr<Checkpoint> MakeCheckpoint() const;
+  // The checkpoint of this step is durable: a copy that is kept in case its writer dies may go. Any
+  // thread.
+  void ForgetCopies(uint64_t step);
 
   // What the step thread is at. Any thread, lock-free.
   [[nodiscard]] Pulse pulse() const;

@@ -52,7 +52,8 @@ class RingService : public v1::Ring::WithRawCallbackMethod_Link<v1::Ring::Servic
 
 class GrpcRingPort : public RingPort {
  public:
-  explicit GrpcRingPort(PortOptions options) : table_(options), service_(&table_) {}
+  explicit GrpcRingPort(const PortOptions& options)
+      : services_(options.services), table_(options), service_(&table_) {}
   ~GrpcRingPort() override { GrpcRingPort::Stop(); }
 
   Status Listen(const Address& listen);
@@ -64,6 +65,7 @@ class GrpcRingPort : public RingPort {
  private:
   void ExpireStreams();
 
+  const std::vector<grpc::Service*> services_;
   StreamTable table_;
   RingService service_;
   Mutex mu_;
@@ -81,6 +83,7 @@ Status GrpcRingPort::Listen(const Address& listen) {
   int bound = 0;
   builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &bound);
   builder.RegisterService(&service_);
+  for (grpc::Service* service : services_) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || bound == 0) {
     return Error(absl::StatusCode::kUnavailable,

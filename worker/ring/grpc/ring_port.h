@@ -4,10 +4,13 @@
 // they end with an error of their own and nothing else.
 #pragma once
 
+#include <grpcpp/impl/codegen/service_type.h>
+
 #include <chrono>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "common/ids.h"
 #include "common/rpc/address.h"
@@ -30,6 +33,8 @@ struct PortOptions {
   // Streams that came before this worker's Connect: how many wait, and how long.
   size_t waiting_streams = 16;
   std::chrono::milliseconds waiting_limit{30'000};
+  // Offered on the same port; they outlive it.
+  std::vector<grpc::Service*> services;
 };
 
 class RingPort {
