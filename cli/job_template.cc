@@ -57,7 +57,8 @@ augment:                   # training images, in this order; default: nothing
 
 checkpoint:
   every_steps: 100         # 0: only after the last step, the default
-  # keep: 3                # newest checkpoints kept, at least 1
+  # every_seconds: 0       # also so long after the newest one began, up to 86400; 0: never
+  # keep: 3                # newest checkpoints kept; less than 2 counts as 2
   # best: test_accuracy    # also keep the best by test_accuracy, test_loss, validation_accuracy or
                            # validation_loss (these two need a validation set); default: none
 

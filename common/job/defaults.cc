@@ -37,6 +37,7 @@ v1::Augmentation WithDefaults(v1::Augmentation op) {
 
 v1::CheckpointOptions WithDefaults(v1::CheckpointOptions options) {
   if (!options.has_every_steps()) options.set_every_steps(0);
+  if (!options.has_every_seconds()) options.set_every_seconds(0);
   if (!options.has_keep()) options.set_keep(3);
   return options;
 }

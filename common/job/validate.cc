@@ -20,6 +20,7 @@ constexpr uint32_t kMaxShards = 4096;
 constexpr size_t kMaxName = 100, kMaxPath = 4096;
 constexpr uint32_t kMaxPixels = 1024;
 constexpr uint32_t kMaxLossScale = 1U << 24;
+constexpr double kMaxCheckpointSeconds = 86'400;
 
 // ---- checks of one field ------------------------------------------------------------------------
 
@@ -151,6 +152,14 @@ Status CheckValidation(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+Status CheckCheckpoint(const v1::CheckpointOptions& resolved) {
+  RING_RETURN_IF_ERROR(CheckAtLeastOne("checkpoint.keep", resolved.keep()));
+  const double seconds = resolved.every_seconds();
+  if (seconds >= 0 && seconds <= kMaxCheckpointSeconds) return absl::OkStatus();
+  return InvalidArgument("checkpoint.every_seconds: {} is not in 0 to {}", seconds,
+                         kMaxCheckpointSeconds);
+}
+
 Status CheckLength(const v1::JobSpec& spec) {
   if (spec.has_epochs() == spec.has_steps()) {
     return InvalidArgument("{} of epochs and steps {} given: give exactly one",
@@ -250,7 +259,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckOptimizer(WithDefaults(spec.optimizer())));
   RING_RETURN_IF_ERROR(CheckAugment(spec));
   RING_RETURN_IF_ERROR(CheckWorkers(spec));
-  RING_RETURN_IF_ERROR(CheckAtLeastOne("checkpoint.keep", WithDefaults(spec.checkpoint()).keep()));
+  RING_RETURN_IF_ERROR(CheckCheckpoint(WithDefaults(spec.checkpoint())));
   if (!v1::Reduction_IsValid(spec.reduction())) {
     return InvalidArgument("reduction: {} is not known", spec.reduction());
   }

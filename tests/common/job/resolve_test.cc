@@ -1,6 +1,7 @@
 #include "common/job/resolve.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "common/job/job_file.h"
 
@@ -81,6 +82,12 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
   CHECK(ErrorOf({"precision_bits=7"}) == "precision_bits: 7 is not in 8 to 24");
   CHECK(ErrorOf({"precision_bits=25"}) == "precision_bits: 25 is not in 8 to 24");
   CHECK(ErrorOf({"checkpoint.keep=0"}) == "checkpoint.keep: 0 is less than 1");
+  CHECK(ErrorOf({"checkpoint.every_seconds=-0.5"}) ==
+        "checkpoint.every_seconds: -0.5 is not in 0 to 86400");
+  CHECK(ErrorOf({"checkpoint.every_seconds=86401"}) ==
+        "checkpoint.every_seconds: 86401 is not in 0 to 86400");
+  CHECK(ErrorOf({"checkpoint.every_seconds=86400"}) == "valid");
+  CHECK(ErrorOf({"checkpoint.every_seconds=0.5"}) == "valid");
   CHECK(ErrorOf({"augment=[{random_crop: {padding: 65}}]"}) ==
         "augment.0.random_crop.padding: 65 is not in 1 to 64");
   CHECK(ErrorOf({"augment=[{random_flip: {}}, {}]"}) ==
@@ -89,6 +96,14 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
   CHECK(ErrorOf({"model=null"}) == "model.name: missing");
   CHECK(ErrorOf({"model.name=resnet"}) != "valid");
   CHECK(ErrorOf({"model.batch_norm=true"}) != "valid");
+}
+
+TEST_CASE("Validate: checkpoint.every_seconds is a number, whatever a client sends") {
+  v1::JobSpec spec = Spec({});
+  for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    spec.mutable_checkpoint()->set_every_seconds(wrong);
+    CHECK_FALSE(Validate(spec).ok());
+  }
 }
 
 TEST_CASE("Validate: optimizers") {
@@ -165,6 +180,8 @@ TEST_CASE("Resolve: every default is filled in") {
   CHECK(job->workers().max() == 4);
   CHECK(job->checkpoint().has_every_steps());
   CHECK(job->checkpoint().keep() == 3);
+  CHECK(job->checkpoint().has_every_seconds());
+  CHECK(job->checkpoint().every_seconds() == 0);
   CHECK(job->data_path() == "cifar10");
 }
 
@@ -264,7 +281,7 @@ TEST_CASE("Result digest: changes with what determines the result and with nothi
     return Hex(ResultDigest(job->result()));
   };
   const std::string base = digest({});
-  CHECK(base == digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9}",
+  CHECK(base == digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9, every_seconds: 60}",
                         "data.path=elsewhere", "seed=0", "shards=4"}));
   CHECK(base != digest({"seed=1"}));
   CHECK(base != digest({"shards=2"}));
