@@ -1,0 +1,30 @@
+// Named places in the daemons at which a test makes a process die, stand still or be slow, at a
+// step of its choice. Nothing is armed unless RINGMASTER_FAILPOINTS says so; CONTRIBUTING.md has
+// the syntax. Thread-safe; one relaxed load where nothing is armed.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "common/status.h"
+
+namespace ringmaster {
+
+inline constexpr char kFailpointVariable[] = "RINGMASTER_FAILPOINTS";
+
+namespace failpoint_internal {
+extern std::atomic<bool> armed;
+void Hit(const char* name, uint64_t step);
+}  // namespace failpoint_internal
+
+// Arms the points of `text`, and these alone; nullptr or "" arms none. Each is logged as a warning.
+// INVALID_ARGUMENT names the entry that cannot be read, and then nothing changes.
+Status ArmFailpoints(const char* text);
+
+// This thread is at the point `name` of step `step`: does what is armed for it.
+inline void HitFailpoint(const char* name, uint64_t step) {
+  if (failpoint_internal::armed.load(std::memory_order_relaxed))
+    failpoint_internal::Hit(name, step);
+}
+
+}  // namespace ringmaster

@@ -1,0 +1,53 @@
+// Whether a worker's two neighbours in a ring live: a Beat every 50 ms to both and from both, on a
+// connection beside the Link's, and an accusation when one falls silent or its stream breaks.
+// Made by RingPort::Watch, which starts it; ended by its destructor, which says goodbye and waits
+// for nobody. Thread "ring-pulse" sends, judges and calls out; thread-safe. It moves no frame, and
+// it evicts nobody: whom it accuses is the coordinator's to judge.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/ids.h"
+
+namespace ringmaster::ring {
+
+// What a Beat says about its sender's step thread.
+struct Pulse {
+  uint64_t progress = 0;
+  std::string phase;
+};
+
+struct WatchLimits {
+  std::chrono::milliseconds interval{50};  // of the own beats
+  // Without a beat; the limit is wider for an edge whose beats come late (docs/ring.md).
+  std::chrono::milliseconds silence{300};
+  std::chrono::milliseconds widest_silence{700};
+  // Of a peer that has not connected yet.
+  std::chrono::milliseconds connect{10'000};
+  // An own tick that is later than this accuses nobody: this process stood still.
+  std::chrono::milliseconds own_lateness{150};
+};
+
+struct WatchOptions {
+  std::string job_id;
+  GenerationId generation;
+  std::string self_name, self_incarnation;
+  std::string successor_name, successor_address;  // HOST:PORT
+  std::string predecessor_name, predecessor_incarnation;
+  // On thread "ring-pulse", at every beat; empty: beats without content.
+  std::function<Pulse()> content;
+  // On thread "ring-pulse", at most once for each peer. Must not block, nor destroy the PeerWatch.
+  std::function<void(const std::string& peer, const std::string& reason)> suspect;
+  WatchLimits limits;
+};
+
+class PeerWatch {
+ public:
+  // No call of `suspect` or `content` is under way, and none will come, when it returns.
+  virtual ~PeerWatch() = default;
+};
+
+}  // namespace ringmaster::ring
