@@ -1,0 +1,38 @@
+// Fetches S(k) from a worker that holds it. A free function, on a connection of its own; the
+// caller's thread waits. It checks that the bytes are those that were sent; that they are the state
+// that they should be (digest(k), layout) is for Trainer::Adopt.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "common/ids.h"
+#include "common/status.h"
+#include "worker/train/state_copy.h"
+
+namespace ringmaster::worker {
+
+struct FetchOptions {
+  std::string address;  // HOST:PORT of the source's ring port
+  std::string source;   // its name, for messages; may be empty
+  JobId job;
+  uint64_t step = 0;
+  std::string worker;  // that asks
+  std::chrono::steady_clock::time_point deadline;
+  // The source is given up when it sends nothing for so long while it streams, or when for so long
+  // nobody answered at its address.
+  std::chrono::milliseconds silence{2'000};
+  uint64_t max_bytes = uint64_t{64} << 30;  // of all files
+};
+
+// Asks again every 20 ms while the source is not at that step yet, or is busy. `stop` ends it
+// within milliseconds. Errors name source, job and step: CANCELLED: `stop`; DEADLINE_EXCEEDED: not
+// there until then, with the source's last answer; UNAVAILABLE: the source was lost or is silent;
+// FAILED_PRECONDITION: it is past that step, serves another job, or speaks another protocol
+// version; DATA_LOSS: what arrived is not what was sent.
+[[nodiscard]] StatusOr<StateCopy> FetchState(const FetchOptions& options,
+                                             const std::stop_token& stop);
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,96 @@
+// Offers the state S(k) of this worker's job to others, on the ring's port: one States service for
+// the life of the daemon, which outlives the server that it is registered with. Its thread,
+// "states", asks the job for copies, cuts and hashes them; gRPC's threads only pass on what is
+// ready. Thread-safe, but for Start and Stop, which its one owner calls. It does not know who may
+// ask: S(k) is the same in all generations.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "common/ids.h"
+#include "common/loop.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "ringmaster/v1/states.grpc.pb.h"
+#include "worker/train/state_copy.h"
+
+namespace ringmaster::worker {
+
+// The words by which a fetcher knows why it was refused (google.rpc.ErrorInfo.reason).
+inline constexpr char kReasonNoStateYet[] = "STATE_NOT_THERE_YET";    // ask again
+inline constexpr char kReasonCrowded[] = "STATE_TOO_MANY_STREAMS";    // ask again
+inline constexpr char kReasonStateGone[] = "STATE_GONE";              // past it, or another job
+inline constexpr char kReasonStateProtocol[] = "STATE_PROTOCOL";      // another protocol version
+inline constexpr char kReasonStateStopping[] = "STATE_SOURCE_STOPS";  // the worker ends
+
+class StateStream;
+
+class StateService : public v1::States::CallbackService {
+ public:
+  struct Options {
+    size_t max_streams = 16;  // RESOURCE_EXHAUSTED beyond
+    // A fetcher that takes no piece for so long is given up. Looked at once a second.
+    std::chrono::milliseconds write_limit{10'000};
+  };
+  // As Trainer::Copy: UNAVAILABLE: not there yet; FAILED_PRECONDITION: past it. May take long.
+  using CopyState = std::function<StatusOr<std::shared_ptr<const StateCopy>>(uint64_t step)>;
+
+  StateService() : StateService(Options()) {}
+  explicit StateService(Options options);
+  ~StateService() override;
+
+  // Before it everything is refused with UNAVAILABLE.
+  void Start();
+  // Refuses new streams and ends those that exist, then the thread. Before Server::Shutdown, which
+  // would wait for them. Idempotent.
+  void Stop();
+
+  // From now on `copy` answers for this job, on the thread "states". What was offered before is
+  // withdrawn first.
+  void Offer(const JobId& job, CopyState copy);
+  // Forgets the function, and returns when no call into it is under way: what it refers to may go
+  // then. Streams that have their copy go on. Never called by the function itself. Idempotent.
+  void Withdraw();
+
+  grpc::ServerWriteReactor<v1::StatePiece>* Fetch(grpc::CallbackServerContext* context,
+                                                  const v1::FetchRequest* request) override;
+
+ private:
+  friend class StateStream;
+  struct Offered {
+    JobId job;
+    CopyState copy;
+    std::weak_ptr<const StateCopy> newest;  // thread "states" only: shared by streams of one step
+  };
+
+  // Whether the request may become a stream.
+  [[nodiscard]] grpc::Status Admit(const v1::FetchRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // For streams: a copy, on the thread "states"; a task for that thread; the stream is over.
+  [[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> CopyOf(const JobId& job, uint64_t step);
+  [[nodiscard]] bool Post(Loop::Task task) { return loop_.Post(std::move(task)); }
+  void Done(const std::shared_ptr<StateStream>& stream);
+
+  [[nodiscard]] std::shared_ptr<Offered> BeginCall() ABSL_LOCKS_EXCLUDED(mu_);
+  void EndCall() ABSL_LOCKS_EXCLUDED(mu_);
+  void CancelStalled();
+
+  const Options options_;
+
+  Mutex mu_;
+  Condition changed_;
+  bool started_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Offered> offered_ ABSL_GUARDED_BY(mu_);
+  size_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // into the function, under way
+  std::set<std::shared_ptr<StateStream>> streams_ ABSL_GUARDED_BY(mu_);
+
+  Loop loop_;  // "states"; last: its tasks use the rest
+};
+
+}  // namespace ringmaster::worker
