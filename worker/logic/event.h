@@ -83,9 +83,9 @@ struct RunEnded {
   Outcome outcome = Outcome::kStopped;
   uint64_t applied = 0;
   std::string digest;
-  std::string reason;           // of kFailed and kPeerLost
-  std::string peer;             // of kPeerLost: its worker id
-  std::string manifest_sha256;  // of kFinished, on the worker that wrote the last checkpoint
+  std::string reason;            // of kFailed and kPeerLost
+  std::string peer;              // of kPeerLost: its worker id
+  std::string manifest_sha256;   // of kFinished, on the worker that wrote the last checkpoint
   std::vector<uint32_t> folded;  // shards of step `applied` that it has finished, ascending
   bool evaluated = false;        // what is due on S(applied)
 };
@@ -95,8 +95,8 @@ struct StopRequested {
   std::string reason;
 };
 
-using Event = std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone,
-                           PhaseChanged, RunJoined, PeerSuspected, RunProgress, RunEnded,
-                           StateDelivered, StopRequested>;
+using Event =
+    std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone, PhaseChanged,
+                 RunJoined, PeerSuspected, RunProgress, RunEnded, StateDelivered, StopRequested>;
 
 }  // namespace ringmaster::worker

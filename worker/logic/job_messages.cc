@@ -49,6 +49,8 @@ v1::WorkerMessage FenceAckMessage(const JobId& job, const GenerationId& fenced,
   Fill(fenced, ack.mutable_generation());
   ack.set_applied(state.applied);
   ack.set_digest(state.digest);
+  ack.mutable_folded()->Add(state.folded.begin(), state.folded.end());
+  ack.set_evaluated(state.evaluated);
   return message;
 }
 
@@ -70,6 +72,41 @@ v1::WorkerMessage FailedMessage(const JobId& job, const GenerationId& generation
   return message;
 }
 
+v1::WorkerMessage JoinedMessage(const RunJoined& event) {
+  v1::WorkerMessage message;
+  v1::Joined& joined = *message.mutable_joined();
+  joined.set_job_id(event.job.value());
+  Fill(event.generation, joined.mutable_generation());
+  joined.set_fetch_seconds(event.fetch_seconds);
+  return message;
+}
+
+v1::WorkerMessage SuspicionMessage(const PeerSuspected& event) {
+  v1::WorkerMessage message;
+  v1::Suspicion& suspicion = *message.mutable_suspicion();
+  suspicion.set_job_id(event.job.value());
+  Fill(event.generation, suspicion.mutable_generation());
+  suspicion.set_peer(event.peer);
+  suspicion.set_step(event.step);
+  suspicion.set_reason(event.reason);
+  return message;
+}
+
+v1::WorkerMessage SavedMessage(const StateDelivered& event) {
+  v1::WorkerMessage message;
+  v1::StateSaved& saved = *message.mutable_state_saved();
+  saved.set_job_id(event.job.value());
+  saved.set_applied(event.applied);
+  saved.set_error(event.error);
+  return message;
+}
+
+v1::WorkerMessage LeavingMessage(const std::string& reason) {
+  v1::WorkerMessage message;
+  message.mutable_leaving()->set_reason(reason);
+  return message;
+}
+
 v1::WorkerMessage EndMessage(const RunEnded& event) {
   v1::WorkerMessage message;
   if (event.outcome == Outcome::kFinished) {
@@ -82,13 +119,7 @@ v1::WorkerMessage EndMessage(const RunEnded& event) {
     return message;
   }
   if (event.outcome == Outcome::kPeerLost) {
-    v1::Suspicion& suspicion = *message.mutable_suspicion();
-    suspicion.set_job_id(event.job.value());
-    Fill(event.generation, suspicion.mutable_generation());
-    suspicion.set_peer(event.peer);
-    suspicion.set_step(event.applied);
-    suspicion.set_reason(event.reason);
-    return message;
+    return SuspicionMessage({event.job, event.generation, event.applied, event.peer, event.reason});
   }
   return FailedMessage(event.job, event.generation, event.applied,
                        event.reason.empty() ? "the step loop stopped by itself" : event.reason);

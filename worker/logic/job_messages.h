@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -15,6 +16,8 @@ namespace ringmaster::worker {
 struct HeldState {
   uint64_t applied = 0;
   std::string digest;
+  std::vector<uint32_t> folded;  // shards of step `applied` that were finished, ascending
+  bool evaluated = false;        // what is due on S(applied)
 };
 
 void Fill(const GenerationId& from, v1::Generation* to);
@@ -28,6 +31,10 @@ void Fill(const GenerationId& from, v1::Generation* to);
 [[nodiscard]] v1::WorkerMessage StoppedMessage(const JobId& job, uint64_t applied);
 [[nodiscard]] v1::WorkerMessage FailedMessage(const JobId& job, const GenerationId& generation,
                                               uint64_t step, const std::string& reason);
+[[nodiscard]] v1::WorkerMessage JoinedMessage(const RunJoined& event);
+[[nodiscard]] v1::WorkerMessage SuspicionMessage(const PeerSuspected& event);
+[[nodiscard]] v1::WorkerMessage SavedMessage(const StateDelivered& event);
+[[nodiscard]] v1::WorkerMessage LeavingMessage(const std::string& reason);
 // Finished, a suspicion, or failed: by the outcome.
 [[nodiscard]] v1::WorkerMessage EndMessage(const RunEnded& event);
 

@@ -3,41 +3,23 @@
 // is in a ring: only the coordinator does. Its two safety rules (checked by tests):
 //   - it stops applying before it acknowledges a fence, and
 //   - it obeys no term lower than the highest it has seen.
+//
+// What a driver may rely on (docs/regroup.md): a run ends with exactly one RunEnded, also one whose
+// state was still being fetched; a fence of the generation that was fenced last is acknowledged
+// again, so the coordinator repeats it after an Attach; reports and Joined of the newest generation
+// are said again after Attached{resume}. The first StopRequested asks to leave, the second one ends
+// the run and exits at once. Nothing but Attach is sent before Attached.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "worker/logic/action.h"
+#include "worker/logic/decision.h"
 #include "worker/logic/event.h"
-#include "worker/logic/job_messages.h"
+#include "worker/logic/held_job.h"
 
 namespace ringmaster::worker {
-
-// Actions, and in words why.
-struct Decision {
-  std::vector<Action> actions;
-  std::string reason;
-};
-
-// The job that a worker holds, and where it stands.
-struct HeldJob {
-  enum class Phase { kInspecting, kInspected, kPreparing, kPrepared, kRunning };
-  // What to do when the step loop has returned.
-  enum class AfterRun { kReport, kAcknowledgeFence, kReportStopped, kDrop };
-
-  JobId id;
-  Phase phase = Phase::kInspecting;
-  AfterRun after_run = AfterRun::kReport;
-  GenerationId fenced;  // nothing older is applied any more
-  GenerationId started;
-  HeldState state;
-  std::chrono::steady_clock::time_point last_progress{};
-  std::optional<v1::Progress> held_back;  // newer than what was sent
-  bool drop_when_idle = false;            // the job thread is still busy with it
-};
 
 class WorkerLogic {
  public:
@@ -72,25 +54,36 @@ class WorkerLogic {
   Decision OnAttached(const v1::Attached& message);
   Decision OnInspect(const v1::Inspect& message);
   Decision OnPrepare(const v1::Prepare& message);
+  // worker_logic_run.cc: what concerns a prepared job.
   Decision OnFence(const v1::Fence& message);
   Decision OnStart(const v1::Start& message);
   Decision OnCancel(const v1::Cancel& message);
   Decision OnRelease(const v1::Release& message);
+  Decision OnSaveState(const v1::SaveState& message);
+  Decision OnCheckpointKept(const v1::CheckpointKept& message);
+  Decision AfterRunEnded(const RunEnded& event);
 
   [[nodiscard]] bool Has(const std::string& job_id) const {
     return job_ && job_->id.value() == job_id;
   }
   [[nodiscard]] Action FenceAck() const;
-  [[nodiscard]] Action JobStopped() const;
+  // Sends it, and keeps it for a session to come.
+  [[nodiscard]] Action Report(v1::WorkerMessage message);
+  // Names the peer of this generation, once.
+  Decision Accuse(v1::WorkerMessage suspicion);
+  // Tells the run to end, unless it was told as much before.
+  void EndRun(const std::string& reason, RunStop when, Decision* decision);
   // Forgets the job: at once when nothing of it is running, else as soon as that ended.
   Decision Drop(const std::string& reason);
-  Decision AfterRunEnded(const RunEnded& event);
+  Decision BeginInspect(const v1::Inspect& message);
 
   v1::Attach self_;
   uint64_t highest_term_;
   bool attached_ = false;
   bool stopping_ = false;
+  std::string stop_reason_;
   std::optional<HeldJob> job_;
+  std::optional<v1::Inspect> next_;  // waits until the job that is being dropped is gone
 };
 
 }  // namespace ringmaster::worker

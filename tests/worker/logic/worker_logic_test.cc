@@ -34,12 +34,15 @@ FromCoordinator Prepare(const std::string& job) {
   return event;
 }
 
-FromCoordinator Fence(const std::string& job, uint64_t counter) {
+enum class Boundary { kNo, kYes };
+
+FromCoordinator Fence(const std::string& job, uint64_t counter, Boundary boundary = Boundary::kNo) {
   FromCoordinator event;
   v1::Fence& fence = *event.message.mutable_fence();
   fence.set_job_id(job);
   fence.mutable_generation()->set_term(3);
   fence.mutable_generation()->set_counter(counter);
+  fence.set_at_boundary(boundary == Boundary::kYes);
   return event;
 }
 
@@ -159,8 +162,15 @@ TEST_CASE("WorkerLogic: an idle worker acknowledges a fence at once, an old fenc
   const Decision first = logic.Step(Fence("j1", 2), kNow);
   CHECK(Sent(first).fence_ack().generation().counter() == 2);
   CHECK(Sent(first).fence_ack().digest() == "d0");
-  CHECK(logic.Step(Fence("j1", 2), kNow).actions.empty());
   CHECK(logic.Step(Fence("j1", 1), kNow).actions.empty());
+}
+
+TEST_CASE("WorkerLogic: a fence that comes again is acknowledged again until it started") {
+  WorkerLogic logic = PreparedLogic();
+  (void)logic.Step(Fence("j1", 2), kNow);
+  CHECK(Sent(logic.Step(Fence("j1", 2), kNow)).fence_ack().generation().counter() == 2);
+  (void)logic.Step(Start("j1", 2, 0), kNow);
+  CHECK(logic.Step(Fence("j1", 2), kNow).actions.empty());
 }
 
 TEST_CASE("WorkerLogic: a running worker stops applying before it acknowledges a fence") {
@@ -173,14 +183,14 @@ TEST_CASE("WorkerLogic: a running worker stops applying before it acknowledges a
   CHECK(Sent(ended).fence_ack().digest() == "d9");
 }
 
-TEST_CASE("WorkerLogic: only the generation fenced last can start, and only at the state held") {
+TEST_CASE("WorkerLogic: only the generation fenced last can start, whatever state it needs") {
   WorkerLogic logic = PreparedLogic();
   (void)logic.Step(Fence("j1", 2), kNow);
   CHECK(logic.Step(Start("j1", 1, 0), kNow).actions.empty());
-  const Decision wrong_step = logic.Step(Start("j1", 2, 4), kNow);
-  CHECK(Sent(wrong_step).job_failed().reason() ==
-        "told to start at step 4 but holds the state of step 0");
-  CHECK(Find<RunJob>(logic.Step(Start("j1", 2, 0), kNow)) != nullptr);
+  CHECK(logic.Step(Start("j1", 3, 0), kNow).actions.empty());
+  const Decision behind = logic.Step(Start("j1", 2, 4), kNow);
+  REQUIRE(Find<RunJob>(behind) != nullptr);
+  CHECK(Find<RunJob>(behind)->start.start_step() == 4);
 }
 
 TEST_CASE("WorkerLogic: cancel of a run is answered when the step loop has returned") {
@@ -286,13 +296,27 @@ TEST_CASE("WorkerLogic: progress that was held back goes out before the end of t
   CHECK(std::get<SendMessage>(ended.actions[1]).message.has_job_finished());
 }
 
-TEST_CASE("WorkerLogic: asked to stop, it says that it leaves, ends the run and exits") {
+TEST_CASE("WorkerLogic: asked to stop, it says that it leaves and goes on until it is released") {
   WorkerLogic logic = RunningLogic();
   const Decision decision = logic.Step(StopRequested{"SIGTERM"}, kNow);
   CHECK(Sent(decision).leaving().reason() == "SIGTERM");
-  CHECK(Find<CancelRun>(decision) != nullptr);
-  CHECK(Find<Exit>(decision) != nullptr);
-  CHECK(logic.Step(StopRequested{"SIGTERM"}, kNow).actions.empty());
+  CHECK(decision.actions.size() == 1);
+  const Decision fenced = logic.Step(Fence("j1", 2, Boundary::kYes), kNow);
+  CHECK(Find<CancelRun>(fenced)->when == RunStop::kAtBoundary);
+  CHECK(Sent(logic.Step(Ended(Outcome::kStopped, 5), kNow)).fence_ack().applied() == 5);
+  CHECK(Find<DropJob>(logic.Step(Release("j1"), kNow)) != nullptr);
+  CHECK(Find<Exit>(logic.Step(Disconnected{"ended"}, kNow)) != nullptr);
+}
+
+TEST_CASE("WorkerLogic: asked to stop a second time, it ends the run and exits at once") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(StopRequested{"SIGTERM"}, kNow);
+  const Decision second = logic.Step(StopRequested{"SIGTERM"}, kNow);
+  REQUIRE(Find<CancelRun>(second) != nullptr);
+  CHECK(Find<CancelRun>(second)->when == RunStop::kNow);
+  CHECK(Find<Exit>(second) != nullptr);
+  // Nobody asked the coordinator for anything: the job must not fail because of this.
+  CHECK(logic.Step(Ended(Outcome::kStopped, 5), kNow).actions.empty());
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+// The job that a worker holds, as WorkerLogic sees it: where it stands, what ends its run, and what
+// is to be said about it. A value; loop thread only.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "ringmaster/v1/fleet.pb.h"
+#include "worker/logic/action.h"
+#include "worker/logic/job_messages.h"
+#include "worker/logic/kept_reports.h"
+
+namespace ringmaster::worker {
+
+struct HeldJob {
+  enum class Phase { kInspecting, kInspected, kPreparing, kPrepared, kRunning };
+  // What is to be done when the step loop has returned, beside the fence.
+  enum class AfterRun { kReport, kReportStopped, kDrop };
+
+  JobId id;
+  Phase phase = Phase::kInspecting;
+  bool drop_when_idle = false;  // the job thread is still busy with it
+  std::vector<std::string> known_shard_sha256;
+
+  GenerationId fenced;   // nothing older is applied any more, once it is acknowledged
+  GenerationId started;  // that runs, or ran last
+  HeldState state;       // the newest that is known, also while it runs
+
+  // Of the run that is on.
+  std::optional<RunStop> stop;  // that it was told
+  bool acknowledge = false;     // `fenced`, when it has ended
+  AfterRun after_run = AfterRun::kReport;
+  std::set<std::string> accused;  // peers that a Suspicion of this generation named
+  std::optional<std::chrono::steady_clock::time_point> last_progress;
+  std::optional<v1::Progress> held_back;  // newer than what was sent
+
+  bool delivering = false;  // a checkpoint that SaveState asked for
+  KeptReports reports;      // of the current generation
+
+  [[nodiscard]] bool running() const { return phase == Phase::kRunning; }
+  // It goes as soon as the job thread is done with it.
+  [[nodiscard]] bool dropping() const {
+    return drop_when_idle || (running() && after_run == AfterRun::kDrop);
+  }
+  // It was part of a ring: it holds a state that others may need.
+  [[nodiscard]] bool ever_started() const { return started != GenerationId(); }
+};
+
+}  // namespace ringmaster::worker

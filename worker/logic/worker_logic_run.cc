@@ -1,0 +1,204 @@
+// What concerns a prepared job: fence, start, the run and its end, cancel, release, SaveState.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "worker/logic/worker_logic.h"
+
+namespace ringmaster::worker {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressInterval{250};
+// An evaluation is news that the next progress does not repeat, as it speaks of another epoch.
+constexpr std::chrono::milliseconds kEvaluationInterval{20};
+
+GenerationId ToGeneration(const v1::Generation& generation) {
+  return {generation.term(), generation.counter()};
+}
+
+}  // namespace
+
+Action WorkerLogic::FenceAck() const {
+  return SendMessage{FenceAckMessage(job_->id, job_->fenced, job_->state)};
+}
+
+Action WorkerLogic::Report(v1::WorkerMessage message) {
+  job_->reports.Keep(message);
+  return SendMessage{std::move(message)};
+}
+
+void WorkerLogic::EndRun(const std::string& reason, RunStop when, Decision* decision) {
+  const bool told = job_->stop == RunStop::kNow || job_->stop == when;
+  if (told) return;
+  job_->stop = when;
+  decision->actions.emplace_back(CancelRun{reason, when});
+}
+
+Decision WorkerLogic::OnFence(const v1::Fence& message) {
+  const GenerationId generation = ToGeneration(message.generation());
+  if (!Has(message.job_id()) || job_->phase < Phase::kPrepared || job_->dropping()) {
+    return Nothing("fence for a job that is not prepared here is ignored");
+  }
+  if (generation < job_->fenced || generation <= job_->started) {
+    return Nothing("an old fence is ignored");
+  }
+  job_->fenced = generation;
+  job_->reports.Clear();
+  if (!job_->running()) return Do(FenceAck(), "nothing is being applied: acknowledge");
+  job_->acknowledge = true;
+  Decision decision;
+  decision.reason = message.at_boundary() ? "fenced: finish the step in hand before acknowledging"
+                                          : "fenced: stop applying before acknowledging";
+  EndRun("fenced by generation " + generation.ToString(),
+         message.at_boundary() ? RunStop::kAtBoundary : RunStop::kNow, &decision);
+  return decision;
+}
+
+Decision WorkerLogic::OnStart(const v1::Start& message) {
+  const GenerationId generation = ToGeneration(message.generation());
+  if (!Has(message.job_id()) || job_->phase != Phase::kPrepared) {
+    return Nothing("start for a job that is not ready here is ignored");
+  }
+  if (generation != job_->fenced || generation <= job_->started) {
+    return Nothing(fmt::format("start of generation {} is not the one fenced last ({})",
+                               generation.ToString(), job_->fenced.ToString()));
+  }
+  job_->started = generation;
+  job_->phase = Phase::kRunning;
+  job_->stop.reset();
+  job_->acknowledge = false;
+  job_->after_run = AfterRun::kReport;
+  job_->accused.clear();
+  job_->last_progress.reset();
+  job_->held_back.reset();
+  job_->reports.Clear();
+  return Do(RunJob{job_->id, message}, "run generation " + generation.ToString());
+}
+
+Decision WorkerLogic::On(const RunJoined& event, Time) {
+  if (!job_ || job_->id != event.job || !job_->running() || job_->started != event.generation) {
+    return Nothing("joined a generation that is over");
+  }
+  if (job_->acknowledge) return Nothing("joined a generation that is fenced");
+  return Do(Report(JoinedMessage(event)), "joined generation " + event.generation.ToString());
+}
+
+Decision WorkerLogic::Accuse(v1::WorkerMessage suspicion) {
+  const v1::Suspicion& content = suspicion.suspicion();
+  if (!job_->accused.insert(content.peer()).second) {
+    return Nothing("this peer was suspected in this generation before");
+  }
+  std::string reason = fmt::format(
+      "suspects {}: {}", content.peer().empty() ? "a neighbour" : content.peer(), content.reason());
+  return Do(Report(std::move(suspicion)), std::move(reason));
+}
+
+Decision WorkerLogic::On(const PeerSuspected& event, Time) {
+  if (!job_ || job_->id != event.job || !job_->running() || job_->started != event.generation) {
+    return Nothing("a suspicion of a generation that is over");
+  }
+  return Accuse(SuspicionMessage(event));
+}
+
+Decision WorkerLogic::On(const RunProgress& event, Time now) {
+  if (!Has(event.progress.job_id()) || !job_->running()) {
+    return Nothing("progress of a run that ended");
+  }
+  job_->state = {event.progress.applied(), event.progress.digest(), {}, false};
+  const auto interval = event.evaluated ? kEvaluationInterval : kProgressInterval;
+  if (job_->last_progress && now - *job_->last_progress < interval) {
+    job_->held_back = event.progress;
+    return Nothing("progress is sent 4 x a second, and after evaluations");
+  }
+  job_->last_progress = now;
+  job_->held_back.reset();
+  SendMessage send;
+  *send.message.mutable_progress() = event.progress;
+  return Do(std::move(send), "progress");
+}
+
+Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
+  if (!Has(message.job_id())) return Nothing("cancel of a job that is not here is ignored");
+  if (!job_->running()) {
+    return Do(Report(StoppedMessage(job_->id, job_->state.applied)),
+              "nothing is running: stopped at once");
+  }
+  if (job_->dropping()) return Nothing("the job is being dropped");
+  job_->after_run = AfterRun::kReportStopped;
+  Decision decision;
+  decision.reason = "stop at the step boundary";
+  EndRun(message.reason(), RunStop::kNow, &decision);
+  return decision;
+}
+
+Decision WorkerLogic::OnRelease(const v1::Release& message) {
+  if (next_ && next_->job_id() == message.job_id()) next_.reset();
+  if (!Has(message.job_id())) return Nothing("release of a job that is not here is ignored");
+  return Drop("released by the coordinator");
+}
+
+Decision WorkerLogic::OnSaveState(const v1::SaveState& message) {
+  const JobId id(message.job_id());
+  if (!Has(message.job_id()) || job_->phase < Phase::kPrepared || job_->dropping()) {
+    return Do(SendMessage{SavedMessage({id, 0, "the worker does not hold the job"})},
+              "asked for a state that is not here");
+  }
+  if (job_->running()) {
+    return Do(SendMessage{SavedMessage({id, job_->state.applied, "a run is on"})},
+              "a state is saved between runs");
+  }
+  if (std::exchange(job_->delivering, true)) return Nothing("the state is being delivered");
+  return Do(DeliverState{id}, "deliver a checkpoint of the state");
+}
+
+Decision WorkerLogic::On(const StateDelivered& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("delivered the state of a job that is gone");
+  job_->delivering = false;
+  return Do(Report(SavedMessage(event)), event.error.empty() ? "the state is saved" : event.error);
+}
+
+Decision WorkerLogic::OnCheckpointKept(const v1::CheckpointKept& message) {
+  if (!Has(message.job_id()) || job_->phase < Phase::kPrepared) {
+    return Nothing("a checkpoint of a job that is not here");
+  }
+  return Do(ForgetCopies{job_->id, message.step()},
+            fmt::format("the checkpoint of step {} is kept", message.step()));
+}
+
+Decision WorkerLogic::On(const RunEnded& event, Time) {
+  if (!job_ || job_->id != event.job || !job_->running() || job_->started != event.generation) {
+    return Nothing("the end of a run that is gone");
+  }
+  job_->phase = Phase::kPrepared;
+  job_->state = {event.applied, event.digest, event.folded, event.evaluated};
+  std::vector<Action> actions;
+  if (job_->held_back) {
+    SendMessage send;
+    *send.message.mutable_progress() = *std::exchange(job_->held_back, std::nullopt);
+    actions.emplace_back(std::move(send));
+  }
+  Decision decision = AfterRunEnded(event);
+  for (Action& action : decision.actions) actions.push_back(std::move(action));
+  decision.actions = std::move(actions);
+  return decision;
+}
+
+Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
+  if (job_->after_run == AfterRun::kDrop) return Drop("the run ended; the job is dropped");
+  Decision decision;
+  if (std::exchange(job_->acknowledge, false)) {
+    decision = Do(FenceAck(), "stopped applying: acknowledge the fence");
+  }
+  if (job_->after_run == AfterRun::kReportStopped) {
+    decision.actions.push_back(Report(StoppedMessage(job_->id, job_->state.applied)));
+    decision.reason = "stopped at a step boundary";
+  }
+  if (!decision.actions.empty()) return decision;
+  if (event.outcome == Outcome::kPeerLost) return Accuse(EndMessage(event));
+  // Cut short because the process ends: the end of its session says the rest.
+  if (event.outcome == Outcome::kStopped && stopping_) return Nothing("stopped to exit");
+  return Do(Report(EndMessage(event)),
+            event.outcome == Outcome::kFinished ? "finished" : event.reason);
+}
+
+}  // namespace ringmaster::worker
