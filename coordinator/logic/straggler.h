@@ -1,0 +1,20 @@
+// The worker that the others of a ring wait for, from the step times that they report. Pure;
+// thread-safe (a free function).
+//
+// All members take the same wall time for a step, as they wait for each other; what tells them
+// apart is who waits. It names nobody when nobody stands out, and decides nothing.
+#pragma once
+
+#include <optional>
+
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::coordinator {
+
+// The member that waits least at the ring, when the median of the others' waits is longer by more
+// than a tenth of a step and 5 ms; the cause is what it spends most more on than their median:
+// samples (`input`), kernels (`compute`) or its part of the ring (`link`). Nothing for fewer than
+// two members that were measured, and when nothing of it is longer.
+[[nodiscard]] std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status);
+
+}  // namespace ringmaster::coordinator
