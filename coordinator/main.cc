@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "coordinator/daemon.h"
@@ -14,6 +16,10 @@ int main(int argc, char** argv) {
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();
   InitializeLog("ringmaster");
+  if (const Status armed = ArmFailpoints(std::getenv(kFailpointVariable)); !armed.ok()) {
+    fmt::print(stderr, "ringmaster: {}\n", Message(armed));
+    return 2;
+  }
 
   StatusOr<std::unique_ptr<coordinator::Daemon>> daemon = coordinator::Daemon::Create(parsed.flags);
   if (!daemon.ok()) {
