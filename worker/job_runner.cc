@@ -242,10 +242,11 @@ RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& sto
   spdlog::info("ring joined: job={} generation={} of={}", task.job.value(),
                ended.generation.ToString(), assignment->position.size);
   phases_.Enter(task.job, "first_step");
-  CheckpointUpload upload(coordinator_, task.job, ended.generation, options_.name.value());
+  const auto upload = std::make_shared<CheckpointUpload>(coordinator_, task.job, ended.generation,
+                                                         options_.name.value());
   RunObserver observer(&task.start, &phases_, &post_);
   SetRunning(true);
-  const RunResult result = trainer->Run(*assignment, {link->get(), &upload, &observer}, stop);
+  const RunResult result = trainer->Run(*assignment, {link->get(), upload, &observer}, stop);
   SetRunning(false);
   phases_.Clear();
   ended.outcome = OutcomeOf(result.end);

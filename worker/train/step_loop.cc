@@ -31,7 +31,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
                  .reader = &reader_,
                  .reducer = &reducer_,
                  .shards = assignment_.shards,
-                 .sink = assignment.position.rank == 0 ? peers.sink : nullptr,
+                 .sink = assignment.position.rank == 0 ? peers.sink.get() : nullptr,
                  .times = &times_},
                 [this] { return abandoned(); }),
       reporter_(job, peers.link, peers.observer) {

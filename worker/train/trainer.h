@@ -37,13 +37,14 @@ struct Assignment {
   bool evaluated = false;        // what is due on S(K) was evaluated by every holder of S(K)
 };
 
-// Who else takes part in a run. All outlive it.
+// Who else takes part in a run. All outlive it, but for the sink, which is shared: a delivery goes
+// on beside the regroup that follows.
 struct RunPeers {
-  ring::Link* link = nullptr;      // nullptr when the ring has one member; ended when the run ends
-                                   // before its time
-  CheckpointSink* sink = nullptr;  // used by rank 0 only; nullptr: no checkpoints
-  Observer* observer = nullptr;    // nullptr: nobody listens
-  std::stop_token at_boundary;     // ends the run at the next step boundary
+  ring::Link* link = nullptr;  // nullptr when the ring has one member; ended when the run ends
+                               // before its time
+  std::shared_ptr<CheckpointSink> sink;  // used by rank 0 only; nullptr: no checkpoints
+  Observer* observer = nullptr;          // nullptr: nobody listens
+  std::stop_token at_boundary;           // ends the run at the next step boundary
 };
 
 enum class RunEnd : uint8_t {

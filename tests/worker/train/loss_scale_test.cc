@@ -192,9 +192,9 @@ TEST_CASE("Loss scaling: a run that begins at a checkpoint ends with the same by
   INFO(Message(status));
   REQUIRE(status.ok());
   REQUIRE(restored.RefreshWeights().ok());
-  MemorySink sink;
+  const auto sink = std::make_shared<MemorySink>();
   const Assignment assignment{.generation = {1, 2}, .shards = {0, 1, 2, 3}, .start_step = from};
-  const RunResult result = StepLoop(&restored, assignment, {nullptr, &sink, nullptr}, {}).Run();
+  const RunResult result = StepLoop(&restored, assignment, {nullptr, sink, nullptr}, {}).Run();
   INFO(result.reason);
   REQUIRE(result.end == RunEnd::kFinished);
   REQUIRE(result.manifest_sha256 == LastManifest(reference));

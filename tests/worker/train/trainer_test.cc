@@ -231,13 +231,13 @@ TEST_CASE("Trainer: a stopped run ends at a boundary, and the next one gives the
   REQUIRE(trainer.ok());
   std::stop_source stop;
   StopAt observer(3, &stop);
-  MemorySink sink;
+  const auto sink = std::make_shared<MemorySink>();
   const RunResult first =
-      (*trainer)->Run(Alone(1, 0), {nullptr, &sink, &observer}, stop.get_token());
+      (*trainer)->Run(Alone(1, 0), {nullptr, sink, &observer}, stop.get_token());
   REQUIRE(first.end == RunEnd::kStopped);
   REQUIRE(first.applied == 3);
   REQUIRE((*trainer)->pulse().applied == 3);
-  const RunResult second = (*trainer)->Run(Alone(2, 3), {nullptr, &sink, nullptr}, {});
+  const RunResult second = (*trainer)->Run(Alone(2, 3), {nullptr, sink, nullptr}, {});
   INFO(second.reason);
   REQUIRE(second.end == RunEnd::kFinished);
   REQUIRE(second.manifest_sha256 == LastManifest(reference));
@@ -258,8 +258,8 @@ TEST_CASE("Trainer: a stop while a shard computes drops the step as a whole") {
       (*trainer)->Run(Alone(1, 0), {nullptr, nullptr, nullptr}, stop.get_token());
   REQUIRE(stopped.end == RunEnd::kStopped);
   REQUIRE(stopped.applied == 4);
-  MemorySink sink;
-  const RunResult rest = (*trainer)->Run(Alone(2, 4), {nullptr, &sink, nullptr}, {});
+  const auto sink = std::make_shared<MemorySink>();
+  const RunResult rest = (*trainer)->Run(Alone(2, 4), {nullptr, sink, nullptr}, {});
   REQUIRE(rest.end == RunEnd::kFinished);
   REQUIRE(rest.manifest_sha256 == LastManifest(FakeCase().Run(kAlone)));
 }
@@ -351,8 +351,8 @@ TEST_CASE("Trainer: a checkpoint that cannot be delivered fails the run") {
   FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
-  BrokenSink sink;
-  const RunResult result = (*trainer)->Run(Alone(1, 0), {nullptr, &sink, nullptr}, {});
+  const auto sink = std::make_shared<BrokenSink>();
+  const RunResult result = (*trainer)->Run(Alone(1, 0), {nullptr, sink, nullptr}, {});
   REQUIRE(result.end == RunEnd::kFailed);
   REQUIRE(result.reason.find("the checkpoint of step 2") != std::string::npos);
   REQUIRE(result.reason.find("disk full") != std::string::npos);

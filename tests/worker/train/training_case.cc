@@ -90,17 +90,17 @@ std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJ
       return;
     }
     result.known_shard_sha256 = (*trainer)->known_shard_sha256();
-    MemorySink sink;
+    const auto sink = std::make_shared<MemorySink>();
     ProgressList observer;
     const Assignment assignment{.generation = {1, 1},
                                 .position = {.rank = rank, .size = size},
                                 .shards = cluster[rank].shards,
                                 .start_step = 0};
     ring::Link* const link = size > 1 ? ring.link(rank) : nullptr;
-    result.run = (*trainer)->Run(assignment, {link, &sink, &observer}, {});
+    result.run = (*trainer)->Run(assignment, {link, sink, &observer}, {});
     if (link != nullptr) link->Cancel(absl::CancelledError("the run is over"));
     result.progress = std::move(observer.all);
-    result.checkpoints = sink.checkpoints();
+    result.checkpoints = sink->checkpoints();
   };
   std::vector<std::jthread> threads;
   for (uint32_t rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
