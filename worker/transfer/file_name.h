@@ -1,0 +1,28 @@
+// Names of files as peers send them: part of no path before they were looked at. Thread-safe (free
+// functions).
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+namespace ringmaster::worker {
+
+// A name without folders that a checkpoint may have: letters, digits, `.`, `_`, `-`, not hidden.
+[[nodiscard]] inline bool IsPlainFileName(const std::string& name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+// For a message: short, and without control characters.
+[[nodiscard]] inline std::string PrintableName(const std::string& name) {
+  std::string text = name.substr(0, 64);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,154 @@
+#include "worker/transfer/state_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <vector>
+
+#include "common/rpc/rpc_status.h"
+#include "worker/transfer/state_stream.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// How long a call into the job may take before that is told.
+constexpr std::chrono::seconds kPatience{10};
+
+class Refused : public grpc::ServerWriteReactor<v1::StatePiece> {
+ public:
+  explicit Refused(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
+
+StateService::StateService(Options options)
+    : options_(options),
+      loop_({"states", 2 * options.max_streams + 2, std::chrono::seconds(1),
+             [this]() { CancelStalled(); }}) {}
+
+StateService::~StateService() {
+  Stop();
+  Withdraw();
+}
+
+void StateService::Start() {
+  loop_.Start();
+  MutexLock lock(mu_);
+  started_ = true;
+}
+
+void StateService::Stop() {
+  std::vector<std::shared_ptr<StateStream>> streams;
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    streams.assign(streams_.begin(), streams_.end());
+  }
+  for (const auto& stream : streams) stream->Cancel();
+  loop_.Stop();
+}
+
+void StateService::Offer(const JobId& job, CopyState copy) {
+  Withdraw();
+  MutexLock lock(mu_);
+  offered_ = std::make_shared<Offered>(Offered{job, std::move(copy), {}});
+}
+
+void StateService::Withdraw() {
+  const auto no_calls = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return calls_ == 0; };
+  std::shared_ptr<Offered> withdrawn;  // ends after the lock: who knows what it holds
+  MutexLock lock(mu_);
+  withdrawn = std::move(offered_);
+  while (!changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + kPatience, no_calls)) {
+    spdlog::warn("a copy of the state has been under way for more than {} s", kPatience.count());
+  }
+}
+
+grpc::ServerWriteReactor<v1::StatePiece>* StateService::Fetch(grpc::CallbackServerContext* context,
+                                                              const v1::FetchRequest* request) {
+  std::shared_ptr<StateStream> stream;
+  grpc::Status refusal;
+  {
+    MutexLock lock(mu_);
+    refusal = Admit(*request);
+    if (refusal.ok()) {
+      stream = std::make_shared<StateStream>(this, context, *request);
+      streams_.insert(stream);
+    }
+  }
+  if (!stream) return new Refused(refusal);
+  stream->Begin();
+  return stream.get();
+}
+
+grpc::Status StateService::Admit(const v1::FetchRequest& request) const {
+  if (request.protocol() != kProtocolVersion) {
+    return ToGrpc(FailedPrecondition("worker {} speaks protocol version {}, this one {}: update "
+                                     "the older one",
+                                     request.worker(), request.protocol(), kProtocolVersion),
+                  kReasonStateProtocol);
+  }
+  if (stopping_ || !started_) {
+    return ToGrpc(Error(absl::StatusCode::kUnavailable, "the worker {}",
+                        stopping_ ? "stops" : "is not ready yet"),
+                  stopping_ ? kReasonStateStopping : kReasonNoStateYet);
+  }
+  if (streams_.size() >= options_.max_streams) {
+    return ToGrpc(
+        Error(absl::StatusCode::kResourceExhausted,
+              "{} workers fetch a state here already, which is the limit", streams_.size()),
+        kReasonCrowded);
+  }
+  return grpc::Status::OK;
+}
+
+StatusOr<std::shared_ptr<const StateCopy>> StateService::CopyOf(const JobId& job, uint64_t step) {
+  std::shared_ptr<Offered> offered = BeginCall();
+  if (!offered) {
+    return Error(absl::StatusCode::kUnavailable, "the worker offers no state of {} now",
+                 job.value());
+  }
+  StatusOr<std::shared_ptr<const StateCopy>> copy = offered->newest.lock();
+  if (offered->job != job) {
+    copy =
+        FailedPrecondition("the worker serves job {}, not {}", offered->job.value(), job.value());
+  } else if (*copy == nullptr || (*copy)->step != step) {
+    copy = offered->copy(step);
+    if (copy.ok()) offered->newest = *copy;
+  }
+  offered.reset();  // Withdraw may be waiting, and then this one is the last
+  EndCall();
+  return copy;
+}
+
+std::shared_ptr<StateService::Offered> StateService::BeginCall() {
+  MutexLock lock(mu_);
+  if (offered_) ++calls_;
+  return offered_;
+}
+
+void StateService::EndCall() {
+  MutexLock lock(mu_);
+  --calls_;
+  changed_.NotifyAll();
+}
+
+void StateService::Done(const std::shared_ptr<StateStream>& stream) {
+  MutexLock lock(mu_);
+  streams_.erase(stream);
+}
+
+void StateService::CancelStalled() {
+  const auto limit = std::chrono::steady_clock::now() - options_.write_limit;
+  std::vector<std::shared_ptr<StateStream>> stalled;
+  {
+    MutexLock lock(mu_);
+    for (const auto& stream : streams_) {
+      if (stream->StalledSince(limit)) stalled.push_back(stream);
+    }
+  }
+  for (const auto& stream : stalled) stream->Cancel();
+}
+
+}  // namespace ringmaster::worker
