@@ -2,10 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <memory>
 #include <utility>
 #include <variant>
 
 #include "common/check.h"
+#include "coordinator/service/checkpoint_check.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -82,6 +84,7 @@ void ControlLoop::OnTick() {
       hands_.board->Publish(std::move(view.mapped()));
     entry = unsaved_.erase(entry);
   }
+  for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
   Handle(Tick{});
 }
 
@@ -117,7 +120,32 @@ void ControlLoop::Do(const RaiseTerm& action) {
 }
 
 void ControlLoop::Do(const FindCheckpoint& action) {
-  (void)Post(CheckpointFound{action.job_id, std::nullopt, "", {}});
+  struct Search {
+    FindCheckpoint action;
+    CheckpointFound found;
+  };
+  const auto search = std::make_shared<Search>(Search{action, {action.job_id, {}, "", {}}});
+  std::vector<v1::CheckpointRef> refs;
+  for (const CheckpointRecord& candidate : action.candidates) refs.push_back(candidate.ref);
+  CheckpointCheck::Hearer hearer;
+  hearer.tell = [search](size_t index, const CheckpointCheck::Verdict& verdict) {
+    const CheckpointRecord& candidate = search->action.candidates[index];
+    if (!verdict.status.ok()) {
+      search->found.skipped.push_back(fmt::format("the checkpoint of step {} cannot be used: {}",
+                                                  candidate.ref.step(), Message(verdict.status)));
+      return CheckpointCheck::Next::kGoOn;
+    }
+    search->found.found = candidate;
+    search->found.digest = verdict.digest;
+    return CheckpointCheck::Next::kEnough;
+  };
+  hearer.end = [this, search](const Status& status) {
+    // That nobody could look does not mean that there is none.
+    (void)loop_.Post([this, search, looked = status.ok()] {
+      looked ? Handle(search->found) : put_off_.push_back(search->action);
+    });
+  };
+  CheckpointCheck::Begin(*hands_.disk, std::move(refs), std::move(hearer));
 }
 
 void ControlLoop::Do(const SaveJob& action) {

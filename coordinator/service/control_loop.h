@@ -1,11 +1,13 @@
 // The one thread that owns the logic: takes events, calls Step, carries out the actions in order.
-// Owned by the daemon. Post and Ask are thread-safe; everything else is on the loop thread. It
-// decides nothing, but for one rule: what cannot be stored is neither shown nor acknowledged.
+// Owned by the daemon. Post and Ask are thread-safe; everything else is on the loop thread. Files
+// it leaves to the disk thread. It decides nothing, but for one rule: what cannot be stored is
+// neither shown nor acknowledged.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/loop.h"
 #include "coordinator/logic/logic.h"
@@ -18,7 +20,7 @@ namespace ringmaster::coordinator {
 
 class ControlLoop {
  public:
-  // What it acts on; all outlive it.
+  // What it acts on; all outlive it, and the disk loop is stopped before its end.
   struct Hands {
     Store* store;
     const CheckpointFolder* checkpoints;
@@ -64,7 +66,8 @@ class ControlLoop {
   // Changes that could not be stored yet, and the views that wait for them, by job.
   std::map<std::string, JobRecord> unsaved_;
   std::map<std::string, JobView> withheld_;
-  Loop loop_;  // last: its thread uses everything above
+  std::vector<FindCheckpoint> put_off_;  // searches that the disk thread could not take
+  Loop loop_;                            // last: its thread uses everything above
 };
 
 }  // namespace ringmaster::coordinator

@@ -1,10 +1,14 @@
 #include "coordinator/service/jobs_service.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "common/rpc/rpc_status.h"
 #include "coordinator/logic/explain.h"
+#include "coordinator/service/checkpoint_check.h"
 #include "coordinator/service/checkpoint_download.h"
 #include "coordinator/service/job_watch.h"
 
@@ -32,6 +36,24 @@ class Refused : public grpc::ServerWriteReactor<Message> {
   explicit Refused(const grpc::Status& status) { this->Finish(status); }
   void OnDone() override { delete this; }  // gRPC decides its lifetime
 };
+
+std::vector<v1::CheckpointRef> WithStep(const std::vector<v1::CheckpointRef>& all, uint64_t step) {
+  std::vector<v1::CheckpointRef> found;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+               [step](const v1::CheckpointRef& ref) { return ref.step() == step; });
+  return found;
+}
+
+grpc::Status NoSuchCheckpoint(const std::string& job_id, const std::string& what) {
+  return ringmaster::ToGrpc(
+      Error(absl::StatusCode::kNotFound, "job {} has no {}; `ringctl checkpoint ls {}` lists them",
+            job_id, what, job_id),
+      "CHECKPOINT_NOT_FOUND", {{"job_id", job_id}});
+}
+
+grpc::Status NoSuchStep(const std::string& job_id, uint64_t step) {
+  return NoSuchCheckpoint(job_id, fmt::format("checkpoint of step {}", step));
+}
 
 }  // namespace
 
@@ -117,6 +139,18 @@ grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerCon
   return stream.get();
 }
 
+grpc::ServerUnaryReactor* JobsService::DrainWorker(grpc::CallbackServerContext* context,
+                                                   const v1::DrainWorkerRequest* request,
+                                                   v1::DrainWorkerResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  control_.Ask(DrainAsked{request->worker(), request->resume()},
+               [reactor, response](const Reply& reply) {
+                 response->set_job_id(reply.job_id);
+                 reactor->Finish(ToGrpc(reply));
+               });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {
@@ -137,27 +171,47 @@ grpc::ServerUnaryReactor* JobsService::ListCheckpoints(grpc::CallbackServerConte
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
+    grpc::CallbackServerContext* context, const v1::VerifyCheckpointsRequest* request,
+    v1::VerifyCheckpointsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
+  std::vector<v1::CheckpointRef> refs;
+  if (view) {
+    refs = request->has_step() ? WithStep(view->checkpoints, request->step()) : view->checkpoints;
+  }
+  if (!view || (request->has_step() && refs.empty())) {
+    reactor->Finish(view ? NoSuchStep(request->job_id(), request->step())
+                         : NoSuchJob(request->job_id()));
+    return reactor;
+  }
+  CheckpointCheck::Hearer hearer;
+  hearer.tell = [refs, response](size_t index, const CheckpointCheck::Verdict& verdict) {
+    v1::CheckedCheckpoint& checked = *response->add_checkpoints();
+    *checked.mutable_checkpoint() = refs[index];
+    if (!verdict.status.ok()) checked.set_error(Message(verdict.status));
+    return CheckpointCheck::Next::kGoOn;
+  };
+  hearer.wanted = [context] { return !context->IsCancelled(); };
+  hearer.end = [reactor](const Status& status) {
+    reactor->Finish(ringmaster::ToGrpc(status, "UNAVAILABLE"));
+  };
+  CheckpointCheck::Begin(disk_, refs, std::move(hearer));
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
     grpc::CallbackServerContext*, const v1::GetCheckpointRequest* request) {
   const StatusBoard::View view = board_.Find(request->job_id());
   if (!view) return new Refused<v1::FilePiece>(NoSuchJob(request->job_id()));
-  const auto& all = view->checkpoints;
-  auto found = all.empty() ? all.end() : all.end() - 1;
-  if (request->has_step()) {
-    found = std::find_if(all.begin(), all.end(), [&](const v1::CheckpointRef& ref) {
-      return ref.step() == request->step();
-    });
+  const std::vector<v1::CheckpointRef> refs =
+      request->has_step() ? WithStep(view->checkpoints, request->step()) : view->checkpoints;
+  if (refs.empty()) {
+    return new Refused<v1::FilePiece>(request->has_step()
+                                          ? NoSuchStep(request->job_id(), request->step())
+                                          : NoSuchCheckpoint(request->job_id(), "checkpoint yet"));
   }
-  if (found == all.end()) {
-    return new Refused<v1::FilePiece>(ringmaster::ToGrpc(
-        Error(absl::StatusCode::kNotFound,
-              "job {} has no {}; `ringctl checkpoint ls {}` lists them", request->job_id(),
-              request->has_step() ? fmt::format("checkpoint of step {}", request->step())
-                                  : "checkpoint yet",
-              request->job_id()),
-        "CHECKPOINT_NOT_FOUND", {{"job_id", request->job_id()}}));
-  }
-  const auto download = std::make_shared<CheckpointDownload>(disk_, *found);
+  const auto download = std::make_shared<CheckpointDownload>(disk_, refs.back());
   download->Begin();
   return download.get();
 }

@@ -36,12 +36,18 @@ class JobsService final : public v1::Jobs::CallbackService {
                                        v1::ListEventsResponse* response) override;
   grpc::ServerWriteReactor<v1::LogLine>* Logs(grpc::CallbackServerContext* context,
                                               const v1::LogsRequest* request) override;
+  grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,
+                                        const v1::DrainWorkerRequest* request,
+                                        v1::DrainWorkerResponse* response) override;
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;
   grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
                                             const v1::ListCheckpointsRequest* request,
                                             v1::ListCheckpointsResponse* response) override;
+  grpc::ServerUnaryReactor* VerifyCheckpoints(grpc::CallbackServerContext* context,
+                                              const v1::VerifyCheckpointsRequest* request,
+                                              v1::VerifyCheckpointsResponse* response) override;
   grpc::ServerWriteReactor<v1::FilePiece>* GetCheckpoint(
       grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) override;
 

@@ -28,9 +28,9 @@ StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(const std::st
     return Error(absl::StatusCode::kDataLoss, "{}/{} has SHA-256 {}, expected {}", path,
                  kManifestName, found, sha256);
   }
-  RING_ASSIGN_OR_RETURN(const Manifest manifest, ParseManifest(text));
   std::unique_ptr<CheckpointReader> reader(new CheckpointReader(path));
-  for (const auto& [name, expected] : manifest.files) {
+  RING_ASSIGN_OR_RETURN(reader->manifest_, ParseManifest(text));
+  for (const auto& [name, expected] : reader->manifest_.files) {
     RING_RETURN_IF_ERROR(reader->Add(name, expected));
   }
   RING_RETURN_IF_ERROR(reader->Add(kManifestName, {text.size(), sha256}));

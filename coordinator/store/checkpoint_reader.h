@@ -25,6 +25,8 @@ class CheckpointReader {
   CheckpointReader(const CheckpointReader&) = delete;
   CheckpointReader& operator=(const CheckpointReader&) = delete;
 
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+
   // The next piece, at most 1 MiB; nullopt after the last. A file that differs from the manifest is
   // DATA_LOSS before its last piece.
   [[nodiscard]] StatusOr<std::optional<v1::FilePiece>> Next();
@@ -39,6 +41,7 @@ class CheckpointReader {
   [[nodiscard]] Status Add(const std::string& name, const Manifest::File& expected);
 
   const std::string path_;
+  Manifest manifest_;
   std::vector<File> files_;  // all open: one that is removed meanwhile is still read to its end
   size_t current_ = 0;
   uint64_t offset_ = 0;
