@@ -106,6 +106,8 @@ class Logic {
   void Save(Job& job);
   void Publish(Job& job);
   void Answer(Refusal refusal, const std::string& job_id = "");
+  // What a submission asks for goes into a new record, or the refusal says why it cannot.
+  [[nodiscard]] Refusal FillIn(const v1::SubmitRequest& submit, JobRecord& record);
 
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);

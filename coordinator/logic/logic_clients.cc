@@ -1,5 +1,6 @@
 // The part of Logic that answers clients: submissions and cancellations.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "common/job/resolve.h"
@@ -11,24 +12,106 @@ namespace {
 
 constexpr size_t kMaxKeyLength = 128;
 
+Refusal CheckRequest(const v1::SubmitRequest& submit, const Options& options) {
+  const std::string& key = submit.idempotency_key();
+  if (key.empty() || key.size() > kMaxKeyLength) {
+    return {InvalidArgument("idempotency_key has {} characters; expected 1 to {}", key.size(),
+                            kMaxKeyLength),
+            "INVALID_IDEMPOTENCY_KEY"};
+  }
+  const size_t bytes = submit.spec().ByteSizeLong();
+  if (bytes > options.max_spec_bytes) {
+    return {InvalidArgument("the spec has {} bytes, at most {} are allowed", bytes,
+                            options.max_spec_bytes),
+            "INVALID_JOB"};
+  }
+  if ((bytes > 0) + !submit.resume_job().empty() + !submit.like_job().empty() > 1) {
+    return {InvalidArgument("give one of spec, resume_job and like_job, not several"),
+            "INVALID_JOB"};
+  }
+  return {};
+}
+
+// Hex; of what was asked for, without the key.
+std::string Sha256OfAsked(const v1::SubmitRequest& submit) {
+  const std::string asked = !submit.resume_job().empty() ? "resume " + submit.resume_job()
+                            : !submit.like_job().empty() ? "like " + submit.like_job()
+                                                         : submit.spec().SerializeAsString();
+  return Hex(Sha256Of(asked));
+}
+
+// Whether a job can go on from the newest checkpoint of `other`.
+Refusal CheckResumable(const JobRecord& other, const CheckpointList& checkpoints) {
+  const v1::JobState state = other.status.state();
+  if (!IsFinal(state)) {
+    return {FailedPrecondition("job {} is {}: it goes on by itself; cancel it before another job "
+                               "goes on from its checkpoint",
+                               other.id(), StateName(state)),
+            "JOB_NOT_ENDED"};
+  }
+  if (!other.resolved || checkpoints.empty()) {
+    const std::string& first = other.status.resumes_job();
+    return {
+        FailedPrecondition(
+            "job {} has no checkpoint to go on from; {}", other.id(),
+            first.empty() ? fmt::format("`ringctl submit --like {}` begins it again", other.id())
+                          : fmt::format("it went on from {}: resume that one", first)),
+        "NO_CHECKPOINT"};
+  }
+  const uint64_t total = other.resolved->result().total_steps();
+  if (state == v1::JOB_STATE_SUCCEEDED && checkpoints.back().ref.step() >= total) {
+    return {FailedPrecondition("job {} has applied all of its {} steps: nothing is left to do; "
+                               "`ringctl submit --like {}` begins it again",
+                               other.id(), total, other.id()),
+            "NO_STEPS_LEFT"};
+  }
+  return {};
+}
+
+// A result has one numerics class. With no worker at all the job waits for one.
+Refusal CheckClass(const JobRecord& other, const Fleet& fleet) {
+  const v1::NumericsClass& wanted = other.resolved->result().numerics_class();
+  std::string difference, name;
+  for (const auto& [worker_name, worker] : fleet.workers()) {
+    const std::string differs = job::Difference(wanted, worker.attach.numerics_class());
+    if (differs.empty()) return {};
+    if (name.empty()) std::tie(name, difference) = std::tie(worker_name, differs);
+  }
+  if (name.empty()) return {};
+  return {FailedPrecondition("no attached worker has the numerics class of job {}, without which "
+                             "its bits cannot be had: worker {} differs in {}; attach a worker "
+                             "like those that ran it",
+                             other.id(), name, difference),
+          "NUMERICS_CLASS"};
+}
+
+// What the new job has of the other one: everything that determines the result.
+void TakeOver(const JobRecord& other, const v1::SubmitRequest& submit, JobRecord& record) {
+  *record.status.mutable_spec() = other.status.spec();
+  record.resolved = other.resolved;
+  record.status.set_total_steps(other.resolved->result().total_steps());
+  record.status.set_steps_per_epoch(other.resolved->result().steps_per_epoch());
+  record.status.set_resumes_job(submit.resume_job());
+  record.status.set_like_job(submit.like_job());
+}
+
+std::string DescribeSubmission(const JobRecord& record) {
+  const v1::JobStatus& status = record.status;
+  std::string text = "submitted as " + status.spec().name();
+  if (!status.resumes_job().empty()) {
+    text += fmt::format(", to go on from the newest checkpoint of {}", status.resumes_job());
+  }
+  if (!status.like_job().empty()) text += fmt::format(", like {}", status.like_job());
+  return text;
+}
+
 }  // namespace
 
 void Logic::On(const SubmitAsked& event) {
   const v1::SubmitRequest& submit = event.submit;
-  const std::string& key = submit.idempotency_key();
-  if (key.empty() || key.size() > kMaxKeyLength) {
-    return Answer({InvalidArgument("idempotency_key has {} characters; expected 1 to {}",
-                                   key.size(), kMaxKeyLength),
-                   "INVALID_IDEMPOTENCY_KEY"});
-  }
-  if (submit.spec().ByteSizeLong() > options_.max_spec_bytes) {
-    return Answer({InvalidArgument("the spec has {} bytes, at most {} are allowed",
-                                   submit.spec().ByteSizeLong(), options_.max_spec_bytes),
-                   "INVALID_JOB"});
-  }
-  const Sha256Digest digest = Sha256Of(submit.spec().SerializeAsString());
-  const std::string sha256 = Hex(digest);
-  if (const auto known = keys_.find(key); known != keys_.end()) {
+  if (Refusal bad = CheckRequest(submit, options_); !bad.status.ok()) return Answer(bad);
+  const std::string sha256 = Sha256OfAsked(submit);
+  if (const auto known = keys_.find(submit.idempotency_key()); known != keys_.end()) {
     const Job& job = jobs_.at(known->second);
     if (job.record.spec_sha256 == sha256) {
       actions_.push_back(Reply{{}, job.record.id(), true});
@@ -41,9 +124,8 @@ void Logic::On(const SubmitAsked& event) {
          "IDEMPOTENCY_KEY_REUSED"},
         job.record.id());
   }
-  if (Status valid = job::Validate(submit.spec()); !valid.ok()) {
-    return Answer({valid, "INVALID_JOB"});
-  }
+  JobRecord record;
+  if (Refusal bad = FillIn(submit, record); !bad.status.ok()) return Answer(bad);
   const auto unfinished = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
     return !IsFinal(entry.second.record.status.state());
   });
@@ -55,19 +137,38 @@ void Logic::On(const SubmitAsked& event) {
                          jobs_.size(), options_.max_jobs, unfinished, options_.max_unfinished_jobs),
                    "TOO_MANY_JOBS"});
   }
-  JobRecord record;
   record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
-  record.idempotency_key = key;
+  record.idempotency_key = submit.idempotency_key();
   record.spec_sha256 = sha256;
   record.status.set_job_id(MakeJobId(record.number));
-  record.status.set_name(submit.spec().name());
+  record.status.set_name(record.status.spec().name());
   record.status.set_state(v1::JOB_STATE_QUEUED);
   record.status.set_submitted_unix_ms(now_.unix_ms);
-  *record.status.mutable_spec() = submit.spec();
-  record.events.Add(
-      {event_type::kSubmitted, Severity::kInfo, "submitted as " + submit.spec().name()},
-      now_.unix_ms, options_.max_history);
+  record.events.Add({event_type::kSubmitted, Severity::kInfo, DescribeSubmission(record)},
+                    now_.unix_ms, options_.max_history);
   actions_.push_back(InsertJob{std::move(record)});
+}
+
+Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
+  const bool resumes = !submit.resume_job().empty();
+  if (!resumes && submit.like_job().empty()) {
+    *record.status.mutable_spec() = submit.spec();
+    return {job::Validate(submit.spec()), "INVALID_JOB"};
+  }
+  const std::string& other_id = resumes ? submit.resume_job() : submit.like_job();
+  const Job* other = Find(other_id);
+  if (other == nullptr) return NoSuchJob(other_id);
+  if (resumes) {
+    Refusal bad = CheckResumable(other->record, other->checkpoints);
+    if (!bad.status.ok()) return bad;
+  } else if (!other->record.resolved) {
+    return {FailedPrecondition("job {} never started, so that what it resolves to is not known; "
+                               "submit its job file again",
+                               other_id),
+            "NOT_RESOLVED"};
+  }
+  TakeOver(other->record, submit, record);
+  return CheckClass(other->record, fleet_);
 }
 
 void Logic::On(const JobInserted& event) {
