@@ -1,0 +1,209 @@
+// Submissions that are made of another job: what is refused, and what the new job has of the other.
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+
+#include "common/job/resolve.h"
+#include "coordinator/logic/logic.h"
+#include "tests/support/cluster_messages.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+v1::ResolvedJob Resolved() {
+  const auto resolved = job::Resolve(testing::MakeSpec(), testing::MakeFacts(),
+                                     testing::MakeAttach("a").numerics_class());
+  REQUIRE(resolved.ok());
+  return *resolved;
+}
+
+JobRecord MakeRecord(uint64_t number, v1::JobState state) {
+  JobRecord record;
+  record.number = number;
+  record.idempotency_key = "first";
+  record.status.set_job_id(MakeJobId(number));
+  record.status.set_name("test");
+  record.status.set_state(state);
+  *record.status.mutable_spec() = testing::MakeSpec();
+  record.resolved = Resolved();
+  return record;
+}
+
+CheckpointRecord Checkpoint(uint64_t step) {
+  CheckpointRecord record;
+  record.job_id = "j0001";
+  record.ref.set_step(step);
+  record.ref.set_path(fmt::format("/checkpoints/j0001/step-{:08}", step));
+  record.ref.set_sha256(std::string(64, '1'));
+  return record;
+}
+
+// A coordinator that knows j0001.
+struct Fixture {
+  explicit Fixture(v1::JobState state = v1::JOB_STATE_FAILED) {
+    restored.term = 1;
+    restored.jobs.push_back(MakeRecord(1, state));
+    restored.checkpoints.push_back(Checkpoint(4));
+  }
+
+  void Begin() { (void)logic.Restore(restored, {}); }
+
+  void Attach(const std::string& name, const std::string& build) {
+    const auto session = static_cast<SessionId>(++sessions);
+    (void)logic.Step(SessionOpened{session}, {});
+    v1::WorkerMessage message;
+    *message.mutable_attach() = testing::MakeAttach(name);
+    message.mutable_attach()->mutable_numerics_class()->set_build_id(build);
+    (void)logic.Step(WorkerSaid{session, message}, {});
+  }
+
+  // The record that is to be stored, or null; `reply` is the answer when there is none.
+  const JobRecord* Ask(const v1::SubmitRequest& submit) {
+    inserted.reset();
+    reply = {};
+    for (const Action& action : logic.Step(SubmitAsked{submit}, {})) {
+      if (const auto* insert = std::get_if<InsertJob>(&action)) inserted = insert->record;
+      if (const auto* answer = std::get_if<Reply>(&action)) reply = *answer;
+    }
+    if (inserted) (void)logic.Step(JobInserted{*inserted, absl::OkStatus()}, {});
+    return inserted ? &*inserted : nullptr;
+  }
+  const JobRecord* Resume(const std::string& job_id, const std::string& key = "key") {
+    v1::SubmitRequest submit;
+    submit.set_resume_job(job_id);
+    submit.set_idempotency_key(key);
+    return Ask(submit);
+  }
+  const JobRecord* Like(const std::string& job_id, const std::string& key = "key") {
+    v1::SubmitRequest submit;
+    submit.set_like_job(job_id);
+    submit.set_idempotency_key(key);
+    return Ask(submit);
+  }
+
+  Restored restored;
+  Logic logic{Options{}};
+  uint64_t sessions = 0;
+  std::optional<JobRecord> inserted;
+  Reply reply;
+};
+
+TEST_CASE("Submit --resume: the new job is resolved as the old one, and says which it was") {
+  Fixture cluster;
+  cluster.Begin();
+  const JobRecord* record = cluster.Resume("j0001");
+  REQUIRE(record != nullptr);
+  CHECK(record->id() == "j0002");
+  CHECK(record->status.resumes_job() == "j0001");
+  CHECK(record->status.like_job().empty());
+  CHECK(record->status.name() == "test");
+  CHECK(record->status.state() == v1::JOB_STATE_QUEUED);
+  CHECK(record->status.step() == 0);
+  CHECK(record->status.total_steps() == 10);
+  CHECK(record->status.spec().SerializeAsString() == testing::MakeSpec().SerializeAsString());
+  REQUIRE(record->resolved);
+  CHECK(record->resolved->SerializeAsString() == Resolved().SerializeAsString());
+  CHECK(record->events.all().back().message() ==
+        "submitted as test, to go on from the newest checkpoint of j0001");
+}
+
+TEST_CASE("Submit --resume: needs a job that ended with a checkpoint before its last step") {
+  SECTION("unknown") {
+    Fixture cluster;
+    cluster.Begin();
+    CHECK(cluster.Resume("j0009") == nullptr);
+    CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kNotFound);
+    CHECK(cluster.reply.refusal.word == "JOB_NOT_FOUND");
+  }
+  SECTION("it has not ended") {
+    Fixture cluster(v1::JOB_STATE_QUEUED);
+    cluster.Begin();
+    CHECK(cluster.Resume("j0001") == nullptr);
+    CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(cluster.reply.refusal.word == "JOB_NOT_ENDED");
+  }
+  SECTION("no checkpoint") {
+    Fixture cluster;
+    cluster.restored.checkpoints.clear();
+    cluster.Begin();
+    CHECK(cluster.Resume("j0001") == nullptr);
+    CHECK(cluster.reply.refusal.word == "NO_CHECKPOINT");
+    CHECK_THAT(Message(cluster.reply.refusal.status),
+               Catch::Contains("`ringctl submit --like j0001`"));
+  }
+  SECTION("no checkpoint of its own, as it went on from another job") {
+    Fixture cluster;
+    cluster.restored.checkpoints.clear();
+    cluster.restored.jobs[0].status.set_resumes_job("j0000");
+    cluster.Begin();
+    CHECK(cluster.Resume("j0001") == nullptr);
+    CHECK_THAT(Message(cluster.reply.refusal.status), Catch::Contains("it went on from j0000"));
+  }
+  SECTION("it succeeded") {
+    Fixture cluster(v1::JOB_STATE_SUCCEEDED);
+    cluster.restored.checkpoints.push_back(Checkpoint(10));
+    cluster.Begin();
+    CHECK(cluster.Resume("j0001") == nullptr);
+    CHECK(cluster.reply.refusal.word == "NO_STEPS_LEFT");
+  }
+  SECTION("its last step is applied, but it failed after that") {
+    Fixture cluster(v1::JOB_STATE_FAILED);
+    cluster.restored.checkpoints.push_back(Checkpoint(10));
+    cluster.Begin();
+    CHECK(cluster.Resume("j0001") != nullptr);
+  }
+}
+
+TEST_CASE("Submit --like: needs a job that was resolved, in whatever state it is") {
+  Fixture cluster(v1::JOB_STATE_SUCCEEDED);
+  cluster.restored.jobs.push_back(MakeRecord(2, v1::JOB_STATE_CANCELLED));
+  cluster.restored.jobs.back().idempotency_key = "second";
+  cluster.restored.jobs.back().resolved.reset();
+  cluster.Begin();
+  const JobRecord* record = cluster.Like("j0001");
+  REQUIRE(record != nullptr);
+  CHECK(record->id() == "j0003");
+  CHECK(record->status.like_job() == "j0001");
+  CHECK(record->status.resumes_job().empty());
+  CHECK(record->resolved->SerializeAsString() == Resolved().SerializeAsString());
+  CHECK(cluster.Like("j0002", "other") == nullptr);
+  CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(cluster.reply.refusal.word == "NOT_RESOLVED");
+}
+
+TEST_CASE("Submit --resume, --like: one attached worker of the numerics class, or none at all") {
+  Fixture cluster;
+  cluster.Begin();
+  cluster.Attach("a", "another build");
+  CHECK(cluster.Resume("j0001") == nullptr);
+  CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(cluster.reply.refusal.word == "NUMERICS_CLASS");
+  CHECK_THAT(Message(cluster.reply.refusal.status),
+             Catch::Contains("worker a differs in build_id:  and another build"));
+  CHECK(cluster.Like("j0001") == nullptr);
+  CHECK(cluster.reply.refusal.word == "NUMERICS_CLASS");
+  cluster.Attach("b", "");
+  CHECK(cluster.Resume("j0001") != nullptr);
+}
+
+TEST_CASE(
+    "Submit --resume, --like: the same key again is the same job, for another wish an error") {
+  Fixture cluster;
+  cluster.Begin();
+  REQUIRE(cluster.Resume("j0001") != nullptr);
+  CHECK(cluster.Resume("j0001") == nullptr);
+  CHECK(cluster.reply.refusal.status.ok());
+  CHECK(cluster.reply.existed);
+  CHECK(cluster.reply.job_id == "j0002");
+  CHECK(cluster.Like("j0001") == nullptr);
+  CHECK(cluster.reply.refusal.word == "IDEMPOTENCY_KEY_REUSED");
+  v1::SubmitRequest both;
+  both.set_idempotency_key("both");
+  both.set_like_job("j0001");
+  *both.mutable_spec() = testing::MakeSpec();
+  CHECK(cluster.Ask(both) == nullptr);
+  CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator
