@@ -205,10 +205,14 @@ class Cluster:
             return all(workers.get(name, {}).get("state") == "free" for name in names)
         wait_until(free, f"workers {names} are free", timeout)
 
+    def new_path(self, stem):
+        """A name in the cluster's folder that nothing has yet."""
+        self._number += 1
+        return self.folder / f"{stem}-{self._number:02}"
+
     def write_job(self, spec):
         """A job file; JSON is YAML."""
-        self._number += 1
-        path = self.folder / f"job-{self._number:02}.yaml"
+        path = self.new_path("job").with_suffix(".yaml")
         path.write_text(spec if isinstance(spec, str) else json.dumps(spec, indent=1) + "\n")
         return path
 

@@ -1,0 +1,136 @@
+"""Follows one job over gRPC while its coordinator may come and go: its steps, and each regroup."""
+import importlib
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import grpc
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def _messages():
+    """Python messages of our protos, made by protoc."""
+    folder = tempfile.TemporaryDirectory(prefix="ringmaster-stubs-")
+    subprocess.run(["protoc", f"-I{ROOT / 'proto'}", f"--python_out={folder.name}",
+                    *(f"ringmaster/v1/{name}.proto" for name in ("job", "jobs"))], check=True)
+    sys.path.insert(0, folder.name)
+    modules = [importlib.import_module(f"ringmaster.v1.{name}_pb2") for name in ("job", "jobs")]
+    sys.path.remove(folder.name)
+    folder.cleanup()
+    return modules
+
+
+job_pb2, jobs_pb2 = _messages()
+
+STATES = {value: name.removeprefix("JOB_STATE_") for name, value in job_pb2.JobState.items()}
+
+
+class Client:
+    """Calls Jobs by method name. A call fails at its deadline; nothing is tried again here."""
+
+    def __init__(self, address):
+        self._channel = grpc.insecure_channel(address, options=[
+            ("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.min_reconnect_backoff_ms", 50), ("grpc.use_local_subchannel_pool", 1)])
+
+    def call(self, method, request, reply, timeout=2.0):
+        call = self._channel.unary_unary(f"/ringmaster.v1.Jobs/{method}",
+                                         type(request).SerializeToString, reply.FromString)
+        return call(request, timeout=timeout)
+
+    def get(self, job):
+        return self.call("Get", jobs_pb2.GetRequest(job_id=job), job_pb2.JobStatus)
+
+    def drain(self, worker, resume=False):
+        return self.call("DrainWorker", jobs_pb2.DrainWorkerRequest(worker=worker, resume=resume),
+                         jobs_pb2.DrainWorkerResponse)
+
+    def close(self):
+        self._channel.close()
+
+
+def generation(message):
+    return f"{message.term}.{message.counter}"
+
+
+class Observer:
+    """A thread that asks for the job's status ten times a second. The rest is thread-safe."""
+
+    def __init__(self, address, job):
+        self._client = Client(address)
+        self._job = job
+        self._mutex = threading.Lock()
+        self._status = None
+        self._regroups = {}   # generation -> the newest that was seen of it
+        self._steps = []      # (unix seconds, step), where it changed
+        self._answered = []   # unix seconds at which the coordinator answered after it did not
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        answered = True
+        while not self._stopping.wait(0.1):
+            try:
+                status = self._client.get(self._job)
+            except grpc.RpcError:
+                answered = False
+                continue
+            with self._mutex:
+                if not answered:
+                    self._answered.append(time.time())
+                answered = True
+                self._status = status
+                for regroup in status.regroups:
+                    self._regroups[generation(regroup.generation)] = regroup
+                if not self._steps or self._steps[-1][1] != status.step:
+                    self._steps.append((time.time(), status.step))
+
+    def stop(self):
+        self._stopping.set()
+        self._thread.join(10)
+        self._client.close()
+
+    @property
+    def status(self):
+        """The newest that was seen; None before the first."""
+        with self._mutex:
+            return self._status
+
+    @property
+    def state(self):
+        status = self.status
+        return STATES[status.state] if status else ""
+
+    @property
+    def step(self):
+        status = self.status
+        return status.step if status else 0
+
+    def ring(self):
+        """The names of the members."""
+        status = self.status
+        return [worker.name for worker in status.workers] if status else []
+
+    def regroups(self):
+        """Every one that was seen, oldest first."""
+        with self._mutex:
+            return sorted(self._regroups.values(), key=lambda one: (one.generation.term, one.generation.counter))
+
+    def steps(self):
+        with self._mutex:
+            return list(self._steps)
+
+    def answered_after(self, moment):
+        """When the coordinator first answered again after `moment`; None: not yet."""
+        with self._mutex:
+            return next((at for at in self._answered if at > moment), None)
+
+    def standing_still(self):
+        """Seconds since the step changed."""
+        with self._mutex:
+            return time.time() - self._steps[-1][0] if self._steps else 0.0

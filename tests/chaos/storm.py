@@ -1,0 +1,234 @@
+"""Storms of random faults over a training cluster: scripts/chaos.
+
+The seed decides kinds, victims and pauses; what meets what inside the daemons is up to the machine.
+"""
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import traceback
+
+import training  # noqa: I001  first: it finds tests/integration
+import cluster
+import faults
+import grpc
+import ledger
+import observer
+
+STEPS = 150          # about a minute undisturbed, on two CPUs
+END_LIMIT = 300.0    # seconds from the last fault to the end of the job
+PERIOD = 1.0         # seconds from one fault to the next
+
+
+class Storm:
+    """One job under faults. Faults use the part between the lines."""
+
+    def __init__(self, train, rng):
+        self.training = train
+        self.random = rng
+        self.client = observer.Client(train.cluster.address)
+        self.coordinator_disturbed = False
+        self.records = []
+        self.complaints = []
+        self._planned = []   # (monotonic time, action)
+        self._awaited = []   # (condition, what, monotonic deadline)
+        self._calm_since = time.monotonic()
+
+    # ---- for faults -----------------------------------------------------------------------------
+
+    def slots(self):
+        return list(self.training.slots.values())
+
+    def victim(self, spare=1, but=None, proxied=False):
+        """A whole member of the ring, if `spare` others stay that hold the state, as far as is known."""
+        ring = set(self.training.observer.ring())
+        whole = [slot for slot in self.slots() if slot.whole() and slot.name in ring and slot is not but]
+        able = [slot for slot in whole if slot.ring is not None] if proxied else whole
+        settled = [slot for slot in whole if time.monotonic() - slot.since > 3.0]
+        if not able:
+            return None
+        slot = self.random.choice(sorted(able, key=lambda one: one.name))
+        return slot if sum(other is not slot for other in settled) >= spare else None
+
+    def later(self, seconds, action):
+        self._planned.append((time.monotonic() + seconds, action))
+
+    def when(self, condition, what, limit):
+        """`condition` is asked until it is true, and has side effects then."""
+        self._awaited.append((condition, what, time.monotonic() + limit * cluster.SLOW))
+
+    def complain(self, text):
+        self.complaints.append(text)
+
+    def coordinator_answers(self):
+        try:
+            self.client.get(self.training.job)
+        except grpc.RpcError as error:
+            if error.code() not in training.UNREACHABLE:
+                raise
+            return False
+        self.coordinator_disturbed = False
+        return True
+
+    def calm(self):
+        """Seconds since the last fault's end."""
+        return time.monotonic() - self._calm_since if not self._planned and not self._awaited else 0.0
+
+    # ---- the storm ------------------------------------------------------------------------------
+
+    def inject(self, fault):
+        """Returns whether it could be done now."""
+        began = int(time.time() * 1000)
+        worker = fault.inject(self)
+        if worker is not None:
+            self.records.append({"time": began, "fault": fault.kind, "worker": worker})
+        return worker is not None
+
+    def tick(self):
+        now = time.monotonic()
+        due = [action for at, action in self._planned if at <= now]
+        self._planned = [(at, action) for at, action in self._planned if at > now]
+        for action in due:
+            action()
+        waiting, self._awaited = self._awaited, []
+        for condition, what, deadline in waiting:
+            if condition():
+                continue
+            if now > deadline:
+                raise training.Hang(f"{what}: not in time")
+            self._awaited.append((condition, what, deadline))
+        if self._planned or self._awaited:
+            self._calm_since = now
+        time.sleep(0.02)
+
+    def _ended(self):
+        return self.training.observer.state in cluster.FINAL
+
+    def blow(self, seconds, kinds):
+        """One fault a second, until the job has ended or the time is over."""
+        end = time.monotonic() + seconds
+        following = time.monotonic()
+        weights = [kind.weight for kind in kinds]
+        while time.monotonic() < end and not self._ended():
+            if time.monotonic() >= following:
+                following += PERIOD
+                for _ in range(20):  # some cannot be done now
+                    if self.inject(self.random.choices(kinds, weights)[0]()):
+                        break
+            self.tick()
+
+    def heal(self, limit=60.0):
+        """Waits until every fault has its end."""
+        end = time.monotonic() + limit * cluster.SLOW
+        while self._planned or self._awaited:
+            if time.monotonic() > end:
+                raise training.Hang("a fault has no end")
+            self.tick()
+
+    def close(self):
+        self.client.close()
+
+
+class Runner:
+    """Runs storms one after the other and keeps the ledger."""
+
+    def __init__(self, book, seed, keep):
+        self._book = book
+        self._seed = seed
+        self._keep = keep
+        self._references = training.References()
+
+    def run(self, number, seconds=60.0, kinds=faults.ALL, steps=STEPS):
+        """One storm; returns its line of the ledger."""
+        rng = random.Random(f"{self._seed}/{number}")
+        spec = training.alexnet(steps)
+        expected = self._references.sha256(spec)
+        proxied = [name for name in training.WORKERS if rng.random() < 0.5]
+        line = {"seed": self._seed, "storm": number, "result": "failed", "sha256": None}
+        began = time.monotonic()
+        train = storm = None
+        try:
+            train = training.Training(proxied=proxied)
+            train.submit(spec)
+            train.wait_step(3)
+            storm = Storm(train, rng)
+            storm.blow(seconds, kinds)
+            storm.heal()
+            line["sha256"] = train.finish(expected, END_LIMIT)["checkpoint"]["sha256"]
+            train.stop()
+            if storm.complaints:
+                raise AssertionError("; ".join(storm.complaints))
+            line["result"] = "ok"
+        except Exception as error:  # pylint: disable=broad-except
+            line["result"] = {training.Mismatch: "mismatch", training.Hang: "hang"}.get(type(error), "failed")
+            line["error"] = "".join(traceback.format_exception(error))[-4000:]
+        finally:
+            self._close(line, train, storm, time.monotonic() - began)
+        return line
+
+    def _close(self, line, train, storm, seconds):
+        regroups = train.observer.regroups() if train and train.observer else []
+        records = storm.records if storm else []
+        ledger.attribute(records, regroups, {kind.kind for kind in faults.ALL if kind.loses})
+        for record in records:
+            self._book.add({"seed": self._seed, "storm": line["storm"], **record})
+        line.update(seconds=round(seconds, 1), faults=len(records), regroups=len(regroups),
+                    rewinds=sum(regroup.rewound for regroup in regroups))
+        self._book.add(line)
+        if storm:
+            storm.close()
+        if train:
+            failed = line["result"] != "ok"
+            train.destroy(failed, keep=self._keep / f"storm-{self._seed}-{line['storm']}" if failed else None)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="scripts/chaos", description="Trains on four workers under one random fault a second, a minute "
+        "each storm, and compares the checkpoint with that of an undisturbed run.")
+    parser.add_argument("--storms", type=int, help="how many; default 3, or as many as fit into --minutes")
+    parser.add_argument("--minutes", type=float, help="begin no storm after this time")
+    parser.add_argument("--seed", type=int, help="default: from the clock, and printed")
+    parser.add_argument("--only", help="kinds of faults, separated by commas: "
+                        + ", ".join(kind.kind for kind in faults.ALL))
+    parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs of storms that fail; default: a new one")
+    parser.add_argument("--summary", type=pathlib.Path, metavar="FILE", help="only print what a ledger says")
+    options = parser.parse_args()
+    if options.summary:
+        print(ledger.summary(ledger.read(options.summary)))
+        return 0
+    kinds = faults.ALL
+    if options.only:
+        wanted = options.only.split(",")
+        kinds = [kind for kind in faults.ALL if kind.kind in wanted]
+        unknown = set(wanted) - {kind.kind for kind in kinds}
+        if unknown:
+            parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    seed = options.seed if options.seed is not None else int(time.time())
+    book = ledger.Ledger(options.ledger)
+    keep = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-chaos-"))
+    runner = Runner(book, seed, keep)
+    storms = options.storms or (sys.maxsize if options.minutes else 3)
+    end = time.monotonic() + (options.minutes * 60 if options.minutes else float("inf"))
+    print(f"chaos: seed {seed}; the reference run comes first", flush=True)
+    bad = 0
+    for number in range(storms):
+        if time.monotonic() >= end:
+            break
+        line = runner.run(number, kinds=kinds)
+        print(f"storm {number}: {line['result']}, {line['faults']} faults, {line['regroups']} regroups, "
+              f"{line['rewinds']} rewinds, {line['seconds']:.0f} s", flush=True)
+        if line["result"] != "ok":
+            bad += 1
+            print(line["error"], f"logs: {keep}", sep="\n", flush=True)
+    print(ledger.summary(book.lines))
+    if not bad and options.keep is None:
+        keep.rmdir()
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
