@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/failpoint.h"
 #include "worker/ring/exact_segments.h"
 #include "worker/ring/float32_segments.h"
 
@@ -33,6 +34,28 @@ Phase SentPhase(Action action) {
   return action == Action::kStart || action == Action::kAdd ? Phase::kReduceScatter
                                                             : Phase::kAllGather;
 }
+
+// The failpoints of a step, in its bucket 0: each after the first turn of its phase, when a
+// neighbour has, or waits for, some of the frames. A member without a turn in the reduce-scatter (a
+// bucket of fewer blocks than members) is at both after its first turn.
+class PhasePoints {
+ public:
+  explicit PhasePoints(const Context& context)
+      : step_(context.step), left_(context.purpose == Purpose::kStep && context.bucket == 0) {}
+
+  void Done(Action action) {
+    if (!left_) return;
+    if (!std::exchange(reduced_, true)) HitFailpoint("reduce_scatter", step_);
+    if (SentPhase(action) == Phase::kReduceScatter) return;
+    HitFailpoint("all_gather", step_);
+    left_ = false;
+  }
+
+ private:
+  const uint64_t step_;
+  bool left_;
+  bool reduced_ = false;
+};
 
 template <typename T>
 void CheckSpans(std::span<const exact::Block> blocks, std::span<const T> own, std::span<T> totals) {
@@ -87,12 +110,14 @@ Status AllReduce::Float32(const Context& context, std::span<const exact::Block> 
 }
 
 Status AllReduce::Run(const Context& context, size_t blocks, Segments* segments) {
+  PhasePoints points(context);
   for (const Turn& turn : MakeSchedule(blocks, position_, segment_blocks(), kWindowFrames)) {
     Status status = Do(context, turn, segments);
     if (!status.ok()) {
       link_->Cancel(status);
       return status;
     }
+    points.Done(turn.action);
   }
   return absl::OkStatus();
 }

@@ -1,15 +1,16 @@
 #include "worker/ring/grpc/grpc_link.h"
 
-#include <spdlog/spdlog.h>
-
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/hello.h"
 
 namespace ringmaster::ring {
 namespace {
 
-constexpr std::chrono::seconds kGoodbyeLimit{2};
-constexpr std::chrono::seconds kAbortLimit{5};
+// Until the successor has taken all frames, and the goodbye.
+constexpr std::chrono::milliseconds kGoodbyeLimit{2'000};
+// Until it has taken the frame that is under way, and the goodbye: a stream that just broke off
+// would accuse this worker.
+constexpr std::chrono::milliseconds kCancelLimit{500};
 
 }  // namespace
 
@@ -23,16 +24,19 @@ void LinkStreams::Cancel(const Status& reason) const {
 }
 
 void LinkStreams::Close() const {
-  if (const Status failure = state->failure(); !failure.ok()) Cancel(failure);
+  const Status failure = state->failure();
+  if (!failure.ok()) Cancel(failure);
   if (outgoing != nullptr) outgoing->Close(OutgoingStream::Queued::kSend);
   // What the predecessor still sends is not needed any more: this worker has all sums.
   if (incoming != nullptr) incoming->Close(grpc::Status::OK);
-  if (state->WaitDone(std::chrono::steady_clock::now() + kGoodbyeLimit)) return;
-  if (outgoing != nullptr) outgoing->Abort();
-  if (!state->WaitDone(std::chrono::steady_clock::now() + kAbortLimit)) {
-    spdlog::error("a ring stream did not end: successor={} predecessor={}", state->successor(),
-                  state->predecessor());
-  }
+  ending->Add(
+      {.whose = fmt::format("link from {} to {}", self_name, state->successor()),
+       .wait_done = [state = state](auto limit) { return state->WaitDone(limit); },
+       .abort =
+           [outgoing = outgoing]() {
+             if (outgoing != nullptr) outgoing->Abort();
+           },
+       .until = std::chrono::steady_clock::now() + (failure.ok() ? kGoodbyeLimit : kCancelLimit)});
 }
 
 Status GrpcLink::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/ring/grpc/ending_streams.h"
 #include "worker/ring/grpc/incoming_stream.h"
 #include "worker/ring/grpc/link_state.h"
 #include "worker/ring/grpc/outgoing_stream.h"
@@ -13,26 +14,26 @@
 
 namespace ringmaster::ring {
 
-// The two streams of a link, one or both of which may be null. Ends with its owner.
+// The two streams of a link, one or both of which may be null.
 struct LinkStreams {
   std::string self_name;
   std::shared_ptr<LinkState> state;
   std::shared_ptr<OutgoingStream> outgoing;
   std::shared_ptr<IncomingStream> incoming;
   std::shared_ptr<const void> lease;  // of the membership, from the StreamTable
+  std::shared_ptr<EndingStreams> ending;
 
   // Ends both calls with `reason`; the neighbours learn that this worker left, and why.
   void Cancel(const Status& reason) const;
-  // Ends the streams, gracefully when nothing failed, and waits a bounded time for gRPC to be done
-  // with them.
+  // Ends the streams, gracefully when nothing failed: they go on until the successor has taken
+  // every frame, without anybody who waits for it.
   void Close() const;
 };
 
 class GrpcLink : public Link {
  public:
   explicit GrpcLink(LinkStreams streams) : streams_(std::move(streams)) {}
-  // Waits until the successor has taken every frame (at most two seconds), or, after an error, only
-  // for the streams to end.
+  // Waits for nothing: frames that were sent, and the goodbye, are EndingStreams' from now on.
   ~GrpcLink() override { streams_.Close(); }
 
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;

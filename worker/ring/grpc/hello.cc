@@ -1,13 +1,23 @@
 #include "worker/ring/grpc/hello.h"
 
-#include <string>
-
 namespace ringmaster::ring {
 namespace {
 
 constexpr char kMetadataKey[] = "ringmaster-link-bin";
 
 }  // namespace
+
+v1::LinkHello MakeHello(const std::string& job_id, const GenerationId& generation,
+                        const std::string& sender, const std::string& incarnation) {
+  v1::LinkHello hello;
+  hello.set_protocol(kProtocolVersion);
+  hello.set_job_id(job_id);
+  hello.set_term(generation.term);
+  hello.set_counter(generation.counter);
+  hello.set_sender(sender);
+  hello.set_incarnation(incarnation);
+  return hello;
+}
 
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context) {
   context->AddMetadata(kMetadataKey, hello.SerializeAsString());

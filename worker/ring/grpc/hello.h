@@ -5,6 +5,8 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
 
+#include <string>
+
 #include "common/ids.h"
 #include "common/status.h"
 #include "ringmaster/v1/ring.pb.h"
@@ -18,6 +20,8 @@ inline constexpr char kReasonStranger[] = "RING_NOT_PREDECESSOR";
 inline constexpr char kReasonCrowded[] = "RING_TOO_MANY_STREAMS";
 inline constexpr char kReasonLeft[] = "RING_LEFT";  // the receiver left of its own accord
 
+[[nodiscard]] v1::LinkHello MakeHello(const std::string& job_id, const GenerationId& generation,
+                                      const std::string& sender, const std::string& incarnation);
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
 // INVALID_ARGUMENT: there is none, it does not parse, lacks a field, or is of another protocol
 // version.

@@ -26,8 +26,8 @@ IncomingStream::IncomingStream(v1::LinkHello hello)
 bool IncomingStream::Accept(std::shared_ptr<LinkState> state) {
   MutexLock lock(mu_);
   if (closed_) return false;
-  state->Begin(LinkState::Edge::kPredecessor);
-  state->Joined(LinkState::Edge::kPredecessor);
+  state->Begin(Edge::kPredecessor);
+  state->Joined(Edge::kPredecessor);
   state_ = std::move(state);
   StartSendInitialMetadata();
   StartRead(&message_);
@@ -107,7 +107,7 @@ void IncomingStream::OnCancel() {
 
 void IncomingStream::OnDone() {
   if (const std::shared_ptr<LinkState> state = this->state(); state != nullptr) {
-    state->Done(LinkState::Edge::kPredecessor);
+    state->Done(Edge::kPredecessor);
   }
   self_.reset();  // may destroy this
 }

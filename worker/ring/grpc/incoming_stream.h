@@ -19,6 +19,9 @@ namespace ringmaster::ring {
 class IncomingStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                        public std::enable_shared_from_this<IncomingStream> {
  public:
+  using State = LinkState;
+  static constexpr char kOwner[] = "link";  // of the streams of a membership, for messages
+
   static std::shared_ptr<IncomingStream> Open(v1::LinkHello hello);
   // A reactor that only says why there is no stream.
   static IncomingStream* Refused(const grpc::Status& status);

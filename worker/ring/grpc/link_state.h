@@ -10,6 +10,7 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
+#include "worker/ring/edge.h"
 #include "worker/ring/frame.h"
 
 namespace ringmaster::ring {
@@ -18,8 +19,6 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class LinkState {
  public:
-  enum class Edge : uint8_t { kSuccessor, kPredecessor };
-
   // Names of the neighbours, for messages.
   LinkState(std::string successor, std::string predecessor)
       : successor_(std::move(successor)), predecessor_(std::move(predecessor)) {}

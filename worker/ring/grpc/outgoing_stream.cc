@@ -40,7 +40,7 @@ Status EndOf(const grpc::Status& status, const std::string& successor, const std
 std::shared_ptr<OutgoingStream> OutgoingStream::Open(const std::string& address,
                                                      const v1::LinkHello& hello,
                                                      std::shared_ptr<LinkState> state) {
-  state->Begin(LinkState::Edge::kSuccessor);
+  state->Begin(Edge::kSuccessor);
   std::shared_ptr<OutgoingStream> stream(new OutgoingStream(address, hello, std::move(state)));
   stream->self_ = stream;
   stream->stub_.PrepareBidiStreamingCall(&stream->context_, kLinkMethod, {}, stream.get());
@@ -84,12 +84,10 @@ void OutgoingStream::WriteNext() {
 
 void OutgoingStream::Close(Queued queued) {
   std::deque<grpc::ByteBuffer> dropped;  // outlives the lock: its pieces go back to the LinkState
-  bool stuck = false;
   {
     MutexLock lock(mu_);
     if (closing_ || !held_) return;
     if (queued == Queued::kDrop) {
-      stuck = writing_;
       while (queue_.size() > (writing_ ? 1 : 0)) {
         dropped.push_back(std::move(queue_.back()));
         queue_.pop_back();
@@ -99,7 +97,6 @@ void OutgoingStream::Close(Queued queued) {
     queue_.emplace_back(grpc::ByteBuffer(nullptr, 0));  // the goodbye: a message without bytes
     if (!writing_) WriteNext();
   }
-  if (stuck) context_.TryCancel();
   DropHold();
 }
 
@@ -117,7 +114,7 @@ void OutgoingStream::DropHold() {
 }
 
 void OutgoingStream::OnReadInitialMetadataDone(bool ok) {
-  if (ok) state_->Joined(LinkState::Edge::kSuccessor);
+  if (ok) state_->Joined(Edge::kSuccessor);
 }
 
 void OutgoingStream::OnReadDone(bool ok) {
@@ -157,7 +154,7 @@ void OutgoingStream::OnDone(const grpc::Status& status) {
   // Whoever waits for Done may end the process next: by then this thread holds nothing any more.
   const std::shared_ptr<LinkState> state = state_;
   self_.reset();  // may destroy this
-  state->Done(LinkState::Edge::kSuccessor);
+  state->Done(Edge::kSuccessor);
 }
 
 }  // namespace ringmaster::ring

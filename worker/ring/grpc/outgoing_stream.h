@@ -31,8 +31,8 @@ class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   // why.
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
   enum class Queued { kSend, kDrop };
-  // Says goodbye, after what is queued or instead of it; the stream ends when the successor has
-  // read it. A write that waits for the successor is not waited for when the queue is dropped.
+  // Says goodbye, after what is queued or instead of it, but for the frame that is under way; the
+  // stream ends when the successor has read it.
   void Close(Queued queued);
   // Ends the stream now.
   void Abort();

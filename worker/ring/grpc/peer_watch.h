@@ -5,31 +5,13 @@
 // it evicts nobody: whom it accuses is the coordinator's to judge.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 
 #include "common/ids.h"
+#include "worker/ring/beat_monitor.h"
 
 namespace ringmaster::ring {
-
-// What a Beat says about its sender's step thread.
-struct Pulse {
-  uint64_t progress = 0;
-  std::string phase;
-};
-
-struct WatchLimits {
-  std::chrono::milliseconds interval{50};  // of the own beats
-  // Without a beat; the limit is wider for an edge whose beats come late (docs/ring.md).
-  std::chrono::milliseconds silence{300};
-  std::chrono::milliseconds widest_silence{700};
-  // Of a peer that has not connected yet.
-  std::chrono::milliseconds connect{10'000};
-  // An own tick that is later than this accuses nobody: this process stood still.
-  std::chrono::milliseconds own_lateness{150};
-};
 
 struct WatchOptions {
   std::string job_id;

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -15,7 +16,9 @@
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "worker/ring/grpc/channel_options.h"
+#include "worker/ring/grpc/ending_streams.h"
 #include "worker/ring/grpc/grpc_link.h"
+#include "worker/ring/grpc/grpc_peer_watch.h"
 #include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/stream_table.h"
 
@@ -33,47 +36,65 @@ void EnableStandardServices() {
   });
 }
 
-class RingService : public v1::Ring::WithRawCallbackMethod_Link<v1::Ring::Service> {
+using LinkTable = StreamTable<IncomingStream>;
+using PulseTable = StreamTable<IncomingPulse>;
+
+class RingService : public v1::Ring::WithCallbackMethod_Pulse<
+                        v1::Ring::WithRawCallbackMethod_Link<v1::Ring::Service>> {
  public:
-  explicit RingService(StreamTable* table) : table_(table) {}
+  RingService(LinkTable* links, PulseTable* pulses) : links_(links), pulses_(pulses) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Link(
       grpc::CallbackServerContext* context) override {
-    StatusOr<v1::LinkHello> hello = ReadHello(*context);
-    if (!hello.ok()) return IncomingStream::Refused(ToGrpc(hello.status(), kReasonHello));
-    const std::shared_ptr<IncomingStream> stream = IncomingStream::Open(*std::move(hello));
-    table_->Add(stream);
-    return stream.get();
+    return Admit(*context, links_);
+  }
+  grpc::ServerBidiReactor<v1::Beat, v1::Beat>* Pulse(
+      grpc::CallbackServerContext* context) override {
+    return Admit(*context, pulses_);
   }
 
  private:
-  StreamTable* const table_;
+  template <typename Stream>
+  static Stream* Admit(const grpc::CallbackServerContext& context, StreamTable<Stream>* table) {
+    StatusOr<v1::LinkHello> hello = ReadHello(context);
+    if (!hello.ok()) return Stream::Refused(ToGrpc(hello.status(), kReasonHello));
+    const std::shared_ptr<Stream> stream = Stream::Open(*std::move(hello));
+    table->Add(stream);
+    return stream.get();
+  }
+
+  LinkTable* const links_;
+  PulseTable* const pulses_;
 };
 
 class GrpcRingPort : public RingPort {
  public:
   explicit GrpcRingPort(const PortOptions& options)
-      : services_(options.services), table_(options), service_(&table_) {}
+      : services_(options.services),
+        links_(options),
+        pulses_(options),
+        service_(&links_, &pulses_) {}
   ~GrpcRingPort() override { GrpcRingPort::Stop(); }
 
   Status Listen(const Address& listen);
   [[nodiscard]] uint16_t port() const override { return port_; }
   [[nodiscard]] StatusOr<std::unique_ptr<Link>> Connect(const LinkOptions& options,
                                                         TimePoint deadline) override;
+  [[nodiscard]] StatusOr<std::unique_ptr<PeerWatch>> Watch(const WatchOptions& options) override;
   void Stop() override;
 
  private:
-  void ExpireStreams();
+  void TendStreams();
 
   const std::vector<grpc::Service*> services_;
-  StreamTable table_;
+  const std::shared_ptr<EndingStreams> ending_ = std::make_shared<EndingStreams>();
+  LinkTable links_;
+  PulseTable pulses_;
   RingService service_;
-  Mutex mu_;
-  Condition changed_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<bool> stopping_ = false;
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
-  std::jthread expirer_;  // "ring-port": refuses streams that waited too long
+  std::jthread tender_;  // "ring-port": refuses streams that waited too long, aborts old ones
 };
 
 Status GrpcRingPort::Listen(const Address& listen) {
@@ -94,20 +115,19 @@ Status GrpcRingPort::Listen(const Address& listen) {
   // The empty name, for the whole server, is set already.
   server_->GetHealthCheckService()->SetServingStatus(v1::Ring::service_full_name(), true);
   port_ = static_cast<uint16_t>(bound);
-  expirer_ = std::jthread([this]() { ExpireStreams(); });
-  pthread_setname_np(expirer_.native_handle(), "ring-port");
+  tender_ = std::jthread([this]() { TendStreams(); });
+  pthread_setname_np(tender_.native_handle(), "ring-port");
   return absl::OkStatus();
 }
 
-void GrpcRingPort::ExpireStreams() {
-  MutexLock lock(mu_);
-  while (!stopping_) {
+void GrpcRingPort::TendStreams() {
+  TimePoint wake;
+  do {
     const TimePoint now = std::chrono::steady_clock::now();
     // A stream that comes meanwhile is found at most a second late.
     const TimePoint tick = now + std::chrono::seconds(1);
-    const TimePoint wake = std::min(table_.Expire(now).value_or(tick), tick);
-    changed_.WaitUntil(mu_, wake, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
-  }
+    wake = std::min({links_.Expire(now).value_or(tick), pulses_.Expire(now).value_or(tick), tick});
+  } while (ending_->Tend(wake));
 }
 
 StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options,
@@ -117,15 +137,15 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   streams.state = std::make_shared<LinkState>(
       options.successor_name.empty() ? options.successor_address : options.successor_name,
       options.predecessor_name);
-  RING_RETURN_IF_ERROR(table_.Begin(options, streams.state, &streams.lease));
+  streams.ending = ending_;
+  const Membership membership{.job_id = options.job_id,
+                              .generation = options.generation,
+                              .predecessor_name = options.predecessor_name,
+                              .predecessor_incarnation = options.predecessor_incarnation};
+  RING_RETURN_IF_ERROR(links_.Begin(membership, streams.state, &streams.lease));
 
-  v1::LinkHello hello;
-  hello.set_protocol(kProtocolVersion);
-  hello.set_job_id(options.job_id);
-  hello.set_term(options.generation.term);
-  hello.set_counter(options.generation.counter);
-  hello.set_sender(options.self_name);
-  hello.set_incarnation(options.self_incarnation);
+  const v1::LinkHello hello =
+      MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
   streams.outgoing = OutgoingStream::Open(options.successor_address, hello, streams.state);
 
   Status status;
@@ -135,7 +155,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
     });
     status = streams.state->WaitJoined(deadline);
   }
-  streams.incoming = table_.EndAccepting();
+  streams.incoming = links_.EndAccepting();
   if (status.ok()) return std::make_unique<GrpcLink>(std::move(streams));
   status = Annotate(status, fmt::format("ring of job {} generation {} at worker {}", options.job_id,
                                         options.generation.ToString(), options.self_name));
@@ -145,15 +165,30 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   return status;
 }
 
+StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& options) {
+  WatchStreams streams;
+  streams.state = std::make_shared<WatchState>(options.successor_name, options.predecessor_name,
+                                               options.limits);
+  streams.ending = ending_;
+  const Membership membership{.job_id = options.job_id,
+                              .generation = options.generation,
+                              .predecessor_name = options.predecessor_name,
+                              .predecessor_incarnation = options.predecessor_incarnation};
+  RING_RETURN_IF_ERROR(pulses_.Begin(membership, streams.state, &streams.lease));
+  const v1::LinkHello hello =
+      MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
+  streams.outgoing = OutgoingPulse::Open(options.successor_address, hello, streams.state);
+  return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
+}
+
 void GrpcRingPort::Stop() {
-  {
-    MutexLock lock(mu_);
-    if (std::exchange(stopping_, true)) return;
-    changed_.NotifyAll();
-  }
-  table_.Stop(absl::CancelledError("the worker stops"));
+  if (stopping_.exchange(true)) return;
+  const Status stops = absl::CancelledError("the worker stops");
+  links_.Stop(stops);
+  pulses_.Stop(stops);
+  ending_->Stop();
+  if (tender_.joinable()) tender_.join();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
-  if (expirer_.joinable()) expirer_.join();
 }
 
 }  // namespace

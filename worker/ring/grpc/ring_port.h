@@ -15,6 +15,7 @@
 #include "common/ids.h"
 #include "common/rpc/address.h"
 #include "common/status.h"
+#include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/link.h"
 
 namespace ringmaster::ring {
@@ -50,6 +51,10 @@ class RingPort {
   // names who is missing; CANCELLED: `stop` or Stop(); else why the successor refused.
   [[nodiscard]] virtual StatusOr<std::unique_ptr<Link>> Connect(
       const LinkOptions& options, std::chrono::steady_clock::time_point deadline) = 0;
+  // Watches both neighbours of a generation from now on, before, beside and after its Link. An
+  // older PeerWatch of this port must be gone: FAILED_PRECONDITION. CANCELLED: after Stop(), which
+  // also ends a watch that exists, without an accusation.
+  [[nodiscard]] virtual StatusOr<std::unique_ptr<PeerWatch>> Watch(const WatchOptions& options) = 0;
   // Refuses new streams, ends those that exist; a Link returns CANCELLED from then on. Idempotent.
   virtual void Stop() = 0;
 };

@@ -23,25 +23,27 @@ grpc::Status Refusal(absl::StatusCode code, const char* reason, const v1::LinkHe
 
 }  // namespace
 
-StreamTable::Verdict StreamTable::Judge(const v1::LinkHello& hello, grpc::Status* refusal) const {
-  if (!current_ || current_->job_id != hello.job_id() ||
-      current_->generation < GenerationOf(hello)) {
+template <typename Stream>
+typename StreamTable<Stream>::Verdict StreamTable<Stream>::Judge(const v1::LinkHello& hello,
+                                                                 grpc::Status* refusal) const {
+  if (!current_ || current_->of.job_id != hello.job_id() ||
+      current_->of.generation < GenerationOf(hello)) {
     return Verdict::kWait;
   }
-  if (GenerationOf(hello) < current_->generation || current_->lease.expired()) {
+  if (GenerationOf(hello) < current_->of.generation || current_->lease.expired()) {
     *refusal = Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
                        fmt::format("{} is over: this worker is, or was last, at generation {}",
-                                   Named(hello), current_->generation.ToString()));
+                                   Named(hello), current_->of.generation.ToString()));
     return Verdict::kRefuse;
   }
-  if (hello.sender() != current_->predecessor_name ||
-      hello.incarnation() != current_->predecessor_incarnation) {
+  if (hello.sender() != current_->of.predecessor_name ||
+      hello.incarnation() != current_->of.predecessor_incarnation) {
     *refusal = Refusal(
         absl::StatusCode::kPermissionDenied, kReasonStranger, hello,
         fmt::format("{}: the predecessor of this worker is {}, not {}", Named(hello),
-                    current_->predecessor_name,
-                    hello.sender() == current_->predecessor_name ? "another process of that name"
-                                                                 : hello.sender()));
+                    current_->of.predecessor_name,
+                    hello.sender() == current_->of.predecessor_name ? "another process of that name"
+                                                                    : hello.sender()));
     return Verdict::kRefuse;
   }
   if (!current_->open) {
@@ -52,12 +54,13 @@ StreamTable::Verdict StreamTable::Judge(const v1::LinkHello& hello, grpc::Status
   return Verdict::kAccept;
 }
 
-bool StreamTable::Settle(const std::shared_ptr<IncomingStream>& stream) {
+template <typename Stream>
+bool StreamTable<Stream>::Settle(const std::shared_ptr<Stream>& stream) {
   if (stream->closed()) return true;
   grpc::Status refusal;
   switch (Judge(stream->hello(), &refusal)) {
     case Verdict::kAccept: {
-      const std::shared_ptr<LinkState> state = current_->state.lock();
+      const std::shared_ptr<State> state = current_->state.lock();
       if (state != nullptr && stream->Accept(state)) {
         current_->accepted = stream;
         current_->open = false;
@@ -73,7 +76,8 @@ bool StreamTable::Settle(const std::shared_ptr<IncomingStream>& stream) {
   return false;
 }
 
-void StreamTable::Add(const std::shared_ptr<IncomingStream>& stream) {
+template <typename Stream>
+void StreamTable<Stream>::Add(const std::shared_ptr<Stream>& stream) {
   MutexLock lock(mu_);
   if (!stopped_.ok()) {
     stream->Close(ToGrpc(stopped_, kReasonLeft));
@@ -81,45 +85,43 @@ void StreamTable::Add(const std::shared_ptr<IncomingStream>& stream) {
   }
   if (Settle(stream)) return;
   std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.stream->closed(); });
-  if (waiting_.size() >= options_.waiting_streams) {
+  if (waiting_.size() >= waiting_streams_) {
     stream->Close(Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, stream->hello(),
                           fmt::format("{}: {} streams wait here already for their generations",
                                       Named(stream->hello()), waiting_.size())));
     return;
   }
-  waiting_.push_back({stream, std::chrono::steady_clock::now() + options_.waiting_limit});
+  waiting_.push_back({stream, std::chrono::steady_clock::now() + waiting_limit_});
 }
 
-Status StreamTable::Begin(const LinkOptions& options, const std::shared_ptr<LinkState>& state,
-                          std::shared_ptr<const void>* lease) {
+template <typename Stream>
+Status StreamTable<Stream>::Begin(const Membership& membership, const std::shared_ptr<State>& state,
+                                  std::shared_ptr<const void>* lease) {
   MutexLock lock(mu_);
   RING_RETURN_IF_ERROR(stopped_);
   if (current_ && !current_->lease.expired()) {
     return FailedPrecondition(
-        "cannot join generation {} of job {}: the link of generation {} of job {} still exists",
-        options.generation.ToString(), options.job_id, current_->generation.ToString(),
-        current_->job_id);
+        "cannot join generation {} of job {}: the {} of generation {} of job {} still exists",
+        membership.generation.ToString(), membership.job_id, Stream::kOwner,
+        current_->of.generation.ToString(), current_->of.job_id);
   }
   *lease = std::make_shared<const char>();
-  current_ = Membership{.job_id = options.job_id,
-                        .generation = options.generation,
-                        .predecessor_name = options.predecessor_name,
-                        .predecessor_incarnation = options.predecessor_incarnation,
-                        .state = state,
-                        .lease = *lease};
+  current_ = Current{.of = membership, .state = state, .lease = *lease};
   std::erase_if(waiting_, [this](const Waiting& waiting)
                               ABSL_NO_THREAD_SAFETY_ANALYSIS { return Settle(waiting.stream); });
   return absl::OkStatus();
 }
 
-std::shared_ptr<IncomingStream> StreamTable::EndAccepting() {
+template <typename Stream>
+std::shared_ptr<Stream> StreamTable<Stream>::EndAccepting() {
   MutexLock lock(mu_);
   if (!current_) return nullptr;
   current_->open = false;
   return current_->accepted;
 }
 
-std::optional<TimePoint> StreamTable::Expire(TimePoint now) {
+template <typename Stream>
+std::optional<TimePoint> StreamTable<Stream>::Expire(TimePoint now) {
   MutexLock lock(mu_);
   std::optional<TimePoint> next;
   std::erase_if(waiting_, [&](const Waiting& waiting) {
@@ -127,7 +129,7 @@ std::optional<TimePoint> StreamTable::Expire(TimePoint now) {
       const v1::LinkHello& hello = waiting.stream->hello();
       waiting.stream->Close(Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
                                     fmt::format("{}: this worker did not join it within {} ms",
-                                                Named(hello), options_.waiting_limit.count())));
+                                                Named(hello), waiting_limit_.count())));
       return true;
     }
     if (!next || waiting.until < *next) next = waiting.until;
@@ -136,7 +138,8 @@ std::optional<TimePoint> StreamTable::Expire(TimePoint now) {
   return next;
 }
 
-void StreamTable::Stop(const Status& reason) {
+template <typename Stream>
+void StreamTable<Stream>::Stop(const Status& reason) {
   MutexLock lock(mu_);
   if (!stopped_.ok()) return;
   stopped_ = reason;
@@ -147,5 +150,8 @@ void StreamTable::Stop(const Status& reason) {
   if (const auto state = current_->state.lock(); state != nullptr) state->Fail(reason);
   if (current_->accepted != nullptr) current_->accepted->Close(left);
 }
+
+template class StreamTable<IncomingStream>;
+template class StreamTable<IncomingPulse>;
 
 }  // namespace ringmaster::ring

@@ -1,0 +1,88 @@
+// Decides which neighbour is to be accused of being lost, from beats, goodbyes and broken streams,
+// and from how late this process itself was. Every moment is an argument: it reads no clock, waits
+// for nothing and calls nobody. Thread-compatible.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/ring/edge.h"
+#include "worker/ring/late_beats.h"
+
+namespace ringmaster::ring {
+
+struct WatchLimits {
+  std::chrono::milliseconds interval{50};  // of the own beats
+  // Without a beat; the limit is wider for an edge whose beats come late (docs/ring.md).
+  std::chrono::milliseconds silence{300};
+  std::chrono::milliseconds widest_silence{700};
+  // Of a peer that has not connected yet.
+  std::chrono::milliseconds connect{10'000};
+  // An own tick that is later than this accuses nobody: this process stood still.
+  std::chrono::milliseconds own_lateness{150};
+};
+
+// What a Beat says about its sender's step thread.
+struct Pulse {
+  uint64_t progress = 0;
+  std::string phase;
+};
+
+struct Accusation {
+  std::string peer;
+  std::string reason;
+};
+
+class BeatMonitor {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // The first own beat is due `now`. The two names are equal in a ring of two.
+  BeatMonitor(const std::string& successor, const std::string& predecessor,
+              const WatchLimits& limits, TimePoint now);
+
+  // The peer accepted the stream, or opened its own.
+  void Connected(Edge edge, TimePoint now);
+  void Heard(Edge edge, Pulse pulse, TimePoint now);
+  // The peer left the generation: nothing more is expected of it.
+  void Left(Edge edge);
+  // The stream broke without a goodbye; the next Tick accuses.
+  void Broke(Edge edge, std::string how);
+
+  struct Verdict {
+    bool beat = false;                    // the own beat is due; the next one is due at due()
+    std::vector<Accusation> accusations;  // each peer at most once, ever
+  };
+  // When it is called late by more than own_lateness it accuses nobody and every silence begins
+  // anew.
+  [[nodiscard]] Verdict Tick(TimePoint now);
+  [[nodiscard]] TimePoint due() const { return due_; }
+  // Of silence on this edge, as wide as it is now.
+  [[nodiscard]] std::chrono::milliseconds limit(Edge edge) const;
+
+ private:
+  struct Neighbour {
+    std::string name;
+    bool connected = false;
+    bool left = false;
+    std::string broken;  // how, when it did
+    TimePoint since;     // of the last sign of life
+    Pulse pulse;
+    bool heard = false;  // `pulse` is from a beat
+    LateBeats late;
+  };
+  [[nodiscard]] Neighbour& of(Edge edge) { return neighbours_[static_cast<size_t>(edge)]; }
+  // Why the neighbour is to be accused; empty when it is not.
+  [[nodiscard]] std::string Charge(Edge edge, TimePoint now) const;
+  [[nodiscard]] bool OwnLate(TimePoint now) const { return now - due_ > limits_.own_lateness; }
+
+  const WatchLimits limits_;
+  std::array<Neighbour, 2> neighbours_;  // by Edge
+  std::vector<std::string> accused_;
+  TimePoint due_;
+};
+
+}  // namespace ringmaster::ring

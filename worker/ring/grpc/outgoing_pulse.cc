@@ -1,0 +1,124 @@
+#include "worker/ring/grpc/outgoing_pulse.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/rpc/rpc_status.h"
+#include "worker/ring/grpc/channel_options.h"
+#include "worker/ring/grpc/hello.h"
+
+namespace ringmaster::ring {
+
+std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const std::string& address,
+                                                   const v1::LinkHello& hello,
+                                                   std::shared_ptr<WatchState> state) {
+  state->Begin(Edge::kSuccessor);
+  std::shared_ptr<OutgoingPulse> stream(new OutgoingPulse(address, hello, std::move(state)));
+  stream->self_ = stream;
+  stream->stub_->async()->Pulse(&stream->context_, stream.get());
+  stream->AddHold();
+  stream->StartRead(&stream->received_);
+  stream->StartCall();
+  return stream;
+}
+
+OutgoingPulse::OutgoingPulse(const std::string& address, const v1::LinkHello& hello,
+                             std::shared_ptr<WatchState> state)
+    : state_(std::move(state)),
+      stub_(v1::Ring::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                                        PulseChannelArguments()))) {
+  context_.set_wait_for_ready(true);
+  AddHello(hello, &context_);
+}
+
+void OutgoingPulse::Send(const v1::Beat& beat) {
+  MutexLock lock(mu_);
+  if (!accepted_ || !held_ || closing_ || writing_) return;
+  sent_ = beat;
+  Write();
+}
+
+void OutgoingPulse::Write() {
+  writing_ = true;
+  if (closing_) {
+    StartWriteLast(&sent_, grpc::WriteOptions());
+  } else {
+    StartWrite(&sent_);
+  }
+}
+
+void OutgoingPulse::Close() {
+  {
+    MutexLock lock(mu_);
+    if (closing_ || !held_) return;
+    closing_ = true;
+    if (accepted_ && !writing_) {
+      sent_.Clear();  // number 0: the goodbye
+      Write();
+    }
+    if (!accepted_) context_.TryCancel();
+  }
+  DropHold();
+}
+
+void OutgoingPulse::Abort() {
+  context_.TryCancel();
+  DropHold();
+}
+
+void OutgoingPulse::DropHold() {
+  {
+    MutexLock lock(mu_);
+    if (!std::exchange(held_, false)) return;
+  }
+  RemoveHold();
+}
+
+void OutgoingPulse::OnReadInitialMetadataDone(bool ok) {
+  if (!ok) return;
+  state_->Connected(Edge::kSuccessor);
+  MutexLock lock(mu_);
+  accepted_ = true;
+}
+
+void OutgoingPulse::OnReadDone(bool ok) {
+  if (!ok) {
+    DropHold();  // the stream is over; OnDone brings the status
+    return;
+  }
+  state_->Heard(Edge::kSuccessor, received_);
+  StartRead(&received_);
+}
+
+void OutgoingPulse::OnWriteDone(bool ok) {
+  bool over = !ok;
+  {
+    MutexLock lock(mu_);
+    writing_ = false;
+    if (ok && closing_ && sent_.number() != 0) {
+      sent_.Clear();
+      Write();
+    }
+  }
+  if (over) DropHold();
+}
+
+void OutgoingPulse::OnDone(const grpc::Status& status) {
+  if (status.ok() || ErrorReason(status) == kReasonLeft) {
+    state_->Left(Edge::kSuccessor);
+  } else if (const std::string reason = ErrorReason(status); !reason.empty()) {
+    // It lives, and does not agree with us: the Link's business.
+    spdlog::info("pulse refused by the successor: {}", status.error_message());
+    state_->Left(Edge::kSuccessor);
+  } else {
+    state_->Broke(Edge::kSuccessor, status.error_message());
+  }
+  const std::shared_ptr<WatchState> state = state_;
+  self_.reset();  // may destroy this
+  state->Done(Edge::kSuccessor);
+}
+
+}  // namespace ringmaster::ring
