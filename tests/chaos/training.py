@@ -81,17 +81,31 @@ class Training:
     """A coordinator at a port of its own, workers with one core each, and one job at a time.
 
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
+    `environment(folder of the cluster)`: of the daemons. `switch`: every worker runs on its host of
+    this private.Switch.
     """
 
-    def __init__(self, workers=WORKERS, proxied=(), prepare=make_data):
+    def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None):
         self.cluster = cluster.Cluster()
+        if environment is not None:
+            self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}
         self.observer = None
         self.job = None
         self._proxied = proxied
+        self._switch = switch
         self._host = 1  # 127.0.0.2 and up: where the proxies of rings listen
+        self._insecure = ["--insecure"] if switch else []
+        try:
+            self._start(prepare, workers)
+        except BaseException:
+            self.destroy(True)
+            raise
+
+    def _start(self, prepare, workers):
         prepare(self.cluster)
-        self.cluster.start_coordinator(listen=f"127.0.0.1:{cluster.free_port()}")
+        host = self._switch.ADDRESS if self._switch else "127.0.0.1"
+        self.cluster.start_coordinator(listen=f"{host}:{cluster.free_port()}", extra=self._insecure)
         for name in workers:
             self.start_worker(name)
         cluster.wait_until(lambda: set(self.cluster.attached()) == set(workers), "the workers attach")
@@ -102,22 +116,25 @@ class Training:
         """Starts the slot's process, again at the same address."""
         slot = self.slots.setdefault(name, Slot(name))
         slot.port = slot.port or cluster.free_port()
-        advertise, coordinator = "127.0.0.1", self.cluster.address
+        host, prefix = "127.0.0.1", ()
+        if self._switch:
+            host, prefix = self._switch.hosts[name], self._switch.prefix(name)
+        advertise, coordinator = host, self.cluster.address
         if name in self._proxied:
             if slot.ring is None:
                 self._host += 1
                 slot.ring = proxy.Proxy((f"127.0.0.{self._host}", slot.port), ("127.0.0.1", slot.port))
-                host, port = self.cluster.address.rsplit(":", 1)
-                slot.session = proxy.Proxy(("127.0.0.1", 0), (host, int(port)))
+                slot.session = proxy.Proxy(("127.0.0.1", 0), ("127.0.0.1", int(coordinator.rsplit(":", 1)[1])))
             advertise = slot.ring.address[0]
             coordinator = f"127.0.0.1:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
-            name, wait=False, listen=f"127.0.0.1:{slot.port}", advertise=advertise, coordinator=coordinator)
+            name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator,
+            prefix=prefix, extra=self._insecure)
         slot.paused = slot.drained = False
         slot.since = time.monotonic()
 
     def restart_coordinator(self):
-        self.cluster.start_coordinator(wait=False)
+        self.cluster.start_coordinator(wait=False, extra=self._insecure)
 
     def submit(self, spec):
         self.job = self.cluster.submit(spec)

@@ -67,14 +67,14 @@ def arguments_of(pid):
 class Process:
     """A daemon with its output in files."""
 
-    def __init__(self, name, folder, arguments, prefix=()):
+    def __init__(self, name, folder, arguments, prefix=(), environment=None):
         self.name = name
         self.out = folder / f"{name}.out"
         self.err = folder / f"{name}.err"
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self.popen = subprocess.Popen(
                 [*prefix, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                preexec_fn=_die_with_parent)
+                env={**os.environ, **(environment or {})}, preexec_fn=_die_with_parent)
 
     def line(self, start, timeout=20.0):
         """The rest of the first stdout line that begins with `start`."""
@@ -127,13 +127,14 @@ class Cluster:
         self.coordinator = None
         self.address = None
         self.prefix = ()  # before ringctl, e.g. to run it in a network namespace
+        self.environment = {}  # of the daemons, besides this process' own
         self._number = 0
 
     # ---- processes ------------------------------------------------------------------------------
 
     def spawn(self, name, arguments, prefix=()):
         self._number += 1
-        process = Process(f"{self._number:02}-{name}", self.folder, arguments, prefix)
+        process = Process(f"{self._number:02}-{name}", self.folder, arguments, prefix, self.environment)
         self.processes.append(process)
         return process
 

@@ -1,0 +1,90 @@
+"""The coordinator's disk is full for some seconds: on a small tmpfs in a mount namespace of our own."""
+import errno
+import json
+import time
+import unittest
+
+import private
+import training  # noqa: I001  finds tests/integration
+import cluster
+
+DISK_MIB = 96
+
+
+def spec():
+    """Checkpoints of some MiB, often."""
+    return cluster.job_spec(name="disk-full", model={"name": "mlp", "hidden": [256]}, epochs=None, steps=60,
+                            checkpoint={"every_steps": 2, "keep": 2}, workers={"min": 2, "max": 4})
+
+
+def fill(path):
+    """Writes until there is no room."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+
+class DiskFullTest(unittest.TestCase):
+    def setUp(self):
+        private.run("ip", "link", "set", "lo", "up")
+        expected = training.References().sha256(spec())
+        self.expected = expected
+        self.train = training.Training(prepare=self.mount, environment=lambda folder: {
+            "RINGMASTER_FAILPOINTS": "boundary=delay:150"})
+        self.addCleanup(self.remove)
+
+    def mount(self, running):
+        training.make_data(running)
+        self.disk = running.folder / "coordinator"
+        self.disk.mkdir()
+        private.run("mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(self.disk))
+
+    def remove(self):
+        result = self._outcome.result
+        failed = any(test is self for test, _ in [*result.failures, *result.errors])
+        for process in self.train.cluster.processes:
+            if process.running():
+                process.kill()
+        private.run("umount", "-l", str(self.disk))
+        self.train.destroy(failed)
+
+    def keep_coordinator(self):
+        """What a supervisor does: one that ended because it cannot write is started again."""
+        if not self.train.cluster.coordinator.running():
+            self.train.restart_coordinator()
+
+    def test_a_job_outlives_a_full_disk(self):
+        train = self.train
+        train.submit(spec())
+        train.wait_step(5)
+        acknowledged = []
+        fill(self.disk / "filler")
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            done = train.cluster.ringctl("submit", train.cluster.write_job(
+                cluster.job_spec(workers={"min": 8})), "-o", "json", expect=None, timeout=30)
+            if done.returncode == cluster.OK:
+                acknowledged.append(json.loads(done.stdout)["job_id"])
+                train.cluster.ringctl("cancel", acknowledged[-1], expect=None)
+            self.keep_coordinator()
+            time.sleep(0.2)
+        (self.disk / "filler").unlink()
+
+        def ended():
+            self.keep_coordinator()
+            return train.observer.state in cluster.FINAL
+        cluster.wait_until(ended, "the job ends", timeout=120)
+        train.finish(self.expected, timeout=30)
+        listed = {status["job_id"] for status in train.cluster.json("ps")["jobs"]}
+        self.assertLessEqual(set(acknowledged), listed)
+        train.stop()
+
+
+if __name__ == "__main__":
+    private.enter()
+    cluster.main()
