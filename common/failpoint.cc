@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -136,12 +137,13 @@ bool TakeToken(const Entry& entry, uint64_t step) {
 }
 
 // A child that sends SIGCONT later. It holds none of our files, so that our connections end when we
-// do, and sends nothing when we are gone.
+// do, and ends with us.
 pid_t ForkWaker(uint64_t milliseconds) {
   const pid_t self = getpid();
   const pid_t child = _Fork();
   if (child != 0) return child;
   close_range(0, ~0U, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the thread that forked waits, so it ends with the process
   timespec left = {.tv_sec = static_cast<time_t>(milliseconds / 1000),
                    .tv_nsec = static_cast<long>(milliseconds % 1000 * 1'000'000)};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) {
