@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/failpoint.h"
 #include "worker/identity.h"
 
 namespace ringmaster::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatInterval{100};
+constexpr std::chrono::minutes kWaitingStreamLimit{11};
 
 // Moves this thread to each CPU once, and back: only the kernel knows which ones it may have.
 Status CheckCpus(const std::vector<int>& cpus) {
@@ -74,14 +76,21 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
                         Spool::Open({flags.state_dir + "/spool", flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port, ring::RingPort::Create(flags.listen));
+  auto states = std::make_unique<StateService>();
+  ring::PortOptions options;
+  options.services = {states.get()};
+  // A predecessor that has its state waits for this worker, which may have to fetch it first.
+  options.waiting_limit = kWaitingStreamLimit;
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
+                        ring::RingPort::Create(flags.listen, std::move(options)));
   return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),
-                                            term, std::move(backend), std::move(port)));
+                                            term, std::move(backend), std::move(states),
+                                            std::move(port)));
 }
 
 Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
                uint64_t term, std::unique_ptr<Backend> backend,
-               std::unique_ptr<ring::RingPort> port)
+               std::unique_ptr<StateService> states, std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
       incarnation_(RandomIncarnation()),
       ring_address_(Address{flags_.advertise, port->port()}.ToString()),
@@ -89,12 +98,13 @@ Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<
       spool_(std::move(spool)),
       log_sink_(std::make_shared<SpoolSink>(spool_)),
       backend_(std::move(backend)),
+      states_(std::move(states)),
       port_(std::move(port)),
       coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
       logic_(Self(), term),
       shipper_(coordinator_, spool_.get(), {flags_.name}),
       session_(coordinator_, [this](Event event) { Post(std::move(event)); }),
-      runner_(RunnerOptions(), backend_.get(), port_.get(), coordinator_,
+      runner_(RunnerOptions(), backend_.get(), port_.get(), states_.get(), coordinator_,
               [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); },
@@ -146,6 +156,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
 }
 
 void Daemon::Start() {
+  states_->Start();
   shipper_.Start();
   loop_.Start();
   runner_.Start();
@@ -173,6 +184,9 @@ void Daemon::Handle(const Event& event) {
 
 void Daemon::Do(const Action& action) {
   if (const auto* send = std::get_if<SendMessage>(&action)) {
+    if (send->message.has_fence_ack()) {
+      HitFailpoint("fence_ack", send->message.fence_ack().applied());
+    }
     session_.Send(send->message);
   } else if (const auto* close = std::get_if<CloseSession>(&action)) {
     session_.Close(close->reason);
@@ -186,12 +200,21 @@ void Daemon::Do(const Action& action) {
   } else if (const auto* run = std::get_if<RunJob>(&action)) {
     runner_.Submit(*run);
   } else if (const auto* cancel = std::get_if<CancelRun>(&action)) {
-    runner_.Cancel(cancel->reason);
+    runner_.Cancel(cancel->reason, cancel->when);
+  } else if (const auto* deliver = std::get_if<DeliverState>(&action)) {
+    runner_.Submit(*deliver);
+  } else if (const auto* forget = std::get_if<ForgetCopies>(&action)) {
+    runner_.ForgetCopies(forget->step);
   } else if (const auto* drop = std::get_if<DropJob>(&action)) {
     runner_.Submit(*drop);
   } else if (std::holds_alternative<Exit>(action)) {
+    session_.OpenNoMore();
     exited_ = true;
   }
+}
+
+void Daemon::Leave(const std::string& reason) {
+  if (!std::exchange(leaving_, true)) Post(StopRequested{reason});
 }
 
 void Daemon::Stop(const std::string& reason) {
@@ -202,6 +225,7 @@ void Daemon::Stop(const std::string& reason) {
   loop_.Stop();
   session_.Stop();
   shipper_.Stop();
+  states_->Stop();
   port_->Stop();
 }
 

@@ -18,6 +18,7 @@
 #include "worker/logic/worker_logic.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/session.h"
+#include "worker/transfer/state_service.h"
 
 namespace ringmaster::worker {
 
@@ -44,14 +45,17 @@ class Daemon {
   void Start();
   // True when the daemon ended by itself.
   [[nodiscard]] bool exited() const { return exited_; }
-  // Says that it leaves, stops the job at a step boundary, ends every stream. Idempotent.
+  // Says that it leaves, and goes on: exited() once the coordinator let it go. Idempotent.
+  void Leave(const std::string& reason);
+  // Says that it leaves if it did not, ends the run now, and every stream. Idempotent.
   void Stop(const std::string& reason);
   // HOST:PORT that predecessors connect to.
   [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
 
  private:
   Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
-         uint64_t term, std::unique_ptr<Backend> backend, std::unique_ptr<ring::RingPort> port);
+         uint64_t term, std::unique_ptr<Backend> backend, std::unique_ptr<StateService> states,
+         std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
   void Handle(const Event& event);  // loop thread
   void Do(const Action& action);
@@ -65,6 +69,7 @@ class Daemon {
   const std::shared_ptr<Spool> spool_;
   const std::shared_ptr<SpoolSink> log_sink_;  // one of the default logger's
   const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<StateService> states_;  // outlives the port, whose server offers it
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
 
@@ -74,6 +79,7 @@ class Daemon {
 
   std::atomic<bool> exited_ = false;
   std::atomic<bool> stopped_ = false;
+  bool leaving_ = false;  // main thread
 
   LogShipper shipper_;
   Session session_;

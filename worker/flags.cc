@@ -148,6 +148,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--log-spool-bytes", raw.log_spool_bytes,
                  "log lines kept on disk until the coordinator has them; then the oldest go")
       ->capture_default_str();
+  app.add_option("--drain-seconds", flags.drain_seconds,
+                 "after SIGTERM, wait so long for the ring to go on without it; 0: leave at once")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 86400));
   app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");

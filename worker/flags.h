@@ -21,6 +21,7 @@ struct Flags {
   std::string data_root;
   std::string state_dir;
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
+  uint32_t drain_seconds = 30;  // between SIGTERM and the end of a run that nobody ended
   std::string name;
   std::vector<int> cpus;  // empty: not pinned; else cores * threads_per_core of them
 };

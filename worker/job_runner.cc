@@ -3,23 +3,14 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "common/check.h"
-#include "common/stop_wait.h"
 #include "worker/checkpoint_upload.h"
-#include "worker/run_observer.h"
 
 namespace ringmaster::worker {
 namespace {
-
-// Neighbours start a generation at different moments; by then both have prepared the job.
-constexpr std::chrono::seconds kConnectLimit{30};
-// A neighbour that left the ring of its own accord has told the coordinator why, or is about to:
-// its reason is better than ours, so ours waits this long for the end that follows from it.
-constexpr std::chrono::seconds kBetterReasonLimit{2};
 
 std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
 
@@ -27,50 +18,34 @@ GenerationId GenerationOf(const v1::Start& start) {
   return {start.generation().term(), start.generation().counter()};
 }
 
-Outcome OutcomeOf(RunEnd end) {
-  switch (end) {
-    case RunEnd::kFinished:
-      return Outcome::kFinished;
-    case RunEnd::kStopped:
-      return Outcome::kStopped;
-    case RunEnd::kPeerLost:
-      return Outcome::kPeerLost;
-    case RunEnd::kFailed:
-      break;
-  }
-  return Outcome::kFailed;
-}
-
-// The neighbour that a link's error speaks of: links say `successor NAME` or `predecessor NAME`.
-std::string NeighbourNamed(const v1::Start& start, uint32_t rank, const std::string& error) {
-  const int size = start.ring_size();
-  const std::string& successor = start.ring((static_cast<int>(rank) + 1) % size).name();
-  const std::string& predecessor = start.ring((static_cast<int>(rank) + size - 1) % size).name();
-  if (error.find("successor " + successor) != std::string::npos) return successor;
-  if (error.find("predecessor " + predecessor) != std::string::npos) return predecessor;
-  return "";
-}
-
-void LogEnd(const JobId& job, const GenerationId& generation, const RunResult& result) {
-  const PhaseTimes& times = result.times;
-  spdlog::info(
-      "run ended: job={} generation={} applied={} reason={} input={:.2f}s compute={:.2f}s "
-      "ring_wait={:.2f}s ring_transfer={:.2f}s update={:.2f}s evaluate={:.2f}s checkpoint={:.2f}s",
-      job.value(), generation.ToString(), result.applied,
-      result.reason.empty() ? "finished or stopped" : result.reason, times.input, times.compute,
-      times.ring_wait, times.ring_transfer, times.update, times.evaluate, times.checkpoint);
+StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator) {
+  StateSources sources;
+  sources.peer = &FetchState;
+  sources.checkpoint = [coordinator](const v1::CheckpointSource& source,
+                                     std::chrono::steady_clock::time_point deadline,
+                                     const std::stop_token& stop) {
+    return FetchCheckpoint(coordinator, source, deadline, stop);
+  };
+  return sources;
 }
 
 }  // namespace
 
 JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port,
-                     std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post)
+                     StateService* states, std::shared_ptr<grpc::Channel> coordinator,
+                     std::function<void(Event)> post)
     : options_(std::move(options)),
       backend_(backend),
-      port_(port),
-      coordinator_(std::move(coordinator)),
+      states_(states),
       post_(std::move(post)),
-      phases_(post_) {}
+      phases_(post_),
+      surroundings_{options_.name.value(),
+                    options_.incarnation,
+                    port,
+                    coordinator,
+                    NetworkSources(coordinator),
+                    &phases_,
+                    post_} {}
 
 JobRunner::~JobRunner() { Stop(); }
 
@@ -81,33 +56,54 @@ void JobRunner::Start() {
 
 void JobRunner::Submit(Task task) {
   if (const auto* inspect = std::get_if<InspectDataset>(&task)) options_.begins(inspect->job);
+  std::stop_source former_delivery;
   {
     MutexLock lock(mu_);
     if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
     if (const auto* run = std::get_if<RunJob>(&task)) {
       generation_ = GenerationOf(run->start);
-      run_ = std::stop_source();
+      run_ = RunStops();
     }
+    former_delivery = std::exchange(delivery_, std::stop_source());
   }
+  // Whatever comes next, that state is not needed as a checkpoint any more.
+  former_delivery.request_stop();
   // The logic has at most two tasks under way: one that runs and a drop behind it.
   RING_CHECK(tasks_.TryPush(std::move(task)) || tasks_.closed(), "the job queue is full");
 }
 
-void JobRunner::Cancel(const std::string& reason) {
-  spdlog::info("run cancelled: {}", reason);
-  std::stop_source run;
+void JobRunner::Cancel(const std::string& reason, RunStop when) {
+  spdlog::info("run ends {}: {}", when == RunStop::kNow ? "now" : "at a step boundary", reason);
+  RunStops run;
   {
     MutexLock lock(mu_);
     run = run_;
   }
-  run.request_stop();
+  run.Request(when);
+}
+
+std::shared_ptr<Trainer> JobRunner::trainer() const {
+  MutexLock lock(mu_);
+  return trainer_;
+}
+
+void JobRunner::ForgetCopies(uint64_t step) {
+  const std::shared_ptr<Trainer> trainer = this->trainer();
+  if (trainer != nullptr) trainer->ForgetCopies(step);
 }
 
 void JobRunner::Stop() {
   if (!thread_.joinable()) return;
   tasks_.Close();
-  Cancel("the worker stops");
+  Cancel("the worker stops", RunStop::kNow);
+  std::stop_source delivery;
+  {
+    MutexLock lock(mu_);
+    delivery = delivery_;
+  }
+  delivery.request_stop();
   thread_.join();
+  states_->Withdraw();
 }
 
 v1::Heartbeat JobRunner::heartbeat() const {
@@ -119,7 +115,7 @@ v1::Heartbeat JobRunner::heartbeat() const {
   heartbeat.set_phase(phases_.shown());
   if (trainer_ != nullptr) {
     const Pulse pulse = trainer_->pulse();
-    const bool starting = !running_ && *phases_.shown() != 0;
+    const bool starting = !training_ && *phases_.shown() != 0;
     if (!starting) heartbeat.set_phase(pulse.phase);
     heartbeat.set_progress(pulse.progress);
     heartbeat.set_applied(pulse.applied);
@@ -164,8 +160,11 @@ void JobRunner::Do(const PrepareJob& task) {
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
     done.digest = Bytes((*trainer)->digest());
+    mark_ = StateMark();
+    const std::shared_ptr<Trainer> prepared = *std::move(trainer);
+    states_->Offer(task.job, [prepared](uint64_t step) { return prepared->Copy(step); });
     MutexLock lock(mu_);
-    trainer_ = *std::move(trainer);
+    trainer_ = prepared;
   } else {
     done.error = Message(trainer.status());
   }
@@ -173,108 +172,34 @@ void JobRunner::Do(const PrepareJob& task) {
   post_(std::move(done));
 }
 
-StatusOr<Assignment> JobRunner::AssignmentOf(const v1::Start& start) const {
-  const auto self =
-      std::find_if(start.ring().begin(), start.ring().end(), [this](const v1::RingMember& member) {
-        return member.name() == options_.name.value() &&
-               member.incarnation() == options_.incarnation;
-      });
-  if (self == start.ring().end()) {
-    return Internal("generation {} of job {} does not contain worker {}",
-                    GenerationOf(start).ToString(), start.job_id(), options_.name.value());
-  }
-  Assignment assignment;
-  assignment.generation = GenerationOf(start);
-  assignment.position.rank = static_cast<uint32_t>(self - start.ring().begin());
-  assignment.position.size = static_cast<uint32_t>(start.ring_size());
-  assignment.shards.assign(self->shards().begin(), self->shards().end());
-  assignment.start_step = start.start_step();
-  return assignment;
-}
-
-StatusOr<std::unique_ptr<ring::Link>> JobRunner::ConnectRing(const v1::Start& start,
-                                                             const ring::Position& position,
-                                                             const std::stop_token& stop) {
-  if (position.size == 1) return std::unique_ptr<ring::Link>();
-  const auto member = [&](uint32_t rank) -> const v1::RingMember& {
-    return start.ring(static_cast<int>(rank % position.size));
-  };
-  ring::LinkOptions link;
-  link.job_id = start.job_id();
-  link.generation = GenerationOf(start);
-  link.self_name = options_.name.value();
-  link.self_incarnation = options_.incarnation;
-  link.successor_name = member(position.rank + 1).name();
-  link.successor_address = member(position.rank + 1).ring_address();
-  link.predecessor_name = member(position.rank + position.size - 1).name();
-  link.predecessor_incarnation = member(position.rank + position.size - 1).incarnation();
-  link.stop = stop;
-  return port_->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
-}
-
-RunEnded JobRunner::RunGeneration(const RunJob& task, const std::stop_token& stop) {
-  std::shared_ptr<Trainer> trainer;
+void JobRunner::Do(const RunJob& task) {
+  RunStops stops;
   {
     MutexLock lock(mu_);
-    trainer = trainer_;
+    stops = run_;
   }
-  RunEnded ended;
-  ended.job = task.job;
-  ended.generation = GenerationOf(task.start);
-  ended.applied = trainer->applied();
-  ended.digest = Bytes(trainer->digest());
-
-  const StatusOr<Assignment> assignment = AssignmentOf(task.start);
-  if (!assignment.ok()) {
-    ended.outcome = Outcome::kFailed;
-    ended.reason = Message(assignment.status());
-    return ended;
-  }
-  phases_.Enter(task.job, "ring");
-  const StatusOr<std::unique_ptr<ring::Link>> link =
-      ConnectRing(task.start, assignment->position, stop);
-  if (!link.ok()) {
-    ended.outcome = stop.stop_requested() ? Outcome::kStopped : Outcome::kPeerLost;
-    ended.reason = Message(link.status());
-    ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
-    return ended;
-  }
-  spdlog::info("ring joined: job={} generation={} of={}", task.job.value(),
-               ended.generation.ToString(), assignment->position.size);
-  phases_.Enter(task.job, "first_step");
-  const auto upload = std::make_shared<CheckpointUpload>(coordinator_, task.job, ended.generation,
-                                                         options_.name.value());
-  RunObserver observer(&task.start, &phases_, &post_);
-  SetRunning(true);
-  const RunResult result = trainer->Run(*assignment, {link->get(), upload, &observer}, stop);
-  SetRunning(false);
-  phases_.Clear();
-  ended.outcome = OutcomeOf(result.end);
-  if (result.link_error == absl::StatusCode::kAborted && WaitForStop(stop, kBetterReasonLimit)) {
-    ended.outcome = Outcome::kStopped;
-  }
-  ended.applied = result.applied;
-  ended.digest = Bytes(result.digest);
-  ended.reason = result.reason;
-  ended.peer = NeighbourNamed(task.start, assignment->position.rank, ended.reason);
-  ended.manifest_sha256 = result.manifest_sha256;
-  LogEnd(task.job, ended.generation, result);
-  return ended;
+  post_(GenerationRun(&surroundings_, &task, trainer(), &mark_, &training_).Run(stops));
 }
 
-void JobRunner::SetRunning(bool running) {
-  MutexLock lock(mu_);
-  running_ = running;
+void JobRunner::Do(const DeliverState& task) {
+  const std::shared_ptr<Trainer> trainer = this->trainer();
+  StateDelivered delivered{task.job, trainer->applied(), ""};
+  GenerationId generation;
+  std::stop_token stop;
+  {
+    MutexLock lock(mu_);
+    generation = generation_;
+    stop = delivery_.get_token();
+  }
+  CheckpointUpload upload(surroundings_.coordinator, task.job, generation, options_.name.value());
+  const StatusOr<Checkpoint> checkpoint = trainer->MakeCheckpoint();
+  delivered.error =
+      Message(checkpoint.ok() ? upload.Deliver(*checkpoint, stop) : checkpoint.status());
+  post_(std::move(delivered));
 }
-
-std::stop_token JobRunner::BeginRun() {
-  MutexLock lock(mu_);
-  return run_.get_token();
-}
-
-void JobRunner::Do(const RunJob& task) { post_(RunGeneration(task, BeginRun())); }
 
 void JobRunner::Do(const DropJob& task) {
+  states_->Withdraw();
   std::shared_ptr<Trainer> trainer;
   {
     MutexLock lock(mu_);

@@ -1,10 +1,12 @@
-// The job thread: carries out what the logic decided about a job - inspect, prepare, run, drop -
-// one after the other, and posts how each ended. Owns the job's dataset and trainer. Submit and
-// Cancel from the loop thread, heartbeat() from any thread. It decides nothing.
+// The job thread: carries out what the logic decided about a job - inspect, prepare, run, deliver,
+// drop - one after the other, and posts how each ended. Owns the job's dataset and trainer, and
+// offers its state to other workers. Submit, Cancel and ForgetCopies from the loop thread,
+// heartbeat() from any thread. It decides nothing.
 #pragma once
 
 #include <grpcpp/channel.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -16,11 +18,13 @@
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
+#include "worker/generation_run.h"
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/start_phases.h"
 #include "worker/train/trainer.h"
+#include "worker/transfer/state_service.h"
 
 namespace ringmaster::worker {
 
@@ -36,17 +40,19 @@ struct JobRunnerOptions {
 
 class JobRunner {
  public:
-  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DropJob>;
+  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, DropJob>;
 
-  // `backend` and `port` outlive it; `post` must not block.
-  JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port,
+  // `backend`, `port` and `states` outlive it; `post` must not block.
+  JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port, StateService* states,
             std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post);
   ~JobRunner();
 
   void Start();
   void Submit(Task task);
-  // Ends the run that was submitted last at a step boundary, also one that has not begun.
-  void Cancel(const std::string& reason);
+  // Ends the run that was submitted last, also one that has not begun.
+  void Cancel(const std::string& reason, RunStop when);
+  // The checkpoint of this step is durable.
+  void ForgetCopies(uint64_t step);
   // Cancels, drops every task and joins the thread. Idempotent.
   void Stop();
 
@@ -57,24 +63,22 @@ class JobRunner {
   void Do(const InspectDataset& task);
   void Do(const PrepareJob& task);
   void Do(const RunJob& task);
+  void Do(const DeliverState& task);
   void Do(const DropJob& task);
-  [[nodiscard]] RunEnded RunGeneration(const RunJob& task, const std::stop_token& stop);
-  [[nodiscard]] StatusOr<Assignment> AssignmentOf(const v1::Start& start) const;
-  [[nodiscard]] StatusOr<std::unique_ptr<ring::Link>> ConnectRing(const v1::Start& start,
-                                                                  const ring::Position& position,
-                                                                  const std::stop_token& stop);
-  [[nodiscard]] std::stop_token BeginRun();
-  void SetRunning(bool running);
+  [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
 
   const JobRunnerOptions options_;
   Backend* const backend_;
-  ring::RingPort* const port_;
-  const std::shared_ptr<grpc::Channel> coordinator_;
+  StateService* const states_;
   const std::function<void(Event)> post_;
   StartPhases phases_;
+  const RunSurroundings surroundings_;
 
   // Job thread only.
   std::shared_ptr<const Dataset> dataset_;
+  StateMark mark_;  // of the trainer's state
+
+  std::atomic<bool> training_ = false;  // a step loop runs
 
   BoundedQueue<Task> tasks_{16};
 
@@ -82,8 +86,8 @@ class JobRunner {
   JobId job_ ABSL_GUARDED_BY(mu_);
   GenerationId generation_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Trainer> trainer_ ABSL_GUARDED_BY(mu_);
-  bool running_ ABSL_GUARDED_BY(mu_) = false;  // a step loop is
-  std::stop_source run_ ABSL_GUARDED_BY(mu_);  // of the run submitted last
+  RunStops run_ ABSL_GUARDED_BY(mu_);               // of the run submitted last
+  std::stop_source delivery_ ABSL_GUARDED_BY(mu_);  // of the DeliverState submitted last
 
   std::jthread thread_;  // "job"
 };

@@ -1,6 +1,8 @@
 // ringworker: flags -> Daemon. Signals are waited for here and nowhere else.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,6 +11,27 @@
 #include "common/signals.h"
 #include "worker/daemon.h"
 #include "worker/flags.h"
+
+namespace {
+
+constexpr char kReason[] = "the worker was told to stop";
+
+// Until the coordinator let it go, a second signal, or the limit.
+void WaitUntilReleased(std::chrono::seconds limit, ringmaster::worker::Daemon* daemon) {
+  using Clock = std::chrono::steady_clock;
+  if (limit.count() == 0 || daemon->exited()) return;
+  daemon->Leave(kReason);
+  const auto deadline = Clock::now() + limit;
+  while (!daemon->exited()) {
+    if (ringmaster::WaitForSignal(std::chrono::milliseconds(20))) return;
+    if (Clock::now() > deadline) {
+      spdlog::warn("not released within {} s (--drain-seconds): it ends now", limit.count());
+      return;
+    }
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace ringmaster;
@@ -32,6 +55,7 @@ int main(int argc, char** argv) {
 
   while (!(*daemon)->exited() && !WaitForSignal(std::chrono::seconds(1))) {
   }
-  (*daemon)->Stop("the worker was told to stop");
+  WaitUntilReleased(std::chrono::seconds(parsed.flags.drain_seconds), daemon->get());
+  (*daemon)->Stop(kReason);
   return 0;
 }

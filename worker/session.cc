@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kQueueLimit = 4096;
 constexpr std::chrono::milliseconds kFirstBackoff{50};
-constexpr std::chrono::milliseconds kLastBackoff{1000};
+constexpr std::chrono::milliseconds kLastBackoff{500};
 
 std::chrono::steady_clock::time_point Now() { return std::chrono::steady_clock::now(); }
 
@@ -27,7 +27,7 @@ std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // A backstop: heartbeats find a silent peer first. Streams are never retried by gRPC itself.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
@@ -195,9 +195,16 @@ void Session::Run(const std::stop_token& stop) {
     std::uniform_int_distribution<int64_t> wait(backoff.count() / 2, backoff.count());
     MutexLock lock(mu_);
     changed_.WaitUntil(mu_, Now() + std::chrono::milliseconds(wait(jitter)),
-                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
+                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_ || last_; });
+    if (last_) return;
     backoff = std::min(backoff * 2, kLastBackoff);
   }
+}
+
+void Session::OpenNoMore() {
+  MutexLock lock(mu_);
+  last_ = true;
+  changed_.NotifyAll();
 }
 
 void Session::Stop() {

@@ -30,6 +30,8 @@ class Session {
   void Send(v1::WorkerMessage message);
   // Breaks the stream off; it is opened again.
   void Close(const std::string& reason);
+  // When the stream that is open has ended, no other is opened.
+  void OpenNoMore();
   // Sends what is queued, ends the stream and opens no other. Idempotent; waits at most 2 s.
   void Stop();
 
@@ -46,7 +48,8 @@ class Session {
   Condition changed_;
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::jthread thread_;  // "session"
+  bool last_ ABSL_GUARDED_BY(mu_) = false;  // no other stream is opened
+  std::jthread thread_;                     // "session"
 };
 
 }  // namespace ringmaster::worker

@@ -1,0 +1,126 @@
+#include "worker/catch_up.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/failpoint.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+StatusOr<Sha256Digest> ToDigest(const std::string& bytes) {
+  Sha256Digest digest;
+  if (bytes.size() != digest.size()) {
+    return Internal("the digest of a start has {} bytes, expected {}", bytes.size(), digest.size());
+  }
+  std::copy(bytes.begin(), bytes.end(), digest.begin());
+  return digest;
+}
+
+// What the coordinator's folder or the job itself is to blame for does not pass by trying again.
+bool IsFinal(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
+  const v1::RingMember& self = start_->ring(static_cast<int>(rank_));
+  if (self.holds()) {
+    CatchUpResult result;
+    result.status = CheckHeld();
+    result.outcome = Outcome::kFailed;
+    return result;
+  }
+  HitFailpoint("fetch", start_->start_step());
+  const auto begin = std::chrono::steady_clock::now();
+  const bool restores = start_->has_restore() && rank_ == 0;
+  CatchUpResult result = restores ? Restore(deadline, stop) : Fetch(deadline, stop);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  result.seconds = elapsed.count();
+  if (stop.stop_requested()) result.outcome = Outcome::kStopped;
+  return result;
+}
+
+Status CatchUp::CheckHeld() const {
+  if (trainer_->applied() != start_->start_step()) {
+    return Internal("told to start at step {} with the state that it holds, which is of step {}",
+                    start_->start_step(), trainer_->applied());
+  }
+  if (start_->digest().empty()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(const Sha256Digest digest, ToDigest(start_->digest()));
+  if (trainer_->digest() == digest) return absl::OkStatus();
+  return Internal("the state of step {} has digest {} here, the generation starts with {}",
+                  start_->start_step(), Hex(trainer_->digest()), Hex(digest));
+}
+
+CatchUpResult CatchUp::Restore(TimePoint deadline, const std::stop_token& stop) {
+  CatchUpResult result;
+  const StatusOr<Checkpoint> checkpoint = sources_->checkpoint(start_->restore(), deadline, stop);
+  result.status = checkpoint.ok() ? trainer_->Restore(*checkpoint) : checkpoint.status();
+  result.status = Annotate(result.status, "restoring the job");
+  if (result.status.ok()) {
+    spdlog::info("state restored: job={} step={} manifest={}", start_->job_id(),
+                 trainer_->applied(), start_->restore().manifest_sha256());
+  }
+  result.outcome = IsFinal(result.status) ? Outcome::kFailed : Outcome::kPeerLost;
+  return result;
+}
+
+CatchUpResult CatchUp::Fetch(TimePoint deadline, const std::stop_token& stop) {
+  std::vector<const v1::RingMember*> sources;
+  for (const v1::RingMember& member : start_->ring()) {
+    if (member.holds()) sources.push_back(&member);
+  }
+  if (start_->has_restore()) sources = {&start_->ring(0)};
+  CatchUpResult result;
+  result.outcome = Outcome::kFailed;
+  result.status =
+      Internal("nobody in generation {}.{} holds the state of step {}", start_->generation().term(),
+               start_->generation().counter(), start_->start_step());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const v1::RingMember& source = *sources[(rank_ + i) % sources.size()];
+    result.status = FetchFrom(source, deadline, stop);
+    result.outcome = Outcome::kPeerLost;
+    result.peer = source.name();
+    if (result.status.ok() || stop.stop_requested()) break;
+    spdlog::warn("state not fetched: {}", Message(result.status));
+  }
+  return result;
+}
+
+Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
+                          const std::stop_token& stop) {
+  FetchOptions options;
+  options.address = source.ring_address();
+  options.source = source.name();
+  options.job = JobId(start_->job_id());
+  options.step = start_->start_step();
+  options.worker = start_->ring(static_cast<int>(rank_)).name();
+  options.deadline = deadline;
+  RING_ASSIGN_OR_RETURN(const StateCopy copy, sources_->peer(options, stop));
+  // A restored state's digest is known to nobody before it is read.
+  Sha256Digest digest = copy.digest;
+  if (!start_->digest().empty()) {
+    RING_ASSIGN_OR_RETURN(digest, ToDigest(start_->digest()));
+  }
+  RING_RETURN_IF_ERROR(
+      Annotate(trainer_->Adopt(copy, digest), fmt::format("state from {}", source.name())));
+  spdlog::info("state fetched: job={} step={} from={}", start_->job_id(), copy.step, source.name());
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::worker

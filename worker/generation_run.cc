@@ -1,0 +1,229 @@
+#include "worker/generation_run.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/failpoint.h"
+#include "common/stop_wait.h"
+#include "worker/checkpoint_upload.h"
+#include "worker/run_observer.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// For a whole state over a slow link. Who dies meanwhile is noticed otherwise, and sooner.
+constexpr std::chrono::minutes kFetchLimit{10};
+// A neighbour may fetch its state first.
+constexpr std::chrono::minutes kConnectLimit = kFetchLimit + std::chrono::minutes(1);
+// A neighbour that left the ring of its own accord was fenced, or told the coordinator why: the
+// fence comes here too, and is a better reason than ours.
+constexpr std::chrono::seconds kBetterReasonLimit{2};
+
+std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
+
+GenerationId GenerationOf(const v1::Start& start) {
+  return {start.generation().term(), start.generation().counter()};
+}
+
+// Stops when either of a run's stops is requested: before the first step there is no step to
+// finish.
+class EitherStop {
+ public:
+  explicit EitherStop(const RunStops& stops)
+      : now_(stops.now.get_token(), Forward{&either_}),
+        at_boundary_(stops.at_boundary.get_token(), Forward{&either_}) {}
+  [[nodiscard]] std::stop_token token() const { return either_.get_token(); }
+
+ private:
+  struct Forward {
+    std::stop_source* to;
+    void operator()() const { to->request_stop(); }
+  };
+  std::stop_source either_;
+  const std::stop_callback<Forward> now_;
+  const std::stop_callback<Forward> at_boundary_;
+};
+
+Outcome OutcomeOf(RunEnd end) {
+  switch (end) {
+    case RunEnd::kFinished:
+      return Outcome::kFinished;
+    case RunEnd::kStopped:
+      return Outcome::kStopped;
+    case RunEnd::kPeerLost:
+      return Outcome::kPeerLost;
+    case RunEnd::kFailed:
+      break;
+  }
+  return Outcome::kFailed;
+}
+
+void LogEnd(const JobId& job, const GenerationId& generation, const RunResult& result) {
+  const PhaseTimes& times = result.times;
+  spdlog::info(
+      "run ended: job={} generation={} applied={} reason={} input={:.2f}s compute={:.2f}s "
+      "ring_wait={:.2f}s ring_transfer={:.2f}s update={:.2f}s evaluate={:.2f}s checkpoint={:.2f}s",
+      job.value(), generation.ToString(), result.applied,
+      result.reason.empty() ? "finished or stopped" : result.reason, times.input, times.compute,
+      times.ring_wait, times.ring_transfer, times.update, times.evaluate, times.checkpoint);
+}
+
+}  // namespace
+
+GenerationRun::GenerationRun(const RunSurroundings* surroundings, const RunJob* task,
+                             std::shared_ptr<Trainer> trainer, StateMark* mark,
+                             std::atomic<bool>* training)
+    : surroundings_(surroundings),
+      task_(task),
+      trainer_(std::move(trainer)),
+      mark_(mark),
+      training_(training) {
+  ended_.job = task->job;
+  ended_.generation = GenerationOf(task->start);
+}
+
+RunEnded GenerationRun::Run(const RunStops& stops) {
+  StatusOr<Assignment> assignment = FindSelf();
+  if (!assignment.ok()) {
+    End(Outcome::kFailed, assignment.status());
+    return std::move(ended_);
+  }
+  assignment_ = *std::move(assignment);
+  surroundings_->phases->Enter(task_->job, "ring");
+  const EitherStop either(stops);
+  if (CatchUpWith(either.token()) && Connect(either.token())) Train(stops);
+  surroundings_->phases->Clear();
+  return std::move(ended_);
+}
+
+StatusOr<Assignment> GenerationRun::FindSelf() const {
+  const v1::Start& start = task_->start;
+  const auto self =
+      std::find_if(start.ring().begin(), start.ring().end(), [this](const v1::RingMember& member) {
+        return member.name() == surroundings_->name &&
+               member.incarnation() == surroundings_->incarnation;
+      });
+  if (self == start.ring().end()) {
+    return Internal("generation {} of job {} does not contain worker {}",
+                    GenerationOf(start).ToString(), start.job_id(), surroundings_->name);
+  }
+  Assignment assignment;
+  assignment.generation = GenerationOf(start);
+  assignment.position.rank = static_cast<uint32_t>(self - start.ring().begin());
+  assignment.position.size = static_cast<uint32_t>(start.ring_size());
+  assignment.shards.assign(self->shards().begin(), self->shards().end());
+  assignment.start_step = start.start_step();
+  assignment.evaluated = start.evaluated();
+  return assignment;
+}
+
+const v1::RingMember& GenerationRun::Member(uint32_t distance) const {
+  const ring::Position& position = assignment_.position;
+  return task_->start.ring(static_cast<int>((position.rank + distance) % position.size));
+}
+
+std::string GenerationRun::NeighbourNamed(const std::string& error) const {
+  const std::string& successor = Member(1).name();
+  const std::string& predecessor = Member(assignment_.position.size - 1).name();
+  if (error.find("successor " + successor) != std::string::npos) return successor;
+  if (error.find("predecessor " + predecessor) != std::string::npos) return predecessor;
+  return "";
+}
+
+void GenerationRun::End(Outcome outcome, const Status& status, std::string peer) {
+  ended_.outcome = outcome;
+  ended_.applied = trainer_->applied();
+  ended_.digest = Bytes(trainer_->digest());
+  ended_.reason = Message(status);
+  ended_.peer = std::move(peer);
+  ended_.folded = mark_->folded;
+  ended_.evaluated = mark_->evaluated;
+}
+
+bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
+  CatchUp catch_up(&task_->start, assignment_.position.rank, &surroundings_->sources,
+                   trainer_.get());
+  const CatchUpResult result = catch_up.Run(std::chrono::steady_clock::now() + kFetchLimit, stop);
+  if (!result.status.ok()) {
+    End(result.outcome, result.status, result.peer);
+    return false;
+  }
+  // A copy carries the results of what its holders evaluated.
+  if (result.seconds > 0) *mark_ = {{}, task_->start.evaluated()};
+  fetch_seconds_ = result.seconds;
+  return true;
+}
+
+bool GenerationRun::Connect(const std::stop_token& stop) {
+  if (assignment_.position.size > 1) {
+    ring::LinkOptions link;
+    link.job_id = task_->job.value();
+    link.generation = ended_.generation;
+    link.self_name = surroundings_->name;
+    link.self_incarnation = surroundings_->incarnation;
+    link.successor_name = Member(1).name();
+    link.successor_address = Member(1).ring_address();
+    const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
+    link.predecessor_name = predecessor.name();
+    link.predecessor_incarnation = predecessor.incarnation();
+    link.stop = stop;
+    StatusOr<std::unique_ptr<ring::Link>> connected =
+        surroundings_->port->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
+    if (!connected.ok()) {
+      const bool lost = connected.status().code() == absl::StatusCode::kUnavailable;
+      const bool stopped = lost ? stop.stop_requested() : WaitForStop(stop, kBetterReasonLimit);
+      End(stopped ? Outcome::kStopped : Outcome::kPeerLost, connected.status(),
+          NeighbourNamed(Message(connected.status())));
+      return false;
+    }
+    link_ = *std::move(connected);
+  }
+  HitFailpoint("joined", task_->start.start_step());
+  spdlog::info("ring joined: job={} generation={} of={}", task_->job.value(),
+               ended_.generation.ToString(), assignment_.position.size);
+  surroundings_->post(RunJoined{task_->job, ended_.generation, fetch_seconds_});
+  return true;
+}
+
+void GenerationRun::Train(const RunStops& stops) {
+  surroundings_->phases->Enter(task_->job, "first_step");
+  RunPeers peers;
+  peers.link = link_.get();
+  peers.sink = std::make_shared<CheckpointUpload>(surroundings_->coordinator, task_->job,
+                                                  ended_.generation, surroundings_->name);
+  RunObserver observer(&task_->start, surroundings_->phases, &surroundings_->post);
+  peers.observer = &observer;
+  peers.at_boundary = stops.at_boundary.get_token();
+  *training_ = true;
+  const RunResult result = trainer_->Run(assignment_, peers, stops.now.get_token());
+  *training_ = false;
+  *mark_ = {result.folded, result.evaluated};
+  LogEnd(task_->job, ended_.generation, result);
+  Describe(result, stops);
+}
+
+void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
+  ended_.outcome = OutcomeOf(result.end);
+  ended_.applied = result.applied;
+  ended_.digest = Bytes(result.digest);
+  ended_.reason = result.reason;
+  ended_.manifest_sha256 = result.manifest_sha256;
+  ended_.folded = result.folded;
+  ended_.evaluated = result.evaluated;
+  if (result.end != RunEnd::kPeerLost) return;
+  // Only who is gone is named: waiting for data accuses nobody.
+  if (result.link_error == absl::StatusCode::kUnavailable) {
+    ended_.peer = NeighbourNamed(result.reason);
+    return;
+  }
+  const EitherStop either(stops);
+  if (result.link_error == absl::StatusCode::kAborted &&
+      WaitForStop(either.token(), kBetterReasonLimit)) {
+    ended_.outcome = Outcome::kStopped;
+  }
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,87 @@
+// This worker's part of one generation, from Start to RunEnded: gets S(K) when it is not here,
+// watches its neighbours, connects the ring, trains. One object for each RunJob, on the job thread;
+// its stops may be requested from any thread. It decides nothing.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "common/status.h"
+#include "worker/catch_up.h"
+#include "worker/logic/action.h"
+#include "worker/logic/event.h"
+#include "worker/ring/grpc/ring_port.h"
+#include "worker/start_phases.h"
+#include "worker/train/trainer.h"
+
+namespace ringmaster::worker {
+
+// What every run of this daemon needs. All outlive it.
+struct RunSurroundings {
+  std::string name;
+  std::string incarnation;
+  ring::RingPort* port = nullptr;
+  std::shared_ptr<grpc::Channel> coordinator;  // checkpoints go there
+  StateSources sources;
+  StartPhases* phases = nullptr;
+  std::function<void(Event)> post;
+};
+
+// How a run is told to end.
+struct RunStops {
+  std::stop_source now;
+  std::stop_source at_boundary;
+
+  void Request(RunStop when) { (when == RunStop::kNow ? now : at_boundary).request_stop(); }
+};
+
+// What an acknowledgement says of S(applied) beside its digest. It outlives a run that never came
+// to train: the state, and what was computed on it, are as before then.
+struct StateMark {
+  std::vector<uint32_t> folded;
+  bool evaluated = false;
+};
+
+class GenerationRun {
+ public:
+  // All outlive it; `training` is true while the step loop runs.
+  GenerationRun(const RunSurroundings* surroundings, const RunJob* task,
+                std::shared_ptr<Trainer> trainer, StateMark* mark, std::atomic<bool>* training);
+
+  [[nodiscard]] RunEnded Run(const RunStops& stops);
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  [[nodiscard]] StatusOr<Assignment> FindSelf() const;
+  // What comes before the first step: the state, then the ring. False: `ended_` says why not.
+  [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
+  [[nodiscard]] bool Connect(const std::stop_token& stop);
+  void Train(const RunStops& stops);
+  void Describe(const RunResult& result, const RunStops& stops);
+  void End(Outcome outcome, const Status& status, std::string peer = "");
+  // Of the ring's members, by distance from this one.
+  [[nodiscard]] const v1::RingMember& Member(uint32_t distance) const;
+  // The neighbour that a link's error speaks of: links say `successor NAME` or `predecessor NAME`.
+  [[nodiscard]] std::string NeighbourNamed(const std::string& error) const;
+
+  const RunSurroundings* const surroundings_;
+  const RunJob* const task_;
+  const std::shared_ptr<Trainer> trainer_;
+  StateMark* const mark_;
+  std::atomic<bool>* const training_;
+
+  Assignment assignment_;
+  double fetch_seconds_ = 0;
+  std::unique_ptr<ring::Link> link_;
+  RunEnded ended_;
+};
+
+}  // namespace ringmaster::worker
