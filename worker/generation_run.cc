@@ -94,7 +94,7 @@ RunEnded GenerationRun::Run(const RunStops& stops) {
   assignment_ = *std::move(assignment);
   surroundings_->phases->Enter(task_->job, "ring");
   const EitherStop either(stops);
-  if (CatchUpWith(either.token()) && Connect(either.token())) Train(stops);
+  if (WatchNeighbours() && CatchUpWith(either.token()) && Connect(either.token())) Train(stops);
   surroundings_->phases->Clear();
   return std::move(ended_);
 }
@@ -141,6 +141,37 @@ void GenerationRun::End(Outcome outcome, const Status& status, std::string peer)
   ended_.peer = std::move(peer);
   ended_.folded = mark_->folded;
   ended_.evaluated = mark_->evaluated;
+}
+
+bool GenerationRun::WatchNeighbours() {
+  if (assignment_.position.size == 1) return true;
+  ring::WatchOptions watch;
+  watch.job_id = task_->job.value();
+  watch.generation = ended_.generation;
+  watch.self_name = surroundings_->name;
+  watch.self_incarnation = surroundings_->incarnation;
+  watch.successor_name = Member(1).name();
+  watch.successor_address = Member(1).ring_address();
+  const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
+  watch.predecessor_name = predecessor.name();
+  watch.predecessor_incarnation = predecessor.incarnation();
+  watch.content = [trainer = trainer_]() {
+    const Pulse pulse = trainer->pulse();
+    return ring::Pulse{pulse.progress, pulse.phase};
+  };
+  watch.suspect = [this, generation = ended_.generation](const std::string& peer,
+                                                         const std::string& reason) {
+    surroundings_->post(
+        PeerSuspected{task_->job, generation, trainer_->pulse().applied, peer, reason});
+  };
+  StatusOr<std::unique_ptr<ring::PeerWatch>> begun = surroundings_->port->Watch(watch);
+  if (begun.ok()) {
+    watch_ = *std::move(begun);
+    return true;
+  }
+  const bool stops = begun.status().code() == absl::StatusCode::kCancelled;
+  End(stops ? Outcome::kStopped : Outcome::kFailed, begun.status());
+  return false;
 }
 
 bool GenerationRun::CatchUpWith(const std::stop_token& stop) {

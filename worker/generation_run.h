@@ -61,7 +61,9 @@ class GenerationRun {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   [[nodiscard]] StatusOr<Assignment> FindSelf() const;
-  // What comes before the first step: the state, then the ring. False: `ended_` says why not.
+  // What comes before the first step: neighbours that see that this worker lives, the state, the
+  // ring. False: `ended_` says why not.
+  [[nodiscard]] bool WatchNeighbours();
   [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
   [[nodiscard]] bool Connect(const std::stop_token& stop);
   void Train(const RunStops& stops);
@@ -81,6 +83,7 @@ class GenerationRun {
   Assignment assignment_;
   double fetch_seconds_ = 0;
   std::unique_ptr<ring::Link> link_;
+  std::unique_ptr<ring::PeerWatch> watch_;  // as long as the run
   RunEnded ended_;
 };
 
