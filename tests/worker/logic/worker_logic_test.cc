@@ -2,119 +2,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/worker/logic/logic_words.h"
+
 namespace ringmaster::worker {
 namespace {
-
-using Time = WorkerLogic::Time;
-constexpr Time kNow{};
-
-v1::Attach Self() {
-  v1::Attach self;
-  self.set_name("w1");
-  self.set_incarnation("ab");
-  return self;
-}
-
-FromCoordinator Attached(uint64_t term, bool resume = false) {
-  FromCoordinator event;
-  event.message.mutable_attached()->set_term(term);
-  event.message.mutable_attached()->set_resume(resume);
-  return event;
-}
-
-FromCoordinator Inspect(const std::string& job) {
-  FromCoordinator event;
-  event.message.mutable_inspect()->set_job_id(job);
-  return event;
-}
-
-FromCoordinator Prepare(const std::string& job) {
-  FromCoordinator event;
-  event.message.mutable_prepare()->set_job_id(job);
-  return event;
-}
-
-enum class Boundary { kNo, kYes };
-
-FromCoordinator Fence(const std::string& job, uint64_t counter, Boundary boundary = Boundary::kNo) {
-  FromCoordinator event;
-  v1::Fence& fence = *event.message.mutable_fence();
-  fence.set_job_id(job);
-  fence.mutable_generation()->set_term(3);
-  fence.mutable_generation()->set_counter(counter);
-  fence.set_at_boundary(boundary == Boundary::kYes);
-  return event;
-}
-
-FromCoordinator Start(const std::string& job, uint64_t counter, uint64_t step) {
-  FromCoordinator event;
-  v1::Start& start = *event.message.mutable_start();
-  start.set_job_id(job);
-  start.mutable_generation()->set_term(3);
-  start.mutable_generation()->set_counter(counter);
-  start.set_start_step(step);
-  return event;
-}
-
-FromCoordinator Cancel(const std::string& job) {
-  FromCoordinator event;
-  event.message.mutable_cancel()->set_job_id(job);
-  return event;
-}
-
-FromCoordinator Release(const std::string& job) {
-  FromCoordinator event;
-  event.message.mutable_release()->set_job_id(job);
-  return event;
-}
-
-RunEnded Ended(Outcome outcome, uint64_t applied) {
-  RunEnded event;
-  event.job = JobId("j1");
-  event.generation = {3, 1};
-  event.outcome = outcome;
-  event.applied = applied;
-  event.digest = "d" + std::to_string(applied);
-  return event;
-}
-
-template <typename T>
-const T* Find(const Decision& decision) {
-  for (const Action& action : decision.actions) {
-    if (const T* found = std::get_if<T>(&action)) return found;
-  }
-  return nullptr;
-}
-
-const v1::WorkerMessage& Sent(const Decision& decision) {
-  const SendMessage* send = Find<SendMessage>(decision);
-  REQUIRE(send != nullptr);
-  return send->message;
-}
-
-WorkerLogic AttachedLogic() {
-  WorkerLogic logic(Self(), 0);
-  (void)logic.Step(Connected{}, kNow);
-  (void)logic.Step(Attached(3), kNow);
-  return logic;
-}
-
-WorkerLogic PreparedLogic() {
-  WorkerLogic logic = AttachedLogic();
-  (void)logic.Step(Inspect("j1"), kNow);
-  (void)logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
-  (void)logic.Step(Prepare("j1"), kNow);
-  (void)logic.Step(PrepareDone{JobId("j1"), {"aa"}, "d0", ""}, kNow);
-  return logic;
-}
-
-WorkerLogic RunningLogic() {
-  WorkerLogic logic = PreparedLogic();
-  (void)logic.Step(Fence("j1", 1), kNow);
-  const Decision decision = logic.Step(Start("j1", 1, 0), kNow);
-  REQUIRE(Find<RunJob>(decision) != nullptr);
-  return logic;
-}
 
 TEST_CASE("WorkerLogic: a session begins with attach and carries the job that it still holds") {
   WorkerLogic logic = RunningLogic();
@@ -294,29 +185,6 @@ TEST_CASE("WorkerLogic: progress that was held back goes out before the end of t
   REQUIRE(ended.actions.size() == 2);
   CHECK(std::get<SendMessage>(ended.actions[0]).message.progress().test_accuracy() == 0.75);
   CHECK(std::get<SendMessage>(ended.actions[1]).message.has_job_finished());
-}
-
-TEST_CASE("WorkerLogic: asked to stop, it says that it leaves and goes on until it is released") {
-  WorkerLogic logic = RunningLogic();
-  const Decision decision = logic.Step(StopRequested{"SIGTERM"}, kNow);
-  CHECK(Sent(decision).leaving().reason() == "SIGTERM");
-  CHECK(decision.actions.size() == 1);
-  const Decision fenced = logic.Step(Fence("j1", 2, Boundary::kYes), kNow);
-  CHECK(Find<CancelRun>(fenced)->when == RunStop::kAtBoundary);
-  CHECK(Sent(logic.Step(Ended(Outcome::kStopped, 5), kNow)).fence_ack().applied() == 5);
-  CHECK(Find<DropJob>(logic.Step(Release("j1"), kNow)) != nullptr);
-  CHECK(Find<Exit>(logic.Step(Disconnected{"ended"}, kNow)) != nullptr);
-}
-
-TEST_CASE("WorkerLogic: asked to stop a second time, it ends the run and exits at once") {
-  WorkerLogic logic = RunningLogic();
-  (void)logic.Step(StopRequested{"SIGTERM"}, kNow);
-  const Decision second = logic.Step(StopRequested{"SIGTERM"}, kNow);
-  REQUIRE(Find<CancelRun>(second) != nullptr);
-  CHECK(Find<CancelRun>(second)->when == RunStop::kNow);
-  CHECK(Find<Exit>(second) != nullptr);
-  // Nobody asked the coordinator for anything: the job must not fail because of this.
-  CHECK(logic.Step(Ended(Outcome::kStopped, 5), kNow).actions.empty());
 }
 
 }  // namespace

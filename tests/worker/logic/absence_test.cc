@@ -1,0 +1,197 @@
+// What a worker does while the coordinator is away, and when it comes back; and how it leaves.
+#include <catch2/catch.hpp>
+
+#include "tests/worker/logic/logic_words.h"
+
+namespace ringmaster::worker {
+namespace {
+
+std::vector<v1::WorkerMessage> AllSent(const Decision& decision) {
+  std::vector<v1::WorkerMessage> sent;
+  for (const Action& action : decision.actions) {
+    if (const auto* send = std::get_if<SendMessage>(&action)) sent.push_back(send->message);
+  }
+  return sent;
+}
+
+// The session breaks and opens again: what is said behind Attached.
+std::vector<v1::WorkerMessage> SaidAgain(WorkerLogic* logic) {
+  (void)logic->Step(Disconnected{"broken"}, kNow);
+  REQUIRE(AllSent(logic->Step(Connected{}, kNow)).size() == 1);
+  return AllSent(logic->Step(Attached(3, true), kNow));
+}
+
+v1::Attach Reattach(WorkerLogic* logic) {
+  (void)logic->Step(Disconnected{"broken"}, kNow);
+  return Sent(logic->Step(Connected{}, kNow)).attach();
+}
+
+TEST_CASE("Absence: a run goes on, and attach says how far it is") {
+  WorkerLogic logic = RunningLogic();
+  CHECK(logic.Step(Disconnected{"broken"}, kNow).actions.empty());
+  v1::Progress progress;
+  progress.set_job_id("j1");
+  progress.set_applied(7);
+  progress.set_digest("d7");
+  CHECK(logic.Step(RunProgress{progress}, kNow).actions.empty());
+  const v1::Attach attach = Sent(logic.Step(Connected{}, kNow)).attach();
+  CHECK(attach.job_id() == "j1");
+  CHECK(attach.generation().counter() == 1);
+  CHECK(attach.applied() == 7);
+  CHECK(attach.digest() == "d7");
+  REQUIRE(attach.known_shard_sha256_size() == 1);
+  CHECK(attach.known_shard_sha256(0) == "aa");
+  CHECK(logic.Step(Attached(3, true), kNow).actions.empty());
+  // What the coordinator missed comes with the next progress, at once.
+  progress.set_applied(8);
+  CHECK(logic.Step(RunProgress{progress}, kNow).actions.size() == 1);
+}
+
+TEST_CASE("Absence: nothing but Attach is sent before Attached") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(logic.Step(RunJoined{JobId("j1"), {3, 1}, 0}, kNow).actions.empty());
+  REQUIRE(AllSent(logic.Step(Connected{}, kNow)).size() == 1);
+  CHECK(logic.Step(Ended(Outcome::kFailed, 9), kNow).actions.empty());
+  const auto said = AllSent(logic.Step(Attached(3, true), kNow));
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].has_joined());
+  CHECK(said[1].job_failed().step() == 9);
+}
+
+TEST_CASE("Absence: how a run ended is said in every session until it is fenced") {
+  for (const Outcome outcome : {Outcome::kFinished, Outcome::kFailed, Outcome::kPeerLost}) {
+    WorkerLogic logic = RunningLogic();
+    const Decision ended = logic.Step(Ended(outcome, 9), kNow);
+    for (int session = 0; session < 2; ++session) {
+      const auto said = SaidAgain(&logic);
+      REQUIRE(said.size() == 1);
+      CHECK(said[0].SerializeAsString() == Sent(ended).SerializeAsString());
+    }
+    (void)logic.Step(Fence("j1", 2), kNow);
+    CHECK(SaidAgain(&logic).empty());
+  }
+}
+
+TEST_CASE("Absence: a suspicion is said again while the run goes on") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(PeerSuspected{JobId("j1"), {3, 1}, 7, "w2", "silent"}, kNow);
+  (void)logic.Step(PeerSuspected{JobId("j1"), {3, 1}, 7, "w3", "silent"}, kNow);
+  const auto said = SaidAgain(&logic);
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].suspicion().peer() == "w2");
+  CHECK(said[1].suspicion().peer() == "w3");
+}
+
+TEST_CASE("Absence: that a job stopped, or its state is saved, is said again") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Cancel("j1"), kNow);
+  (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  (void)logic.Step(StateDelivered{JobId("j1"), 9, ""}, kNow);
+  const auto said = SaidAgain(&logic);
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].state_saved().applied() == 9);
+  CHECK(said[1].job_stopped().applied() == 9);
+}
+
+TEST_CASE("Absence: a coordinator that does not resume the job hears nothing of it") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Ended(Outcome::kFailed, 9), kNow);
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  (void)logic.Step(Connected{}, kNow);
+  const Decision attached = logic.Step(Attached(4, false), kNow);
+  CHECK(AllSent(attached).empty());
+  CHECK(Find<DropJob>(attached) != nullptr);
+}
+
+TEST_CASE("Absence: a job that is not prepared yet is dropped, and not named at attach") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  CHECK(Reattach(&logic).job_id().empty());
+  (void)logic.Step(Attached(3, false), kNow);
+  // The job thread is still busy: the next job waits for it.
+  CHECK(logic.Step(Inspect("j2"), kNow).actions.empty());
+  const Decision done = logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+  REQUIRE(done.actions.size() == 2);
+  CHECK(std::get<DropJob>(done.actions[0]).job == JobId("j1"));
+  CHECK(std::get<InspectDataset>(done.actions[1]).job == JobId("j2"));
+}
+
+TEST_CASE("Absence: a job that waited for another one to go is forgotten with its session") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(Release("j1"), kNow);
+  (void)logic.Step(Inspect("j2"), kNow);
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow).actions.size() == 1);
+  CHECK(logic.job().empty());
+}
+
+TEST_CASE("Absence: a job that could not be prepared is not named either") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+  (void)logic.Step(Prepare("j1"), kNow);
+  (void)logic.Step(PrepareDone{JobId("j1"), {}, "", "no memory"}, kNow);
+  CHECK(logic.Step(Fence("j1", 1), kNow).actions.empty());
+  const Decision lost = logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(Find<DropJob>(lost) != nullptr);
+  CHECK(Sent(logic.Step(Connected{}, kNow)).attach().job_id().empty());
+}
+
+TEST_CASE("Leaving: a worker says so, goes on until it is released, and exits with its session") {
+  WorkerLogic logic = RunningLogic();
+  const Decision decision = logic.Step(StopRequested{"SIGTERM"}, kNow);
+  REQUIRE(decision.actions.size() == 1);
+  CHECK(Sent(decision).leaving().reason() == "SIGTERM");
+  const Decision fenced = logic.Step(Fence("j1", 2, Boundary::kYes), kNow);
+  CHECK(Find<CancelRun>(fenced)->when == RunStop::kAtBoundary);
+  CHECK(Sent(logic.Step(Ended(Outcome::kStopped, 5), kNow)).fence_ack().applied() == 5);
+  const Decision release = logic.Step(Release("j1"), kNow);
+  CHECK(Find<DropJob>(release) != nullptr);
+  CHECK(Find<Exit>(release) == nullptr);
+  CHECK(Sent(logic.Step(Inspect("j2"), kNow)).inspected().error() == "the worker is stopping");
+  CHECK(Find<Exit>(logic.Step(Disconnected{"ended"}, kNow)) != nullptr);
+}
+
+TEST_CASE("Leaving: a worker that was in no ring yet exits as its session ends") {
+  WorkerLogic free = AttachedLogic();
+  CHECK(Find<Exit>(free.Step(StopRequested{"SIGTERM"}, kNow)) == nullptr);
+  CHECK(Find<Exit>(free.Step(Disconnected{"ended"}, kNow)) != nullptr);
+  WorkerLogic prepared = PreparedLogic();
+  CHECK(Sent(prepared.Step(StopRequested{"SIGTERM"}, kNow)).has_leaving());
+  CHECK(Find<Exit>(prepared.Step(Disconnected{"ended"}, kNow)) != nullptr);
+}
+
+TEST_CASE("Leaving: while the coordinator is away the ring goes on; later it is told") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(logic.Step(StopRequested{"SIGTERM"}, kNow).actions.empty());
+  (void)logic.Step(Connected{}, kNow);
+  CHECK(logic.Step(Disconnected{"refused"}, kNow).actions.empty());
+  (void)logic.Step(Connected{}, kNow);
+  const auto said = AllSent(logic.Step(Attached(3, true), kNow));
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].leaving().reason() == "SIGTERM");
+  // And again, should that session break.
+  CHECK(SaidAgain(&logic).back().has_leaving());
+}
+
+TEST_CASE("Leaving: without a job and without a coordinator there is nobody to wait for") {
+  WorkerLogic logic(Self(), 0);
+  CHECK(Find<Exit>(logic.Step(StopRequested{"SIGTERM"}, kNow)) != nullptr);
+}
+
+TEST_CASE("Leaving: asked a second time it ends the run and exits at once") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(StopRequested{"SIGTERM"}, kNow);
+  const Decision second = logic.Step(StopRequested{"SIGTERM"}, kNow);
+  REQUIRE(Find<CancelRun>(second) != nullptr);
+  CHECK(Find<CancelRun>(second)->when == RunStop::kNow);
+  CHECK(Find<Exit>(second) != nullptr);
+  // Nobody but its user wanted that: the job must not fail because of it.
+  CHECK(logic.Step(Ended(Outcome::kStopped, 5), kNow).actions.empty());
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
