@@ -28,8 +28,9 @@ std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const std::string& address,
 OutgoingPulse::OutgoingPulse(const std::string& address, const v1::LinkHello& hello,
                              std::shared_ptr<WatchState> state)
     : state_(std::move(state)),
-      stub_(v1::Ring::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                                        PulseChannelArguments()))) {
+      channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                         PulseChannelArguments())),
+      stub_(v1::Ring::NewStub(channel_)) {
   context_.set_wait_for_ready(true);
   AddHello(hello, &context_);
 }
@@ -51,15 +52,20 @@ void OutgoingPulse::Write() {
 }
 
 void OutgoingPulse::Close() {
+  // Where there is no connection nobody is to be told. Where there is one the successor may have
+  // accepted the stream without our knowing.
+  if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    Abort();
+    return;
+  }
   {
     MutexLock lock(mu_);
     if (closing_ || !held_) return;
     closing_ = true;
-    if (accepted_ && !writing_) {
+    if (!writing_) {
       sent_.Clear();  // number 0: the goodbye
       Write();
     }
-    if (!accepted_) context_.TryCancel();
   }
   DropHold();
 }

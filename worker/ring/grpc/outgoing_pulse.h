@@ -26,7 +26,7 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
   // Dropped before the successor has accepted the stream, and while the one before is under way.
   void Send(const v1::Beat& beat);
   // Says goodbye, after the beat that is under way; the stream ends when the successor has read it.
-  // A stream that was not accepted yet ends at once.
+  // Without a connection it ends at once.
   void Close();
   // Ends the stream now.
   void Abort();
@@ -44,6 +44,7 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
 
   const std::shared_ptr<WatchState> state_;
   grpc::ClientContext context_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Ring::Stub> stub_;
   v1::Beat received_;  // of the read under way
   v1::Beat sent_;      // of the write under way

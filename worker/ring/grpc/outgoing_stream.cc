@@ -54,8 +54,9 @@ OutgoingStream::OutgoingStream(const std::string& address, const v1::LinkHello& 
                                std::shared_ptr<LinkState> state)
     : state_(std::move(state)),
       address_(address),
-      stub_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                      RingChannelArguments())) {
+      channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                         RingChannelArguments())),
+      stub_(channel_) {
   context_.set_wait_for_ready(true);
   AddHello(hello, &context_);
 }
@@ -83,6 +84,12 @@ void OutgoingStream::WriteNext() {
 }
 
 void OutgoingStream::Close(Queued queued) {
+  // Where there is no connection nobody is to be told. Where there is one the successor may have
+  // accepted the stream without our knowing.
+  if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    Abort();
+    return;
+  }
   std::deque<grpc::ByteBuffer> dropped;  // outlives the lock: its pieces go back to the LinkState
   {
     MutexLock lock(mu_);

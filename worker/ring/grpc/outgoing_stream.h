@@ -32,7 +32,7 @@ class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
   enum class Queued { kSend, kDrop };
   // Says goodbye, after what is queued or instead of it, but for the frame that is under way; the
-  // stream ends when the successor has read it.
+  // stream ends when the successor has read it. Without a connection it ends at once.
   void Close(Queued queued);
   // Ends the stream now.
   void Abort();
@@ -51,6 +51,7 @@ class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   const std::shared_ptr<LinkState> state_;
   const std::string address_;
   grpc::ClientContext context_;
+  const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   grpc::ByteBuffer unexpected_;  // what the successor sends: nothing
   std::shared_ptr<OutgoingStream> self_;

@@ -160,7 +160,6 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
   status = Annotate(status, fmt::format("ring of job {} generation {} at worker {}", options.job_id,
                                         options.generation.ToString(), options.self_name));
   streams.Cancel(status);
-  streams.outgoing->Abort();
   streams.Close();
   return status;
 }

@@ -1,77 +1,15 @@
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdio>
 #include <future>
 #include <string>
 
+#include "tests/worker/ring/grpc/peer_process.h"
 #include "worker/ring/grpc/ring_port.h"
 
-extern char** environ;
-
 namespace ringmaster::ring {
-namespace {
-
-// The program ring_peer with its stdin and stdout as pipes; killed and reaped at the end.
-class Peer {
- public:
-  Peer() {
-    std::array<int, 2> in{}, out{};
-    if (pipe(in.data()) != 0 || pipe(out.data()) != 0) return;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    for (const int end : {in[0], in[1], out[0], out[1]}) {
-      posix_spawn_file_actions_addclose(&actions, end);
-    }
-    std::string program = RING_PEER;
-    std::array<char*, 2> arguments{program.data(), nullptr};
-    if (posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
-      pid_ = 0;
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    to_ = fdopen(in[1], "w");
-    from_ = fdopen(out[0], "r");
-  }
-  ~Peer() {
-    Kill();
-    if (to_ != nullptr) (void)fclose(to_);
-    if (from_ != nullptr) (void)fclose(from_);
-  }
-
-  [[nodiscard]] int ReadPort() {
-    int port = 0;
-    return from_ != nullptr && fscanf(from_, "%d", &port) == 1 ? port : 0;
-  }
-  void WritePort(int port) {
-    (void)fprintf(to_, "%d\n", port);
-    (void)fflush(to_);
-  }
-  void Kill() {
-    if (pid_ == 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-
- private:
-  pid_t pid_ = 0;
-  FILE* to_ = nullptr;
-  FILE* from_ = nullptr;
-};
-
-}  // namespace
 
 TEST_CASE("RingPort: a killed neighbour ends Receive and Send at once, and is named") {
-  Peer peer;
+  PeerProcess peer;
   const int peer_port = peer.ReadPort();
   REQUIRE(peer_port != 0);
   const auto port = RingPort::Create({"127.0.0.1", 0});

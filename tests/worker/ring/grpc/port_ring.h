@@ -37,6 +37,23 @@ class PortRing {
     options.predecessor_incarnation = Name(predecessor) + "-process";
     return options;
   }
+  // Without content and callback; limits that no test reaches.
+  [[nodiscard]] WatchOptions WatchOf(const std::vector<uint32_t>& order, size_t rank,
+                                     GenerationId generation) const {
+    const LinkOptions link = OptionsOf(order, rank, generation);
+    WatchOptions options;
+    options.job_id = link.job_id;
+    options.generation = generation;
+    options.self_name = link.self_name;
+    options.self_incarnation = link.self_incarnation;
+    options.successor_name = link.successor_name;
+    options.successor_address = link.successor_address;
+    options.predecessor_name = link.predecessor_name;
+    options.predecessor_incarnation = link.predecessor_incarnation;
+    options.limits.silence = options.limits.widest_silence = std::chrono::minutes(10);
+    options.limits.connect = std::chrono::minutes(10);
+    return options;
+  }
   static std::string Name(uint32_t member) { return "worker-" + std::to_string(member); }
 
   // The links of a ring in the order of `order`; a null link for a ring of one.

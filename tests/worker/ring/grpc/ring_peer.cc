@@ -1,6 +1,6 @@
-// A member of a ring of two in a process of its own, for tests that kill it. Prints its port, reads
-// "PORT\n" of the other member from stdin, joins generation 1.1 as worker-1, and then sends frames
-// of 1 MiB until it is killed or its link ends.
+// A member of a ring of two in a process of its own, for tests that kill or stop it. Prints its
+// port, reads "PORT\n" of the other member from stdin, joins generation 1.1 as worker-1 with a
+// watch that accuses nobody, and then sends frames of 1 MiB until it is killed or its link ends.
 #include <chrono>
 #include <cstdio>
 #include <vector>
@@ -23,6 +23,18 @@ int main() {
   options.self_incarnation = "worker-1-process";
   options.predecessor_name = "worker-0";
   options.predecessor_incarnation = "worker-0-process";
+  WatchOptions watched;
+  watched.job_id = options.job_id;
+  watched.generation = options.generation;
+  watched.self_name = options.self_name;
+  watched.self_incarnation = options.self_incarnation;
+  watched.successor_name = options.predecessor_name;
+  watched.successor_address = options.successor_address;
+  watched.predecessor_name = options.predecessor_name;
+  watched.predecessor_incarnation = options.predecessor_incarnation;
+  watched.content = []() { return Pulse{17, "compute"}; };
+  const auto watch = (*port)->Watch(watched);
+  if (!watch.ok()) return 4;
   const auto limit = std::chrono::seconds(30);
   auto link = (*port)->Connect(options, std::chrono::steady_clock::now() + limit);
   if (!link.ok()) return 3;
