@@ -32,7 +32,7 @@ Standing BestMetric::Look(uint64_t step, const std::optional<Evaluation>& valida
   const bool better =
       !best_ || (LowerIsBetter(metric_) ? value < best_->value : value > best_->value);
   standing.best = again || better;
-  if (standing.best) best_ = {step, value};
+  if (standing.best) best_ = StateCopy::Best{.step = step, .value = value};
   return standing;
 }
 

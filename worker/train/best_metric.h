@@ -1,6 +1,7 @@
-// Which evaluated state of a job is the best so far, by `checkpoint.best`. Derived state: every
-// worker sees the same evaluations and keeps the same; it stands in no checkpoint. Step thread; one
-// for each job, over all its generations.
+// Which evaluated state of a job is the best so far, by `checkpoint.best`. Derived from the past:
+// every worker sees the same evaluations and keeps the same. It stands in no checkpoint, so after a
+// restore the first evaluated state is the best known. One for each job, over all its generations;
+// step thread, under the job's state_mu.
 #pragma once
 
 #include <optional>
@@ -8,6 +9,7 @@
 #include "ringmaster/v1/job.pb.h"
 #include "worker/train/checkpoint_sink.h"
 #include "worker/train/progress.h"
+#include "worker/train/state_copy.h"
 
 namespace ringmaster::worker {
 
@@ -22,13 +24,13 @@ class BestMetric {
   [[nodiscard]] Standing Look(uint64_t step, const std::optional<Evaluation>& validation,
                               const std::optional<Evaluation>& test);
 
+  // What it remembers, for a peer; and from a peer, or nothing after a restore.
+  [[nodiscard]] const std::optional<StateCopy::Best>& best() const { return best_; }
+  void Set(const std::optional<StateCopy::Best>& best) { best_ = best; }
+
  private:
   const v1::BestMetric metric_;
-  struct Best {
-    uint64_t step = 0;
-    double value = 0;
-  };
-  std::optional<Best> best_;
+  std::optional<StateCopy::Best> best_;
 };
 
 }  // namespace ringmaster::worker

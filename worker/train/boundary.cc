@@ -1,74 +1,103 @@
 #include "worker/train/boundary.h"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
-#include "common/job/resolve.h"
+#include "common/failpoint.h"
 #include "common/job/shards.h"
 #include "common/log.h"
-#include "worker/train/checkpoint.h"
 #include "worker/train/evaluation.h"
+#include "worker/train/state_exchange.h"
 
 namespace ringmaster::worker {
 
-Boundary::Boundary(const BoundaryParts& parts, std::function<bool()> abandoned)
-    : parts_(parts), job_(parts.job), abandoned_(std::move(abandoned)) {
-  if (parts.sink != nullptr) writer_.emplace(parts.sink);
+bool EvaluationIsDue(const TrainingJob& job) {
+  const v1::ResultSpec& spec = job.spec();
+  return job::EvaluatesAfter(job.state->step, spec.steps_per_epoch(), spec.total_steps());
 }
 
-void Boundary::Stop() {
-  if (writer_) writer_->Stop();
+bool EvaluationsAreKnown(const TrainingJob& job) {
+  if (!EvaluationIsDue(job)) return true;
+  const auto known = [&](const std::optional<Evaluation>& newest) {
+    return newest && newest->step == job.state->step;
+  };
+  const bool validates = job.loader->evaluation_batches(job::SampleSet::kValidation) > 0;
+  return known(job.newest_test) && (!validates || known(job.newest_validation));
+}
+
+Boundary::Boundary(const BoundaryParts& parts, std::function<bool()> abandoned,
+                   std::stop_token stop)
+    : parts_(parts), job_(parts.job), abandoned_(std::move(abandoned)), stop_(std::move(stop)) {
+  if (!job_->checkpoint_began) job_->checkpoint_began = std::chrono::steady_clock::now();
 }
 
 StatusOr<std::string> Boundary::Finish() {
-  if (!writer_) return std::string();
+  if (parts_.checkpoints != CheckpointPart::kDeliver) return std::string();
   const PhaseScope phase(&job_->pulse, "checkpoint", &parts_.times->checkpoint);
-  return writer_->Finish();
+  return job_->checkpoints.Finish(stop_);
 }
 
-bool Boundary::EvaluationIsDue() const {
-  const v1::ResultSpec& spec = job_->spec();
-  return job::EvaluatesAfter(job_->state->step, spec.steps_per_epoch(), spec.total_steps());
-}
+bool Boundary::LastStep() const { return job_->state->step == job_->spec().total_steps(); }
 
-bool Boundary::CheckpointIsDue() const {
+// By time the first member alone writes, and never waits for it.
+Boundary::Due Boundary::CheckpointDue() const {
+  const v1::CheckpointOptions& options = job_->resolved.checkpoint();
   const uint64_t step = job_->state->step;
-  const uint64_t every = job_->resolved.checkpoint().every_steps();
-  return step == job_->spec().total_steps() || (step > 0 && every > 0 && step % every == 0);
+  if (LastStep()) return Due::kStep;
+  if (step == 0) return Due::kNo;
+  if (options.every_steps() > 0 && step % options.every_steps() == 0) return Due::kStep;
+  const bool by_time =
+      options.every_seconds() > 0 && parts_.checkpoints == CheckpointPart::kDeliver;
+  if (!by_time || !job_->checkpoints.HasRoom()) return Due::kNo;
+  const std::chrono::duration<double> age =
+      std::chrono::steady_clock::now() - *job_->checkpoint_began;
+  return age.count() >= options.every_seconds() ? Due::kTime : Due::kNo;
 }
 
 // Without `checkpoint.best` the copy is taken first, so that its delivery runs beside the
 // evaluation; with it the evaluation has a say.
 StatusOr<Evaluated> Boundary::Reach() {
+  HitFailpoint("boundary", job_->state->step);
   const bool by_metric = job_->best.wanted();
-  if (!by_metric && CheckpointIsDue()) RING_RETURN_IF_ERROR(WriteCheckpoint({}));
-  const auto evaluated = EvaluationIsDue() ? Evaluated::kYes : Evaluated::kNo;
+  if (!by_metric) RING_RETURN_IF_ERROR(WriteCheckpoint(CheckpointDue(), {}));
+  const bool known = std::exchange(first_, false) && parts_.evaluated;
+  const auto evaluated = EvaluationIsDue(*job_) && !known ? Evaluated::kYes : Evaluated::kNo;
   if (evaluated == Evaluated::kYes) RING_RETURN_IF_ERROR(EvaluateAll());
   if (!by_metric) return evaluated;
-  const Standing standing =
-      job_->best.Look(job_->state->step, job_->newest_validation, job_->newest_test);
-  if (standing.best || CheckpointIsDue()) RING_RETURN_IF_ERROR(WriteCheckpoint(standing));
+  const Standing standing = LookForBest();
+  RING_RETURN_IF_ERROR(WriteCheckpoint(standing.best ? Due::kStep : CheckpointDue(), standing));
   return evaluated;
+}
+
+Standing Boundary::LookForBest() {
+  MutexLock lock(job_->state_mu);
+  return job_->best.Look(job_->state->step, job_->newest_validation, job_->newest_test);
 }
 
 Status Boundary::EvaluateAll() {
   const PhaseScope phase(&job_->pulse, "evaluate", &parts_.times->evaluate);
+  HitFailpoint("evaluate", job_->state->step);
   if (job_->loader->evaluation_batches(job::SampleSet::kValidation) > 0) {
-    RING_ASSIGN_OR_RETURN(job_->newest_validation,
+    RING_ASSIGN_OR_RETURN(const Evaluation validation,
                           Evaluate(job::SampleSet::kValidation, Round::kValidation));
+    MutexLock lock(job_->state_mu);
+    job_->newest_validation = validation;
   }
-  RING_ASSIGN_OR_RETURN(job_->newest_test, Evaluate(job::SampleSet::kTest, Round::kTest));
+  RING_ASSIGN_OR_RETURN(const Evaluation test, Evaluate(job::SampleSet::kTest, Round::kTest));
+  MutexLock lock(job_->state_mu);
+  job_->newest_test = test;
   return absl::OkStatus();
 }
 
 StatusOr<Evaluation> Boundary::Evaluate(job::SampleSet set, Round round) {
   const uint64_t step = job_->state->step;
   parts_.reducer->Begin(round, step);
-  StatusOr<exact::Record> own = EvaluateShards(job_, parts_.reader, parts_.shards, set, abandoned_);
-  if (own.ok()) {
-    parts_.reducer->SubmitRecord(*own);
-  } else {
-    own = parts_.reducer->Leave(own.status());
-  }
+  const StatusOr<std::optional<exact::Record>> own =
+      EvaluateShards(job_, parts_.reader, parts_.shards, set, abandoned_);
+  if (!own.ok()) (void)parts_.reducer->Leave(own.status());
+  // Nothing is handed over when abandoned: the round ends by itself.
+  if (own.ok() && own->has_value()) parts_.reducer->SubmitRecord(**own);
   const StatusOr<exact::Record> total = parts_.reducer->Wait();
   RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("evaluation after step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
@@ -80,16 +109,19 @@ StatusOr<Evaluation> Boundary::Evaluate(job::SampleSet set, Round round) {
   return result;
 }
 
-Status Boundary::WriteCheckpoint(const Standing& standing) {
-  if (!writer_) return absl::OkStatus();
+Status Boundary::WriteCheckpoint(Due due, const Standing& standing) {
+  if (due == Due::kNo || parts_.checkpoints == CheckpointPart::kNone) return absl::OkStatus();
+  if (job_->checkpoints.Covers(job_->state->step, LastStep())) return absl::OkStatus();
   const PhaseScope phase(&job_->pulse, "checkpoint", &parts_.times->checkpoint);
+  const Status room = job_->checkpoints.WaitForRoom(stop_);
+  if (!room.ok()) return parts_.reducer->Leave(room);
+  job_->checkpoint_began = std::chrono::steady_clock::now();
   RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
-  const ManifestFacts facts{.step = job_->state->step,
-                            .digest = job_->state->digest,
-                            .result_digest = job::ResultDigest(job_->spec()),
-                            .exact = job_->spec().reduction() == v1::REDUCTION_EXACT};
-  const Status status = writer_->Submit(facts, standing, std::move(files));
-  return status.ok() ? status : parts_.reducer->Leave(status);
+  job_->checkpoints.Keep({.facts = FactsOf(*job_),
+                          .standing = standing,
+                          .last = LastStep(),
+                          .files = std::move(files)});
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::worker

@@ -1,23 +1,28 @@
 // What happens between two steps, on S(k): evaluations and checkpoints, when they are due. Owned by
-// a run of the step loop, one for each generation; step thread, but for Stop, from any thread. It
-// changes nothing of the state.
+// a run of the step loop, one for each generation; step thread. It changes nothing of the
+// state.
 //
 // What is due is a function of the job, k and reduced values alone, so that every member of the
 // ring does the same, also at the first step of a generation.
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "common/status.h"
 #include "worker/data/reader.h"
-#include "worker/train/checkpoint_writer.h"
 #include "worker/train/reducer.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
+
+enum class Evaluated : uint8_t { kNo, kYes };
+
+// What this member does at a checkpoint: it copies and delivers, or copies in case the first member
+// dies, or nothing.
+enum class CheckpointPart : uint8_t { kNone, kKeep, kDeliver };
 
 // All outlive it.
 struct BoundaryParts {
@@ -25,37 +30,42 @@ struct BoundaryParts {
   Reader* reader = nullptr;
   Reducer* reducer = nullptr;
   std::span<const uint32_t> shards;  // this member's
-  CheckpointSink* sink = nullptr;    // nullptr: another member writes the checkpoints
   PhaseTimes* times = nullptr;
+  CheckpointPart checkpoints = CheckpointPart::kNone;
+  bool evaluated = false;  // what is due on the first state is known to all its holders
 };
-
-enum class Evaluated : uint8_t { kNo, kYes };
 
 class Boundary {
  public:
-  // `abandoned` is true once the run is over.
-  Boundary(const BoundaryParts& parts, std::function<bool()> abandoned);
+  // `abandoned` is true once the run is over, `stop` requested when it is stopped.
+  Boundary(const BoundaryParts& parts, std::function<bool()> abandoned, std::stop_token stop);
 
   // Everything that is due on S(k).
   StatusOr<Evaluated> Reach();
 
-  // Waits until every checkpoint is delivered: hex SHA-256 of the newest manifest, empty when this
-  // member wrote none.
+  // Waits until every checkpoint is delivered: hex SHA-256 of the newest manifest, empty when
+  // another member writes them.
   StatusOr<std::string> Finish();
-  // Ends the wait for the writer. Idempotent.
-  void Stop();
 
  private:
-  [[nodiscard]] bool EvaluationIsDue() const;
-  [[nodiscard]] bool CheckpointIsDue() const;
+  enum class Due : uint8_t { kNo, kTime, kStep };
+  [[nodiscard]] Due CheckpointDue() const;
+  [[nodiscard]] bool LastStep() const;
   Status EvaluateAll();
   StatusOr<Evaluation> Evaluate(job::SampleSet set, Round round);
-  Status WriteCheckpoint(const Standing& standing);
+  Standing LookForBest();
+  Status WriteCheckpoint(Due due, const Standing& standing);
 
   const BoundaryParts parts_;
   TrainingJob* const job_;
   const std::function<bool()> abandoned_;
-  std::optional<CheckpointWriter> writer_;
+  const std::stop_token stop_;
+  bool first_ = true;  // no boundary was reached yet
 };
+
+// Of the job's state: evaluations are due on it.
+[[nodiscard]] bool EvaluationIsDue(const TrainingJob& job);
+// Likewise: the results of all that are due are known, also when none are.
+[[nodiscard]] bool EvaluationsAreKnown(const TrainingJob& job);
 
 }  // namespace ringmaster::worker

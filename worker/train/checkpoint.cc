@@ -114,6 +114,17 @@ StatusOr<std::vector<CheckpointFile>> CopyState(const State& state) {
   return files;
 }
 
+Status SetState(const std::vector<CheckpointFile>& files, State* state) {
+  std::map<std::string, TensorViews> found;
+  for (const CheckpointFile& file : files) {
+    if (file.name == kManifestName) continue;
+    StatusOr<TensorViews> views = ReadSafetensors(file.bytes);
+    RING_RETURN_IF_ERROR(Annotate(views.status(), file.name));
+    found.emplace(file.name, *std::move(views));
+  }
+  return SetTensors(found, state);
+}
+
 Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
   std::ranges::sort(files, {}, &CheckpointFile::name);
   Json manifest = {{"format", kFormat},           {"step", facts.step},
@@ -163,14 +174,7 @@ Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, St
     return FailedPrecondition("the checkpoint belongs to another job: expected {}, got {}",
                               Hex(expected), Hex(facts.result_digest));
   }
-  std::map<std::string, TensorViews> found;
-  for (const CheckpointFile& file : checkpoint.files) {
-    if (file.name == kManifestName) continue;
-    StatusOr<TensorViews> views = ReadSafetensors(file.bytes);
-    RING_RETURN_IF_ERROR(Annotate(views.status(), file.name));
-    found.emplace(file.name, *std::move(views));
-  }
-  RING_RETURN_IF_ERROR(SetTensors(found, state));
+  RING_RETURN_IF_ERROR(SetState(checkpoint.files, state));
   if (state->step == facts.step && state->digest == facts.digest) return absl::OkStatus();
   return DataLoss("step or digest of manifest.json and state.safetensors differ");
 }

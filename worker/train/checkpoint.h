@@ -26,6 +26,10 @@ inline constexpr const char* kManifestName = "manifest.json";
 // Copies the state into files, without a manifest: as quick as memory, so that training goes on.
 [[nodiscard]] StatusOr<std::vector<CheckpointFile>> CopyState(const State& state);
 
+// The reverse: sets all of `state`, whose layout is the job's. DATA_LOSS names the file or tensor
+// that is missing, superfluous or of another shape; the state is garbage after an error.
+Status SetState(const std::vector<CheckpointFile>& files, State* state);
+
 // What a manifest says beside its files.
 struct ManifestFacts {
   uint64_t step = 0;

@@ -37,9 +37,10 @@ class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
   // Delivers one checkpoint and returns when it is durable. Called on the trainer's writer thread,
-  // one at a time, in the order of steps, and only on the ring's first member. An error ends the
-  // run, so what may pass (a coordinator that is down) is retried inside, until `stop` is
-  // requested: then CANCELLED.
+  // one at a time, in the order of steps, and only on the ring's first member; it may go on when
+  // the run is over, and it may be called again for a step. An error is final: of the last or a
+  // best checkpoint it fails the run, any other checkpoint is given up. So what may pass (a
+  // coordinator that is down) is retried inside, until `stop` is requested: then CANCELLED.
   virtual Status Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) = 0;
 };
 

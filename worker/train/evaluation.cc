@@ -1,18 +1,21 @@
 #include "worker/train/evaluation.h"
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
 namespace ringmaster::worker {
 
-StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
-                                       std::span<const uint32_t> shards, job::SampleSet set,
-                                       const std::function<bool()>& abandoned) {
+StatusOr<std::optional<exact::Record>> EvaluateShards(TrainingJob* job, Reader* reader,
+                                                      std::span<const uint32_t> shards,
+                                                      job::SampleSet set,
+                                                      const std::function<bool()>& abandoned) {
   exact::Record record(job->spec().shards(), 0);
   const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, set, job->state->step);
-  std::vector<ShardResult> results;
-  RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, &results));
-  if (abandoned()) return record;
+  std::vector<ShardResult> results(work.size());
+  RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, results));
+  const auto done = [](const ShardResult& result) { return result.end == ShardEnd::kDone; };
+  if (!std::ranges::all_of(results, done)) return std::nullopt;
   std::map<uint32_t, ShardResult> by_shard;
   for (size_t i = 0; i < work.size(); ++i) {
     ShardResult& sum = by_shard[results[i].shard];

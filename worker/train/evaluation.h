@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "common/job/sample_use.h"
@@ -15,11 +16,10 @@
 namespace ringmaster::worker {
 
 // This member's part: one record in which each shard's batches are added in order, whatever core
-// computed them. OK when abandoned; the record is then useless.
-[[nodiscard]] StatusOr<exact::Record> EvaluateShards(TrainingJob* job, Reader* reader,
-                                                     std::span<const uint32_t> shards,
-                                                     job::SampleSet set,
-                                                     const std::function<bool()>& abandoned);
+// computed them; nothing when abandoned.
+[[nodiscard]] StatusOr<std::optional<exact::Record>> EvaluateShards(
+    TrainingJob* job, Reader* reader, std::span<const uint32_t> shards, job::SampleSet set,
+    const std::function<bool()>& abandoned);
 
 // The meaning of the ring's record.
 [[nodiscard]] Evaluation ResultOf(uint64_t step, const exact::Record& total);

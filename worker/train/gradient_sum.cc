@@ -58,6 +58,10 @@ void GradientSum::Begin(size_t shards, float gradient_scale, std::function<void(
   if (!cleared_) Clear(0, layout_->block_count());
   cleared_ = false;
   gradient_scale_ = gradient_scale;
+  Continue(shards, std::move(ready));
+}
+
+void GradientSum::Continue(size_t shards, std::function<void(uint32_t)> ready) {
   ready_ = std::move(ready);
   for (size_t i = 0; i < buckets_.size(); ++i) {
     left_[i].store(shards * tensors_in_bucket_[i], std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // This worker's own part of a step's gradients: what its cores' shards add up to, before the ring.
-// Owned by the trainer. Begin and Finish: step thread, while nobody adds; Add: any core's thread;
+// Owned by the trainer. Begin and Continue: step thread, while nobody adds; Add: any core's thread;
 // reading a bucket: any thread once it was reported ready. It knows no ring and no shard numbers.
 //
 // Integer addition commutes, so it does not matter which core adds which shard when. With
@@ -34,6 +34,10 @@ class GradientSum {
   // once for each bucket as soon as nothing more can be added to it: at once when `shards` is 0,
   // else on the core's thread that added last. The sums are zero. `gradient_scale` is 1/S.
   void Begin(size_t shards, float gradient_scale, std::function<void(uint32_t bucket)> ready);
+
+  // Goes on with the step in hand, to which whole shards were added, in place of what was begun:
+  // `shards` more will add. Calls `ready` likewise.
+  void Continue(size_t shards, std::function<void(uint32_t bucket)> ready);
 
   // Adds one shard's gradient of a tensor (canonical layout) times the gradient scale. The result
   // says what is wrong with the first wrong element, which added 0.

@@ -1,5 +1,6 @@
 // What the step loop says about itself while it runs. Values and one interface; the numbers of a
-// Progress are part of the state and equal on every worker, but for times, rate and ring_bytes.
+// Progress are part of the state and equal on every worker, but for times, rate, ring_bytes and
+// shards.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@ struct Evaluation {
   uint64_t step = 0;
   double accuracy = 0;         // 0 to 1
   std::optional<double> loss;  // mean; nothing when a shard's loss was not finite
+  bool operator==(const Evaluation&) const = default;
 };
 
 // Seconds of the step thread by what it did. Nothing is counted twice.
@@ -40,6 +42,8 @@ struct Progress {
   std::optional<Evaluation> test;        // likewise
   double samples_per_second = 0;         // of the whole ring, over the last steps
   uint64_t ring_bytes = 0;               // payload bytes sent to the successor in this job
+  uint64_t shards_computed = 0;          // training shards that this worker folded in this job
+  uint64_t shards_dropped = 0;           // of those, thrown away: another member has them now
   PhaseTimes step_times;                 // of this worker: means over the last steps
   double step_seconds = 0;               // likewise: from a step's end to the next one's
 };

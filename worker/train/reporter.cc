@@ -66,6 +66,8 @@ void Reporter::Report() const {
   progress.samples_per_second = meter_.samples_per_second();
   progress.step_times = meter_.step_times();
   progress.step_seconds = meter_.step_seconds();
+  progress.shards_computed = job_->step_work.computed();
+  progress.shards_dropped = job_->step_work.dropped();
   progress.ring_bytes = job_->ring_bytes;
   if (link_ != nullptr) progress.ring_bytes += link_->bytes_sent();
   observer_->OnProgress(progress);

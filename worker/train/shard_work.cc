@@ -5,32 +5,34 @@
 #include <chrono>
 #include <utility>
 
+#include "common/failpoint.h"
 #include "common/job/sample_use.h"
 #include "common/job/shards.h"
 
 namespace ringmaster::worker {
 namespace {
 
-Status ComputeShard(TrainingJob* job, Reader* reader, const BatchId& id, const Seat& seat,
-                    ShardResult* result) {
+StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* reader,
+                                                  const BatchId& id, ShardResult* result) {
   const auto deadline = std::chrono::steady_clock::now() + job->options.input_limit;
-  StatusOr<std::shared_ptr<const ShardBatch>> got;
-  result->core = seat.index();
   result->input_seconds = 0;
-  {
-    const InputScope input(&job->pulse, &result->input_seconds);
-    got = reader->Get(id, deadline);
-  }
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, std::move(got));
+  const InputScope input(&job->pulse, &result->input_seconds);
+  return reader->Get(id, deadline);
+}
+
+Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
+                    ShardResult* result) {
   const bool training = id.use() == graph::Use::kTraining;
   const ShardShape shape{training ? graph::Mode::kTraining : graph::Mode::kInference,
-                         batch->samples.size()};
+                         batch.samples.size()};
   RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
 
   const GradientSink add = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
   };
-  RING_RETURN_IF_ERROR(RunShard(*job, *batch, executable, add, result));
+  result->end = ShardEnd::kTorn;
+  RING_RETURN_IF_ERROR(RunShard(*job, batch, executable, add, result));
+  result->end = ShardEnd::kDone;
   job->pulse.Tick();
   return absl::OkStatus();
 }
@@ -89,18 +91,26 @@ std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec, std::span<const 
 }
 
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
-                     const std::function<bool()>& abandoned, std::vector<ShardResult>* results) {
-  if (results->size() < work.size()) results->resize(work.size());
+                     const std::function<bool()>& abandoned, std::span<ShardResult> results) {
   std::atomic<size_t> next{0};
+  std::atomic<size_t> done{0};
   std::atomic<bool> failed{false};
+  const auto compute = [&](const BatchId& id, const Seat& seat, ShardResult* result) -> Status {
+    result->core = seat.index();
+    RING_ASSIGN_OR_RETURN(const auto batch, Fetch(job, reader, id, result));
+    if (failed || abandoned()) return absl::OkStatus();
+    RING_RETURN_IF_ERROR(ComputeShard(job, id, *batch, seat, result));
+    const bool training = id.use() == graph::Use::kTraining;
+    if (training && done++ == 0) HitFailpoint("compute", id.step);
+    return absl::OkStatus();
+  };
   return job->cores->RunOnAll([&](const Seat& seat) -> Status {
     for (size_t i = next++; i < work.size(); i = next++) {
       if (failed || abandoned()) return absl::OkStatus();
-      const Status status = ComputeShard(job, reader, work[i], seat, &(*results)[i]);
-      if (!status.ok()) {
-        failed = true;
-        return Annotate(status, fmt::format("shard {}", work[i].shard));
-      }
+      const Status status = compute(work[i], seat, &results[i]);
+      if (status.ok()) continue;
+      failed = true;
+      return Annotate(status, fmt::format("shard {}", work[i].shard));
     }
     return absl::OkStatus();
   });

@@ -12,19 +12,10 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/data/reader.h"
+#include "worker/train/shard_result.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
-
-// What a shard gave beside its gradients. Reused from step to step.
-struct ShardResult {
-  uint32_t shard = 0;
-  uint64_t samples = 0;
-  ShardOutput output;
-  exact::DecodedFlag flag;  // the first tensor in canonical order with a value that cannot be added
-  size_t core = 0;          // that computed it
-  double input_seconds = 0;  // that the core waited for the samples
-};
 
 // The shards among `shards` that have samples in a training step's batch.
 [[nodiscard]] std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec,
@@ -35,10 +26,12 @@ struct ShardResult {
                                                   std::span<const uint32_t> shards,
                                                   job::SampleSet set, uint64_t applied);
 
-// Computes all of `work`; results[i] belongs to work[i]. Training adds gradients to job->gradients.
-// When `abandoned()` becomes true the rest is left out and the result is OK: the caller knows why.
+// Computes all of `work`; results[i], whose end is kOpen, belongs to work[i]. Training adds
+// gradients to job->gradients. When `abandoned()` becomes true, or after an error, a shard that a
+// core computes runs to its end and the rest stays open; abandoned alone is no error: the caller
+// knows why.
 Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> work,
-                     const std::function<bool()>& abandoned, std::vector<ShardResult>* results);
+                     const std::function<bool()>& abandoned, std::span<ShardResult> results);
 
 // How long the core waited for samples that waited longest.
 [[nodiscard]] double LongestInput(std::span<const ShardResult> results, size_t cores);

@@ -1,6 +1,6 @@
 // S(k) as bytes, for a peer that joins or is behind: the files of a checkpoint, and what is derived
-// from the past and stands in no checkpoint. An immutable value, shared between threads; it knows no
-// network.
+// from the past and stands in no checkpoint. An immutable value, shared between threads; it knows
+// no network.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct StateCopy {
   };
 
   uint64_t step = 0;
-  Sha256Digest digest{};              // digest(step)
-  std::vector<CheckpointFile> files;  // without manifest, by name
+  Sha256Digest digest{};                       // digest(step)
+  std::vector<CheckpointFile> files;           // without manifest, by name
   std::optional<Evaluation> validation, test;  // the newest
   std::optional<Best> best;
 };

@@ -16,6 +16,18 @@ ReducerOptions ReducerOptionsOf(const TrainingJob& job, const Assignment& assign
           .generation = assignment.generation};
 }
 
+CheckpointPart PartOf(const Assignment& assignment, const RunPeers& peers) {
+  if (peers.sink == nullptr) return CheckpointPart::kNone;
+  switch (assignment.position.rank) {
+    case 0:
+      return CheckpointPart::kDeliver;
+    case 1:
+      return CheckpointPart::kKeep;
+    default:
+      return CheckpointPart::kNone;
+  }
+}
+
 }  // namespace
 
 StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeers& peers,
@@ -27,14 +39,17 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       reader_(job->loader, {.shards = assignment.shards, .start_step = assignment.start_step}),
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->layout->blocks(),
                job->gradients.get(), &job->totals, &job->pulse),
-      boundary_({.job = job,
-                 .reader = &reader_,
-                 .reducer = &reducer_,
-                 .shards = assignment_.shards,
-                 .sink = assignment.position.rank == 0 ? peers.sink.get() : nullptr,
-                 .times = &times_},
-                [this] { return abandoned(); }),
+      boundary_(
+          {.job = job,
+           .reader = &reader_,
+           .reducer = &reducer_,
+           .shards = assignment_.shards,
+           .times = &times_,
+           .checkpoints = PartOf(assignment, peers),
+           .evaluated = assignment.evaluated},
+          [this] { return abandoned(); }, stop_),
       reporter_(job, peers.link, peers.observer) {
+  job->checkpoints.Begin(assignment.position.rank == 0 ? peers.sink : nullptr);
   on_stop_.emplace(stop_, [this] { EndWaits(); });
 }
 
@@ -44,7 +59,6 @@ StepLoop::~StepLoop() {
 
 void StepLoop::EndWaits() {
   reader_.Stop();
-  boundary_.Stop();
   (void)reducer_.Leave(absl::CancelledError("the run was stopped"));
 }
 
@@ -56,8 +70,8 @@ RunResult StepLoop::Run() {
 
 RunResult StepLoop::ResultOf(const Status& status) {
   RunResult result;
-  result.applied = job_->state->step;
-  result.digest = job_->state->digest;
+  if (!job_->exact_sums()) job_->step_work.Drop();  // their order matters
+  DescribeState(*job_, &result);
   result.times = times_;
   result.manifest_sha256 = manifest_sha256_;
   if (status.ok()) {
@@ -69,14 +83,24 @@ RunResult StepLoop::ResultOf(const Status& status) {
   const bool link_failed = result.link_error != absl::StatusCode::kOk;
   result.end = stop_.stop_requested() ? RunEnd::kStopped
                : link_failed          ? RunEnd::kPeerLost
+               : left_at_boundary_    ? RunEnd::kStopped
                                       : RunEnd::kFailed;
   return result;
+}
+
+void DescribeState(const TrainingJob& job, RunResult* result) {
+  result->applied = job.state->step;
+  result->digest = job.state->digest;
+  result->folded = job.step_work.folded();
+  result->evaluated = EvaluationsAreKnown(job);
 }
 
 Status StepLoop::Train() {
   RING_RETURN_IF_ERROR(ReachBoundary());
   while (job_->state->step < job_->spec().total_steps()) {
     if (stop_.stop_requested()) return absl::CancelledError("the run was stopped");
+    left_at_boundary_ = peers_.at_boundary.stop_requested();
+    if (left_at_boundary_) return absl::CancelledError("the run was stopped at a step boundary");
     RING_RETURN_IF_ERROR(Step());
     RING_RETURN_IF_ERROR(ReachBoundary());
   }
@@ -94,42 +118,46 @@ Status StepLoop::ReachBoundary() {
 Status StepLoop::Step() {
   const uint64_t step = job_->state->step;
   reducer_.Begin(Round::kStep, step);
-  const StatusOr<exact::Record> own = Compute();
-  const StatusOr<exact::Record> total = Reduce(own);
-  RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("step {}", step)));
+  const Status computed = Compute();
+  const StatusOr<exact::Record> total = Reduce();
+  RING_RETURN_IF_ERROR(Annotate(computed, fmt::format("step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
   RING_RETURN_IF_ERROR(Finish(*total));
   reporter_.StepDone(total->samples(), times_);
   return absl::OkStatus();
 }
 
-StatusOr<exact::Record> StepLoop::Compute() {
-  const std::vector<BatchId> work =
-      TrainingWork(job_->spec(), assignment_.shards, job_->state->step);
-  Status computed;
-  {
-    const PhaseScope phase(&job_->pulse, "compute", &times_.compute);
-    job_->gradients->Begin(work.size(), job_->state->loss_scale.inverse(),
-                           [this](uint32_t bucket) { reducer_.BucketReady(bucket); });
-    computed = ComputeShards(
-        job_, &reader_, work, [this] { return abandoned(); }, &results_);
+Status StepLoop::Compute() {
+  const PhaseScope phase(&job_->pulse, "compute", &times_.compute);
+  StepWork& work = job_->step_work;
+  work.Begin(TrainingWork(job_->spec(), assignment_.shards, job_->state->step));
+  const auto ready = [this](uint32_t bucket) { reducer_.BucketReady(bucket); };
+  if (work.keeps()) {
+    job_->gradients->Continue(work.missing().size(), ready);
+  } else {
+    job_->gradients->Begin(work.missing().size(), job_->state->loss_scale.inverse(), ready);
   }
-  if (!computed.ok()) return reducer_.Leave(computed);
-  exact::Record own = job_->EmptyRecord();
-  if (abandoned()) return own;
-  const std::span<const ShardResult> results(results_.data(), work.size());
-  const double input = LongestInput(results, job_->cores->size());
+  const Status computed = ComputeShards(
+      job_, &reader_, work.missing(), [this] { return abandoned(); }, work.open());
+  const double input = LongestInput(work.open(), job_->cores->size());
   times_.input += input;
   times_.compute -= input;
-  for (const ShardResult& result : results) AddToRecord(result, &own);
+  work.Settle();
+  return computed.ok() ? computed : reducer_.Leave(computed);
+}
+
+exact::Record StepLoop::OwnRecord() const {
+  exact::Record own = job_->EmptyRecord();
+  for (const ShardResult& result : job_->step_work.results()) AddToRecord(result, &own);
   return own;
 }
 
-StatusOr<exact::Record> StepLoop::Reduce(const StatusOr<exact::Record>& own) {
+// When shards are missing the run is over, and the reduction ends by itself.
+StatusOr<exact::Record> StepLoop::Reduce() {
   StatusOr<exact::Record> total;
   {
     const PhaseScope phase(&job_->pulse, "reduce", &times_.ring_transfer);
-    if (own.ok()) reducer_.SubmitRecord(*own);
+    if (job_->step_work.complete()) reducer_.SubmitRecord(OwnRecord());
     total = reducer_.Wait();
   }
   times_.ring_wait += reducer_.wait_seconds();

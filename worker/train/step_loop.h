@@ -5,7 +5,7 @@
 // A step, top to bottom: cores compute shards and add gradients (GradientSum), finished buckets go
 // round the ring meanwhile (Reducer), the record follows, flags are read, the state is updated, the
 // weights refreshed. Until the flags were read nothing of the state has changed, so a step that
-// ends early leaves S(k) as it was.
+// ends early leaves S(k) as it was, and the shards that were folded for the next run (StepWork).
 #pragma once
 
 #include <functional>
@@ -13,7 +13,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "worker/data/reader.h"
 #include "worker/train/boundary.h"
@@ -39,10 +38,11 @@ class StepLoop {
  private:
   Status Train();
   Status Step();
-  // Waits for the cores; this worker's record.
-  StatusOr<exact::Record> Compute();
+  // Waits for the cores, which fold what is missing of the step's shards.
+  Status Compute();
+  [[nodiscard]] exact::Record OwnRecord() const;
   // Hands over the own record and waits for the ring; the total of all records.
-  StatusOr<exact::Record> Reduce(const StatusOr<exact::Record>& own);
+  StatusOr<exact::Record> Reduce();
   // Applies or skips; an error when neither is possible.
   Status Finish(const exact::Record& total);
   Status Apply(const exact::Record& total);
@@ -66,10 +66,13 @@ class StepLoop {
   Reducer reducer_;
   Boundary boundary_;
   Reporter reporter_;
-  std::vector<ShardResult> results_;
+  bool left_at_boundary_ = false;
   std::string manifest_sha256_;
 
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;  // last: it uses the above
 };
+
+// What a result says of the job as it is: applied, digest, folded, evaluated.
+void DescribeState(const TrainingJob& job, RunResult* result);
 
 }  // namespace ringmaster::worker

@@ -5,6 +5,7 @@
 #include "common/float_mode.h"
 #include "common/log.h"
 #include "worker/train/known_shard.h"
+#include "worker/train/state_exchange.h"
 #include "worker/train/step_loop.h"
 #include "worker/train/training_job.h"
 
@@ -29,6 +30,27 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
 uint64_t Trainer::applied() const { return job_->state->step; }
 const Sha256Digest& Trainer::digest() const { return job_->state->digest; }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
+
+StatusOr<std::shared_ptr<const StateCopy>> Trainer::Copy(uint64_t step) const {
+  return ShareState(job_.get(), step);
+}
+
+Status Trainer::Adopt(const StateCopy& copy, const Sha256Digest& digest) {
+  const DefaultFloatMode float_mode;
+  return Annotate(AdoptCopy(copy, digest, job_.get()), "job " + job_->id.value());
+}
+
+Status Trainer::Restore(const Checkpoint& checkpoint) {
+  const DefaultFloatMode float_mode;
+  return Annotate(AdoptCheckpoint(checkpoint, job_.get()), "job " + job_->id.value());
+}
+
+StatusOr<Checkpoint> Trainer::MakeCheckpoint() const {
+  RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
+  return Seal(FactsOf(*job_), std::move(files));
+}
+
+void Trainer::ForgetCopies(uint64_t step) { job_->checkpoints.Forget(step); }
 
 Status Trainer::CheckAssignment(const Assignment& assignment, const RunPeers& peers) const {
   const ring::Position& position = assignment.position;
@@ -56,8 +78,7 @@ RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
   const Status status = CheckAssignment(assignment, peers);
   if (!status.ok()) {
     RunResult result;
-    result.applied = applied();
-    result.digest = digest();
+    DescribeState(*job_, &result);
     result.reason = Message(status);
     return result;
   }

@@ -49,8 +49,8 @@ struct RunPeers {
 
 enum class RunEnd : uint8_t {
   kFinished,  // every step applied, evaluated, checkpoint delivered
-  kStopped,   // the stop token; a step in flight was dropped as a whole
-  kPeerLost,  // the link failed: `reason` is its error; the step in flight was dropped
+  kStopped,   // the stop token, or at_boundary at a boundary
+  kPeerLost,  // the link failed: `reason` is its error
   kFailed,    // the job cannot go on: `reason` names step, shard and tensor where it can
 };
 
@@ -103,9 +103,10 @@ class Trainer {
   [[nodiscard]] const Sha256Digest& digest() const;
 
   // Trains until the last step, or `stop`, or an error; the state is then at a step boundary and
-  // another run, of a later generation, may follow. `stop` may be requested from any thread, before
-  // or during the run; it ends waits on ring, reader and sink at once, and a shard that a core is
-  // computing runs to its end unused.
+  // another run, of a later generation, may follow. A step in hand is not applied, but what was
+  // folded of it is kept (`folded`). `stop` may be requested from any thread, before or during the
+  // run; it ends waits on ring, reader and writer at once, and a shard that a core is computing
+  // runs to its end and counts. A checkpoint that is being delivered goes on.
   [[nodiscard]] RunResult Run(const Assignment& assignment, const RunPeers& peers,
                               const std::stop_token& stop);
 

@@ -3,6 +3,7 @@
 // what cores reach through the classes that say so.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,16 +12,20 @@
 #include "common/exact/record.h"
 #include "common/graph/update/optimizer.h"
 #include "common/ids.h"
+#include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
 #include "worker/train/best_metric.h"
+#include "worker/train/checkpoint_writer.h"
 #include "worker/train/core_pool.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
 #include "worker/train/reducer.h"
 #include "worker/train/shard_shapes.h"
 #include "worker/train/state.h"
+#include "worker/train/state_copy.h"
+#include "worker/train/step_work.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
@@ -30,7 +35,8 @@ struct TrainingJob {
       : id(std::move(job_id)),
         resolved(resolved_job),
         options(options),
-        best(resolved_job.checkpoint().best()) {}
+        best(resolved_job.checkpoint().best()),
+        checkpoints(id.value()) {}
 
   JobId id;
   v1::ResolvedJob resolved;
@@ -41,6 +47,7 @@ struct TrainingJob {
   std::shared_ptr<const StateLayout> layout;
   std::unique_ptr<State> state;
   std::unique_ptr<GradientSum> gradients;
+  StepWork step_work;  // whose gradients they are
   Totals totals;
   Arena<float> reduced;  // g, arena layout; empty with `reduction: float32`, whose totals it is
   std::unique_ptr<Weights> weights;
@@ -51,6 +58,16 @@ struct TrainingJob {
   std::optional<Evaluation> newest_test;
   BestMetric best;
   uint64_t ring_bytes = 0;  // of the generations that ended
+
+  // The step thread writes the state, the newest evaluations and `best` under it, and reads them
+  // without; other threads read them under it.
+  Mutex state_mu;
+  Mutex copy_mu;  // taken before state_mu: one thread at a time copies the state for a peer
+  std::weak_ptr<const StateCopy> newest_copy ABSL_GUARDED_BY(copy_mu);
+
+  // When the newest checkpoint began, or the first run.
+  std::optional<std::chrono::steady_clock::time_point> checkpoint_began;
+  CheckpointWriter checkpoints;  // last: its thread may still deliver
 
   [[nodiscard]] const v1::ResultSpec& spec() const { return resolved.result(); }
   [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }

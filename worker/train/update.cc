@@ -7,6 +7,7 @@
 
 #include "common/exact/digest.h"
 #include "common/exact/quantize.h"
+#include "common/failpoint.h"
 #include "common/float_mode.h"
 #include "common/job/shards.h"
 
@@ -128,11 +129,14 @@ exact::BlockSum ForEachPiece(TrainingJob* job, const exact::Record& total,
                              const std::function<exact::BlockSum(const Piece&)>& work) {
   const std::vector<Piece> pieces = CutPieces(job->state->layout->blocks());
   std::vector<exact::BlockSum> sums(pieces.size());
+  const uint64_t step = job->state->step;
   job->cores->ForEach(pieces.size(), [&](size_t i) {
+    if (i == pieces.size() / 2) HitFailpoint("apply", step);
     sums[i] = work(pieces[i]);
     job->gradients->Clear(pieces[i].first_block, pieces[i].block_count);
   });
   job->gradients->SetCleared();
+  job->step_work.End();
   exact::BlockSum sum;
   for (const exact::BlockSum& part : sums) sum.Add(part);
   AddRecord(total, &sum);
@@ -174,6 +178,7 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
 }
 
 void ApplyStep(TrainingJob* job, const exact::Record& total) {
+  MutexLock lock(job->state_mu);
   const exact::BlockSum sum =
       ForEachPiece(job, total, [job](const Piece& piece) { return ApplyPiece(job, piece); });
   State& state = *job->state;
@@ -188,6 +193,7 @@ void ApplyStep(TrainingJob* job, const exact::Record& total) {
 }
 
 void SkipStep(TrainingJob* job, const exact::Record& total) {
+  MutexLock lock(job->state_mu);
   const exact::BlockSum sum =
       ForEachPiece(job, total, [job](const Piece& piece) { return SkipPiece(*job, piece); });
   State& state = *job->state;

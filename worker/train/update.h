@@ -22,12 +22,12 @@ enum class Verdict : uint8_t { kApply, kSkip };
 [[nodiscard]] std::string DescribeFlag(const StateLayout& layout, const exact::Record& total);
 
 // Applies one step: dequantizes job->totals, updates parameters, slots, moving statistics, units,
-// loss scale, metrics and digest, and clears job->gradients for the next step. The weights are not
-// refreshed.
+// loss scale, metrics and digest, and clears job->gradients and job->step_work for the next step.
+// The weights are not refreshed. Holds state_mu all the time, so that no copy has half an update.
 void ApplyStep(TrainingJob* job, const exact::Record& total);
 
 // Ends a step without an update: the digest and the step go on, the loss scale is halved, units are
-// those of step 0; all else stays as it was. Clears job->gradients.
+// those of step 0; all else stays as it was. Clears and locks likewise.
 void SkipStep(TrainingJob* job, const exact::Record& total);
 
 }  // namespace ringmaster::worker

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "common/mutex.h"
+#include "tests/worker/train/training_case.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -54,40 +54,150 @@ class GatedSink : public CheckpointSink {
 
 std::vector<CheckpointFile> Files() { return {{"model.safetensors", "bytes"}}; }
 
+DueCopy CopyAt(uint64_t step) {
+  DueCopy copy;
+  copy.facts.step = step;
+  copy.files = Files();
+  return copy;
+}
+
+DueCopy BestAt(uint64_t step) {
+  DueCopy copy = CopyAt(step);
+  copy.standing = {.metric = 0.5, .best = true};
+  return copy;
+}
+
 TEST_CASE("CheckpointWriter: training goes on while a checkpoint is delivered") {
-  GatedSink sink;
-  CheckpointWriter writer(&sink);
-  REQUIRE(writer.Submit({.step = 10}, {}, Files()).ok());
-  REQUIRE(sink.WaitUntilBegun(1));  // Submit returned, the delivery did not
-  sink.Open(2);
-  REQUIRE(writer.Submit({.step = 20}, {}, Files()).ok());
-  const auto sha = writer.Finish();
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(sink);
+  writer.Keep(CopyAt(10));
+  REQUIRE(sink->WaitUntilBegun(1));
+  REQUIRE(writer.WaitForRoom({}).ok());  // the delivery is still on its way
+  writer.Keep(CopyAt(20));
+  REQUIRE_FALSE(writer.HasRoom());
+  sink->Open(2);
+  const auto sha = writer.Finish({});
   REQUIRE(sha.ok());
   REQUIRE(*sha == Seal({.step = 20}, Files()).manifest_sha256);
-  REQUIRE(sink.begun() == std::vector<uint64_t>{10, 20});
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10, 20});
+  REQUIRE(writer.HasRoom());
+  REQUIRE(writer.Covers(20, true));
+  REQUIRE_FALSE(writer.Covers(30, false));
 }
 
 TEST_CASE("CheckpointWriter: without checkpoints there is nothing to wait for") {
-  GatedSink sink;
-  CheckpointWriter writer(&sink);
-  const auto sha = writer.Finish();
+  CheckpointWriter writer("job");
+  writer.Begin(std::make_shared<GatedSink>());
+  const auto sha = writer.Finish({});
   REQUIRE(sha.ok());
   REQUIRE(sha->empty());
 }
 
-TEST_CASE("CheckpointWriter: a stop ends a delivery and whoever waits for it") {
-  GatedSink sink;
-  CheckpointWriter writer(&sink);
-  REQUIRE(writer.Submit({.step = 10}, {}, Files()).ok());
-  REQUIRE(sink.WaitUntilBegun(1));
-  Status second;
+TEST_CASE("CheckpointWriter: a stop ends a wait, and the delivery goes on") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(sink);
+  writer.Keep(CopyAt(10));
+  writer.Keep(CopyAt(20));
+  REQUIRE(sink->WaitUntilBegun(1));
+  std::stop_source stop;
+  Status room;
   {
-    const std::jthread waiter([&] { second = writer.Submit({.step = 20}, {}, Files()); });
-    writer.Stop();
+    const std::jthread waiter([&] { room = writer.WaitForRoom(stop.get_token()); });
+    stop.request_stop();
   }
-  REQUIRE(second.code() == absl::StatusCode::kCancelled);
-  REQUIRE_FALSE(writer.Finish().ok());
-  REQUIRE(sink.begun() == std::vector<uint64_t>{10});
+  REQUIRE(room.code() == absl::StatusCode::kCancelled);
+  REQUIRE(writer.Finish(stop.get_token()).status().code() == absl::StatusCode::kCancelled);
+  sink->Open(2);
+  REQUIRE(writer.Finish({}).ok());
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10, 20});
+}
+
+TEST_CASE("CheckpointWriter: who is not the first keeps the newest two, and delivers them later") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(nullptr);
+  for (const uint64_t step : {10U, 20U, 30U}) {
+    REQUIRE(writer.WaitForRoom({}).ok());  // it never waits
+    writer.Keep(CopyAt(step));
+  }
+  REQUIRE(writer.Finish({}).value().empty());
+  REQUIRE_FALSE(writer.Covers(10, false));
+  REQUIRE(writer.Covers(20, false));
+  sink->Open(2);
+  writer.Begin(sink);
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 30}, Files()).manifest_sha256);
+  REQUIRE(sink->begun() == std::vector<uint64_t>{20, 30});
+}
+
+TEST_CASE("CheckpointWriter: what is durable needs no copy any more") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(nullptr);
+  writer.Keep(CopyAt(10));
+  writer.Keep(CopyAt(20));
+  writer.Forget(10);
+  REQUIRE(writer.HasRoom());
+  REQUIRE(writer.Covers(10, false));  // durable, so that no second one is made
+  DueCopy last = CopyAt(30);
+  last.last = true;
+  writer.Keep(std::move(last));
+  writer.Forget(30);
+  sink->Open(2);
+  writer.Begin(sink);
+  // The last one is delivered whoever else did: its manifest is told.
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 30}, Files()).manifest_sha256);
+  REQUIRE(sink->begun() == std::vector<uint64_t>{30});
+  writer.Rewind();
+  REQUIRE_FALSE(writer.Covers(10, false));
+  REQUIRE_FALSE(writer.Covers(30, true));
+}
+
+TEST_CASE("CheckpointWriter: a delivery that fails is given up, unless the run depends on it") {
+  const auto broken = std::make_shared<BrokenSink>();
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(broken);
+  writer.Keep(CopyAt(10));
+  REQUIRE(writer.Finish({}).value().empty());
+  REQUIRE_FALSE(writer.Covers(10, false));
+  writer.Keep(BestAt(20));
+  const Status failed = writer.Finish({}).status();
+  REQUIRE(failed.code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(Message(failed).find("the checkpoint of step 20: disk full") != std::string::npos);
+  REQUIRE(writer.WaitForRoom({}) == failed);
+  sink->Open(1);
+  writer.Begin(sink);  // the next run tries again
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 20}, Files()).manifest_sha256);
+}
+
+TEST_CASE("CheckpointWriter: a delivery in hand goes on when another member is the first") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job");
+  writer.Begin(sink);
+  writer.Keep(CopyAt(10));
+  writer.Keep(CopyAt(20));
+  REQUIRE(sink->WaitUntilBegun(1));
+  writer.Begin(nullptr);
+  writer.Forget(10);  // not what is being read
+  writer.Keep(CopyAt(30));
+  REQUIRE(writer.Covers(10, false));
+  REQUIRE_FALSE(writer.Covers(20, false));
+  sink->Open(1);
+  while (!writer.HasRoom()) std::this_thread::yield();
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10});
+}
+
+TEST_CASE("CheckpointWriter: its end cancels a delivery") {
+  const auto sink = std::make_shared<GatedSink>();
+  {
+    CheckpointWriter writer("job");
+    writer.Begin(sink);
+    writer.Keep(CopyAt(10));
+    REQUIRE(sink->WaitUntilBegun(1));
+  }
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10});
 }
 
 }  // namespace

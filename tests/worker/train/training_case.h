@@ -26,6 +26,14 @@ class MemorySink : public CheckpointSink {
   std::vector<Checkpoint> checkpoints_ ABSL_GUARDED_BY(mu_);
 };
 
+// Refuses every checkpoint.
+class BrokenSink : public CheckpointSink {
+ public:
+  Status Deliver(const Checkpoint&, const std::stop_token&) override {
+    return absl::ResourceExhaustedError("disk full");
+  }
+};
+
 // Keeps every progress.
 class ProgressList : public Observer {
  public:

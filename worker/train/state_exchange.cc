@@ -1,0 +1,116 @@
+#include "worker/train/state_exchange.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/job/resolve.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// What is known of the past of a state.
+struct Past {
+  std::optional<Evaluation> validation, test;
+  std::optional<StateCopy::Best> best;
+};
+
+bool IsOf(const StateCopy& copy, const TrainingJob& job) {
+  return copy.step == job.state->step && copy.digest == job.state->digest &&
+         copy.validation == job.newest_validation && copy.test == job.newest_test &&
+         copy.best == job.best.best();
+}
+
+State EmptyState(const TrainingJob& job) {
+  return {job.layout, static_cast<int>(job.spec().precision_bits())};
+}
+
+// The former state comes back in `fresh`: the weights point into it until they are refreshed.
+Status Swap(State* fresh, TrainingJob* job) {
+  {
+    MutexLock lock(job->state_mu);
+    std::swap(*job->state, *fresh);
+  }
+  return job->RefreshWeights();
+}
+
+Status Replace(State fresh, const Past& past, TrainingJob* job) {
+  if (fresh.step > job->spec().total_steps()) {
+    return Error(absl::StatusCode::kDataLoss, "a state of step {} of a job with {} steps",
+                 fresh.step, job->spec().total_steps());
+  }
+  const Status refreshed = Swap(&fresh, job);
+  if (!refreshed.ok()) {
+    const Status back = Swap(&fresh, job);
+    return back.ok() ? refreshed
+                     : Internal("{}; and the former weights are lost: {}", Message(refreshed),
+                                Message(back));
+  }
+  {
+    MutexLock lock(job->state_mu);
+    job->newest_validation = past.validation;
+    job->newest_test = past.test;
+    job->best.Set(past.best);
+  }
+  job->step_work.Drop();
+  job->pulse.set_applied(job->state->step);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t step) {
+  MutexLock copying(job->copy_mu);
+  MutexLock lock(job->state_mu);
+  const State& state = *job->state;
+  if (step > state.step) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "the state of step {} is not there yet, this worker holds that of {}", step,
+                 state.step);
+  }
+  if (step < state.step) {
+    return FailedPrecondition("the state of step {} is gone, this worker holds that of {}", step,
+                              state.step);
+  }
+  if (auto shared = job->newest_copy.lock(); shared != nullptr && IsOf(*shared, *job)) {
+    return shared;
+  }
+  auto copy = std::make_shared<StateCopy>();
+  copy->step = state.step;
+  copy->digest = state.digest;
+  copy->validation = job->newest_validation;
+  copy->test = job->newest_test;
+  copy->best = job->best.best();
+  RING_ASSIGN_OR_RETURN(copy->files, CopyState(state));
+  job->newest_copy = copy;
+  return std::shared_ptr<const StateCopy>(std::move(copy));
+}
+
+Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job) {
+  State fresh = EmptyState(*job);
+  RING_RETURN_IF_ERROR(SetState(copy.files, &fresh));
+  const bool same = copy.digest == digest && fresh.digest == digest && fresh.step == copy.step;
+  if (!same) {
+    return Error(absl::StatusCode::kDataLoss,
+                 "the copy of a peer's state is another one: expected step {} with digest {}, got "
+                 "step {} with digest {}",
+                 copy.step, Hex(digest), fresh.step, Hex(fresh.digest));
+  }
+  return Replace(std::move(fresh), {copy.validation, copy.test, copy.best}, job);
+}
+
+Status AdoptCheckpoint(const Checkpoint& checkpoint, TrainingJob* job) {
+  State fresh = EmptyState(*job);
+  RING_RETURN_IF_ERROR(RestoreState(checkpoint, job->spec(), &fresh));
+  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {}, job));
+  job->checkpoints.Rewind();
+  return absl::OkStatus();
+}
+
+ManifestFacts FactsOf(const TrainingJob& job) {
+  return {.step = job.state->step,
+          .digest = job.state->digest,
+          .result_digest = job::ResultDigest(job.spec()),
+          .exact = job.spec().reduction() == v1::REDUCTION_EXACT};
+}
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,38 @@
+// S(k) out of a job, and back into it from a peer's copy or a checkpoint. Free functions; which
+// thread may call them is said at each.
+//
+// A restored state has no past: the newest evaluations and the best state so far stand in no
+// checkpoint, so nothing is known of them, and `checkpoint.best` begins anew. A peer's copy has
+// both, so that all members of a ring know the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/sha256.h"
+#include "common/status.h"
+#include "worker/train/checkpoint.h"
+#include "worker/train/state_copy.h"
+#include "worker/train/training_job.h"
+
+namespace ringmaster::worker {
+
+// A copy of S(step), whole, also while a step is applied: then it waits for the step's end. Several
+// callers share one. Any thread. UNAVAILABLE: the state is not there yet; FAILED_PRECONDITION: it
+// is past it.
+[[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job,
+                                                                    uint64_t step);
+
+// Replaces the state, the newest evaluations and the best state by a peer's; shards folded for the
+// former state are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an
+// error. Step thread, no run is on.
+Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job);
+
+// Likewise by a checkpoint of a job with the same ResultSpec, also of an earlier step.
+// FAILED_PRECONDITION: another job's.
+Status AdoptCheckpoint(const Checkpoint& checkpoint, TrainingJob* job);
+
+// What the manifest of the state says. Step thread.
+[[nodiscard]] ManifestFacts FactsOf(const TrainingJob& job);
+
+}  // namespace ringmaster::worker
