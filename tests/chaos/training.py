@@ -48,7 +48,8 @@ class References:
                 prepare(running)
                 running.start_coordinator()
                 running.start_worker("alone", cores=2)
-                self._known[key] = running.run_job(spec, timeout=900)["checkpoint"]["sha256"]
+                alone = {**spec, "workers": {"min": 1}}
+                self._known[key] = running.run_job(alone, timeout=900)["checkpoint"]["sha256"]
                 running.stop()
                 failed = False
             finally:
@@ -186,13 +187,16 @@ class Training:
         return self.cluster.status(self.job)
 
     def check_checkpoints(self):
-        """Every listed checkpoint can be fetched, and has the SHA-256 that is listed."""
-        for listed in self.cluster.json("checkpoint", "ls", self.job)["checkpoints"]:
-            folder = self.cluster.new_path("fetched")
-            self.cluster.ringctl("checkpoint", "get", self.job, folder, "--step", listed["step"])
-            sha256 = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
-            if sha256 != listed["sha256"]:
-                raise Mismatch(f"checkpoint of step {listed['step']}: SHA-256 {sha256}, listed {listed['sha256']}")
+        """Every listed checkpoint is whole in the coordinator's folder, and the newest one can be fetched."""
+        checked = self.cluster.ringctl("checkpoint", "verify", self.job, expect=None)
+        if checked.returncode != cluster.OK:
+            raise Mismatch(f"checkpoints do not verify:\n{checked.stdout}{checked.stderr}")
+        listed = self.cluster.json("checkpoint", "ls", self.job)["checkpoints"][-1]
+        folder = self.cluster.new_path("fetched")
+        self.cluster.ringctl("checkpoint", "get", self.job, folder, "--step", listed["step"])
+        sha256 = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+        if sha256 != listed["sha256"]:
+            raise Mismatch(f"checkpoint of step {listed['step']}: SHA-256 {sha256}, listed {listed['sha256']}")
 
     def stop(self):
         """Every daemon ends with 0 on SIGTERM, and no process of this cluster is left."""

@@ -27,25 +27,6 @@ class DurabilityTest(cluster.ClusterTest):
         self.assertIn(submitted[3], refused.stderr)
         self.assertEqual(len(running.json("ps")["jobs"]), 10)
 
-    def test_a_job_that_ran_when_the_coordinator_was_killed_is_failed_and_its_worker_free(self):
-        running = self.cluster
-        running.make_data()
-        running.start_coordinator()
-        running.start_worker("a")
-        job = running.submit(cluster.job_spec(epochs=None, steps=1_000_000))
-        first = running.watch_until(job, lambda status: status["step"] > 0, "the job runs")
-        running.coordinator.kill()
-
-        running.start_coordinator()
-        status = running.status(job)
-        self.assertEqual(status["state"], "FAILED")
-        self.assertIn("coordinator", status["reason"])
-        running.wait_free("a")
-        after = running.run_job(cluster.job_spec())
-        term = lambda status: int(status["generation"].split(".")[0])
-        self.assertGreater(term(after), term(first))
-        running.stop()
-
     def test_a_worker_waits_for_its_coordinator(self):
         running = self.cluster
         running.make_data()
