@@ -53,6 +53,7 @@ Part LargestPart(const v1::StepTimes& times) {
 }
 
 Advice AdviseRunning(const v1::JobStatus& status) {
+  if (status.has_straggler()) return {status.straggler().text()};
   const v1::JobWorker *slowest = nullptr, *fastest = nullptr;
   for (const v1::JobWorker& worker : status.workers()) {
     if (worker.step_times().total() <= 0) continue;  // nothing measured yet
