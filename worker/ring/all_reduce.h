@@ -52,6 +52,8 @@ class AllReduce {
 
   // Of every frame received so far. Any thread.
   [[nodiscard]] WaitMeter& waits() { return waits_; }
+  // Buffers of payloads that the transport has not let go of yet. Any thread.
+  [[nodiscard]] size_t unsent() const { return pool_.out(); }
 
  private:
   [[nodiscard]] size_t segment_blocks() const;

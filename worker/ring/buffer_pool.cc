@@ -22,6 +22,7 @@ struct BufferPool::Shelf {
   const size_t keep;
   Mutex mu;
   std::vector<Buffer> unused ABSL_GUARDED_BY(mu);
+  size_t out ABSL_GUARDED_BY(mu) = 0;
 
   Shelf(size_t bytes, size_t keep_buffers) : buffer_bytes(bytes), keep(keep_buffers) {
     unused.reserve(keep);
@@ -30,6 +31,7 @@ struct BufferPool::Shelf {
   Buffer Take() {
     {
       MutexLock lock(mu);
+      ++out;
       if (!unused.empty()) {
         Buffer buffer = std::move(unused.back());
         unused.pop_back();
@@ -41,6 +43,7 @@ struct BufferPool::Shelf {
 
   void Return(Buffer buffer) {
     MutexLock lock(mu);
+    --out;
     if (unused.size() < keep) unused.push_back(std::move(buffer));
   }
 };
@@ -51,6 +54,11 @@ BufferPool::BufferPool(size_t buffer_bytes, size_t keep)
 std::shared_ptr<uint8_t> BufferPool::Acquire() {
   return {shelf_->Take().release(),
           [shelf = shelf_](uint8_t* buffer) { shelf->Return(Buffer(buffer)); }};
+}
+
+size_t BufferPool::out() const {
+  MutexLock lock(shelf_->mu);
+  return shelf_->out;
 }
 
 size_t BufferPool::buffer_bytes() const { return shelf_->buffer_bytes; }

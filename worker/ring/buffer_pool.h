@@ -17,6 +17,8 @@ class BufferPool {
   // buffer_bytes() bytes of any content, at a multiple of 64.
   [[nodiscard]] std::shared_ptr<uint8_t> Acquire();
   [[nodiscard]] size_t buffer_bytes() const;
+  // Buffers that somebody holds.
+  [[nodiscard]] size_t out() const;
 
  private:
   struct Shelf;

@@ -4,15 +4,6 @@
 #include "worker/ring/grpc/hello.h"
 
 namespace ringmaster::ring {
-namespace {
-
-// Until the successor has taken all frames, and the goodbye.
-constexpr std::chrono::milliseconds kGoodbyeLimit{2'000};
-// Until it has taken the frame that is under way, and the goodbye: a stream that just broke off
-// would accuse this worker.
-constexpr std::chrono::milliseconds kCancelLimit{500};
-
-}  // namespace
 
 void LinkStreams::Cancel(const Status& reason) const {
   state->Fail(reason);
@@ -36,7 +27,7 @@ void LinkStreams::Close() const {
            [outgoing = outgoing]() {
              if (outgoing != nullptr) outgoing->Abort();
            },
-       .until = std::chrono::steady_clock::now() + (failure.ok() ? kGoodbyeLimit : kCancelLimit)});
+       .until = std::chrono::steady_clock::now() + (failure.ok() ? goodbye_limit : cancel_limit)});
 }
 
 Status GrpcLink::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {

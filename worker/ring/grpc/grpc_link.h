@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,7 @@ struct LinkStreams {
   std::shared_ptr<IncomingStream> incoming;
   std::shared_ptr<const void> lease;  // of the membership, from the StreamTable
   std::shared_ptr<EndingStreams> ending;
+  std::chrono::milliseconds goodbye_limit, cancel_limit;  // as of PortOptions
 
   // Ends both calls with `reason`; the neighbours learn that this worker left, and why.
   void Cancel(const Status& reason) const;

@@ -70,10 +70,7 @@ class RingService : public v1::Ring::WithCallbackMethod_Pulse<
 class GrpcRingPort : public RingPort {
  public:
   explicit GrpcRingPort(const PortOptions& options)
-      : services_(options.services),
-        links_(options),
-        pulses_(options),
-        service_(&links_, &pulses_) {}
+      : options_(options), links_(options), pulses_(options), service_(&links_, &pulses_) {}
   ~GrpcRingPort() override { GrpcRingPort::Stop(); }
 
   Status Listen(const Address& listen);
@@ -86,7 +83,7 @@ class GrpcRingPort : public RingPort {
  private:
   void TendStreams();
 
-  const std::vector<grpc::Service*> services_;
+  const PortOptions options_;
   const std::shared_ptr<EndingStreams> ending_ = std::make_shared<EndingStreams>();
   LinkTable links_;
   PulseTable pulses_;
@@ -104,7 +101,7 @@ Status GrpcRingPort::Listen(const Address& listen) {
   int bound = 0;
   builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &bound);
   builder.RegisterService(&service_);
-  for (grpc::Service* service : services_) builder.RegisterService(service);
+  for (grpc::Service* service : options_.services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || bound == 0) {
     return Error(absl::StatusCode::kUnavailable,
@@ -138,6 +135,8 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
       options.successor_name.empty() ? options.successor_address : options.successor_name,
       options.predecessor_name);
   streams.ending = ending_;
+  streams.goodbye_limit = options_.goodbye_limit;
+  streams.cancel_limit = options_.cancel_limit;
   const Membership membership{.job_id = options.job_id,
                               .generation = options.generation,
                               .predecessor_name = options.predecessor_name,

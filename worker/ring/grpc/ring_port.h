@@ -34,6 +34,10 @@ struct PortOptions {
   // Streams that came before this worker's Connect: how many wait, and how long.
   size_t waiting_streams = 16;
   std::chrono::milliseconds waiting_limit{30'000};
+  // How long a link that ended goes on until its successor has all its frames; after an error or
+  // Cancel, the frame that is under way. Nobody waits for it but Stop.
+  std::chrono::milliseconds goodbye_limit{2'000};
+  std::chrono::milliseconds cancel_limit{500};
   // Offered on the same port; they outlive it.
   std::vector<grpc::Service*> services;
 };
