@@ -44,6 +44,22 @@ class MemoryRing {
     End(Successor(rank), lost);
   }
 
+  // The member goes after its last frame, as a link that ends without an error: its successor still
+  // gets what was sent, its predecessor can send no more but still receive.
+  void Leave(uint32_t rank) {
+    const Status left = Error(absl::StatusCode::kAborted, "member {} left the ring", rank);
+    {
+      Edge& in = *edges_[Predecessor(rank)];
+      MutexLock lock(in.mu);
+      if (in.sender.ok()) in.sender = left;
+      in.changed.NotifyAll();
+    }
+    Edge& out = *edges_[rank];
+    MutexLock lock(out.mu);
+    if (out.exhausted.ok()) out.exhausted = left;
+    out.changed.NotifyAll();
+  }
+
   // `change` is called with each frame that leaves `rank`, before the frame's checks. Set it before
   // the first Send.
   void Tamper(uint32_t rank, std::function<void(Frame&)> change) {
