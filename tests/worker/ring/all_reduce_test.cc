@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/exact/codec.h"
+#include "common/failpoint.h"
 #include "tests/support/memory_link.h"
+#include "tests/support/temporary_folder.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -275,6 +277,33 @@ TEST_CASE("AllReduce: without progress it gives up at its limit") {
   Integers totals(kBlockElements);
   const Status status = all_reduce.Exact(Step(0), Blocks(1), Numbers(1, 0), totals);
   CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_CASE("AllReduce: bucket 0 of a step is at the failpoints of both phases, nothing else is") {
+  const auto hit = [](const char* point, Context context, size_t block_count) {
+    const TemporaryFolder folder;
+    const std::string token = folder / "token";
+    REQUIRE(ArmFailpoints(fmt::format("{}@7=delay:1!{}", point, token).c_str()).ok());
+    MemoryRing ring(3);
+    const std::vector<Block> blocks = Blocks(block_count);
+    const std::vector<Status> statuses = RunRing(&ring, {}, [&](uint32_t rank, AllReduce& reduce) {
+      Integers totals(block_count * kBlockElements);
+      return reduce.Exact(context, blocks, Numbers(block_count, rank), totals);
+    });
+    REQUIRE(ArmFailpoints(nullptr).ok());
+    return AllOk(statuses) && ReadWhole(token).starts_with(point);
+  };
+  for (const char* point : {"reduce_scatter", "all_gather"}) {
+    CHECK(hit(point, Step(7), 8));
+    CHECK(hit(point, Step(7), 1));
+    CHECK_FALSE(hit(point, Step(6), 8));
+    Context context = Step(7);
+    context.bucket = 1;
+    CHECK_FALSE(hit(point, context, 8));
+    context = Step(7);
+    context.purpose = Purpose::kEvaluate;
+    CHECK_FALSE(hit(point, context, 8));
+  }
 }
 
 }  // namespace ringmaster::ring

@@ -16,15 +16,27 @@ void Report(const EndingStreams::Ending& ending) {
   spdlog::error("a ring stream did not end after it was aborted: {}", ending.whose);
 }
 
+void Finish(const EndingStreams::Ending& ending) {
+  if (ending.wait_done(ending.until)) return;
+  ending.abort();
+  if (!ending.wait_done(std::chrono::steady_clock::now() + kAbortLimit)) Report(ending);
+}
+
 }  // namespace
 
 void EndingStreams::Add(Ending ending) {
   if (ending.wait_done(TimePoint())) return;
-  MutexLock lock(mu_);
-  if (endings_.size() >= kMaxEndings) endings_.front().until = TimePoint();
-  endings_.push_back(std::move(ending));
-  added_ = true;
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mu_);
+    if (!stopped_) {
+      if (endings_.size() >= kMaxEndings) endings_.front().until = TimePoint();
+      endings_.push_back(std::move(ending));
+      added_ = true;
+      changed_.NotifyAll();
+      return;
+    }
+  }
+  Finish(ending);
 }
 
 std::deque<EndingStreams::Ending> EndingStreams::Late(TimePoint now) {
@@ -70,11 +82,7 @@ void EndingStreams::Stop() {
     left.swap(endings_);
     changed_.NotifyAll();
   }
-  for (const Ending& ending : left) {
-    if (ending.wait_done(ending.until)) continue;
-    ending.abort();
-    if (!ending.wait_done(std::chrono::steady_clock::now() + kAbortLimit)) Report(ending);
-  }
+  for (const Ending& ending : left) Finish(ending);
 }
 
 }  // namespace ringmaster::ring

@@ -24,6 +24,7 @@ class EndingStreams {
     TimePoint until;  // the moment to abort it
     bool aborted = false;
   };
+  // Waits only after Stop, as Stop does.
   void Add(Ending ending);
 
   // Aborts what is late, and forgets what is over; then waits until there is more to do, `until`,
