@@ -1,0 +1,220 @@
+#include "tests/sim/oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/job/resolve.h"
+#include "common/sha256.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/describe.h"
+
+namespace ringmaster::sim {
+namespace {
+
+GenerationId IdOf(const v1::Generation& generation) {
+  return {generation.term(), generation.counter()};
+}
+
+uint64_t RewindsOf(const v1::JobStatus& status) {
+  return static_cast<uint64_t>(
+      std::count_if(status.regroups().begin(), status.regroups().end(),
+                    [](const v1::Regroup& regroup) { return regroup.rewound(); }));
+}
+
+}  // namespace
+
+// ---- workers ------------------------------------------------------------------------------------
+
+void Oracle::OnResolved(const std::string& job, const v1::ResolvedJob& resolved) {
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end()) {
+    jobs_[job] = {resolved, Hex(job::ResultDigest(resolved.result())),
+                  UndisturbedStates(resolved.result())};
+    return;
+  }
+  if (known->second.resolved.result().SerializeAsString() !=
+      resolved.result().SerializeAsString()) {
+    cluster_->world.Violate("job " + job + " was resolved again, to something else");
+  }
+}
+
+const std::string& Oracle::ResultDigestOf(const std::string& job) const {
+  return jobs_.at(job).result_digest;
+}
+
+void Oracle::CheckState(const std::string& job, uint64_t step, const std::string& digest,
+                        const std::string& what) {
+  const auto known = jobs_.find(job);
+  if (known == jobs_.end()) return;
+  if (step >= known->second.states.size() || digest != DigestOf(known->second.states[step])) {
+    cluster_->world.Violate(fmt::format(
+        "rule 1: {} of {} at step {} is not the undisturbed run's state", what, job, step));
+  }
+}
+
+void Oracle::OnHeard(const Who& who, const v1::CoordinatorMessage& message) {
+  uint64_t term = 0;
+  if (message.has_fence()) term = message.fence().generation().term();
+  if (message.has_start()) term = message.start().generation().term();
+  // Only what is obeyed counts: OnFenceAck and OnRunBegin look at this.
+  (void)who;
+  (void)term;
+}
+
+void Oracle::OnTermSaved(const Who& who, uint64_t term) {
+  if (term < terms_[who.host]) {
+    cluster_->world.Violate(
+        fmt::format("rule 5: w{} saves term {} after {}", who.host, term, terms_[who.host]));
+  }
+  terms_[who.host] = term;
+}
+
+void Oracle::OnFenceAck(const Who& who, const v1::FenceAck& ack) {
+  const GenerationId generation = IdOf(ack.generation());
+  CheckState(ack.job_id(), ack.applied(), ack.digest(), fmt::format("FenceAck by w{}", who.host));
+  if (generation.term < terms_[who.host]) {
+    cluster_->world.Violate(fmt::format("rule 5: w{} acknowledges {} after term {}", who.host,
+                                        generation.ToString(), terms_[who.host]));
+  }
+  GenerationId& newest = acknowledged_[who][ack.job_id()];
+  newest = std::max(newest, generation);
+}
+
+void Oracle::OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied) {
+  const GenerationId generation = IdOf(start.generation());
+  if (generation.term < terms_[who.host]) {
+    cluster_->world.Violate(fmt::format("rule 5: w{} runs {} after term {}", who.host,
+                                        generation.ToString(), terms_[who.host]));
+  }
+  if (generation < acknowledged_[who][start.job_id()]) {
+    cluster_->world.Violate(fmt::format("rule 2: w{} runs {} after it acknowledged {}", who.host,
+                                        generation.ToString(),
+                                        acknowledged_[who][start.job_id()].ToString()));
+  }
+  if (applied > start.start_step()) {
+    cluster_->world.Violate(fmt::format("rule 4: w{} holds S({}), {} starts at step {}", who.host,
+                                        applied, generation.ToString(), start.start_step()));
+  }
+  if (applied < start.start_step()) ++counts_.fetched_or_restored;
+}
+
+void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId& generation,
+                     uint64_t applied, StateHash state) {
+  cluster_->world.Log(
+      fmt::format("w{} applied: S({}) in {}", who.host, applied, generation.ToString()));
+  ++counts_.applied;
+  CheckState(job, applied, DigestOf(state), fmt::format("step applied by w{}", who.host));
+  if (generation < acknowledged_[who][job]) {
+    cluster_->world.Violate(fmt::format("rule 2: w{} applies a step of {} after it acknowledged {}",
+                                        who.host, generation.ToString(),
+                                        acknowledged_[who][job].ToString()));
+  }
+  CheckSkew(who, job, generation, applied);
+}
+
+void Oracle::CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
+                       uint64_t applied) {
+  for (const auto& [host, worker] : cluster_->workers) {
+    const ToyJob* held = worker->trainer().job();
+    if (!worker->life()->alive || held == nullptr || held->id.value() != job) continue;
+    if (worker->trainer().running() != generation) continue;
+    if (held->applied + 1 < applied || held->applied > applied + 1) {
+      cluster_->world.Violate(fmt::format("rule 3: in {} w{} is at step {}, w{} at step {}",
+                                          generation.ToString(), who.host, applied, host,
+                                          held->applied));
+    }
+  }
+}
+
+// ---- the coordinator ----------------------------------------------------------------------------
+
+void Oracle::OnReign() {
+  for (auto& [id, shown] : shown_) shown.fresh = true;
+}
+
+void Oracle::OnStart(const v1::Start& start) {
+  const GenerationId generation = IdOf(start.generation());
+  const auto [known, fresh] =
+      starts_.try_emplace({start.job_id(), generation}, start.SerializeAsString());
+  if (fresh) ++counts_.generations;
+  if (!fresh && known->second != start.SerializeAsString()) {
+    cluster_->world.Violate("rule 4: two contents of generation " + generation.ToString());
+  }
+  if (!start.digest().empty()) {
+    CheckState(start.job_id(), start.start_step(), start.digest(), "Start");
+  }
+  const auto job = jobs_.find(start.job_id());
+  if (job == jobs_.end()) return;
+  // Every shard has one owner: a doubled or missing one would show at the next step anyway.
+  std::multiset<uint32_t> owned;
+  for (const v1::RingMember& member : start.ring()) {
+    owned.insert(member.shards().begin(), member.shards().end());
+  }
+  const std::set<uint32_t> once(owned.begin(), owned.end());
+  const uint32_t shards = job->second.resolved.result().shards();
+  if (owned.size() != shards || once.size() != shards) {
+    cluster_->world.Violate(fmt::format("rule 4: {} assigns {} shards, {} different ones, of {}",
+                                        generation.ToString(), owned.size(), once.size(), shards));
+  }
+}
+
+void Oracle::OnPublished(const coordinator::JobView& view) {
+  const v1::JobStatus& status = view.status;
+  Shown& shown = shown_[status.job_id()];
+  const uint64_t rewinds = RewindsOf(status);
+  if (!shown.fresh && status.step() < shown.status.step() && rewinds == shown.rewinds) {
+    cluster_->world.Violate(fmt::format("rule 6: {} was at step {}, now at {}", status.job_id(),
+                                        shown.status.step(), status.step()));
+  }
+  if (rewinds > shown.rewinds) counts_.rewound += rewinds - shown.rewinds;
+  if (status.state() != shown.status.state() || status.reason() != shown.status.reason()) {
+    cluster_->world.Log(fmt::format("= {} {} at step {}: {}", status.job_id(),
+                                    v1::JobState_Name(status.state()).substr(10), status.step(),
+                                    status.reason()));
+  }
+  shown = {status, rewinds, false};
+  if (status.state() == v1::JOB_STATE_SUCCEEDED) CheckSucceeded(status.job_id());
+  if (status.state() == v1::JOB_STATE_FAILED) {
+    cluster_->world.Violate(fmt::format("rule 7: {} FAILED: {}", status.job_id(), status.reason()));
+  }
+  if (status.state() != v1::JOB_STATE_RUNNING) return;
+  for (const auto& [id, other] : shown_) {
+    if (id == status.job_id() || other.status.state() != v1::JOB_STATE_RUNNING) continue;
+    for (const v1::JobWorker& mine : status.workers()) {
+      for (const v1::JobWorker& theirs : other.status.workers()) {
+        if (mine.name() == theirs.name() && !other.fresh) {
+          cluster_->world.Violate(fmt::format("rule 8: {} is in the rings of {} and {}",
+                                              mine.name(), id, status.job_id()));
+        }
+      }
+    }
+  }
+}
+
+void Oracle::CheckSucceeded(const std::string& job) {
+  const uint64_t total = jobs_.at(job).resolved.result().total_steps();
+  const auto folder = cluster_->store.folders.find(SimStore::PathOf(job, total));
+  if (!cluster_->store.Has(job, total) || folder == cluster_->store.folders.end()) {
+    cluster_->world.Violate("rule 9: " + job + " SUCCEEDED without its last checkpoint");
+    return;
+  }
+  CheckState(job, total, DigestOf(folder->second.state), "the last checkpoint");
+}
+
+void Oracle::OnCheckpoint(const std::string& job, uint64_t step, StateHash state) {
+  CheckState(job, step, DigestOf(state), "checkpoint");
+}
+
+void Oracle::OnStoreRestored() {
+  shown_.clear();
+  cluster_->world.Log("the store is an older copy now");
+}
+
+std::optional<v1::JobStatus> Oracle::StatusOf(const std::string& job) const {
+  const auto shown = shown_.find(job);
+  if (shown == shown_.end()) return std::nullopt;
+  return shown->second.status;
+}
+
+}  // namespace ringmaster::sim

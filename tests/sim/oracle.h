@@ -1,0 +1,98 @@
+// What must hold whatever happens, checked as it happens against the undisturbed run. The first
+// broken rule ends the simulation. Owned by the Cluster; it sees everything and touches nothing.
+//
+//  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's
+//  2 a worker applies nothing of a generation older than one that it acknowledged a fence of
+//  3 members that run one generation are never more than one step apart
+//  4 a generation has one content, and only current members run it; no run begins below a state
+//  that
+//    its worker holds
+//  5 a worker obeys no term lower than the highest it has seen, also after it started again
+//  6 the published step of a job never falls but after a Rewound regroup, or a restart
+//  7 an acknowledged job exists, once, for ever; it fails for no reason (client.h, cluster.cc)
+//  8 no worker is in two rings
+//  9 a job has SUCCEEDED only with its last checkpoint in store and folder
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "coordinator/logic/action.h"
+#include "ringmaster/v1/fleet.pb.h"
+#include "tests/sim/toy_state.h"
+
+namespace ringmaster::sim {
+
+struct Cluster;
+
+class Oracle {
+ public:
+  explicit Oracle(Cluster* cluster) : cluster_(cluster) {}
+
+  struct Who {
+    int host = 0;
+    std::string incarnation;
+    auto operator<=>(const Who&) const = default;
+  };
+
+  // Workers.
+  void OnResolved(const std::string& job, const v1::ResolvedJob& resolved);
+  void OnHeard(const Who& who, const v1::CoordinatorMessage& message);
+  void OnTermSaved(const Who& who, uint64_t term);
+  void OnFenceAck(const Who& who, const v1::FenceAck& ack);
+  void OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied);
+  void OnApply(const Who& who, const std::string& job, const GenerationId& generation,
+               uint64_t applied, StateHash state);
+
+  // The coordinator.
+  void OnReign();
+  void OnStart(const v1::Start& start);
+  void OnPublished(const coordinator::JobView& view);
+  void OnWorkers(const v1::ListWorkersResponse& workers) { workers_ = workers; }
+  void OnCheckpoint(const std::string& job, uint64_t step, StateHash state);
+  // An older copy of the store was put back: what it does not know is forgiven.
+  void OnStoreRestored();
+
+  [[nodiscard]] const std::string& ResultDigestOf(const std::string& job) const;
+  [[nodiscard]] std::optional<v1::JobStatus> StatusOf(const std::string& job) const;
+  [[nodiscard]] const v1::ListWorkersResponse& workers() const { return workers_; }
+  // Rule 9, for a job that is said to have succeeded.
+  void CheckSucceeded(const std::string& job);
+  // How often it happened, for tests that show that a seed reached something.
+  struct Counts {
+    uint64_t applied = 0, fetched_or_restored = 0, generations = 0, rewound = 0, kept_shards = 0;
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+
+ private:
+  struct Known {
+    v1::ResolvedJob resolved;
+    std::string result_digest;
+    std::vector<StateHash> states;
+  };
+  struct Shown {
+    v1::JobStatus status;
+    uint64_t rewinds = 0;
+    bool fresh = true;  // of this reign: nothing was shown yet
+  };
+  void CheckState(const std::string& job, uint64_t step, const std::string& digest,
+                  const std::string& what);
+  void CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
+                 uint64_t applied);
+
+  Cluster* const cluster_;
+  std::map<std::string, Known> jobs_;
+  std::map<std::string, Shown> shown_;
+  std::map<std::pair<std::string, GenerationId>, std::string> starts_;
+  std::map<Who, std::map<std::string, GenerationId>> acknowledged_;
+  std::map<int, uint64_t> terms_;  // by host: durable
+  v1::ListWorkersResponse workers_;
+  Counts counts_;
+};
+
+}  // namespace ringmaster::sim

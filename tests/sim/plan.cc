@@ -1,0 +1,105 @@
+#include "tests/sim/plan.h"
+
+#include <array>
+
+#include "tests/support/cluster_messages.h"
+
+namespace ringmaster::sim {
+namespace {
+
+constexpr std::array<const char*, static_cast<size_t>(FaultKind::kCount)> kKinds = {
+    "kill_worker",       "lose_host",     "pause_worker", "hang_worker",
+    "terminate_worker",  "drain_worker",  "add_worker",   "add_odd_worker",
+    "restart_fast",      "cut_link",      "cut_one_way",  "break_link",
+    "cut_coordinator",   "break_session", "clog",         "kill_coordinator",
+    "pause_coordinator", "die_at_write",  "fill_disk",    "restore_older_store",
+    "damage_checkpoint", "jump_clock",    "cancel_job",   "submit_again",
+    "kill_all",          "kill_pair",     "storm"};
+constexpr std::array<const char*, static_cast<size_t>(Point::kCount)> kPoints = {
+    "time",   "applied", "fence_sent", "fence_acked", "start_sent",
+    "joined", "fetch",   "finished",   "upload",      "release"};
+
+// How often each kind is drawn, in order of FaultKind.
+constexpr std::array<uint64_t, static_cast<size_t>(FaultKind::kCount)> kWeights = {
+    12, 4, 8, 1, 3, 4, 5, 1, 5, 4, 4, 5, 4, 6, 5, 6, 3, 3, 2, 1, 2, 1, 1, 1, 2, 2, 1};
+
+FaultKind DrawKind(Random& random) {
+  uint64_t sum = 0;
+  for (const uint64_t weight : kWeights) sum += weight;
+  uint64_t at = random.Below(sum);
+  size_t kind = 0;
+  while (at >= kWeights[kind]) at -= kWeights[kind++];
+  return static_cast<FaultKind>(kind);
+}
+
+Fault DrawFault(Random& random, Time horizon, uint64_t steps, uint32_t workers) {
+  Fault fault;
+  fault.kind = DrawKind(random);
+  fault.target = random.Below(10'000);
+  fault.own = random.OneIn(2);
+  // A quarter is short, most are about a limit of the protocol, a few are long.
+  const std::array<Time, 4> longest = {milliseconds(60), milliseconds(900), seconds(2), seconds(6)};
+  fault.lasts = microseconds(random.Between(3'000, longest[random.Below(4)].count()));
+  if (random.OneIn(8)) fault.lasts = seconds(12);
+  if (random.OneIn(2)) {
+    fault.at = microseconds(random.Between(1'000, horizon.count()));
+    return fault;
+  }
+  fault.point = static_cast<Point>(1 + random.Below(static_cast<uint64_t>(Point::kCount) - 1));
+  const uint64_t most = fault.point == Point::kApplied ? steps * workers : 2 * workers;
+  fault.nth = 1 + random.Below(most);
+  fault.at = random.OneIn(2) ? Time(0) : microseconds(random.Between(0, 20'000));
+  return fault;
+}
+
+v1::JobSpec DrawSpec(Random& random, uint32_t workers, size_t number) {
+  v1::JobSpec spec = testing::MakeSpec();
+  const auto shards = static_cast<uint32_t>(random.Between(4, 8));
+  spec.set_batch(shards);
+  spec.set_shards(shards);
+  spec.set_steps(static_cast<uint64_t>(random.Between(6, 12)));
+  spec.set_seed(random.Below(1'000'000) + number);
+  if (random.OneIn(4)) spec.mutable_workers()->set_min(2);
+  if (random.OneIn(4)) {
+    spec.mutable_workers()->set_max(static_cast<uint32_t>(random.Between(2, workers)));
+  }
+  if (!random.OneIn(4)) {
+    spec.mutable_checkpoint()->set_every_steps(static_cast<uint64_t>(random.Between(1, 4)));
+    spec.mutable_checkpoint()->set_keep(static_cast<uint32_t>(random.Between(1, 3)));
+  }
+  return spec;
+}
+
+}  // namespace
+
+const char* NameOf(FaultKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+const char* NameOf(Point point) { return kPoints[static_cast<size_t>(point)]; }
+
+Plan MakePlan(uint64_t seed) {
+  Random random(seed * 2 + 1);
+  Plan plan;
+  plan.seed = seed;
+  plan.workers = static_cast<uint32_t>(random.Between(3, 5));
+  for (uint32_t i = 0; i < plan.workers; ++i) {
+    plan.cores.push_back(static_cast<uint32_t>(random.OneIn(3) ? random.Between(2, 3) : 1));
+  }
+  plan.shard_time = microseconds(random.Between(4'000, 30'000));
+  const size_t jobs = random.OneIn(5) ? 2 : 1;
+  for (size_t i = 0; i < jobs; ++i) {
+    PlannedJob& job = plan.jobs.emplace_back();
+    job.key = "key" + std::to_string(i);
+    job.spec = DrawSpec(random, plan.workers, i);
+    job.at = milliseconds(i == 0 ? random.Between(1, 300) : random.Between(1, 2000));
+  }
+  // Seed 0 is the undisturbed run.
+  const Time horizon = milliseconds(random.Between(600, 4000));
+  const uint64_t faults = seed == 0 ? 0 : 1 + random.Below(random.OneIn(4) ? 12 : 5);
+  for (uint64_t i = 0; i < faults; ++i) {
+    plan.faults.push_back(DrawFault(random, horizon, plan.jobs[0].spec.steps(), plan.workers));
+  }
+  plan.heal = horizon + milliseconds(random.Between(500, 8000));
+  plan.limit = plan.heal + seconds(180);
+  return plan;
+}
+
+}  // namespace ringmaster::sim

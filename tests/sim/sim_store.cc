@@ -1,0 +1,98 @@
+#include "tests/sim/sim_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/logic/agreement.h"
+
+namespace ringmaster::sim {
+
+using coordinator::CheckpointRecord;
+using coordinator::JobRecord;
+
+std::string ManifestSha256(uint64_t step, StateHash state) {
+  std::string hex;
+  for (uint64_t part = 0; part < 4; ++part)
+    hex += fmt::format("{:016x}", Mix(Mix(state, step), part));
+  return hex;
+}
+
+std::string DigestHex(StateHash state) { return coordinator::HexOf(DigestOf(state)); }
+
+std::string SimStore::PathOf(const std::string& job, uint64_t step) {
+  return fmt::format("{}/step-{:06}", job, step);
+}
+
+Status SimStore::Write(const std::function<void(Content&)>& change) {
+  const std::function<void()> die = std::exchange(die_, nullptr);
+  if (die && moment_ == Moment::kBeforeWrite) {
+    die();
+    return Error(absl::StatusCode::kUnavailable, "the process died before the write");
+  }
+  if (full_) return Error(absl::StatusCode::kUnavailable, "no space left on device");
+  change(now_);
+  if (die) die();
+  return absl::OkStatus();
+}
+
+void SimStore::DieAtNextWrite(Moment moment, std::function<void()> die) {
+  moment_ = moment;
+  die_ = std::move(die);
+}
+
+bool SimStore::Open() {
+  return Write([](Content& content) { ++content.term; }).ok();
+}
+
+StatusOr<std::vector<JobRecord>> SimStore::LoadJobs() {
+  std::vector<JobRecord> jobs;
+  for (const auto& [id, job] : now_.jobs) jobs.push_back(job);
+  std::sort(jobs.begin(), jobs.end(),
+            [](const JobRecord& a, const JobRecord& b) { return a.number < b.number; });
+  return jobs;
+}
+
+StatusOr<std::vector<CheckpointRecord>> SimStore::LoadCheckpoints() {
+  std::vector<CheckpointRecord> checkpoints;
+  for (const auto& [key, checkpoint] : now_.checkpoints) checkpoints.push_back(checkpoint);
+  return checkpoints;
+}
+
+Status SimStore::RaiseTerm(uint64_t term) {
+  return Write([&](Content& content) { content.term = term; });
+}
+
+Status SimStore::InsertJob(const JobRecord& job) {
+  for (const auto& [id, known] : now_.jobs) {
+    if (id != job.id() && known.number != job.number &&
+        known.idempotency_key != job.idempotency_key) {
+      continue;
+    }
+    return Error(absl::StatusCode::kUnavailable, "constraint failed: job {} is there", id);
+  }
+  return Write([&](Content& content) { content.jobs[job.id()] = job; });
+}
+
+Status SimStore::SaveJob(const JobRecord& job) {
+  return Write([&](Content& content) { content.jobs[job.id()] = job; });
+}
+
+Status SimStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
+  return Write([&](Content& content) {
+    content.checkpoints[{checkpoint.job_id, checkpoint.ref.step()}] = checkpoint;
+  });
+}
+
+Status SimStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
+  return Write([&](Content& content) {
+    content.checkpoints.erase({checkpoint.job_id, checkpoint.ref.step()});
+  });
+}
+
+bool SimStore::Has(const std::string& job, uint64_t step) const {
+  return now_.checkpoints.contains({job, step});
+}
+
+}  // namespace ringmaster::sim

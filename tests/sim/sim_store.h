@@ -1,0 +1,74 @@
+// What is on the coordinator's disk: its store, where a call that returned OK is durable, and its
+// checkpoint folder. It outlives the processes that use it. Faults: writes fail for a while (a full
+// disk), the process dies just before or just after one, an older copy is put back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/logic/record.h"
+#include "coordinator/store/store.h"
+#include "tests/sim/toy_state.h"
+
+namespace ringmaster::sim {
+
+// Of manifest.json of S(step).
+[[nodiscard]] std::string ManifestSha256(uint64_t step, StateHash state);
+// Hex of digest(k), as it stands in a manifest.
+[[nodiscard]] std::string DigestHex(StateHash state);
+
+class SimStore : public coordinator::Store {
+ public:
+  // As a process that starts opens it: the term is raised, durably. False: it cannot be written.
+  [[nodiscard]] bool Open();
+
+  [[nodiscard]] uint64_t term() const override { return now_.term; }
+  [[nodiscard]] StatusOr<std::vector<coordinator::JobRecord>> LoadJobs() override;
+  [[nodiscard]] StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override;
+  [[nodiscard]] Status RaiseTerm(uint64_t term) override;
+  [[nodiscard]] Status InsertJob(const coordinator::JobRecord& job) override;
+  [[nodiscard]] Status SaveJob(const coordinator::JobRecord& job) override;
+  [[nodiscard]] Status InsertCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
+  [[nodiscard]] Status RemoveCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
+
+  [[nodiscard]] const std::map<std::string, coordinator::JobRecord>& jobs() const {
+    return now_.jobs;
+  }
+  [[nodiscard]] bool Has(const std::string& job, uint64_t step) const;
+
+  void set_full(bool full) { full_ = full; }
+  [[nodiscard]] bool full() const { return full_; }
+  // At the next write: runs `die`, before the write happens, or after it.
+  enum class Moment { kBeforeWrite, kAfterWrite };
+  void DieAtNextWrite(Moment moment, std::function<void()> die);
+  void Snapshot() { older_ = now_; }
+  [[nodiscard]] bool has_snapshot() const { return older_.term != 0; }
+  void RestoreSnapshot() { now_ = older_; }
+
+  // The checkpoint folder, by path.
+  struct Folder {
+    uint64_t step = 0;
+    StateHash state = 0;
+    bool damaged = false;
+  };
+  std::map<std::string, Folder> folders;
+  [[nodiscard]] static std::string PathOf(const std::string& job, uint64_t step);
+
+ private:
+  struct Content {
+    uint64_t term = 0;
+    std::map<std::string, coordinator::JobRecord> jobs;
+    std::map<std::pair<std::string, uint64_t>, coordinator::CheckpointRecord> checkpoints;
+  };
+  [[nodiscard]] Status Write(const std::function<void(Content&)>& change);
+
+  Content now_, older_;
+  bool full_ = false;
+  Moment moment_ = Moment::kBeforeWrite;
+  std::function<void()> die_;
+};
+
+}  // namespace ringmaster::sim

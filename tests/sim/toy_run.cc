@@ -1,0 +1,449 @@
+#include "tests/sim/toy_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/planted_bug.h"
+#include "tests/sim/cluster.h"
+
+namespace ringmaster::sim {
+namespace {
+
+using worker::Outcome;
+using worker::RunStop;
+
+// A neighbour that left of its own accord has told the coordinator why: the end that follows from
+// it is waited for (worker/job_runner.cc).
+constexpr Time kBetterReasonLimit = seconds(2);
+// A source is given up when nobody answers there for so long (worker/transfer/state_fetch.h).
+constexpr Time kSilentSource = seconds(2);
+constexpr uint64_t kFarewellRound = uint64_t{1} << 40;
+
+}  // namespace
+
+ToyRun::ToyRun(Self self, ToyJob* job, v1::Start start, std::function<void(worker::Event)> post)
+    : self_(std::move(self)),
+      job_(job),
+      start_(std::move(start)),
+      generation_{start_.generation().term(), start_.generation().counter()},
+      post_(std::move(post)) {}
+
+ToyRun::~ToyRun() {
+  over_ = true;
+  if (source_ != nullptr) source_->Cancel(0);
+}
+
+void ToyRun::After(Time delay, std::function<void(ToyRun&)> what) {
+  self_.cluster->world.After(delay, self_.life, [weak = weak_from_this(), what = std::move(what)] {
+    const std::shared_ptr<ToyRun> self = weak.lock();
+    if (self != nullptr && !self->over_) what(*self);
+  });
+}
+
+// ---- begin and end ------------------------------------------------------------------------------
+
+void ToyRun::Begin() {
+  bool member = false;
+  for (int rank = 0; rank < start_.ring_size(); ++rank) {
+    const v1::RingMember& place = start_.ring(rank);
+    if (place.holds()) sources_.push_back(rank);
+    if (place.name() != self_.name || place.incarnation() != self_.incarnation) continue;
+    member = true;
+    rank_ = static_cast<uint32_t>(rank);
+    shards_.assign(place.shards().begin(), place.shards().end());
+  }
+  if (!member) return End(Outcome::kFailed, "this generation does not contain this worker");
+  self_.cluster->oracle.OnRunBegin({self_.host, self_.incarnation}, start_, job_->applied);
+  Watch();
+  if (RING_PLANTED(kJoinsWithoutState)) job_->applied = start_.start_step();
+  if (job_->applied == start_.start_step()) return Connect();
+  // With a restore the first member has it as soon as it came from the folder.
+  if (start_.has_restore()) sources_ = {0};
+  std::erase(sources_, static_cast<int>(rank_));
+  std::rotate(sources_.begin(),
+              sources_.begin() + static_cast<long>(sources_.empty() ? 0 : rank_ % sources_.size()),
+              sources_.end());
+  phase_ = Phase::kFetching;
+  job_->phase = "fetch";
+  fetch_begun_ = source_heard_ = self_.cluster->world.now();
+  self_.cluster->faults.At(Point::kFetch, self_.host);
+  if (start_.has_restore() && rank_ == 0) return AskFolder();
+  FetchNext();
+}
+
+void ToyRun::End(Outcome outcome, const std::string& reason, const std::string& peer) {
+  if (std::exchange(over_, true)) return;
+  if (ring_ != nullptr) ring_->Leave();
+  if (courier_ != nullptr) courier_->Stop();
+  for (const auto& [round, frames] : inbox_) {
+    if (round != job_->applied) continue;
+    for (const auto& [rank, contributions] : frames) {
+      job_->late_frames.push_back(
+          {job_->id.value(), generation_, round, false, rank, contributions});
+    }
+  }
+  worker::RunEnded ended;
+  ended.job = job_->id;
+  ended.generation = generation_;
+  ended.outcome = outcome;
+  ended.applied = job_->applied;
+  ended.digest = DigestOf(job_->state);
+  ended.reason = reason;
+  ended.peer = peer;
+  if (outcome == Outcome::kFinished && courier_ != nullptr) {
+    ended.manifest_sha256 = courier_->manifest();
+  }
+  if (job_->folded_from == job_->state) {
+    for (const auto& [shard, value] : job_->folded) ended.folded.push_back(shard);
+  }
+  ended.evaluated = true;
+  job_->phase = "idle";
+  post_(std::move(ended));
+}
+
+void ToyRun::Stop(RunStop when) {
+  if (over_) return;
+  if (stop_ != RunStop::kNow) stop_ = when;
+  switch (phase_) {
+    case Phase::kFetching:
+    case Phase::kConnecting:
+    case Phase::kIdle:
+      return End(Outcome::kStopped);
+    case Phase::kLeaving:
+      return when == RunStop::kNow ? End(Outcome::kStopped) : void();
+    case Phase::kComputing:
+      return;  // a kernel is not interrupted: ComputeNext looks
+    case Phase::kExchanging:
+      if (RING_PLANTED(kBoundaryDropsStep) || when == RunStop::kNow || left_by_peer_) {
+        return End(Outcome::kStopped);
+      }
+      return;
+    case Phase::kUpdating:
+      // A fence inside the update (interleaving 3): it ends, or is discarded, as a whole.
+      if (when == RunStop::kNow && self_.cluster->world.random().OneIn(2)) {
+        ++update_;
+        End(Outcome::kStopped);
+      }
+      return;
+  }
+}
+
+// ---- S(K) ---------------------------------------------------------------------------------------
+
+void ToyRun::FetchNext() {
+  if (sources_.empty()) return End(Outcome::kFailed, "nobody in this ring holds its state");
+  if (self_.cluster->world.now() - source_heard_ > kSilentSource) {
+    source_heard_ = self_.cluster->world.now();
+    ++next_source_;
+  }
+  if (next_source_ == sources_.size()) {
+    return End(Outcome::kPeerLost, "nobody sends the state", start_.ring(sources_.back()).name());
+  }
+  const v1::RingMember& source = start_.ring(sources_[next_source_]);
+  AskSource(HostOf(source.ring_address()), source.name());
+}
+
+void ToyRun::AskSource(int host, const std::string& name) {
+  self_.cluster->world.Log(
+      fmt::format("w{} asks {} for S({})", self_.host, name, start_.start_step()));
+  const std::weak_ptr<ToyRun> weak = weak_from_this();
+  const auto lost = [weak](const std::string&) {
+    const std::shared_ptr<ToyRun> self = weak.lock();
+    if (self != nullptr && !self->over_) self->SourceLost();
+  };
+  const auto answer = [weak](FetchAnswer answer, uint64_t step, StateHash state) {
+    const std::shared_ptr<ToyRun> self = weak.lock();
+    if (self == nullptr || self->over_ || self->phase_ != Phase::kFetching) return;
+    if (answer == FetchAnswer::kHere) return self->Adopt(step, state);
+    if (answer == FetchAnswer::kNotYet) self->source_heard_ = self->self_.cluster->world.now();
+    if (answer == FetchAnswer::kGone) ++self->next_source_;
+    self->SourceLost();
+  };
+  source_ = self_.cluster->network.Connect(
+      self_.host, host, self_.life, lost,
+      [cluster = self_.cluster, host, job = job_->id, step = start_.start_step(),
+       answer](const ConnectionPtr& incoming) {
+        cluster->TrainerAt(host).AcceptFetch(incoming, job, step, answer);
+      });
+}
+
+void ToyRun::AskFolder() {
+  const std::weak_ptr<ToyRun> weak = weak_from_this();
+  const auto lost = [weak](const std::string&) {
+    const std::shared_ptr<ToyRun> self = weak.lock();
+    if (self == nullptr || self->over_) return;
+    self->After(milliseconds(100), [](ToyRun& run) { run.AskFolder(); });
+  };
+  const auto answer = [weak](const std::string& error, uint64_t step, StateHash state) {
+    const std::shared_ptr<ToyRun> self = weak.lock();
+    if (self == nullptr || self->over_ || self->phase_ != Phase::kFetching) return;
+    if (!error.empty()) return self->End(Outcome::kFailed, error);
+    self->Adopt(step, state);
+  };
+  source_ = self_.cluster->network.Connect(
+      self_.host, kCoordinatorHost, self_.life, lost,
+      [cluster = self_.cluster, source = start_.restore(), answer](const ConnectionPtr& incoming) {
+        cluster->coordinator->AcceptDownload(incoming, source, answer);
+      });
+}
+
+void ToyRun::SourceLost() {
+  source_.reset();
+  After(milliseconds(20), [](ToyRun& run) { run.FetchNext(); });
+}
+
+void ToyRun::Adopt(uint64_t step, StateHash state) {
+  if (source_ != nullptr) source_->Cancel(0);
+  source_.reset();
+  // A restored state's digest is known to nobody before it is read.
+  if ((!start_.digest().empty() && DigestOf(state) != start_.digest()) ||
+      step != start_.start_step()) {
+    return End(Outcome::kFailed,
+               fmt::format("fetched a state that is not S({})", start_.start_step()));
+  }
+  job_->applied = step;
+  job_->state = state;
+  self_.cluster->world.Log(fmt::format("w{} fetched S({})", self_.host, step));
+  Connect();
+}
+
+// ---- the ring -----------------------------------------------------------------------------------
+
+void ToyRun::Watch() {
+  if (start_.ring_size() == 1) return;
+  ToyRing::Listener listener;
+  listener.connected = [this] { Connected(); };
+  listener.frame = [this](const Frame& frame) { Receive(frame); };
+  listener.lost = [this](const std::string& peer, const std::string& reason, bool left) {
+    Lost(peer, reason, left);
+  };
+  listener.suspect = [this](const std::string& peer, const std::string& reason) {
+    post_(worker::PeerSuspected{job_->id, generation_, job_->applied, peer, reason});
+  };
+  listener.pulse = [this] { return ring::Pulse{job_->progress, job_->phase}; };
+  ring_ = std::make_shared<ToyRing>(
+      ToyRing::Place{self_.cluster, self_.life, self_.host, start_, rank_}, std::move(listener));
+  ring_->Watch();
+}
+
+void ToyRun::Connect() {
+  phase_ = Phase::kConnecting;
+  job_->phase = "ring";
+  post_(worker::PhaseChanged{job_->id, "ring", 0});
+  if (ring_ == nullptr) return Connected();
+  ring_->Connect();
+}
+
+void ToyRun::Connected() {
+  const auto fetch = self_.cluster->world.now() - fetch_begun_;
+  post_(worker::RunJoined{
+      job_->id, generation_,
+      fetch_begun_ == Time(0) ? 0 : std::chrono::duration<double>(fetch).count()});
+  post_(worker::PhaseChanged{job_->id, "first_step", 0});
+  phase_ = Phase::kIdle;
+  KeepFolded();
+  if (rank_ == 0) {
+    courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, job_->id.value(),
+                                         start_.generation(), self_.name);
+    for (const auto& [step, state] : job_->copies) courier_->Submit(step, state);
+  }
+  // Interleaving 5: late frames of an older generation, at this step, with another shard map.
+  for (const Frame& late : std::exchange(job_->late_frames, {})) Receive(late);
+  NextStep();
+}
+
+void ToyRun::Lost(const std::string& peer, const std::string& reason, bool left) {
+  if (over_ || finishing_) return;
+  if (farewell_) return Finish();
+  const std::string why = fmt::format("{} {}: {}", peer, left ? "left" : "is lost", reason);
+  if (!left) return End(Outcome::kPeerLost, why, peer);
+  // All frames that it needed were sent before it left, and ours from it have come: perhaps that
+  // completes the step. Else the step in hand is dropped when the end that follows comes.
+  left_by_peer_ = true;
+  if (stop_ && phase_ == Phase::kExchanging) return End(Outcome::kStopped);
+  After(kBetterReasonLimit, [why](ToyRun& run) { run.End(Outcome::kPeerLost, why, ""); });
+}
+
+// ---- a step -------------------------------------------------------------------------------------
+
+void ToyRun::KeepFolded() {
+  const std::set<uint32_t> own(shards_.begin(), shards_.end());
+  bool keep = job_->folded_from == job_->state || RING_PLANTED(kKeepsStaleShards);
+  for (const auto& [shard, value] : job_->folded) keep = keep && own.contains(shard);
+  if (!keep) job_->folded.clear();
+  job_->folded_from = job_->state;
+  if (RING_PLANTED(kCountsShardsTwice)) again_ = job_->folded;
+}
+
+bool ToyRun::MayGoOn() {
+  if (!stop_) return true;
+  End(Outcome::kStopped);
+  return false;
+}
+
+void ToyRun::NextStep() {
+  phase_ = Phase::kIdle;
+  job_->phase = "idle";
+  if (!MayGoOn()) return;
+  if (left_by_peer_) return;
+  if (job_->applied == job_->total()) return Farewell();
+  phase_ = Phase::kComputing;
+  job_->phase = "compute";
+  own_sent_ = false;
+  ComputeNext();
+}
+
+void ToyRun::ComputeNext() {
+  const Time now = self_.cluster->world.now();
+  if (now < *self_.hung_until) {
+    return After(*self_.hung_until - now, [](ToyRun& run) { run.ComputeNext(); });
+  }
+  if (stop_ == RunStop::kNow || (stop_ && left_by_peer_)) return End(Outcome::kStopped);
+  std::vector<uint32_t> round;
+  for (const uint32_t shard : shards_) {
+    if (!job_->folded.contains(shard) && round.size() < self_.cores) round.push_back(shard);
+  }
+  if (round.empty()) return SendOwn();
+  const Time cost = self_.cluster->ShardTime(self_.host);
+  After(cost, [round](ToyRun& run) {
+    ToyJob& job = *run.job_;
+    for (const uint32_t shard : round) job.folded[shard] = ContributionOf(job.state, shard);
+    ++job.progress;
+    run.ComputeNext();
+  });
+}
+
+void ToyRun::SendOwn() {
+  phase_ = Phase::kExchanging;
+  job_->phase = "reduce";
+  Frame own{job_->id.value(), generation_, job_->applied, false, rank_, {}};
+  for (const auto& [shard, value] : job_->folded) own.contributions.push_back({shard, value});
+  for (const auto& [shard, value] : std::exchange(again_, {})) {
+    own.contributions.push_back({shard, value});
+  }
+  own_sent_ = true;
+  auto& frames = inbox_[job_->applied];
+  if (ring_ != nullptr) {
+    ring_->Send(own);
+    for (const auto& [rank, contributions] : frames) {
+      if (over_ || rank == ring_->successor_rank()) continue;
+      ring_->Send({own.job, generation_, own.step, false, rank, contributions});
+    }
+  }
+  if (over_) return;
+  frames[rank_] = std::move(own.contributions);
+  CheckComplete();
+}
+
+void ToyRun::Receive(const Frame& frame) {
+  if (over_ || frame.job != job_->id.value()) return;
+  if (frame.generation != generation_ && !RING_PLANTED(kFramesOfAnyGeneration)) return;
+  const uint64_t round = frame.step + (frame.farewell ? kFarewellRound : 0);
+  const uint64_t current = job_->applied + (farewell_ ? kFarewellRound : 0);
+  if (frame.rank >= static_cast<uint32_t>(start_.ring_size()) || round < current) return;
+  if (!inbox_[round].try_emplace(frame.rank, frame.contributions).second) return;
+  if (round != current || !own_sent_ || ring_ == nullptr) return;
+  if (frame.rank != ring_->successor_rank()) {
+    Frame onward = frame;
+    onward.generation = generation_;
+    ring_->Send(onward);
+  }
+  if (!over_) CheckComplete();
+}
+
+void ToyRun::CheckComplete() {
+  const uint64_t current = job_->applied + (farewell_ ? kFarewellRound : 0);
+  if (inbox_[current].size() != static_cast<size_t>(start_.ring_size())) return;
+  if (farewell_) return Finish();
+  if (phase_ != Phase::kExchanging) return;
+  phase_ = Phase::kUpdating;
+  job_->phase = "update";
+  const Time cost = microseconds(self_.cluster->world.random().Between(300, 3000));
+  After(cost, [update = ++update_](ToyRun& run) {
+    if (run.update_ == update) run.Apply();
+  });
+}
+
+void ToyRun::Apply() {
+  std::vector<Contribution> all;
+  for (const auto& [rank, contributions] : inbox_[job_->applied]) {
+    all.insert(all.end(), contributions.begin(), contributions.end());
+  }
+  inbox_.erase(job_->applied);
+  job_->state = NextState(job_->state, std::move(all));
+  ++job_->applied;
+  ++job_->progress;
+  job_->folded.clear();
+  job_->folded_from = job_->state;
+  self_.cluster->oracle.OnApply({self_.host, self_.incarnation}, job_->id.value(), generation_,
+                                job_->applied, job_->state);
+  self_.cluster->faults.At(Point::kApplied, self_.host);
+  worker::RunProgress event;
+  event.progress.set_job_id(job_->id.value());
+  *event.progress.mutable_generation() = start_.generation();
+  event.progress.set_applied(job_->applied);
+  event.progress.set_digest(DigestOf(job_->state));
+  event.progress.set_updates(job_->applied);
+  if (job_->applied == start_.start_step() + 1) {
+    post_(worker::PhaseChanged{job_->id, "done", 0});
+  }
+  post_(std::move(event));
+  phase_ = Phase::kIdle;
+  SaveCheckpoint();
+}
+
+void ToyRun::SaveCheckpoint() {
+  const uint64_t every = job_->resolved.checkpoint().every_steps();
+  const bool last = job_->applied == job_->total();
+  const bool due = last || (every != 0 && job_->applied % every == 0);
+  if (!due || rank_ > 1) return NextStep();
+  job_->copies[job_->applied] = job_->state;
+  if (courier_ == nullptr) return NextStep();
+  // The writer takes a copy when the one before is delivered: the step loop waits for that.
+  job_->phase = "checkpoint";
+  courier_->WhenIdle([this](const std::string& error) {
+    if (over_) return;
+    if (!error.empty()) return End(Outcome::kFailed, error);
+    courier_->Submit(job_->applied, job_->state);
+    NextStep();
+  });
+}
+
+// ---- the end ------------------------------------------------------------------------------------
+
+void ToyRun::Farewell() {
+  // Nobody leaves before everybody applied the last step; whatever goes wrong here is no error.
+  phase_ = Phase::kLeaving;
+  job_->phase = "farewell";
+  farewell_ = own_sent_ = true;
+  if (ring_ == nullptr) return Finish();
+  auto& frames = inbox_[job_->applied + kFarewellRound];
+  ring_->Send({job_->id.value(), generation_, job_->applied, true, rank_, {}});
+  for (const auto& [rank, none] : std::map(frames)) {
+    if (over_ || phase_ != Phase::kLeaving) return;
+    if (rank != ring_->successor_rank()) {
+      ring_->Send({job_->id.value(), generation_, job_->applied, true, rank, {}});
+    }
+  }
+  if (over_ || !farewell_) return;
+  frames[rank_] = {};
+  CheckComplete();
+}
+
+void ToyRun::Finish() {
+  if (!std::exchange(farewell_, false)) return;
+  finishing_ = true;
+  if (ring_ != nullptr) ring_->Leave();
+  job_->phase = "checkpoint";
+  phase_ = Phase::kIdle;
+  if (courier_ == nullptr) return End(Outcome::kFinished);
+  if (start_.start_step() == job_->total()) courier_->Submit(job_->applied, job_->state);
+  courier_->WhenIdle([this](const std::string& error) {
+    error.empty() ? End(Outcome::kFinished) : End(Outcome::kFailed, error);
+  });
+}
+
+}  // namespace ringmaster::sim

@@ -1,0 +1,84 @@
+// Virtual time: an event queue, the lives of processes, the log and its hash. One world is one
+// simulation on one thread. It knows nothing of coordinators and workers.
+//
+// Everything that happens is an event of some process's life. A life that ended gets no events; one
+// that is paused (SIGSTOP) keeps them, timers too, and gets them in a burst when it goes on.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/random.h"
+
+namespace ringmaster::sim {
+
+using Time = std::chrono::microseconds;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// One process from its start to its end.
+struct Life {
+  std::string name;
+  bool alive = true;
+  bool paused = false;
+  std::deque<std::function<void()>> held;
+};
+using LifePtr = std::shared_ptr<Life>;
+
+class World {
+ public:
+  World(uint64_t seed, bool verbose) : random_(seed), verbose_(verbose) {}
+
+  [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] Random& random() { return random_; }
+
+  // `life` may be null: the world's own events.
+  void After(Time delay, LifePtr life, std::function<void()> what);
+  void Pause(const LifePtr& life);
+  void Resume(const LifePtr& life);
+
+  // Runs events until `end`, or until nothing is left, or somebody stops it.
+  void RunUntil(Time end);
+  void Stop() { stopped_ = true; }
+
+  // The event log: its hash covers every line, its newest lines are kept.
+  void Log(const std::string& line);
+  [[nodiscard]] uint64_t log_hash() const { return log_hash_; }
+  [[nodiscard]] const std::deque<std::string>& newest_lines() const { return lines_; }
+  [[nodiscard]] uint64_t events() const { return sequence_; }
+
+  // The first broken rule ends the simulation.
+  void Violate(const std::string& rule);
+  [[nodiscard]] const std::string& violation() const { return violation_; }
+
+ private:
+  struct Entry {
+    Time at;
+    uint64_t sequence;
+    LifePtr life;
+    std::function<void()> what;
+  };
+  struct Later {
+    bool operator()(const Entry& a, const Entry& b) const {
+      return a.at != b.at ? a.at > b.at : a.sequence > b.sequence;
+    }
+  };
+
+  Random random_;
+  const bool verbose_;
+  Time now_{0};
+  uint64_t sequence_ = 0;
+  std::vector<Entry> queue_;  // a heap
+  bool stopped_ = false;
+  uint64_t log_hash_ = 14695981039346656037u;
+  std::deque<std::string> lines_;
+  std::string violation_;
+};
+
+}  // namespace ringmaster::sim
