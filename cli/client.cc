@@ -88,16 +88,17 @@ StatusOr<v1::SubmitResponse> Client::Submit(const v1::SubmitRequest& request,
     // A connection that broke inside the call: the same key makes another try harmless.
     const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
                        ErrorReason(status).empty() && Clock::now() < end;
-    if (!again) return Translate(status);
+    if (!again) return Translate(status, request.resume_job() + request.like_job());
   }
 }
 
 template <typename Request, typename Response>
 grpc::Status Client::Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*,
                                                                  const Request&, Response*),
-                          const Request& request, Response* response) {
+                          const Request& request, Response* response,
+                          std::chrono::milliseconds limit) {
   grpc::ClientContext context;
-  context.set_deadline(Clock::now() + patience_);
+  context.set_deadline(Clock::now() + limit);
   return (stub_.get()->*method)(&context, request, response);
 }
 
@@ -158,6 +159,30 @@ StatusOr<v1::ListCheckpointsResponse> Client::ListCheckpoints(const std::string&
   v1::ListCheckpointsResponse response;
   RING_RETURN_IF_ERROR(
       Translate(Call(&v1::Jobs::Stub::ListCheckpoints, request, &response), job_id));
+  return response;
+}
+
+StatusOr<v1::DrainWorkerResponse> Client::DrainWorker(const v1::DrainWorkerRequest& request) {
+  v1::DrainWorkerResponse response;
+  const grpc::Status status = Call(&v1::Jobs::Stub::DrainWorker, request, &response);
+  if (status.ok()) return response;
+  if (status.error_code() != grpc::StatusCode::NOT_FOUND) return Translate(status);
+  std::vector<std::string> names;
+  if (const auto workers = ListWorkers(); workers.ok()) {
+    for (const v1::WorkerStatus& worker : workers->workers()) names.push_back(worker.name());
+  }
+  const std::string guess = Nearest(request.worker(), names);
+  return Error(absl::StatusCode::kNotFound, "{}; {}", status.error_message(),
+               guess.empty() ? "`ringctl workers` lists those that are attached"
+                             : fmt::format("did you mean {}?", guess));
+}
+
+StatusOr<v1::VerifyCheckpointsResponse> Client::VerifyCheckpoints(
+    const v1::VerifyCheckpointsRequest& request) {
+  v1::VerifyCheckpointsResponse response;
+  RING_RETURN_IF_ERROR(
+      Translate(Call(&v1::Jobs::Stub::VerifyCheckpoints, request, &response, kCheckpointDeadline),
+                request.job_id()));
   return response;
 }
 

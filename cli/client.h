@@ -39,7 +39,11 @@ class Client {
   Status Cancel(const std::string& job_id);
   StatusOr<v1::WhyResponse> Why(const std::string& job_id);
   StatusOr<v1::ListWorkersResponse> ListWorkers();
+  StatusOr<v1::DrainWorkerResponse> DrainWorker(const v1::DrainWorkerRequest& request);
   StatusOr<v1::ListCheckpointsResponse> ListCheckpoints(const std::string& job_id);
+  // Takes as long as reading all of them.
+  StatusOr<v1::VerifyCheckpointsResponse> VerifyCheckpoints(
+      const v1::VerifyCheckpointsRequest& request);
   // Hands every piece of a checkpoint's files to `sink` until it returns an error, which is passed
   // on.
   Status GetCheckpoint(const std::string& job_id, uint64_t step,
@@ -64,7 +68,13 @@ class Client {
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
                                                            Response*),
-                    const Request& request, Response* response);
+                    const Request& request, Response* response) {
+    return Call(method, request, response, patience_);
+  }
+  template <typename Request, typename Response>
+  grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                           Response*),
+                    const Request& request, Response* response, std::chrono::milliseconds limit);
   Status Translate(const grpc::Status& status) const;
   // NOT_FOUND gains the job that was probably meant.
   Status Translate(const grpc::Status& status, const std::string& job_id);

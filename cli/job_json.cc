@@ -1,4 +1,6 @@
 // ToJson of a job and of what is part of it.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "cli/json.h"
@@ -45,6 +47,12 @@ Json StartPhasesOf(const v1::JobStatus& status) {
   return phases;
 }
 
+Json RegroupsOf(const v1::JobStatus& status) {
+  Json regroups = Json::array();
+  for (const v1::Regroup& regroup : status.regroups()) regroups.push_back(ToJson(regroup));
+  return regroups;
+}
+
 template <typename Message>
 Json OrNull(bool known, const Message& message) {
   return known ? ToJson(message) : Json(nullptr);
@@ -66,6 +74,29 @@ Json ToJson(const v1::Failure& failure) {
           {"step", failure.step()},
           {"phase", TextOrNull(failure.phase())},
           {"advice", failure.advice()}};
+}
+
+Json ToJson(const v1::Regroup& regroup) {
+  const v1::Generation& generation = regroup.generation();
+  return {{"generation", fmt::format("{}.{}", generation.term(), generation.counter())},
+          {"start_step", regroup.start_step()},
+          {"reason", regroup.reason()},
+          {"lost", ToJson(regroup.lost())},
+          {"joined", ToJson(regroup.joined())},
+          {"shards_kept", regroup.shards_kept()},
+          {"shards_recomputed", regroup.shards_recomputed()},
+          {"noticed_unix_ms", regroup.noticed_unix_ms()},
+          {"fence_ms", regroup.fence_ms()},
+          {"form_ms", Known(regroup.form_ms() > 0, regroup.form_ms())},
+          {"rewound", regroup.rewound()},
+          {"rewound_from", Known(regroup.rewound(), regroup.rewound_from())}};
+}
+
+Json ToJson(const v1::Straggler& straggler) {
+  return {{"worker", straggler.worker()},
+          {"cause", straggler.cause()},
+          {"seconds", straggler.seconds()},
+          {"text", straggler.text()}};
 }
 
 Json ToJson(const v1::JobStatus& status) {
@@ -102,7 +133,14 @@ Json ToJson(const v1::JobStatus& status) {
           {"log_lines_lost", status.log_lines_lost()},
           {"best_checkpoint", OrNull(status.has_best_checkpoint(), status.best_checkpoint())},
           {"start_phases", StartPhasesOf(status)},
-          {"failure", OrNull(status.has_failure(), status.failure())}};
+          {"failure", OrNull(status.has_failure(), status.failure())},
+          {"regroup_count", status.regroup_count()},
+          {"regroups", RegroupsOf(status)},
+          {"shards_recomputed", status.shards_recomputed()},
+          {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
+          {"resumes_job", TextOrNull(status.resumes_job())},
+          {"like_job", TextOrNull(status.like_job())},
+          {"straggler", OrNull(status.has_straggler(), status.straggler())}};
 }
 
 }  // namespace ringmaster::cli

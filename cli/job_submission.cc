@@ -24,13 +24,15 @@ std::string NewIdempotencyKey() {
 }  // namespace
 
 StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission) {
-  v1::SubmitRequest request;
-  *request.mutable_spec() = submission.spec;
-  request.set_idempotency_key(submission.key.empty() ? NewIdempotencyKey() : submission.key);
+  v1::SubmitRequest request = submission.request;
+  if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   if (!client.WaitUntilConnected(Client::Clock::now() + std::chrono::seconds(1))) {
     Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", common.coordinator,
                     kPatience.count()));
+  }
+  for (std::string* const other : {request.mutable_resume_job(), request.mutable_like_job()}) {
+    RING_ASSIGN_OR_RETURN(*other, client.IdOf(*other));
   }
   RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kPatience));
   const std::string& job_id = response.job_id();

@@ -12,8 +12,7 @@ namespace ringmaster::cli {
 enum class Then { kReturn, kWatch };
 
 struct Submission {
-  v1::JobSpec spec;
-  std::string key;  // idempotency key; empty: made here
+  v1::SubmitRequest request;  // without idempotency key: one is made; the other job may be `last`
   Then then = Then::kReturn;
 };
 

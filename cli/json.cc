@@ -12,13 +12,13 @@ Json List(const Repeated& values) {
   return list;
 }
 
-Json Strings(const google::protobuf::RepeatedPtrField<std::string>& values) {
+}  // namespace
+
+Json ToJson(const google::protobuf::RepeatedPtrField<std::string>& values) {
   Json list = Json::array();
   for (const std::string& value : values) list.push_back(value);
   return list;
 }
-
-}  // namespace
 
 Json ToJson(const v1::WorkerStatus& worker) {
   return {{"name", worker.name()},
@@ -44,13 +44,25 @@ Json ToJson(const v1::ListCheckpointsResponse& checkpoints) {
   return {{"checkpoints", List(checkpoints.checkpoints())}};
 }
 
+Json ToJson(const v1::VerifyCheckpointsResponse& checked) {
+  Json list = Json::array();
+  for (const v1::CheckedCheckpoint& one : checked.checkpoints()) {
+    list.push_back({{"step", one.checkpoint().step()},
+                    {"path", one.checkpoint().path()},
+                    {"sha256", one.checkpoint().sha256()},
+                    {"ok", one.error().empty()},
+                    {"error", Known(!one.error().empty(), one.error())}});
+  }
+  return {{"checkpoints", list}};
+}
+
 Json ToJson(const std::string& job_id, const v1::WhyResponse& why) {
   return {{"job_id", job_id},
           {"state", StateName(why.state())},
           {"reason", why.reason()},
-          {"history", Strings(why.history())},
+          {"history", ToJson(why.history())},
           {"failure", why.has_failure() ? ToJson(why.failure()) : Json(nullptr)},
-          {"advice", Strings(why.advice())}};
+          {"advice", ToJson(why.advice())}};
 }
 
 Json ToJson(const v1::Event& event) {

@@ -17,11 +17,16 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}
 [[nodiscard]] Json ToJson(const v1::ListWorkersResponse& workers);          // {"workers": [...]}
 [[nodiscard]] Json ToJson(const v1::ListCheckpointsResponse& checkpoints);  // {"checkpoints": ...}
+[[nodiscard]] Json ToJson(const v1::VerifyCheckpointsResponse& checked);    // {"checkpoints": ...}
 [[nodiscard]] Json ToJson(const v1::Failure& failure);
+[[nodiscard]] Json ToJson(const v1::Regroup& regroup);
+[[nodiscard]] Json ToJson(const v1::Straggler& straggler);
 [[nodiscard]] Json ToJson(const std::string& job_id, const v1::WhyResponse& why);
 [[nodiscard]] Json ToJson(const v1::Event& event);
 [[nodiscard]] Json ToJson(const std::string& job_id, const v1::ListEventsResponse& events);
 [[nodiscard]] Json ToJson(const v1::LogLine& line);
+
+[[nodiscard]] Json ToJson(const google::protobuf::RepeatedPtrField<std::string>& values);
 
 // The value when it is known, else null.
 template <typename T>

@@ -21,6 +21,9 @@ namespace ringmaster::cli {
                                         const Terminal& terminal);
 [[nodiscard]] std::string RenderCheckpoints(const v1::ListCheckpointsResponse& checkpoints,
                                             const Terminal& terminal);
+// `ok`, or what differs.
+[[nodiscard]] std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked,
+                                        const Terminal& terminal);
 
 [[nodiscard]] std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal);
 // `worker:`, `host:`, `step:`, `phase:`, `what to do:`, each where it is known.

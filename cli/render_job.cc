@@ -9,37 +9,27 @@
 #include "cli/exit_code.h"
 #include "cli/names.h"
 #include "cli/render.h"
+#include "cli/render_job_lines.h"
 #include "cli/render_watch.h"
 #include "cli/table.h"
 
 namespace ringmaster::cli {
 namespace {
 
-// `key: value` lines, in the order in which they are added.
-class Lines {
- public:
-  void Add(bool known, const char* key, const std::string& value) {
-    if (known) text_ += fmt::format("{:<20} {}\n", std::string(key) + ":", value);
-  }
-  [[nodiscard]] const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 std::string Steps(const v1::JobStatus& status) {
   return status.total_steps() == 0 ? fmt::format("{}", status.step())
                                    : fmt::format("{}/{}", status.step(), status.total_steps());
 }
 
-void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, Lines* lines) {
+void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines* lines) {
   lines->Add(true, "job", status.job_id());
   lines->Add(true, "name", status.name());
   lines->Add(true, "state", terminal.Paint(ColourOf(status.state()), StateName(status.state())));
   lines->Add(!status.reason().empty(), "reason", Printable(status.reason()));
+  AddOrigin(status, lines);
 }
 
-void AddTraining(const v1::JobStatus& status, Lines* lines) {
+void AddTraining(const v1::JobStatus& status, JobLines* lines) {
   const bool measured = status.step() > 0;
   lines->Add(true, "step", Steps(status));
   const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;
@@ -58,7 +48,7 @@ void AddTraining(const v1::JobStatus& status, Lines* lines) {
   lines->Add(status.has_test_loss(), "test loss", fmt::format("{:.6f}", status.test_loss()));
 }
 
-void AddTimes(const v1::JobStatus& status, Lines* lines) {
+void AddTimes(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(status.samples_per_second() > 0, "speed",
              fmt::format("{:.0f} samples/s", status.samples_per_second()));
   const auto left = JobSecondsLeft(status);
@@ -69,7 +59,7 @@ void AddTimes(const v1::JobStatus& status, Lines* lines) {
   lines->Add(status.finished_unix_ms() > 0, "finished", DateAndTime(status.finished_unix_ms()));
 }
 
-void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, Lines* lines) {
+void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, JobLines* lines) {
   lines->Add(
       true, key,
       fmt::format("step {} in {}{}", checkpoint.step(), checkpoint.path(),
@@ -77,8 +67,9 @@ void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, Lines* 
   lines->Add(true, "sha256", checkpoint.sha256());
 }
 
-void AddState(const v1::JobStatus& status, Lines* lines) {
+void AddState(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(!GenerationName(status).empty(), "generation", GenerationName(status));
+  AddRegroups(status, lines);
   if (status.has_checkpoint()) AddCheckpoint("checkpoint", status.checkpoint(), lines);
   if (status.has_best_checkpoint()) {
     AddCheckpoint("best checkpoint", status.best_checkpoint(), lines);
@@ -111,8 +102,8 @@ std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
     const auto ms = [&](double seconds) {
       return worker.has_step_times() ? fmt::format("{:.1f}", 1000 * seconds) : std::string("-");
     };
-    table.Add({worker.name(), text(worker.host()), Ranges(worker.shards()), text(worker.phase()),
-               ms(times.input()), ms(times.compute()), ms(times.ring_wait()),
+    table.Add({worker.name(), text(worker.host()), text(Ranges(worker.shards())),
+               text(worker.phase()), ms(times.input()), ms(times.compute()), ms(times.ring_wait()),
                ms(times.ring_transfer()), ms(times.update()), ms(times.total()),
                Bytes(worker.ring_bytes())});
   }
@@ -126,7 +117,7 @@ std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
 }  // namespace
 
 std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) {
-  Lines lines;
+  JobLines lines;
   AddIdentity(status, terminal, &lines);
   AddTraining(status, &lines);
   AddTimes(status, &lines);

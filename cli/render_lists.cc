@@ -1,4 +1,4 @@
-// RenderJobs, RenderWorkers, RenderCheckpoints: one line an entry.
+// RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,6 +52,16 @@ std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal
                fmt::format("{}", worker.cores()), fmt::format("{}", worker.threads_per_core()),
                Bytes(worker.memory_per_core()), worker.ring_address(),
                worker.job_id().empty() ? "-" : worker.job_id()});
+  }
+  return table.Print(terminal);
+}
+
+std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked, const Terminal& terminal) {
+  Table table({"STEP", "RESULT"});
+  for (const v1::CheckedCheckpoint& one : checked.checkpoints()) {
+    const bool whole = one.error().empty();
+    table.Add({fmt::format("{}", one.checkpoint().step()),
+               {whole ? "ok" : Printable(one.error()), whole ? Colour::kGreen : Colour::kRed}});
   }
   return table.Print(terminal);
 }

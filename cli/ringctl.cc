@@ -31,6 +31,7 @@ int Run(int argc, const char* const* argv) {
   AddEvents(line);
   AddCancel(line);
   AddWorkers(line);
+  AddDrain(line);
   AddCheckpoint(line);
   AddDataset(line);
   AddModel(line);

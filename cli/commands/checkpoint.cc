@@ -100,9 +100,10 @@ void AddGet(CommandLine& line, CLI::App* group) {
 }  // namespace
 
 void AddCheckpoint(CommandLine& line) {
-  CLI::App* const group = line.AddGroup("checkpoint", "list and fetch checkpoints");
+  CLI::App* const group = line.AddGroup("checkpoint", "list, fetch and verify checkpoints");
   AddLs(line, group);
   AddGet(line, group);
+  AddCheckpointVerify(line, group);
 }
 
 }  // namespace ringmaster::cli

@@ -18,10 +18,12 @@ void AddWatch(CommandLine& line);
 void AddWait(CommandLine& line);
 void AddCancel(CommandLine& line);
 void AddWorkers(CommandLine& line);
+void AddDrain(CommandLine& line);
 void AddWhy(CommandLine& line);
 void AddEvents(CommandLine& line);
 void AddLogs(CommandLine& line);
-void AddCheckpoint(CommandLine& line);  // ls, get
+void AddCheckpoint(CommandLine& line);  // ls, get, verify
+void AddCheckpointVerify(CommandLine& line, CLI::App* group);
 void AddDataset(CommandLine& line);     // make, stat, verify
 void AddModel(CommandLine& line);       // ls, summary
 void AddCompletion(CommandLine& line);  // bash

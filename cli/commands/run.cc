@@ -16,8 +16,9 @@ struct RunCommand {
 
 StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
   Submission submission;
-  RING_ASSIGN_OR_RETURN(submission.spec, SpecOf(command.options));
-  const std::string file = job::PrintJobFile(submission.spec);
+  v1::JobSpec& spec = *submission.request.mutable_spec();
+  RING_ASSIGN_OR_RETURN(spec, SpecOf(command.options));
+  const std::string file = job::PrintJobFile(spec);
   if (command.dry_run) {
     Print(file);
     return ExitCode::kOk;

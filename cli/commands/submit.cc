@@ -1,4 +1,5 @@
-// ringctl submit FILE: reads and checks a job file, submits it once however often it has to ask.
+// ringctl submit FILE, submit --resume JOB, submit --like JOB: reads and checks a job file, or
+// names another job, and submits it once however often it has to ask.
 #include <vector>
 
 #include "cli/commands/commands.h"
@@ -13,16 +14,42 @@ namespace {
 struct SubmitOptions {
   std::string file;
   std::vector<std::string> overrides;
-  std::string key;  // empty: made here
+  std::string resume, like;  // jobs, instead of a file
+  std::string key;           // empty: made here
   bool watch = false;
 };
 
-StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
+Status CheckSource(const SubmitOptions& options) {
+  const int sources = !options.file.empty() + !options.resume.empty() + !options.like.empty();
+  if (sources != 1) {
+    return InvalidArgument(
+        "{}: give exactly one of FILE, --resume JOB and --like JOB; see `ringctl submit --help`",
+        sources == 0 ? "nothing to submit" : "more than one thing to submit");
+  }
+  if (!options.file.empty() || options.overrides.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "--set changes a job file, and a job that another one determines has none; submit the job "
+      "file with that value instead");
+}
+
+StatusOr<v1::JobSpec> ReadSpec(const SubmitOptions& options) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", options.file));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
+                        job::ParseJobFile(options.file, text, options.overrides));
+  RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), options.file));
+  return spec;
+}
+
+StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
+  RING_RETURN_IF_ERROR(CheckSource(options));
   Submission submission;
-  RING_ASSIGN_OR_RETURN(submission.spec, job::ParseJobFile(options.file, text, options.overrides));
-  RING_RETURN_IF_ERROR(Annotate(job::Validate(submission.spec), options.file));
-  submission.key = options.key;
+  v1::SubmitRequest& request = submission.request;
+  if (!options.file.empty()) {
+    RING_ASSIGN_OR_RETURN(*request.mutable_spec(), ReadSpec(options));
+  }
+  request.set_resume_job(options.resume);
+  request.set_like_job(options.like);
+  request.set_idempotency_key(options.key);
   if (options.watch) submission.then = Then::kWatch;
   return SubmitJob(common, submission);
 }
@@ -32,11 +59,23 @@ StatusOr<ExitCode> Submit(const Common& common, const SubmitOptions& options) {
 void AddSubmit(CommandLine& line) {
   const auto options = std::make_shared<SubmitOptions>();
   CLI::App* const command = line.Add(
-      "submit", "submit a job file; prints the job's id",
+      "submit", "submit a job file, or a job like another one; prints the job's id",
       Examples("ringctl submit job.yaml --watch",
-               "ringctl submit job.yaml --set batch=64 --set optimizer.adam.learning_rate=0.01"),
+               "ringctl submit job.yaml --set batch=64 --set optimizer.adam.learning_rate=0.01",
+               "ringctl submit --resume j0001"),
       [&line, options] { return Submit(line.common(), *options); });
-  command->add_option("FILE", options->file, "the job file, YAML; - is stdin")->required();
+  command->add_option("FILE", options->file, "the job file, YAML; - is stdin");
+  command
+      ->add_option(
+          "--resume", options->resume,
+          "instead of FILE: go on from the newest checkpoint of a job that ended, as a new "
+          "job with the same result")
+      ->type_name("JOB");
+  command
+      ->add_option("--like", options->like,
+                   "instead of FILE: the same job again from its first step, on the same data and "
+                   "numerics class")
+      ->type_name("JOB");
   command
       ->add_option(
           "--set", options->overrides,

@@ -30,10 +30,12 @@ TEST_CASE("Completion: bash offers commands, options, values, jobs, workers and 
   const FakeJobs jobs;
   const std::string at = jobs.address();
   CHECK(Offered(at, "wa") == "watch wait");
-  CHECK(Offered(at, "checkpoint \"\"") == "ls get");
+  CHECK(Offered(at, "checkpoint \"\"") == "ls get verify");
   CHECK(Offered(at, "logs --f") == "--follow");
   CHECK(Offered(at, "ps --output \"=\" j") == "json");
   CHECK(Offered(at, "status j0007 --output \"=\"") == "table json");
+  CHECK(Offered(at, "drain \"\"") == "a b");
+  CHECK(Offered(at, "submit --resume j000") == "j0007 j0006 j0005 j0004 j0003 j0002 j0001");
   CHECK(Offered(at, "cancel j000") == "j0007 j0006 j0005 j0004 j0003 j0002 j0001");
   CHECK(Offered(at, "logs j0004 --worker \"\"") == "a b");
   CHECK(Offered(at, "submit watch_t") == "watch_terminal.txt");

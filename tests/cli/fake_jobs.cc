@@ -44,7 +44,7 @@ FakeJobs::FakeJobs() {
   Add("j0003", {Succeeded()});
   Add("j0004", {RunningInFloat16(), Ended(v1::JOB_STATE_WAITING, "worker b left: 1 is missing"),
                 RunningAt(188), RunningAt(189), RunningAt(282), Succeeded()});
-  Add("j0005", {Ended(v1::JOB_STATE_WAITING, "worker b left: 1 is missing")});
+  Add("j0005", {Waiting()});
   Add("j0006", {Starting(3), Failed()});
   Add("j0007", {Queued(), Starting(0), Starting(2), Starting(6), RunningAt(1), RunningAt(94),
                 RunningAt(95), RunningAt(188), RunningAt(189), RunningAt(282), Succeeded()});
@@ -71,6 +71,16 @@ grpc::Status FakeJobs::Find(const std::string& job_id, const Story** story) cons
 
 grpc::Status FakeJobs::Submit(grpc::ServerContext*, const v1::SubmitRequest* request,
                               v1::SubmitResponse* response) {
+  for (const std::string& other : {request->resume_job(), request->like_job()}) {
+    if (other.empty()) continue;
+    const Story* story = nullptr;
+    const grpc::Status status = Find(other, &story);
+    if (!status.ok()) return status;
+    if (!request->resume_job().empty() && !IsOver(story->front())) {
+      return ToGrpc(Error(absl::StatusCode::kFailedPrecondition, "job {} has not ended", other),
+                    "JOB_NOT_ENDED", {});
+    }
+  }
   response->set_job_id(request->spec().name() == "refused" ? "" : "j0003");
   if (!response->job_id().empty()) return grpc::Status::OK;
   return ToGrpc(Error(absl::StatusCode::kResourceExhausted, "1000 jobs are queued already"),
@@ -167,13 +177,54 @@ grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRe
     v1::WorkerStatus& worker = *response->add_workers();
     worker.set_name(name);
     worker.set_host(*name == 'a' ? "north" : "south");
-    worker.set_state(*name == 'a' ? "busy" : "free");
+    worker.set_state(StateOf(name));
     worker.set_cores(2);
     worker.set_threads_per_core(1);
     worker.set_memory_per_core(uint64_t{8} << 30);
     worker.set_ring_address(*name == 'a' ? "10.0.0.1:4000" : "10.0.0.2:4000");
     if (*name == 'a') worker.set_job_id("j0004");
     worker.mutable_numerics_class()->set_backend("cpu");
+  }
+  return grpc::Status::OK;
+}
+
+std::string FakeJobs::StateOf(const std::string& worker) {
+  const MutexLock lock(mu_);
+  const auto drained = drained_.find(worker);
+  if (drained == drained_.end()) return worker == "a" ? "busy" : "free";
+  // `a` never gets free; `b` takes two looks.
+  return worker == "b" && ++drained->second > 2 ? "drained" : "draining";
+}
+
+grpc::Status FakeJobs::DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest* request,
+                                   v1::DrainWorkerResponse* response) {
+  const std::string& worker = request->worker();
+  if (worker != "a" && worker != "b") {
+    return ToGrpc(Error(absl::StatusCode::kNotFound, "no worker {} is attached", worker),
+                  "WORKER_NOT_FOUND", {});
+  }
+  const MutexLock lock(mu_);
+  if (request->resume()) {
+    drained_.erase(worker);
+    return grpc::Status::OK;
+  }
+  drained_[worker] = 0;
+  if (worker == "a") response->set_job_id("j0004");
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobs::VerifyCheckpoints(grpc::ServerContext*,
+                                         const v1::VerifyCheckpointsRequest* request,
+                                         v1::VerifyCheckpointsResponse* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  const v1::JobStatus& job = story->front();
+  for (const v1::CheckpointRef& ref : {job.best_checkpoint(), job.checkpoint()}) {
+    if (ref.path().empty() || (request->has_step() && request->step() != ref.step())) continue;
+    v1::CheckedCheckpoint& checked = *response->add_checkpoints();
+    *checked.mutable_checkpoint() = ref;
+    if (ref.step() == 94) checked.set_error("model.safetensors has SHA-256 00, expected 11");
   }
   return grpc::Status::OK;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/mutex.h"
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "tests/cli/job_statuses.h"
@@ -39,6 +40,10 @@ class FakeJobs final : public v1::Jobs::Service {
                     grpc::ServerWriter<v1::LogLine>* writer) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                            v1::ListWorkersResponse* response) override;
+  grpc::Status DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest* request,
+                           v1::DrainWorkerResponse* response) override;
+  grpc::Status VerifyCheckpoints(grpc::ServerContext*, const v1::VerifyCheckpointsRequest* request,
+                                 v1::VerifyCheckpointsResponse* response) override;
   grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::ListCheckpointsRequest* request,
                                v1::ListCheckpointsResponse* response) override;
 
@@ -48,7 +53,11 @@ class FakeJobs final : public v1::Jobs::Service {
   void Add(const std::string& job_id, Story story);
   grpc::Status Find(const std::string& job_id, const Story** story) const;
 
+  std::string StateOf(const std::string& worker);
+
   std::map<std::string, Story> jobs_;  // constant after construction
+  Mutex mu_;
+  std::map<std::string, int> drained_ ABSL_GUARDED_BY(mu_);  // and the looks at it since then
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -98,11 +98,54 @@ inline v1::JobStatus RunningInFloat16() {
   status.set_validation_accuracy(0.3125);
   status.set_validation_loss(1.625);
   status.set_log_lines_lost(12);
+  v1::Straggler& straggler = *status.mutable_straggler();
+  straggler.set_worker("b");
+  straggler.set_cause("compute");
+  straggler.set_seconds(0.037);
+  straggler.set_text("the others wait 37 ms of each 125 ms step for worker b on host south");
   v1::CheckpointRef& best = *status.mutable_best_checkpoint();
   best.set_path("/data/job-1/94");
   best.set_step(94);
   best.set_sha256("cd34");
   best.set_metric(0.3125);
+  return status;
+}
+
+// Below workers.min since its second regroup, which took it back to a checkpoint.
+inline v1::JobStatus Waiting() {
+  v1::JobStatus status = RunningAt(120);
+  status.set_state(v1::JOB_STATE_WAITING);
+  status.set_reason("worker b left: 1 is missing");
+  status.set_resumes_job("j0001");
+  v1::CheckpointRef& from = *status.mutable_resumed_from();
+  from.set_path("/data/j0001/100");
+  from.set_step(100);
+  from.set_sha256("ef56");
+  for (uint64_t number = 1; number <= 2; ++number) {
+    v1::Regroup& regroup = *status.add_regroups();
+    regroup.mutable_generation()->set_term(2);
+    regroup.mutable_generation()->set_counter(5 + number);
+    regroup.set_noticed_unix_ms(kSubmitted + 10'000 * static_cast<int64_t>(number));
+    regroup.set_fence_ms(4);
+  }
+  v1::Regroup& first = *status.mutable_regroups(0);
+  first.set_start_step(110);
+  first.set_reason("worker c on west was lost: its session broke");
+  first.add_lost("c");
+  first.set_shards_kept(5);
+  first.set_shards_recomputed(3);
+  first.set_form_ms(31);
+  v1::Regroup& second = *status.mutable_regroups(1);
+  second.set_start_step(100);
+  second.set_reason("nobody held the state of step 120");
+  second.add_lost("a");
+  second.add_lost("b");
+  second.add_joined("d");
+  second.set_shards_recomputed(8);
+  second.set_rewound(true);
+  second.set_rewound_from(120);
+  status.set_regroup_count(2);
+  status.set_shards_recomputed(11);
   return status;
 }
 
