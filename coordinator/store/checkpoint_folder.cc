@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <filesystem>
-#include <set>
 #include <system_error>
 
 #include "common/durable_file.h"
 #include "common/sha256.h"
+#include "coordinator/store/checkpoint_reader.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -19,61 +19,131 @@ Status Unavailable(const std::string& what, const std::string& path, const std::
   return Error(absl::StatusCode::kUnavailable, "{} {}: {}", what, path, error.message());
 }
 
+std::string FolderName(uint64_t step) { return fmt::format("step-{:08}", step); }
+
+struct Whole {
+  std::string sha256;  // of its manifest
+  Manifest manifest;
+};
+
+// Reads all of a checkpoint; the error says what is not as its own manifest has it.
+StatusOr<Whole> ReadWhole(const std::string& path) {
+  Whole whole;
+  RING_ASSIGN_OR_RETURN(whole.sha256, Sha256HexOfFile(path + "/" + kManifestName));
+  RING_ASSIGN_OR_RETURN(const auto reader, CheckpointReader::Open(path, whole.sha256));
+  for (;;) {
+    RING_ASSIGN_OR_RETURN(const std::optional<v1::FilePiece> piece, reader->Next());
+    if (!piece) break;
+  }
+  whole.manifest = reader->manifest();
+  return whole;
+}
+
 }  // namespace
 
-Status CheckpointFolder::Sweep(const std::vector<std::string>& known) const {
-  const std::set<std::string> keep(known.begin(), known.end());
+std::string CheckpointFolder::NewStagingPath(const std::string& name) const {
+  static std::atomic<uint64_t> sequence{0};
+  return fmt::format("{}/{}/{}-{}", root_, kStaging, name, sequence.fetch_add(1));
+}
+
+StatusOr<CheckpointFolder::Swept> CheckpointFolder::Sweep(const Known& known) const {
   std::error_code error;
   fs::remove_all(root_ + "/" + kStaging, error);
   if (error) return Unavailable("remove", root_ + "/" + kStaging, error);
+  Swept swept;
   for (const fs::directory_entry& job : fs::directory_iterator(root_, error)) {
+    const std::string job_id = job.path().filename().string();
+    if (!known.jobs.contains(job_id)) {
+      swept.unknown_jobs.push_back(job_id);
+      swept.warnings.push_back(fmt::format(
+          "{} belongs to no job that the store knows; it is left as it is", job.path().string()));
+      continue;
+    }
     std::error_code inner;
     for (const fs::directory_entry& step : fs::directory_iterator(job.path(), inner)) {
-      const std::string path = step.path().string();
-      if (keep.contains(path)) continue;
-      RING_RETURN_IF_ERROR(Remove(path));
+      if (!known.paths.contains(step.path().string())) {
+        Inspect(job_id, step.path().string(), swept);
+      }
     }
+    if (inner) return Unavailable("list", job.path().string(), inner);
   }
-  return error ? Unavailable("list", root_, error) : absl::OkStatus();
+  if (error) return Unavailable("list", root_, error);
+  return swept;
+}
+
+void CheckpointFolder::Inspect(const std::string& job, const std::string& path,
+                               Swept& swept) const {
+  const auto leave = [&](const std::string& why) {
+    swept.warnings.push_back(
+        fmt::format("{} is not in the store, and it is left as it is: {}", path, why));
+  };
+  const StatusOr<Whole> whole = ReadWhole(path);
+  if (!whole.ok()) return leave("it is not a whole checkpoint: " + Message(whole.status()));
+  const uint64_t step = whole->manifest.step;
+  if (fs::path(path).filename() != FolderName(step)) {
+    return leave(fmt::format("its manifest is of step {}", step));
+  }
+  Stray& stray = swept.strays.emplace_back();
+  stray.job_id = job;
+  stray.ref.set_path(path);
+  stray.ref.set_step(step);
+  stray.ref.set_sha256(whole->sha256);
+  stray.result_digest = whole->manifest.result_digest;
 }
 
 StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId& job,
                                                                     uint64_t step) const {
-  static std::atomic<uint64_t> sequence{0};
-  const std::string target = fmt::format("{}/{}/step-{:08}", root_, job.value(), step);
-  const std::string temporary =
-      fmt::format("{}/{}/{}-{}-{}", root_, kStaging, job.value(), step, sequence.fetch_add(1));
+  const std::string target = fmt::format("{}/{}/{}", root_, job.value(), FolderName(step));
+  const std::string temporary = NewStagingPath(fmt::format("{}-{}", job.value(), step));
   std::error_code error;
   fs::create_directories(temporary, error);
   if (error) return Unavailable("make", temporary, error);
   return std::make_unique<StagedCheckpoint>(temporary, target, step);
 }
 
+// Whether the place is taken by the same checkpoint. One that is not whole is taken away, as nobody
+// can use it; another whole one is an error.
+StatusOr<bool> CheckpointFolder::HoldsSame(const StagedCheckpoint& staged) const {
+  std::error_code error;
+  if (!fs::exists(staged.target(), error)) return false;
+  const StatusOr<Whole> there = ReadWhole(staged.target());
+  if (!there.ok()) {
+    RING_RETURN_IF_ERROR(Remove(staged.target()));
+    return false;
+  }
+  if (there->sha256 == staged.manifest_sha256()) return true;
+  return Error(absl::StatusCode::kAlreadyExists, "{} holds another checkpoint: manifest {}, not {}",
+               staged.target(), there->sha256, staged.manifest_sha256());
+}
+
 StatusOr<std::string> CheckpointFolder::Commit(const StagedCheckpoint& staged) const {
   const fs::path target = staged.target();
+  RING_ASSIGN_OR_RETURN(const bool same, HoldsSame(staged));
+  if (same) return target.string();
   std::error_code error;
-  if (fs::exists(target, error)) {
-    RING_ASSIGN_OR_RETURN(const std::string sha256,
-                          Sha256HexOfFile((target / kManifestName).string()));
-    if (sha256 == staged.manifest_sha256()) return target.string();
-    return Error(absl::StatusCode::kAlreadyExists,
-                 "{} holds another checkpoint: manifest {}, not {}", target.string(), sha256,
-                 staged.manifest_sha256());
-  }
   fs::create_directories(target.parent_path(), error);
   if (error) return Unavailable("make", target.parent_path().string(), error);
   RING_RETURN_IF_ERROR(SyncFolder(root_));
   RING_RETURN_IF_ERROR(SyncFolder(staged.temporary()));
   fs::rename(staged.temporary(), target, error);
   if (error) return Unavailable("rename to", target.string(), error);
-  RING_RETURN_IF_ERROR(SyncFolder(target.parent_path().string()));
-  return target.string();
+  const Status synced = SyncFolder(target.parent_path().string());
+  if (synced.ok()) return target.string();
+  // Another try must not find it here and take it for durable.
+  (void)Remove(target.string());
+  return synced;
 }
 
 Status CheckpointFolder::Remove(const std::string& path) const {
   std::error_code error;
-  fs::remove_all(path, error);
-  return error ? Unavailable("remove", path, error) : absl::OkStatus();
+  const std::string aside = NewStagingPath("removed");
+  fs::create_directories(fs::path(aside).parent_path(), error);
+  if (error) return Unavailable("make", fs::path(aside).parent_path().string(), error);
+  fs::rename(path, aside, error);
+  if (error == std::errc::no_such_file_or_directory) return absl::OkStatus();
+  if (error) return Unavailable("rename", path, error);
+  fs::remove_all(aside, error);
+  return error ? Unavailable("remove", aside, error) : absl::OkStatus();
 }
 
 }  // namespace ringmaster::coordinator

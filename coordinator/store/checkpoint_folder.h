@@ -1,9 +1,12 @@
 // The coordinator's checkpoints on disk: FOLDER/JOB/step-NNNNNNNN, each complete and verified or
-// not there at all. Owned by the daemon; thread-compatible, used on the disk thread. Which of them
-// count is the store's word, not the folder's.
+// not there at all; what arrives or goes is in FOLDER/.staging. Owned by the daemon;
+// thread-compatible, used on the disk thread, but for Sweep. Which of them count is the store's
+// word, not the folder's.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,19 +20,40 @@ class CheckpointFolder {
  public:
   explicit CheckpointFolder(std::string root) : root_(std::move(root)) {}
 
-  // Removes what a crash left behind: everything under the folder that is not among `known` (paths
-  // of checkpoints in the store).
-  [[nodiscard]] Status Sweep(const std::vector<std::string>& known) const;
+  // What the store knows.
+  struct Known {
+    std::set<std::string> jobs;
+    std::set<std::string> paths;  // of checkpoints
+  };
+  // A whole checkpoint of a known job that the store does not know: it is older than the folder.
+  struct Stray {
+    std::string job_id;
+    v1::CheckpointRef ref;
+    std::string result_digest;  // hex, as its manifest says
+  };
+  struct Swept {
+    std::vector<Stray> strays;
+    std::vector<std::string> unknown_jobs;  // that have a folder
+    std::vector<std::string> warnings;      // a sentence for whatever was left alone
+  };
+  // Removes what a crash left in .staging, and nothing else. Reads every stray from beginning to
+  // end.
+  [[nodiscard]] StatusOr<Swept> Sweep(const Known& known) const;
 
   // An empty checkpoint to write to. `job` is the id of a known job.
   [[nodiscard]] StatusOr<std::unique_ptr<StagedCheckpoint>> Stage(const JobId& job,
                                                                   uint64_t step) const;
   // Puts a finished one in its place and returns its path; OK too when the same bytes are there.
+  // One that is not whole is replaced.
   [[nodiscard]] StatusOr<std::string> Commit(const StagedCheckpoint& staged) const;
-  // Removes one; no error when it is not there.
+  // Removes one; no error when it is not there. A crash leaves all of it or none.
   [[nodiscard]] Status Remove(const std::string& path) const;
 
  private:
+  [[nodiscard]] std::string NewStagingPath(const std::string& name) const;
+  void Inspect(const std::string& job, const std::string& path, Swept& swept) const;
+  [[nodiscard]] StatusOr<bool> HoldsSame(const StagedCheckpoint& staged) const;
+
   const std::string root_;
 };
 

@@ -22,26 +22,58 @@ std::string SqlRow::Text(int column) const {
 
 StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path) {
   std::unique_ptr<SqliteDatabase> database(new SqliteDatabase(path));
-  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-  if (sqlite3_open_v2(path.c_str(), &database->handle_, kFlags, nullptr) != SQLITE_OK) {
-    return database->Fail("open");
-  }
-  // The only connection ever: SQLite before 3.51.3 may corrupt a WAL that two connections reset.
-  RING_RETURN_IF_ERROR(database->Run("PRAGMA locking_mode=EXCLUSIVE"));
-  std::string mode;
-  RING_RETURN_IF_ERROR(database->Run("PRAGMA journal_mode=WAL", {}, [&](const SqlRow& row) {
-    mode = row.Text(0);
-    return absl::OkStatus();
-  }));
-  if (mode != "wal") return Error(absl::StatusCode::kUnavailable, "{}: no WAL, but {}", path, mode);
-  RING_RETURN_IF_ERROR(database->Run("PRAGMA synchronous=FULL"));
+  RING_RETURN_IF_ERROR(database->Connect());
   return database;
 }
 
-SqliteDatabase::~SqliteDatabase() { sqlite3_close_v2(handle_); }
+Status SqliteDatabase::Connect() {
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  if (sqlite3_open_v2(path_.c_str(), &handle_, kFlags, nullptr) != SQLITE_OK) return Fail("open");
+  // The only connection ever: SQLite before 3.51.3 may corrupt a WAL that two connections reset.
+  RING_RETURN_IF_ERROR(Run("PRAGMA locking_mode=EXCLUSIVE"));
+  std::string mode;
+  RING_RETURN_IF_ERROR(Run("PRAGMA journal_mode=WAL", {}, [&](const SqlRow& row) {
+    mode = row.Text(0);
+    return absl::OkStatus();
+  }));
+  if (mode != "wal") {
+    return Error(absl::StatusCode::kUnavailable, "{}: no WAL, but {}", path_, mode);
+  }
+  return Run("PRAGMA synchronous=FULL");
+}
+
+void SqliteDatabase::Disconnect() {
+  // Closing would sync and empty the log through the descriptors that cannot be trusted.
+  if (broken_ && handle_ != nullptr) {
+    sqlite3_db_config(handle_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  sqlite3_close_v2(handle_);
+  handle_ = nullptr;
+  broken_ = false;
+}
+
+Status SqliteDatabase::Reconnect() {
+  Disconnect();
+  bool moved = false;
+  Status status = Connect();
+  if (status.ok()) {
+    status = Run("PRAGMA wal_checkpoint(TRUNCATE)", {}, [&](const SqlRow& row) {
+      moved = row.Integer(0) == 0;
+      return absl::OkStatus();
+    });
+  }
+  if (status.ok() && !moved) {
+    status = Error(absl::StatusCode::kUnavailable, "{}: the log cannot be moved", path_);
+  }
+  broken_ = !status.ok();
+  return status;
+}
+
+SqliteDatabase::~SqliteDatabase() { Disconnect(); }
 
 Status SqliteDatabase::Run(const std::string& sql, const std::vector<SqlValue>& values,
                            const std::function<Status(const SqlRow&)>& on_row) {
+  if (broken_) RING_RETURN_IF_ERROR(Reconnect());
   sqlite3_stmt* prepared = nullptr;
   if (sqlite3_prepare_v2(handle_, sql.c_str(), -1, &prepared, nullptr) != SQLITE_OK) {
     return Fail(sql);
@@ -56,7 +88,7 @@ Status SqliteDatabase::Run(const std::string& sql, const std::vector<SqlValue>& 
   return result == SQLITE_DONE ? absl::OkStatus() : Fail(sql);
 }
 
-Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) const {
+Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) {
   int index = 0;
   for (const SqlValue& value : values) {
     ++index;
@@ -85,7 +117,9 @@ Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>
 
 int64_t SqliteDatabase::Changes() const { return sqlite3_changes64(handle_); }
 
-Status SqliteDatabase::Fail(const std::string& what) const {
+Status SqliteDatabase::Fail(const std::string& what) {
+  constexpr int kPrimary = 0xff;
+  if (handle_ == nullptr || (sqlite3_errcode(handle_) & kPrimary) == SQLITE_IOERR) broken_ = true;
   return Error(absl::StatusCode::kUnavailable, "{}: {}: {}", path_, what,
                handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_));
 }

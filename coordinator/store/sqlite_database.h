@@ -1,5 +1,11 @@
 // One SQLite connection and its statements, with errors as Status. Thread-compatible. Knows no
 // table.
+//
+// After an I/O error (a failed fsync is one) no file is written through the old descriptors again:
+// the kernel has dropped the pages and would call the next fsync a success. The next statement
+// opens the files anew and first moves the log, which it reads as it is, into the database, so that
+// every page that counts was written and synced after the error. A statement that failed may turn
+// out to be stored.
 #pragma once
 
 #include <cstdint>
@@ -51,11 +57,15 @@ class SqliteDatabase {
 
  private:
   explicit SqliteDatabase(std::string path) : path_(std::move(path)) {}
-  [[nodiscard]] Status Fail(const std::string& what) const;
-  [[nodiscard]] Status Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) const;
+  [[nodiscard]] Status Connect();
+  [[nodiscard]] Status Reconnect();
+  void Disconnect();
+  [[nodiscard]] Status Fail(const std::string& what);
+  [[nodiscard]] Status Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values);
 
   const std::string path_;
   sqlite3* handle_ = nullptr;
+  bool broken_ = false;  // by an I/O error
 };
 
 }  // namespace ringmaster::coordinator

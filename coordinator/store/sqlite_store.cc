@@ -144,7 +144,11 @@ StatusOr<std::vector<CheckpointRecord>> SqliteStore::LoadCheckpoints() {
 Status SqliteStore::InsertJob(const JobRecord& job) {
   return database_->Run(
       "INSERT INTO jobs (number, id, idempotency_key, spec_sha256, cancel_requested, status,"
-      " resolved, events) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      " resolved, events) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+      // Nobody was told of a job whose insertion failed, and whose number is used again.
+      " ON CONFLICT (number) DO UPDATE SET idempotency_key = excluded.idempotency_key,"
+      " spec_sha256 = excluded.spec_sha256, cancel_requested = excluded.cancel_requested,"
+      " status = excluded.status, resolved = excluded.resolved, events = excluded.events",
       {static_cast<int64_t>(job.number), job.id(), job.idempotency_key, job.spec_sha256,
        static_cast<int64_t>(job.cancel_requested), Bytes{job.status.SerializeAsString()},
        ResolvedBytes(job), EventBytes(job)});

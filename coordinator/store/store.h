@@ -23,7 +23,8 @@ class Store {
   [[nodiscard]] virtual StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() = 0;
 
   [[nodiscard]] virtual Status RaiseTerm(uint64_t term) = 0;
-  // A new job; its number, id and idempotency key must be new.
+  // A new job; its number and id are new, or those of one whose insertion failed, which it
+  // replaces; its idempotency key must be new.
   [[nodiscard]] virtual Status InsertJob(const JobRecord& job) = 0;
   [[nodiscard]] virtual Status SaveJob(const JobRecord& job) = 0;
   // One of the same job and step is replaced.

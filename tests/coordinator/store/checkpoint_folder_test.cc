@@ -127,15 +127,78 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: pieces out of order are refused") {
   CHECK((*staged)->Write(piece).code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep removes all but the known ones") {
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep removes what is staged and nothing else") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
-  std::string unknown;
-  REQUIRE(Bring(folder, testing::MakeCheckpoint(11, "aa", "bb"), &unknown).ok());
   fs::create_directories(root.path() + "/.staging/left");
-  REQUIRE(folder.Sweep({path}).ok());
+  const auto swept = folder.Sweep({{"j0001"}, {path}});
+  REQUIRE(swept.ok());
+  CHECK(swept->strays.empty());
+  CHECK(swept->unknown_jobs.empty());
+  CHECK(swept->warnings.empty());
   CHECK(fs::exists(path));
-  CHECK_FALSE(fs::exists(unknown));
   CHECK_FALSE(fs::exists(root.path() + "/.staging"));
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep finds whole ones that the store lost") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  const FakeCheckpoint newer = testing::MakeCheckpoint(11, "aa", "bb");
+  std::string stray;
+  REQUIRE(Bring(folder, newer, &stray).ok());
+  const auto swept = folder.Sweep({{"j0001"}, {path}});
+  REQUIRE(swept.ok());
+  REQUIRE(swept->strays.size() == 1);
+  CHECK(swept->strays[0].job_id == "j0001");
+  CHECK(swept->strays[0].ref.path() == stray);
+  CHECK(swept->strays[0].ref.step() == 11);
+  CHECK(swept->strays[0].ref.sha256() == newer.manifest_sha256());
+  CHECK(swept->strays[0].result_digest == "aa");
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep leaves what it cannot use, and says so") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  std::string expected;
+  CheckpointFolder::Known known{{"j0001"}, {}};
+  SECTION("a damaged one") {
+    std::fstream(path + "/model.safetensors", std::ios::in | std::ios::out) << "W";
+    expected = "it is not a whole checkpoint: " + path + "/model.safetensors has SHA-256";
+  }
+  SECTION("one without manifest") {
+    fs::remove(path + "/manifest.json");
+    expected = "it is not a whole checkpoint";
+  }
+  SECTION("one in the place of another") {
+    fs::rename(path, root.path() + "/j0001/step-00000012");
+    path = root.path() + "/j0001/step-00000012";
+    expected = "its manifest is of step 10";
+  }
+  SECTION("one of an unknown job") {
+    known.jobs.clear();
+    expected = "belongs to no job that the store knows";
+  }
+  const auto swept = folder.Sweep(known);
+  REQUIRE(swept.ok());
+  CHECK(swept->strays.empty());
+  CHECK(swept->unknown_jobs.size() == (known.jobs.empty() ? 1 : 0));
+  REQUIRE(swept->warnings.size() == 1);
+  CHECK_THAT(swept->warnings[0], Catch::Contains(expected));
+  CHECK(fs::exists(path));
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a damaged one is replaced by the one that comes") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  std::fstream(path + "/model.safetensors", std::ios::in | std::ios::out) << "W";
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  const auto swept = folder.Sweep({{"j0001"}, {}});
+  REQUIRE(swept.ok());
+  CHECK(swept->strays.size() == 1);  // whole again
+}
+
+TEST_CASE_METHOD(Fixture, "CheckpointFolder: a removed one is gone, and once more is no error") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  REQUIRE(folder.Remove(path).ok());
+  CHECK_FALSE(fs::exists(path));
+  CHECK(fs::is_empty(root.path() + "/.staging"));
+  CHECK(folder.Remove(path).ok());
 }
 
 TEST_CASE_METHOD(Fixture, "CheckpointReader: a damaged file is told before its last piece") {

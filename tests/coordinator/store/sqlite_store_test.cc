@@ -128,6 +128,18 @@ TEST_CASE("SqliteStore: an idempotency key is stored once") {
   CHECK((*store)->LoadJobs()->size() == 1);
 }
 
+TEST_CASE("SqliteStore: a number whose insertion seemed to fail is used again") {
+  TemporaryFolder folder;
+  auto store = SqliteStore::Open(folder.path() + "/db");
+  REQUIRE((*store)->InsertJob(MakeJob(1, "nobody was told")).ok());
+  REQUIRE((*store)->InsertJob(MakeJob(1, "k")).ok());
+  const auto jobs = (*store)->LoadJobs();
+  REQUIRE(jobs.ok());
+  REQUIRE(jobs->size() == 1);
+  CHECK(jobs->at(0).idempotency_key == "k");
+  CHECK(jobs->at(0).spec_sha256 == "sha of k");
+}
+
 TEST_CASE("SqliteStore: a job that is not there cannot be saved") {
   TemporaryFolder folder;
   auto store = SqliteStore::Open(folder.path() + "/db");
