@@ -45,6 +45,8 @@ CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
     result.outcome = Outcome::kFailed;
     return result;
   }
+  // The same state by another way than this start supposes, for example in an earlier generation.
+  if (!start_->digest().empty() && CheckHeld().ok()) return {};
   HitFailpoint("fetch", start_->start_step());
   const auto begin = std::chrono::steady_clock::now();
   const bool restores = start_->has_restore() && rank_ == 0;

@@ -1,0 +1,61 @@
+// The coordinator's end of UploadCheckpoint: takes every checkpoint and remembers the SHA-256 of
+// its manifest. Thread-safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/check.h"
+#include "common/mutex.h"
+#include "common/sha256.h"
+#include "ringmaster/v1/fleet.grpc.pb.h"
+
+namespace ringmaster::worker {
+
+class FakeCheckpointFolder : public v1::Fleet::Service {
+ public:
+  FakeCheckpointFolder() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    RING_CHECK(server_ != nullptr, "the fake listens");
+    channel_ = server_->InProcessChannel({});
+  }
+  ~FakeCheckpointFolder() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // By step, hex; "" when there is none.
+  [[nodiscard]] std::string Manifest(uint64_t step) {
+    MutexLock lock(mu_);
+    return manifests_.count(step) > 0 ? manifests_[step] : "";
+  }
+
+ private:
+  grpc::Status UploadCheckpoint(grpc::ServerContext*,
+                                grpc::ServerReader<v1::CheckpointUpload>* reader,
+                                v1::CheckpointReceipt* receipt) override {
+    v1::CheckpointUpload upload;
+    uint64_t step = 0;
+    std::string manifest;
+    while (reader->Read(&upload)) {
+      if (upload.has_begin()) step = upload.begin().step();
+      if (upload.piece().name() == "manifest.json") manifest += upload.piece().data();
+    }
+    receipt->set_manifest_sha256(Hex(Sha256Of(manifest)));
+    MutexLock lock(mu_);
+    manifests_[step] = receipt->manifest_sha256();
+    return grpc::Status::OK;
+  }
+
+  Mutex mu_;
+  std::map<uint64_t, std::string> manifests_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+}  // namespace ringmaster::worker

@@ -1,0 +1,211 @@
+#include "worker/generation_run.h"
+
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "tests/support/memory_link.h"
+#include "tests/worker/train/fake_case.h"
+#include "worker/session.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// Forwards to a link that outlives it.
+class BorrowedLink : public ring::Link {
+ public:
+  explicit BorrowedLink(ring::Link* link) : link_(link) {}
+  Status Send(const ring::FrameHeader& header, const ring::Payload& payload,
+              std::chrono::steady_clock::time_point deadline) override {
+    return link_->Send(header, payload, deadline);
+  }
+  StatusOr<ring::Frame> Receive(std::chrono::steady_clock::time_point deadline) override {
+    return link_->Receive(deadline);
+  }
+  void Cancel(Status reason) override { link_->Cancel(std::move(reason)); }
+  [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }
+
+ private:
+  ring::Link* const link_;
+};
+
+// A port whose answers the test chooses. `on_connect` is called in Connect, before the answer.
+class FakePort : public ring::RingPort {
+ public:
+  [[nodiscard]] uint16_t port() const override { return 1; }
+  StatusOr<std::unique_ptr<ring::Link>> Connect(const ring::LinkOptions& options,
+                                                std::chrono::steady_clock::time_point) override {
+    link_options = options;
+    if (on_connect) on_connect();
+    RING_RETURN_IF_ERROR(connect);
+    return std::make_unique<BorrowedLink>(link);
+  }
+  StatusOr<std::unique_ptr<ring::PeerWatch>> Watch(const ring::WatchOptions& options) override {
+    RING_RETURN_IF_ERROR(watch);
+    watch_options = options;
+    return std::make_unique<Watching>(&watching);
+  }
+  void Stop() override {}
+
+  struct Watching : public ring::PeerWatch {
+    explicit Watching(bool* on) : on_(on) { *on_ = true; }
+    ~Watching() override { *on_ = false; }
+    bool* const on_;
+  };
+
+  ring::Link* link = nullptr;
+  Status connect, watch;
+  std::function<void()> on_connect;
+  ring::LinkOptions link_options;
+  ring::WatchOptions watch_options;
+  bool watching = false;
+};
+
+// Rank 1 of w0, w1, w2 in generation 1.2, which starts with S(0); its neighbours are links that
+// nobody serves.
+struct Run {
+  Run() : phases([this](Event event) { events.push_back(std::move(event)); }) {
+    auto prepared = job.Prepare();
+    REQUIRE(prepared.ok());
+    trainer = *std::move(prepared);
+    task.job = JobId("job");
+    task.start.set_job_id("job");
+    task.start.mutable_generation()->set_term(1);
+    task.start.mutable_generation()->set_counter(2);
+    for (int i = 0; i < 3; ++i) {
+      v1::RingMember& member = *task.start.add_ring();
+      member.set_name("w" + std::to_string(i));
+      member.set_incarnation("i" + std::to_string(i));
+      member.set_ring_address("host" + std::to_string(i) + ":1");
+      member.set_holds(true);
+      member.add_shards(static_cast<uint32_t>(i));
+    }
+    port.link = ring.link(1);
+    surroundings.name = "w1";
+    surroundings.incarnation = "i1";
+    surroundings.port = &port;
+    surroundings.coordinator = CoordinatorChannel("127.0.0.1:1");
+    surroundings.phases = &phases;
+    surroundings.post = [this](Event event) { events.push_back(std::move(event)); };
+  }
+
+  RunEnded Go() {
+    return GenerationRun(&surroundings, &task, trainer, &mark, &training).Run(stops);
+  }
+
+  FakeCase job;
+  ring::MemoryRing ring{3};
+  FakePort port;
+  std::vector<Event> events;
+  StartPhases phases;
+  RunSurroundings surroundings;
+  RunJob task;
+  std::shared_ptr<Trainer> trainer;
+  StateMark mark;
+  std::atomic<bool> training = false;
+  RunStops stops;
+};
+
+template <typename T>
+const T* Posted(const Run& run) {
+  for (const Event& event : run.events) {
+    if (const T* found = std::get_if<T>(&event)) return found;
+  }
+  return nullptr;
+}
+
+TEST_CASE("GenerationRun: both neighbours are linked and watched, from before the ring is there") {
+  Run run;
+  run.port.on_connect = [&]() { CHECK(run.port.watching); };
+  run.stops.now.request_stop();
+  const RunEnded ended = run.Go();
+  CHECK(ended.outcome == Outcome::kStopped);
+  CHECK(ended.generation == GenerationId{1, 2});
+  CHECK_FALSE(run.port.watching);
+  const ring::LinkOptions& link = run.port.link_options;
+  CHECK(link.job_id == "job");
+  CHECK(link.generation == GenerationId{1, 2});
+  CHECK(link.successor_name == "w2");
+  CHECK(link.successor_address == "host2:1");
+  CHECK(link.predecessor_name == "w0");
+  CHECK(link.predecessor_incarnation == "i0");
+  const ring::WatchOptions& watch = run.port.watch_options;
+  CHECK(watch.generation == GenerationId{1, 2});
+  CHECK(watch.self_name == "w1");
+  CHECK(watch.self_incarnation == "i1");
+  CHECK(watch.successor_name == "w2");
+  CHECK(watch.successor_address == "host2:1");
+  CHECK(watch.predecessor_name == "w0");
+  CHECK(watch.predecessor_incarnation == "i0");
+  CHECK(watch.content().phase == "idle");
+}
+
+TEST_CASE("GenerationRun: whom the watch suspects is told with the step, and the run goes on") {
+  Run run;
+  run.port.on_connect = [&]() {
+    run.port.watch_options.suspect("w2", "no beat for 300 ms");
+    run.ring.Lose(0);  // so that it ends
+  };
+  const RunEnded ended = run.Go();
+  const auto* suspected = Posted<PeerSuspected>(run);
+  REQUIRE(suspected != nullptr);
+  CHECK(suspected->job == JobId("job"));
+  CHECK(suspected->generation == GenerationId{1, 2});
+  CHECK(suspected->peer == "w2");
+  CHECK(suspected->step == 0);
+  CHECK(suspected->reason == "no beat for 300 ms");
+  CHECK(Posted<RunJoined>(run) != nullptr);
+  CHECK(ended.outcome == Outcome::kPeerLost);
+}
+
+TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
+  Run run;
+  run.port.connect = absl::UnavailableError("the connection to successor w2 was refused");
+  const RunEnded ended = run.Go();
+  CHECK(ended.outcome == Outcome::kPeerLost);
+  CHECK(ended.peer == "w2");
+  CHECK(ended.applied == 0);
+  CHECK(Posted<RunJoined>(run) == nullptr);
+  CHECK_FALSE(run.port.watching);
+}
+
+TEST_CASE("GenerationRun: a ring that broke because it is fenced accuses nobody") {
+  for (const RunStop when : {RunStop::kNow, RunStop::kAtBoundary}) {
+    Run run;
+    run.port.connect = absl::FailedPreconditionError("successor w2 is in another generation");
+    run.port.on_connect = [&]() { run.stops.Request(when); };
+    CHECK(run.Go().outcome == Outcome::kStopped);
+  }
+}
+
+TEST_CASE("GenerationRun: a neighbour that left because it was fenced is no loss") {
+  for (const RunStop when : {RunStop::kNow, RunStop::kAtBoundary}) {
+    Run run;
+    std::jthread coordinator;
+    run.port.on_connect = [&]() {
+      run.ring.link(0)->Cancel(absl::CancelledError("fenced"));
+      coordinator = std::jthread([&]() { run.stops.Request(when); });
+    };
+    CHECK(run.Go().outcome == Outcome::kStopped);
+  }
+}
+
+TEST_CASE("GenerationRun: a worker that is not in the ring says so") {
+  Run run;
+  run.surroundings.incarnation = "another life";
+  const RunEnded ended = run.Go();
+  CHECK(ended.outcome == Outcome::kFailed);
+  CHECK(ended.reason == "generation 1.2 of job job does not contain worker w1");
+}
+
+TEST_CASE("GenerationRun: what was computed is acknowledged after a run that never came to train") {
+  Run run;
+  run.mark = {{1, 2}, true};
+  run.port.connect = absl::UnavailableError("predecessor w0 is lost");
+  const RunEnded ended = run.Go();
+  CHECK(ended.peer == "w0");
+  CHECK(ended.folded == std::vector<uint32_t>{1, 2});
+  CHECK(ended.evaluated);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

@@ -1,0 +1,219 @@
+// Real runners in one process: states and frames go over loopback, kernels are fakes.
+#include "worker/job_runner.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/data/sample_data.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/fake_checkpoint_folder.h"
+#include "tests/worker/runner_node.h"
+#include "tests/worker/train/fake_case.h"
+#include "tests/worker/transfer/gate.h"
+
+namespace ringmaster::worker {
+namespace {
+
+const JobId kJob("job");
+
+// A dataset in a folder of its own, a job of kSteps steps over it, and where checkpoints go.
+struct World {
+  World() {
+    const Status made = data::MakeSampleData(folder / "cifar10", {.train = kTrain, .test = kTest});
+    RING_CHECK(made.ok(), Message(made).c_str());
+    source.set_format("cifar10");
+    source.set_path("cifar10");
+    auto opened = Dataset::Open({folder.path(), ""}, source);
+    RING_CHECK(opened.ok(), Message(opened.status()).c_str());
+    dataset = *std::move(opened);
+    resolved = ResolveSpec(SmallSpec(), *dataset, FakeBackend());
+  }
+
+  // Of a run that nothing disturbed.
+  [[nodiscard]] std::string LastManifestAlone() const {
+    FakeBackend backend;
+    return LastManifest(RunCluster(kAlone, resolved, dataset, &backend));
+  }
+
+  TemporaryFolder folder;
+  v1::DataSource source;
+  std::shared_ptr<const Dataset> dataset;
+  v1::ResolvedJob resolved;
+  FakeCheckpointFolder checkpoints;
+};
+
+// A node with the job prepared.
+struct Member {
+  Member(World* world, const std::string& name, FakeHooks hooks = {})
+      : node(name, world->folder.path(), world->checkpoints.channel(), std::move(hooks)) {
+    node.runner().Submit(InspectDataset{kJob, world->source});
+    RING_CHECK(node.Await<InspectDone>()->error.empty(), "the dataset is there");
+    node.runner().Submit(PrepareJob{kJob, world->resolved});
+    const auto prepared = node.Await<PrepareDone>();
+    RING_CHECK(prepared && prepared->error.empty(), "the job is prepared");
+    digest = prepared->digest;
+  }
+  RunEnded Ended() {
+    auto ended = node.Await<RunEnded>();
+    RING_CHECK(ended.has_value(), "the run ends");
+    return *std::move(ended);
+  }
+
+  RunnerNode node;
+  std::string digest;  // digest(0)
+};
+
+struct Part {
+  Member* member;
+  std::vector<uint32_t> shards;
+  bool holds = true;
+};
+
+v1::Start StartOf(uint64_t counter, uint64_t step, const std::string& digest,
+                  const std::vector<Part>& parts) {
+  v1::Start start;
+  start.set_job_id(kJob.value());
+  start.mutable_generation()->set_term(1);
+  start.mutable_generation()->set_counter(counter);
+  start.set_start_step(step);
+  start.set_digest(digest);
+  for (const Part& part : parts) {
+    v1::RingMember& member = *start.add_ring();
+    member.set_name(part.member->node.name());
+    member.set_incarnation(part.member->node.name());
+    member.set_ring_address(part.member->node.address());
+    member.set_holds(part.holds);
+    for (const uint32_t shard : part.shards) member.add_shards(shard);
+  }
+  return start;
+}
+
+void RunAll(const v1::Start& start, const std::vector<Member*>& members) {
+  for (Member* member : members) member->node.runner().Submit(RunJob{kJob, start});
+}
+
+// Holds the first shard of one step until it is let go.
+struct Brake {
+  explicit Brake(uint64_t at) : step(at) {}
+  FakeHooks hooks() {
+    FakeHooks hooks;
+    hooks.before_shard = [this](const ShardInput& input) -> Status {
+      if (input.step != step) return absl::OkStatus();
+      reached.Open();
+      return go_on.Await() ? absl::OkStatus() : Internal("nobody let the shard go on");
+    };
+    return hooks;
+  }
+  const uint64_t step;
+  Gate reached, go_on;
+};
+
+TEST_CASE(
+    "JobRunner: a worker joins at a boundary, fetches the state, and the result is the same") {
+  World world;
+  Brake brake(2);
+  Member first(&world, "w1", brake.hooks());
+  Member joiner(&world, "w2");
+  REQUIRE(joiner.digest == first.digest);
+  RunAll(StartOf(1, 0, first.digest, {{&first, {0, 1, 2, 3}}}), {&first});
+  CHECK(first.node.Await<RunJoined>()->fetch_seconds == 0);
+  REQUIRE(brake.reached.Await());
+  first.node.runner().Cancel("a worker joins", RunStop::kAtBoundary);
+  brake.go_on.Open();
+  const RunEnded fenced = first.Ended();
+  REQUIRE(fenced.outcome == Outcome::kStopped);
+  REQUIRE(fenced.applied == 3);  // the step in hand was finished
+
+  const v1::Start start =
+      StartOf(2, fenced.applied, fenced.digest, {{&first, {0, 1}}, {&joiner, {2, 3}, false}});
+  RunAll(start, {&first, &joiner});
+  CHECK(joiner.node.Await<RunJoined>()->fetch_seconds > 0);
+  CHECK(first.node.Await<RunJoined>()->fetch_seconds == 0);
+  const RunEnded ended = first.Ended();
+  const RunEnded other = joiner.Ended();
+  INFO(ended.reason << other.reason);
+  REQUIRE(ended.outcome == Outcome::kFinished);
+  REQUIRE(other.outcome == Outcome::kFinished);
+  CHECK(ended.applied == kSteps);
+  CHECK(other.digest == ended.digest);
+  CHECK(ended.manifest_sha256 == world.LastManifestAlone());
+  CHECK(world.checkpoints.Manifest(kSteps) == ended.manifest_sha256);
+}
+
+TEST_CASE("JobRunner: a run that is fenced now drops its step, and its shards are acknowledged") {
+  World world;
+  Brake brake(2);
+  Member member(&world, "w1", brake.hooks());
+  RunAll(StartOf(1, 0, member.digest, {{&member, {0, 1, 2, 3}}}), {&member});
+  REQUIRE(brake.reached.Await());
+  member.node.runner().Cancel("fenced", RunStop::kNow);
+  brake.go_on.Open();
+  const RunEnded fenced = member.Ended();
+  CHECK(fenced.outcome == Outcome::kStopped);
+  CHECK(fenced.applied == 2);
+  CHECK(fenced.folded.size() == 1);  // the kernel ran to its end
+  // A generation that never comes to train leaves what was computed as it is.
+  member.node.runner().Submit(
+      RunJob{kJob, StartOf(2, 5, std::string(32, 'x'), {{&member, {0, 1, 2, 3}}})});
+  const RunEnded failed = member.Ended();
+  CHECK(failed.outcome == Outcome::kFailed);
+  CHECK(failed.applied == 2);
+  CHECK(failed.folded == fenced.folded);
+}
+
+TEST_CASE("JobRunner: a fence ends a run that still waits for its state") {
+  World world;
+  Member source(&world, "w1");
+  for (const RunStop when : {RunStop::kAtBoundary, RunStop::kNow}) {
+    Member joiner(&world, "w2");
+    // The source holds S(0), so it is asked again and again.
+    RunAll(StartOf(1, 3, std::string(32, 'x'), {{&source, {0, 1}}, {&joiner, {2, 3}, false}}),
+           {&joiner});
+    joiner.node.runner().Cancel("fenced", when);
+    const RunEnded ended = joiner.Ended();
+    CHECK(ended.outcome == Outcome::kStopped);
+    CHECK(ended.applied == 0);
+    CHECK(ended.digest == joiner.digest);
+  }
+}
+
+TEST_CASE("JobRunner: a fence ends a run that still waits for its ring") {
+  World world;
+  Member here(&world, "w1");
+  Member absent(&world, "w2");
+  RunAll(StartOf(1, 0, here.digest, {{&here, {0, 1}}, {&absent, {2, 3}}}), {&here});
+  here.node.runner().Cancel("fenced", RunStop::kAtBoundary);
+  CHECK(here.Ended().outcome == Outcome::kStopped);
+}
+
+TEST_CASE("JobRunner: a source that is gone is named") {
+  World world;
+  Member source(&world, "w1");
+  Member joiner(&world, "w2");
+  const v1::Start start =
+      StartOf(1, 3, std::string(32, 'x'), {{&source, {0, 1}}, {&joiner, {2, 3}, false}});
+  source.node.CutOff();
+  RunAll(start, {&joiner});
+  const RunEnded ended = joiner.Ended();
+  CHECK(ended.outcome == Outcome::kPeerLost);
+  CHECK(ended.peer == "w1");
+}
+
+TEST_CASE("JobRunner: a state is delivered as a checkpoint between runs") {
+  World world;
+  Brake brake(3);
+  Member member(&world, "w1", brake.hooks());
+  RunAll(StartOf(1, 0, member.digest, {{&member, {0, 1, 2, 3}}}), {&member});
+  REQUIRE(brake.reached.Await());
+  member.node.runner().Cancel("the last holder leaves", RunStop::kNow);
+  brake.go_on.Open();
+  REQUIRE(member.Ended().applied == 3);
+  member.node.runner().Submit(DeliverState{kJob});
+  const auto delivered = member.node.Await<StateDelivered>();
+  REQUIRE(delivered);
+  CHECK(delivered->error.empty());
+  CHECK(delivered->applied == 3);
+  CHECK(world.checkpoints.Manifest(3).size() == 64);
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
