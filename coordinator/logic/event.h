@@ -72,13 +72,18 @@ struct CheckpointInserted {
   std::string digest;
   Status status;
 };
-// Answers FindCheckpoint: the newest of its checkpoints that verified, and what was wrong with those
-// that were newer.
+// Answers FindCheckpoint: the newest of its checkpoints that verified, and what was wrong with
+// those that were newer.
 struct CheckpointFound {
   std::string job_id;  // for which it was searched
   std::optional<CheckpointRecord> found;
-  std::string digest;  // hex, in its manifest
+  std::string digest;                // hex, in its manifest
   std::vector<std::string> skipped;  // one sentence each, newest first
+};
+// A RemoveCheckpoint was not carried out: `why` says which newer one cannot take its place.
+struct CheckpointRetained {
+  CheckpointRecord record;
+  std::string why;
 };
 struct TermRaised {
   uint64_t term = 0;
@@ -87,8 +92,8 @@ struct TermRaised {
 // Time passed; at least ten a second.
 struct Tick {};
 
-using Event =
-    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, DrainAsked,
-                 UploadAsked, UploadVerified, CheckpointFound, JobInserted, CheckpointInserted, TermRaised, Tick>;
+using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
+                           DrainAsked, UploadAsked, UploadVerified, CheckpointFound, JobInserted,
+                           CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -13,15 +13,6 @@ struct Row {
 };
 
 constexpr std::array kTable = {
-    Row{Cause::kWorkerLost, "WORKER_LOST",
-        "Look at `ringctl logs {job} --worker {worker}` for its last lines, and at the kernel log "
-        "of {host} for an out-of-memory kill; start the worker again and submit the job again."},
-    Row{Cause::kWorkerLeft, "WORKER_LEFT",
-        "The worker was told to stop while it served the job: start it again, submit the job "
-        "again, and stop only workers that `ringctl workers` shows as free."},
-    Row{Cause::kRingLost, "RING_LOST",
-        "`ringctl logs {job}` shows what every worker saw of the ring; check that all of them "
-        "reach each other's ring address (`ringctl workers`), then submit the job again."},
     Row{Cause::kWorkerFailed, "WORKER_FAILED",
         "`ringctl logs {job} --worker {worker}` shows what led to it; remove the cause that the "
         "reason names, then submit the job again."},
@@ -59,8 +50,9 @@ constexpr std::array kTable = {
     Row{Cause::kCheckpointDiffers, "CHECKPOINT_DIFFERS",
         "What arrived is not the state that was trained: test the memory and the disks of the "
         "hosts, then submit the job again."},
-    Row{Cause::kCoordinatorRestarted, "COORDINATOR_RESTARTED",
-        "Submit the job again; the coordinator's own log says why it stopped."},
+    Row{Cause::kNoCheckpoint, "NO_CHECKPOINT",
+        "`ringctl checkpoint verify` of the job that it resumes shows what is wrong with each of "
+        "its checkpoints; `ringctl submit --like {job}` trains it from step 0."},
 };
 
 const Row* Find(Cause cause) {

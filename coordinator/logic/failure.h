@@ -12,9 +12,6 @@ namespace ringmaster::coordinator {
 
 enum class Cause {
   kNone,
-  kWorkerLost,
-  kWorkerLeft,
-  kRingLost,
   kWorkerFailed,
   kNotFinite,
   kDataset,
@@ -28,7 +25,7 @@ enum class Cause {
   kStalled,
   kEndDeadline,
   kCheckpointDiffers,
-  kCoordinatorRestarted,
+  kNoCheckpoint,
 };
 
 // Nothing, or the reason why a job cannot go on, as one sentence.
@@ -43,7 +40,7 @@ struct Fault {
 // `status` is the reason; OK is no fault.
 [[nodiscard]] Fault FaultOf(Cause cause, const Status& status, const std::string& worker = "");
 
-// WORKER_LOST of kWorkerLost.
+// WORKER_FAILED of kWorkerFailed.
 [[nodiscard]] std::string WordOf(Cause cause);
 
 // What a worker's own words about a job that it cannot prepare, or a step that failed, mean.

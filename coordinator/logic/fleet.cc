@@ -64,6 +64,12 @@ Refusal CheckFields(const v1::Attach& attach) {
   return {};
 }
 
+const char* StateOf(const Worker& worker) {
+  if (worker.draining) return worker.idle() ? "drained" : "draining";
+  if (worker.idle()) return "free";
+  return worker.joining && !worker.job.empty() ? "joining" : "busy";
+}
+
 }  // namespace
 
 void Fleet::Open(SessionId session, Now now) { waiting_[session] = now.steady; }
@@ -105,7 +111,20 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   worker.session = session;
   worker.attach = attach;
   worker.last_heard = now.steady;
+  const auto drained = drained_.find(attach.name());
+  if (drained == drained_.end()) return worker;
+  worker.draining = drained->second == attach.incarnation();
+  if (!worker.draining) drained_.erase(drained);
   return worker;
+}
+
+void Fleet::SetDraining(Worker& worker, bool draining) {
+  worker.draining = draining;
+  if (draining) {
+    drained_[worker.name()] = worker.attach.incarnation();
+  } else {
+    drained_.erase(worker.name());
+  }
 }
 
 Worker* Fleet::Find(SessionId session) {
@@ -149,7 +168,7 @@ v1::ListWorkersResponse Fleet::View() const {
   for (const auto& [name, worker] : workers_) {
     v1::WorkerStatus& status = *view.add_workers();
     status.set_name(name);
-    status.set_state(worker.free() ? "free" : "busy");
+    status.set_state(StateOf(worker));
     status.set_cores(worker.attach.cores());
     status.set_threads_per_core(worker.attach.numerics_class().threads_per_core());
     status.set_memory_per_core(worker.attach.device_profile().memory_per_core());

@@ -1,5 +1,5 @@
-// Who is attached: names, incarnations, leases. Owned by Logic, loop thread only. Knows no job but
-// the id of the one that a worker serves.
+// Who is attached: names, incarnations, leases, and who is to take no jobs. Owned by Logic, loop
+// thread only. Knows no job but the id of the one that a worker serves.
 #pragma once
 
 #include <chrono>
@@ -25,9 +25,13 @@ struct Worker {
   JobId job;               // that it serves; empty = free
   bool releasing = false;  // its job is over here, and it has not said yet that it is free
   std::chrono::milliseconds released_at{0};
+  bool joining = false;   // serves a job, but is not in its ring yet
+  bool draining = false;  // takes no job any more
+  bool leaving = false;   // its session ends as soon as it is free
 
   const std::string& name() const { return attach.name(); }
-  bool free() const { return job.empty() && !releasing; }
+  bool idle() const { return job.empty() && !releasing; }
+  bool free() const { return idle() && !draining; }
 };
 
 class Fleet {
@@ -48,6 +52,10 @@ class Fleet {
   Worker* Find(SessionId session);
   bool IsOpen(SessionId session) const { return waiting_.contains(session) || Attached(session); }
   Worker* Find(const std::string& name);
+
+  // Lets a worker take no jobs, or take them again; it holds for this process of it, also after its
+  // session broke.
+  void SetDraining(Worker& worker, bool draining);
 
   // Every worker, by name.
   std::map<std::string, Worker>& workers() { return workers_; }
@@ -73,6 +81,7 @@ class Fleet {
   std::map<SessionId, std::chrono::milliseconds> waiting_;  // opened then, not attached yet
   std::map<SessionId, std::string> names_;
   std::map<std::string, Worker> workers_;
+  std::map<std::string, std::string> drained_;  // name -> incarnation
 };
 
 }  // namespace ringmaster::coordinator

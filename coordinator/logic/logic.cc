@@ -26,7 +26,8 @@ std::string StateName(v1::JobState state) {
 
 Actions Logic::Restore(const Restored& restored, Now now) {
   now_ = now;
-  term_ = restored.term;
+  generations_.BeginTerm(restored.term);
+  taken_ids_ = {restored.taken_ids.begin(), restored.taken_ids.end()};
   for (const JobRecord& record : restored.jobs) {
     jobs_[record.number].record = record;
     numbers_[record.id()] = record.number;
@@ -41,7 +42,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   for (auto& [number, job] : jobs_) {
     const v1::JobState state = job.record.status.state();
     if (state != v1::JOB_STATE_QUEUED && !IsFinal(state)) {
-      EndAtRestart(job);
+      Readopt(job);
     } else {
       Publish(job);
     }
@@ -49,15 +50,6 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   queue_changed_ = fleet_changed_ = true;
   Schedule();
   return std::exchange(actions_, {});
-}
-
-void Logic::EndAtRestart(Job& job) {
-  const std::string reason =
-      "the coordinator stopped while the job was " + StateName(job.record.status.state());
-  if (job.record.cancel_requested) {
-    return End(job, v1::JOB_STATE_CANCELLED, reason + " and being cancelled");
-  }
-  Fail(job, {Cause::kCoordinatorRestarted, reason, "", job.record.status.step()});
 }
 
 Actions Logic::Step(const Event& event, Now now) {
@@ -71,30 +63,55 @@ Actions Logic::Step(const Event& event, Now now) {
 
 // ---- the queue ----------------------------------------------------------------------------------
 
+// Jobs that wait with a state come first, then the queue; what nobody there needs makes running
+// jobs faster.
 void Logic::Schedule() {
   if (fleet_changed_) queue_changed_ = true;
   if (std::exchange(queue_changed_, false)) {
-    const Job* head = nullptr;  // the first job that waits: all later ones wait for it
-    size_t position = 0;
     for (auto& [number, job] : jobs_) {
-      if (job.record.status.state() != v1::JOB_STATE_QUEUED) continue;
-      ++position;
-      if (head != nullptr) {
-        WaitBehind(job, *head, position);
-        continue;
-      }
-      const Placement placement = Place(job.record.status.spec(), fleet_);
-      if (placement.workers.empty()) {
-        head = &job;
-        job.advice = placement.advice;
-        Wait(job, placement.reason);
-      } else {
-        --position;
-        Start(job, placement.workers);
+      if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job);
+    }
+    if (StartQueued()) {
+      for (auto& [number, job] : jobs_) {
+        if (job.run && job.record.status.state() == v1::JOB_STATE_RUNNING) AddJoiners(job);
       }
     }
   }
   if (std::exchange(fleet_changed_, false)) actions_.push_back(PublishWorkers{fleet_.View()});
+}
+
+bool Logic::StartQueued() {
+  const Job* head = nullptr;  // the first job that waits: all later ones wait for it
+  size_t position = 0;
+  for (auto& [number, job] : jobs_) {
+    if (job.record.status.state() != v1::JOB_STATE_QUEUED) continue;
+    ++position;
+    if (head != nullptr) {
+      WaitBehind(job, *head, position);
+      continue;
+    }
+    const Placement placement = Place(job.record.status.spec(), job.record.resolved, fleet_);
+    if (placement.workers.empty()) {
+      head = &job;
+      job.advice = placement.advice;
+      Wait(job, placement.reason);
+    } else {
+      --position;
+      Start(job, placement.workers);
+    }
+  }
+  return head == nullptr;
+}
+
+void Logic::AddJoiners(Job& job) {
+  for (const std::string& name : FindJoiners(*job.run, fleet_, now_)) {
+    Worker& worker = *fleet_.Find(name);
+    worker.job = JobId(job.record.id());
+    worker.joining = true;
+    fleet_changed_ = true;
+    job.run->Join(worker, now_, actions_);
+    actions_.push_back(Note{"job=" + job.record.id(), fmt::format("{} is to join", name)});
+  }
 }
 
 void Logic::Wait(Job& job, const std::string& reason) {
@@ -125,17 +142,21 @@ void Logic::On(const Tick&) {
   for (const Fleet::Overdue& overdue : fleet_.FindOverdue(now_)) {
     Refuse(overdue.session,
            {Error(absl::StatusCode::kDeadlineExceeded, "{}", overdue.reason), "LEASE_EXPIRED"});
-    Lose(overdue.session, Cause::kWorkerLost, overdue.reason);
+    Lose(overdue.session, overdue.reason);
   }
   for (auto& [number, job] : jobs_) {
     if (!job.run) continue;
-    const Fault late = job.run->CheckDeadline(now_);
-    if (late.ok()) {
-      ShowStart(job);
-    } else if (job.run->phase() == Phase::kStopping) {
-      End(job, v1::JOB_STATE_CANCELLED, "cancelled on request, but " + late.reason);
+    Run& run = *job.run;
+    const Phase phase = run.phase();
+    const std::string reason = run.reason();
+    const Fault fault = run.OnTick(now_, actions_);
+    if (run.TakeBarEnded(now_)) queue_changed_ = true;
+    if (!fault.ok() && phase == Phase::kStopping) {
+      End(job, v1::JOB_STATE_CANCELLED, "cancelled on request, but " + fault.reason);
+    } else if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
+      Advance(job, fault);
     } else {
-      Fail(job, late);
+      ShowStart(job);
     }
   }
 }

@@ -2,12 +2,13 @@
 // has no gRPC, threads, clock, disk or logging: what happened comes in as an event, what is to be
 // done goes out as actions in order, and every decision carries its reason.
 //
-// In this version a job whose worker is lost while it is STARTING or RUNNING fails at once.
+// A job goes on through every loss for which somebody has its state, or a checkpoint (Run).
 #pragma once
 
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
+#include "coordinator/logic/generation_source.h"
 #include "coordinator/logic/job_events.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/progress_events.h"
@@ -29,6 +31,7 @@ struct Restored {
   uint64_t term = 0;  // of this reign
   std::vector<JobRecord> jobs;
   std::vector<CheckpointRecord> checkpoints;
+  std::vector<std::string> taken_ids;  // of jobs that left something, though the store forgot them
 };
 
 class Logic {
@@ -36,7 +39,7 @@ class Logic {
   explicit Logic(const Options& options) : options_(options), fleet_(options_) {}
 
   // Takes over what an earlier reign left (checkpoints of a job by step): first call, once. Jobs
-  // that were on workers then have ended.
+  // whose ring was formed wait for their workers to attach again; others are queued again.
   [[nodiscard]] Actions Restore(const Restored& restored, Now now);
   [[nodiscard]] Actions Step(const Event& event, Now now);
 
@@ -52,8 +55,9 @@ class Logic {
     std::chrono::milliseconds shown_at{0};
   };
 
-  // One event each: logic_workers.cc has those of workers, logic_clients.cc those of clients,
-  // logic_checkpoints.cc uploads, logic.cc the rest; logic_jobs.cc carries a job along.
+  // One event each: logic_workers.cc has who attaches and leaves, logic_messages.cc what workers
+  // say of their jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc uploads,
+  // logic.cc the rest; logic_jobs.cc carries a job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -65,6 +69,7 @@ class Logic {
   void On(const JobInserted& event);
   void On(const CheckpointInserted& event);
   void On(const CheckpointFound& event);
+  void On(const CheckpointRetained& event);
   void On(const TermRaised& event);
   void On(const Tick& event);
 
@@ -73,23 +78,38 @@ class Logic {
   // A message about the job that `worker` serves.
   void HearAboutJob(Worker& worker, const v1::WorkerMessage& message);
   void Refuse(SessionId session, Refusal refusal);
-  // The session is over; its worker's job fails with `why`.
-  void Lose(SessionId session, Cause cause, const std::string& why);
+  // The session is over; its worker's job goes on without it.
+  void Lose(SessionId session, const std::string& why);
+  // What an attached worker still holds: it stays with its job, or is released from it.
+  void TakeBack(Worker& worker);
+  void HearFailed(Job& job, const Member& from, const v1::JobFailed& said);
+  void Leave(Worker& worker, const std::string& reason);
+  // It wants to leave, and has no job: its session ends.
+  void EndLeaving(Worker& worker);
 
-  // The result of a Run's step: goes on, ends the job, or publishes.
-  void Advance(Job& job, const Fault& fault);
+  // Something happened to a job on workers: it goes on, ends, or is queued again.
+  void Advance(Job& job, Fault fault);
+  void ShowState(Job& job);
+  [[nodiscard]] Fault Search(Job& job);
   bool Observe(Job& job);
   void ShowPhase(Job& job);
   void ShowStart(Job& job);
   void Start(Job& job, const std::vector<std::string>& workers);
+  void AddJoiners(Job& job);
+  void MarkJoining(Job& job);
+  // After a restart.
+  void Readopt(Job& job);
   // Ends a job as FAILED and says what to do about it.
   void Fail(Job& job, const Fault& fault);
-  void EndAtRestart(Job& job);
+  void Requeue(Job& job, const std::string& reason);
   // Takes the job from its workers and gives it a final state.
   void End(Job& job, v1::JobState state, const std::string& reason);
   void ReleaseWorkers(Job& job, const std::string& cancel_reason);
+  void ReleaseWorker(const std::string& job_id, Worker& worker);
+  void LetGo(Job& job, const Departure& departure);
   // Starts what can start, gives every job that waits its reason.
   void Schedule();
+  bool StartQueued();  // true: nobody is left in the queue
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
   void DescribeCheckpoints(Job& job);
@@ -112,7 +132,8 @@ class Logic {
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
-  // Whether an upload may come in: the job exists, the generation is its own, the step was reached.
+  // Whether an upload may come in: the job exists, the generation is none to come, the worker
+  // serves it.
   [[nodiscard]] Refusal CheckUpload(const v1::CheckpointBegin& begin, Job** job);
 
   const Options options_;
@@ -120,8 +141,8 @@ class Logic {
   std::map<uint64_t, Job> jobs_;             // by number: the order of the queue
   std::map<std::string, uint64_t> numbers_;  // by id
   std::map<std::string, uint64_t> keys_;     // by idempotency key
-  uint64_t term_ = 0;
-  uint64_t counter_ = 0;  // of generations in this term
+  std::set<std::string> taken_ids_;          // that no new job may have
+  GenerationSource generations_;
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
 

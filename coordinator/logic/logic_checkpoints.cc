@@ -44,20 +44,21 @@ Refusal Logic::CheckUpload(const v1::CheckpointBegin& begin, Job** job) {
   *job = Find(begin.job_id());
   if (*job == nullptr) return NoSuchJob(begin.job_id());
   const JobRecord& record = (*job)->record;
-  const v1::Generation& current = record.status.generation();
-  if (!record.resolved || begin.generation().term() != current.term() ||
-      begin.generation().counter() != current.counter()) {
-    return {FailedPrecondition("generation {}.{} of job {} is not its current one, {}.{}",
-                               begin.generation().term(), begin.generation().counter(), record.id(),
-                               current.term(), current.counter()),
-            "STALE_GENERATION"};
+  const GenerationId current = FromProto(record.status.generation());
+  const GenerationId its = FromProto(begin.generation());
+  // Of an older one the bytes are the same.
+  if (!record.resolved || its > current) {
+    return {FailedPrecondition("generation {} of job {} is newer than its current one, {}",
+                               its.ToString(), record.id(), current.ToString()),
+            "UNKNOWN_GENERATION"};
   }
   const auto& workers = record.status.workers();
-  if (std::none_of(workers.begin(), workers.end(),
-                   [&](const v1::JobWorker& w) { return w.name() == begin.worker(); })) {
-    return {
-        FailedPrecondition("worker {} is not in the ring of job {}", begin.worker(), record.id()),
-        "NOT_IN_RING"};
+  const Worker* worker = fleet_.Find(begin.worker());
+  const bool serves = worker != nullptr && worker->job.value() == record.id();
+  if (!serves && std::none_of(workers.begin(), workers.end(),
+                              [&](const v1::JobWorker& w) { return w.name() == begin.worker(); })) {
+    return {FailedPrecondition("worker {} does not serve job {}", begin.worker(), record.id()),
+            "NOT_IN_RING"};
   }
   if (begin.step() == 0 || begin.step() > record.resolved->result().total_steps()) {
     return {InvalidArgument("checkpoint step {} of job {}; expected 1 to {}", begin.step(),
@@ -104,16 +105,34 @@ void Logic::On(const CheckpointInserted& event) {
   DescribeCheckpoints(*job);
   Save(*job);  // before the answer: what is acknowledged is durable
   Answer({}, job->record.id());
-  if (job->run) Advance(*job, job->run->OnCheckpoint(event.record.ref, event.digest));
+  if (!job->run) return;
+  job->run->OnCheckpoint(event.record.ref, event.digest, actions_);
+  Advance(*job, {});
 }
 
+// At least two: when the newest does not verify there is one to go back to.
 void Logic::DropOldCheckpoints(Job& job) {
-  const size_t keep = std::max<size_t>(1, job.record.resolved->checkpoint().keep());
+  const size_t keep = std::max<size_t>(2, job.record.resolved->checkpoint().keep());
   for (CheckpointRecord& superseded : TakeSuperseded(keep, job.checkpoints)) {
     Record(job, {event_type::kCheckpointRemoved, Severity::kInfo,
                  fmt::format("step {}: {} newer ones are kept", superseded.ref.step(), keep)});
     actions_.push_back(RemoveCheckpoint{std::move(superseded)});
   }
+}
+
+void Logic::On(const CheckpointFound& event) {
+  Job* job = Find(event.job_id);
+  if (job == nullptr || !job->run) return;  // it ended meanwhile
+  Advance(*job, job->run->OnCheckpointFound(event, now_));
+}
+
+void Logic::On(const CheckpointRetained& event) {
+  Job* job = Find(event.record.job_id);
+  if (job == nullptr) return;
+  Keep(event.record, job->checkpoints);
+  Record(*job, {event_type::kCheckpointRetained, Severity::kWarning,
+                fmt::format("step {}: {}", event.record.ref.step(), event.why)});
+  Save(*job);
 }
 
 void Logic::DescribeCheckpoints(Job& job) {

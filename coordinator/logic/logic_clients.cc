@@ -138,6 +138,7 @@ void Logic::On(const SubmitAsked& event) {
                    "TOO_MANY_JOBS"});
   }
   record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+  while (taken_ids_.contains(MakeJobId(record.number))) ++record.number;
   record.idempotency_key = submit.idempotency_key();
   record.spec_sha256 = sha256;
   record.status.set_job_id(MakeJobId(record.number));

@@ -1,6 +1,7 @@
 // The part of Logic that brings a job from its workers' choice to its end, and records what
 // happened to it.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "coordinator/logic/logic.h"
@@ -12,6 +13,7 @@ namespace {
 std::string DescribePlaces(const v1::JobStatus& status) {
   std::string text;
   for (const v1::JobWorker& worker : status.workers()) {
+    if (worker.shards().empty()) continue;
     const uint32_t first = worker.shards(0), last = worker.shards(worker.shards_size() - 1);
     text += fmt::format("{}{} ({})", text.empty() ? "on " : ", ", worker.name(),
                         first == last ? fmt::format("shard {}", first)
@@ -20,7 +22,7 @@ std::string DescribePlaces(const v1::JobStatus& status) {
   return text;
 }
 
-bool IsLoss(Cause cause) { return cause == Cause::kWorkerLost || cause == Cause::kWorkerLeft; }
+constexpr char kBuilds[] = "builds the job and compares the known shard";
 
 // The event of a state.
 const char* TypeOf(v1::JobState state) {
@@ -31,33 +33,57 @@ const char* TypeOf(v1::JobState state) {
 }  // namespace
 
 void Logic::Start(Job& job, const std::vector<std::string>& workers) {
-  std::vector<Member> members;
+  std::vector<const Worker*> gang;
   std::string names;
   for (const std::string& name : workers) {
     Worker& worker = *fleet_.Find(name);
     worker.job = JobId(job.record.id());
-    Member& member = members.emplace_back();
-    member.attach = worker.attach;
-    member.session = worker.session;
+    worker.joining = false;
+    gang.push_back(&worker);
     names += (names.empty() ? "" : ", ") + name;
   }
-  job.run = std::make_unique<Run>(options_, job.record.status, GenerationId{term_, ++counter_},
-                                  std::move(members));
+  job.run = std::make_unique<Run>(options_, generations_, job.record);
   fleet_changed_ = true;
   job.progress_events = {};
   job.first_step = false;
+  Actions sent;  // shown only after the placement
+  job.run->Begin(gang, now_, sent);
   job.run->Describe(now_, job.record.status);
   job.record.status.set_started_unix_ms(now_.unix_ms);
   Record(job, {event_type::kPlaced, Severity::kInfo, DescribePlaces(job.record.status)});
   SetState(job, v1::JOB_STATE_STARTING, fmt::format("checks the dataset on {}", names));
   Save(job);
-  job.run->Begin(now_, actions_);
+  std::move(sent.begin(), sent.end(), std::back_inserter(actions_));
 }
 
-void Logic::Advance(Job& job, const Fault& fault) {
-  if (!fault.ok()) return Fail(job, fault);
+void Logic::Readopt(Job& job) {
+  JobRecord& record = job.record;
+  const std::string stopped =
+      "the coordinator stopped while the job was " + StateName(record.status.state());
+  if (record.cancel_requested) {
+    return End(job, v1::JOB_STATE_CANCELLED, stopped + " and being cancelled");
+  }
+  if (!record.resolved || record.status.generation().term() == 0) return Requeue(job, stopped);
+  job.run = std::make_unique<Run>(options_, generations_, record);
+  job.run->Adopt(record, now_);
+  job.first_step = true;
+  if (!job.checkpoints.empty()) {
+    job.run->OnCheckpoint(job.checkpoints.back().ref, "", actions_);
+  }
+  Advance(job, {});
+}
+
+void Logic::Advance(Job& job, Fault fault) {
   Run& run = *job.run;
-  run.Describe(now_, job.record.status);
+  if (fault.ok()) fault = run.Settle(now_, actions_);
+  if (fault.ok() && run.TakeSearch()) fault = Search(job);
+  for (const Happening& told : run.TakeHappenings()) Record(job, told);
+  for (const Departure& departure : run.TakeDepartures()) LetGo(job, departure);
+  if (!fault.ok()) return Fail(job, fault);
+  if (!run.requeue().empty()) return Requeue(job, run.requeue());
+  v1::JobStatus& status = job.record.status;
+  const GenerationId before = FromProto(status.generation());
+  run.Describe(now_, status);
   const bool first_step = Observe(job);
   if (run.phase() == Phase::kDone) {
     if (job.record.cancel_requested) {
@@ -65,18 +91,59 @@ void Logic::Advance(Job& job, const Fault& fault) {
     }
     return End(job, v1::JOB_STATE_SUCCEEDED, "");
   }
-  const bool resolved_now = run.resolved() && !job.record.resolved;
-  const bool runs_now =
-      run.phase() == Phase::kRunning && job.record.status.state() == v1::JOB_STATE_STARTING;
-  if (resolved_now) {
-    job.record.resolved = run.resolved();
-    SetState(job, v1::JOB_STATE_STARTING, "builds the job and compares the known shard");
-  } else if (runs_now) {
-    SetState(job, v1::JOB_STATE_RUNNING, "");
-  }
+  const bool regrouped = run.started() && before != run.generation();
+  if (regrouped) MarkJoining(job);
+  const v1::JobState state = status.state();
+  const std::string reason = job.state_reason;
+  if (run.resolved()) job.record.resolved = run.resolved();
+  ShowState(job);
+  const bool changed = status.state() != state || job.state_reason != reason;
+  if (changed) queue_changed_ = true;
   ShowPhase(job);
-  if (resolved_now || runs_now || first_step) return Save(job);
+  if (changed || regrouped || first_step) return Save(job);
   Publish(job);
+}
+
+void Logic::ShowState(Job& job) {
+  const Run& run = *job.run;
+  if (job.record.cancel_requested) return;
+  const auto show = [&](v1::JobState state, const std::string& reason) {
+    if (job.record.status.state() != state || job.state_reason != reason) {
+      SetState(job, state, reason);
+    }
+  };
+  if (run.started()) {
+    show(run.state(), run.reason());
+    if (run.state() == v1::JOB_STATE_WAITING) job.advice = run.Advise(now_);
+  } else if (run.phase() == Phase::kPreparing) {
+    show(v1::JOB_STATE_STARTING, kBuilds);
+  }
+}
+
+// The job's own checkpoints, newest first, then those of the one that it resumes.
+Fault Logic::Search(Job& job) {
+  std::vector<CheckpointRecord> candidates(job.checkpoints.rbegin(), job.checkpoints.rend());
+  if (const Job* other = Find(job.record.status.resumes_job()); other != nullptr) {
+    candidates.insert(candidates.end(), other->checkpoints.rbegin(), other->checkpoints.rend());
+  }
+  if (!candidates.empty()) {
+    actions_.push_back(FindCheckpoint{job.record.id(), std::move(candidates)});
+    return {};
+  }
+  if (Fault fault = job.run->OnCheckpointFound({job.record.id(), {}, "", {}}, now_); !fault.ok()) {
+    return fault;
+  }
+  return job.run->Settle(now_, actions_);
+}
+
+// Who has a place in the ring is no joiner any more.
+void Logic::MarkJoining(Job& job) {
+  for (const Member& member : job.run->members()) {
+    Worker* worker = fleet_.Find(member.session);
+    if (worker == nullptr) continue;
+    worker->joining = !job.run->InRing(member.name());
+    fleet_changed_ = true;
+  }
 }
 
 // Events of what the run has learned; true when the first step was just applied everywhere.
@@ -101,7 +168,7 @@ bool Logic::Observe(Job& job) {
 
 // A phase of starting stands in the reason while it lasts, and in no event until it is over.
 void Logic::ShowPhase(Job& job) {
-  if (job.record.cancel_requested) return;
+  if (job.record.cancel_requested || job.record.status.state() == v1::JOB_STATE_WAITING) return;
   const std::string phase = job.run->phases().Reason();
   job.record.status.set_reason(phase.empty() ? job.state_reason : phase);
 }
@@ -121,8 +188,7 @@ void Logic::Fail(Job& job, const Fault& fault) {
   }
   *status.mutable_failure() = MakeFailure(fault, scene);
   if (!fault.worker.empty()) {
-    Record(job, {IsLoss(fault.cause) ? event_type::kWorkerLost : event_type::kWorkerFailed,
-                 Severity::kError, fault.reason, fault.worker});
+    Record(job, {event_type::kWorkerFailed, Severity::kError, fault.reason, fault.worker});
   }
   End(job, v1::JOB_STATE_FAILED, fault.reason);
 }
@@ -140,24 +206,62 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
   queue_changed_ = true;
 }
 
+// It could not start with the workers that were chosen.
+void Logic::Requeue(Job& job, const std::string& reason) {
+  v1::JobStatus& status = job.record.status;
+  if (job.run) ReleaseWorkers(job, "");
+  job.run.reset();
+  status.clear_workers();
+  status.clear_start_phases();
+  status.clear_started_unix_ms();
+  // Nothing was computed with it: another ring may resolve the job anew.
+  if (status.resumes_job().empty() && status.like_job().empty()) {
+    job.record.resolved.reset();
+    status.clear_total_steps();
+    status.clear_steps_per_epoch();
+  }
+  SetState(job, v1::JOB_STATE_QUEUED, reason);
+  Save(job);
+  queue_changed_ = true;
+}
+
 void Logic::ReleaseWorkers(Job& job, const std::string& cancel_reason) {
   const JobId id(job.record.id());
   for (const Member& member : job.run->members()) {
     Worker* worker = fleet_.Find(member.session);
     if (worker == nullptr || worker->job != id) continue;  // lost
-    v1::CoordinatorMessage message;
     if (!cancel_reason.empty() && job.run->phase() != Phase::kDone) {
+      v1::CoordinatorMessage message;
       message.mutable_cancel()->set_job_id(id.value());
       message.mutable_cancel()->set_reason(cancel_reason);
       actions_.push_back(Send{worker->session, message});
     }
-    message.mutable_release()->set_job_id(id.value());
-    actions_.push_back(Send{worker->session, message});
-    worker->job = JobId();
-    worker->releasing = true;
-    worker->released_at = now_.steady;
-    fleet_changed_ = true;
+    ReleaseWorker(id.value(), *worker);
   }
+}
+
+void Logic::ReleaseWorker(const std::string& job_id, Worker& worker) {
+  v1::CoordinatorMessage message;
+  message.mutable_release()->set_job_id(job_id);
+  actions_.push_back(Send{worker.session, message});
+  worker.job = JobId();
+  worker.joining = false;
+  worker.releasing = true;
+  worker.released_at = now_.steady;
+  fleet_changed_ = true;
+}
+
+void Logic::LetGo(Job& job, const Departure& departure) {
+  Worker* worker = fleet_.Find(departure.session);
+  if (worker == nullptr) return;
+  if (!departure.evicted) return ReleaseWorker(job.record.id(), *worker);
+  actions_.push_back(Note{"worker=" + worker->name(), "left out: " + departure.reason});
+  Refuse(departure.session,
+         {Error(absl::StatusCode::kAborted, "left out of job {}: {}; attach again", job.record.id(),
+                departure.reason),
+          "EVICTED"});
+  fleet_.Close(departure.session);
+  fleet_changed_ = true;
 }
 
 // ---- what everyone sees -------------------------------------------------------------------------
@@ -177,7 +281,7 @@ bool Logic::SetState(Job& job, v1::JobState state, const std::string& reason) {
 
 void Logic::Record(Job& job, const Happening& happening) {
   job.record.events.Add(happening, now_.unix_ms, options_.max_history);
-  if (happening.subject != Happening().subject) return;  // the end of the job says it too
+  if (happening.type == event_type::kWorkerFailed) return;  // the end of the job says it too
   const bool state = happening.type == event_type::kStateChanged ||
                      happening.type == event_type::kFinished ||
                      happening.type == event_type::kCancelled;
@@ -196,7 +300,8 @@ void Logic::Publish(Job& job) {
   for (const CheckpointRecord& checkpoint : job.checkpoints) {
     view.checkpoints.push_back(checkpoint.ref);
   }
-  if (job.record.status.state() == v1::JOB_STATE_QUEUED) view.advice = job.advice;
+  const v1::JobState state = job.record.status.state();
+  if (state == v1::JOB_STATE_QUEUED || state == v1::JOB_STATE_WAITING) view.advice = job.advice;
   actions_.push_back(PublishJob{std::move(view)});
 }
 

@@ -10,22 +10,28 @@ struct Options {
   using Duration = std::chrono::milliseconds;
 
   Duration heartbeat{100};          // told to workers
-  Duration lease{3'000};            // silence after which a worker is lost
+  Duration silence{600};            // after which a member is out of the ring
+  Duration lease{3'000};            // silence after which a worker's session is closed
   Duration attach_limit{10'000};    // from the stream to its Attach
   Duration prepare_limit{120'000};  // of Inspect, and of Prepare
-  Duration fence_limit{10'000};
-  Duration stop_limit{30'000};     // from Cancel to the last JobStopped
-  Duration release_limit{60'000};  // from Release to a heartbeat without job
-  Duration settle{1'000};          // longer than any heartbeat is on its way
-  Duration stall_limit{300'000};   // a running job in which no worker finishes any work
-  Duration show_every{500};        // phases of a start, while they last
-  Duration finish_limit{600'000};  // from the first JobFinished to the last, and the checkpoint
+  Duration fence_limit{60'000};     // who lives and has not acknowledged then is out
+  Duration holder_wait{2'000};  // for the newest state to come back before an older one is taken
+  Duration restore_limit{600'000};  // of the search for a checkpoint that verifies
+  Duration save_limit{60'000};      // from SaveState to StateSaved
+  Duration adopt_limit{5'000};      // for the members of a stored generation to attach again
+  Duration stop_limit{30'000};      // from Cancel to the last JobStopped
+  Duration release_limit{60'000};   // from Release to a heartbeat without job
+  Duration settle{1'000};           // longer than any heartbeat is on its way
+  Duration stall_limit{300'000};    // a running job in which no worker finishes any work
+  Duration show_every{500};         // phases of a start, while they last
+  Duration finish_limit{600'000};   // from the first JobFinished to the last, and the checkpoint
 
   size_t max_workers = 4'096;
   size_t max_unfinished_jobs = 1'000;
   size_t max_jobs = 20'000;  // with the finished ones
   size_t max_spec_bytes = 64 * 1024;
   size_t max_history = 500;  // events kept a job, >= 1
+  int max_regroups = 32;     // kept a job
 };
 
 }  // namespace ringmaster::coordinator

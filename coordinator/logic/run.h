@@ -1,8 +1,13 @@
-// One job on its workers, from Inspect to the last JobFinished: the protocol at the top of
-// fleet.proto. Owned by Logic, loop thread only. It sends and checks; that a job fails, and what
-// then becomes of its workers, is Logic's: every function that takes a message returns no fault, or
-// the one for which the job cannot go on. run.cc has the protocol, run_status.cc what is told of
-// it.
+// One job on its workers, from Inspect to the last JobFinished, through every change of its ring:
+// the protocol at the top of fleet.proto and docs/regroup.md. Owned by Logic, loop thread only. It
+// sends and checks; that a job fails, and what then becomes of its workers, is Logic's: functions
+// that take a message return no fault, or the one for which the job cannot go on.
+//
+// What happened is written down by the On... functions, each short; what follows from it is decided
+// in one place, Settle, which Logic calls after each of them. In files: run.cc who comes and goes,
+// and Settle; run_start.cc until a worker may be fenced; run_regroup.cc the fence;
+// run_generation.cc Start; run_steps.cc while the ring runs; run_waiting.cc while it cannot;
+// run_status.cc what is told.
 #pragma once
 
 #include <chrono>
@@ -12,114 +17,270 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/job/shards.h"
 #include "common/status.h"
 #include "coordinator/logic/action.h"
+#include "coordinator/logic/assignment.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/failure.h"
+#include "coordinator/logic/fleet.h"
+#include "coordinator/logic/generation_source.h"
+#include "coordinator/logic/member.h"
 #include "coordinator/logic/options.h"
+#include "coordinator/logic/readmission.h"
+#include "coordinator/logic/record.h"
+#include "coordinator/logic/regroup.h"
 #include "coordinator/logic/start_phases.h"
+#include "coordinator/logic/suspicions.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
 
-// A worker's place in the ring.
-struct Member {
-  v1::Attach attach;
-  SessionId session{};
-  job::Range shards;
-  std::optional<v1::DatasetFacts> facts;
-  std::optional<v1::Prepared> prepared;
-  std::optional<v1::FenceAck> fenced;
-  std::optional<v1::JobFinished> finished;
-  bool stopped = false;
-  v1::Progress progress;  // the newest of this generation
-  uint64_t work = 0;      // Heartbeat.progress
-  std::string phase;      // Heartbeat.phase, shortened
-
-  const std::string& name() const { return attach.name(); }
-  // `worker w2 on host node-b`
-  std::string called() const { return Called(attach.name(), attach.host()); }
+enum class Phase {
+  kInspecting,  // the first ring's workers look at the dataset
+  kPreparing,   // and build the job
+  kFencing,     // a generation is being formed
+  kRunning,     // a generation runs
+  kWaiting,     // too few workers, or nobody has the newest state
+  kSearching,   // for a checkpoint that verifies
+  kSaving,      // the last holder of the state writes it before it leaves
+  kAdopting,    // after a restart: workers of the stored generation attach again
+  kStopping,
+  kDone,
 };
 
-enum class Phase { kInspecting, kPreparing, kFencing, kRunning, kStopping, kDone };
+// A worker that the run has let go.
+struct Departure {
+  SessionId session{};
+  bool evicted = false;  // its session ends, too; else it is released
+  std::string reason;
+};
 
 class Run {
  public:
-  // `members` in ring order, at least one, at most as many as there are shards.
-  Run(const Options& options, const v1::JobStatus& job, GenerationId generation,
-      std::vector<Member> members);
+  // A run of `job` without workers; `options` and `generations` outlive it.
+  Run(const Options& options, GenerationSource& generations, const JobRecord& job);
 
-  void Begin(Now now, Actions& actions);                            // sends Inspect
+  // ---- who comes and goes (run.cc) --------------------------------------------------------------
+  void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
+  void Join(const Worker& worker, Now now, Actions& actions);  // beside the running ring
+  // After a restart: the generation that is stored may still run.
+  void Adopt(const JobRecord& job, Now now);
+  // Whether a worker that attaches may keep what it holds of this job; and that it does.
+  [[nodiscard]] bool MayReturn(const v1::Attach& attach) const;
+  void Return(const Worker& worker, Now now, Actions& actions);
+  // A worker attached that holds nothing of this job.
+  void OnStranger(const v1::Attach& attach, Now now);
+  void OnLost(const std::string& worker, const std::string& why, uint64_t applied);
+  // It is to leave at a step boundary, or, `stays`, not after all.
+  void Leave(const std::string& worker, const std::string& why);
+  void Stay(const std::string& worker);
   void Stop(const std::string& reason, Now now, Actions& actions);  // sends Cancel
+  // A worker could not take part: the job goes on without it.
+  void RefuseJoiner(std::string worker, const std::string& why, Now now);
 
-  // What a member said. A message of another phase or generation is old and ignored.
+  // ---- what workers say. A message of another phase or generation is old and ignored ------------
+  void OnHeard(const std::string& worker, Now now);
   [[nodiscard]] Fault OnInspected(Member& from, const v1::Inspected& said, Now now,
                                   Actions& actions);
-  [[nodiscard]] Fault OnPrepared(Member& from, const v1::Prepared& said, Now now, Actions& actions);
-  [[nodiscard]] Fault OnFenceAck(Member& from, const v1::FenceAck& said, Now now, Actions& actions);
+  [[nodiscard]] Fault OnPrepared(Member& from, const v1::Prepared& said, Now now);
+  [[nodiscard]] Fault OnFenceAck(Member& from, const v1::FenceAck& said);
+  void OnJoined(Member& from, const v1::Joined& said, Now now);
   [[nodiscard]] Fault OnProgress(Member& from, const v1::Progress& said, Now now);
   [[nodiscard]] Fault OnFinished(Member& from, const v1::JobFinished& said, Now now);
+  void OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions& actions);
+  void OnSaved(Member& from, const v1::StateSaved& said, Now now);
   void OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now);
   void OnPhase(Member& from, const v1::PhaseEntered& said, Now now);
   void OnStopped(Member& from);
-  // A checkpoint of this job is in the store; `digest` is the one of its manifest.
-  [[nodiscard]] Fault OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest);
 
-  // The reason why the phase has lasted too long, naming who is waited for and what they do; no
-  // fault while it has not.
-  [[nodiscard]] Fault CheckDeadline(Now now) const;
+  // A checkpoint of this job is in the store; `digest` is the one of its manifest, empty when it is
+  // not known.
+  void OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions);
+  // The answer to wants_checkpoint().
+  [[nodiscard]] Fault OnCheckpointFound(const CheckpointFound& event, Now now);
 
+  // Decides what follows from all that was said so far.
+  [[nodiscard]] Fault Settle(Now now, Actions& actions);
+  // Time passed: the same, with everything that has a limit.
+  [[nodiscard]] Fault OnTick(Now now, Actions& actions);
   // The coordinator itself was late by `late`.
-  void Excuse(std::chrono::milliseconds late) { deadline_ += late; }
+  void Excuse(std::chrono::milliseconds late);
 
+  // ---- what Logic asks --------------------------------------------------------------------------
   Member* Find(const std::string& worker);
   const std::vector<Member>& members() const { return members_; }
   Phase phase() const { return phase_; }
+  bool started() const { return started_; }  // a generation was
   const GenerationId& generation() const { return generation_; }
-  bool IsCurrent(const v1::Generation& generation) const;
+  bool IsCurrent(const v1::Generation& id) const { return FromProto(id) == generation_; }
+  bool InRing(const std::string& worker) const;
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
-  bool started() const { return started_; }               // Start was sent
   uint64_t committed_step() const { return committed_; }  // applied by every member
+  size_t room() const;                                    // so many more workers may join
+  bool Barred(const v1::Attach& attach, Now now) const {
+    return readmission_.Barred(attach.name(), attach.incarnation(), now);
+  }
+  // The first ring cannot start: why the job is to be queued again. Empty: it can.
+  const std::string& requeue() const { return requeue_; }
+  // Who was let go, and what happened, since the last call.
+  [[nodiscard]] std::vector<Departure> TakeDepartures();
+  [[nodiscard]] std::vector<Happening> TakeHappenings();
+  [[nodiscard]] bool TakeBarEnded(Now now) { return readmission_.TakeEnded(now); }
+  bool has_news() const {
+    return search_ || !told_.empty() || !departures_.empty() || !requeue_.empty();
+  }
+  // A checkpoint is to be searched for; once.
+  [[nodiscard]] bool TakeSearch();
 
-  // Copies what the run knows into a status: step, metrics, generation, workers, phases of
-  // starting.
+  // Copies what the run knows into a status: step, metrics, generation, workers, regroups, phases
+  // of starting.
   void Describe(Now now, v1::JobStatus& status) const;
+  // RUNNING or WAITING with its reason; the state it had while the ring is being formed.
+  v1::JobState state() const { return state_; }
+  const std::string& reason() const { return reason_; }
+  // What would let a WAITING job go on.
+  [[nodiscard]] std::vector<std::string> Advise(Now now) const;
   // What `member` does now: its phase of starting, or what its step thread does.
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
-  static v1::Generation ToProto(const GenerationId& id);
+  // A worker's place in the current ring.
+  struct Place {
+    std::string name, host;
+    std::vector<uint32_t> shards;
+  };
+  struct Restore {
+    std::optional<CheckpointRecord> found;
+    std::string digest;  // hex
+  };
+
+  static constexpr char kJobSubject[] = "job";  // of an event that is about no worker
+
+  // run.cc
+  Member& Add(const Worker& worker, Role role, Now now);
+  void Remove(std::string worker);
+  void LetGo(std::string worker, bool evicted, const std::string& reason);
+  void Evict(std::string worker, const std::string& why, Now now);
   void Enter(Phase phase, std::chrono::milliseconds limit, Now now);
+  void Tell(const char* type, Severity severity, std::string message, const std::string& subject);
+  void Send(const Member& member, const v1::CoordinatorMessage& message, Actions& actions) const;
   void SendAll(const v1::CoordinatorMessage& message, Actions& actions) const;
-  Fault SendPrepare(Now now, Actions& actions);
-  void SendFence(Now now, Actions& actions);
-  void SendStart(uint64_t step, Now now, Actions& actions);
-  Fault CheckDigest(const std::string& worker, uint64_t step, const std::string& digest);
+  Fault SettleOnce(Now now, Actions& actions);
+
+  // run_start.cc
+  void SendInspect(const Member& member, Actions& actions) const;
+  void SendPrepare(Member& member, Now now, Actions& actions);
+  Fault SettleInspecting(Now now, Actions& actions);
+  Fault SettlePreparing(Now now, Actions& actions);
+  Fault ResolveFacts();
+  bool LacksWorkers();
+  Fault CheckKnownShard(const Member& member) const;
+  void CheckJoiners(Now now);
+
+  // run_regroup.cc
+  bool Silent(const Member& member, Now now) const;
+  bool Eligible(const Member& member, Now now) const;
+  size_t CountEligible(Now now) const;
+  void BeginFence(FenceWhen when, const std::string& reason, Now now, Actions& actions);
+  void SendFence(Member& member, const GenerationId& generation, FenceWhen when,
+                 Actions& actions) const;
+  bool FenceOver(Now now);
+  Fault Conclude(Now now, Actions& actions);
+  std::vector<std::string> Answered(Now now);
+  std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
+  void LeaveOutAccused(std::vector<std::string>& names, Now now);
+  void TellUnanswered(Now now);
+  uint64_t HighestApplied(const std::vector<std::string>& names);
+
+  // run_generation.cc
+  void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
+  void SendAllStart(bool restores, Actions& actions);
+  void BeginGeneration();
+  void RecordRewind(uint64_t from, bool restores);
+  void RecordRegroup(const std::vector<Place>& before, const Assignment& assignment,
+                     uint64_t rewound_from, Now now);
+  uint32_t CountRecomputed(const std::vector<Place>& before) const;
+
+  // run_steps.cc
+  Fault SettleRunning(Now now, Actions& actions);
+  std::optional<std::string> FindLost(Now now);
+  bool FenceAtOnce(Now now, Actions& actions);
+  void RegroupComers(Now now, Actions& actions);
+  void EvictFrozen(Now now);
+  Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
   Fault CheckEnd();
-  size_t PlaceOf(const Member& member) const { return &member - members_.data(); }
-  void DescribeProgress(v1::JobStatus& status) const;
   void RaiseCommitted();
   bool AnyFinished() const;
+
+  // run_waiting.cc
+  void Wait(Now now);
+  Fault SettleWaiting(Now now, Actions& actions);
+  void SettleAdopting(Now now);
+  void TakeOver(Now now);
+  bool SaveBeforeLeaving(Now now, Actions& actions);
+  void ReleaseLeavers();
+  bool HolderMayReturn() const;
+  std::string LacksReason(Now now) const;
+
+  // run_status.cc
+  Fault CheckDeadline(Now now) const;
   bool WaitsFor(const Member& member) const;
-  std::vector<const Member*> WaitedFor() const;
+  void DescribeProgress(v1::JobStatus& status) const;
+  void DescribeWorkers(v1::JobStatus& status) const;
+  std::vector<Place> PlannedPlaces() const;
 
   const Options& options_;
+  GenerationSource& generations_;
   const std::string job_id_;
   const v1::JobSpec spec_;
-  const GenerationId generation_;
+  const uint32_t shards_;
+  const size_t min_, most_;
+  const bool resumes_;  // it begins with another job's checkpoint
 
   std::vector<Member> members_;
-  StartPhases phases_;
-  std::chrono::milliseconds begun_{0};
   Phase phase_ = Phase::kInspecting;
-  bool started_ = false;
+  std::chrono::milliseconds begun_{0};
   std::chrono::milliseconds limit_{0};
   std::chrono::milliseconds deadline_{0};
+  StartPhases phases_{{}};
+  v1::JobState state_ = v1::JOB_STATE_STARTING;
+  std::string reason_;
+  std::string requeue_;
+  std::string last_loss_;  // a sentence
+  std::vector<Departure> departures_;
+  std::vector<Happening> told_;
+
+  // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
+  std::optional<v1::Prepared> known_;  // of the first that was prepared; digest(0) may be missing
+  std::string known_of_;
+
+  // The newest generation.
+  bool started_ = false;
+  GenerationId generation_;
+  std::vector<Place> ring_;
+  uint64_t start_step_ = 0;
+  std::chrono::milliseconds started_at_{0};
+  bool proven_ = true;  // false: adopted, and nobody has worked since
+
+  // The next one.
+  std::optional<Regroup> regroup_;
+  std::optional<Accusation> accusation_;  // that caused it
+  bool may_join_ = false;                 // a tick: those who became ready since the last enter now
+  Suspicions suspicions_;
+  Readmission readmission_;
+
+  // The newest state, and how it comes back when nobody has it.
+  std::map<std::string, std::string> lost_holders_;  // incarnation, empty when it is not known
+  std::optional<std::chrono::milliseconds> holder_deadline_;
+  bool search_ = false;
+  std::optional<Restore> restore_;
+  uint64_t kept_step_ = 0;  // of the newest checkpoint
+  std::string saver_;
+
   uint64_t committed_ = 0;
   uint64_t skipped_ = 0;  // of those steps
   v1::Progress newest_;   // of the member that is furthest
@@ -129,7 +290,12 @@ class Run {
   };
   std::map<uint64_t, Witness> digests_;       // by step, the last few
   std::optional<std::string> last_manifest_;  // SHA-256 of the one of the last step
-  std::string last_digest_;                   // hex, in it
+  std::string last_digest_;                   // hex, in it; empty when it is not known
+
+  // What the status has of it from before.
+  std::vector<v1::Regroup> regroups_;
+  uint64_t regroup_count_ = 0, recomputed_ = 0;
+  std::optional<v1::CheckpointRef> resumed_from_;
 };
 
 }  // namespace ringmaster::coordinator

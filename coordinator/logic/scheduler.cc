@@ -14,11 +14,13 @@ struct ClassGroup {
   std::vector<std::string> free;
 };
 
-std::vector<ClassGroup> GroupFree(const Fleet& fleet) {
+std::vector<ClassGroup> GroupFree(const std::optional<v1::ResolvedJob>& resolved,
+                                  const Fleet& fleet) {
   std::vector<ClassGroup> groups;
   for (const auto& [name, worker] : fleet.workers()) {
     if (!worker.free()) continue;
     const v1::NumericsClass& its = worker.attach.numerics_class();
+    if (resolved && !job::Difference(resolved->result().numerics_class(), its).empty()) continue;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const ClassGroup& other) {
       return job::Difference(*other.numerics_class, its).empty();
     });
@@ -37,7 +39,7 @@ size_t CountBusy(const Fleet& fleet, const v1::NumericsClass& numerics_class,
                  std::set<std::string>* jobs) {
   size_t busy = 0;
   for (const auto& [name, worker] : fleet.workers()) {
-    if (worker.free()) continue;
+    if (worker.free() || worker.draining) continue;
     if (!job::Difference(numerics_class, worker.attach.numerics_class()).empty()) continue;
     ++busy;
     if (!worker.job.empty()) jobs->insert(worker.job.value());
@@ -115,10 +117,11 @@ std::string DescribeClasses(const std::vector<ClassGroup>& groups) {
 
 }  // namespace
 
-Placement Place(const v1::JobSpec& spec, const Fleet& fleet) {
+Placement Place(const v1::JobSpec& spec, const std::optional<v1::ResolvedJob>& resolved,
+                const Fleet& fleet) {
   const v1::WorkerRange range = job::WorkersOf(spec);
   const size_t most = std::min(range.max(), job::ShardsOf(spec));
-  std::vector<ClassGroup> groups = GroupFree(fleet);
+  std::vector<ClassGroup> groups = GroupFree(resolved, fleet);
   const size_t have = groups.empty() ? 0 : groups.front().free.size();
   if (have >= range.min() && have > 0) {
     std::vector<std::string> chosen = std::move(groups.front().free);
@@ -132,6 +135,18 @@ Placement Place(const v1::JobSpec& spec, const Fleet& fleet) {
                   range.min(), range.min() == 1 ? "worker" : "workers", have,
                   have == 1 ? "is" : "are", missing, DescribeBusy(fleet), DescribeClasses(groups)),
       Advise(range.min(), have, groups, fleet)};
+}
+
+std::vector<std::string> FindJoiners(const Run& run, const Fleet& fleet, Now now) {
+  const v1::NumericsClass& wanted = run.resolved()->result().numerics_class();
+  std::vector<std::string> names;
+  const size_t room = run.room();
+  for (const auto& [name, worker] : fleet.workers()) {
+    if (names.size() >= room) break;
+    if (!worker.free() || run.Barred(worker.attach, now)) continue;
+    if (job::Difference(wanted, worker.attach.numerics_class()).empty()) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace ringmaster::coordinator

@@ -30,10 +30,22 @@ size_t StartPhases::NumberOf(const std::string& phase) {
   return name == kNames.end() ? 0 : static_cast<size_t>(name - kNames.begin());
 }
 
-void StartPhases::Enter(size_t worker, const std::string& phase, double seconds, Now now) {
-  Track& track = tracks_[worker];
+StartPhases::Track* StartPhases::Find(const std::string& worker) {
+  const auto track = std::find_if(tracks_.begin(), tracks_.end(),
+                                  [&](const Track& t) { return t.worker == worker; });
+  return track == tracks_.end() ? nullptr : &*track;
+}
+
+void StartPhases::Remove(const std::string& worker) {
+  std::erase_if(tracks_, [&](const Track& t) { return t.worker == worker; });
+}
+
+void StartPhases::Enter(const std::string& worker, const std::string& phase, double seconds,
+                        Now now) {
+  Track* const found = Find(worker);
   const size_t number = NumberOf(phase);
-  if (number <= track.current) return;
+  if (found == nullptr || number <= found->current) return;
+  Track& track = *found;
   Close(track, now);
   // The worker's own clock is better than messages' times.
   if (track.current > 0 && std::isfinite(seconds) && seconds > 0) {
@@ -50,9 +62,13 @@ void StartPhases::Close(Track& track, Now now) {
   track.open = false;
 }
 
-void StartPhases::Pause(size_t worker, Now now) { Close(tracks_[worker], now); }
+void StartPhases::Pause(const std::string& worker, Now now) {
+  if (Track* const track = Find(worker); track != nullptr) Close(*track, now);
+}
 
-void StartPhases::Finish(size_t worker, Now now) { Enter(worker, kNames[kPhases + 1], 0, now); }
+void StartPhases::Finish(const std::string& worker, Now now) {
+  Enter(worker, kNames[kPhases + 1], 0, now);
+}
 
 bool StartPhases::under_way() const {
   return std::any_of(tracks_.begin(), tracks_.end(), [](const Track& t) { return t.open; });
@@ -63,9 +79,11 @@ bool StartPhases::over() const {
                      [](const Track& t) { return t.current > kPhases; });
 }
 
-std::string StartPhases::PhaseOf(size_t worker) const {
-  const Track& track = tracks_[worker];
-  return track.open ? kNames[track.current] : "";
+std::string StartPhases::PhaseOf(const std::string& worker) const {
+  for (const Track& track : tracks_) {
+    if (track.worker == worker && track.open) return kNames[track.current];
+  }
+  return "";
 }
 
 std::string StartPhases::Reason() const {

@@ -17,21 +17,24 @@ namespace ringmaster::coordinator {
 
 class StartPhases {
  public:
-  // `workers` in ring order; the functions below call them by place.
+  // `workers` in ring order; what is said of others is ignored.
   explicit StartPhases(const std::vector<std::string>& workers);
+
+  // It is lost, or leaves: nobody waits for it.
+  void Remove(const std::string& worker);
 
   // A phase began, or `done`: the first step was applied. The one before took `seconds`. A phase
   // that is not after the worker's newest is old and ignored.
-  void Enter(size_t worker, const std::string& phase, double seconds, Now now);
+  void Enter(const std::string& worker, const std::string& phase, double seconds, Now now);
   // The worker waits for the others.
-  void Pause(size_t worker, Now now);
+  void Pause(const std::string& worker, Now now);
   // It applied its first step.
-  void Finish(size_t worker, Now now);
+  void Finish(const std::string& worker, Now now);
 
   bool under_way() const;  // some worker is in a phase
   bool over() const;       // every worker applied its first step
   // The phase that `worker` is in; empty when it is in none.
-  [[nodiscard]] std::string PhaseOf(size_t worker) const;
+  [[nodiscard]] std::string PhaseOf(const std::string& worker) const;
   // The first phase that has not ended everywhere and the workers in it: `bind on w2, w3`; empty
   // when none is in any.
   [[nodiscard]] std::string Reason() const;
@@ -54,6 +57,7 @@ class StartPhases {
   };
   static size_t NumberOf(const std::string& phase);  // 0: there is no such phase
 
+  Track* Find(const std::string& worker);
   void Close(Track& track, Now now);
   bool Began(size_t phase) const;
   bool Ended(size_t phase) const;

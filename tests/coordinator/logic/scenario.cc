@@ -130,6 +130,14 @@ class Player {
       attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
       attach.set_highest_term(command.Number("term", 0));
       attach.set_job_id(command.Text("job", ""));
+      if (!attach.job_id().empty()) {
+        *attach.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+        attach.set_applied(command.Number("applied", 0));
+        attach.set_digest(command.Text("digest", "d" + std::to_string(attach.applied())));
+        for (uint64_t core = 0; core < attach.cores(); ++core) {
+          attach.add_known_shard_sha256(command.Text("known", "known"));
+        }
+      }
       attach.set_host(command.Text("host", "node-" + name));
       attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
     });
@@ -193,6 +201,28 @@ class Player {
     shows_phases_ = true;
   }
 
+  // `drain a`, `drain a resume=yes`
+  void Drain(const Command& command) {
+    Step(DrainAsked{command.subject, command.options.contains("resume")});
+  }
+
+  // `found j0001 step=8`, of job=j0001 and with digest=d8 and sha=m8 unless it is said; without
+  // step none verified. skipped="what is wrong with the newest|with the next one"
+  void Found(const Command& command) {
+    CheckpointFound found;
+    found.job_id = command.subject;
+    if (command.options.contains("step")) {
+      CheckpointRecord& record = found.found.emplace();
+      record.job_id = command.Text("job", command.subject);
+      record.ref.set_step(command.Number("step", 0));
+      record.ref.set_sha256(command.Text("sha", "m" + command.Text("step", "")));
+      found.digest = HexOf(command.Text("digest", "d" + command.Text("step", "")));
+    }
+    std::stringstream list(command.Text("skipped", ""));
+    for (std::string text; std::getline(list, text, '|');) found.skipped.push_back(text);
+    Step(found);
+  }
+
   // The coordinator itself stands still.
   void Stall(const Command& command) {
     now_.steady += milliseconds(std::stoull(command.subject));
@@ -230,7 +260,30 @@ class Player {
       said.set_job_id(command.Text("job", "j0001"));
       *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
       said.set_applied(command.Number("applied", 0));
-      said.set_digest(command.Text("digest", "d0"));
+      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
+      std::stringstream list(command.Text("folded", ""));
+      for (std::string shard; std::getline(list, shard, ',');) {
+        said.add_folded(static_cast<uint32_t>(std::stoul(shard)));
+      }
+      said.set_evaluated(command.options.contains("evaluated"));
+    });
+  }
+
+  void Joined(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::Joined& said = *message.mutable_joined();
+      said.set_job_id(command.Text("job", "j0001"));
+      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+    });
+  }
+
+  // `saved a`: it wrote its state; error="...": it could not.
+  void Saved(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      v1::StateSaved& said = *message.mutable_state_saved();
+      said.set_job_id(command.Text("job", "j0001"));
+      said.set_applied(command.Number("applied", 0));
+      said.set_error(command.Text("error", ""));
     });
   }
 
@@ -392,8 +445,9 @@ class Player {
                            m.prepare().job().result().total_steps());
         break;
       case Kind::kFence:
-        text = fmt::format("fence {} generation={}", m.fence().job_id(),
-                           PrintGeneration(m.fence().generation()));
+        text = fmt::format("fence {} generation={}{}", m.fence().job_id(),
+                           PrintGeneration(m.fence().generation()),
+                           m.fence().at_boundary() ? " at the step boundary" : "");
         break;
       case Kind::kStart:
         text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
@@ -401,8 +455,21 @@ class Player {
         for (const v1::RingMember& member : m.start().ring()) {
           text += " " + member.name() + "[";
           for (const uint32_t shard : member.shards()) text += std::to_string(shard);
-          text += "]";
+          text += member.holds() ? "]" : " fetches]";
         }
+        text += fmt::format(", digest {}{}", m.start().digest(),
+                            m.start().evaluated() ? ", evaluated" : "");
+        if (m.start().has_restore()) {
+          text += fmt::format(", from the checkpoint of step {} of {}", m.start().restore().step(),
+                              m.start().restore().job_id());
+        }
+        break;
+      case Kind::kSaveState:
+        text = fmt::format("save the state of {}", m.save_state().job_id());
+        break;
+      case Kind::kCheckpointKept:
+        text = fmt::format("checkpoint {} step {} is kept", m.checkpoint_kept().job_id(),
+                           m.checkpoint_kept().step());
         break;
       case Kind::kCancel:
         text = fmt::format("cancel {} because: {}", m.cancel().job_id(), m.cancel().reason());
@@ -493,6 +560,14 @@ class Player {
                      action.existed ? " (existed)" : ""));
   }
 
+  void Do(const FindCheckpoint& action) {
+    std::string text = "find a checkpoint for " + action.job_id + " among";
+    for (const CheckpointRecord& candidate : action.candidates) {
+      text += fmt::format(" {}/{}", candidate.job_id, candidate.ref.step());
+    }
+    Line(text);
+  }
+
   void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
 
   std::string Print(const Refusal& refusal) const {
@@ -519,6 +594,10 @@ class Player {
       {"inspected", [this](const Command& c) { Inspected(c); }},
       {"prepared", [this](const Command& c) { Prepared(c); }},
       {"fenced", [this](const Command& c) { Fenced(c); }},
+      {"joined", [this](const Command& c) { Joined(c); }},
+      {"saved", [this](const Command& c) { Saved(c); }},
+      {"drain", [this](const Command& c) { Drain(c); }},
+      {"found", [this](const Command& c) { Found(c); }},
       {"enters", [this](const Command& c) { Enters(c); }},
       {"why", [this](const Command& c) { Why(c); }},
       {"events", [this](const Command& c) { Events(c); }},

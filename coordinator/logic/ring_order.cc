@@ -1,0 +1,62 @@
+#include "coordinator/logic/ring_order.h"
+
+#include <algorithm>
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr int kMaxTries = 20'000;
+
+// Depth first: each place gets the first name that fits behind the one before.
+class Search {
+ public:
+  Search(const std::vector<std::string>& names, const std::set<BadPair>& bad)
+      : names_(names), bad_(bad), used_(names.size(), false) {}
+
+  bool Run() {
+    if (order_.size() == names_.size()) {
+      return order_.size() < 2 || Fits(order_.back(), order_.front());
+    }
+    for (size_t i = 0; i < names_.size() && tries_ < kMaxTries; ++i) {
+      if (used_[i] || (!order_.empty() && !Fits(order_.back(), i))) continue;
+      ++tries_;
+      used_[i] = true;
+      order_.push_back(i);
+      if (Run()) return true;
+      order_.pop_back();
+      used_[i] = false;
+      if (order_.empty()) return false;  // a ring has no first place: the others would not help
+    }
+    return false;
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> ordered;
+    for (const size_t i : order_) ordered.push_back(names_[i]);
+    return ordered;
+  }
+
+ private:
+  bool Fits(size_t a, size_t b) const { return !bad_.contains(MakeBadPair(names_[a], names_[b])); }
+
+  const std::vector<std::string>& names_;
+  const std::set<BadPair>& bad_;
+  std::vector<bool> used_;
+  std::vector<size_t> order_;
+  int tries_ = 0;
+};
+
+}  // namespace
+
+BadPair MakeBadPair(const std::string& a, const std::string& b) {
+  return a < b ? BadPair{a, b} : BadPair{b, a};
+}
+
+std::optional<std::vector<std::string>> OrderRing(const std::vector<std::string>& names,
+                                                  const std::set<BadPair>& bad) {
+  Search search(names, bad);
+  if (!search.Run()) return std::nullopt;
+  return search.Names();
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,177 @@
+// From Inspect until a worker may be fenced. Those of the first ring go together, and what one of
+// them cannot do the job cannot; a later one is compared with the job, and refused.
+#include <algorithm>
+#include <utility>
+
+#include "common/job/resolve.h"
+#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/run.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+Fault Violation(const Member& member, const std::string& what) {
+  return {Cause::kProtocolViolation, member.called() + " " + what, member.name()};
+}
+
+}  // namespace
+
+void Run::SendInspect(const Member& member, Actions& actions) const {
+  v1::CoordinatorMessage message;
+  message.mutable_inspect()->set_job_id(job_id_);
+  *message.mutable_inspect()->mutable_data() = spec_.data();
+  Send(member, message, actions);
+}
+
+void Run::SendPrepare(Member& member, Now now, Actions& actions) {
+  v1::CoordinatorMessage message;
+  message.mutable_prepare()->set_job_id(job_id_);
+  *message.mutable_prepare()->mutable_job() = *resolved_;
+  Send(member, message, actions);
+  member.role = Role::kPreparing;
+  member.since = now.steady;
+}
+
+void Run::OnPhase(Member& from, const v1::PhaseEntered& said, Now now) {
+  phases_.Enter(from.name(), said.phase(), said.seconds(), now);
+  if (started_ && from.role != Role::kReady) from.phase = said.phase().substr(0, 32);
+}
+
+Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions& actions) {
+  if (from.role != Role::kInspecting || from.facts || phase_ == Phase::kStopping) return {};
+  if (!said.error().empty()) {
+    if (started_) {
+      RefuseJoiner(from.name(), "it cannot use the dataset: " + said.error(), now);
+      return {};
+    }
+    return {Cause::kDataset,
+            fmt::format("{} cannot use the dataset: {}", from.called(), said.error()), from.name()};
+  }
+  from.facts = said.facts();
+  phases_.Pause(from.name(), now);
+  if (!started_) return {};
+  const Status same =
+      SameDataset({ring_.empty() ? job_id_ : ring_.front().name, resolved_->result().data()},
+                  {from.name(), *from.facts});
+  if (same.ok()) {
+    SendPrepare(from, now, actions);
+  } else {
+    RefuseJoiner(from.name(), Message(same), now);
+  }
+  return {};
+}
+
+Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
+  if (from.role != Role::kPreparing || from.prepared || phase_ == Phase::kStopping) return {};
+  Fault fault;
+  if (!said.error().empty()) {
+    fault = {CauseOfError(said.error()),
+             fmt::format("{} cannot run the job: {}", from.called(), said.error()), from.name()};
+  } else if (said.known_shard_sha256_size() != static_cast<int>(from.attach.cores())) {
+    fault = Violation(from, fmt::format("sent {} known-shard results for its {} cores",
+                                        said.known_shard_sha256_size(), from.attach.cores()));
+  }
+  from.prepared = said;
+  if (fault.ok() && started_) fault = CheckKnownShard(from);
+  if (!fault.ok()) {
+    if (!started_) return fault;
+    RefuseJoiner(from.name(), fault.reason, now);
+    return {};
+  }
+  phases_.Pause(from.name(), now);
+  if (!started_) return {};
+  if (!known_) {
+    known_ = from.prepared;
+    known_of_ = from.name();
+  }
+  from.role = Role::kReady;
+  from.since = now.steady;
+  from.phase.clear();
+  from.holding.digest = said.digest();
+  return {};
+}
+
+Fault Run::CheckKnownShard(const Member& member) const {
+  if (!known_) return {};
+  v1::Prepared expected = *known_;
+  // After a restart digest(0) is not known; the state's digest is compared anyway.
+  if (expected.digest().empty()) expected.set_digest(member.prepared->digest());
+  return FaultOf(Cause::kKnownShardDiffers,
+                 SameKnownShard({known_of_, expected}, {member.name(), *member.prepared}));
+}
+
+// ---- the first ring -----------------------------------------------------------------------------
+
+bool Run::LacksWorkers() {
+  if (members_.size() >= std::max<size_t>(min_, 1)) return false;
+  requeue_ = last_loss_;
+  return true;
+}
+
+Fault Run::SettleInspecting(Now now, Actions& actions) {
+  if (LacksWorkers()) return {};
+  const auto looked = [](const Member& m) { return m.facts.has_value(); };
+  if (!std::all_of(members_.begin(), members_.end(), looked)) return {};
+  if (Fault fault = ResolveFacts(); !fault.ok()) return fault;
+  for (Member& member : members_) SendPrepare(member, now, actions);
+  Enter(Phase::kPreparing, options_.prepare_limit, now);
+  return {};
+}
+
+// Of a job that another one resolved the dataset must be the same, too.
+Fault Run::ResolveFacts() {
+  const Member& first = members_.front();
+  for (const Member& member : members_) {
+    const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
+    if (!same.ok()) return FaultOf(Cause::kDatasetDiffers, same);
+  }
+  if (resolved_) {
+    const std::string of = "of the job that " + job_id_ + " repeats";
+    return FaultOf(Cause::kDatasetDiffers,
+                   SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
+  }
+  StatusOr<v1::ResolvedJob> resolved =
+      job::Resolve(spec_, *first.facts, first.attach.numerics_class());
+  if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
+  resolved_ = *std::move(resolved);
+  return {};
+}
+
+Fault Run::SettlePreparing(Now now, Actions& actions) {
+  if (LacksWorkers()) return {};
+  const auto built = [](const Member& m) { return m.prepared.has_value(); };
+  if (!std::all_of(members_.begin(), members_.end(), built)) return {};
+  known_ = members_.front().prepared;
+  known_of_ = members_.front().name();
+  for (const Member& member : members_) {
+    if (Fault fault = CheckKnownShard(member); !fault.ok()) return fault;
+  }
+  for (Member& member : members_) {
+    member.role = Role::kReady;
+    member.holding.digest = member.prepared->digest();
+  }
+  if (resumes_) {
+    search_ = true;
+    Enter(Phase::kSearching, options_.restore_limit, now);
+  } else {
+    BeginFence(FenceWhen::kNow, "the first generation", now, actions);
+  }
+  return {};
+}
+
+// ---- later ones ---------------------------------------------------------------------------------
+
+void Run::CheckJoiners(Now now) {
+  std::vector<std::pair<std::string, std::string>> late;
+  for (const Member& member : members_) {
+    if (member.role == Role::kReady || now.steady - member.since < options_.prepare_limit) continue;
+    late.emplace_back(
+        member.name(),
+        fmt::format("it did not {} within {} ms",
+                    member.role == Role::kInspecting ? "report the dataset" : "build the job",
+                    options_.prepare_limit.count()));
+  }
+  for (const auto& [name, why] : late) RefuseJoiner(name, why, now);
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,199 @@
+// While the ring cannot run: too few workers, or nobody who is there has the newest state. Also
+// the way out of a restart, and of a state that only leaves.
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/logic/run.h"
+
+namespace ringmaster::coordinator {
+
+void Run::Wait(Now now) {
+  regroup_.reset();
+  accusation_.reset();
+  state_ = v1::JOB_STATE_WAITING;
+  Enter(Phase::kWaiting, {}, now);
+}
+
+Fault Run::SettleWaiting(Now now, Actions& actions) {
+  if (!started_ && LacksWorkers()) return {};
+  if (SaveBeforeLeaving(now, actions)) return {};
+  ReleaseLeavers();
+  uint64_t best = 0;
+  for (const Member& member : members_) {
+    if (Eligible(member, now)) best = std::max(best, member.holding.applied);
+  }
+  const bool lacks_state = best < committed_ && !restore_;
+  if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
+  if (CountEligible(now) < std::max<size_t>(min_, 1)) {
+    reason_ = LacksReason(now);
+  } else if (!lacks_state) {
+    BeginFence(FenceWhen::kNow, last_loss_.empty() ? "enough workers are ready" : last_loss_, now,
+               actions);
+  } else if (HolderMayReturn() && now.steady < *holder_deadline_) {
+    reason_ = fmt::format("waits {} ms for a worker that holds the state of step {} to come back",
+                          options_.holder_wait.count(), committed_);
+  } else {
+    reason_ = fmt::format("nobody holds the state of step {}: looks for a checkpoint", committed_);
+    search_ = true;
+    Enter(Phase::kSearching, options_.restore_limit, now);
+  }
+  return {};
+}
+
+std::string Run::LacksReason(Now now) const {
+  const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
+  const auto others = static_cast<size_t>(std::count_if(
+      members_.begin(), members_.end(), [](const Member& m) { return m.role != Role::kReady; }));
+  std::string text = fmt::format("needs {} worker{}, {} {} ready", least, least == 1 ? "" : "s",
+                                 have, have == 1 ? "is" : "are");
+  if (others > 0) text += fmt::format(" and {} {} on the way", others, others == 1 ? "is" : "are");
+  text += fmt::format("; it goes on at step {} by itself", committed_);
+  if (!last_loss_.empty()) text += ". " + last_loss_;
+  return text;
+}
+
+std::vector<std::string> Run::Advise(Now now) const {
+  const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
+  if (have >= least) return {};
+  return {
+      fmt::format("start {} more worker{} of the numerics class of its others (`ringctl workers` "
+                  "shows it), or end a drain",
+                  least - have, least - have == 1 ? "" : "s"),
+      "wait: workers that were lost, or are busy, join it by themselves when they are back"};
+}
+
+// Somebody who has the newest state is known, and is not here, or not heard.
+bool Run::HolderMayReturn() const {
+  return !lost_holders_.empty() ||
+         std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
+           return m.role == Role::kReady && !m.leaving && m.applied >= committed_;
+         });
+}
+
+// ---- leaving ------------------------------------------------------------------------------------
+
+// True: the only holder of the newest state writes it before it goes.
+bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
+  const Member* holder = nullptr;
+  for (const Member& member : members_) {
+    const uint64_t has = member.holding.applied;
+    if (member.role != Role::kReady || member.owes || has == 0 || has < committed_) continue;
+    if (!member.leaving) return false;
+    if (!Silent(member, now) && has > kept_step_ &&
+        (holder == nullptr || has > holder->holding.applied)) {
+      holder = &member;
+    }
+  }
+  if (holder == nullptr) return false;
+  v1::CoordinatorMessage message;
+  message.mutable_save_state()->set_job_id(job_id_);
+  Send(*holder, message, actions);
+  saver_ = holder->name();
+  reason_ = fmt::format("{} leaves, and writes the state of step {} before, as nobody else has it",
+                        holder->called(), holder->holding.applied);
+  Enter(Phase::kSaving, options_.save_limit, now);
+  return true;
+}
+
+void Run::OnSaved(Member& from, const v1::StateSaved& said, Now now) {
+  if (phase_ != Phase::kSaving || from.name() != saver_) return;
+  if (!said.error().empty()) {
+    Tell(event_type::kWorkerLeft, Severity::kWarning,
+         fmt::format("{} could not save the state of step {}: {}", from.called(),
+                     from.holding.applied, said.error()),
+         from.name());
+  }
+  holder_deadline_ = now.steady;  // it does not come back with it
+  ReleaseLeavers();
+}
+
+void Run::ReleaseLeavers() {
+  std::vector<std::string> names;
+  for (const Member& member : members_) {
+    if (member.leaving) names.push_back(member.name());
+  }
+  for (const std::string& name : names) {
+    const Member& member = *Find(name);
+    if (member.role == Role::kReady) {
+      last_loss_ = fmt::format("{} left at step {}", member.called(), member.holding.applied);
+      Tell(event_type::kWorkerLeft, Severity::kInfo, last_loss_, name);
+    }
+    LetGo(name, false, "it leaves");
+  }
+}
+
+// ---- after a restart ----------------------------------------------------------------------------
+
+void Run::SettleAdopting(Now now) {
+  bool same = true, all_known = true;
+  std::string missing;
+  for (const Place& place : ring_) {
+    const Member* member = Find(place.name);
+    same = same && member != nullptr && member->holding.started == generation_;
+    if (member != nullptr) continue;
+    all_known = all_known && !lost_holders_.contains(place.name);
+    missing += (missing.empty() ? "" : ", ") + place.name;
+  }
+  if (same) return TakeOver(now);
+  reason_ = missing.empty()
+                ? "the coordinator restarted: the ring is formed again"
+                : fmt::format("the coordinator restarted: waits for {} to attach again", missing);
+  if (!all_known && now.steady < deadline_) return;
+  for (const Place& place : ring_) {
+    if (Find(place.name) != nullptr) continue;
+    last_loss_ = fmt::format(
+        "{} was lost: it did not attach again with its state after the "
+        "coordinator restarted",
+        Called(place.name, place.host));
+    Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, place.name);
+  }
+  holder_deadline_ = now.steady;  // they had their time
+  Wait(now);
+}
+
+// The generation runs on as it is.
+void Run::TakeOver(Now now) {
+  std::string names;
+  for (const Place& place : ring_) names += (names.empty() ? "" : ", ") + place.name;
+  Tell(event_type::kAdopted, Severity::kInfo,
+       fmt::format("generation {} runs on after the coordinator restarted: {} attached again",
+                   generation_.ToString(), names),
+       kJobSubject);
+  for (Member& member : members_) member.joined = true;
+  lost_holders_.clear();
+  proven_ = AnyFinished();
+  started_at_ = now.steady;
+  state_ = v1::JOB_STATE_RUNNING;
+  reason_.clear();
+  RaiseCommitted();
+  Enter(Phase::kRunning, AnyFinished() ? options_.finish_limit : options_.stall_limit, now);
+}
+
+// ---- checkpoints --------------------------------------------------------------------------------
+
+Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
+  if (phase_ != Phase::kSearching) return {};
+  for (const std::string& skipped : event.skipped) {
+    Tell(event_type::kCheckpointSkipped, Severity::kWarning, skipped, kJobSubject);
+  }
+  if (!started_ && !event.found) {
+    return {Cause::kNoCheckpoint,
+            event.skipped.empty()
+                ? std::string("the job that it resumes has no checkpoint any more")
+                : fmt::format("no checkpoint of the job that it resumes verifies: {}",
+                              event.skipped.front()),
+            ""};
+  }
+  restore_ = Restore{event.found, event.digest};
+  if (!started_) {
+    committed_ = event.found->ref.step();
+    Tell(
+        event_type::kResumed, Severity::kInfo,
+        fmt::format("begins at step {} with the checkpoint of {}", committed_, event.found->job_id),
+        kJobSubject);
+  }
+  Enter(Phase::kWaiting, {}, now);
+  return {};
+}
+
+}  // namespace ringmaster::coordinator
