@@ -2,11 +2,14 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
 
 #include "common/check.h"
+#include "common/job/resolve.h"
+#include "common/sha256.h"
 #include "coordinator/service/checkpoint_check.h"
 
 namespace ringmaster::coordinator {
@@ -14,6 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 constexpr size_t kMaxEvents = 65'536;
+constexpr std::chrono::milliseconds kStorePause{500};  // between two tries of one that fails
 
 Now ReadClocks() {
   using std::chrono::duration_cast;
@@ -25,21 +29,69 @@ Now ReadClocks() {
 }  // namespace
 
 ControlLoop::ControlLoop(const Options& options, const Hands& hands)
-    : hands_(hands), logic_(options), loop_({"control", kMaxEvents, kTick, [this] { OnTick(); }}) {}
+    : hands_(hands),
+      logic_(options),
+      retirement_(
+          {hands.checkpoints, hands.disk,
+           [this](std::function<void()> task) { (void)loop_.Post(std::move(task)); },
+           [this](const CheckpointRecord& record) {
+             return Write(hands_.store->RemoveCheckpoint(record), "forget a checkpoint").ok();
+           },
+           [this](const CheckpointRecord& record, const std::string& why) {
+             Handle(CheckpointRetained{record, why});
+           }}),
+      loop_({"control", kMaxEvents, kTick, [this] { OnTick(); }}) {}
 
 Status ControlLoop::Restore() {
   Restored restored;
   restored.term = hands_.store->term();
   RING_ASSIGN_OR_RETURN(restored.jobs, hands_.store->LoadJobs());
   RING_ASSIGN_OR_RETURN(restored.checkpoints, hands_.store->LoadCheckpoints());
-  std::vector<std::string> known;
-  for (const CheckpointRecord& checkpoint : restored.checkpoints) {
-    known.push_back(checkpoint.ref.path());
-  }
-  RING_RETURN_IF_ERROR(hands_.checkpoints->Sweep(known));
-  spdlog::info("term={} jobs={} checkpoints={}", restored.term, restored.jobs.size(), known.size());
+  RING_RETURN_IF_ERROR(RestoreStrays(restored));
+  for (const CheckpointRecord& checkpoint : restored.checkpoints) retirement_.Add(checkpoint);
+  spdlog::info("term={} jobs={} checkpoints={}", restored.term, restored.jobs.size(),
+               restored.checkpoints.size());
   CarryOut(logic_.Restore(restored, ReadClocks()));
   return absl::OkStatus();
+}
+
+// A store that was restored from an older copy knows less than the folder holds.
+Status ControlLoop::RestoreStrays(Restored& restored) {
+  CheckpointFolder::Known known;
+  for (const JobRecord& job : restored.jobs) known.jobs.insert(job.id());
+  for (const CheckpointRecord& checkpoint : restored.checkpoints) {
+    known.paths.insert(checkpoint.ref.path());
+  }
+  RING_ASSIGN_OR_RETURN(const CheckpointFolder::Swept swept, hands_.checkpoints->Sweep(known));
+  for (const std::string& warning : swept.warnings) spdlog::warn("checkpoints: {}", warning);
+  restored.taken_ids = swept.unknown_jobs;
+  for (const CheckpointFolder::Stray& stray : swept.strays) {
+    if (const std::string why = CheckStray(stray, restored.jobs); !why.empty()) {
+      spdlog::warn("checkpoints: {} is not in the store, and it is left as it is: {}",
+                   stray.ref.path(), why);
+      continue;
+    }
+    const CheckpointRecord record{stray.job_id, stray.ref, false};
+    RING_RETURN_IF_ERROR(hands_.store->InsertCheckpoint(record));
+    restored.checkpoints.push_back(record);
+    spdlog::warn("checkpoints: {} was whole and not in the store: it is now", stray.ref.path());
+  }
+  return absl::OkStatus();
+}
+
+// Why it is none of its job's; empty when it is.
+std::string ControlLoop::CheckStray(const CheckpointFolder::Stray& stray,
+                                    const std::vector<JobRecord>& jobs) {
+  const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const JobRecord& record) {
+    return record.id() == stray.job_id;
+  });
+  if (job == jobs.end() || !job->resolved) {
+    return fmt::format("job {} had not started yet when the store was copied", stray.job_id);
+  }
+  const std::string expected = Hex(job::ResultDigest(job->resolved->result()));
+  if (stray.result_digest == expected) return "";
+  return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
+                     stray.job_id, stray.result_digest, expected);
 }
 
 bool ControlLoop::Post(Event event, std::function<void()> done) {
@@ -77,23 +129,40 @@ void ControlLoop::CarryOut(const Actions& actions) {
 }
 
 void ControlLoop::OnTick() {
-  // Oldest debt first: what is shown must be stored.
+  SaveUnsaved();
+  for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
+  Handle(Tick{});
+}
+
+// Oldest debt first: what is shown must be stored. When all of it is, one more write that changes
+// nothing says that the trouble is over.
+void ControlLoop::SaveUnsaved() {
+  const Now now = ReadClocks();
+  if (!trouble_.lasts() || trouble_.Recent(now.steady, kStorePause)) return;
   for (auto entry = unsaved_.begin(); entry != unsaved_.end();) {
-    if (!hands_.store->SaveJob(entry->second).ok()) break;
+    if (!Write(hands_.store->SaveJob(entry->second), "save " + entry->first).ok()) return;
     if (auto view = withheld_.extract(entry->first))
       hands_.board->Publish(std::move(view.mapped()));
     entry = unsaved_.erase(entry);
   }
-  for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
-  Handle(Tick{});
+  if (!Write(hands_.store->RaiseTerm(hands_.store->term()), "try it").ok()) return;
+  spdlog::warn("store: it can be written again, after {} ms", trouble_.End(now.steady).count());
+  hands_.board->NoteStoreTrouble("");
 }
 
 Status ControlLoop::Write(const Status& status, const std::string& what) {
   if (status.ok()) return status;
   write_failed_ = true;
-  spdlog::error("store: {}: {}", what, Message(status));
+  const std::string reason = Message(status);
+  if (trouble_.Failed(status, ReadClocks().steady)) {
+    spdlog::error("store: {}: {}; nothing is acknowledged until it can be written", what, reason);
+    hands_.board->NoteStoreTrouble(fmt::format(
+        "the coordinator cannot write its store ({}), so that what it shows may be old and nothing "
+        "is acknowledged: make room on the disk of its --data-dir, or look at its log",
+        reason));
+  }
   return Error(absl::StatusCode::kUnavailable, "the coordinator cannot write its store: {}",
-               Message(status));
+               reason);
 }
 
 void ControlLoop::Do(const Send& action) { hands_.sessions->Send(action.session, action.message); }
@@ -111,6 +180,7 @@ void ControlLoop::Do(const InsertJob& action) {
 void ControlLoop::Do(const InsertCheckpoint& action) {
   const Status status =
       Write(hands_.store->InsertCheckpoint(action.record), "checkpoint of " + action.record.job_id);
+  if (status.ok()) retirement_.Add(action.record);
   CarryOut(logic_.Step(CheckpointInserted{action.record, action.digest, status}, ReadClocks()));
 }
 
@@ -125,8 +195,15 @@ void ControlLoop::Do(const FindCheckpoint& action) {
     CheckpointFound found;
   };
   const auto search = std::make_shared<Search>(Search{action, {action.job_id, {}, "", {}}});
+  // One that was superseded by others that may not be whole, and is still there.
+  std::vector<CheckpointRecord>& candidates = search->action.candidates;
+  for (CheckpointRecord& record : retirement_.Waiting(action.job_id)) {
+    candidates.push_back(std::move(record));
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const auto& a, const auto& b) { return a.ref.step() > b.ref.step(); });
   std::vector<v1::CheckpointRef> refs;
-  for (const CheckpointRecord& candidate : action.candidates) refs.push_back(candidate.ref);
+  for (const CheckpointRecord& candidate : candidates) refs.push_back(candidate.ref);
   CheckpointCheck::Hearer hearer;
   hearer.tell = [search](size_t index, const CheckpointCheck::Verdict& verdict) {
     const CheckpointRecord& candidate = search->action.candidates[index];
@@ -158,16 +235,7 @@ void ControlLoop::Do(const SaveJob& action) {
   }
 }
 
-void ControlLoop::Do(const RemoveCheckpoint& action) {
-  const CheckpointRecord& record = action.record;
-  if (!Write(hands_.store->RemoveCheckpoint(record), "forget a checkpoint").ok()) return;
-  const bool posted = hands_.disk->Post([folder = hands_.checkpoints, path = record.ref.path()] {
-    const Status status = folder->Remove(path);
-    if (!status.ok()) spdlog::warn("checkpoint not removed: {}", Message(status));
-  });
-  if (!posted)
-    spdlog::warn("checkpoint not removed: path={} the disk queue is full", record.ref.path());
-}
+void ControlLoop::Do(const RemoveCheckpoint& action) { retirement_.Retire(action.record); }
 
 void ControlLoop::Do(const PublishJob& action) {
   const std::string& id = action.view.status.job_id();

@@ -11,8 +11,10 @@
 
 #include "common/loop.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/service/checkpoint_retirement.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
+#include "coordinator/service/store_trouble.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/store.h"
 
@@ -57,6 +59,10 @@ class ControlLoop {
   void Do(const Reply& action);
   void Do(const Note& action);
   void OnTick();
+  void SaveUnsaved();
+  [[nodiscard]] Status RestoreStrays(Restored& restored);
+  [[nodiscard]] static std::string CheckStray(const CheckpointFolder::Stray& stray,
+                                              const std::vector<JobRecord>& jobs);
   [[nodiscard]] Status Write(const Status& status, const std::string& what);
 
   const Hands hands_;
@@ -67,7 +73,9 @@ class ControlLoop {
   std::map<std::string, JobRecord> unsaved_;
   std::map<std::string, JobView> withheld_;
   std::vector<FindCheckpoint> put_off_;  // searches that the disk thread could not take
-  Loop loop_;                            // last: its thread uses everything above
+  StoreTrouble trouble_;
+  CheckpointRetirement retirement_;
+  Loop loop_;  // last: its thread uses everything above
 };
 
 }  // namespace ringmaster::coordinator

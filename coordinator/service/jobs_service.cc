@@ -110,7 +110,12 @@ grpc::ServerUnaryReactor* JobsService::Why(grpc::CallbackServerContext* context,
                                            v1::WhyResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const StatusBoard::View view = board_.Find(request->job_id());
-  if (view) *response = Explain(*view);
+  if (view) {
+    *response = Explain(*view);
+    if (const std::string trouble = board_.StoreTrouble(); !trouble.empty()) {
+      response->add_advice(trouble);
+    }
+  }
   reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
   return reactor;
 }

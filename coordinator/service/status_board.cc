@@ -100,6 +100,16 @@ v1::ListWorkersResponse StatusBoard::Workers() const {
   return workers_;
 }
 
+void StatusBoard::NoteStoreTrouble(const std::string& trouble) {
+  MutexLock lock(mu_);
+  store_trouble_ = trouble;
+}
+
+std::string StatusBoard::StoreTrouble() const {
+  MutexLock lock(mu_);
+  return store_trouble_;
+}
+
 bool StatusBoard::closed() const {
   MutexLock lock(mu_);
   return closed_;

@@ -28,6 +28,9 @@ class StatusBoard {
 
   void Publish(JobView view);
   void PublishWorkers(v1::ListWorkersResponse workers);
+  // A sentence while the store cannot be written, and what is shown is older than what is; else
+  // empty.
+  void NoteStoreTrouble(const std::string& trouble);
   // Log lines of the job came in; so many are lost. Its listeners are told, its view says so.
   void NoteLogLines(const std::string& job_id, uint64_t lost);
   // Ends every watch.
@@ -38,6 +41,7 @@ class StatusBoard {
   // Newest first, as many as fit into `max_bytes`.
   [[nodiscard]] v1::ListResponse List(size_t max_bytes) const;
   [[nodiscard]] v1::ListWorkersResponse Workers() const;
+  [[nodiscard]] std::string StoreTrouble() const;
   [[nodiscard]] bool closed() const;
 
   // Listens until the listener is gone. False when too many listen already.
@@ -54,6 +58,7 @@ class StatusBoard {
   mutable Mutex mu_;
   std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mu_);
   v1::ListWorkersResponse workers_ ABSL_GUARDED_BY(mu_);
+  std::string store_trouble_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
