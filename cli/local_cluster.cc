@@ -95,6 +95,9 @@ Status LocalCluster::StartWorkers() {
                                           options_.data_root,
                                           "--state-dir",
                                           options_.state_dir + "/" + name,
+                                          // All of them end together: no ring goes on.
+                                          "--drain-seconds",
+                                          "0",
                                           "--name",
                                           name};
     if (!options_.cpus.empty()) {
