@@ -37,6 +37,22 @@ bool WriteFile(const CheckpointFile& file, Writer* writer) {
   return true;
 }
 
+// A coordinator that is down, stops, restarts, or cannot write now. What it says about the checkpoint
+// itself stays.
+bool MayPass(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnknown:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 CheckpointUpload::CheckpointUpload(const std::shared_ptr<grpc::Channel>& channel, JobId job,
@@ -84,8 +100,7 @@ Status CheckpointUpload::Deliver(const Checkpoint& checkpoint, const std::stop_t
                    checkpoint.standing.best ? " best=yes" : "");
       return status;
     }
-    if (status.code() != absl::StatusCode::kUnavailable &&
-        status.code() != absl::StatusCode::kDeadlineExceeded) {
+    if (!MayPass(status)) {
       return Annotate(status, fmt::format("checkpoint of step {}", checkpoint.step));
     }
     spdlog::warn("checkpoint of step {} not delivered yet, trying again: {}", checkpoint.step,

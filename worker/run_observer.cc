@@ -9,6 +9,8 @@ v1::Progress MessageOf(const Progress& progress) {
   message.set_applied(progress.applied);
   message.set_digest(progress.digest.data(), progress.digest.size());
   message.set_ring_bytes(progress.ring_bytes);
+  message.set_shards_computed(progress.shards_computed);
+  message.set_shards_dropped(progress.shards_dropped);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_epoch(progress.epoch);
   message.set_loss(progress.loss);

@@ -37,7 +37,7 @@ TEST_CASE("Flags: the usual ones are understood") {
   const ParsedFlags parsed =
       Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0", "--cores", "2",
              "--threads-per-core", "3", "--memory-per-core", "1GiB", "--name", "w1", "--cpus",
-             "0-5", "--log-spool-bytes", "64KiB"});
+             "0-5", "--log-spool-bytes", "64KiB", "--drain-seconds", "0"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.coordinator.ToString() == "10.0.0.1:7700");
   CHECK(parsed.flags.advertise == "127.0.0.1");
@@ -47,7 +47,9 @@ TEST_CASE("Flags: the usual ones are understood") {
   CHECK(parsed.flags.cpus.size() == 6);
   CHECK(parsed.flags.name == "w1");
   CHECK(parsed.flags.log_spool_bytes == 64 << 10);
+  CHECK(parsed.flags.drain_seconds == 0);
   CHECK(Parse({}).flags.log_spool_bytes == 64 << 20);
+  CHECK(Parse({}).flags.drain_seconds == 30);
 }
 
 TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
@@ -58,6 +60,7 @@ TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
   CHECK(Parse({"--name", "a/b"}).exit_code == 2);
   CHECK(Parse({"--coordinator", "nowhere"}).exit_code == 2);
   CHECK(Parse({"--log-spool-bytes", "1KiB"}).exit_code == 2);
+  CHECK(Parse({"--drain-seconds", "-1"}).exit_code == 2);
   CHECK(Parse({"--nonsense"}).exit_code == 2);
   CHECK_FALSE(Parse({"--listen", "0.0.0.0:0", "--insecure", "--advertise", "10.0.0.2"}).exit);
 }

@@ -77,6 +77,8 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   progress.test = Evaluation{.step = 4, .accuracy = 0.875, .loss = {}};
   progress.samples_per_second = 100;
   progress.ring_bytes = 77;
+  progress.shards_computed = 40;
+  progress.shards_dropped = 3;
   progress.step_times = {.input = 1,
                          .compute = 2,
                          .ring_wait = 3,
@@ -98,6 +100,8 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   CHECK_FALSE(message.has_test_loss());
   CHECK(message.samples_per_second() == 100);
   CHECK(message.ring_bytes() == 77);
+  CHECK(message.shards_computed() == 40);
+  CHECK(message.shards_dropped() == 3);
   CHECK(message.step_times().input() == 1);
   CHECK(message.step_times().compute() == 2);
   CHECK(message.step_times().ring_wait() == 3);
