@@ -1,10 +1,9 @@
 // Runs that end in the middle of a step, and what the next generation makes of it: the bytes of an
 // undisturbed run, whatever was kept, dropped, copied or adopted.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
-#include <map>
-#include <random>
-#include <set>
+#include <chrono>
 
 #include "tests/worker/train/regroup_case.h"
 #include "worker/train/checkpoint.h"
@@ -133,6 +132,23 @@ TEST_CASE("Regroup: one shard in all") {
   generation.ring[0].stop = {};
   generation.sink = std::make_shared<MemorySink>();
   REQUIRE(RunGeneration(generation)[0].manifest_sha256 == LastManifest(reference));
+}
+
+TEST_CASE("Regroup: batch statistics of kept shards are kept") {
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  spec.mutable_model()->set_batch_norm(true);
+  spec.clear_epochs();
+  spec.set_steps(1);
+  Interrupt interrupt;
+  FakeCase job(interrupt.Hooks(), spec);
+  const auto reference = job.Run(kAlone);
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  REQUIRE(Interrupted(trainer->get(), &interrupt, 2).folded == FirstShards(2));
+  const auto sink = std::make_shared<MemorySink>();
+  REQUIRE(Continue(trainer->get(), sink).manifest_sha256 == LastManifest(reference));
 }
 
 TEST_CASE("Regroup: another world keeps what fits and drops the rest") {
