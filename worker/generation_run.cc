@@ -24,6 +24,16 @@ constexpr std::chrono::seconds kBetterReasonLimit{2};
 
 std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
 
+// Whether an error of a link names `who`, and not somebody whose name begins likewise.
+bool SpeaksOf(const std::string& error, const std::string& who) {
+  for (size_t at = error.find(who); at != std::string::npos; at = error.find(who, at + 1)) {
+    const size_t end = at + who.size();
+    if (end == error.size() || std::string(" :,").find(error[end]) != std::string::npos)
+      return true;
+  }
+  return false;
+}
+
 GenerationId GenerationOf(const v1::Start& start) {
   return {start.generation().term(), start.generation().counter()};
 }
@@ -128,8 +138,8 @@ const v1::RingMember& GenerationRun::Member(uint32_t distance) const {
 std::string GenerationRun::NeighbourNamed(const std::string& error) const {
   const std::string& successor = Member(1).name();
   const std::string& predecessor = Member(assignment_.position.size - 1).name();
-  if (error.find("successor " + successor) != std::string::npos) return successor;
-  if (error.find("predecessor " + predecessor) != std::string::npos) return predecessor;
+  if (SpeaksOf(error, "successor " + successor)) return successor;
+  if (SpeaksOf(error, "predecessor " + predecessor)) return predecessor;
   return "";
 }
 

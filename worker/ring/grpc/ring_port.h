@@ -31,9 +31,10 @@ struct LinkOptions {
 };
 
 struct PortOptions {
-  // Streams that came before this worker's Connect: how many wait, and how long.
+  // Streams that came before this worker's Connect or Watch: how many wait, and how long. Longer
+  // than a Connect does: the receiver may have to fetch the state first.
   size_t waiting_streams = 16;
-  std::chrono::milliseconds waiting_limit{30'000};
+  std::chrono::milliseconds waiting_limit{720'000};
   // How long a link that ended goes on until its successor has all its frames; after an error or
   // Cancel, the frame that is under way. Nobody waits for it but Stop.
   std::chrono::milliseconds goodbye_limit{2'000};
