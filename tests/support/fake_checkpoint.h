@@ -23,11 +23,11 @@ struct FakeCheckpoint {
 };
 
 inline FakeCheckpoint MakeCheckpoint(uint64_t step, const std::string& result_digest,
-                                     const std::string& digest) {
+                                     const std::string& digest, size_t state_bytes = 3'000'000) {
   FakeCheckpoint checkpoint;
   checkpoint.step = step;
   checkpoint.files.emplace_back("model.safetensors", "weights of step " + std::to_string(step));
-  checkpoint.files.emplace_back("state.safetensors", std::string(3'000'000, 's'));
+  checkpoint.files.emplace_back("state.safetensors", std::string(state_bytes, 's'));
   checkpoint.files.emplace_back("empty.txt", "");
   std::string list;
   for (const auto& [name, bytes] : checkpoint.files) {

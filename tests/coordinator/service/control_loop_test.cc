@@ -4,34 +4,44 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <vector>
 
+#include "common/job/resolve.h"
 #include "tests/support/cluster_messages.h"
+#include "tests/support/stored_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-// A store whose disk can be full.
+// A store whose disk can be full, and what it holds at the start.
 class FullStore : public Store {
  public:
   std::atomic<bool> full = false;
+  std::atomic<int> writes = 0;
+  std::vector<JobRecord> jobs;
+  std::vector<CheckpointRecord> checkpoints;
+  std::vector<CheckpointRecord> inserted;  // control loop only, and before it starts
 
   uint64_t term() const override { return 1; }
-  StatusOr<std::vector<JobRecord>> LoadJobs() override { return std::vector<JobRecord>(); }
-  StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override {
-    return std::vector<CheckpointRecord>();
-  }
+  StatusOr<std::vector<JobRecord>> LoadJobs() override { return jobs; }
+  StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override { return checkpoints; }
   Status RaiseTerm(uint64_t) override { return Write(); }
   Status InsertJob(const JobRecord&) override { return Write(); }
   Status SaveJob(const JobRecord&) override { return Write(); }
-  Status InsertCheckpoint(const CheckpointRecord&) override { return Write(); }
+  Status InsertCheckpoint(const CheckpointRecord& record) override {
+    inserted.push_back(record);
+    return Write();
+  }
   Status RemoveCheckpoint(const CheckpointRecord&) override { return Write(); }
 
  private:
-  Status Write() const {
+  Status Write() {
+    ++writes;
     return full ? absl::UnavailableError("the disk is full") : absl::OkStatus();
   }
 };
@@ -96,6 +106,111 @@ TEST_CASE_METHOD(Fixture, "ControlLoop: a change that cannot be stored is not sh
   REQUIRE(board.Listen("j0001", seen));
   store.full = false;  // the next tick tries again
   CHECK(seen->promise.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+}
+
+TEST_CASE_METHOD(Fixture, "ControlLoop: that the store cannot be written is shown until it can") {
+  CHECK(board.StoreTrouble().empty());
+  store.full = true;
+  CHECK_FALSE(Submit().refusal.status.ok());
+  CHECK_THAT(board.StoreTrouble(), Catch::Contains("cannot write its store (the disk is full)"));
+  const int before = store.writes;
+  store.full = false;
+  // Nobody asks for anything: it is tried all the same.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!board.StoreTrouble().empty() && std::chrono::steady_clock::now() < deadline) {
+    (void)Ask(CancelAsked{JobId("none")});
+  }
+  CHECK(board.StoreTrouble().empty());
+  CHECK(store.writes > before);
+}
+
+TEST_CASE("StoreTrouble: it is news once, for each reason, and once when it is over") {
+  using Time = StoreTrouble::Time;
+  StoreTrouble trouble;
+  CHECK_FALSE(trouble.lasts());
+  CHECK(trouble.Failed(absl::UnavailableError("full"), Time(100)));
+  CHECK_FALSE(trouble.Failed(absl::UnavailableError("full"), Time(700)));
+  CHECK(trouble.Failed(absl::UnavailableError("broken"), Time(800)));
+  CHECK(trouble.lasts());
+  CHECK(trouble.Recent(Time(1200), Time(500)));
+  CHECK_FALSE(trouble.Recent(Time(1300), Time(500)));
+  CHECK(trouble.End(Time(1600)) == Time(1500));
+  CHECK_FALSE(trouble.lasts());
+  CHECK_FALSE(trouble.Recent(Time(1600), Time(500)));
+  CHECK(trouble.Failed(absl::UnavailableError("broken"), Time(2000)));
+}
+
+// A store that was copied before two checkpoints of its one job came.
+struct OlderStore {
+  OlderStore() {
+    spdlog::set_level(spdlog::level::off);
+    JobRecord& job = store.jobs.emplace_back();
+    job.number = 1;
+    job.status.set_job_id("j0001");
+    job.status.set_state(v1::JOB_STATE_FAILED);
+    *job.status.mutable_spec() = testing::MakeSpec();
+    job.resolved = *job::Resolve(testing::MakeSpec(), testing::MakeFacts(),
+                                 testing::MakeAttach("a").numerics_class());
+    result_digest = Hex(job::ResultDigest(job.resolved->result()));
+    CheckpointRecord& known = store.checkpoints.emplace_back();
+    known.job_id = "j0001";
+    known.ref = Put("j0001", 2, result_digest);
+  }
+  v1::CheckpointRef Put(const std::string& job, uint64_t step, const std::string& digest) {
+    return testing::StoreCheckpoint(checkpoints, job, testing::MakeCheckpoint(step, digest, "bb"));
+  }
+  // Of j0001, as everyone sees them.
+  std::vector<uint64_t> StepsAfterRestore() {
+    ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+    REQUIRE(control.Restore().ok());
+    std::vector<uint64_t> steps;
+    for (const v1::CheckpointRef& ref : board.Find("j0001")->checkpoints) {
+      steps.push_back(ref.step());
+    }
+    return steps;
+  }
+
+  TemporaryFolder folder;
+  FullStore store;
+  std::string result_digest;
+  CheckpointFolder checkpoints{folder.path()};
+  Loop disk{{"disk", 16, std::chrono::seconds(1), nullptr}};
+  StatusBoard board;
+  SessionTable sessions;
+};
+
+TEST_CASE_METHOD(OlderStore, "ControlLoop: checkpoints that an older store lost are its again") {
+  Put("j0001", 6, result_digest);
+  Put("j0001", 4, result_digest);
+  CHECK(StepsAfterRestore() == std::vector<uint64_t>{2, 4, 6});
+  CHECK(board.Find("j0001")->status.checkpoint().step() == 6);
+  REQUIRE(store.inserted.size() == 2);
+  CHECK(store.inserted[0].job_id == "j0001");
+}
+
+TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used that is not whole or another's") {
+  const v1::CheckpointRef damaged = Put("j0001", 4, result_digest);
+  testing::Damage(damaged);
+  const v1::CheckpointRef other = Put("j0001", 6, "another job's");
+  CHECK(StepsAfterRestore() == std::vector<uint64_t>{2});
+  CHECK(store.inserted.empty());
+  CHECK(std::filesystem::exists(damaged.path()));
+  CHECK(std::filesystem::exists(other.path()));
+}
+
+TEST_CASE_METHOD(OlderStore, "ControlLoop: a new job gets no id whose checkpoints are there") {
+  const v1::CheckpointRef unknown = Put("j0002", 4, result_digest);
+  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+  REQUIRE(control.Restore().ok());
+  control.Start();
+  SubmitAsked asked;
+  *asked.submit.mutable_spec() = testing::MakeSpec();
+  asked.submit.set_idempotency_key("key");
+  std::promise<std::string> promise;
+  control.Ask(asked, [&](const Reply& reply) { promise.set_value(reply.job_id); });
+  CHECK(promise.get_future().get() == "j0003");
+  CHECK(std::filesystem::exists(unknown.path()));
+  control.Stop();
 }
 
 TEST_CASE_METHOD(Fixture, "ControlLoop: after its stop questions are answered with UNAVAILABLE") {
