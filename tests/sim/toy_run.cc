@@ -191,6 +191,7 @@ void ToyRun::AskFolder() {
 }
 
 void ToyRun::SourceLost() {
+  if (source_ != nullptr) source_->Cancel(0);
   source_.reset();
   After(milliseconds(20), [](ToyRun& run) { run.FetchNext(); });
 }

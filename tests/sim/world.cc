@@ -10,6 +10,8 @@ namespace ringmaster::sim {
 namespace {
 
 constexpr size_t kKeptLines = 120;
+// Far more than any plan needs: the cluster is busy and gets nowhere.
+constexpr uint64_t kMaxEvents = 300'000;
 
 }  // namespace
 
@@ -24,6 +26,7 @@ void World::RunUntil(Time end) {
     Entry entry = std::move(queue_.back());
     queue_.pop_back();
     now_ = entry.at;
+    if (sequence_ > kMaxEvents) return Violate("livelock: too many events");
     if (entry.life != nullptr && !entry.life->alive) continue;
     if (entry.life != nullptr && entry.life->paused) {
       entry.life->held.push_back(std::move(entry.what));
