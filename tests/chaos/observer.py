@@ -112,9 +112,9 @@ class Observer:
         return status.step if status else 0
 
     def ring(self):
-        """The names of the members."""
+        """The names of the members. One that is on its way in is listed in a status, without shards."""
         status = self.status
-        return [worker.name for worker in status.workers] if status else []
+        return [worker.name for worker in status.workers if worker.shards] if status else []
 
     def regroups(self):
         """Every one that was seen, oldest first."""
