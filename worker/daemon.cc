@@ -20,6 +20,9 @@ namespace {
 constexpr std::chrono::milliseconds kHeartbeatInterval{100};
 constexpr std::chrono::minutes kWaitingStreamLimit{11};
 
+// One for each name: a copy of a state folder that another worker uses brings none of its lines.
+std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
+
 // Moves this thread to each CPU once, and back: only the kernel knows which ones it may have.
 Status CheckCpus(const std::vector<int>& cpus) {
   cpu_set_t before;
@@ -73,7 +76,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<StateFolder> state, StateFolder::Open(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
-                        Spool::Open({flags.state_dir + "/spool", flags.log_spool_bytes}));
+                        Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
   auto states = std::make_unique<StateService>();
@@ -175,11 +178,19 @@ void Daemon::Post(Event event) {
 void Daemon::Handle(const Event& event) {
   const Decision decision = logic_.Step(event, std::chrono::steady_clock::now());
   heartbeat_.Enable(logic_.attached());
-  if (!std::holds_alternative<RunProgress>(event) && decision.reason != last_reason_) {
-    spdlog::info("{}", decision.reason);
-    last_reason_ = decision.reason;
-  }
+  Log(event, decision.reason);
   for (const Action& action : decision.actions) Do(action);
+}
+
+void Daemon::Log(const Event& event, const std::string& reason) {
+  if (std::holds_alternative<RunProgress>(event) || std::holds_alternative<Connected>(event)) {
+    return;
+  }
+  // A coordinator that is away, or refuses this worker, gives the same answer twice a second.
+  if (reason == last_reason_) return;
+  last_reason_ = reason;
+  const bool lost = std::holds_alternative<Disconnected>(event);
+  spdlog::log(lost ? spdlog::level::warn : spdlog::level::info, "{}", reason);
 }
 
 void Daemon::Do(const Action& action) {

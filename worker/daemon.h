@@ -59,6 +59,7 @@ class Daemon {
   void Post(Event event);
   void Handle(const Event& event);  // loop thread
   void Do(const Action& action);
+  void Log(const Event& event, const std::string& reason);
   [[nodiscard]] v1::Attach Self() const;
   [[nodiscard]] JobRunnerOptions RunnerOptions() const;
 

@@ -44,10 +44,11 @@ Decision WorkerLogic::On(const Disconnected& event, Time) {
   }
   if (job_ && job_->phase < Phase::kPrepared && !job_->dropping()) {
     return Drop(
-        fmt::format("session lost ({}) before the job was prepared: dropped", event.reason));
+        fmt::format("session lost: {}; the job was not prepared yet: dropped", event.reason));
   }
   // Workers drive their own steps: a ring keeps training while the coordinator is away.
-  return Nothing(fmt::format("session lost ({}); a running job goes on", event.reason));
+  return Nothing(fmt::format("session lost: {}{}", event.reason,
+                             job_ && job_->running() ? "; the run goes on" : ""));
 }
 
 Decision WorkerLogic::On(const FromCoordinator& event, Time) {
