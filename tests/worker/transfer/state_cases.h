@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/status.h"
 #include "ringmaster/v1/states.pb.h"
 #include "worker/train/state_copy.h"
 #include "worker/transfer/state_pieces.h"
@@ -59,5 +60,21 @@ inline std::chrono::steady_clock::time_point In(std::chrono::milliseconds span) 
   return std::chrono::steady_clock::now() + span;
 }
 inline std::chrono::steady_clock::time_point Soon() { return In(std::chrono::seconds(30)); }
+
+inline bool Says(const Status& status, const std::string& words) {
+  return Message(status).find(words) != std::string::npos;
+}
+
+// What `attempt(deadline)` returned when it said so, with a deadline that was long enough for it:
+// how long that is depends on the machine.
+template <typename Attempt>
+Status UntilItSays(const std::string& words, Attempt attempt) {
+  Status status;
+  for (std::chrono::milliseconds span(50); span < std::chrono::seconds(20); span *= 2) {
+    status = attempt(In(span));
+    if (Says(status, words)) break;
+  }
+  return status;
+}
 
 }  // namespace ringmaster::worker
