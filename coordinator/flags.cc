@@ -1,6 +1,7 @@
 #include "coordinator/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace ringmaster::coordinator {
 namespace {
@@ -8,6 +9,16 @@ namespace {
 constexpr int kUsageError = 2;
 constexpr int kMinLeaseMs = 300;  // a lease must outlive a few heartbeats
 constexpr int kMaxLeaseMs = 3'600'000;
+constexpr int kMinSilenceMs = 100;
+constexpr int kMaxSilenceMs = 60'000;
+
+Status CheckSilence(int silence_ms, int lease_ms) {
+  if (silence_ms <= lease_ms) return absl::OkStatus();
+  return InvalidArgument(
+      "--silence-ms {} is longer than --worker-lease-ms {}: the session would end first; raise "
+      "both",
+      silence_ms, lease_ms);
+}
 
 }  // namespace
 
@@ -16,6 +27,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   Flags& flags = parsed.flags;
   std::string listen = "127.0.0.1:7700";
   int lease_ms = static_cast<int>(flags.options.lease.count());
+  int silence_ms = static_cast<int>(flags.options.silence.count());
   bool insecure = false;
 
   CLI::App app(
@@ -26,8 +38,12 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--data-dir", flags.data_dir, "folder of jobs and checkpoints, on a local disk")
       ->required();
   app.add_flag("--insecure", insecure, "listen on an address that is not loopback, without TLS");
-  app.add_option("--worker-lease-ms", lease_ms, "silence after which a worker is lost")
+  app.add_option("--worker-lease-ms", lease_ms, "silence after which a worker's session is ended")
       ->check(CLI::Range(kMinLeaseMs, kMaxLeaseMs))
+      ->capture_default_str();
+  app.add_option("--silence-ms", silence_ms,
+                 "silence after which a job goes on without a worker; wider for a slow network")
+      ->check(CLI::Range(kMinSilenceMs, kMaxSilenceMs))
       ->capture_default_str();
 
   // CLI11 throws; its exceptions end here.
@@ -44,7 +60,11 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   }
   flags.insecure = insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
   flags.options.lease = std::chrono::milliseconds(lease_ms);
+  flags.options.silence = std::chrono::milliseconds(silence_ms);
+  // Heartbeats come several times in it, however short it is.
+  flags.options.heartbeat = std::min(flags.options.heartbeat, flags.options.silence / 4);
   if (status.ok()) status = CheckBind(flags.listen, flags.insecure);
+  if (status.ok()) status = CheckSilence(silence_ms, lease_ms);
   if (!status.ok()) {
     fmt::print(stderr, "ringmaster: {}\n", Message(status));
     parsed.exit = true;
