@@ -101,7 +101,7 @@ class Logic {
   void Readopt(Job& job);
   // Ends a job as FAILED and says what to do about it.
   void Fail(Job& job, const Fault& fault);
-  void Requeue(Job& job, const std::string& reason);
+  void Requeue(Job& job, std::string reason);  // often of the run, which ends
   // Takes the job from its workers and gives it a final state.
   void End(Job& job, v1::JobState state, const std::string& reason);
   void ReleaseWorkers(Job& job, const std::string& cancel_reason);

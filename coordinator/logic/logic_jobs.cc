@@ -95,28 +95,37 @@ void Logic::Advance(Job& job, Fault fault) {
   if (regrouped) MarkJoining(job);
   const v1::JobState state = status.state();
   const std::string reason = job.state_reason;
+  const bool resolved_now = run.resolved() && !job.record.resolved;
   if (run.resolved()) job.record.resolved = run.resolved();
   ShowState(job);
-  const bool changed = status.state() != state || job.state_reason != reason;
+  const bool changed = status.state() != state;
   if (changed) queue_changed_ = true;
+  const bool builds = !run.started() && job.state_reason != reason;
   ShowPhase(job);
-  if (changed || regrouped || first_step) return Save(job);
+  if (changed || builds || resolved_now || regrouped || first_step) return Save(job);
   Publish(job);
 }
 
 void Logic::ShowState(Job& job) {
   const Run& run = *job.run;
   if (job.record.cancel_requested) return;
-  const auto show = [&](v1::JobState state, const std::string& reason) {
-    if (job.record.status.state() != state || job.state_reason != reason) {
-      SetState(job, state, reason);
+  v1::JobStatus& status = job.record.status;
+  if (!run.started()) {
+    if (run.phase() == Phase::kPreparing && job.state_reason != kBuilds) {
+      SetState(job, v1::JOB_STATE_STARTING, kBuilds);
     }
-  };
-  if (run.started()) {
-    show(run.state(), run.reason());
-    if (run.state() == v1::JOB_STATE_WAITING) job.advice = run.Advise(now_);
-  } else if (run.phase() == Phase::kPreparing) {
-    show(v1::JOB_STATE_STARTING, kBuilds);
+    return;
+  }
+  if (run.state() == v1::JOB_STATE_WAITING) job.advice = run.Advise(now_);
+  if (run.state() != status.state()) {
+    SetState(job, run.state(), run.reason());
+  } else if (job.state_reason != run.reason()) {
+    // A wait has many reasons, one after the other; only its begin is an event.
+    job.state_reason = run.reason();
+    status.set_reason(run.reason());
+    if (run.reason().empty()) return;
+    actions_.push_back(
+        Note{"job=" + job.record.id(), StateName(run.state()) + ": " + run.reason()});
   }
 }
 
@@ -207,7 +216,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
 }
 
 // It could not start with the workers that were chosen.
-void Logic::Requeue(Job& job, const std::string& reason) {
+void Logic::Requeue(Job& job, std::string reason) {
   v1::JobStatus& status = job.record.status;
   if (job.run) ReleaseWorkers(job, "");
   job.run.reset();

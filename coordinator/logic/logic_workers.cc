@@ -59,8 +59,8 @@ void Logic::TakeBack(Worker& worker) {
   }
   if (resume) {
     worker.job = JobId(attach.job_id());
-    worker.joining = !job->run->InRing(attach.name());
     job->run->Return(worker, now_, actions_);
+    worker.joining = !job->run->InRing(attach.name());
     Advance(*job, {});
   } else if (!attach.job_id().empty()) {
     ReleaseWorker(attach.job_id(), worker);

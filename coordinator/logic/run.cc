@@ -65,7 +65,7 @@ void Run::Adopt(const JobRecord& job, Now now) {
     lost_holders_[worker.name()] = "";
     if (worker.shards().empty()) continue;  // it was about to join, or waited
     ring_.push_back(
-        {worker.name(), worker.host(), {worker.shards().begin(), worker.shards().end()}});
+        {worker.name(), "", worker.host(), {worker.shards().begin(), worker.shards().end()}});
   }
   committed_ = std::max(status.step(), status.checkpoint().step());
   kept_step_ = status.checkpoint().step();
@@ -106,6 +106,9 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
   member.applied = attach.applied();
   lost_holders_.erase(attach.name());
   if (phase_ == Phase::kAdopting) {
+    for (Place& place : ring_) {
+      if (place.name == member.name()) place.incarnation = member.incarnation();
+    }
     member.fence = generation_;
     if (member.holding.started != generation_) {
       deadline_ = std::min(deadline_, now.steady + options_.settle);
@@ -134,8 +137,11 @@ void Run::OnLost(const std::string& worker, const std::string& why, uint64_t app
   if (member == nullptr) return;
   if (phase_ == Phase::kStopping) return Remove(worker);
   const uint64_t step = std::max({applied, committed_, member->applied});
-  last_loss_ = fmt::format("{} was lost {}: {}", member->called(), At(step, PhaseOf(*member)), why);
-  Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
+  last_loss_ = fmt::format("{} was lost {}: {}", member->called(),
+                           coordinator::At(step, PhaseOf(*member)), why);
+  if (!member->lost_told) {
+    Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
+  }
   Remove(worker);
 }
 
@@ -163,7 +169,7 @@ void Run::Evict(std::string worker, const std::string& why, Now now) {
   if (member == nullptr) return;
   const auto bar = readmission_.Bar(worker, member->incarnation(), now);
   last_loss_ = fmt::format("{} was left out {}: {}; it may join again after {}", member->called(),
-                           At(committed_, PhaseOf(*member)), why,
+                           coordinator::At(committed_, PhaseOf(*member)), why,
                            FormatSeconds(std::chrono::duration<double>(bar).count()));
   Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
   suspicions_.Forget(worker);
@@ -230,10 +236,10 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
     case Phase::kWaiting:
       return SettleWaiting(now, actions);
     case Phase::kAdopting:
-      SettleAdopting(now);
+      SettleAdopting(now, actions);
       return {};
     case Phase::kSaving:
-      if (Find(saver_) == nullptr) Wait(now);
+      if (Find(saver_) == nullptr) Wait(now);  // it is lost
       return {};
     case Phase::kStopping:
       if (std::all_of(members_.begin(), members_.end(),
@@ -250,13 +256,9 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
 
 Fault Run::OnTick(Now now, Actions& actions) {
   if (Fault late = CheckDeadline(now); !late.ok()) return late;
-  if (phase_ == Phase::kSaving && now.steady >= deadline_) {
-    Tell(event_type::kWorkerLeft, Severity::kWarning,
-         fmt::format("{} did not save its state within {} ms", saver_, limit_.count()), saver_);
-    ReleaseLeavers();
-  }
+  if (phase_ == Phase::kSaving && now.steady >= deadline_) GiveUpSaving(now);
   if (started_) CheckJoiners(now);
-  if (phase_ == Phase::kRunning) EvictFrozen(now);
+  if (started_) EvictFrozen(now);
   may_join_ = true;
   Fault fault = Settle(now, actions);
   may_join_ = false;
@@ -283,15 +285,27 @@ void Run::Enter(Phase phase, std::chrono::milliseconds limit, Now now) {
 
 // ---- small things -------------------------------------------------------------------------------
 
-Member* Run::Find(const std::string& worker) {
+const Member* Run::Find(const std::string& worker) const {
   const auto found = std::find_if(members_.begin(), members_.end(),
                                   [&](const Member& m) { return m.name() == worker; });
   return found == members_.end() ? nullptr : &*found;
 }
 
+Member* Run::Find(const std::string& worker) {
+  return const_cast<Member*>(std::as_const(*this).Find(worker));
+}
+
+const Member* Run::At(const Place& place) const {
+  const Member* member = Find(place.name);
+  return member != nullptr && member->incarnation() == place.incarnation ? member : nullptr;
+}
+
+Member* Run::At(const Place& place) { return const_cast<Member*>(std::as_const(*this).At(place)); }
+
 bool Run::InRing(const std::string& worker) const {
-  return std::any_of(ring_.begin(), ring_.end(),
-                     [&](const Place& place) { return place.name == worker; });
+  return std::any_of(ring_.begin(), ring_.end(), [&](const Place& place) {
+    return place.name == worker && At(place) != nullptr;
+  });
 }
 
 size_t Run::room() const {

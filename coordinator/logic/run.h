@@ -13,6 +13,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,7 @@ class Run {
 
   // ---- what Logic asks --------------------------------------------------------------------------
   Member* Find(const std::string& worker);
+  const Member* Find(const std::string& worker) const;
   const std::vector<Member>& members() const { return members_; }
   Phase phase() const { return phase_; }
   bool started() const { return started_; }  // a generation was
@@ -147,9 +149,10 @@ class Run {
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
-  // A worker's place in the current ring.
+  // A worker's place in the current ring. After a restart its process is not known until it is
+  // back.
   struct Place {
-    std::string name, host;
+    std::string name, incarnation, host;
     std::vector<uint32_t> shards;
   };
   struct Restore {
@@ -160,6 +163,8 @@ class Run {
   static constexpr char kJobSubject[] = "job";  // of an event that is about no worker
 
   // run.cc
+  const Member* At(const Place& place) const;  // null: that process is not here
+  Member* At(const Place& place);
   Member& Add(const Worker& worker, Role role, Now now);
   void Remove(std::string worker);
   void LetGo(std::string worker, bool evicted, const std::string& reason);
@@ -199,6 +204,12 @@ class Run {
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
   void SendAllStart(bool restores, Actions& actions);
   void BeginGeneration();
+  // Who came and who went between two rings.
+  struct Change {
+    std::vector<std::string> lost, left, joined;
+  };
+  Change Compare(const std::vector<Place>& before) const;
+  void TellRegroup(const Change& change, const v1::Regroup& record);
   void RecordRewind(uint64_t from, bool restores);
   void RecordRegroup(const std::vector<Place>& before, const Assignment& assignment,
                      uint64_t rewound_from, Now now);
@@ -218,11 +229,13 @@ class Run {
   // run_waiting.cc
   void Wait(Now now);
   Fault SettleWaiting(Now now, Actions& actions);
-  void SettleAdopting(Now now);
+  void SettleAdopting(Now now, Actions& actions);
+  void GiveUpSaving(Now now);
   void TakeOver(Now now);
   bool SaveBeforeLeaving(Now now, Actions& actions);
   void ReleaseLeavers();
   bool HolderMayReturn() const;
+  uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
   // run_status.cc
@@ -249,7 +262,8 @@ class Run {
   v1::JobState state_ = v1::JOB_STATE_STARTING;
   std::string reason_;
   std::string requeue_;
-  std::string last_loss_;  // a sentence
+  std::string last_loss_;       // a sentence
+  std::set<std::string> left_;  // who left, and was not lost, since the ring was formed
   std::vector<Departure> departures_;
   std::vector<Happening> told_;
 

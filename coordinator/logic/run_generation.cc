@@ -13,10 +13,6 @@ std::string List(const std::vector<std::string>& names) {
   return text;
 }
 
-bool Has(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string Unhex(const std::string& hex) {
   std::string bytes;
   for (size_t i = 0; i + 1 < hex.size(); i += 2) {
@@ -50,7 +46,8 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   const Assignment assignment = Assign(shards_, seats);
   std::vector<Place> ring;
   for (size_t i = 0; i < names.size(); ++i) {
-    ring.push_back({names[i], Find(names[i])->attach.host(), assignment.shards[i]});
+    const Member& member = *Find(names[i]);
+    ring.push_back({names[i], member.incarnation(), member.attach.host(), assignment.shards[i]});
   }
   const std::vector<Place> before = std::exchange(ring_, std::move(ring));
   SendAllStart(restores, actions);
@@ -65,6 +62,7 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   ReleaseLeavers();
   regroup_.reset();
   lost_holders_.clear();
+  left_.clear();
   holder_deadline_.reset();
   state_ = v1::JOB_STATE_RUNNING;
   reason_.clear();
@@ -125,52 +123,57 @@ void Run::RecordRewind(uint64_t from, bool restores) {
 // Shards of the first step that are computed a second time: those of workers that were lost, and
 // finished ones that their worker may not keep.
 uint32_t Run::CountRecomputed(const std::vector<Place>& before) const {
-  uint32_t count = 0;
+  if (resolved_ && start_step_ >= resolved_->result().total_steps()) return 0;
+  size_t count = 0;
   for (const Place& place : before) {
-    const auto member = std::find_if(members_.begin(), members_.end(),
-                                     [&](const Member& m) { return m.name() == place.name; });
-    if (member == members_.end() || member->owes) {
-      count += static_cast<uint32_t>(place.shards.size());
-    }
+    const Member* member = At(place);
+    const bool lost = member == nullptr ? !left_.contains(place.name) : member->owes;
+    if (lost) count += place.shards.size();
   }
   for (const Member& member : members_) {
     if (member.owes || member.holding.applied != start_step_) continue;
     const auto place = std::find_if(ring_.begin(), ring_.end(),
                                     [&](const Place& p) { return p.name == member.name(); });
+    const std::vector<uint32_t>& folded = member.holding.folded;
     const bool keeps =
-        place != ring_.end() &&
-        std::all_of(member.holding.folded.begin(), member.holding.folded.end(), [&](uint32_t s) {
-          return std::find(place->shards.begin(), place->shards.end(), s) != place->shards.end();
+        place != ring_.end() && std::all_of(folded.begin(), folded.end(), [&](uint32_t shard) {
+          return std::find(place->shards.begin(), place->shards.end(), shard) !=
+                 place->shards.end();
         });
-    if (!keeps) count += static_cast<uint32_t>(member.holding.folded.size());
+    if (!keeps) count += folded.size();
   }
-  return count;
+  return static_cast<uint32_t>(count);
+}
+
+Run::Change Run::Compare(const std::vector<Place>& before) const {
+  const auto has = [](const std::vector<Place>& ring, const Place& other) {
+    return std::any_of(ring.begin(), ring.end(), [&](const Place& p) {
+      return p.name == other.name && p.incarnation == other.incarnation;
+    });
+  };
+  Change change;
+  for (const Place& place : before) {
+    if (has(ring_, place)) continue;
+    const Member* member = At(place);
+    const bool left = left_.contains(place.name) || (member != nullptr && member->leaving);
+    (left ? change.left : change.lost).push_back(place.name);
+  }
+  for (const Place& place : ring_) {
+    if (!has(before, place)) change.joined.push_back(place.name);
+  }
+  return change;
 }
 
 void Run::RecordRegroup(const std::vector<Place>& before, const Assignment& assignment,
                         uint64_t rewound_from, Now now) {
+  const Change change = Compare(before);
   v1::Regroup& record = regroups_.emplace_back();
   *record.mutable_generation() = ToProto(generation_);
   record.set_start_step(start_step_);
   record.set_reason(regroup_->reason);
-  std::vector<std::string> names, lost, left, joined;
-  for (const Place& place : ring_) {
-    names.push_back(place.name);
-    const bool was = std::any_of(before.begin(), before.end(),
-                                 [&](const Place& p) { return p.name == place.name; });
-    if (!was) joined.push_back(place.name);
-  }
-  for (const Place& place : before) {
-    if (Has(names, place.name)) continue;
-    const Member* member = Find(place.name);
-    (member != nullptr && member->leaving && !member->owes ? left : lost).push_back(place.name);
-    record.add_lost(place.name);
-  }
-  for (const std::string& name : joined) {
-    record.add_joined(name);
-    Tell(event_type::kWorkerJoined, Severity::kInfo,
-         fmt::format("{} joined at step {}", Find(name)->called(), start_step_), name);
-  }
+  for (const std::string& name : change.lost) record.add_lost(name);
+  for (const std::string& name : change.left) record.add_lost(name);
+  for (const std::string& name : change.joined) record.add_joined(name);
   record.set_shards_kept(assignment.kept);
   record.set_shards_recomputed(rewound_from > 0 ? 0 : CountRecomputed(before));
   record.set_noticed_unix_ms(regroup_->unix_ms);
@@ -179,19 +182,29 @@ void Run::RecordRegroup(const std::vector<Place>& before, const Assignment& assi
   record.set_rewound_from(rewound_from);
   recomputed_ += record.shards_recomputed();
   ++regroup_count_;
+  TellRegroup(change, record);
+  if (regroups_.size() > static_cast<size_t>(options_.max_regroups)) {
+    regroups_.erase(regroups_.begin());
+  }
+}
+
+void Run::TellRegroup(const Change& change, const v1::Regroup& record) {
+  for (const std::string& name : change.joined) {
+    Tell(event_type::kWorkerJoined, Severity::kInfo,
+         fmt::format("{} joined at step {}", Find(name)->called(), start_step_), name);
+  }
+  std::vector<std::string> names;
+  for (const Place& place : ring_) names.push_back(place.name);
   const auto changed = [](const char* what, const std::vector<std::string>& who) {
     return who.empty() ? "" : fmt::format("; {} {}", what, List(who));
   };
   Tell(event_type::kRegrouped, Severity::kInfo,
        fmt::format("generation {} begins at step {} on {}{}{}{}; {} of {} shards were finished, {} "
                    "are computed again",
-                   generation_.ToString(), start_step_, List(names), changed("lost", lost),
-                   changed("left", left), changed("joined", joined), assignment.kept, shards_,
-                   record.shards_recomputed()),
+                   generation_.ToString(), start_step_, List(names), changed("lost", change.lost),
+                   changed("left", change.left), changed("joined", change.joined),
+                   record.shards_kept(), shards_, record.shards_recomputed()),
        kJobSubject);
-  if (regroups_.size() > static_cast<size_t>(options_.max_regroups)) {
-    regroups_.erase(regroups_.begin());
-  }
 }
 
 void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
@@ -201,7 +214,7 @@ void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
   RaiseCommitted();
   if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
   const bool all = std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
-    const Member* member = Find(place.name);
+    const Member* member = At(place);
     return member != nullptr && member->joined;
   });
   if (!all || regroups_.back().form_ms() > 0) return;

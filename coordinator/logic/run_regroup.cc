@@ -61,6 +61,7 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
   if (started_)
     actions.push_back(Note{"job=" + job_id_, fmt::format("fences generation {}: {}",
                                                          next.generation.ToString(), reason)});
+  if (state_ == v1::JOB_STATE_WAITING) reason_ = "forms the ring";
   regroup_ = std::move(next);
   Enter(Phase::kFencing, options_.fence_limit, now);
 }
@@ -80,8 +81,10 @@ Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
   from.holding.digest = said.digest();
   from.holding.folded.assign(said.folded().begin(), said.folded().end());
   from.holding.evaluated = said.evaluated();
+  from.applied = said.applied();
   from.owes = false;
   from.lost_told = false;
+  RaiseCommitted();
   return {};
 }
 
@@ -105,7 +108,9 @@ std::vector<std::string> Run::Answered(Now now) {
     if (member == nullptr || Has(names, name) || member->fence != regroup_->generation) return;
     if (Eligible(*member, now)) names.push_back(name);
   };
-  for (const Place& place : ring_) take(place.name);
+  for (const Place& place : ring_) {
+    if (At(place) != nullptr) take(place.name);
+  }
   std::vector<std::string> others;  // who has more first, else by name
   for (const Member& member : members_) others.push_back(member.name());
   std::sort(others.begin(), others.end(), [&](const std::string& a, const std::string& b) {
@@ -127,13 +132,13 @@ void Run::TellUnanswered(Now now) {
     Member* member = Find(name);
     if (member == nullptr || !member->owes || member->lost_told) continue;
     member->lost_told = true;
-    last_loss_ =
-        fmt::format("{} was lost {}: it did not acknowledge the fence of generation {}, {}",
-                    member->called(), At(std::max(committed_, member->applied), PhaseOf(*member)),
-                    regroup_->generation.ToString(),
-                    Silent(*member, now)
-                        ? fmt::format("and was silent for {} ms", member->silent_for(now).count())
-                        : fmt::format("for {} ms", options_.fence_limit.count()));
+    last_loss_ = fmt::format(
+        "{} was lost {}: it did not acknowledge the fence of generation {}, {}", member->called(),
+        coordinator::At(std::max(committed_, member->applied), PhaseOf(*member)),
+        regroup_->generation.ToString(),
+        Silent(*member, now)
+            ? fmt::format("and was silent for {} ms", member->silent_for(now).count())
+            : fmt::format("for {} ms", options_.fence_limit.count()));
     Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, name);
   }
 }
@@ -146,18 +151,18 @@ Fault Run::Conclude(Now now, Actions& actions) {
   LeaveOutAccused(names, now);
   const bool enough = names.size() >= std::max<size_t>(min_, 1);
   const uint64_t highest = HighestApplied(names);
-  if (enough && highest >= committed_) restore_.reset();
+  if (enough && highest >= NeededStep()) restore_.reset();
   if (!enough && !started_) {
     requeue_ = last_loss_;
     return {};
   }
-  if (!enough || (highest < committed_ && !restore_)) {
+  if (!enough || (highest < NeededStep() && !restore_)) {
     Wait(now);
     return {};
   }
   names = TakeSeats(std::move(names), now);
   const bool still_enough = names.size() >= std::max<size_t>(min_, 1);
-  if (!still_enough || (HighestApplied(names) < committed_ && !restore_)) {
+  if (!still_enough || (HighestApplied(names) < NeededStep() && !restore_)) {
     Wait(now);
     return {};
   }

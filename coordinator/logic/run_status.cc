@@ -104,7 +104,7 @@ std::vector<Run::Place> Run::PlannedPlaces() const {
   std::vector<Place> places;
   std::vector<Seat> seats;
   for (const Member& member : members_) {
-    places.push_back({member.name(), member.attach.host(), {}});
+    places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
     seats.push_back({member.attach.cores(), {}});
   }
   if (seats.empty() || seats.size() > shards_) return places;
@@ -121,9 +121,9 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
                               : none_runs ? std::vector<Place>()
                                           : ring_;
   for (const Member& member : members_) {
-    const bool placed = std::any_of(places.begin(), places.end(),
-                                    [&](const Place& p) { return p.name == member.name(); });
-    if (!placed) places.push_back({member.name(), member.attach.host(), {}});
+    const bool placed =
+        std::any_of(places.begin(), places.end(), [&](const Place& p) { return At(p) == &member; });
+    if (!placed) places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
   }
   status.clear_workers();
   for (const Place& place : places) {
@@ -131,9 +131,8 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     worker.set_name(place.name);
     worker.set_host(place.host);
     worker.mutable_shards()->Add(place.shards.begin(), place.shards.end());
-    const auto member = std::find_if(members_.begin(), members_.end(),
-                                     [&](const Member& m) { return m.name() == place.name; });
-    if (member == members_.end()) continue;
+    const Member* member = At(place);
+    if (member == nullptr) continue;
     worker.set_ring_bytes(member->progress.ring_bytes());
     worker.set_phase(PhaseOf(*member));
     worker.set_applied(member->applied);

@@ -24,7 +24,7 @@ Fault Violation(const Member& member, const std::string& what) {
 std::optional<std::string> Run::FindLost(Now now) {
   std::optional<std::string> lost;
   for (const Place& place : ring_) {
-    Member* member = Find(place.name);
+    Member* member = At(place);
     if (member == nullptr) {
       if (!lost) lost = last_loss_;
       continue;
@@ -32,9 +32,10 @@ std::optional<std::string> Run::FindLost(Now now) {
     if (!Silent(*member, now) || !(member->owes || phase_ == Phase::kRunning)) continue;
     if (!member->lost_told) {
       member->lost_told = true;
-      last_loss_ = fmt::format("{} was lost {}: it was silent for {} ms", member->called(),
-                               At(std::max(committed_, member->applied), PhaseOf(*member)),
-                               member->silent_for(now).count());
+      last_loss_ =
+          fmt::format("{} was lost {}: it was silent for {} ms", member->called(),
+                      coordinator::At(std::max(committed_, member->applied), PhaseOf(*member)),
+                      member->silent_for(now).count());
       Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, place.name);
     }
     if (!lost) lost = last_loss_;
@@ -95,12 +96,12 @@ void Run::RegroupComers(Now now, Actions& actions) {
 void Run::OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions& actions) {
   if (!IsCurrent(said.generation()) || !InRing(from.name())) return;
   const Member* peer = Find(said.peer());
-  const std::string who = said.peer().empty() ? "its ring"
+  const std::string who = said.peer().empty() ? "a neighbour"
                           : peer == nullptr   ? Called(said.peer(), "")
                                               : peer->called();
-  const std::string reason =
-      fmt::format("{} lost {} {}: {}", from.called(), who,
-                  At(said.step(), peer == nullptr ? "" : PhaseOf(*peer)), said.reason());
+  const std::string reason = fmt::format(
+      "{} suspects {} {}: {}", from.called(), who,
+      coordinator::At(said.step(), peer == nullptr ? "" : PhaseOf(*peer)), said.reason());
   if (phase_ == Phase::kAdopting) {
     deadline_ = std::min(deadline_, now.steady + options_.settle);
   } else if (phase_ == Phase::kRunning) {
@@ -113,9 +114,11 @@ void Run::OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions&
 }
 
 void Run::EvictFrozen(Now now) {
+  if (phase_ != Phase::kRunning && phase_ != Phase::kFencing) return;
   std::vector<std::pair<std::string, std::string>> frozen;
   for (const Member& member : members_) {
     if (!InRing(member.name()) || member.finished) continue;
+    if (phase_ == Phase::kFencing && !member.owes) continue;
     const auto still = member.watch.Frozen(options_.stall_limit, now);
     if (!still) continue;
     frozen.emplace_back(
@@ -155,7 +158,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
 void Run::RaiseCommitted() {
   const Member* lowest = nullptr;
   for (const Place& place : ring_) {
-    const Member* member = Find(place.name);
+    const Member* member = At(place);
     if (member == nullptr) return;
     if (lowest == nullptr || member->applied < lowest->applied) lowest = member;
   }
@@ -230,11 +233,11 @@ void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, 
 Fault Run::CheckEnd() {
   if (!last_manifest_) return {};
   for (const Place& place : ring_) {
-    const Member* member = Find(place.name);
+    const Member* member = At(place);
     if (member == nullptr || !member->finished) return {};
   }
   for (const Place& place : ring_) {
-    const Member& member = *Find(place.name);
+    const Member& member = *At(place);
     const v1::JobFinished& end = *member.finished;
     if (!last_digest_.empty() && HexOf(end.digest()) != last_digest_) {
       return {Cause::kCheckpointDiffers,

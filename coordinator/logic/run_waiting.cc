@@ -10,7 +10,6 @@ namespace ringmaster::coordinator {
 void Run::Wait(Now now) {
   regroup_.reset();
   accusation_.reset();
-  state_ = v1::JOB_STATE_WAITING;
   Enter(Phase::kWaiting, {}, now);
 }
 
@@ -22,13 +21,17 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
   for (const Member& member : members_) {
     if (Eligible(member, now)) best = std::max(best, member.holding.applied);
   }
-  const bool lacks_state = best < committed_ && !restore_;
+  const bool lacks_state = best < NeededStep() && !restore_;
   if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
-  if (CountEligible(now) < std::max<size_t>(min_, 1)) {
-    reason_ = LacksReason(now);
-  } else if (!lacks_state) {
+  const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
+  if (enough && !lacks_state) {
     BeginFence(FenceWhen::kNow, last_loss_.empty() ? "enough workers are ready" : last_loss_, now,
                actions);
+    return {};
+  }
+  state_ = v1::JOB_STATE_WAITING;
+  if (!enough) {
+    reason_ = LacksReason(now);
   } else if (HolderMayReturn() && now.steady < *holder_deadline_) {
     reason_ = fmt::format("waits {} ms for a worker that holds the state of step {} to come back",
                           options_.holder_wait.count(), committed_);
@@ -38,6 +41,12 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
     Enter(Phase::kSearching, options_.restore_limit, now);
   }
   return {};
+}
+
+// Who has no more than one step less can compute the newest state. A checkpoint says what was
+// applied when progress was not heard of.
+uint64_t Run::NeededStep() const {
+  return std::max(committed_, kept_step_ - std::min<uint64_t>(kept_step_, 1));
 }
 
 std::string Run::LacksReason(Now now) const {
@@ -66,7 +75,7 @@ std::vector<std::string> Run::Advise(Now now) const {
 bool Run::HolderMayReturn() const {
   return !lost_holders_.empty() ||
          std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
-           return m.role == Role::kReady && !m.leaving && m.applied >= committed_;
+           return m.role == Role::kReady && !m.leaving && m.applied >= NeededStep();
          });
 }
 
@@ -77,7 +86,7 @@ bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
   const Member* holder = nullptr;
   for (const Member& member : members_) {
     const uint64_t has = member.holding.applied;
-    if (member.role != Role::kReady || member.owes || has == 0 || has < committed_) continue;
+    if (member.role != Role::kReady || member.owes || has == 0 || has < NeededStep()) continue;
     if (!member.leaving) return false;
     if (!Silent(member, now) && has > kept_step_ &&
         (holder == nullptr || has > holder->holding.applied)) {
@@ -91,6 +100,7 @@ bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
   saver_ = holder->name();
   reason_ = fmt::format("{} leaves, and writes the state of step {} before, as nobody else has it",
                         holder->called(), holder->holding.applied);
+  state_ = v1::JOB_STATE_WAITING;
   Enter(Phase::kSaving, options_.save_limit, now);
   return true;
 }
@@ -105,6 +115,15 @@ void Run::OnSaved(Member& from, const v1::StateSaved& said, Now now) {
   }
   holder_deadline_ = now.steady;  // it does not come back with it
   ReleaseLeavers();
+  Wait(now);
+}
+
+void Run::GiveUpSaving(Now now) {
+  Tell(event_type::kWorkerLeft, Severity::kWarning,
+       fmt::format("{} did not save its state within {} ms", saver_, limit_.count()), saver_);
+  left_.insert(saver_);
+  LetGo(saver_, false, "it leaves");
+  Wait(now);
 }
 
 void Run::ReleaseLeavers() {
@@ -118,17 +137,18 @@ void Run::ReleaseLeavers() {
       last_loss_ = fmt::format("{} left at step {}", member.called(), member.holding.applied);
       Tell(event_type::kWorkerLeft, Severity::kInfo, last_loss_, name);
     }
+    left_.insert(name);
     LetGo(name, false, "it leaves");
   }
 }
 
 // ---- after a restart ----------------------------------------------------------------------------
 
-void Run::SettleAdopting(Now now) {
+void Run::SettleAdopting(Now now, Actions& actions) {
   bool same = true, all_known = true;
   std::string missing;
   for (const Place& place : ring_) {
-    const Member* member = Find(place.name);
+    const Member* member = At(place);
     same = same && member != nullptr && member->holding.started == generation_;
     if (member != nullptr) continue;
     all_known = all_known && !lost_holders_.contains(place.name);
@@ -140,7 +160,7 @@ void Run::SettleAdopting(Now now) {
                 : fmt::format("the coordinator restarted: waits for {} to attach again", missing);
   if (!all_known && now.steady < deadline_) return;
   for (const Place& place : ring_) {
-    if (Find(place.name) != nullptr) continue;
+    if (At(place) != nullptr) continue;
     last_loss_ = fmt::format(
         "{} was lost: it did not attach again with its state after the "
         "coordinator restarted",
@@ -148,7 +168,11 @@ void Run::SettleAdopting(Now now) {
     Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, place.name);
   }
   holder_deadline_ = now.steady;  // they had their time
-  Wait(now);
+  // Those who are back may still run.
+  BeginFence(
+      FenceWhen::kNow,
+      last_loss_.empty() ? "the coordinator restarted while the ring was formed" : last_loss_, now,
+      actions);
 }
 
 // The generation runs on as it is.

@@ -81,6 +81,10 @@ class Player {
   std::string Play(const Command& command) {
     out_.clear();
     const auto verb = verbs_.find(command.verb);
+    if (verb != verbs_.end() && command.subject.find(',') != std::string::npos) {
+      PlayEach(verb->second, command);
+      return out_;
+    }
     if (verb == verbs_.end()) throw std::runtime_error("unknown command: " + command.verb);
     verb->second(command);
     return out_;
@@ -89,6 +93,13 @@ class Player {
  private:
   using Verb = std::function<void(const Command&)>;
   using Kind = v1::CoordinatorMessage::KindCase;
+
+  // `attach a,b,c`: the same of several.
+  static void PlayEach(const Verb& verb, const Command& command) {
+    std::stringstream list(command.subject);
+    Command each = command;
+    while (std::getline(list, each.subject, ',')) verb(each);
+  }
 
   // A coordinator on what the store holds.
   void Boot() {
@@ -127,6 +138,7 @@ class Player {
       attach = testing::MakeAttach(name);
       attach.set_incarnation(testing::MakeIncarnation(command.Text("incarnation", name)));
       attach.set_cores(static_cast<uint32_t>(command.Number("cores", 1)));
+      cores_[command.subject] = attach.cores();
       attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
       attach.set_highest_term(command.Number("term", 0));
       attach.set_job_id(command.Text("job", ""));
@@ -157,6 +169,8 @@ class Player {
     set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
+    asked.submit.set_resume_job(command.Text("resume", ""));
+    if (command.options.contains("resume")) asked.submit.clear_spec();
     Step(asked);
   }
 
@@ -182,10 +196,13 @@ class Player {
   }
 
   // Time goes by in ticks; the workers of alive=a,b send heartbeats, for job=j0001 if that is said.
-  // phases=hidden: what grows meanwhile is not written down.
+  // phases=hidden: what grows meanwhile is not written down. Their progress is progress=7, that of
+  // grows=a grows.
   void Wait(const Command& command) {
     const auto end = now_.steady + milliseconds(std::stoull(command.subject));
     const std::string alive = "," + command.Text("alive", "") + ",";
+    const std::string grows = "," + command.Text("grows", "") + ",";
+    uint64_t progress = command.Number("progress", 0);
     shows_phases_ = !command.options.contains("phases");
     while (now_.steady < end) {
       now_.steady += milliseconds(100);
@@ -194,6 +211,9 @@ class Player {
         WorkerSaid said{session, {}};
         said.message.mutable_heartbeat()->set_job_id(command.Text("job", ""));
         said.message.mutable_heartbeat()->set_phase(command.Text("phase", ""));
+        const bool works = grows.find("," + name + ",") != std::string::npos;
+        said.message.mutable_heartbeat()->set_progress(works ? ++progress
+                                                             : command.Number("progress", 0));
         Step(said);
       }
       Step(Tick{});
@@ -248,7 +268,7 @@ class Player {
       said.set_job_id(command.Text("job", "j0001"));
       said.set_error(command.Text("error", ""));
       said.set_digest(command.Text("digest", "d0"));
-      for (uint64_t core = 0; core < command.Number("cores", 1); ++core) {
+      for (uint64_t core = 0; core < command.Number("cores", cores_[command.subject]); ++core) {
         said.add_known_shard_sha256(command.Text("sha", "known"));
       }
     });
@@ -410,6 +430,14 @@ class Player {
       Line(fmt::format("status phase {} {:.1f} s on {}{}", phase.name(), phase.seconds(),
                        phase.worker(), phase.done() ? " done" : ""));
     }
+    if (status.has_resumed_from()) {
+      Line(fmt::format("status resumed from step {}", status.resumed_from().step()));
+    }
+    if (status.regroup_count() > 0) {
+      Line(fmt::format("status regroups {}, shards recomputed {}", status.regroup_count(),
+                       status.shards_recomputed()));
+    }
+    for (const v1::Regroup& regroup : status.regroups()) Line(Print(regroup));
     for (const v1::JobWorker& worker : status.workers()) {
       Line(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
                        worker.host(), worker.applied(), worker.phase()));
@@ -570,6 +598,17 @@ class Player {
 
   void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
 
+  static std::string Print(const v1::Regroup& regroup) {
+    std::string text = fmt::format(
+        "status regroup {} at {}: kept {}, recomputed {}, fence {:.0f} ms, form {:.0f} ms",
+        PrintGeneration(regroup.generation()), regroup.start_step(), regroup.shards_kept(),
+        regroup.shards_recomputed(), regroup.fence_ms(), regroup.form_ms());
+    for (const std::string& name : regroup.lost()) text += ", lost " + name;
+    for (const std::string& name : regroup.joined()) text += ", joined " + name;
+    if (regroup.rewound()) text += fmt::format(", rewound from {}", regroup.rewound_from());
+    return text + fmt::format(" (\"{}\")", regroup.reason());
+  }
+
   std::string Print(const Refusal& refusal) const {
     if (refusal.status.ok()) return "OK";
     std::string message = Message(refusal.status);
@@ -631,6 +670,7 @@ class Player {
   uint64_t last_session_ = 0;
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
+  std::map<std::string, uint64_t> cores_;
   std::map<std::string, std::string> job_results_;
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;

@@ -6,7 +6,8 @@
 //   submit k1 min=2           a client submits a job with idempotency key k1
 //     send a: inspect j0001   what came of it
 //
-// See Player in scenario.cc for all commands.
+// A command about workers may name several: `attach a,b`. See Player in scenario.cc for all
+// commands.
 #pragma once
 
 #include <string>

@@ -1,0 +1,77 @@
+#include "coordinator/logic/ring_order.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+namespace ringmaster::coordinator {
+namespace {
+
+using Names = std::vector<std::string>;
+
+bool Avoids(const Names& ring, const std::set<BadPair>& bad) {
+  for (size_t i = 0; i < ring.size(); ++i) {
+    if (bad.contains(MakeBadPair(ring[i], ring[(i + 1) % ring.size()]))) return false;
+  }
+  return true;
+}
+
+TEST_CASE("OrderRing: without bad links the order stays") {
+  CHECK(OrderRing({"c", "a", "b"}, {}) == Names{"c", "a", "b"});
+  CHECK(OrderRing({"a"}, {{"a", "b"}}) == Names{"a"});
+}
+
+TEST_CASE("OrderRing: in a ring of four two workers can be kept apart") {
+  const std::set<BadPair> bad{MakeBadPair("b", "a")};
+  CHECK(OrderRing({"a", "b", "c", "d"}, bad) == Names{"a", "c", "b", "d"});
+}
+
+TEST_CASE("OrderRing: the last and the first are neighbours") {
+  const std::set<BadPair> bad{MakeBadPair("a", "d")};
+  const auto ring = OrderRing({"a", "b", "c", "d"}, bad);
+  REQUIRE(ring);
+  CHECK(Avoids(*ring, bad));
+}
+
+TEST_CASE("OrderRing: in a ring of two or three it cannot be") {
+  CHECK_FALSE(OrderRing({"a", "b"}, {MakeBadPair("a", "b")}));
+  CHECK_FALSE(OrderRing({"a", "b", "c"}, {MakeBadPair("a", "b")}));
+  // Two bad links of one worker in a ring of four.
+  CHECK_FALSE(OrderRing({"a", "b", "c", "d"}, {MakeBadPair("a", "b"), MakeBadPair("a", "c")}));
+}
+
+// Every set of bad links among five workers, against all orders.
+TEST_CASE("OrderRing: it finds an order whenever there is one") {
+  const Names names{"a", "b", "c", "d", "e"};
+  std::vector<BadPair> pairs;
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (size_t j = i + 1; j < names.size(); ++j) pairs.push_back({names[i], names[j]});
+  }
+  for (uint32_t bits = 0; bits < 1U << pairs.size(); ++bits) {
+    std::set<BadPair> bad;
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if ((bits >> i & 1U) != 0) bad.insert(pairs[i]);
+    }
+    bool possible = false;
+    for (Names order = names; !possible;) {
+      possible = Avoids(order, bad);
+      if (!std::next_permutation(order.begin(), order.end())) break;
+    }
+    const auto ring = OrderRing(names, bad);
+    if (ring.has_value() == possible && (!ring || Avoids(*ring, bad))) continue;
+    FAIL("bad links " << bits);
+  }
+}
+
+TEST_CASE("OrderRing: a large ring with a few bad links is ordered") {
+  Names names;
+  std::set<BadPair> bad;
+  for (int i = 0; i < 200; ++i) names.push_back(std::to_string(1000 + i));
+  for (int i = 0; i < 199; i += 3) bad.insert(MakeBadPair(names[i], names[i + 1]));
+  bad.insert(MakeBadPair(names.front(), names.back()));
+  const auto ring = OrderRing(names, bad);
+  REQUIRE(ring);
+  CHECK(Avoids(*ring, bad));
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator
