@@ -26,7 +26,8 @@ Decision WorkerLogic::On(const Connected&, Time) {
   attach.set_highest_term(highest_term_);
   if (job_ && job_->phase >= Phase::kPrepared && !job_->dropping()) {
     attach.set_job_id(job_->id.value());
-    Fill(job_->started, attach.mutable_generation());
+    // A run that is fenced ends, or has ended: nobody may take it for one that goes on.
+    if (job_->fenced == job_->started) Fill(job_->started, attach.mutable_generation());
     attach.set_applied(job_->state.applied);
     attach.set_digest(job_->state.digest);
     for (const std::string& sha256 : job_->known_shard_sha256) {
