@@ -20,6 +20,8 @@ namespace ringmaster {
 struct FakeHooks {
   // At the start of each training shard, on the core's thread; an error is the kernel's.
   std::function<Status(const ShardInput&)> before_shard;
+  // At the start of each shard of an evaluation.
+  std::function<void(const ShardInput&)> before_evaluation;
   // May change a gradient before it is handed over.
   std::function<void(const ShardInput&, uint32_t tensor, std::span<float> gradient)> on_gradient;
   // May change what a training shard gives beside its gradients.
@@ -73,6 +75,7 @@ class FakeExecutable : public Executable {
     }
     const bool training = program_->mode == graph::Mode::kTraining;
     if (training && hooks_->before_shard) RING_RETURN_IF_ERROR(hooks_->before_shard(input));
+    if (!training && hooks_->before_evaluation) hooks_->before_evaluation(input);
     const uint64_t hash = HashInput(input);
     output->loss_sum = 0;
     output->correct = 0;

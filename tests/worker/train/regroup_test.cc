@@ -4,6 +4,9 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
 
 #include "tests/worker/train/regroup_case.h"
 #include "worker/train/checkpoint.h"
@@ -327,7 +330,7 @@ TEST_CASE("Regroup: evaluations that every holder knows are not made again, othe
   REQUIRE(progress.all.back().test == reference[0].progress.back().test);
 }
 
-TEST_CASE("Regroup: a stop during an evaluation leaves no result behind") {
+TEST_CASE("Regroup: an evaluation that one member cannot end has no result for any") {
   FakeCase job;
   const auto reference = job.Run(kAlone);
   const auto first = job.Prepare();
@@ -335,21 +338,16 @@ TEST_CASE("Regroup: a stop during an evaluation leaves no result behind") {
   REQUIRE(first.ok());
   REQUIRE(second.ok());
   Generation generation;
-  std::stop_source stop;
-  generation.ring = {{.trainer = first->get(), .shards = {0, 1}, .stop = stop.get_token()},
+  generation.ring = {{.trainer = first->get(), .shards = {0, 1}},
                      {.trainer = second->get(), .shards = {2, 3}}};
   ring::MemoryRing links(2);
-  std::atomic<bool> evaluates = false;
-  // A frame of the evaluation that cannot be read: neither member learns of the result.
   links.Tamper(0, [&](ring::Frame& frame) {
-    if (frame.header.purpose != ring::Purpose::kEvaluate) return;
-    frame.header.step += 1;
-    evaluates = true;
+    if (frame.header.purpose == ring::Purpose::kEvaluate) frame.header.step += 1;
   });
-  const auto results = RunGeneration(generation, &links);
-  REQUIRE(evaluates);
-  REQUIRE_FALSE(results[1].evaluated);
-  for (const RunResult& result : results) REQUIRE(result.applied == 3);
+  for (const RunResult& result : RunGeneration(generation, &links)) {
+    REQUIRE(result.applied == 3);
+    REQUIRE_FALSE(result.evaluated);
+  }
   const auto copy = (*second)->Copy(3);
   REQUIRE(copy.ok());
   REQUIRE_FALSE((*copy)->test.has_value());
@@ -358,6 +356,56 @@ TEST_CASE("Regroup: a stop during an evaluation leaves no result behind") {
     REQUIRE(result.end == RunEnd::kFinished);
     REQUIRE(result.digest == reference[0].run.digest);
   }
+}
+
+// Keeps the stop from the run for a while: its callback comes later than the run's, and so is
+// called first. Step thread.
+class LateStop : public Observer {
+ public:
+  void OnProgress(const Progress& progress) override {
+    if (progress.applied != 3) return;
+    ++reports_;
+    if (!delay_) delay_.emplace(stop_.get_token(), [this] { Delay(); });
+  }
+  void Stop() { stop_.request_stop(); }
+  std::stop_token token() { return stop_.get_token(); }
+  [[nodiscard]] int reports() const { return reports_; }
+
+ private:
+  // Until the run wrongly goes on, or long enough that it would have.
+  void Delay() {
+    for (int i = 0; i < 20'000 && reports_ < 2; ++i) std::this_thread::yield();
+  }
+
+  std::stop_source stop_;
+  std::atomic<int> reports_{0};  // of S(3): the step, then its evaluation
+  std::optional<std::stop_callback<std::function<void()>>> delay_;
+};
+
+TEST_CASE("Regroup: a stop in the middle of an evaluation leaves no half result") {
+  LateStop late;
+  std::atomic<int> shards = 0;
+  std::jthread stopper;
+  FakeHooks hooks;
+  hooks.before_evaluation = [&](const ShardInput&) {
+    if (++shards != 2) return;
+    stopper = std::jthread([&] { late.Stop(); });
+    while (!late.token().stop_requested()) std::this_thread::yield();
+  };
+  FakeCase job(hooks);
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  Generation generation;
+  generation.ring = {
+      {.trainer = trainer->get(), .shards = kAll, .stop = late.token(), .observer = &late}};
+  const RunResult stopped = RunGeneration(generation)[0];
+  REQUIRE(stopped.end == RunEnd::kStopped);
+  REQUIRE(stopped.applied == 3);
+  REQUIRE_FALSE(stopped.evaluated);
+  REQUIRE(late.reports() == 1);
+  ProgressList progress;
+  REQUIRE(Continue(trainer->get(), nullptr, &progress).end == RunEnd::kFinished);
+  REQUIRE(progress.all.front().test == FakeCase().Run(kAlone)[0].progress[3].test);
 }
 
 // Holds every delivery until its end is asked for. Thread-safe.
