@@ -66,7 +66,6 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
   job_->started = generation;
   job_->phase = Phase::kRunning;
   job_->stop.reset();
-  job_->acknowledge = false;
   job_->after_run = AfterRun::kReport;
   job_->accused.clear();
   job_->last_progress.reset();

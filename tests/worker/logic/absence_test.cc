@@ -47,6 +47,20 @@ TEST_CASE("Absence: a run goes on, and attach says how far it is") {
   CHECK(logic.Step(RunProgress{progress}, kNow).actions.size() == 1);
 }
 
+TEST_CASE("Absence: a run that is fenced is not said to go on") {
+  for (const Boundary boundary : {Boundary::kNo, Boundary::kYes}) {
+    WorkerLogic logic = RunningLogic();
+    (void)logic.Step(Fence("j1", 2, boundary), kNow);
+    v1::Attach attach = Reattach(&logic);
+    CHECK(attach.job_id() == "j1");
+    CHECK_FALSE(attach.has_generation());
+    (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+    attach = Reattach(&logic);
+    CHECK_FALSE(attach.has_generation());
+    CHECK(attach.applied() == 9);
+  }
+}
+
 TEST_CASE("Absence: nothing but Attach is sent before Attached") {
   WorkerLogic logic = RunningLogic();
   (void)logic.Step(Disconnected{"broken"}, kNow);
@@ -94,6 +108,14 @@ TEST_CASE("Absence: that a job stopped, or its state is saved, is said again") {
   CHECK(said[1].job_stopped().applied() == 9);
 }
 
+TEST_CASE("Absence: what was said before a generation is not said again in it") {
+  WorkerLogic logic = PreparedLogic();
+  (void)logic.Step(Fence("j1", 1), kNow);
+  (void)logic.Step(StateDelivered{JobId("j1"), 0, ""}, kNow);
+  (void)logic.Step(Start("j1", 1, 0), kNow);
+  CHECK(SaidAgain(&logic).empty());
+}
+
 TEST_CASE("Absence: a coordinator that does not resume the job hears nothing of it") {
   WorkerLogic logic = RunningLogic();
   (void)logic.Step(Ended(Outcome::kFailed, 9), kNow);
@@ -123,6 +145,16 @@ TEST_CASE("Absence: a job that waited for another one to go is forgotten with it
   (void)logic.Step(Release("j1"), kNow);
   (void)logic.Step(Inspect("j2"), kNow);
   (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow).actions.size() == 1);
+  CHECK(logic.job().empty());
+}
+
+TEST_CASE("Absence: a job that waited for another one to go can be released before it begins") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(Release("j1"), kNow);
+  (void)logic.Step(Inspect("j2"), kNow);
+  CHECK(logic.Step(Release("j2"), kNow).actions.empty());
   CHECK(logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow).actions.size() == 1);
   CHECK(logic.job().empty());
 }

@@ -140,6 +140,23 @@ TEST_CASE("Regroup: the end of an older generation's run is not the end of this 
   CHECK(Sent(logic.Step(ended, kNow)).fence_ack().applied() == 11);
 }
 
+TEST_CASE("Regroup: each generation's run is told anew to end, and ends as its own") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Fence("j1", 2), kNow);
+  (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  (void)logic.Step(Start("j1", 2, 9), kNow);
+  CHECK(Find<CancelRun>(logic.Step(Fence("j1", 3, Boundary::kYes), kNow)) != nullptr);
+  CHECK(Find<CancelRun>(logic.Step(Cancel("j1"), kNow)) != nullptr);
+  RunEnded ended = Ended(Outcome::kStopped, 11);
+  ended.generation = {3, 2};
+  CHECK(logic.Step(ended, kNow).actions.size() == 2);
+  // A coordinator that changed its mind.
+  (void)logic.Step(Start("j1", 3, 11), kNow);
+  ended.outcome = Outcome::kFinished;
+  ended.generation = {3, 3};
+  CHECK(Sent(logic.Step(ended, kNow)).has_job_finished());
+}
+
 TEST_CASE("Regroup: the first progress of a generation goes out at once") {
   WorkerLogic logic = RunningLogic();
   const Time start = kNow + std::chrono::seconds(10);

@@ -101,6 +101,8 @@ TEST_CASE("WorkerLogic: a job released while it runs is dropped when the step lo
   const Decision release = logic.Step(Release("j1"), kNow);
   CHECK(Find<CancelRun>(release) != nullptr);
   CHECK(Find<DropJob>(release) == nullptr);
+  CHECK(logic.Step(Cancel("j1"), kNow).actions.empty());
+  CHECK(logic.Step(Fence("j1", 2), kNow).actions.empty());
   CHECK(Find<DropJob>(logic.Step(Ended(Outcome::kStopped, 5), kNow)) != nullptr);
   CHECK(logic.job().empty());
 }
