@@ -27,6 +27,10 @@ constexpr std::pair<const char*, int> kChannelOptions[] = {
     {GRPC_ARG_KEEPALIVE_TIME_MS, 500},
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 500},
     {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
+    // A piece in one frame, and a fixed window of some pieces instead of one that is probed for.
+    {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+    {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 * static_cast<int>(kStatePieceBytes)},
+    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kStatePieceBytes)},
     // Not on a connection of the ring, whose frames must not wait behind a state.
     {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
     {GRPC_ARG_ENABLE_RETRIES, 0},

@@ -12,6 +12,9 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr int kMaxFiles = 64;
+// Room that a file gets with its first byte; later four times what it has. Never more than
+// announced.
+constexpr uint64_t kFirstRoom = uint64_t{64} << 20;
 
 template <typename... Args>
 Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
@@ -110,6 +113,10 @@ void StateReceiver::Append(const std::string& data) {
   for (size_t taken = 0; taken < data.size();) {
     std::string& file = copy_.files[file_].bytes;
     const size_t size = std::min<uint64_t>(data.size() - taken, sizes_[file_] - file.size());
+    if (file.size() + size > file.capacity()) {
+      const uint64_t room = std::max<uint64_t>(kFirstRoom, 4 * (file.size() + size));
+      file.reserve(std::min(sizes_[file_], room));
+    }
     file.append(data, taken, size);
     taken += size;
     if (taken < data.size()) ++file_;  // this one is full, and there is one with room

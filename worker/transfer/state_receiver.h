@@ -1,6 +1,6 @@
 // A state on its way in: takes the pieces of a States stream, in their order and no others. Memory
-// grows with the bytes that arrived, not with what a length says. A value for one thread; it knows
-// no network.
+// grows with the bytes that arrived, 64 MiB or four times as much, not with what a length says. A
+// value for one thread; it knows no network.
 #pragma once
 
 #include <cstdint>

@@ -24,41 +24,58 @@ StateStream::StateStream(StateService* service, grpc::CallbackServerContext* con
                          const v1::FetchRequest& request)
     : service_(service), job_(request.job_id()), step_(request.step()), context_(context) {}
 
-void StateStream::Begin() { Continue(); }
-
-void StateStream::Continue() {
-  if (service_->Post([self = shared_from_this()]() { self->SendNext(); })) return;
-  Finish(ToGrpc(Error(absl::StatusCode::kUnavailable, "the worker stops"), kReasonStateStopping));
+void StateStream::Begin() {
+  MutexLock lock(mu_);
+  PrepareSoon();
 }
 
-void StateStream::SendNext() {
-  if (const Status status = Prepare(); !status.ok()) return Finish(Refusal(status));
-  if (!pieces_->Next(&piece_)) return Finish(grpc::Status::OK);
-  {
-    MutexLock lock(mu_);
-    writing_since_ = std::chrono::steady_clock::now();
-  }
-  StartWrite(&piece_);
+void StateStream::PrepareSoon() {
+  if (service_->Post([self = shared_from_this()]() { self->PrepareNext(); })) return;
+  End(ToGrpc(Error(absl::StatusCode::kUnavailable, "the worker stops, or is overloaded"),
+             kReasonStateStopping));
 }
 
-Status StateStream::Prepare() {
+void StateStream::PrepareNext() {
+  const Status status = GetCopy();
+  const bool more = status.ok() && pieces_->Next(&prepared_);
+  MutexLock lock(mu_);
+  if (!status.ok()) return End(Refusal(status));
+  next_ = more ? Next::kPiece : Next::kNothing;
+  next_piece_.Swap(&prepared_);  // whose memory serves again
+  WriteNext();
+}
+
+Status StateStream::GetCopy() {
   if (pieces_) return absl::OkStatus();
   {
     MutexLock lock(mu_);
-    if (context_->IsCancelled()) return absl::CancelledError("the fetcher left");
+    if (ended_ || context_->IsCancelled()) return absl::CancelledError("the fetcher left");
   }
   RING_ASSIGN_OR_RETURN(std::shared_ptr<const StateCopy> copy, service_->CopyOf(job_, step_));
   pieces_.emplace(std::move(copy));
   return absl::OkStatus();
 }
 
+void StateStream::WriteNext() {
+  if (ended_ || writing_since_ || next_ == Next::kNotReady) return;
+  if (next_ == Next::kNothing) return End(grpc::Status::OK);
+  writing_.Swap(&next_piece_);
+  next_ = Next::kNotReady;
+  writing_since_ = std::chrono::steady_clock::now();
+  StartWrite(&writing_);
+  PrepareSoon();
+}
+
 void StateStream::OnWriteDone(bool ok) {
-  {
-    MutexLock lock(mu_);
-    writing_since_.reset();
-  }
-  if (ok) return Continue();
-  Finish(grpc::Status::CANCELLED);
+  MutexLock lock(mu_);
+  writing_since_.reset();
+  if (!ok) return End(grpc::Status::CANCELLED);
+  WriteNext();
+}
+
+void StateStream::End(const grpc::Status& status) {
+  if (std::exchange(ended_, true)) return;
+  Finish(status);
 }
 
 void StateStream::Cancel() {

@@ -5,7 +5,6 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -35,21 +34,31 @@ class StateStream : public grpc::ServerWriteReactor<v1::StatePiece>,
   void OnCancel() override {}  // the write under way fails, or the next one does
   void OnDone() override;
 
-  // Has the service's thread prepare the next piece and write it.
-  void Continue();
-  void SendNext();
-  [[nodiscard]] Status Prepare();
+  // Has the service's thread prepare the next piece.
+  void PrepareSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PrepareNext();  // there
+  [[nodiscard]] Status GetCopy();
+  // Writes what is prepared, when nothing is being written.
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   StateService* const service_;
   const JobId job_;
   const uint64_t step_;
 
-  // One of the service's thread and the pending write at a time.
+  // The service's thread only.
   std::optional<StatePieces> pieces_;
-  v1::StatePiece piece_;
+  v1::StatePiece prepared_;
+
+  v1::StatePiece writing_;  // gRPC's, while it writes
+
+  enum class Next : uint8_t { kNotReady, kPiece, kNothing };
 
   mutable Mutex mu_;
   grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mu_);  // null once gRPC is done
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;                    // Finish was called
+  Next next_ ABSL_GUARDED_BY(mu_) = Next::kNotReady;
+  v1::StatePiece next_piece_ ABSL_GUARDED_BY(mu_);
   std::optional<std::chrono::steady_clock::time_point> writing_since_ ABSL_GUARDED_BY(mu_);
 };
 
