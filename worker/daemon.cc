@@ -18,7 +18,6 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeatInterval{100};
-constexpr std::chrono::minutes kWaitingStreamLimit{11};
 
 // One for each name: a copy of a state folder that another worker uses brings none of its lines.
 std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
@@ -82,8 +81,6 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   auto states = std::make_unique<StateService>();
   ring::PortOptions options;
   options.services = {states.get()};
-  // A predecessor that has its state waits for this worker, which may have to fetch it first.
-  options.waiting_limit = kWaitingStreamLimit;
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));
   return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),

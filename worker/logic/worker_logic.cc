@@ -24,7 +24,7 @@ Decision WorkerLogic::On(const Connected&, Time) {
   v1::Attach& attach = *send.message.mutable_attach();
   attach = self_;
   attach.set_highest_term(highest_term_);
-  if (job_ && job_->phase >= Phase::kPrepared && !job_->dropping()) {
+  if (job_ && !job_->dropping()) {  // prepared: else it was dropped with its session
     attach.set_job_id(job_->id.value());
     // A run that is fenced ends, or has ended: nobody may take it for one that goes on.
     if (job_->fenced == job_->started) Fill(job_->started, attach.mutable_generation());

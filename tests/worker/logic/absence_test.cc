@@ -139,6 +139,18 @@ TEST_CASE("Absence: a job that is not prepared yet is dropped, and not named at 
   CHECK(std::get<InspectDataset>(done.actions[1]).job == JobId("j2"));
 }
 
+TEST_CASE("Absence: a job whose run ends because it was released is not named at attach") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Release("j1"), kNow);
+  CHECK(Reattach(&logic).job_id().empty());
+  CHECK(logic.Step(Attached(3, false), kNow).actions.empty());
+  CHECK(logic.Step(Inspect("j2"), kNow).actions.empty());
+  const Decision ended = logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  REQUIRE(ended.actions.size() == 2);
+  CHECK(std::get<DropJob>(ended.actions[0]).job == JobId("j1"));
+  CHECK(std::get<InspectDataset>(ended.actions[1]).job == JobId("j2"));
+}
+
 TEST_CASE("Absence: a job that waited for another one to go is forgotten with its session") {
   WorkerLogic logic = AttachedLogic();
   (void)logic.Step(Inspect("j1"), kNow);
