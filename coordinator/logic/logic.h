@@ -143,6 +143,7 @@ class Logic {
   std::map<std::string, uint64_t> keys_;     // by idempotency key
   std::set<std::string> taken_ids_;          // that no new job may have
   GenerationSource generations_;
+  std::set<std::string> obeyed_;  // workers that this term was told to
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
 

@@ -12,15 +12,21 @@ void Logic::On(const SessionClosed& event) {
   Lose(event.session, fmt::format("its session broke ({})", event.reason));
 }
 
-void Logic::On(const TermRaised& event) { generations_.BeginTerm(event.term); }
+void Logic::On(const TermRaised& event) {
+  generations_.BeginTerm(event.term);
+  obeyed_.clear();
+}
 
 void Logic::Attach(SessionId session, const v1::Attach& attach) {
   std::optional<SessionId> superseded;
   Refusal refusal = fleet_.Check(attach, &superseded);
   if (!refusal.status.ok()) return Refuse(session, std::move(refusal));
-  if (attach.highest_term() > generations_.term()) {
-    // The store is older than the worker: it was restored from a copy. This reign must count above
-    // every term that was ever obeyed, durably, before the worker may come back.
+  const bool obeyed_it_elsewhere =
+      attach.highest_term() == generations_.term() && !obeyed_.contains(attach.name());
+  if (attach.highest_term() > generations_.term() || obeyed_it_elsewhere) {
+    // The store is older than the worker: it was restored from a copy, perhaps so that this reign
+    // has the term of one that the copy does not know. It must count above every term that was ever
+    // obeyed, durably, before the worker may come back.
     actions_.push_back(RaiseTerm{attach.highest_term() + 1});
     return Refuse(session,
                   {Error(absl::StatusCode::kUnavailable,
@@ -46,6 +52,7 @@ void Logic::TakeBack(Worker& worker) {
   v1::CoordinatorMessage message;
   v1::Attached& attached = *message.mutable_attached();
   attached.set_term(generations_.term());
+  obeyed_.insert(attach.name());
   attached.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat.count()));
   attached.set_resume(resume);
   actions_.push_back(Send{worker.session, message});
