@@ -1,5 +1,6 @@
-// Bugs that can be switched on in the simulator's build, and nowhere else: they prove that tests/sim
-// finds such bugs. Everywhere else RING_PLANTED is the constant false and leaves nothing behind.
+// Bugs that can be switched on in the simulator's build, and nowhere else: they prove that
+// tests/sim finds such bugs. Everywhere else RING_PLANTED is the constant false and leaves nothing
+// behind.
 //
 //   if (RING_PLANTED(kStartsAtLowest)) ...
 #pragma once
@@ -22,21 +23,21 @@ enum class PlantedBug {
   // The worker and its data plane.
   kKeepsStaleShards,
   kCountsShardsTwice,
-  kObeysLateStart,
   kJoinsWithoutState,
   kForgetsReports,
-  kBoundaryDropsStep,
-  kHoldsNoCopies,
   // The coordinator.
   kTakesOldAck,
   kTwoOwners,
-  kForgetsLeaversShards,
-  kEvictsAccused,
+  kDealsNoMissingShards,
+  kTakesOddWorkers,
+  kIgnoresSuspicions,
   kSucceedsWithoutCheckpoint,
   kRestoresUnverified,
-  kIgnoresSilence,
-  kAdoptsIncomplete,
+  kRewindsPastHolders,
+  kAdoptsWhatEnded,
+  kForgetsRelease,
   kForgetsKeys,
+  kAcknowledgesUnstored,
 };
 
 inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 20> kPlantedBugs{{
@@ -46,20 +47,20 @@ inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 20> kPlante
     {PlantedBug::kTermNotDurable, "term_not_durable"},
     {PlantedBug::kKeepsStaleShards, "keeps_stale_shards"},
     {PlantedBug::kCountsShardsTwice, "counts_shards_twice"},
-    {PlantedBug::kObeysLateStart, "obeys_late_start"},
     {PlantedBug::kJoinsWithoutState, "joins_without_state"},
     {PlantedBug::kForgetsReports, "forgets_reports"},
-    {PlantedBug::kBoundaryDropsStep, "boundary_drops_step"},
-    {PlantedBug::kHoldsNoCopies, "holds_no_copies"},
     {PlantedBug::kTakesOldAck, "takes_old_ack"},
     {PlantedBug::kTwoOwners, "two_owners"},
-    {PlantedBug::kForgetsLeaversShards, "forgets_leavers_shards"},
-    {PlantedBug::kEvictsAccused, "evicts_accused"},
+    {PlantedBug::kDealsNoMissingShards, "deals_no_missing_shards"},
+    {PlantedBug::kTakesOddWorkers, "takes_odd_workers"},
+    {PlantedBug::kIgnoresSuspicions, "ignores_suspicions"},
     {PlantedBug::kSucceedsWithoutCheckpoint, "succeeds_without_checkpoint"},
     {PlantedBug::kRestoresUnverified, "restores_unverified"},
-    {PlantedBug::kIgnoresSilence, "ignores_silence"},
-    {PlantedBug::kAdoptsIncomplete, "adopts_incomplete"},
+    {PlantedBug::kRewindsPastHolders, "rewinds_past_holders"},
+    {PlantedBug::kAdoptsWhatEnded, "adopts_what_ended"},
+    {PlantedBug::kForgetsRelease, "forgets_release"},
     {PlantedBug::kForgetsKeys, "forgets_keys"},
+    {PlantedBug::kAcknowledgesUnstored, "acknowledges_unstored"},
 }};
 
 // Of this thread's simulation.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/shards.h"
+#include "common/planted_bug.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -35,7 +36,8 @@ Assignment Assign(uint32_t shards, std::span<const Seat> seats) {
   for (size_t i = 0; i < seats.size(); ++i) {
     std::vector<uint32_t>& own = assignment.shards[i];
     while (own.size() < ranges[i].size()) {
-      while (taken[next]) ++next;
+      if (RING_PLANTED(kDealsNoMissingShards) && assignment.kept > 0) break;
+      while (taken[next] && !RING_PLANTED(kTwoOwners)) ++next;
       own.push_back(next++);
     }
     std::sort(own.begin(), own.end());

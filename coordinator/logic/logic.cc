@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "coordinator/logic/scheduler.h"
 
 namespace ringmaster::coordinator {
@@ -31,7 +32,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   for (const JobRecord& record : restored.jobs) {
     jobs_[record.number].record = record;
     numbers_[record.id()] = record.number;
-    keys_[record.idempotency_key] = record.number;
+    if (!RING_PLANTED(kForgetsKeys)) keys_[record.idempotency_key] = record.number;
   }
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
     Job* job = Find(checkpoint.job_id);

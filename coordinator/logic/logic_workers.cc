@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "coordinator/logic/logic.h"
 
 namespace ringmaster::coordinator {
@@ -21,8 +22,9 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
   std::optional<SessionId> superseded;
   Refusal refusal = fleet_.Check(attach, &superseded);
   if (!refusal.status.ok()) return Refuse(session, std::move(refusal));
-  const bool obeyed_it_elsewhere =
-      attach.highest_term() == generations_.term() && !obeyed_.contains(attach.name());
+  const bool obeyed_it_elsewhere = attach.highest_term() == generations_.term() &&
+                                   !obeyed_.contains(attach.name()) &&
+                                   !RING_PLANTED(kTermNotDurable);
   if (attach.highest_term() > generations_.term() || obeyed_it_elsewhere) {
     // The store is older than the worker: it was restored from a copy, perhaps so that this reign
     // has the term of one that the copy does not know. It must count above every term that was ever

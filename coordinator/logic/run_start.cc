@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "common/planted_bug.h"
 #include "coordinator/logic/agreement.h"
 #include "coordinator/logic/run.h"
 
@@ -92,7 +93,7 @@ Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
 }
 
 Fault Run::CheckKnownShard(const Member& member) const {
-  if (!known_) return {};
+  if (!known_ || RING_PLANTED(kTakesOddWorkers)) return {};
   v1::Prepared expected = *known_;
   // After a restart digest(0) is not known; the state's digest is compared anyway.
   if (expected.digest().empty()) expected.set_digest(member.prepared->digest());

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "worker/logic/worker_logic.h"
 
 namespace ringmaster::worker {
@@ -44,7 +45,8 @@ Decision WorkerLogic::OnFence(const v1::Fence& message) {
   }
   job_->fenced = generation;
   job_->reports.Clear();
-  if (!job_->running()) return Do(FenceAck(), "nothing is being applied: acknowledge");
+  const bool runs = job_->running() && !RING_PLANTED(kAppliesAfterFence);
+  if (!runs) return Do(FenceAck(), "nothing is being applied: acknowledge");
   job_->acknowledge = true;
   Decision decision;
   decision.reason = message.at_boundary() ? "fenced: finish the step in hand before acknowledging"
