@@ -57,6 +57,13 @@ Refusal Logic::CheckUpload(const v1::CheckpointBegin& begin, Job** job) {
   const bool serves = worker != nullptr && worker->job.value() == record.id();
   if (!serves && std::none_of(workers.begin(), workers.end(),
                               [&](const v1::JobWorker& w) { return w.name() == begin.worker(); })) {
+    // Its session broke, or it was left out: it may be back in a moment.
+    if (worker == nullptr && !IsFinal(record.status.state())) {
+      return {Error(absl::StatusCode::kUnavailable,
+                    "worker {} is not attached: it may deliver when it serves job {} again",
+                    begin.worker(), record.id()),
+              "NOT_ATTACHED"};
+    }
     return {FailedPrecondition("worker {} does not serve job {}", begin.worker(), record.id()),
             "NOT_IN_RING"};
   }

@@ -48,9 +48,10 @@ struct Member {
   bool joined = false;
   std::optional<v1::JobFinished> finished;
   bool stopped = false;
-  v1::Progress progress;  // the newest
-  uint64_t work = 0;      // Heartbeat.progress
-  std::string phase;      // Heartbeat.phase, shortened
+  v1::Progress progress;                                // the newest
+  uint64_t work = 0;                                    // Heartbeat.progress
+  std::string phase;                                    // Heartbeat.phase, shortened
+  std::optional<std::chrono::milliseconds> idle_since;  // it said so ever since
   ProgressWatch watch;
 
   const std::string& name() const { return attach.name(); }

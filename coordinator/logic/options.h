@@ -19,6 +19,7 @@ struct Options {
   Duration restore_limit{600'000};  // of the search for a checkpoint that verifies
   Duration save_limit{60'000};      // from SaveState to StateSaved
   Duration adopt_limit{5'000};      // for the members of a stored generation to attach again
+  Duration idle_limit{5'000};       // of a member of a ring that runs nothing
   Duration stop_limit{30'000};      // from Cancel to the last JobStopped
   Duration release_limit{60'000};   // from Release to a heartbeat without job
   Duration settle{1'000};           // longer than any heartbeat is on its way

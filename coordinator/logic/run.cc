@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "common/planted_bug.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -110,18 +111,22 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
       if (place.name == member.name()) place.incarnation = member.incarnation();
     }
     member.fence = generation_;
-    if (member.holding.started != generation_) {
+    if (InRing(member.name()) && member.holding.started != generation_) {
       deadline_ = std::min(deadline_, now.steady + options_.settle);
     }
     return;
   }
-  // It may still run an old generation, and shows that it lives by acknowledging a fence of its
-  // own.
+  // It may still run an old generation, and shows that it lives by acknowledging a fence: the one
+  // that is under way, or one of its own.
   Tell(event_type::kWorkerReturned, Severity::kInfo,
        fmt::format("{} attached again, with the state of step {}", member.called(),
                    attach.applied()),
        attach.name());
-  SendFence(member, generations_.Next(), FenceWhen::kNow, actions);
+  if (phase_ == Phase::kFencing) {
+    SendFence(member, regroup_->generation, regroup_->when, actions);
+  } else {
+    SendFence(member, generations_.Next(), FenceWhen::kNow, actions);
+  }
 }
 
 void Run::OnStranger(const v1::Attach& attach, Now now) {
@@ -159,7 +164,7 @@ void Run::Remove(std::string worker) {
 void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
   const Member* member = Find(worker);
   if (member == nullptr) return;
-  departures_.push_back({member->session, evicted, reason});
+  if (!RING_PLANTED(kForgetsRelease)) departures_.push_back({member->session, evicted, reason});
   Remove(worker);
   if (!evicted) lost_holders_.erase(worker);  // it drops what it has
 }
@@ -274,6 +279,7 @@ void Run::Excuse(std::chrono::milliseconds late) {
     member.last_heard += late;
     member.since += late;
     member.watch.Excuse(late);
+    if (member.idle_since) *member.idle_since += late;
   }
 }
 

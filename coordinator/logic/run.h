@@ -218,6 +218,7 @@ class Run {
   // run_steps.cc
   Fault SettleRunning(Now now, Actions& actions);
   std::optional<std::string> FindLost(Now now);
+  std::optional<std::string> FindIdle(Now now) const;
   bool FenceAtOnce(Now now, Actions& actions);
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
@@ -278,7 +279,6 @@ class Run {
   std::vector<Place> ring_;
   uint64_t start_step_ = 0;
   std::chrono::milliseconds started_at_{0};
-  bool proven_ = true;  // false: adopted, and nobody has worked since
 
   // The next one.
   std::optional<Regroup> regroup_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
@@ -27,8 +28,11 @@ double Milliseconds(std::chrono::milliseconds time) { return static_cast<double>
 
 void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& actions) {
   const bool first = !std::exchange(started_, true);
-  const uint64_t highest = HighestApplied(names);
-  const bool restores = restore_ && restore_->found && restore_->found->ref.step() > highest;
+  uint64_t highest = HighestApplied(names);
+  if (RING_PLANTED(kStartsAtLowest)) highest = Find(names.back())->holding.applied;
+  const bool restores =
+      restore_ && restore_->found &&
+      (restore_->found->ref.step() > highest || RING_PLANTED(kRewindsPastHolders));
   const uint64_t step = restores ? restore_->found->ref.step() : highest;
   const uint64_t rewound_from = step < committed_ ? committed_ : 0;
   generation_ = regroup_->generation;
@@ -98,12 +102,12 @@ void Run::SendAllStart(bool restores, Actions& actions) {
 }
 
 void Run::BeginGeneration() {
-  proven_ = true;
   for (Member& member : members_) {
     member.joined = false;
     member.finished.reset();
     member.applied = member.holding.applied;
     member.watch.Restart();
+    member.idle_since.reset();
   }
   if (start_step_ < newest_.applied()) newest_.set_applied(start_step_);
 }

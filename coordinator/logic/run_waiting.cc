@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
@@ -22,6 +23,7 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
     if (Eligible(member, now)) best = std::max(best, member.holding.applied);
   }
   const bool lacks_state = best < NeededStep() && !restore_;
+  if (!lacks_state) holder_deadline_.reset();
   if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
   const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
   if (enough && !lacks_state) {
@@ -149,7 +151,8 @@ void Run::SettleAdopting(Now now, Actions& actions) {
   std::string missing;
   for (const Place& place : ring_) {
     const Member* member = At(place);
-    same = same && member != nullptr && member->holding.started == generation_;
+    same = same && member != nullptr &&
+           (member->holding.started == generation_ || RING_PLANTED(kAdoptsWhatEnded));
     if (member != nullptr) continue;
     all_known = all_known && !lost_holders_.contains(place.name);
     missing += (missing.empty() ? "" : ", ") + place.name;
@@ -183,9 +186,11 @@ void Run::TakeOver(Now now) {
        fmt::format("generation {} runs on after the coordinator restarted: {} attached again",
                    generation_.ToString(), names),
        kJobSubject);
-  for (Member& member : members_) member.joined = true;
+  for (Member& member : members_) {
+    member.joined = true;
+    member.idle_since.reset();
+  }
   lost_holders_.clear();
-  proven_ = AnyFinished();
   started_at_ = now.steady;
   state_ = v1::JOB_STATE_RUNNING;
   reason_.clear();
@@ -209,6 +214,8 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
             ""};
   }
   restore_ = Restore{event.found, event.digest};
+  // What did not verify says nothing about the state that can be had.
+  kept_step_ = event.found && event.found->job_id == job_id_ ? event.found->ref.step() : 0;
   if (!started_) {
     committed_ = event.found->ref.step();
     Tell(

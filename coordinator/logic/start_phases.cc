@@ -75,8 +75,8 @@ bool StartPhases::under_way() const {
 }
 
 bool StartPhases::over() const {
-  return std::all_of(tracks_.begin(), tracks_.end(),
-                     [](const Track& t) { return t.current > kPhases; });
+  return !tracks_.empty() && std::all_of(tracks_.begin(), tracks_.end(),
+                                         [](const Track& t) { return t.current > kPhases; });
 }
 
 std::string StartPhases::PhaseOf(const std::string& worker) const {
@@ -142,6 +142,7 @@ std::vector<v1::StartPhase> StartPhases::TakeEnded(Now now) {
 }
 
 void StartPhases::Describe(Now now, v1::JobStatus& status) const {
+  if (tracks_.empty()) return;  // what was told stays
   status.clear_start_phases();
   for (size_t phase = 1; phase <= kPhases; ++phase) {
     if (Began(phase)) *status.add_start_phases() = Show(phase, now);
