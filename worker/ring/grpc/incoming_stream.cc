@@ -79,6 +79,10 @@ void IncomingStream::Take(LinkState* state) {
     Close(grpc::Status::OK);
     return;
   }
+  if (!state->failure().ok()) {  // nobody wants it: read on, to the end of the stream
+    ReadNext();
+    return;
+  }
   StatusOr<Frame> frame = FromMessage(message_);
   message_.Clear();
   Status status = frame.status();
