@@ -15,6 +15,7 @@ class Fault:
     kind = ""
     weight = 1
     loses = False    # the worker drops out of the ring, so a regroup names it
+    breaks = False   # the ring breaks, though everybody in it may live
     longest = 10.0   # seconds until its end, for a test of it alone
 
     def inject(self, storm):
@@ -240,7 +241,7 @@ class Delay(Network):
 
 
 class Reset(Network):
-    kind, weight = "link_reset", 2
+    kind, weight, breaks = "link_reset", 2, True
 
     def begin(self, link):
         link.reset()
@@ -248,7 +249,7 @@ class Reset(Network):
 
 class Corrupt(Network):
     """One bit of what a worker's predecessor sends it."""
-    kind, weight, seconds = "link_corrupt", 2, 3.0
+    kind, weight, seconds, breaks = "link_corrupt", 2, 3.0, True
 
     def begin(self, link):
         link.corrupt(1)
@@ -258,7 +259,7 @@ class Corrupt(Network):
 
 
 class Silent(Network):
-    kind, seconds = "link_silent_2s", 2.0
+    kind, seconds, breaks = "link_silent_2s", 2.0, True
 
     def begin(self, link):
         link.stall(proxy.FORWARD, proxy.BACKWARD)
@@ -276,12 +277,12 @@ class OneWay(Silent):
 
 
 class SessionReset(Reset):
-    kind, session = "session_reset", True
+    kind, session, breaks = "session_reset", True, False
 
 
 class SessionSilent(Silent):
     """The ring is whole, but the coordinator hears nothing of one member."""
-    kind, session, loses = "session_silent_2s", True, True
+    kind, session, loses, breaks = "session_silent_2s", True, True, False
 
 
 ALL = (Kill, KillTwo, KillAll, PauseShort, Pause2, Pause30, Terminate, Drain, KillCoordinator,

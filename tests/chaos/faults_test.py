@@ -61,6 +61,8 @@ class FaultsTest(unittest.TestCase):
         ledger.attribute(one.records, regroups, {kind.kind} if kind.loses else ())
         if kind.loses:
             self.assertIsNotNone(one.records[0]["detect_ms"], f"no regroup for {one.records}: {regroups}")
+        if kind.breaks:
+            self.assertTrue(regroups, "the ring did not even notice")
         if kind is faults.PauseShort:
             self.assertEqual([list(regroup.lost) for regroup in regroups if regroup.lost], [])
         if kind in (faults.KillCoordinator, faults.PauseCoordinator):

@@ -1,9 +1,11 @@
-"""What storms did and what came of it: JSON lines, one a fault and one a storm; and their summary.
+"""What storms did and what came of it: JSON lines, one a fault, a regroup and a storm; and their summary.
 
-A fault:  seed, storm, time (unix ms), fault, worker, detect_ms, regroup_ms, resume_ms,
-          shards_recomputed, generation. null: no regroup was seen that it caused.
-A storm:  seed, storm, result (ok, mismatch, hang, failed), sha256, seconds, faults, regroups, rewinds,
-          and `error` when it is not ok.
+A fault:   seed, storm, time (unix ms), fault, worker, coordinator_down, detect_ms, regroup_ms, resume_ms,
+           shards_recomputed, generation. null: no regroup was seen that it caused.
+A regroup: seed, storm, generation, time, reason, lost, joined, start_step, shards_kept, shards_recomputed,
+           fence_ms, form_ms, rewound.
+A storm:   seed, storm, result (ok, mismatch, hang, failed), sha256, seconds, faults, regroups, rewinds,
+           and `error` when it is not ok.
 """
 import json
 import statistics
@@ -26,24 +28,42 @@ def read(path):
         return [json.loads(line) for line in file if line.strip()]
 
 
-def attribute(records, regroups, losing):
-    """Gives every fault of a kind in `losing` the first regroup after it that lost its worker."""
+SOON_MS = 3000  # a regroup later than this has another cause
+
+
+def attribute(records, regroups, losing, breaking=()):
+    """Gives every fault the regroup that it caused: of a kind in `losing` the first one after it that lost
+    its worker, of a kind in `breaking` the first one after it of which no other fault is the cause."""
     free = list(regroups)
     for record in records:
         record.update(detect_ms=None, regroup_ms=None, resume_ms=None, shards_recomputed=None, generation=None)
-        if record["fault"] not in losing:
+    for kinds in (losing, breaking):
+        for record in records:
+            if record["fault"] in kinds:
+                _give(record, free, record["worker"] if kinds is losing else None)
+
+
+def _give(record, free, worker):
+    for regroup in free:
+        late = regroup.noticed_unix_ms - record["time"]
+        if not -5 <= late <= SOON_MS or (worker is not None and worker not in regroup.lost):
             continue
-        for regroup in free:
-            late = regroup.noticed_unix_ms - record["time"]
-            if record["worker"] in regroup.lost and -5 <= late <= 10_000:
-                free.remove(regroup)
-                record["detect_ms"] = max(0, late)
-                record["generation"] = f"{regroup.generation.term}.{regroup.generation.counter}"
-                record["shards_recomputed"] = regroup.shards_recomputed
-                if regroup.form_ms > 0:  # else it was fenced again before it computed
-                    record["regroup_ms"] = round(regroup.fence_ms + regroup.form_ms, 1)
-                    record["resume_ms"] = round(max(0, late) + regroup.fence_ms + regroup.form_ms, 1)
-                break
+        free.remove(regroup)
+        record["detect_ms"] = max(0, late)
+        record["generation"] = f"{regroup.generation.term}.{regroup.generation.counter}"
+        record["shards_recomputed"] = regroup.shards_recomputed
+        if regroup.form_ms > 0:  # else it was fenced again before it computed
+            record["regroup_ms"] = round(regroup.fence_ms + regroup.form_ms, 1)
+            record["resume_ms"] = round(max(0, late) + regroup.fence_ms + regroup.form_ms, 1)
+        return
+
+
+def line_of(regroup):
+    return {"generation": f"{regroup.generation.term}.{regroup.generation.counter}", "time": regroup.noticed_unix_ms,
+            "reason": regroup.reason, "lost": list(regroup.lost), "joined": list(regroup.joined),
+            "start_step": regroup.start_step, "shards_kept": regroup.shards_kept,
+            "shards_recomputed": regroup.shards_recomputed, "fence_ms": round(regroup.fence_ms, 1),
+            "form_ms": round(regroup.form_ms, 1), "rewound": regroup.rewound}
 
 
 def _quantiles(values):
@@ -59,7 +79,8 @@ def summary(lines):
     rows = [f"{'fault':20} {'times':>6} {'seen':>5}  detect ms: median p99   regroup: median p99    resume: median p99"]
     for kind in sorted({line["fault"] for line in faults}):
         mine = [line for line in faults if line["fault"] == kind]
-        seen = [line for line in mine if line["detect_ms"] is not None]
+        # Without a coordinator nobody notices anything until it is back.
+        seen = [line for line in mine if line["detect_ms"] is not None and not line["coordinator_down"]]
         columns = "     ".join(_quantiles([line[key] for line in seen if line[key] is not None])
                                for key in ("detect_ms", "regroup_ms", "resume_ms"))
         rows.append(f"{kind:20} {len(mine):6} {len(seen):5}      {columns}")

@@ -80,10 +80,10 @@ class Storm:
 
     def inject(self, fault):
         """Returns whether it could be done now."""
-        began = int(time.time() * 1000)
+        began, down = int(time.time() * 1000), self.coordinator_disturbed
         worker = fault.inject(self)
         if worker is not None:
-            self.records.append({"time": began, "fault": fault.kind, "worker": worker})
+            self.records.append({"time": began, "fault": fault.kind, "worker": worker, "coordinator_down": down})
         return worker is not None
 
     def tick(self):
@@ -171,9 +171,10 @@ class Runner:
     def _close(self, line, train, storm, seconds):
         regroups = train.observer.regroups() if train and train.observer else []
         records = storm.records if storm else []
-        ledger.attribute(records, regroups, {kind.kind for kind in faults.ALL if kind.loses})
-        for record in records:
-            self._book.add({"seed": self._seed, "storm": line["storm"], **record})
+        ledger.attribute(records, regroups, {kind.kind for kind in faults.ALL if kind.loses},
+                         {kind.kind for kind in faults.ALL if kind.breaks})
+        for entry in [*records, *map(ledger.line_of, regroups)]:
+            self._book.add({"seed": self._seed, "storm": line["storm"], **entry})
         line.update(seconds=round(seconds, 1), faults=len(records), regroups=len(regroups),
                     rewinds=sum(regroup.rewound for regroup in regroups))
         self._book.add(line)
