@@ -19,7 +19,7 @@ def spec():
 
 def fill(path):
     """Writes until there is no room."""
-    with open(path, "wb", buffering=0) as file:
+    with open(path, "ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12):
             try:
                 while True:
@@ -62,17 +62,18 @@ class DiskFullTest(unittest.TestCase):
         train = self.train
         train.submit(spec())
         train.wait_step(5)
-        acknowledged = []
-        fill(self.disk / "filler")
+        acknowledged, refused = [], []
         end = time.monotonic() + 5
         while time.monotonic() < end:
+            fill(self.disk / "filler")  # again and again: what the coordinator gives up is taken, too
             done = train.cluster.ringctl("submit", train.cluster.write_job(
                 cluster.job_spec(workers={"min": 8})), "-o", "json", expect=None, timeout=30)
             if done.returncode == cluster.OK:
                 acknowledged.append(json.loads(done.stdout)["job_id"])
                 train.cluster.ringctl("cancel", acknowledged[-1], expect=None)
+            else:
+                refused.append(done.stderr)
             self.keep_coordinator()
-            time.sleep(0.2)
         (self.disk / "filler").unlink()
 
         def ended():
@@ -82,6 +83,7 @@ class DiskFullTest(unittest.TestCase):
         train.finish(self.expected, timeout=30)
         listed = {status["job_id"] for status in train.cluster.json("ps")["jobs"]}
         self.assertLessEqual(set(acknowledged), listed)
+        self.assertTrue(any("cannot write its store" in text for text in refused), refused)
         train.stop()
 
 
