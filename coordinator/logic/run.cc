@@ -123,6 +123,7 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
                    attach.applied()),
        attach.name());
   if (phase_ == Phase::kFencing) {
+    if (InRing(member.name()) && !Barred(attach, now)) regroup_->asked.insert(member.name());
     SendFence(member, regroup_->generation, regroup_->when, actions);
   } else {
     SendFence(member, generations_.Next(), FenceWhen::kNow, actions);
