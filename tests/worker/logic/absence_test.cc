@@ -141,9 +141,12 @@ TEST_CASE("Absence: a job that is not prepared yet is dropped, and not named at 
 
 TEST_CASE("Absence: a job whose run ends because it was released is not named at attach") {
   WorkerLogic logic = RunningLogic();
+  (void)logic.Step(RunJoined{JobId("j1"), {3, 1}, 0}, kNow);
   (void)logic.Step(Release("j1"), kNow);
-  CHECK(Reattach(&logic).job_id().empty());
-  CHECK(logic.Step(Attached(3, false), kNow).actions.empty());
+  for (const bool resume : {true, false}) {
+    CHECK(Reattach(&logic).job_id().empty());
+    CHECK(logic.Step(Attached(3, resume), kNow).actions.empty());
+  }
   CHECK(logic.Step(Inspect("j2"), kNow).actions.empty());
   const Decision ended = logic.Step(Ended(Outcome::kStopped, 9), kNow);
   REQUIRE(ended.actions.size() == 2);
