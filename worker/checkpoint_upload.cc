@@ -37,8 +37,8 @@ bool WriteFile(const CheckpointFile& file, Writer* writer) {
   return true;
 }
 
-// A coordinator that is down, stops, restarts, or cannot write now. What it says about the checkpoint
-// itself stays.
+// A coordinator that is down, stops, restarts, or cannot write now. What it says about the
+// checkpoint itself stays.
 bool MayPass(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
