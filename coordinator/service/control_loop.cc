@@ -195,7 +195,9 @@ void ControlLoop::Do(const FindCheckpoint& action) {
     CheckpointFound found;
   };
   const auto search = std::make_shared<Search>(Search{action, {action.job_id, {}, "", {}}});
-  // One that was superseded by others that may not be whole, and is still there.
+  // With those that were superseded by others that may not be whole, and are still there. None of
+  // them goes while they are looked at, unless two newer ones are whole: then one of these is
+  // found.
   std::vector<CheckpointRecord>& candidates = search->action.candidates;
   for (CheckpointRecord& record : retirement_.Waiting(action.job_id)) {
     candidates.push_back(std::move(record));

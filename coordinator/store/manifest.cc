@@ -9,6 +9,12 @@ namespace {
 
 constexpr int kFormat = 1;
 
+// Of whole bytes, at least one.
+bool IsHex(const std::string& text) {
+  return !text.empty() && text.size() % 2 == 0 &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 Manifest Read(const nlohmann::json& json) {
   Manifest manifest;
   manifest.step = json.at("step").get<uint64_t>();
@@ -31,6 +37,11 @@ StatusOr<Manifest> ParseManifest(const std::string& text) {
       return InvalidArgument("{} has format {}, expected {}", kManifestName, format, kFormat);
     }
     Manifest manifest = Read(json);
+    for (const std::string* digest : {&manifest.result_digest, &manifest.digest}) {
+      if (IsHex(*digest)) continue;
+      return InvalidArgument("{} has the digest \"{}\", expected lower-case hex", kManifestName,
+                             digest->substr(0, 100));
+    }
     for (const auto& [name, file] : manifest.files) {
       if (!IsFileName(name) || name == kManifestName) {
         return InvalidArgument("{} lists a file that may not be called \"{}\"", kManifestName,

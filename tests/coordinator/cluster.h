@@ -21,9 +21,16 @@ struct Limited : grpc::ClientContext {
   Limited() { set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20)); }
 };
 
+// Fake workers send no heartbeats of themselves: nobody is silent for too long in a test.
+inline Options Patient() {
+  Options options;
+  options.silence = options.lease = std::chrono::seconds(20);
+  return options;
+}
+
 class Cluster {
  public:
-  explicit Cluster(const Options& options = {}) : options_(options) {
+  explicit Cluster(const Options& options = Patient()) : options_(options) {
     spdlog::set_level(spdlog::level::off);
     Start();
   }
@@ -73,6 +80,29 @@ class Cluster {
     v1::JobStatus status;
     jobs_->Get(&context, request, &status);
     return status;
+  }
+
+  // The worker is to leave its job, or takes jobs again.
+  grpc::Status Drain(const std::string& worker, bool resume, std::string* job_id = nullptr) {
+    Limited context;
+    v1::DrainWorkerRequest request;
+    request.set_worker(worker);
+    request.set_resume(resume);
+    v1::DrainWorkerResponse response;
+    const grpc::Status status = jobs_->DrainWorker(&context, request, &response);
+    if (job_id != nullptr) *job_id = response.job_id();
+    return status;
+  }
+
+  // `free`, `busy` ...; empty when it is not attached.
+  std::string StateOf(const std::string& worker) {
+    Limited context;
+    v1::ListWorkersResponse workers;
+    jobs_->ListWorkers(&context, {}, &workers);
+    for (const v1::WorkerStatus& status : workers.workers()) {
+      if (status.name() == worker) return status.state();
+    }
+    return "";
   }
 
   grpc::Status Cancel(const std::string& job_id) {

@@ -32,10 +32,12 @@ class FakeWorker {
   // False when the stream is over; End() says why.
   bool Say(const v1::WorkerMessage& message) { return stream_->Write(message); }
 
-  // The next message, which must be of this kind.
+  // The next message, which must be of this kind. CheckpointKept may come at any time.
   StatusOr<v1::CoordinatorMessage> Hear(Kind kind) {
     v1::CoordinatorMessage message;
-    if (!stream_->Read(&message)) return Internal("{}: the stream ended", name_);
+    do {
+      if (!stream_->Read(&message)) return Internal("{}: the stream ended", name_);
+    } while (message.has_checkpoint_kept() && kind != Kind::kCheckpointKept);
     if (message.kind_case() == kind) return message;
     return Internal("{}: expected message {}, got {{{}}}", name_, static_cast<int>(kind),
                     message.ShortDebugString());
@@ -97,18 +99,26 @@ class FakeWorker {
     v1::WorkerMessage message;
     message.mutable_fence_ack()->set_job_id(job_id_);
     *message.mutable_fence_ack()->mutable_generation() = generation_;
-    message.mutable_fence_ack()->set_digest(DigestOf(0));
+    message.mutable_fence_ack()->set_applied(applied_);
+    message.mutable_fence_ack()->set_digest(DigestOf(applied_));
     Say(message);
     return absl::OkStatus();
   }
 
+  // Then it says that it computes.
   Status AwaitStart() {
     RING_ASSIGN_OR_RETURN(const v1::CoordinatorMessage start, Hear(Kind::kStart));
     start_ = start.start();
+    applied_ = start_.start_step();
+    v1::WorkerMessage message;
+    message.mutable_joined()->set_job_id(job_id_);
+    *message.mutable_joined()->mutable_generation() = generation_;
+    Say(message);
     return absl::OkStatus();
   }
 
   void SayProgress(uint64_t applied) {
+    applied_ = applied;
     v1::WorkerMessage message;
     v1::Progress& progress = *message.mutable_progress();
     progress.set_job_id(job_id_);
@@ -132,6 +142,28 @@ class FakeWorker {
     Say(message);
   }
 
+  void SayFailed(const std::string& reason) {
+    v1::WorkerMessage message;
+    v1::JobFailed& failed = *message.mutable_job_failed();
+    failed.set_job_id(job_id_);
+    *failed.mutable_generation() = generation_;
+    failed.set_step(applied_);
+    failed.set_reason(reason);
+    Say(message);
+  }
+
+  // What it says of itself when it attaches again and still holds its job.
+  [[nodiscard]] v1::Attach AttachHolding() const {
+    v1::Attach attach = MakeAttach(name_);
+    attach.set_highest_term(generation_.term());
+    attach.set_job_id(job_id_);
+    *attach.mutable_generation() = generation_;
+    attach.set_applied(applied_);
+    attach.set_digest(DigestOf(applied_));
+    attach.add_known_shard_sha256("known");
+    return attach;
+  }
+
   // Of the job that it serves, as the coordinator told it.
   const std::string& job_id() const { return job_id_; }
   const v1::ResolvedJob& job() const { return job_; }
@@ -149,6 +181,7 @@ class FakeWorker {
   v1::ResolvedJob job_;
   v1::Generation generation_;
   v1::Start start_;
+  uint64_t applied_ = 0;
 };
 
 // Takes workers that got Inspect as far as Start, phase by phase, as real ones would.

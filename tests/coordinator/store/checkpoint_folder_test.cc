@@ -97,6 +97,10 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: every wrong upload is refused and l
     checkpoint.files.back().second = "{";
     expected = "cannot be read";
   }
+  SECTION("a digest in the manifest is none") {
+    checkpoint = testing::MakeCheckpoint(10, "aa", "xy");
+    expected = "has the digest \"xy\", expected lower-case hex";
+  }
   SECTION("the manifest is of another step") {
     checkpoint.step = 11;
     expected = "is of step 10, the upload of step 11";

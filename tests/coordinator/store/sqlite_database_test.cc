@@ -1,5 +1,5 @@
-// The database on a disk whose fsync can fail: a file system of SQLite's own kind that passes
-// everything on to the real one.
+// The database on a disk that can be full and whose fsync can fail: a file system of SQLite's own
+// kind that passes everything on to the real one.
 #include "coordinator/store/sqlite_database.h"
 
 #include <sqlite3.h>
@@ -14,6 +14,7 @@ namespace {
 
 // What the disk does, and what it saw. One test at a time.
 struct Disk {
+  bool full = false;
   bool sync_fails = false;
   int failed_syncs = 0;
   int syncs_after_failure = 0;  // of a file whose sync had failed: must never happen
@@ -48,7 +49,7 @@ const sqlite3_io_methods kMethods = {
       return Real(file)->pMethods->xRead(Real(file), to, bytes, at);
     },
     [](sqlite3_file* file, const void* from, int bytes, sqlite3_int64 at) {
-      return Real(file)->pMethods->xWrite(Real(file), from, bytes, at);
+      return disk.full ? SQLITE_FULL : Real(file)->pMethods->xWrite(Real(file), from, bytes, at);
     },
     [](sqlite3_file* file, sqlite3_int64 bytes) {
       return Real(file)->pMethods->xTruncate(Real(file), bytes);
@@ -147,6 +148,24 @@ TEST_CASE("SqliteDatabase: after a failed fsync the files are opened anew, and n
   auto again = SqliteDatabase::Open(path);
   REQUIRE(again.ok());
   CHECK(Sum(**again) == sum);
+}
+
+TEST_CASE("SqliteDatabase: on a full disk nothing is stored, and it goes on when there is room") {
+  const FailingDisk failing;
+  const TemporaryFolder folder;
+  auto database = SqliteDatabase::Open(folder.path() + "/db");
+  REQUIRE(database.ok());
+  REQUIRE((*database)->Run("CREATE TABLE t (n INTEGER PRIMARY KEY)").ok());
+  disk.full = true;
+  for (int i = 0; i < 3; ++i) {
+    const Status status = (*database)->Run("INSERT INTO t VALUES (10)");
+    CHECK(status.code() == absl::StatusCode::kUnavailable);
+    CHECK_THAT(Message(status), Catch::Contains("full"));
+  }
+  CHECK(Sum(**database) == 0);
+  disk.full = false;
+  CHECK((*database)->Run("INSERT INTO t VALUES (1)").ok());
+  CHECK(Sum(**database) == 1);
 }
 
 }  // namespace
