@@ -132,8 +132,8 @@ TEST_CASE("FetchCheckpoint: errors that do not pass, and a deadline") {
   CHECK(status.code() == absl::StatusCode::kNotFound);
   CHECK(Says(status, "checkpoint of job job-1 at step 40: no such checkpoint"));
   source.set_job_id("job-2");
-  status = UntilItSays("not now", [&](auto deadline) {
-    return FetchCheckpoint(jobs.channel(), source, deadline, {}).status();
+  status = UntilItSays("not now", [&](auto span) {
+    return FetchCheckpoint(jobs.channel(), source, In(span), {}).status();
   });
   CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(Says(status, "not now"));

@@ -74,23 +74,10 @@ TEST_CASE("FetchState: a source that is killed, or stands still, in the middle i
   options.job = JobId("job-1");
   options.step = 7;
   options.deadline = Soon();
+  options.silence = std::chrono::seconds(30);  // it is the connection that tells
   int signal = 0;
-  std::string words;
-  SECTION("killed") {
-    signal = SIGKILL;
-    options.silence = std::chrono::seconds(30);  // it is the connection that tells
-    words = "the stream broke after ";
-  }
-  SECTION("stopped: pings are not answered") {
-    signal = SIGSTOP;
-    options.silence = std::chrono::seconds(30);
-    words = "the stream broke after ";
-  }
-  SECTION("stopped: nothing comes") {
-    signal = SIGSTOP;
-    options.silence = std::chrono::milliseconds(200);
-    words = "has been silent for 200 ms, after ";
-  }
+  SECTION("killed") { signal = SIGKILL; }
+  SECTION("stopped") { signal = SIGSTOP; }
   auto fetch = std::async(std::launch::async, [&]() { return FetchState(options, {}); });
   CHECK(peer.ReadWord() == "half");
   peer.Signal(signal);
@@ -98,7 +85,7 @@ TEST_CASE("FetchState: a source that is killed, or stands still, in the middle i
   INFO(Message(status));
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Message(status).find("at step 7 from worker-a") != std::string::npos);
-  CHECK(Message(status).find(words) != std::string::npos);
+  CHECK(Message(status).find("the stream broke after ") != std::string::npos);
 }
 
 }  // namespace ringmaster::worker

@@ -65,13 +65,13 @@ inline bool Says(const Status& status, const std::string& words) {
   return Message(status).find(words) != std::string::npos;
 }
 
-// What `attempt(deadline)` returned when it said so, with a deadline that was long enough for it:
-// how long that is depends on the machine.
+// What `attempt(span)` returned when it said so, with a span that was long enough for it: how long
+// that is depends on the machine.
 template <typename Attempt>
 Status UntilItSays(const std::string& words, Attempt attempt) {
   Status status;
   for (std::chrono::milliseconds span(50); span < std::chrono::seconds(20); span *= 2) {
-    status = attempt(In(span));
+    status = attempt(span);
     if (Says(status, words)) break;
   }
   return status;

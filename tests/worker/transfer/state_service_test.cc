@@ -113,9 +113,9 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
   SECTION("it does not come in time") {
     source.service.Offer(kJob,
                          [](uint64_t) -> CopyOr { return absl::UnavailableError("at step 6"); });
-    const Status status = UntilItSays("at step 6", [&source](auto deadline) {
+    const Status status = UntilItSays("at step 6", [&source](auto span) {
       FetchOptions options = source.Ask(7);
-      options.deadline = deadline;
+      options.deadline = In(span);
       return FetchState(options, {}).status();
     });
     CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
