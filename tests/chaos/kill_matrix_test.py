@@ -1,18 +1,15 @@
-"""kill -9 at every (step 1 to 20) x (compute, reduce_scatter, all_gather, apply, checkpoint).
+"""kill -9 at every (step 1 to 20) x (compute, reduce_scatter, all_gather, apply, checkpoint), and of those
+that are just regrouping.
 
 One job runs through many of the points: all workers have the same list of failpoints, and who comes
 first to one of them dies there, once. The harness starts a worker again as soon as it is dead;
 `boundary=delay` gives it the time to come back, so that the ring has members when the next one dies.
 """
-import os
-import pathlib
-import threading
 import time
 import unittest
 
 import training  # noqa: I001  first: it finds tests/integration
 import cluster
-import observer
 
 STEPS = range(1, 21)
 PHASES = ("compute", "reduce_scatter", "all_gather", "apply", "checkpoint")
@@ -43,17 +40,12 @@ class KillMatrixTest(unittest.TestCase):
         result = self._outcome.result
         return any(test is self for test, _ in [*result.failures, *result.errors])
 
-    def points(self, phases):
-        """The environment of every worker: each point once over all of them."""
-        entries = [f"{phase}@{step}=kill!{self.tokens / f'{phase}-{step}'}" for phase in phases for step in STEPS]
-        return ";".join([*entries, f"boundary=delay:{BOUNDARY_MS}"])
-
     def fired(self):
         return {path.name for path in self.tokens.iterdir()}
 
-    def run_through(self, phases):
-        """One job that is killed at these phases of every step, with everyone who died coming back."""
-        self.train = training.Training(environment=lambda folder: self.environment(folder, phases))
+    def run_through(self, points):
+        """One job that is killed at these (name, first step, last step), with everyone who died coming back."""
+        self.train = training.Training(environment=lambda folder: self.environment(folder, points))
         self.train.submit(spec())
         while self.train.observer.state not in cluster.FINAL:
             for slot in self.train.slots.values():
@@ -65,30 +57,53 @@ class KillMatrixTest(unittest.TestCase):
             time.sleep(0.02)
         self.train.finish(self.expected, timeout=60)
 
-    def environment(self, folder, phases):
+    def environment(self, folder, points):
+        """Of every process: each point once over all of them."""
         self.tokens = folder / "tokens"
         self.tokens.mkdir()
-        return {"RINGMASTER_FAILPOINTS": self.points(phases)}
+        entries = [f"{name}@{first}-{last}=kill!{self.tokens / f'{name}-{first}'}" for name, first, last in points]
+        return {"RINGMASTER_FAILPOINTS": ";".join([*entries, f"boundary=delay:{BOUNDARY_MS}"])}
+
+    def stop(self):
+        self.train.stop()
+        self.train.destroy(False)
+        self.train = None
 
     def check_recomputed(self):
         """A regroup computes again what was lost with a worker, and no shard that somebody still has."""
         regroups = self.train.observer.regroups()
         self.assertGreaterEqual(len(regroups), self.restarts // 2, "most kills are a regroup of their own")
-        for regroup in regroups:
+        print(f"{len(regroups)} regroups, {sum(one.shards_kept for one in regroups)} shards kept, "
+              f"{sum(one.shards_recomputed for one in regroups)} computed again")
+        size = len(self.train.observer.ring())  # after the last one; then backwards
+        for regroup in reversed(regroups):
             self.assertFalse(regroup.rewound, regroup)
             self.assertLessEqual(regroup.shards_kept + regroup.shards_recomputed, SHARDS, regroup)
+            before = size - len(regroup.joined) + len(regroup.lost)
+            if not regroup.joined:
+                share = -(-SHARDS // before)
+                self.assertLessEqual(regroup.shards_recomputed, share * len(regroup.lost), regroup)
+            size = before
 
     def test_one_phase_at_every_step(self):
         for phase in PHASES:
             with self.subTest(phase=phase):
                 self.restarts = 0
-                self.run_through([phase])
+                self.run_through([(phase, step, step) for step in STEPS])
                 self.assertEqual(self.fired(), {f"{phase}-{step}" for step in STEPS})
                 self.assertEqual(self.restarts, len(STEPS))
                 self.check_recomputed()
-                self.train.stop()
-                self.train.destroy(False)
-                self.train = None
+                self.stop()
+
+    def test_those_that_regroup_are_killed_too(self):
+        """A member computes, another one acknowledges the fence that this causes, a third joins what
+        comes of it, and a fourth fetches the state: each of them dies."""
+        points = [point for step in range(2, 20, 4) for point in (
+            ("compute", step, step), ("fence_ack", step, step + 1), ("joined", step, step + 3),
+            ("fetch", step, step + 3))]
+        self.run_through(points)
+        self.assertEqual(self.fired(), {f"{name}-{first}" for name, first, _ in points})
+        self.stop()
 
 
 if __name__ == "__main__":

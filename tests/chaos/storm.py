@@ -20,6 +20,62 @@ import observer
 STEPS = 150          # about a minute undisturbed, on two CPUs
 END_LIMIT = 300.0    # seconds from the last fault to the end of the job
 PERIOD = 1.0         # seconds from one fault to the next
+CLIENT_PERIOD = 5.0  # seconds from one submission beside the job to the next
+
+
+class Clerk:
+    """Submits jobs that no cluster here is large enough for, and cancels them; remembers what was acknowledged."""
+
+    def __init__(self, storm):
+        self._storm = storm
+        self._keys = {}        # idempotency key -> job id
+        self._cancelled = set()
+
+    def _call(self, method, request, reply):
+        """The reply, or None when nobody answered, so that what became of it is open."""
+        try:
+            return self._storm.client.call(method, request, reply)
+        except grpc.RpcError as error:
+            if error.code() in training.UNREACHABLE:
+                return None
+            raise
+
+    def _submit(self, key):
+        request = observer.jobs_pb2.SubmitRequest(spec=self._storm.training.observer.status.spec, idempotency_key=key)
+        request.spec.name = "queued"
+        request.spec.workers.min = request.spec.workers.max = 99
+        return self._call("Submit", request, observer.jobs_pb2.SubmitResponse)
+
+    def submit(self):
+        key = f"storm-{len(self._keys)}-{self._storm.random.random()}"
+        reply = self._submit(key)
+        if reply is None:
+            return  # it may be there or not
+        self._keys[key] = reply.job_id
+
+        def cancelled():
+            try:
+                done = self._call("Cancel", observer.jobs_pb2.CancelRequest(job_id=reply.job_id),
+                                  observer.jobs_pb2.CancelResponse)
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.FAILED_PRECONDITION:  # it has ended: the reply was lost
+                    raise
+                done = True
+            if done is not None:
+                self._cancelled.add(reply.job_id)
+            return done is not None
+        self._storm.when(cancelled, f"{reply.job_id} is cancelled", limit=60.0)
+
+    def check(self):
+        """Everything acknowledged is there, once."""
+        for key, job in self._keys.items():
+            again = self._submit(key)
+            if again is None or not again.existed or again.job_id != job:
+                raise AssertionError(f"submission {key} was acknowledged as {job}, and is now {again}")
+            state = observer.STATES[self._storm.client.get(job).state]
+            if job in self._cancelled and state != "CANCELLED":
+                raise AssertionError(f"{job}: its cancellation was acknowledged, and it is {state}")
+        return len(self._keys)
 
 
 class Storm:
@@ -35,6 +91,7 @@ class Storm:
         self._planned = []   # (monotonic time, action)
         self._awaited = []   # (condition, what, monotonic deadline)
         self._calm_since = time.monotonic()
+        self.clerk = Clerk(self)
 
     # ---- for faults -----------------------------------------------------------------------------
 
@@ -109,7 +166,7 @@ class Storm:
     def blow(self, seconds, kinds):
         """One fault a second, until the job has ended or the time is over."""
         end = time.monotonic() + seconds
-        following = time.monotonic()
+        following = client = time.monotonic()
         weights = [kind.weight for kind in kinds]
         while time.monotonic() < end and not self._ended():
             if time.monotonic() >= following:
@@ -117,6 +174,9 @@ class Storm:
                 for _ in range(20):  # some cannot be done now
                     if self.inject(self.random.choices(kinds, weights)[0]()):
                         break
+            if time.monotonic() >= client:
+                client += CLIENT_PERIOD
+                self.clerk.submit()
             self.tick()
 
     def heal(self, limit=60.0):
@@ -157,6 +217,7 @@ class Runner:
             storm.blow(seconds, kinds)
             storm.heal()
             line["sha256"] = train.finish(expected, END_LIMIT)["checkpoint"]["sha256"]
+            line["submissions"] = storm.clerk.check()
             train.stop()
             if storm.complaints:
                 raise AssertionError("; ".join(storm.complaints))
