@@ -161,8 +161,16 @@ void Faults::StrikeClients(const Fault& fault, int host) {
       return cluster_->world.After(fault.lasts, nullptr,
                                    [this, name] { cluster_->client.Drain(name, true); });
     }
-    case FaultKind::kAddWorker:
     case FaultKind::kAddOddWorker:  // interleaving 12
+      // Where a job begins nobody knows which of two different workers is the odd one.
+      for (const PlannedJob& job : cluster_->plan.jobs) {
+        const auto promise = cluster_->client.promises().find(job.key);
+        if (promise == cluster_->client.promises().end()) return;
+        const auto status = cluster_->oracle.StatusOf(promise->second.id);
+        if (!status || status->state() != v1::JOB_STATE_RUNNING) return;
+      }
+      [[fallthrough]];
+    case FaultKind::kAddWorker:
       return cluster_->AddHost(static_cast<uint32_t>(1 + fault.target % 3),
                                fault.kind == FaultKind::kAddOddWorker);
     case FaultKind::kCancelJob:  // interleaving 20

@@ -54,12 +54,8 @@ void Oracle::CheckState(const std::string& job, uint64_t step, const std::string
 }
 
 void Oracle::OnHeard(const Who& who, const v1::CoordinatorMessage& message) {
-  uint64_t term = 0;
-  if (message.has_fence()) term = message.fence().generation().term();
-  if (message.has_start()) term = message.start().generation().term();
-  // Only what is obeyed counts: OnFenceAck and OnRunBegin look at this.
-  (void)who;
-  (void)term;
+  if (!message.has_fence()) return;
+  heard_[{who, IdOf(message.fence().generation())}] = terms_[who.host];
 }
 
 void Oracle::OnTermSaved(const Who& who, uint64_t term) {
@@ -73,9 +69,11 @@ void Oracle::OnTermSaved(const Who& who, uint64_t term) {
 void Oracle::OnFenceAck(const Who& who, const v1::FenceAck& ack) {
   const GenerationId generation = IdOf(ack.generation());
   CheckState(ack.job_id(), ack.applied(), ack.digest(), fmt::format("FenceAck by w{}", who.host));
-  if (generation.term < terms_[who.host]) {
-    cluster_->world.Violate(fmt::format("rule 5: w{} acknowledges {} after term {}", who.host,
-                                        generation.ToString(), terms_[who.host]));
+  // A fence that came in its term may be acknowledged later: nobody waits for that any more.
+  const auto heard = heard_.find({who, generation});
+  if (heard == heard_.end() || generation.term < heard->second) {
+    cluster_->world.Violate(
+        fmt::format("rule 5: w{} obeys fence {}", who.host, generation.ToString()));
   }
   GenerationId& newest = acknowledged_[who][ack.job_id()];
   newest = std::max(newest, generation);
@@ -144,6 +142,7 @@ void Oracle::OnStart(const v1::Start& start) {
   if (!start.digest().empty()) {
     CheckState(start.job_id(), start.start_step(), start.digest(), "Start");
   }
+  CheckOneRing(start);
   const auto job = jobs_.find(start.job_id());
   if (job == jobs_.end()) return;
   // Every shard has one owner: a doubled or missing one would show at the next step anyway.
@@ -156,6 +155,22 @@ void Oracle::OnStart(const v1::Start& start) {
   if (owned.size() != shards || once.size() != shards) {
     cluster_->world.Violate(fmt::format("rule 4: {} assigns {} shards, {} different ones, of {}",
                                         generation.ToString(), owned.size(), once.size(), shards));
+  }
+}
+
+void Oracle::CheckOneRing(const v1::Start& start) {
+  newest_starts_[start.job_id()] = start;
+  for (const auto& [id, other] : newest_starts_) {
+    const auto shown = shown_.find(id);
+    if (id == start.job_id() || shown == shown_.end() || shown->second.fresh) continue;
+    if (shown->second.status.state() != v1::JOB_STATE_RUNNING) continue;
+    for (const v1::RingMember& theirs : other.ring()) {
+      for (const v1::RingMember& mine : start.ring()) {
+        if (mine.name() != theirs.name() || mine.incarnation() != theirs.incarnation()) continue;
+        cluster_->world.Violate(fmt::format("rule 8: {} is in the rings of {} and {}", mine.name(),
+                                            id, start.job_id()));
+      }
+    }
   }
 }
 
@@ -177,18 +192,6 @@ void Oracle::OnPublished(const coordinator::JobView& view) {
   if (status.state() == v1::JOB_STATE_SUCCEEDED) CheckSucceeded(status.job_id());
   if (status.state() == v1::JOB_STATE_FAILED) {
     cluster_->world.Violate(fmt::format("rule 7: {} FAILED: {}", status.job_id(), status.reason()));
-  }
-  if (status.state() != v1::JOB_STATE_RUNNING) return;
-  for (const auto& [id, other] : shown_) {
-    if (id == status.job_id() || other.status.state() != v1::JOB_STATE_RUNNING) continue;
-    for (const v1::JobWorker& mine : status.workers()) {
-      for (const v1::JobWorker& theirs : other.status.workers()) {
-        if (mine.name() == theirs.name() && !other.fresh) {
-          cluster_->world.Violate(fmt::format("rule 8: {} is in the rings of {} and {}",
-                                              mine.name(), id, status.job_id()));
-        }
-      }
-    }
   }
 }
 

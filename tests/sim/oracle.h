@@ -82,6 +82,7 @@ class Oracle {
   };
   void CheckState(const std::string& job, uint64_t step, const std::string& digest,
                   const std::string& what);
+  void CheckOneRing(const v1::Start& start);
   void CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
                  uint64_t applied);
 
@@ -90,7 +91,9 @@ class Oracle {
   std::map<std::string, Shown> shown_;
   std::map<std::pair<std::string, GenerationId>, std::string> starts_;
   std::map<Who, std::map<std::string, GenerationId>> acknowledged_;
-  std::map<int, uint64_t> terms_;  // by host: durable
+  std::map<std::pair<Who, GenerationId>, uint64_t> heard_;  // fences: the term then
+  std::map<std::string, v1::Start> newest_starts_;          // by job
+  std::map<int, uint64_t> terms_;                           // by host: durable
   v1::ListWorkersResponse workers_;
   Counts counts_;
 };

@@ -5,8 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "common/job/resolve.h"
-#include "common/sha256.h"
+#include "common/planted_bug.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/describe.h"
 
@@ -171,7 +170,9 @@ void SimCoordinator::Do(const FindCheckpoint& action) {
     CheckpointFound found{action.job_id, {}, "", {}};
     for (const CheckpointRecord& candidate : action.candidates) {
       const auto folder = cluster_->store.folders.find(candidate.ref.path());
-      if (folder == cluster_->store.folders.end() || folder->second.damaged) {
+      const bool whole = folder != cluster_->store.folders.end() &&
+                         (!folder->second.damaged || RING_PLANTED(kRestoresUnverified));
+      if (!whole) {
         found.skipped.push_back(fmt::format("step {} is damaged", candidate.ref.step()));
         continue;
       }
@@ -214,6 +215,7 @@ void SimCoordinator::Do(const PublishWorkers& action) {
 void SimCoordinator::Do(const Reply& action) {
   reply_ = action;
   if (!write_failed_ || !reply_.refusal.status.ok()) return;
+  if (RING_PLANTED(kAcknowledgesUnstored)) return;
   reply_.refusal = {Error(absl::StatusCode::kUnavailable, "the store cannot be written"),
                     "STORE_UNAVAILABLE"};
 }
@@ -268,8 +270,10 @@ void SimCoordinator::AcceptDownload(const ConnectionPtr& connection,
   for (const auto& [path, folder] : cluster_->store.folders) {
     if (path != SimStore::PathOf(source.job_id(), source.step())) continue;
     found = folder;
+    const bool damaged = folder.damaged && !RING_PLANTED(kRestoresUnverified);
     const bool whole =
-        !folder.damaged && ManifestSha256(folder.step, folder.state) == source.manifest_sha256();
+        !damaged && ManifestSha256(folder.step, folder.state) == source.manifest_sha256();
+    if (folder.damaged) found.state ^= 1;
     error = whole ? "" : "the manifest is not the one that was asked for";
   }
   cluster_->world.After(cluster_->TransferTime(), life_, [connection, answer, error, found] {

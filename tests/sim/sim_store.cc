@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/planted_bug.h"
 #include "coordinator/logic/agreement.h"
 
 namespace ringmaster::sim {
@@ -43,7 +44,8 @@ void SimStore::DieAtNextWrite(Moment moment, std::function<void()> die) {
 }
 
 bool SimStore::Open() {
-  return Write([](Content& content) { ++content.term; }).ok();
+  const uint64_t more = RING_PLANTED(kTermNotDurable) && now_.term > 0 ? 0 : 1;
+  return Write([more](Content& content) { content.term += more; }).ok();
 }
 
 StatusOr<std::vector<JobRecord>> SimStore::LoadJobs() {

@@ -117,7 +117,7 @@ void ToyRun::Stop(RunStop when) {
     case Phase::kComputing:
       return;  // a kernel is not interrupted: ComputeNext looks
     case Phase::kExchanging:
-      if (RING_PLANTED(kBoundaryDropsStep) || when == RunStop::kNow || left_by_peer_) {
+      if (when == RunStop::kNow || left_by_peer_) {
         return End(Outcome::kStopped);
       }
       return;
@@ -311,7 +311,8 @@ void ToyRun::ComputeNext() {
   const Time cost = self_.cluster->ShardTime(self_.host);
   After(cost, [round](ToyRun& run) {
     ToyJob& job = *run.job_;
-    for (const uint32_t shard : round) job.folded[shard] = ContributionOf(job.state, shard);
+    for (const uint32_t shard : round)
+      job.folded[shard] = ContributionOf(job.state, shard) ^ run.self_.odd;
     ++job.progress;
     run.ComputeNext();
   });

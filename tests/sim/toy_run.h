@@ -45,6 +45,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
     int host = 0;
     std::string name, incarnation;
     uint32_t cores = 1;
+    bool odd = false;                  // computes other bits
     const Time* hung_until = nullptr;  // a computation stands still until then
   };
 

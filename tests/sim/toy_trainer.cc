@@ -113,14 +113,14 @@ void ToyTrainer::Do(const worker::RunJob& task) {
     self_.cluster->world.Violate("a run of a job that is not prepared");
     return;
   }
-  run_ = std::make_shared<ToyRun>(ToyRun::Self{self_.cluster, self_.life, self_.host, self_.name,
-                                               self_.incarnation, self_.cores, &hung_until_},
-                                  &*job_, task.start, [this](worker::Event event) {
-                                    const bool ended =
-                                        std::holds_alternative<worker::RunEnded>(event);
-                                    post_(std::move(event));
-                                    if (ended) Done();
-                                  });
+  run_ = std::make_shared<ToyRun>(
+      ToyRun::Self{self_.cluster, self_.life, self_.host, self_.name, self_.incarnation,
+                   self_.cores, self_.odd, &hung_until_},
+      &*job_, task.start, [this](worker::Event event) {
+        const bool ended = std::holds_alternative<worker::RunEnded>(event);
+        post_(std::move(event));
+        if (ended) Done();
+      });
   run_->Begin();
   if (stop_next_ && !run_->over()) run_->Stop(*std::exchange(stop_next_, std::nullopt));
 }

@@ -1,0 +1,74 @@
+// The simulator in ctest: many seeds without a bug, the same seed twice, and one stored seed for
+// every planted bug, which must go on being found. `sim` (main.cc) is for everything longer.
+#include "tests/sim/search.h"
+
+#include <catch2/catch.hpp>
+
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "common/planted_bug.h"
+
+namespace ringmaster::sim {
+namespace {
+
+constexpr uint64_t kSeeds = 2000;
+
+// Of tests/sim/seeds/<bug>.txt: its first word.
+uint64_t StoredSeed(const std::string& bug) {
+  std::ifstream file(std::string(RINGMASTER_SIM_SEEDS) + "/" + bug + ".txt");
+  uint64_t seed = 0;
+  file >> seed;
+  return seed;
+}
+
+TEST_CASE("Sim: an undisturbed cluster does every step once a worker") {
+  const Plan plan = MakePlan(0);
+  const Verdict verdict = Simulate(plan, false);
+  CHECK(verdict.violation.empty());
+  CHECK(verdict.counts.generations == 1);
+  CHECK(verdict.counts.applied == plan.jobs[0].spec.steps() * plan.workers);
+}
+
+TEST_CASE("Sim: the same seed is the same simulation, event for event") {
+  for (const uint64_t seed : {1, 2, 3, 5, 8, 13, 21, 34, 55, 89}) {
+    const Verdict once = SimulateWithBug(seed, "", false);
+    const Verdict again = SimulateWithBug(seed, "", false);
+    CHECK(once.log_hash == again.log_hash);
+    CHECK(once.events == again.events);
+  }
+}
+
+TEST_CASE("Sim: different seeds are different simulations") {
+  std::set<uint64_t> hashes;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    hashes.insert(SimulateWithBug(seed, "", false).log_hash);
+  }
+  CHECK(hashes.size() == 20);
+}
+
+TEST_CASE("Sim: every rule holds in 2,000 clusters under faults") {
+  const SearchResult result = Search({1, kSeeds, "", 2, false});
+  for (const Failure& failure : result.failures) PrintFailure(failure, "");
+  CHECK(result.failures.empty());
+  CHECK(result.seeds == kSeeds);
+  // The faults reach what they are for.
+  CHECK(result.counts.generations > 2 * kSeeds);
+  CHECK(result.counts.fetched_or_restored > kSeeds / 2);
+  CHECK(result.counts.rewound > 0);
+}
+
+TEST_CASE("Sim: every planted bug is found by its stored seed, and the seed is clean without it") {
+  for (const auto& [bug, name] : kPlantedBugs) {
+    const std::string text(name);
+    INFO("planted bug " << text << ": sim --find-bugs --bug " << text << " finds a new seed");
+    const uint64_t seed = StoredSeed(text);
+    REQUIRE(seed > 0);
+    CHECK(!SimulateWithBug(seed, text, false).violation.empty());
+    CHECK(SimulateWithBug(seed, "", false).violation.empty());
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::sim
