@@ -46,10 +46,12 @@ Refusal Logic::CheckUpload(const v1::CheckpointBegin& begin, Job** job) {
   const JobRecord& record = (*job)->record;
   const GenerationId current = FromProto(record.status.generation());
   const GenerationId its = FromProto(begin.generation());
-  // Of an older one the bytes are the same.
+  // Of an older one the bytes are the same. One to come is known to a worker whose coordinator got
+  // an older store: the ring is formed anew in a moment.
   if (!record.resolved || its > current) {
-    return {FailedPrecondition("generation {} of job {} is newer than its current one, {}",
-                               its.ToString(), record.id(), current.ToString()),
+    return {Error(absl::StatusCode::kUnavailable,
+                  "generation {} of job {} is newer than its current one, {}; try again",
+                  its.ToString(), record.id(), current.ToString()),
             "UNKNOWN_GENERATION"};
   }
   const auto& workers = record.status.workers();

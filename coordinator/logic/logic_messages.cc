@@ -136,7 +136,8 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
 void Logic::HearFailed(Job& job, const Member& from, const v1::JobFailed& said) {
   Run& run = *job.run;
   if (!run.started() || (run.InRing(from.name()) && run.IsCurrent(said.generation()))) {
-    return Advance(job, WorkerFailed(run, from, said));
+    const bool again = run.started() && run.RestoreAgain(said.reason(), now_, actions_);
+    return Advance(job, again ? Fault() : WorkerFailed(run, from, said));
   }
   if (run.InRing(from.name())) return;  // of a generation that is over
   run.RefuseJoiner(from.name(), said.reason(), now_);

@@ -98,7 +98,10 @@ class Run {
   // A checkpoint of this job is in the store; `digest` is the one of its manifest, empty when it is
   // not known.
   void OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions);
-  // The answer to wants_checkpoint().
+  // A member failed before anybody had the restored state: whether another checkpoint is looked
+  // for.
+  [[nodiscard]] bool RestoreAgain(const std::string& why, Now now, Actions& actions);
+  // The answer to TakeSearch().
   [[nodiscard]] Fault OnCheckpointFound(const CheckpointFound& event, Now now);
 
   // Decides what follows from all that was said so far.
@@ -219,6 +222,7 @@ class Run {
   Fault SettleRunning(Now now, Actions& actions);
   std::optional<std::string> FindLost(Now now);
   std::optional<std::string> FindIdle(Now now) const;
+  bool LacksLastCheckpoint(Now now);
   bool FenceAtOnce(Now now, Actions& actions);
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
@@ -291,7 +295,8 @@ class Run {
   std::map<std::string, std::string> lost_holders_;  // incarnation, empty when it is not known
   std::optional<std::chrono::milliseconds> holder_deadline_;
   bool search_ = false;
-  std::optional<Restore> restore_;
+  std::optional<Restore> restore_;  // until somebody has it
+  int failed_restores_ = 0;
   uint64_t kept_step_ = 0;  // of the newest checkpoint
   std::string saver_;
 
@@ -304,7 +309,9 @@ class Run {
   };
   std::map<uint64_t, Witness> digests_;       // by step, the last few
   std::optional<std::string> last_manifest_;  // SHA-256 of the one of the last step
-  std::string last_digest_;                   // hex, in it; empty when it is not known
+  std::optional<std::chrono::milliseconds> all_finished_at_;
+  bool asked_again_ = false;  // to deliver it
+  std::string last_digest_;   // hex, in it; empty when it is not known
 
   // What the status has of it from before.
   std::vector<v1::Regroup> regroups_;

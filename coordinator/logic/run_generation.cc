@@ -102,6 +102,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
 }
 
 void Run::BeginGeneration() {
+  all_finished_at_.reset();
   for (Member& member : members_) {
     member.joined = false;
     member.finished.reset();

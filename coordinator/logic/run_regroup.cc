@@ -54,6 +54,7 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
   next.unix_ms = regroup_ ? regroup_->unix_ms : now.unix_ms;
   next.deadline = now.steady + options_.fence_limit;
   for (Member& member : members_) {
+    member.finished.reset();  // it says so again in the next generation
     if (member.role != Role::kReady || Barred(member.attach, now)) continue;
     const bool asked = !member.owes || (regroup_ && regroup_->asked.contains(member.name()));
     if (asked && !Silent(member, now)) next.asked.insert(member.name());

@@ -57,6 +57,19 @@ std::optional<std::string> Run::FindIdle(Now now) const {
   return std::nullopt;
 }
 
+// A store that was restored from an older copy does not know a checkpoint that was delivered: the
+// ring is asked once to deliver it again.
+bool Run::LacksLastCheckpoint(Now now) {
+  const bool all = std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
+    const Member* member = At(place);
+    return member != nullptr && member->finished.has_value();
+  });
+  if (!all || last_manifest_ || asked_again_) return false;
+  if (!all_finished_at_) all_finished_at_ = now.steady;
+  asked_again_ = now.steady - *all_finished_at_ >= options_.idle_limit;
+  return asked_again_;
+}
+
 // A fence at a boundary waits for a step that cannot end.
 bool Run::FenceAtOnce(Now now, Actions& actions) {
   const std::optional<std::string> lost = FindLost(now);
@@ -69,6 +82,9 @@ Fault Run::SettleRunning(Now now, Actions& actions) {
   if (Fault fault = CheckEnd(); !fault.ok() || phase_ == Phase::kDone) return fault;
   if (const std::optional<std::string> lost = FindLost(now)) {
     BeginFence(FenceWhen::kNow, *lost, now, actions);
+  } else if (LacksLastCheckpoint(now)) {
+    BeginFence(FenceWhen::kNow, "every member finished, but the last checkpoint is not known here",
+               now, actions);
   } else if (const std::optional<std::string> idle = FindIdle(now)) {
     BeginFence(FenceWhen::kNow, *idle, now, actions);
   } else {
@@ -235,6 +251,8 @@ void Run::OnStopped(Member& from) {
 
 void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
   kept_step_ = std::max(kept_step_, ref.step());
+  // The one that was found may go now.
+  if (restore_ && restore_->found && restore_->found->ref.step() < ref.step()) restore_.reset();
   v1::CoordinatorMessage message;
   message.mutable_checkpoint_kept()->set_job_id(job_id_);
   message.mutable_checkpoint_kept()->set_step(ref.step());

@@ -7,6 +7,11 @@
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
+namespace {
+
+constexpr int kMaxFailedRestores = 3;
+
+}  // namespace
 
 void Run::Wait(Now now) {
   regroup_.reset();
@@ -199,6 +204,19 @@ void Run::TakeOver(Now now) {
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
+
+bool Run::RestoreAgain(const std::string& why, Now now, Actions& actions) {
+  const bool joined =
+      std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.joined; });
+  if (phase_ != Phase::kRunning || !restore_ || !restore_->found || joined) return false;
+  if (++failed_restores_ > kMaxFailedRestores) return false;
+  last_loss_ = fmt::format("the checkpoint of step {} of {} could not be restored: {}", start_step_,
+                           restore_->found->job_id, why);
+  Tell(event_type::kCheckpointSkipped, Severity::kWarning, last_loss_, kJobSubject);
+  restore_.reset();
+  BeginFence(FenceWhen::kNow, last_loss_, now, actions);
+  return true;
+}
 
 Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
   if (phase_ != Phase::kSearching) return {};
