@@ -35,7 +35,7 @@ class Client:
     def __init__(self, address):
         self._channel = grpc.insecure_channel(address, options=[
             ("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 50), ("grpc.use_local_subchannel_pool", 1)])
+            ("grpc.min_reconnect_backoff_ms", 2000), ("grpc.use_local_subchannel_pool", 1)])
 
     def call(self, method, request, reply, timeout=2.0):
         call = self._channel.unary_unary(f"/ringmaster.v1.Jobs/{method}",

@@ -43,7 +43,7 @@ class Clerk:
     def _submit(self, key):
         request = observer.jobs_pb2.SubmitRequest(spec=self._storm.training.observer.status.spec, idempotency_key=key)
         request.spec.name = "queued"
-        request.spec.workers.min = request.spec.workers.max = 99
+        request.spec.workers.min = request.spec.workers.max = 8
         return self._call("Submit", request, observer.jobs_pb2.SubmitResponse)
 
     def submit(self):

@@ -62,7 +62,9 @@ class LogsTest(cluster.ClusterTest):
         running.watch_until(job, lambda status: status["step"] > 0, "the job runs")
         killed = running.workers["b"]
         killed.kill()
-        self.assertEqual(running.wait(job)["state"], "FAILED")
+        running.watch_until(job, lambda status: status["state"] == "WAITING", "the job waits")
+        running.ringctl("cancel", job)
+        self.assertEqual(running.wait(job)["state"], "CANCELLED")
         running.start_worker("b")
         self.check_complete(job, "b", killed)
         running.wait_free("a")

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRPC_PROTOS = pathlib.Path("/usr/share/grpc-proto")
 CLIENT_SERVICES = {"ringmaster.v1.Jobs", "ringmaster.v1.Fleet", "grpc.health.v1.Health",
                    "grpc.reflection.v1alpha.ServerReflection"}
-WORKER_SERVICES = {"ringmaster.v1.Ring", "grpc.health.v1.Health",
+WORKER_SERVICES = {"ringmaster.v1.Ring", "ringmaster.v1.States", "grpc.health.v1.Health",
                    "grpc.reflection.v1alpha.ServerReflection"}
 
 
@@ -21,7 +21,7 @@ def generate(folder):
     folder.mkdir()
     protos = {
         ROOT / "proto": ["google/rpc/status.proto", "google/rpc/error_details.proto",
-                         *(f"ringmaster/v1/{name}.proto" for name in ("job", "jobs", "fleet", "ring"))],
+                         *(f"ringmaster/v1/{name}.proto" for name in ("job", "jobs", "fleet", "ring", "states"))],
         GRPC_PROTOS: ["grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto"],
     }
     for root, files in protos.items():
