@@ -52,6 +52,64 @@ Fault DrawFault(Random& random, Time horizon, uint64_t steps, uint32_t workers) 
   return fault;
 }
 
+Fault AtTime(FaultKind kind, Time at, uint64_t target, Time lasts) {
+  return {kind, Point::kTime, 1, at, target, false, lasts};
+}
+
+Fault AtPoint(FaultKind kind, Point point, uint64_t nth, Time after, uint64_t target, Time lasts) {
+  return {kind, point, nth, after, target, true, lasts};
+}
+
+// Faults that belong together: what single ones seldom come to. The numbers are those of the
+// interleavings in the reliability notes.
+std::vector<Fault> DrawStory(Random& random, uint64_t workers) {
+  const Time soon = milliseconds(random.Between(250, 900));
+  const Time then = soon + milliseconds(random.Between(10, 300));
+  const Time lasts = milliseconds(random.Between(50, 1500));
+  const uint64_t any = random.Below(10'000), other = random.Below(10'000);
+  const uint64_t first = 1 + random.Below(workers);
+  switch (random.Below(10)) {
+    case 0:  // the newest checkpoint is damaged, and every member dies
+      return {
+          AtPoint(FaultKind::kDamageCheckpoint, Point::kUpload, 1 + first, milliseconds(45), any,
+                  lasts),
+          AtPoint(FaultKind::kKillAll, Point::kUpload, 1 + first, milliseconds(60), any, lasts)};
+    case 1:  // 14: drain, and its neighbour is killed in the regroup
+      return {AtTime(FaultKind::kDrainWorker, soon, any, lasts),
+              AtPoint(FaultKind::kKillWorker, Point::kFenceAcked, workers + first, Time(0), other,
+                      lasts)};
+    case 2:  // 12: a joiner gets ready during the regroup of a loss
+      return {AtTime(FaultKind::kAddWorker, soon, any, lasts),
+              AtTime(FaultKind::kKillWorker, then, other, lasts)};
+    case 3:  // 25: coordinator and worker together, and the next ones while they come back
+      return {AtTime(FaultKind::kKillPair, soon, any, lasts),
+              AtTime(FaultKind::kKillPair, then + lasts / 3, other, lasts)};
+    case 4:  // 19: one is done, another one dies before it applied; 6: so does the coordinator
+      return {AtPoint(FaultKind::kKillWorker, Point::kFinished, first, Time(0), any, lasts),
+              AtPoint(FaultKind::kKillCoordinator, Point::kFinished, first, milliseconds(1), any,
+                      lasts)};
+    case 5:  // 15: the writer of a checkpoint dies, and its successor
+      return {
+          AtPoint(FaultKind::kKillWorker, Point::kUpload, first, Time(0), any, lasts),
+          AtPoint(FaultKind::kKillWorker, Point::kUpload, first + 1, milliseconds(3), any, lasts)};
+    case 6:  // 21: a second reign, then a store that does not know it
+      return {AtTime(FaultKind::kRestoreOlderStore, soon, any, lasts),
+              AtTime(FaultKind::kKillCoordinator, soon + lasts / 3, any, lasts / 4)};
+    case 7:  // the coordinator dies when members have stopped at a boundary
+      return {AtTime(FaultKind::kAddWorker, soon, any, lasts),
+              AtPoint(FaultKind::kKillCoordinator, Point::kFenceAcked, workers + first, Time(0),
+                      any, lasts)};
+    case 8:  // 4: stopped for long, and its ring goes on twice meanwhile
+      return {AtTime(FaultKind::kPauseWorker, soon, any, seconds(3) + lasts),
+              AtTime(FaultKind::kKillWorker, then + seconds(1), other, lasts)};
+    default:  // 1, 3, 5: deaths in the middle of a step, in the regroup and in the fetch after it
+      return {AtPoint(FaultKind::kKillWorker, Point::kApplied, 1 + any % 40, Time(0), any, lasts),
+              AtPoint(FaultKind::kKillWorker, Point::kFenceAcked, workers + first, Time(0), other,
+                      lasts),
+              AtPoint(FaultKind::kKillWorker, Point::kFetch, 1, milliseconds(2), other, lasts)};
+  }
+}
+
 v1::JobSpec DrawSpec(Random& random, uint32_t workers, size_t number) {
   v1::JobSpec spec = testing::MakeSpec();
   const auto shards = static_cast<uint32_t>(random.Between(4, 8));
@@ -96,6 +154,9 @@ Plan MakePlan(uint64_t seed) {
   const uint64_t faults = seed == 0 ? 0 : 1 + random.Below(random.OneIn(4) ? 12 : 5);
   for (uint64_t i = 0; i < faults; ++i) {
     plan.faults.push_back(DrawFault(random, horizon, plan.jobs[0].spec.steps(), plan.workers));
+  }
+  if (seed != 0 && random.OneIn(3)) {
+    for (const Fault& fault : DrawStory(random, plan.workers)) plan.faults.push_back(fault);
   }
   plan.heal = horizon + milliseconds(random.Between(500, 8000));
   plan.limit = plan.heal + seconds(180);
