@@ -122,6 +122,7 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
       break;
     case Kind::kStateSaved:
       run.OnSaved(from, message.state_saved(), now_);
+      queue_changed_ = true;  // who came meanwhile may join now
       break;
     case Kind::kSuspicion:
       run.OnSuspicion(from, message.suspicion(), now_, actions_);
