@@ -79,10 +79,15 @@ void Client::Cancel(uint64_t which) {
 }
 
 void Client::Drain(const std::string& worker, bool resume) {
-  Ask(coordinator::DrainAsked{worker, resume}, [this, worker, resume](const coordinator::Reply& r) {
-    cluster_->world.Log(
-        fmt::format("{} {}: {}", resume ? "resume" : "drain", worker, Message(r.refusal.status)));
-  });
+  Ask(coordinator::DrainAsked{worker, resume},
+      [this, worker, resume](const coordinator::Reply& reply) {
+        const Status& status = reply.refusal.status;
+        cluster_->world.Log(
+            fmt::format("{} {}: {}", resume ? "resume" : "drain", worker, Message(status)));
+        // Not attached now: a drain lasts until it is ended, or the worker starts again.
+        if (!resume || status.ok()) return;
+        cluster_->world.After(milliseconds(300), life_, [this, worker] { Drain(worker, true); });
+      });
 }
 
 void Client::OnStoreRestored() {

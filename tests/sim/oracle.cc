@@ -158,6 +158,16 @@ void Oracle::OnStart(const v1::Start& start) {
   }
 }
 
+void Oracle::OnSent(const std::string& worker, const v1::CoordinatorMessage& message) {
+  const bool drops = message.has_attached() && !message.attached().resume();
+  for (auto& [id, start] : newest_starts_) {
+    if (!drops && message.release().job_id() != id) continue;
+    for (v1::RingMember& member : *start.mutable_ring()) {
+      if (member.name() == worker) member.clear_name();
+    }
+  }
+}
+
 void Oracle::CheckOneRing(const v1::Start& start) {
   newest_starts_[start.job_id()] = start;
   for (const auto& [id, other] : newest_starts_) {
@@ -211,6 +221,7 @@ void Oracle::OnCheckpoint(const std::string& job, uint64_t step, StateHash state
 
 void Oracle::OnStoreRestored() {
   shown_.clear();
+  newest_starts_.clear();
   cluster_->world.Log("the store is an older copy now");
 }
 

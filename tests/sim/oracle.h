@@ -52,6 +52,8 @@ class Oracle {
   // The coordinator.
   void OnReign();
   void OnStart(const v1::Start& start);
+  // Any message to the process `who`: what it is released from it is in no more.
+  void OnSent(const std::string& worker, const v1::CoordinatorMessage& message);
   void OnPublished(const coordinator::JobView& view);
   void OnWorkers(const v1::ListWorkersResponse& workers) { workers_ = workers; }
   void OnCheckpoint(const std::string& job, uint64_t step, StateHash state);

@@ -116,6 +116,7 @@ void SimCoordinator::Do(const Send& action) {
   const v1::CoordinatorMessage& message = action.message;
   const std::string& name = cluster_->NameAt(session->second->host(0));
   cluster_->world.Log(fmt::format("{} <- {}", name, Describe(message)));
+  cluster_->oracle.OnSent(name, message);
   if (message.has_start()) cluster_->oracle.OnStart(message.start());
   const int to = session->second->host(0);
   if (message.has_fence()) cluster_->faults.At(Point::kFenceSent, to);
