@@ -1,5 +1,6 @@
 """Follows one job over gRPC while its coordinator may come and go: its steps, and each regroup."""
 import importlib
+import os
 import pathlib
 import subprocess
 import sys
@@ -7,9 +8,15 @@ import tempfile
 import threading
 import time
 
-import grpc
+# Children exec at once: gRPC need not come to rest before each of them is forked, for which it waits forever
+# when a channel is just being closed.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+import grpc  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def _messages():
@@ -30,17 +37,24 @@ STATES = {value: name.removeprefix("JOB_STATE_") for name, value in job_pb2.JobS
 
 
 class Client:
-    """Calls Jobs by method name. A call fails at its deadline; nothing is tried again here."""
+    """Calls Jobs by method name. A call fails at its deadline; nothing is tried again here. One thread."""
 
     def __init__(self, address):
-        self._channel = grpc.insecure_channel(address, options=[
-            ("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 50),
-            ("grpc.min_reconnect_backoff_ms", 2000), ("grpc.use_local_subchannel_pool", 1)])
+        self._address = address
+        self._channel = None
 
     def call(self, method, request, reply, timeout=2.0):
+        if self._channel is None:
+            # With connections of its own, so that the next one does not wait for an old one's backoff.
+            self._channel = grpc.insecure_channel(self._address, options=[("grpc.use_local_subchannel_pool", 1)])
         call = self._channel.unary_unary(f"/ringmaster.v1.Jobs/{method}",
                                          type(request).SerializeToString, reply.FromString)
-        return call(request, timeout=timeout)
+        try:
+            return call(request, timeout=timeout)
+        except grpc.RpcError as error:
+            if error.code() in UNREACHABLE:
+                self.close()
+            raise
 
     def get(self, job):
         return self.call("Get", jobs_pb2.GetRequest(job_id=job), job_pb2.JobStatus)
@@ -50,7 +64,9 @@ class Client:
                          jobs_pb2.DrainWorkerResponse)
 
     def close(self):
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
 
 
 def generation(message):
