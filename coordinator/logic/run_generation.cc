@@ -30,9 +30,7 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   const bool first = !std::exchange(started_, true);
   uint64_t highest = HighestApplied(names);
   if (RING_PLANTED(kStartsAtLowest)) highest = Find(names.back())->holding.applied;
-  const bool restores =
-      restore_ && restore_->found &&
-      (restore_->found->ref.step() > highest || RING_PLANTED(kRewindsPastHolders));
+  const bool restores = restore_ && restore_->found && restore_->found->ref.step() > highest;
   const uint64_t step = restores ? restore_->found->ref.step() : highest;
   const uint64_t rewound_from = step < committed_ ? committed_ : 0;
   generation_ = regroup_->generation;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/planted_bug.h"
 #include "coordinator/logic/ring_order.h"
 #include "coordinator/logic/run.h"
 
@@ -70,8 +69,7 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
 
 Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
   if (from.role != Role::kReady || phase_ == Phase::kStopping) return {};
-  const bool old = FromProto(said.generation()) != from.fence;
-  if (old && !RING_PLANTED(kTakesOldAck)) return {};
+  if (FromProto(said.generation()) != from.fence) return {};  // of an older fence
   const uint64_t total = resolved_->result().total_steps();
   if (said.applied() > total) {
     return {Cause::kProtocolViolation,

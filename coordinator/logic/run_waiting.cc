@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/planted_bug.h"
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
@@ -156,8 +155,7 @@ void Run::SettleAdopting(Now now, Actions& actions) {
   std::string missing;
   for (const Place& place : ring_) {
     const Member* member = At(place);
-    same = same && member != nullptr &&
-           (member->holding.started == generation_ || RING_PLANTED(kAdoptsWhatEnded));
+    same = same && member != nullptr && member->holding.started == generation_;
     if (member != nullptr) continue;
     all_known = all_known && !lost_holders_.contains(place.name);
     missing += (missing.empty() ? "" : ", ") + place.name;

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "common/planted_bug.h"
-
 namespace ringmaster::worker {
 WorkerLogic::WorkerLogic(v1::Attach self, uint64_t highest_term)
     : self_(std::move(self)), highest_term_(highest_term) {}
@@ -95,7 +93,6 @@ Decision WorkerLogic::OnAttached(const v1::Attached& message) {
     decision.actions.emplace_back(SaveTerm{highest_term_});
   }
   if (job_ && !job_->dropping() && message.resume()) {
-    if (RING_PLANTED(kForgetsReports)) job_->reports.Clear();
     job_->last_progress.reset();
     for (v1::WorkerMessage& report : job_->reports.All()) {
       decision.actions.emplace_back(SendMessage{std::move(report)});
