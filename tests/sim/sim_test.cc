@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/planted_bug.h"
 
@@ -15,12 +16,13 @@ namespace {
 
 constexpr uint64_t kSeeds = 2000;
 
-// Of tests/sim/seeds/<bug>.txt: its first word.
-uint64_t StoredSeed(const std::string& bug) {
+// Of tests/sim/seeds/<bug>.txt: a seed at the begin of each line. There are several, as a change of
+// the logic may carry one of them past its bug.
+std::vector<uint64_t> StoredSeeds(const std::string& bug) {
   std::ifstream file(std::string(RINGMASTER_SIM_SEEDS) + "/" + bug + ".txt");
-  uint64_t seed = 0;
-  file >> seed;
-  return seed;
+  std::vector<uint64_t> seeds;
+  for (std::string line; std::getline(file, line);) seeds.push_back(std::stoull(line));
+  return seeds;
 }
 
 TEST_CASE("Sim: an undisturbed cluster does every step once a worker") {
@@ -59,14 +61,16 @@ TEST_CASE("Sim: every rule holds in 2,000 clusters under faults") {
   CHECK(result.counts.rewound > 0);
 }
 
-TEST_CASE("Sim: every planted bug is found by its stored seed, and the seed is clean without it") {
+TEST_CASE("Sim: every planted bug is found by a stored seed, and the seeds are clean without it") {
   for (const auto& [bug, name] : kPlantedBugs) {
     const std::string text(name);
     INFO("planted bug " << text << ": sim --find-bugs --bug " << text << " finds a new seed");
-    const uint64_t seed = StoredSeed(text);
-    REQUIRE(seed > 0);
-    CHECK(!SimulateWithBug(seed, text, false).violation.empty());
-    CHECK(SimulateWithBug(seed, "", false).violation.empty());
+    size_t found = 0;
+    for (const uint64_t seed : StoredSeeds(text)) {
+      found += SimulateWithBug(seed, text, false).violation.empty() ? 0 : 1;
+      CHECK(SimulateWithBug(seed, "", false).violation.empty());
+    }
+    CHECK(found > 0);
   }
 }
 
