@@ -202,6 +202,8 @@ class Run {
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);
   uint64_t HighestApplied(const std::vector<std::string>& names);
+  // Of these workers it is the only one that holds their newest state.
+  bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
   // run_generation.cc
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);

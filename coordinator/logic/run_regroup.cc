@@ -127,6 +127,13 @@ uint64_t Run::HighestApplied(const std::vector<std::string>& names) {
   return highest;
 }
 
+bool Run::HoldsAlone(const std::string& name, const std::vector<std::string>& names) {
+  const uint64_t highest = HighestApplied(names);
+  return std::all_of(names.begin(), names.end(), [&](const std::string& each) {
+    return (Find(each)->holding.applied == highest) == (each == name);
+  });
+}
+
 void Run::TellUnanswered(Now now) {
   for (const std::string& name : regroup_->asked) {
     Member* member = Find(name);
@@ -183,7 +190,9 @@ void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {
   if (!again && OrderRing(names, suspicions_.BadPairs(now))) return;
   const size_t by_a = suspicions_.AccusersOf(a, now), by_b = suspicions_.AccusersOf(b, now);
   // Who attached later has the larger session.
-  const bool a_goes = by_a != by_b ? by_a > by_b : Find(a)->session > Find(b)->session;
+  bool a_goes = by_a != by_b ? by_a > by_b : Find(a)->session > Find(b)->session;
+  // Without the only holder the job would go back to a checkpoint.
+  if (HoldsAlone(a_goes ? a : b, names)) a_goes = !a_goes;
   const std::string out = a_goes ? a : b;
   Evict(
       out,
@@ -211,6 +220,7 @@ std::vector<std::string> Run::TakeSeats(std::vector<std::string> names, Now now)
     // Links that were bad before, and a ring that became too small to avoid them.
     const std::string out = *std::max_element(
         names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+          if (HoldsAlone(a, names) || HoldsAlone(b, names)) return HoldsAlone(a, names);
           const size_t by_a = suspicions_.AccusersOf(a, now), by_b = suspicions_.AccusersOf(b, now);
           return by_a != by_b ? by_a < by_b : Find(a)->session < Find(b)->session;
         });

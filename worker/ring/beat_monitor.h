@@ -20,7 +20,7 @@ struct WatchLimits {
   std::chrono::milliseconds silence{300};
   std::chrono::milliseconds widest_silence{700};
   // Of a peer that has not connected yet.
-  std::chrono::milliseconds connect{10'000};
+  std::chrono::milliseconds connect{3'000};
   // An own tick that is later than this accuses nobody: this process stood still.
   std::chrono::milliseconds own_lateness{150};
 };
