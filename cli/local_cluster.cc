@@ -78,28 +78,13 @@ Status LocalCluster::StartCoordinator() {
 Status LocalCluster::StartWorkers() {
   for (uint32_t i = 0; i < options_.workers; ++i) {
     const std::string name = WorkerName(i);
-    std::vector<std::string> arguments = {options_.programs + "/ringworker",
-                                          "--coordinator",
-                                          coordinator_,
-                                          "--listen",
-                                          "127.0.0.1:0",
-                                          "--advertise",
-                                          "127.0.0.1",
-                                          "--cores",
-                                          std::to_string(options_.cores),
-                                          "--threads-per-core",
-                                          std::to_string(options_.threads_per_core),
-                                          "--memory-per-core",
-                                          options_.memory_per_core,
-                                          "--data-root",
-                                          options_.data_root,
-                                          "--state-dir",
-                                          options_.state_dir + "/" + name,
-                                          // All of them end together: no ring goes on.
-                                          "--drain-seconds",
-                                          "0",
-                                          "--name",
-                                          name};
+    std::vector<std::string> arguments = {
+        options_.programs + "/ringworker", "--coordinator", coordinator_, "--listen", "127.0.0.1:0",
+        "--advertise", "127.0.0.1", "--cores", std::to_string(options_.cores), "--threads-per-core",
+        std::to_string(options_.threads_per_core), "--memory-per-core", options_.memory_per_core,
+        "--data-root", options_.data_root, "--state-dir", options_.state_dir + "/" + name,
+        // All of them end together: no ring goes on.
+        "--drain-seconds", "0", "--name", name};
     if (!options_.cpus.empty()) {
       arguments.emplace_back("--cpus");
       arguments.push_back(options_.cpus[i]);

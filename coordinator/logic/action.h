@@ -86,8 +86,9 @@ struct Note {
   std::string text;
 };
 
-using Action = std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm,
-                            FindCheckpoint, SaveJob, RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
+using Action =
+    std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, FindCheckpoint,
+                 SaveJob, RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 }  // namespace ringmaster::coordinator

@@ -14,65 +14,14 @@
 #include "coordinator/logic/agreement.h"
 #include "coordinator/logic/explain.h"
 #include "coordinator/logic/logic.h"
+#include "tests/coordinator/logic/scenario_command.h"
+#include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
 using std::chrono::milliseconds;
-
-// `verb subject key=value ...`; a value with blanks stands in double quotes.
-struct Command {
-  std::string verb, subject;
-  std::map<std::string, std::string> options;
-
-  std::string Text(const std::string& key, const std::string& otherwise) const {
-    const auto found = options.find(key);
-    return found == options.end() ? otherwise : found->second;
-  }
-  uint64_t Number(const std::string& key, uint64_t otherwise) const {
-    return std::stoull(Text(key, std::to_string(otherwise)));
-  }
-  double Real(const std::string& key, double otherwise) const {
-    return options.contains(key) ? std::stod(options.at(key)) : otherwise;
-  }
-};
-
-Command Parse(const std::string& line) {
-  std::vector<std::string> words(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ' ' && !quoted) {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  Command command;
-  command.verb = words[0];
-  for (size_t i = 1; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    if (equals == std::string::npos) {
-      command.subject = words[i];
-    } else {
-      command.options[words[i].substr(0, equals)] = words[i].substr(equals + 1);
-    }
-  }
-  return command;
-}
-
-v1::Generation ParseGeneration(const std::string& text) {
-  v1::Generation generation;
-  generation.set_term(std::stoull(text));
-  generation.set_counter(std::stoull(text.substr(text.find('.') + 1)));
-  return generation;
-}
-
-std::string PrintGeneration(const v1::Generation& generation) {
-  return fmt::format("{}.{}", generation.term(), generation.counter());
-}
 
 class Player {
  public:
@@ -92,7 +41,6 @@ class Player {
 
  private:
   using Verb = std::function<void(const Command&)>;
-  using Kind = v1::CoordinatorMessage::KindCase;
 
   // `attach a,b,c`: the same of several.
   static void PlayEach(const Verb& verb, const Command& command) {
@@ -437,7 +385,7 @@ class Player {
       Line(fmt::format("status regroups {}, shards recomputed {}", status.regroup_count(),
                        status.shards_recomputed()));
     }
-    for (const v1::Regroup& regroup : status.regroups()) Line(Print(regroup));
+    for (const v1::Regroup& regroup : status.regroups()) Line(Told(regroup));
     for (const v1::JobWorker& worker : status.workers()) {
       Line(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
                        worker.host(), worker.applied(), worker.phase()));
@@ -457,58 +405,11 @@ class Player {
   }
 
   void Do(const coordinator::Send& action) {
-    const v1::CoordinatorMessage& m = action.message;
-    std::string text;
-    switch (m.kind_case()) {
-      case Kind::kAttached:
-        text =
-            fmt::format("attached term={} resume={}", m.attached().term(), m.attached().resume());
-        break;
-      case Kind::kInspect:
-        text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
-        break;
-      case Kind::kPrepare:
-        job_results_[m.prepare().job_id()] = Hex(job::ResultDigest(m.prepare().job().result()));
-        text = fmt::format("prepare {} steps={}", m.prepare().job_id(),
-                           m.prepare().job().result().total_steps());
-        break;
-      case Kind::kFence:
-        text = fmt::format("fence {} generation={}{}", m.fence().job_id(),
-                           PrintGeneration(m.fence().generation()),
-                           m.fence().at_boundary() ? " at the step boundary" : "");
-        break;
-      case Kind::kStart:
-        text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
-                           PrintGeneration(m.start().generation()), m.start().start_step());
-        for (const v1::RingMember& member : m.start().ring()) {
-          text += " " + member.name() + "[";
-          for (const uint32_t shard : member.shards()) text += std::to_string(shard);
-          text += member.holds() ? "]" : " fetches]";
-        }
-        text += fmt::format(", digest {}{}", m.start().digest(),
-                            m.start().evaluated() ? ", evaluated" : "");
-        if (m.start().has_restore()) {
-          text += fmt::format(", from the checkpoint of step {} of {}", m.start().restore().step(),
-                              m.start().restore().job_id());
-        }
-        break;
-      case Kind::kSaveState:
-        text = fmt::format("save the state of {}", m.save_state().job_id());
-        break;
-      case Kind::kCheckpointKept:
-        text = fmt::format("checkpoint {} step {} is kept", m.checkpoint_kept().job_id(),
-                           m.checkpoint_kept().step());
-        break;
-      case Kind::kCancel:
-        text = fmt::format("cancel {} because: {}", m.cancel().job_id(), m.cancel().reason());
-        break;
-      case Kind::kRelease:
-        text = fmt::format("release {}", m.release().job_id());
-        break;
-      default:
-        text = "?";
+    if (action.message.has_prepare()) {
+      const v1::Prepare& prepare = action.message.prepare();
+      job_results_[prepare.job_id()] = Hex(job::ResultDigest(prepare.job().result()));
     }
-    Line(fmt::format("send {}: {}", names_[action.session], text));
+    Line(fmt::format("send {}: {}", names_[action.session], Told(action.message)));
   }
 
   void Do(const CloseSession& action) {
@@ -598,17 +499,6 @@ class Player {
 
   void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
 
-  static std::string Print(const v1::Regroup& regroup) {
-    std::string text = fmt::format(
-        "status regroup {} at {}: kept {}, recomputed {}, fence {:.0f} ms, form {:.0f} ms",
-        PrintGeneration(regroup.generation()), regroup.start_step(), regroup.shards_kept(),
-        regroup.shards_recomputed(), regroup.fence_ms(), regroup.form_ms());
-    for (const std::string& name : regroup.lost()) text += ", lost " + name;
-    for (const std::string& name : regroup.joined()) text += ", joined " + name;
-    if (regroup.rewound()) text += fmt::format(", rewound from {}", regroup.rewound_from());
-    return text + fmt::format(" (\"{}\")", regroup.reason());
-  }
-
   std::string Print(const Refusal& refusal) const {
     if (refusal.status.ok()) return "OK";
     std::string message = Message(refusal.status);
@@ -688,7 +578,7 @@ std::string PlayScenario(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     if (line.rfind("  ", 0) == 0) continue;
     told += line + "\n";
-    if (!line.empty() && line[0] != '#') told += player.Play(Parse(line));
+    if (!line.empty() && line[0] != '#') told += player.Play(ParseCommand(line));
   }
   return told;
 }

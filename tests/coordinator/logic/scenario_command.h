@@ -1,0 +1,29 @@
+// One line of a story, taken apart. A value; thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace ringmaster::coordinator {
+
+// `verb subject key=value ...`; a value with blanks stands in double quotes.
+struct Command {
+  std::string verb, subject;
+  std::map<std::string, std::string> options;
+
+  std::string Text(const std::string& key, const std::string& otherwise) const {
+    const auto found = options.find(key);
+    return found == options.end() ? otherwise : found->second;
+  }
+  uint64_t Number(const std::string& key, uint64_t otherwise) const {
+    return std::stoull(Text(key, std::to_string(otherwise)));
+  }
+  double Real(const std::string& key, double otherwise) const {
+    return options.contains(key) ? std::stod(options.at(key)) : otherwise;
+  }
+};
+
+[[nodiscard]] Command ParseCommand(const std::string& line);
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,82 @@
+#include "tests/coordinator/logic/told.h"
+
+#include <fmt/format.h>
+
+namespace ringmaster::coordinator {
+
+v1::Generation ParseGeneration(const std::string& text) {
+  v1::Generation generation;
+  generation.set_term(std::stoull(text));
+  generation.set_counter(std::stoull(text.substr(text.find('.') + 1)));
+  return generation;
+}
+
+std::string PrintGeneration(const v1::Generation& generation) {
+  return fmt::format("{}.{}", generation.term(), generation.counter());
+}
+
+std::string Told(const v1::CoordinatorMessage& m) {
+  using Kind = v1::CoordinatorMessage::KindCase;
+  std::string text;
+  switch (m.kind_case()) {
+    case Kind::kAttached:
+      text = fmt::format("attached term={} resume={}", m.attached().term(), m.attached().resume());
+      break;
+    case Kind::kInspect:
+      text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
+      break;
+    case Kind::kPrepare:
+      text = fmt::format("prepare {} steps={}", m.prepare().job_id(),
+                         m.prepare().job().result().total_steps());
+      break;
+    case Kind::kFence:
+      text = fmt::format("fence {} generation={}{}", m.fence().job_id(),
+                         PrintGeneration(m.fence().generation()),
+                         m.fence().at_boundary() ? " at the step boundary" : "");
+      break;
+    case Kind::kStart:
+      text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
+                         PrintGeneration(m.start().generation()), m.start().start_step());
+      for (const v1::RingMember& member : m.start().ring()) {
+        text += " " + member.name() + "[";
+        for (const uint32_t shard : member.shards()) text += std::to_string(shard);
+        text += member.holds() ? "]" : " fetches]";
+      }
+      text += fmt::format(", digest {}{}", m.start().digest(),
+                          m.start().evaluated() ? ", evaluated" : "");
+      if (m.start().has_restore()) {
+        text += fmt::format(", from the checkpoint of step {} of {}", m.start().restore().step(),
+                            m.start().restore().job_id());
+      }
+      break;
+    case Kind::kSaveState:
+      text = fmt::format("save the state of {}", m.save_state().job_id());
+      break;
+    case Kind::kCheckpointKept:
+      text = fmt::format("checkpoint {} step {} is kept", m.checkpoint_kept().job_id(),
+                         m.checkpoint_kept().step());
+      break;
+    case Kind::kCancel:
+      text = fmt::format("cancel {} because: {}", m.cancel().job_id(), m.cancel().reason());
+      break;
+    case Kind::kRelease:
+      text = fmt::format("release {}", m.release().job_id());
+      break;
+    default:
+      text = "?";
+  }
+  return text;
+}
+
+std::string Told(const v1::Regroup& regroup) {
+  std::string text = fmt::format(
+      "status regroup {} at {}: kept {}, recomputed {}, fence {:.0f} ms, form {:.0f} ms",
+      PrintGeneration(regroup.generation()), regroup.start_step(), regroup.shards_kept(),
+      regroup.shards_recomputed(), regroup.fence_ms(), regroup.form_ms());
+  for (const std::string& name : regroup.lost()) text += ", lost " + name;
+  for (const std::string& name : regroup.joined()) text += ", joined " + name;
+  if (regroup.rewound()) text += fmt::format(", rewound from {}", regroup.rewound_from());
+  return text + fmt::format(" (\"{}\")", regroup.reason());
+}
+
+}  // namespace ringmaster::coordinator
