@@ -30,8 +30,9 @@ function(ring_program name)
 endfunction()
 
 # ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): one Catch2 binary,
-# one ctest entry. Labels: unit (every preset), net (needs sockets), slow; uninstrumented: hands work
-# to threads of libraries that TSan cannot see into (OpenMP teams, gRPC), so not under TSan.
+# one ctest entry. Labels: unit (every preset), net (needs sockets), slow; not under TSan: uninstrumented,
+# which hands work to threads of libraries that it cannot see into (OpenMP teams, gRPC), and
+# sequential, which starts no thread.
 function(ring_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -47,7 +48,8 @@ function(ring_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${RINGMASTER_TEST_ENVIRONMENT}")
   set(not_run OFF)
-  if(uninstrumented IN_LIST ARG_LABELS AND RINGMASTER_SANITIZER STREQUAL "thread")
+  if(RINGMASTER_SANITIZER STREQUAL "thread"
+     AND (uninstrumented IN_LIST ARG_LABELS OR sequential IN_LIST ARG_LABELS))
     set(not_run ON)
   endif()
   if(unit IN_LIST ARG_LABELS AND NOT not_run)
