@@ -215,7 +215,8 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
   queue_changed_ = true;
 }
 
-// It could not start with the workers that were chosen.
+// It could not start with the workers that were chosen. By value: the run that has the text ends.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Logic::Requeue(Job& job, std::string reason) {
   v1::JobStatus& status = job.record.status;
   if (job.run) ReleaseWorkers(job, "");

@@ -162,6 +162,8 @@ void Run::Remove(std::string worker) {
   std::erase_if(members_, [&](const Member& m) { return m.name() == worker; });
 }
 
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
   const Member* member = Find(worker);
   if (member == nullptr) return;
@@ -170,6 +172,8 @@ void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
   if (!evicted) lost_holders_.erase(worker);  // it drops what it has
 }
 
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Run::Evict(std::string worker, const std::string& why, Now now) {
   const Member* member = Find(worker);
   if (member == nullptr) return;
@@ -182,6 +186,8 @@ void Run::Evict(std::string worker, const std::string& why, Now now) {
   LetGo(worker, true, why);
 }
 
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Run::RefuseJoiner(std::string worker, const std::string& why, Now now) {
   const Member* member = Find(worker);
   if (member == nullptr) return;
