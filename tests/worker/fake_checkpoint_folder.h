@@ -8,27 +8,16 @@
 #include <memory>
 #include <string>
 
-#include "common/check.h"
 #include "common/mutex.h"
 #include "common/sha256.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
+#include "tests/support/served.h"
 
 namespace ringmaster::worker {
 
 class FakeCheckpointFolder : public v1::Fleet::Service {
  public:
-  FakeCheckpointFolder() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    RING_CHECK(server_ != nullptr, "the fake listens");
-    channel_ = server_->InProcessChannel({});
-  }
-  ~FakeCheckpointFolder() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
-  [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return served_.channel(); }
   // By step, hex; "" when there is none.
   [[nodiscard]] std::string Manifest(uint64_t step) {
     MutexLock lock(mu_);
@@ -54,8 +43,7 @@ class FakeCheckpointFolder : public v1::Fleet::Service {
 
   Mutex mu_;
   std::map<uint64_t, std::string> manifests_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<grpc::Channel> channel_;
+  testing::Served served_{this};  // last: its calls use everything above
 };
 
 }  // namespace ringmaster::worker

@@ -1,11 +1,10 @@
 #include "worker/session.h"
+#include "tests/support/served.h"
 
 #include <grpcpp/grpcpp.h>
 
 #include <catch2/catch.hpp>
 #include <vector>
-
-#include "common/check.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -25,17 +24,6 @@ v1::WorkerMessage AttachMessage() {
 // Ends each session after its first message, and remembers of what kind that was.
 class FakeFleet : public v1::Fleet::Service {
  public:
-  FakeFleet() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    RING_CHECK(server_ != nullptr, "the fake listens");
-    channel_ = server_->InProcessChannel({});
-  }
-  ~FakeFleet() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
   // The first messages of the first `sessions` sessions; fewer after 20 s.
   std::vector<v1::WorkerMessage::KindCase> Await(size_t sessions) {
     MutexLock lock(mu_);
@@ -43,7 +31,7 @@ class FakeFleet : public v1::Fleet::Service {
                        [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return first_.size() >= sessions; });
     return first_;
   }
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return served_.channel(); }
 
  private:
   grpc::Status Session(
@@ -57,11 +45,10 @@ class FakeFleet : public v1::Fleet::Service {
     return {grpc::UNAVAILABLE, "ended on request"};
   }
 
-  std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<grpc::Channel> channel_;
   Mutex mu_;
   Condition changed_;
   std::vector<v1::WorkerMessage::KindCase> first_ ABSL_GUARDED_BY(mu_);
+  testing::Served served_{this};  // last: its calls use everything above
 };
 
 // A session whose owner attaches when it is connected, while a thread sends heartbeats without a

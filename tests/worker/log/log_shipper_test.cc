@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "tests/support/served.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::worker {
@@ -17,17 +18,6 @@ enum class Answer : uint8_t { kAcknowledge, kBreak, kStoreAndBreak, kStaySilent 
 // Stores lines as a coordinator does; its next answers can be told.
 class FakeFleet : public v1::Fleet::Service {
  public:
-  FakeFleet() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    RING_CHECK(server_ != nullptr, "the fake listens");
-    channel_ = server_->InProcessChannel({});
-  }
-  ~FakeFleet() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
   void Next(std::vector<Answer> answers) {
     MutexLock lock(mu_);
     answers_.assign(answers.begin(), answers.end());
@@ -62,7 +52,7 @@ class FakeFleet : public v1::Fleet::Service {
     MutexLock lock(mu_);
     return largest_chunk_;
   }
-  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return served_.channel(); }
 
  private:
   Answer Take(const v1::LogChunk& chunk) {
@@ -105,8 +95,6 @@ class FakeFleet : public v1::Fleet::Service {
     return grpc::Status::OK;
   }
 
-  std::unique_ptr<grpc::Server> server_;
-  std::shared_ptr<grpc::Channel> channel_;
   Mutex mu_;
   Condition changed_;
   std::deque<Answer> answers_ ABSL_GUARDED_BY(mu_);
@@ -115,6 +103,7 @@ class FakeFleet : public v1::Fleet::Service {
   size_t streams_ ABSL_GUARDED_BY(mu_) = 0;
   size_t largest_chunk_ ABSL_GUARDED_BY(mu_) = 0;
   std::string worker_ ABSL_GUARDED_BY(mu_);
+  testing::Served served_{this};  // last: its calls use everything above
 };
 
 struct Fixture {

@@ -250,19 +250,6 @@ TEST_CASE("Regroup: with float32 sums nothing is kept") {
   REQUIRE(progress.all.back().shards_dropped == 2);
 }
 
-// Requests a stop when a step is reported for the first time.
-class StopAt : public Observer {
- public:
-  StopAt(uint64_t applied, std::stop_source* stop) : applied_(applied), stop_(stop) {}
-  void OnProgress(const Progress& progress) override {
-    if (progress.applied == applied_) stop_->request_stop();
-  }
-
- private:
-  const uint64_t applied_;
-  std::stop_source* const stop_;
-};
-
 TEST_CASE("Regroup: a run that is to end at a boundary does what is due there") {
   FakeCase job;
   const auto reference = job.Run(kAlone);

@@ -211,19 +211,6 @@ TEST_CASE("Trainer: a kernel's error fails the run and frees the neighbours") {
   REQUIRE(results[2].run.applied == 3);
 }
 
-// Requests a stop when a step is reported.
-class StopAt : public Observer {
- public:
-  StopAt(uint64_t applied, std::stop_source* stop) : applied_(applied), stop_(stop) {}
-  void OnProgress(const Progress& progress) override {
-    if (progress.applied == applied_) stop_->request_stop();
-  }
-
- private:
-  const uint64_t applied_;
-  std::stop_source* const stop_;
-};
-
 TEST_CASE("Trainer: a stopped run ends at a boundary, and the next one gives the same bytes") {
   FakeCase job;
   const auto reference = job.Run(kAlone);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -85,5 +86,18 @@ std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJ
 
 // SHA-256 of the last checkpoint's manifest, "" when the first member did not finish.
 std::string LastManifest(const std::vector<MemberResult>& results);
+
+// Requests a stop when a step is reported.
+class StopAt : public Observer {
+ public:
+  StopAt(uint64_t applied, std::stop_source* stop) : applied_(applied), stop_(stop) {}
+  void OnProgress(const Progress& progress) override {
+    if (progress.applied == applied_) stop_->request_stop();
+  }
+
+ private:
+  const uint64_t applied_;
+  std::stop_source* const stop_;
+};
 
 }  // namespace ringmaster::worker
