@@ -10,30 +10,17 @@ namespace {
 
 std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
 
-// Stops the run that reports to it as soon as `step` is applied.
-class StopAt : public Observer {
- public:
-  explicit StopAt(uint64_t step) : step_(step) {}
-  void OnProgress(const Progress& progress) override {
-    if (progress.applied == step_) source_.request_stop();
-  }
-  [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
-
- private:
-  const uint64_t step_;
-  std::stop_source source_;
-};
-
 // A trainer that holds S(step).
 std::unique_ptr<Trainer> TrainedTo(FakeCase* job, uint64_t step) {
   auto trainer = job->Prepare();
   REQUIRE(trainer.ok());
   if (step == 0) return *std::move(trainer);
-  StopAt observer(step);
+  std::stop_source stop;
+  StopAt observer(step, &stop);
   RunPeers peers;
   peers.observer = &observer;
   const RunResult result = (*trainer)->Run(
-      {.generation = {1, 1}, .position = {0, 1}, .shards = {0, 1, 2, 3}}, peers, observer.token());
+      {.generation = {1, 1}, .position = {0, 1}, .shards = {0, 1, 2, 3}}, peers, stop.get_token());
   REQUIRE(result.applied == step);
   return *std::move(trainer);
 }
