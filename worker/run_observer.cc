@@ -1,5 +1,7 @@
 #include "worker/run_observer.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 namespace ringmaster::worker {
@@ -41,6 +43,8 @@ void RunObserver::OnProgress(const Progress& progress) {
     started_ = true;
     phases_->Enter(JobId(start_->job_id()), "done");
   }
+  spdlog::debug("step applied: job={} generation={}.{} applied={}", start_->job_id(),
+                start_->generation().term(), start_->generation().counter(), progress.applied);
   RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied};
   event.progress.set_job_id(start_->job_id());
   *event.progress.mutable_generation() = start_->generation();

@@ -59,6 +59,11 @@ struct RemoveCheckpoint {
   CheckpointRecord record;
 };
 
+// An OK reply that follows it becomes UNAVAILABLE when it cannot be written.
+struct SaveDrain {
+  DrainRecord record;
+};
+
 // What everyone may read about a job, and about the fleet.
 struct JobView {
   v1::JobStatus status;
@@ -88,7 +93,7 @@ struct Note {
 
 using Action =
     std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, FindCheckpoint,
-                 SaveJob, RemoveCheckpoint, PublishJob, PublishWorkers, Reply, Note>;
+                 SaveJob, RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 }  // namespace ringmaster::coordinator

@@ -50,17 +50,16 @@ Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b) {
   return absl::OkStatus();
 }
 
-Status SameKnownShard(Claim<v1::Prepared> a, Claim<v1::Prepared> b) {
-  const std::string& expected = a.value.known_shard_sha256(0);
+Status SameKnownShard(const v1::KnownShard& expected, Claim<v1::Prepared> b) {
   for (int core = 0; core < b.value.known_shard_sha256_size(); ++core) {
-    if (b.value.known_shard_sha256(core) == expected) continue;
+    if (b.value.known_shard_sha256(core) == expected.sha256()) continue;
     return FailedPrecondition(
-        "the same shard gave other integers: core 0 of worker {} has {}, core {} of worker {} has "
+        "the same shard gave other integers: worker {} had {}, core {} of worker {} has "
         "{}; "
         "these workers do not compute equal bits",
-        a.worker, expected, core, b.worker, b.value.known_shard_sha256(core));
+        expected.worker(), expected.sha256(), core, b.worker, b.value.known_shard_sha256(core));
   }
-  return SameDigest(0, {a.worker, a.value.digest()}, {b.worker, b.value.digest()});
+  return SameDigest(0, {expected.worker(), expected.digest()}, {b.worker, b.value.digest()});
 }
 
 Status SameDigest(uint64_t step, Claim<std::string> a, Claim<std::string> b) {

@@ -20,8 +20,8 @@ struct Claim {
 // The datasets: names the first file that differs, or the first fact.
 [[nodiscard]] Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b);
 
-// The known shard: every core of both workers, then digest(0).
-[[nodiscard]] Status SameKnownShard(Claim<v1::Prepared> a, Claim<v1::Prepared> b);
+// The job's known shard, and what a worker computed: on every core, then digest(0).
+[[nodiscard]] Status SameKnownShard(const v1::KnownShard& expected, Claim<v1::Prepared> b);
 
 // digest(step).
 [[nodiscard]] Status SameDigest(uint64_t step, Claim<std::string> a, Claim<std::string> b);

@@ -118,6 +118,10 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   return worker;
 }
 
+void Fleet::RestoreDrains(const std::vector<DrainRecord>& drains) {
+  for (const DrainRecord& drain : drains) drained_[drain.worker] = drain.incarnation;
+}
+
 void Fleet::SetDraining(Worker& worker, bool draining) {
   worker.draining = draining;
   if (draining) {

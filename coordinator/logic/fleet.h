@@ -12,6 +12,7 @@
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/options.h"
+#include "coordinator/logic/record.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -53,9 +54,13 @@ class Fleet {
   bool IsOpen(SessionId session) const { return waiting_.contains(session) || Attached(session); }
   Worker* Find(const std::string& name);
 
+  // What was stored.
+  void RestoreDrains(const std::vector<DrainRecord>& drains);
   // Lets a worker take no jobs, or take them again; it holds for this process of it, also after its
   // session broke.
   void SetDraining(Worker& worker, bool draining);
+  // Ends the drain of a worker that is not attached; false: there is none.
+  [[nodiscard]] bool ForgetDrain(const std::string& worker) { return drained_.erase(worker) > 0; }
 
   // Every worker, by name.
   std::map<std::string, Worker>& workers() { return workers_; }

@@ -26,6 +26,7 @@ std::string StateName(v1::JobState state) {
 }
 
 Actions Logic::Restore(const Restored& restored, Now now) {
+  fleet_.RestoreDrains(restored.drains);
   now_ = now;
   generations_.BeginTerm(restored.term);
   taken_ids_ = {restored.taken_ids.begin(), restored.taken_ids.end()};

@@ -31,6 +31,7 @@ struct Restored {
   uint64_t term = 0;  // of this reign
   std::vector<JobRecord> jobs;
   std::vector<CheckpointRecord> checkpoints;
+  std::vector<DrainRecord> drains;
   std::vector<std::string> taken_ids;  // of jobs that left something, though the store forgot them
 };
 

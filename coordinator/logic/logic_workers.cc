@@ -124,14 +124,19 @@ void Logic::EndLeaving(Worker& worker) {
 
 void Logic::On(const DrainAsked& event) {
   Worker* worker = fleet_.Find(event.worker);
+  if (worker == nullptr && event.resume && fleet_.ForgetDrain(event.worker)) {
+    actions_.push_back(SaveDrain{{event.worker, ""}});
+    return Answer({});
+  }
   if (worker == nullptr) {
     return Answer({Error(absl::StatusCode::kNotFound,
                          "no worker {} is attached; `ringctl workers` shows those that are",
                          event.worker.substr(0, 100)),
                    "WORKER_NOT_FOUND"});
   }
+  if (event.resume && worker->leaving) return Answer({});  // its process ends
+  actions_.push_back(SaveDrain{{worker->name(), event.resume ? "" : worker->attach.incarnation()}});
   Answer({}, event.resume ? "" : worker->job.value());
-  if (event.resume && worker->leaving) return;  // its process ends
   fleet_.SetDraining(*worker, !event.resume);
   fleet_changed_ = true;
   actions_.push_back(

@@ -27,6 +27,9 @@ struct Options {
   Duration show_every{500};         // phases of a start, while they last
   Duration finish_limit{600'000};   // from the first JobFinished to the last, and the checkpoint
 
+  // Of a member that a neighbour accused; above 300 ms, the neighbour's limit.
+  [[nodiscard]] Duration accused_silence() const { return 2 * silence / 3; }
+
   size_t max_workers = 4'096;
   size_t max_unfinished_jobs = 1'000;
   size_t max_jobs = 20'000;  // with the finished ones

@@ -1,5 +1,5 @@
-// What is durable about a job and a checkpoint, as plain values: made by the logic, kept by the
-// store. Thread-compatible.
+// What is durable about a job, a checkpoint and a drain, as plain values: made by the logic, kept
+// by the store. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,11 @@ struct JobRecord {
   JobEvents events;
 
   const std::string& id() const { return status.job_id(); }
+};
+
+// A worker that takes no job: this process of it, or, without an incarnation, none any more.
+struct DrainRecord {
+  std::string worker, incarnation;
 };
 
 struct CheckpointRecord {

@@ -88,20 +88,14 @@ void Run::Adopt(const JobRecord& job, Now now) {
 bool Run::MayReturn(const v1::Attach& attach) const {
   if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
-  const std::string& expected =
-      known_ ? known_->known_shard_sha256(0) : attach.known_shard_sha256(0);
   const auto& known = attach.known_shard_sha256();
-  return std::all_of(known.begin(), known.end(),
-                     [&](const std::string& core) { return core == expected; });
+  return std::all_of(known.begin(), known.end(), [&](const std::string& core) {
+    return core == resolved_->known_shard().sha256();
+  });
 }
 
 void Run::Return(const Worker& worker, Now now, Actions& actions) {
   const v1::Attach& attach = worker.attach;
-  if (!known_) {
-    known_.emplace();
-    *known_->mutable_known_shard_sha256() = attach.known_shard_sha256();
-    known_of_ = attach.name();
-  }
   Member& member = Add(worker, Role::kReady, now);
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();

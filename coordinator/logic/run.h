@@ -276,8 +276,6 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
-  std::optional<v1::Prepared> known_;  // of the first that was prepared; digest(0) may be missing
-  std::string known_of_;
 
   // The newest generation.
   bool started_ = false;

@@ -14,8 +14,10 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
+// Of one that a neighbour accuses less is waited for: two of its connections say the same.
 bool Run::Silent(const Member& member, Now now) const {
-  return member.silent_for(now) > options_.silence;
+  const bool accused = regroup_ && accusation_ && accusation_->accused == member.name();
+  return member.silent_for(now) > (accused ? options_.accused_silence() : options_.silence);
 }
 
 // May be in the next generation.

@@ -81,10 +81,6 @@ Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
   }
   phases_.Pause(from.name(), now);
   if (!started_) return {};
-  if (!known_) {
-    known_ = from.prepared;
-    known_of_ = from.name();
-  }
   from.role = Role::kReady;
   from.since = now.steady;
   from.phase.clear();
@@ -93,12 +89,9 @@ Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
 }
 
 Fault Run::CheckKnownShard(const Member& member) const {
-  if (!known_ || RING_PLANTED(kTakesOddWorkers)) return {};
-  v1::Prepared expected = *known_;
-  // After a restart digest(0) is not known; the state's digest is compared anyway.
-  if (expected.digest().empty()) expected.set_digest(member.prepared->digest());
+  if (RING_PLANTED(kTakesOddWorkers)) return {};
   return FaultOf(Cause::kKnownShardDiffers,
-                 SameKnownShard({known_of_, expected}, {member.name(), *member.prepared}));
+                 SameKnownShard(resolved_->known_shard(), {member.name(), *member.prepared}));
 }
 
 // ---- the first ring -----------------------------------------------------------------------------
@@ -142,8 +135,13 @@ Fault Run::SettlePreparing(Now now, Actions& actions) {
   if (LacksWorkers()) return {};
   const auto built = [](const Member& m) { return m.prepared.has_value(); };
   if (!std::all_of(members_.begin(), members_.end(), built)) return {};
-  known_ = members_.front().prepared;
-  known_of_ = members_.front().name();
+  if (!resolved_->has_known_shard()) {  // else it is that of the job that this one repeats
+    const v1::Prepared& first = *members_.front().prepared;
+    v1::KnownShard& known = *resolved_->mutable_known_shard();
+    known.set_sha256(first.known_shard_sha256(0));
+    known.set_digest(first.digest());
+    known.set_worker(members_.front().name());
+  }
   for (const Member& member : members_) {
     if (Fault fault = CheckKnownShard(member); !fault.ok()) return fault;
   }

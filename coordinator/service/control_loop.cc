@@ -47,6 +47,7 @@ Status ControlLoop::Restore() {
   restored.term = hands_.store->term();
   RING_ASSIGN_OR_RETURN(restored.jobs, hands_.store->LoadJobs());
   RING_ASSIGN_OR_RETURN(restored.checkpoints, hands_.store->LoadCheckpoints());
+  RING_ASSIGN_OR_RETURN(restored.drains, hands_.store->LoadDrains());
   RING_RETURN_IF_ERROR(RestoreStrays(restored));
   for (const CheckpointRecord& checkpoint : restored.checkpoints) retirement_.Add(checkpoint);
   spdlog::info("term={} jobs={} checkpoints={}", restored.term, restored.jobs.size(),
@@ -238,6 +239,10 @@ void ControlLoop::Do(const SaveJob& action) {
 }
 
 void ControlLoop::Do(const RemoveCheckpoint& action) { retirement_.Retire(action.record); }
+
+void ControlLoop::Do(const SaveDrain& action) {
+  (void)Write(hands_.store->SaveDrain(action.record), "save the drain of " + action.record.worker);
+}
 
 void ControlLoop::Do(const PublishJob& action) {
   const std::string& id = action.view.status.job_id();

@@ -54,6 +54,7 @@ class ControlLoop {
   void Do(const FindCheckpoint& action);
   void Do(const SaveJob& action);
   void Do(const RemoveCheckpoint& action);
+  void Do(const SaveDrain& action);
   void Do(const PublishJob& action);
   void Do(const PublishWorkers& action);
   void Do(const Reply& action);

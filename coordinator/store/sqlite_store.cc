@@ -5,7 +5,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int64_t kSchemaVersion = 2;
+constexpr int64_t kSchemaVersion = 3;
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss,
@@ -88,6 +88,8 @@ Status SqliteStore::CreateTables() {
                        " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
                        " metric REAL, best INTEGER NOT NULL,"
                        " PRIMARY KEY (job_id, step)) WITHOUT ROWID"),
+           std::string("CREATE TABLE drains (worker TEXT PRIMARY KEY, incarnation TEXT NOT NULL)"
+                       " WITHOUT ROWID"),
            fmt::format("PRAGMA user_version={}", kSchemaVersion),
            std::string("COMMIT"),
        }) {
@@ -141,6 +143,16 @@ StatusOr<std::vector<CheckpointRecord>> SqliteStore::LoadCheckpoints() {
   return checkpoints;
 }
 
+StatusOr<std::vector<DrainRecord>> SqliteStore::LoadDrains() {
+  std::vector<DrainRecord> drains;
+  RING_RETURN_IF_ERROR(database_->Run("SELECT worker, incarnation FROM drains ORDER BY worker", {},
+                                      [&](const SqlRow& row) {
+                                        drains.push_back({row.Text(0), row.Text(1)});
+                                        return absl::OkStatus();
+                                      }));
+  return drains;
+}
+
 Status SqliteStore::InsertJob(const JobRecord& job) {
   return database_->Run(
       "INSERT INTO jobs (number, id, idempotency_key, spec_sha256, cancel_requested, status,"
@@ -178,6 +190,14 @@ Status SqliteStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
 Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
   return database_->Run("DELETE FROM checkpoints WHERE job_id = ? AND step = ?",
                         {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step())});
+}
+
+Status SqliteStore::SaveDrain(const DrainRecord& drain) {
+  if (drain.incarnation.empty()) {
+    return database_->Run("DELETE FROM drains WHERE worker = ?", {drain.worker});
+  }
+  return database_->Run("INSERT OR REPLACE INTO drains (worker, incarnation) VALUES (?, ?)",
+                        {drain.worker, drain.incarnation});
 }
 
 }  // namespace ringmaster::coordinator

@@ -19,11 +19,13 @@ class SqliteStore : public Store {
   uint64_t term() const override { return term_; }
   StatusOr<std::vector<JobRecord>> LoadJobs() override;
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override;
+  StatusOr<std::vector<DrainRecord>> LoadDrains() override;
   Status RaiseTerm(uint64_t term) override;
   Status InsertJob(const JobRecord& job) override;
   Status SaveJob(const JobRecord& job) override;
   Status InsertCheckpoint(const CheckpointRecord& checkpoint) override;
   Status RemoveCheckpoint(const CheckpointRecord& checkpoint) override;
+  Status SaveDrain(const DrainRecord& drain) override;
 
  private:
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)

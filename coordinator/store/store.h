@@ -1,6 +1,6 @@
-// What outlives the coordinator: its term, jobs and checkpoints. A call that returned OK is on
-// disk. Nothing per step is written. Loop thread only; owned by the daemon. Errors are UNAVAILABLE:
-// the caller does not acknowledge, and may try again.
+// What outlives the coordinator: its term, jobs, checkpoints and drains. A call that returned OK is
+// on disk. Nothing per step is written. Loop thread only; owned by the daemon. Errors are
+// UNAVAILABLE: the caller does not acknowledge, and may try again.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ class Store {
   [[nodiscard]] virtual StatusOr<std::vector<JobRecord>> LoadJobs() = 0;
   // By job and step.
   [[nodiscard]] virtual StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() = 0;
+  // By worker.
+  [[nodiscard]] virtual StatusOr<std::vector<DrainRecord>> LoadDrains() = 0;
 
   [[nodiscard]] virtual Status RaiseTerm(uint64_t term) = 0;
   // A new job; its number and id are new, or those of one whose insertion failed, which it
@@ -30,6 +32,8 @@ class Store {
   // One of the same job and step is replaced.
   [[nodiscard]] virtual Status InsertCheckpoint(const CheckpointRecord& checkpoint) = 0;
   [[nodiscard]] virtual Status RemoveCheckpoint(const CheckpointRecord& checkpoint) = 0;
+  // In place of what was stored of that worker.
+  [[nodiscard]] virtual Status SaveDrain(const DrainRecord& drain) = 0;
 };
 
 }  // namespace ringmaster::coordinator

@@ -1,7 +1,8 @@
 """What storms did and what came of it: JSON lines, one a fault, a regroup and a storm; and their summary.
 
 A fault:   seed, storm, time (unix ms), fault, worker, coordinator_down, detect_ms, regroup_ms, resume_ms,
-           shards_recomputed, generation. null: no regroup was seen that it caused.
+           shards_recomputed, generation. null: no regroup was seen that it caused. coordinator_down: there
+           was none at that time, or it had just come back and waited for its workers.
 A regroup: seed, storm, generation, time, reason, lost, joined, start_step, shards_kept, shards_recomputed,
            fence_ms, form_ms, rewound.
 A storm:   seed, storm, result (ok, mismatch, hang, failed), sha256, seconds, faults, regroups, rewinds,
@@ -28,34 +29,47 @@ def read(path):
         return [json.loads(line) for line in file if line.strip()]
 
 
-SOON_MS = 3000  # a regroup later than this has another cause
+SOON_MS = 3000   # a regroup later than this has another cause
+CLOCKS_MS = 5    # two clocks of one machine, read one after the other
 
 
 def attribute(records, regroups, losing, breaking=()):
-    """Gives every fault the regroup that it caused: of a kind in `losing` the first one after it that lost
-    its worker, of a kind in `breaking` the first one after it of which no other fault is the cause."""
-    free = list(regroups)
+    """Gives every regroup to the fault that caused it, if one did: the last one before it, of a kind in
+    `losing` that hit a worker which it lost, else of a kind in `breaking` whose worker its reason names.
+    A fault that hit nobody in the ring has none, also when its worker is hit again later."""
     for record in records:
         record.update(detect_ms=None, regroup_ms=None, resume_ms=None, shards_recomputed=None, generation=None)
-    for kinds in (losing, breaking):
-        for record in records:
-            if record["fault"] in kinds:
-                _give(record, free, record["worker"] if kinds is losing else None)
+    for regroup in regroups:
+        before = [record for record in records
+                  if record["generation"] is None
+                  and -CLOCKS_MS <= regroup.noticed_unix_ms - record["time"] <= SOON_MS]
+        lost = {}  # by worker, the last one
+        for record in before:
+            if record["fault"] in losing and record["worker"] in regroup.lost:
+                lost[record["worker"]] = record
+        causes = list(lost.values()) or [record for record in before if record["fault"] in breaking
+                                         and _blames(regroup.reason, record["worker"])][-1:]
+        for record in causes:
+            _give(record, regroup)
 
 
-def _give(record, free, worker):
-    for regroup in free:
-        late = regroup.noticed_unix_ms - record["time"]
-        if not -5 <= late <= SOON_MS or (worker is not None and worker not in regroup.lost):
-            continue
-        free.remove(regroup)
-        record["detect_ms"] = max(0, late)
-        record["generation"] = f"{regroup.generation.term}.{regroup.generation.counter}"
-        record["shards_recomputed"] = regroup.shards_recomputed
-        if regroup.form_ms > 0:  # else it was fenced again before it computed
-            record["regroup_ms"] = round(regroup.fence_ms + regroup.form_ms, 1)
-            record["resume_ms"] = round(max(0, late) + regroup.fence_ms + regroup.form_ms, 1)
-        return
+def _blames(reason, worker):
+    """`worker A on host H suspects worker B ...`, or `... suspects a neighbour ...`."""
+    if " suspects " not in reason:
+        return False
+    return f"worker {worker} on host " in reason or " suspects a neighbour " in reason
+
+
+def _give(record, regroup):
+    late = max(0, regroup.noticed_unix_ms - record["time"])
+    record["detect_ms"] = late
+    record["generation"] = f"{regroup.generation.term}.{regroup.generation.counter}"
+    record["shards_recomputed"] = regroup.shards_recomputed
+    if "the coordinator restarted" in regroup.reason:
+        record["coordinator_down"] = True
+    if regroup.form_ms > 0:  # else it was fenced again before it computed
+        record["regroup_ms"] = round(regroup.fence_ms + regroup.form_ms, 1)
+        record["resume_ms"] = round(late + regroup.fence_ms + regroup.form_ms, 1)
 
 
 def line_of(regroup):

@@ -19,11 +19,13 @@ Client::Client(Cluster* cluster) : cluster_(cluster), life_(std::make_shared<Lif
   life_->name = "client";
 }
 
-void Client::Ask(coordinator::Event event, OnReply then) {
+void Client::Ask(coordinator::Event event, OnReply then, std::function<bool()> wanted) {
   const auto answered = std::make_shared<bool>(false);
-  const auto again = [this, event, then, answered](const std::string&) {
+  const auto again = [this, event, then, wanted, answered](const std::string&) {
     if (std::exchange(*answered, true)) return;
-    cluster_->world.After(kRetry, life_, [this, event, then] { Ask(event, then); });
+    cluster_->world.After(kRetry, life_, [this, event, then, wanted] {
+      if (wanted()) Ask(event, then, wanted);
+    });
   };
   const auto answer = [again, then, answered](const coordinator::Reply& reply) {
     if (reply.refusal.status.code() == absl::StatusCode::kUnavailable) return again("");
@@ -79,18 +81,27 @@ void Client::Cancel(uint64_t which) {
 }
 
 void Client::Drain(const std::string& worker, bool resume) {
-  Ask(coordinator::DrainAsked{worker, resume},
-      [this, worker, resume](const coordinator::Reply& reply) {
-        const Status& status = reply.refusal.status;
-        cluster_->world.Log(
-            fmt::format("{} {}: {}", resume ? "resume" : "drain", worker, Message(status)));
-        // Not attached now: a drain lasts until it is ended, or the worker starts again.
-        if (!resume || status.ok()) return;
-        cluster_->world.After(milliseconds(300), life_, [this, worker] { Drain(worker, true); });
-      });
+  wishes_[worker] = {wishes_[worker].turn + 1, resume};
+  const auto wanted = [this, worker, turn = wishes_[worker].turn] {
+    return wishes_[worker].turn == turn;
+  };
+  const auto then = [this, worker, resume, wanted](const coordinator::Reply& reply) {
+    const Status& status = reply.refusal.status;
+    cluster_->world.Log(
+        fmt::format("{} {}: {}", resume ? "resume" : "drain", worker, Message(status)));
+    // Not attached now: a drain lasts until it is ended, or the worker starts again.
+    if (!resume || status.ok()) return;
+    cluster_->world.After(milliseconds(300), life_, [this, worker, wanted] {
+      if (wanted()) Drain(worker, true);
+    });
+  };
+  Ask(coordinator::DrainAsked{worker, resume}, then, wanted);
 }
 
 void Client::OnStoreRestored() {
+  for (const auto& [worker, wish] : wishes_) {
+    if (wish.resume) Drain(worker, true);
+  }
   for (auto& [key, promise] : promises_) {
     if (promise.id.empty() || cluster_->store.jobs().contains(promise.id)) continue;
     promise.id.clear();

@@ -59,13 +59,6 @@ void Cluster::KillCoordinator(Time back_after) {
   world.Log("kill " + coordinator->life()->name);
   coordinator->life()->alive = false;
   network.Unbind(kCoordinatorHost, false);
-  // The known shard is not durable: when nobody is left who was in the ring, a worker that computes
-  // other bits could be the first one after the restart. It is repaired here.
-  for (auto& [host, known] : hosts) {
-    if (!std::exchange(known.odd, false)) continue;
-    Kill(host, false);
-    world.After(seconds(1), nullptr, [this, host = host] { StartWorker(host); });
-  }
   world.After(back_after, nullptr, [this] { BootCoordinator(); });
 }
 

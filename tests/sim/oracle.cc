@@ -133,11 +133,13 @@ void Oracle::OnReign() {
 
 void Oracle::OnStart(const v1::Start& start) {
   const GenerationId generation = IdOf(start.generation());
-  const auto [known, fresh] =
-      starts_.try_emplace({start.job_id(), generation}, start.SerializeAsString());
+  const auto [known, fresh] = starts_.try_emplace({start.job_id(), generation}, start);
   if (fresh) ++counts_.generations;
-  if (!fresh && known->second != start.SerializeAsString()) {
-    cluster_->world.Violate("rule 4: two contents of generation " + generation.ToString());
+  if (!fresh && known->second.SerializeAsString() != start.SerializeAsString()) {
+    if (!MayRepeat(known->second, start)) {
+      cluster_->world.Violate("rule 4: two contents of generation " + generation.ToString());
+    }
+    known->second = start;
   }
   if (!start.digest().empty()) {
     CheckState(start.job_id(), start.start_step(), start.digest(), "Start");
@@ -219,7 +221,18 @@ void Oracle::OnCheckpoint(const std::string& job, uint64_t step, StateHash state
   CheckState(job, step, DigestOf(state), "checkpoint");
 }
 
+bool Oracle::MayRepeat(const v1::Start& first, const v1::Start& again) const {
+  const std::pair key(first.job_id(), IdOf(first.generation()));
+  if (std::find(forgotten_.begin(), forgotten_.end(), key) == forgotten_.end()) return false;
+  return std::none_of(again.ring().begin(), again.ring().end(), [&](const v1::RingMember& member) {
+    return std::any_of(first.ring().begin(), first.ring().end(), [&](const v1::RingMember& other) {
+      return other.name() == member.name() && other.incarnation() == member.incarnation();
+    });
+  });
+}
+
 void Oracle::OnStoreRestored() {
+  for (const auto& [key, start] : starts_) forgotten_.push_back(key);
   shown_.clear();
   newest_starts_.clear();
   cluster_->world.Log("the store is an older copy now");

@@ -85,13 +85,17 @@ class Oracle {
   void CheckState(const std::string& job, uint64_t step, const std::string& digest,
                   const std::string& what);
   void CheckOneRing(const v1::Start& start);
+  // Whether another content of this generation is allowed: the store has forgotten the first one,
+  // and none of its processes is in it again.
+  [[nodiscard]] bool MayRepeat(const v1::Start& first, const v1::Start& again) const;
   void CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,
                  uint64_t applied);
 
   Cluster* const cluster_;
   std::map<std::string, Known> jobs_;
   std::map<std::string, Shown> shown_;
-  std::map<std::pair<std::string, GenerationId>, std::string> starts_;
+  std::map<std::pair<std::string, GenerationId>, v1::Start> starts_;
+  std::vector<std::pair<std::string, GenerationId>> forgotten_;  // by a store that was put back
   std::map<Who, std::map<std::string, GenerationId>> acknowledged_;
   std::map<std::pair<Who, GenerationId>, uint64_t> heard_;  // fences: the term then
   std::map<std::string, v1::Start> newest_starts_;          // by job

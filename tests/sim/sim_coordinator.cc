@@ -40,6 +40,7 @@ void SimCoordinator::Start() {
   restored.term = cluster_->store.term();
   restored.jobs = *cluster_->store.LoadJobs();
   restored.checkpoints = *cluster_->store.LoadCheckpoints();
+  restored.drains = *cluster_->store.LoadDrains();
   std::map<std::string, SimStore::Folder> known;
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
     if (const auto at = cluster_->store.folders.find(checkpoint.ref.path());
@@ -193,6 +194,10 @@ void SimCoordinator::Do(const SaveJob& action) {
   } else {
     unsaved_[id] = action.record;
   }
+}
+
+void SimCoordinator::Do(const SaveDrain& action) {
+  (void)Write(cluster_->store.SaveDrain(action.record));
 }
 
 void SimCoordinator::Do(const RemoveCheckpoint& action) {

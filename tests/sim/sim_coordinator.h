@@ -52,6 +52,7 @@ class SimCoordinator {
   void Do(const coordinator::FindCheckpoint& action);
   void Do(const coordinator::SaveJob& action);
   void Do(const coordinator::RemoveCheckpoint& action);
+  void Do(const coordinator::SaveDrain& action);
   void Do(const coordinator::PublishJob& action);
   void Do(const coordinator::PublishWorkers& action);
   void Do(const coordinator::Reply& action);

@@ -11,6 +11,7 @@
 namespace ringmaster::sim {
 
 using coordinator::CheckpointRecord;
+using coordinator::DrainRecord;
 using coordinator::JobRecord;
 
 std::string ManifestSha256(uint64_t step, StateHash state) {
@@ -62,6 +63,12 @@ StatusOr<std::vector<CheckpointRecord>> SimStore::LoadCheckpoints() {
   return checkpoints;
 }
 
+StatusOr<std::vector<DrainRecord>> SimStore::LoadDrains() {
+  std::vector<DrainRecord> drains;
+  for (const auto& [worker, incarnation] : now_.drains) drains.push_back({worker, incarnation});
+  return drains;
+}
+
 Status SimStore::RaiseTerm(uint64_t term) {
   return Write([&](Content& content) { content.term = term; });
 }
@@ -90,6 +97,16 @@ Status SimStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
 Status SimStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
   return Write([&](Content& content) {
     content.checkpoints.erase({checkpoint.job_id, checkpoint.ref.step()});
+  });
+}
+
+Status SimStore::SaveDrain(const DrainRecord& drain) {
+  return Write([&](Content& content) {
+    if (drain.incarnation.empty()) {
+      content.drains.erase(drain.worker);
+    } else {
+      content.drains[drain.worker] = drain.incarnation;
+    }
   });
 }
 

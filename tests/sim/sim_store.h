@@ -28,11 +28,13 @@ class SimStore : public coordinator::Store {
   [[nodiscard]] uint64_t term() const override { return now_.term; }
   [[nodiscard]] StatusOr<std::vector<coordinator::JobRecord>> LoadJobs() override;
   [[nodiscard]] StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override;
+  [[nodiscard]] StatusOr<std::vector<coordinator::DrainRecord>> LoadDrains() override;
   [[nodiscard]] Status RaiseTerm(uint64_t term) override;
   [[nodiscard]] Status InsertJob(const coordinator::JobRecord& job) override;
   [[nodiscard]] Status SaveJob(const coordinator::JobRecord& job) override;
   [[nodiscard]] Status InsertCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
   [[nodiscard]] Status RemoveCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
+  [[nodiscard]] Status SaveDrain(const coordinator::DrainRecord& drain) override;
 
   [[nodiscard]] const std::map<std::string, coordinator::JobRecord>& jobs() const {
     return now_.jobs;
@@ -62,6 +64,7 @@ class SimStore : public coordinator::Store {
     uint64_t term = 0;
     std::map<std::string, coordinator::JobRecord> jobs;
     std::map<std::pair<std::string, uint64_t>, coordinator::CheckpointRecord> checkpoints;
+    std::map<std::string, std::string> drains;  // incarnation by worker
   };
   [[nodiscard]] Status Write(const std::function<void(Content&)>& change);
 

@@ -19,8 +19,9 @@ struct WatchLimits {
   // Without a beat; the limit is wider for an edge whose beats come late (docs/ring.md).
   std::chrono::milliseconds silence{300};
   std::chrono::milliseconds widest_silence{700};
-  // Of a peer that has not connected yet.
-  std::chrono::milliseconds connect{3'000};
+  // Of a peer that has not connected yet, which takes milliseconds. Where TCP would try a second
+  // time after 1 s, a new generation with new connections is there sooner.
+  std::chrono::milliseconds connect{600};
   // An own tick that is later than this accuses nobody: this process stood still.
   std::chrono::milliseconds own_lateness{150};
 };

@@ -444,6 +444,14 @@ class Player {
     });
   }
 
+  void Do(const SaveDrain& action) {
+    const DrainRecord& drain = action.record;
+    Line(
+        fmt::format("save {} {}", drain.worker, drain.incarnation.empty() ? "resumed" : "drained"));
+    std::erase_if(stored_.drains, [&](const DrainRecord& d) { return d.worker == drain.worker; });
+    if (!drain.incarnation.empty()) stored_.drains.push_back(drain);
+  }
+
   void Do(const RaiseTerm& action) {
     Line(fmt::format("raise the term to {}", action.term));
     stored_.term = action.term;

@@ -30,6 +30,7 @@ class FullStore : public Store {
   uint64_t term() const override { return 1; }
   StatusOr<std::vector<JobRecord>> LoadJobs() override { return jobs; }
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override { return checkpoints; }
+  StatusOr<std::vector<DrainRecord>> LoadDrains() override { return std::vector<DrainRecord>(); }
   Status RaiseTerm(uint64_t) override { return Write(); }
   Status InsertJob(const JobRecord&) override { return Write(); }
   Status SaveJob(const JobRecord&) override { return Write(); }
@@ -38,6 +39,7 @@ class FullStore : public Store {
     return Write();
   }
   Status RemoveCheckpoint(const CheckpointRecord&) override { return Write(); }
+  Status SaveDrain(const DrainRecord&) override { return Write(); }
 
  private:
   Status Write() {

@@ -52,9 +52,18 @@ TEST_CASE("SqliteStore: everything that returned OK is there after a reopening")
     REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 4)).ok());
     REQUIRE((*store)->InsertCheckpoint(MakeCheckpoint("j2", 2)).ok());
     REQUIRE((*store)->RemoveCheckpoint(MakeCheckpoint("j2", 4)).ok());
+    REQUIRE((*store)->SaveDrain({"a", "first"}).ok());
+    REQUIRE((*store)->SaveDrain({"b", "other"}).ok());
+    REQUIRE((*store)->SaveDrain({"a", "second"}).ok());
+    REQUIRE((*store)->SaveDrain({"b", ""}).ok());
   }
   auto store = SqliteStore::Open(path);
   REQUIRE(store.ok());
+  const auto drains = (*store)->LoadDrains();
+  REQUIRE(drains.ok());
+  REQUIRE(drains->size() == 1);
+  CHECK(drains->at(0).worker == "a");
+  CHECK(drains->at(0).incarnation == "second");
   const auto jobs = (*store)->LoadJobs();
   REQUIRE(jobs.ok());
   REQUIRE(jobs->size() == 2);
