@@ -119,12 +119,12 @@ void Logic::On(const CheckpointInserted& event) {
   Advance(*job, {});
 }
 
-// At least two: when the newest does not verify there is one to go back to.
 void Logic::DropOldCheckpoints(Job& job) {
-  const size_t keep = std::max<size_t>(2, job.record.resolved->checkpoint().keep());
-  for (CheckpointRecord& superseded : TakeSuperseded(keep, job.checkpoints)) {
+  for (CheckpointRecord& superseded :
+       TakeSuperseded(job.record.resolved->checkpoint(), job.checkpoints)) {
     Record(job, {event_type::kCheckpointRemoved, Severity::kInfo,
-                 fmt::format("step {}: {} newer ones are kept", superseded.ref.step(), keep)});
+                 fmt::format("step {}: {} others are kept", superseded.ref.step(),
+                             job.checkpoints.size())});
     actions_.push_back(RemoveCheckpoint{std::move(superseded)});
   }
 }
@@ -147,7 +147,7 @@ void Logic::On(const CheckpointRetained& event) {
 void Logic::DescribeCheckpoints(Job& job) {
   if (job.checkpoints.empty()) return;
   *job.record.status.mutable_checkpoint() = job.checkpoints.back().ref;
-  const CheckpointRecord* best = BestOf(job.checkpoints);
+  const CheckpointRecord* best = BestOf(job.checkpoints, job.record.resolved->checkpoint().best());
   if (best != nullptr) *job.record.status.mutable_best_checkpoint() = best->ref;
 }
 

@@ -10,7 +10,7 @@ struct Options {
   using Duration = std::chrono::milliseconds;
 
   Duration heartbeat{100};          // told to workers
-  Duration silence{600};            // after which a member is out of the ring
+  Duration silence{500};            // after which a member is out of the ring
   Duration lease{3'000};            // silence after which a worker's session is closed
   Duration attach_limit{10'000};    // from the stream to its Attach
   Duration prepare_limit{120'000};  // of Inspect, and of Prepare

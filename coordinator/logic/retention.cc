@@ -2,12 +2,20 @@
 
 #include <algorithm>
 
+#include "common/job/best_metric.h"
+
 namespace ringmaster::coordinator {
 
-const CheckpointRecord* BestOf(const CheckpointList& checkpoints) {
-  const auto best = std::find_if(checkpoints.rbegin(), checkpoints.rend(),
-                                 [](const CheckpointRecord& c) { return c.best; });
-  return best == checkpoints.rend() ? nullptr : &*best;
+const CheckpointRecord* BestOf(const CheckpointList& checkpoints, v1::BestMetric metric) {
+  const CheckpointRecord* best = nullptr;
+  for (const CheckpointRecord& each : checkpoints) {
+    if (!each.best) continue;
+    const bool better =
+        best == nullptr || (job::LowerIsBetter(metric) ? each.ref.metric() < best->ref.metric()
+                                                       : each.ref.metric() > best->ref.metric());
+    if (better) best = &each;
+  }
+  return best;
 }
 
 void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
@@ -21,10 +29,11 @@ void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
   }
 }
 
-CheckpointList TakeSuperseded(size_t keep, CheckpointList& checkpoints) {
+CheckpointList TakeSuperseded(const v1::CheckpointOptions& options, CheckpointList& checkpoints) {
   CheckpointList superseded;
+  const size_t keep = std::max<size_t>(2, options.keep());
   if (checkpoints.size() <= keep) return superseded;
-  const CheckpointRecord* best = BestOf(checkpoints);
+  const CheckpointRecord* best = BestOf(checkpoints, options.best());
   const uint64_t best_step = best == nullptr ? 0 : best->ref.step();
   const auto newest = checkpoints.end() - static_cast<std::ptrdiff_t>(keep);
   const auto kept = std::stable_partition(

@@ -11,14 +11,17 @@ namespace ringmaster::coordinator {
 // The checkpoints of one job, by step.
 using CheckpointList = std::vector<CheckpointRecord>;
 
-// The best of a job by checkpoint.best: the newest that was the best when it was made. Null when
-// there is none.
-[[nodiscard]] const CheckpointRecord* BestOf(const CheckpointList& checkpoints);
+// The best of a job by checkpoint.best, the oldest of several: after a restore a worker marks
+// states as the best that are not. Null when none was marked.
+[[nodiscard]] const CheckpointRecord* BestOf(const CheckpointList& checkpoints,
+                                             v1::BestMetric metric);
 
 // Puts it in its place; one of the same step is replaced.
 void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints);
 
-// Takes out what need not be kept, oldest first: all but the `keep` newest and the best.
-[[nodiscard]] CheckpointList TakeSuperseded(size_t keep, CheckpointList& checkpoints);
+// Takes out what need not be kept, oldest first: all but the newest and the best. At least two
+// newest ones stay: when one does not verify there is another to go back to.
+[[nodiscard]] CheckpointList TakeSuperseded(const v1::CheckpointOptions& options,
+                                            CheckpointList& checkpoints);
 
 }  // namespace ringmaster::coordinator

@@ -4,10 +4,11 @@
 // that take a message return no fault, or the one for which the job cannot go on.
 //
 // What happened is written down by the On... functions, each short; what follows from it is decided
-// in one place, Settle, which Logic calls after each of them. In files: run.cc who comes and goes,
-// and Settle; run_start.cc until a worker may be fenced; run_regroup.cc the fence;
-// run_generation.cc Start; run_steps.cc while the ring runs; run_waiting.cc while it cannot;
-// run_status.cc what is told.
+// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, and
+// Settle; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
+// run_regroup.cc the fence; run_generation.cc Start; run_steps.cc while the ring runs;
+// run_reports.cc what members say then; run_waiting.cc while it cannot run; run_status.cc what is
+// told.
 #pragma once
 
 #include <chrono>
@@ -62,7 +63,7 @@ class Run {
   // A run of `job` without workers; `options` and `generations` outlive it.
   Run(const Options& options, GenerationSource& generations, const JobRecord& job);
 
-  // ---- who comes and goes (run.cc) --------------------------------------------------------------
+  // ---- who comes and goes -----------------------------------------------------------------------
   void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
   void Join(const Worker& worker, Now now, Actions& actions);  // beside the running ring
   // After a restart: the generation that is stored may still run.
@@ -165,13 +166,15 @@ class Run {
 
   static constexpr char kJobSubject[] = "job";  // of an event that is about no worker
 
-  // run.cc
-  const Member* At(const Place& place) const;  // null: that process is not here
-  Member* At(const Place& place);
+  // run_members.cc
   Member& Add(const Worker& worker, Role role, Now now);
   void Remove(std::string worker);
   void LetGo(std::string worker, bool evicted, const std::string& reason);
   void Evict(std::string worker, const std::string& why, Now now);
+
+  // run.cc
+  const Member* At(const Place& place) const;  // null: that process is not here
+  Member* At(const Place& place);
   void Enter(Phase phase, std::chrono::milliseconds limit, Now now);
   void Tell(const char* type, Severity severity, std::string message, const std::string& subject);
   void Send(const Member& member, const v1::CoordinatorMessage& message, Actions& actions) const;
@@ -228,6 +231,8 @@ class Run {
   bool FenceAtOnce(Now now, Actions& actions);
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
+
+  // run_reports.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
   Fault CheckEnd();
   void RaiseCommitted();

@@ -1,25 +1,11 @@
-// While the ring runs: what its members report, and what makes it regroup.
+// While the ring runs: what makes it regroup.
 #include <algorithm>
 #include <utility>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/agreement.h"
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
-namespace {
-
-constexpr size_t kMaxDigests = 64;  // members are never further apart than one step
-constexpr size_t kDigestBytes = 64;
-constexpr size_t kMaxPhaseBytes = 32;
-
-Fault Violation(const Member& member, const std::string& what) {
-  return {Cause::kProtocolViolation, member.called() + " " + what, member.name()};
-}
-
-}  // namespace
-
-// ---- what makes it regroup ----------------------------------------------------------------------
 
 // A member of the ring that is gone or silent, as a sentence.
 std::optional<std::string> Run::FindLost(Now now) {
@@ -135,13 +121,14 @@ void Run::OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions&
       coordinator::At(said.step(), peer == nullptr ? "" : PhaseOf(*peer)), said.reason());
   if (phase_ == Phase::kAdopting) {
     deadline_ = std::min(deadline_, now.steady + options_.settle);
-  } else if (phase_ == Phase::kRunning) {
-    if (peer != nullptr && peer != &from) accusation_ = Accusation{from.name(), peer->name()};
-    BeginFence(FenceWhen::kNow, reason, now, actions);
-  } else if (phase_ == Phase::kFencing && regroup_->when == FenceWhen::kAtBoundary) {
-    // A member that stopped at the boundary has ended its link: that is no loss.
-    if (peer == nullptr || peer->owes) BeginFence(FenceWhen::kNow, reason, now, actions);
+    return;
   }
+  const bool at_boundary = phase_ == Phase::kFencing && regroup_->when == FenceWhen::kAtBoundary;
+  // A member that stopped at the boundary has ended its link: that is no loss.
+  const bool left = at_boundary && peer != nullptr && !peer->owes;
+  if ((phase_ != Phase::kRunning && !at_boundary) || left) return;
+  if (peer != nullptr && peer != &from) accusation_ = Accusation{from.name(), peer->name()};
+  BeginFence(FenceWhen::kNow, reason, now, actions);
 }
 
 void Run::EvictFrozen(Now now) {
@@ -160,150 +147,6 @@ void Run::EvictFrozen(Now now) {
   // All at once: what they wait for is not one of them.
   if (frozen.size() == ring_.size() && ring_.size() > 1) return;
   for (const auto& [name, why] : frozen) Evict(name, why, now);
-}
-
-// ---- what members say ---------------------------------------------------------------------------
-
-void Run::OnHeard(const std::string& worker, Now now) {
-  if (Member* member = Find(worker); member != nullptr) member->last_heard = now.steady;
-}
-
-Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
-  const bool runs =
-      phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
-  if (!runs || !IsCurrent(said.generation()) || !InRing(from.name())) return {};
-  if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
-  if (said.applied() > from.applied) {
-    OnHeartbeat(from, {}, now);
-    phases_.Finish(from.name(), now);
-  }
-  from.progress = said;
-  from.applied = std::max(from.applied, said.applied());
-  if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
-  if (said.applied() >= newest_.applied()) newest_ = said;
-  RaiseCommitted();
-  return {};
-}
-
-void Run::RaiseCommitted() {
-  const Member* lowest = nullptr;
-  for (const Place& place : ring_) {
-    const Member* member = At(place);
-    if (member == nullptr) return;
-    if (lowest == nullptr || member->applied < lowest->applied) lowest = member;
-  }
-  if (lowest == nullptr) return;
-  committed_ = std::max(committed_, lowest->applied);
-  const v1::Progress& progress = lowest->progress;
-  if (progress.updates() > progress.applied() || progress.applied() != lowest->applied) return;
-  skipped_ = std::max(
-      skipped_, progress.has_loss_scale() ? progress.applied() - progress.updates() : uint64_t{0});
-}
-
-bool Run::AnyFinished() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const Member& m) { return m.finished.has_value(); });
-}
-
-void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
-  const bool worked = said.job_id().empty() || said.progress() != from.work;
-  if (!said.job_id().empty()) {
-    from.work = said.progress();
-    from.phase = said.phase().substr(0, kMaxPhaseBytes);
-    from.watch.Observe(from.phase, from.work, now);
-    if (from.phase != "idle") {
-      from.idle_since.reset();
-    } else if (!from.idle_since) {
-      from.idle_since = now.steady;
-    }
-  }
-  if (worked && phase_ == Phase::kRunning && !AnyFinished()) {
-    deadline_ = now.steady + limit_;
-  }
-}
-
-Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
-  if (!IsCurrent(said.generation())) return {};
-  if (phase_ == Phase::kStopping) OnStopped(from);
-  if ((phase_ != Phase::kRunning && phase_ != Phase::kAdopting) || !InRing(from.name())) return {};
-  if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
-  const uint64_t total = resolved_->result().total_steps();
-  if (said.applied() != total) {
-    return Violation(from, fmt::format("says that it finished at step {}, but the job has {} steps",
-                                       said.applied(), total));
-  }
-  if (phase_ == Phase::kRunning && !AnyFinished()) {
-    Enter(Phase::kRunning, options_.finish_limit, now);
-  }
-  from.finished = said;
-  phases_.Finish(from.name(), now);
-  // Its last steps were not skipped, as far as is known: a last Progress said so before this.
-  from.progress.set_updates(from.progress.updates() + total - from.progress.applied());
-  from.progress.set_applied(total);
-  from.applied = total;
-  RaiseCommitted();
-  return {};
-}
-
-void Run::OnStopped(Member& from) {
-  if (phase_ == Phase::kStopping) from.stopped = true;
-}
-
-void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
-  kept_step_ = std::max(kept_step_, ref.step());
-  // The one that was found may go now.
-  if (restore_ && restore_->found && restore_->found->ref.step() < ref.step()) restore_.reset();
-  v1::CoordinatorMessage message;
-  message.mutable_checkpoint_kept()->set_job_id(job_id_);
-  message.mutable_checkpoint_kept()->set_step(ref.step());
-  for (const Member& member : members_) {
-    if (member.role == Role::kReady) Send(member, message, actions);
-  }
-  if (!resolved_ || ref.step() != resolved_->result().total_steps()) return;
-  last_manifest_ = ref.sha256();
-  last_digest_ = digest;
-}
-
-// The job is done when every member finished with the state that the last checkpoint holds.
-Fault Run::CheckEnd() {
-  if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) phase_ = Phase::kDone;
-  if (!last_manifest_) return {};
-  for (const Place& place : ring_) {
-    const Member* member = At(place);
-    if (member == nullptr || !member->finished) return {};
-  }
-  for (const Place& place : ring_) {
-    const Member& member = *At(place);
-    const v1::JobFinished& end = *member.finished;
-    if (!last_digest_.empty() && HexOf(end.digest()) != last_digest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("the last checkpoint holds the state with digest {}, {} ends with {}",
-                          last_digest_, member.called(), HexOf(end.digest())),
-              member.name()};
-    }
-    if (!end.manifest_sha256().empty() && end.manifest_sha256() != *last_manifest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("{} wrote a last checkpoint with manifest {}, but {} arrived",
-                          member.called(), end.manifest_sha256(), *last_manifest_),
-              member.name()};
-    }
-  }
-  phase_ = Phase::kDone;
-  return {};
-}
-
-Fault Run::CheckDigest(const Member& from, uint64_t step, const std::string& digest) {
-  if (digest.size() > kDigestBytes) {
-    return Violation(from, fmt::format("sent a digest of {} bytes", digest.size()));
-  }
-  const auto [seen, fresh] = digests_.try_emplace(step, Witness{from.name(), digest});
-  if (!fresh) {
-    return FaultOf(
-        Cause::kStateDiffers,
-        SameDigest(step, {seen->second.worker, seen->second.digest}, {from.name(), digest}));
-  }
-  if (digests_.size() > kMaxDigests) digests_.erase(digests_.begin());
-  return {};
 }
 
 }  // namespace ringmaster::coordinator

@@ -36,13 +36,15 @@ CLOCKS_MS = 5    # two clocks of one machine, read one after the other
 def attribute(records, regroups, losing, breaking=()):
     """Gives every regroup to the fault that caused it, if one did: the last one before it, of a kind in
     `losing` that hit a worker which it lost, else of a kind in `breaking` whose worker its reason names.
-    A fault that hit nobody in the ring has none, also when its worker is hit again later."""
+    A fault that hit nobody in the ring has none, also when its worker joins and is hit again later."""
     for record in records:
         record.update(detect_ms=None, regroup_ms=None, resume_ms=None, shards_recomputed=None, generation=None)
+    joined = {}  # by worker, when it last came into the ring
     for regroup in regroups:
         before = [record for record in records
-                  if record["generation"] is None
+                  if record["generation"] is None and record["time"] > joined.get(record["worker"], 0)
                   and -CLOCKS_MS <= regroup.noticed_unix_ms - record["time"] <= SOON_MS]
+        joined.update((worker, regroup.noticed_unix_ms) for worker in regroup.joined)
         lost = {}  # by worker, the last one
         for record in before:
             if record["fault"] in losing and record["worker"] in regroup.lost:

@@ -21,7 +21,7 @@ struct WatchLimits {
   std::chrono::milliseconds widest_silence{700};
   // Of a peer that has not connected yet, which takes milliseconds. Where TCP would try a second
   // time after 1 s, a new generation with new connections is there sooner.
-  std::chrono::milliseconds connect{600};
+  std::chrono::milliseconds connect{400};
   // An own tick that is later than this accuses nobody: this process stood still.
   std::chrono::milliseconds own_lateness{150};
 };

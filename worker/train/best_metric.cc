@@ -1,5 +1,7 @@
 #include "worker/train/best_metric.h"
 
+#include "common/job/best_metric.h"
+
 namespace ringmaster::worker {
 namespace {
 
@@ -7,15 +9,11 @@ bool OfValidation(v1::BestMetric metric) {
   return metric == v1::BEST_METRIC_VALIDATION_ACCURACY || metric == v1::BEST_METRIC_VALIDATION_LOSS;
 }
 
-bool LowerIsBetter(v1::BestMetric metric) {
-  return metric == v1::BEST_METRIC_TEST_LOSS || metric == v1::BEST_METRIC_VALIDATION_LOSS;
-}
-
 // Of this very state; nothing when it was not evaluated or its loss was not finite.
 std::optional<double> ValueOf(v1::BestMetric metric, uint64_t step,
                               const std::optional<Evaluation>& evaluation) {
   if (!evaluation || evaluation->step != step) return std::nullopt;
-  if (LowerIsBetter(metric)) return evaluation->loss;
+  if (job::LowerIsBetter(metric)) return evaluation->loss;
   return evaluation->accuracy;
 }
 
@@ -30,7 +28,7 @@ Standing BestMetric::Look(uint64_t step, const std::optional<Evaluation>& valida
   const double value = *standing.metric;
   const bool again = best_ && best_->step == step;
   const bool better =
-      !best_ || (LowerIsBetter(metric_) ? value < best_->value : value > best_->value);
+      !best_ || (job::LowerIsBetter(metric_) ? value < best_->value : value > best_->value);
   standing.best = again || better;
   if (standing.best) best_ = StateCopy::Best{.step = step, .value = value};
   return standing;

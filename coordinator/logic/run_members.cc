@@ -1,0 +1,158 @@
+// Who comes and who goes: workers that join, come back after a restart, are lost, let go, evicted,
+// or leave.
+#include <algorithm>
+#include <utility>
+
+#include "common/planted_bug.h"
+#include "coordinator/logic/run.h"
+
+namespace ringmaster::coordinator {
+
+Member& Run::Add(const Worker& worker, Role role, Now now) {
+  Member& member = members_.emplace_back();
+  member.attach = worker.attach;
+  member.session = worker.session;
+  member.role = role;
+  member.since = now.steady;
+  member.last_heard = now.steady;
+  member.leaving = worker.draining;
+  return member;
+}
+
+void Run::Join(const Worker& worker, Now now, Actions& actions) {
+  SendInspect(Add(worker, Role::kInspecting, now), actions);
+}
+
+bool Run::MayReturn(const v1::Attach& attach) const {
+  if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
+  if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
+  const auto& known = attach.known_shard_sha256();
+  return std::all_of(known.begin(), known.end(), [&](const std::string& core) {
+    return core == resolved_->known_shard().sha256();
+  });
+}
+
+void Run::Return(const Worker& worker, Now now, Actions& actions) {
+  const v1::Attach& attach = worker.attach;
+  Member& member = Add(worker, Role::kReady, now);
+  member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
+  member.applied = attach.applied();
+  lost_holders_.erase(attach.name());
+  if (phase_ == Phase::kAdopting) {
+    for (Place& place : ring_) {
+      if (place.name == member.name()) place.incarnation = member.incarnation();
+    }
+    member.fence = generation_;
+    if (InRing(member.name()) && member.holding.started != generation_) {
+      deadline_ = std::min(deadline_, now.steady + options_.settle);
+    }
+    return;
+  }
+  // It may still run an old generation, and shows that it lives by acknowledging a fence: the one
+  // that is under way, or one of its own.
+  Tell(event_type::kWorkerReturned, Severity::kInfo,
+       fmt::format("{} attached again, with the state of step {}", member.called(),
+                   attach.applied()),
+       attach.name());
+  if (phase_ == Phase::kFencing) {
+    if (InRing(member.name()) && !Barred(attach, now)) regroup_->asked.insert(member.name());
+    SendFence(member, regroup_->generation, regroup_->when, actions);
+  } else {
+    SendFence(member, generations_.Next(), FenceWhen::kNow, actions);
+  }
+}
+
+void Run::OnStranger(const v1::Attach& attach, Now now) {
+  const auto holder = lost_holders_.find(attach.name());
+  if (holder == lost_holders_.end()) return;
+  lost_holders_.erase(holder);
+  if (phase_ != Phase::kAdopting) return;
+  deadline_ = std::min(deadline_, now.steady + options_.settle);
+}
+
+void Run::OnLost(const std::string& worker, const std::string& why, uint64_t applied) {
+  const Member* member = Find(worker);
+  if (member == nullptr) return;
+  if (phase_ == Phase::kStopping) return Remove(worker);
+  const uint64_t step = std::max({applied, committed_, member->applied});
+  last_loss_ = fmt::format("{} was lost {}: {}", member->called(),
+                           coordinator::At(step, PhaseOf(*member)), why);
+  if (!member->lost_told) {
+    Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
+  }
+  Remove(worker);
+}
+
+void Run::Remove(std::string worker) {
+  const Member* member = Find(worker);
+  if (member == nullptr) return;
+  const uint64_t has = std::max(member->holding.applied, member->applied);
+  if (started_ && member->role == Role::kReady && has >= committed_) {
+    lost_holders_[worker] = member->incarnation();
+  }
+  phases_.Remove(worker);
+  std::erase_if(members_, [&](const Member& m) { return m.name() == worker; });
+}
+
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
+  const Member* member = Find(worker);
+  if (member == nullptr) return;
+  if (!RING_PLANTED(kForgetsRelease)) departures_.push_back({member->session, evicted, reason});
+  Remove(worker);
+  if (!evicted) lost_holders_.erase(worker);  // it drops what it has
+}
+
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+void Run::Evict(std::string worker, const std::string& why, Now now) {
+  const Member* member = Find(worker);
+  if (member == nullptr) return;
+  const auto bar = readmission_.Bar(worker, member->incarnation(), now);
+  last_loss_ = fmt::format("{} was left out {}: {}; it may join again after {}", member->called(),
+                           coordinator::At(committed_, PhaseOf(*member)), why,
+                           FormatSeconds(std::chrono::duration<double>(bar).count()));
+  Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
+  suspicions_.Forget(worker);
+  LetGo(worker, true, why);
+}
+
+// By value: it may be the name inside what is removed.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
+void Run::RefuseJoiner(std::string worker, const std::string& why, Now now) {
+  const Member* member = Find(worker);
+  if (member == nullptr) return;
+  const auto bar = readmission_.Bar(worker, member->incarnation(), now);
+  Tell(event_type::kWorkerRefused, Severity::kWarning,
+       fmt::format("{} cannot take part: {}; it is tried again after {}", member->called(), why,
+                   FormatSeconds(std::chrono::duration<double>(bar).count())),
+       worker);
+  LetGo(worker, false, why);
+}
+
+void Run::Leave(const std::string& worker, const std::string& why) {
+  Member* member = Find(worker);
+  if (member == nullptr || member->leaving) return;
+  member->leaving = true;
+  if (started_) return;  // at a boundary
+  last_loss_ = fmt::format("{} left: {}", member->called(), why);
+  Tell(event_type::kWorkerLeft, Severity::kInfo, last_loss_, worker);
+  LetGo(worker, false, why);
+}
+
+void Run::Stay(const std::string& worker) {
+  Member* member = Find(worker);
+  if (member != nullptr) member->leaving = false;
+}
+
+size_t Run::room() const {
+  const bool open = phase_ == Phase::kFencing || phase_ == Phase::kRunning ||
+                    phase_ == Phase::kWaiting || phase_ == Phase::kSearching;
+  if (!open || !started_ || AnyFinished()) return 0;
+  const auto stays = static_cast<size_t>(
+      std::count_if(members_.begin(), members_.end(), [](const Member& m) { return !m.leaving; }));
+  return most_ - std::min(most_, stays);
+}
+
+}  // namespace ringmaster::coordinator
