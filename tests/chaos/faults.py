@@ -134,8 +134,8 @@ class Drain(Fault):
         client = storm.client
         try:
             client.drain(slot.name)
-        except grpc.RpcError as error:
-            if error.code() not in training.UNREACHABLE:
+        except grpc.RpcError as error:  # its session may just be broken
+            if error.code() not in (*training.UNREACHABLE, grpc.StatusCode.NOT_FOUND):
                 raise
             return None
         slot.drained = True

@@ -83,6 +83,7 @@ class Observer:
         self._status = None
         self._regroups = {}   # generation -> the newest that was seen of it
         self._steps = []      # (unix seconds, step), where it changed
+        self._since = {}      # of who is in the ring: the step at which it was first seen there
         self._answered = []   # unix seconds at which the coordinator answered after it did not
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
@@ -102,7 +103,12 @@ class Observer:
                 answered = True
                 self._status = status
                 for regroup in status.regroups:
+                    if generation(regroup.generation) not in self._regroups:
+                        for name in regroup.joined:
+                            self._since.pop(name, None)
                     self._regroups[generation(regroup.generation)] = regroup
+                names = {worker.name for worker in status.workers if worker.shards}
+                self._since = {name: self._since.get(name, status.step) for name in names}
                 if not self._steps or self._steps[-1][1] != status.step:
                     self._steps.append((time.time(), status.step))
 
@@ -131,6 +137,11 @@ class Observer:
         """The names of the members. One that is on its way in is listed in a status, without shards."""
         status = self.status
         return [worker.name for worker in status.workers if worker.shards] if status else []
+
+    def holds(self, name):
+        """Whether it is in the ring and has the newest state: a step was applied since it is there."""
+        with self._mutex:
+            return self._status is not None and self._since.get(name, self._status.step) < self._status.step
 
     def regroups(self):
         """Every one that was seen, oldest first."""

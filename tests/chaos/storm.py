@@ -103,7 +103,7 @@ class Storm:
         ring = set(self.training.observer.ring())
         whole = [slot for slot in self.slots() if slot.whole() and slot.name in ring and slot is not but]
         able = [slot for slot in whole if slot.ring is not None] if proxied else whole
-        settled = [slot for slot in whole if time.monotonic() - slot.since > 3.0]
+        settled = [slot for slot in whole if self.training.observer.holds(slot.name)]
         if not able:
             return None
         slot = self.random.choice(sorted(able, key=lambda one: one.name))
@@ -253,6 +253,8 @@ def main():
     parser.add_argument("--storms", type=int, help="how many; default 3, or as many as fit into --minutes")
     parser.add_argument("--minutes", type=float, help="begin no storm after this time")
     parser.add_argument("--seed", type=int, help="default: from the clock, and printed")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of the job, default %(default)s: fewer where "
+                        "several storms share a machine, so that a job lasts about a minute")
     parser.add_argument("--only", help="kinds of faults, separated by commas: "
                         + ", ".join(kind.kind for kind in faults.ALL))
     parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
@@ -280,7 +282,7 @@ def main():
     for number in range(storms):
         if time.monotonic() >= end:
             break
-        line = runner.run(number, kinds=kinds)
+        line = runner.run(number, kinds=kinds, steps=options.steps)
         print(f"storm {number}: {line['result']}, {line['faults']} faults, {line['regroups']} regroups, "
               f"{line['rewinds']} rewinds, {line['seconds']:.0f} s", flush=True)
         if line["result"] != "ok":

@@ -63,7 +63,6 @@ class Slot:
         self.ring = None      # the proxy in front of its ring port, or None
         self.session = None   # the proxy between it and the coordinator, or None
         self.port = 0
-        self.since = 0.0      # of the process, monotonic seconds
         self.paused = False
         self.drained = False
 
@@ -129,7 +128,6 @@ class Training:
             name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator,
             prefix=prefix, extra=self._insecure)
         slot.paused = slot.drained = False
-        slot.since = time.monotonic()
 
     def restart_coordinator(self):
         self.cluster.start_coordinator(wait=False, extra=self._insecure)
