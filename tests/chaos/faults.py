@@ -106,7 +106,8 @@ class Terminate(Fault):
 
     def inject(self, storm):
         slot = storm.victim()
-        if slot is None:
+        # The ring may still name the process before: one that only starts does not listen to signals.
+        if slot is None or " attached" not in slot.process.log():
             return None
         process = slot.process
         process.popen.terminate()
@@ -202,8 +203,13 @@ class Add(Fault):
         if slot is not None and slot.alive():
             return None
         storm.training.start_worker(training.NEWCOMER)
-        process = storm.training.slots[training.NEWCOMER].process
-        storm.later(storm.random.uniform(4, 10), process.kill)
+        slot = storm.training.slots[training.NEWCOMER]
+        process = slot.process
+
+        def kill():
+            if not slot.drained:  # else it is leaving by itself
+                process.kill()
+        storm.later(storm.random.uniform(4, 10), kill)
         return training.NEWCOMER
 
 
