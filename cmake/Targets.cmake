@@ -56,3 +56,14 @@ function(ring_test name)
     add_dependencies(unit_tests ${name})
   endif()
 endfunction()
+
+# ring_loads_backends(NAME ...): programs and tests that may load a backend library. They show it
+# their symbols, and the CUDA backend is built beside them where it is built at all.
+function(ring_loads_backends)
+  set_target_properties(${ARGN} PROPERTIES ENABLE_EXPORTS ON)
+  if(TARGET ringmaster_cuda)
+    foreach(name IN LISTS ARGN)
+      add_dependencies(${name} ringmaster_cuda)
+    endforeach()
+  endif()
+endfunction()
