@@ -90,9 +90,14 @@ endif()
 target_include_directories(cuda::headers INTERFACE ${RINGMASTER_CUDNN_INCLUDE})
 target_link_libraries(cuda::cudart INTERFACE Threads::Threads ${CMAKE_DL_LIBS} rt)
 
-# C++20 as everywhere (this CMake knows it for g++ only); no contraction and exact division, so that
-# kernels which must give the CPU's bits do. Warnings of nvcc and of the host compiler are errors.
-add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;--prec-div=true;--prec-sqrt=true;--ftz=false>")
+# C++20 as everywhere, which CMake 3.25 does not know of nvcc.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+# No contraction and exact division, so that kernels which must give the CPU's bits do. Warnings of
+# nvcc and of the host compiler are errors.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--prec-div=true;--prec-sqrt=true;--ftz=false>")
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
 if(RINGMASTER_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${RINGMASTER_CCACHE})
