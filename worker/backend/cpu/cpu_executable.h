@@ -45,8 +45,8 @@ class CpuExecutable final : public Executable {
   const graph::Program& program_;
   CpuWeights& weights_;
   const std::vector<BoundNode> nodes_;
-  std::vector<WeightCopy*> copies_;  // that this program reads, each once
-  std::vector<void*> addresses_;     // by ValueId; null for parameters
+  std::vector<WeightCopy*> copies_;                  // that this program reads, each once
+  std::vector<void*> addresses_;                     // by ValueId; null for parameters
   const std::vector<graph::NodeId> gradient_nodes_;  // by place in gradient_order
   const int64_t classes_;                            // labels lie in [0, classes)
 };

@@ -78,7 +78,7 @@ class CpuWeights final : public Weights {
   const Device& device_;
   const std::vector<graph::Shape> shapes_;  // by canonical number
   const RefreshSizes sizes_;
-  std::vector<Statistics> statistics_;      // by normalization
+  std::vector<Statistics> statistics_;  // by normalization
 
   std::atomic<uint64_t> version_ = 0;
   std::vector<const float*> masters_;  // by canonical number; written by Refresh alone

@@ -1,7 +1,8 @@
 // The seam inside the CUDA backend: a bind function makes a Kernel for one node, once; the
-// executable then gives it device addresses, once, and has it put its work on a stream, which may
-// be captured into a CUDA graph and replayed every step. A kernel belongs to one executable and is
-// used on that core's thread only. Nothing allocates and nothing is timed inside Launch.
+// executable gives it device addresses before its first launch, and anew when the core's memory has
+// moved, and has it put its work on a stream, which may be captured into a CUDA graph and replayed
+// every step. A kernel belongs to one executable and is used on that core's thread only. Nothing
+// allocates and nothing is timed inside Launch.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,6 +21,7 @@
 namespace ringmaster::cuda {
 
 class Device;
+class PlanTable;
 
 // Every buffer in device memory begins at a multiple of this.
 inline constexpr size_t kAlignment = 256;
@@ -31,7 +33,7 @@ struct RunKeys {
   const uint64_t* samples = nullptr;        // dataset index of each row
 };
 
-// Device addresses, each a multiple of kAlignment; they stay valid for the kernel's life. A
+// Device addresses, each a multiple of kAlignment; they stay valid until the next Attach. A
 // parameter stands in canonical layout (common/graph/graph.h), in the type of its value.
 struct Operands {
   std::vector<const void*> inputs;
@@ -64,6 +66,7 @@ struct BindContext {
   const graph::Program& program;
   const graph::Node& node;
   const Device& device;
+  const PlanTable* plans = nullptr;  // the kernel table to follow; nullptr: the installed one
 
   const graph::Value& input(size_t i) const { return program.graph.value(node.inputs[i]); }
   const graph::Value& output(size_t i) const { return program.graph.value(node.outputs[i]); }
