@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/backend/cuda/cuda_status.h"
+#include "worker/backend/cuda/plan_table.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -91,7 +92,8 @@ std::map<std::string, std::string> ComputeLibraries() {
   return {{"CUDA", CudaVersion(RuntimeVersion())},
           {"CUDA driver", CudaVersion(DriverVersion())},
           {"cuBLASLt", LibraryVersion(cublasLtGetVersion())},
-          {"cuDNN", LibraryVersion(cudnnGetVersion())}};
+          {"cuDNN", LibraryVersion(cudnnGetVersion())},
+          {"kernel table", InstalledPlanTableVersion()}};
 }
 
 StatusOr<std::unique_ptr<Device>> Device::Open(const DeviceFacts& facts) {
