@@ -103,8 +103,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// The pieces' moments together, first all means, then all deviations from the whole's: the same
-// paper's formula for many parts.
+// The pieces' moments together: first all means, then all deviations, from the whole's mean.
 __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
     FinishMoments(ChannelTiles tiles, float epsilon, const float* __restrict__ pieces,
                   const float* __restrict__ gamma, float* __restrict__ mean,
