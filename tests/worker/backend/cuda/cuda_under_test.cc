@@ -1,4 +1,5 @@
 // Where there is no GPU the binary says so in one line and ends with what ctest takes for skipped.
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // listeners
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,8 @@ constexpr int kSkipped = 77;  // SKIP_RETURN_CODE of CMakeLists.txt
 class NeedsGpu final : public Catch::TestEventListenerBase {
  public:
   using TestEventListenerBase::TestEventListenerBase;
-  void testRunStarting(const Catch::TestRunInfo&) override {
+  void testRunStarting(const Catch::TestRunInfo& run) override {
+    TestEventListenerBase::testRunStarting(run);
     const Status status = MakeBackend("cuda").status();
     // Anything else than a missing device is for the tests to fail with.
     if (!absl::IsUnavailable(status)) return;
