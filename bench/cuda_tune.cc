@@ -20,6 +20,7 @@ struct Options {
   std::vector<int64_t> images = {32, 32, 3};
   int64_t classes = 10;
   bool batch_norm = false;
+  bool narrow = false;
   std::string table = "kernel_table.txt";
 };
 
@@ -67,6 +68,8 @@ void Report(const cuda::Tuned& tuned) {
 Status TuneAll(const Options& options) {
   RING_ASSIGN_OR_RETURN(const auto devices, cuda::FindDevices());
   RING_ASSIGN_OR_RETURN(const auto device, cuda::Device::Open(devices.front()));
+  const auto gradient_bits =
+      options.narrow ? cuda::GradientBits::kMayBeRounded : cuda::GradientBits::kKept;
   cuda::PlanTable table;
   if (std::filesystem::exists(options.table)) {
     RING_ASSIGN_OR_RETURN(table, cuda::PlanTable::Load(options.table));
@@ -76,7 +79,7 @@ Status TuneAll(const Options& options) {
       for (const int64_t samples : options.samples) {
         fmt::print("{}, {}, {} samples on {}\n", model, policy, samples, device->facts().name);
         RING_ASSIGN_OR_RETURN(const auto program, ProgramOf(options, model, policy, samples));
-        RING_RETURN_IF_ERROR(cuda::Tune(program, *device, &table, Report));
+        RING_RETURN_IF_ERROR(cuda::Tune(program, *device, gradient_bits, &table, Report));
         RING_RETURN_IF_ERROR(Save(table, options.table));
       }
     }
@@ -98,6 +101,8 @@ int main(int argc, char** argv) {
       ->expected(3);
   app.add_option("--classes", options.classes, "classes");
   app.add_flag("--batch-norm", options.batch_norm, "models with batch normalization");
+  app.add_flag("--narrow", options.narrow,
+               "lets gradients of weights be rounded to 16 bits where that is quicker");
   app.add_option("--table", options.table, "the file to write, or to add to");
   CLI11_PARSE(app, argc, argv);
   const ringmaster::Status status = ringmaster::TuneAll(options);

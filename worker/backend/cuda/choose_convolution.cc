@@ -8,9 +8,10 @@ namespace {
 
 StatusOr<ChosenConvolution> FromTable(const CudnnTarget& target, const ConvolutionShape& shape,
                                       const ConvolutionChoice& choice) {
-  ChosenConvolution made = {choice, Apply(shape, choice.variant), {}};
+  ChosenConvolution made = {choice, {}};
   const auto finalize = [&]() -> StatusOr<ConvolutionPlan> {
-    RING_ASSIGN_OR_RETURN(const auto graph, ConvolutionGraph::Create(target, made.shape));
+    RING_ASSIGN_OR_RETURN(const auto graph,
+                          ConvolutionGraph::Create(target, Apply(shape, choice.variant)));
     return graph.Finalize(choice.engine);
   };
   auto plan = finalize();
@@ -27,8 +28,8 @@ StatusOr<ChosenConvolution> FromTable(const CudnnTarget& target, const Convoluti
 StatusOr<std::optional<ChosenConvolution>> FirstOf(const CudnnTarget& target,
                                                    const ConvolutionShape& shape,
                                                    const ConvolutionVariant& variant) {
-  ChosenConvolution made = {{variant, {}}, Apply(shape, variant), {}};
-  const auto graph = ConvolutionGraph::Create(target, made.shape);
+  ChosenConvolution made = {{variant, {}}, {}};
+  const auto graph = ConvolutionGraph::Create(target, Apply(shape, variant));
   if (absl::IsUnimplemented(graph.status())) return std::optional<ChosenConvolution>();
   if (!graph.ok()) return graph.status();
   RING_ASSIGN_OR_RETURN(const auto candidates, graph->Candidates());

@@ -12,7 +12,6 @@ namespace ringmaster::cuda {
 
 struct ChosenConvolution {
   ConvolutionChoice choice;
-  ConvolutionShape shape;  // what cuDNN computes: the variant's
   ConvolutionPlan plan;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "worker/backend/cuda/convolution_kernel.h"
 #include "worker/backend/cuda/convolution_shape.h"
 #include "worker/backend/cuda/cudnn_descriptor.h"
 #include "worker/backend/cuda/engine_choice.h"
@@ -20,15 +21,6 @@ namespace ringmaster::cuda {
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   const CudnnDescriptor* properties = nullptr;  // where `handle` is nullptr
-};
-
-// Device addresses, by what they are in the forward pass.
-struct ConvolutionOperands {
-  void* x = nullptr;
-  void* w = nullptr;
-  void* y = nullptr;
-  void* bias = nullptr;  // where the shape has one
-  void* workspace = nullptr;
 };
 
 class ConvolutionPlan {

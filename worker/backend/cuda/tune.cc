@@ -94,14 +94,16 @@ bool IsNarrow(const PlanChoice& choice) {
   return convolution != nullptr && convolution->variant.narrow;
 }
 
-StatusOr<Tuned> Answer(const BindContext& context, const Question& question) {
+StatusOr<Tuned> Answer(const BindContext& context, const Question& question,
+                       GradientBits gradient_bits) {
   Tuned tuned = {.key = question.key};
   RING_ASSIGN_OR_RETURN(const auto untuned, NodeRun::Create(context));
   RING_ASSIGN_OR_RETURN(tuned.untuned, untuned->Microseconds());
   tuned.candidates = static_cast<int>(question.choices.size());
   bool found = false;
   for (const PlanChoice& choice : question.choices) {
-    if (found && IsNarrow(choice)) break;  // bits are not traded for time; these come last
+    // Bits are not traded for time unasked; choices that lose some come last.
+    if (found && IsNarrow(choice) && gradient_bits == GradientBits::kKept) break;
     const double limit = found ? tuned.microseconds : std::numeric_limits<double>::infinity();
     const auto microseconds = Beats(context, question.key, choice, limit);
     if (!microseconds) continue;
@@ -119,14 +121,14 @@ bool Has(const PlanTable& table, const PlanKey& key) {
 
 }  // namespace
 
-Status Tune(const graph::Program& program, const Device& device, PlanTable* table,
-            const std::function<void(const Tuned&)>& report) {
+Status Tune(const graph::Program& program, const Device& device, GradientBits gradient_bits,
+            PlanTable* table, const std::function<void(const Tuned&)>& report) {
   for (const graph::Node& node : program.graph.nodes()) {
     const PlanTable none;
     const BindContext context = {program, node, device, &none};
     RING_ASSIGN_OR_RETURN(const auto question, QuestionOf(context));
     if (!question || Has(*table, question->key)) continue;
-    RING_ASSIGN_OR_RETURN(const Tuned tuned, Answer(context, *question));
+    RING_ASSIGN_OR_RETURN(const Tuned tuned, Answer(context, *question, gradient_bits));
     table->Put(tuned.key, tuned.choice);
     report(tuned);
   }

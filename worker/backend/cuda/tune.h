@@ -24,9 +24,13 @@ struct Tuned {
   double untuned = 0;       // of what is chosen without a table
 };
 
+// Whether a gradient of weights that is rounded to 16 bits on its way may win by its speed.
+enum class GradientBits : uint8_t { kKept, kMayBeRounded };
+
 // Of each convolution and product of the program that `table` has no row for, into `table`; a
 // candidate that does not give the same bits in two runs is left out. `report` gets each result.
-[[nodiscard]] Status Tune(const graph::Program& program, const Device& device, PlanTable* table,
+[[nodiscard]] Status Tune(const graph::Program& program, const Device& device,
+                          GradientBits gradient_bits, PlanTable* table,
                           const std::function<void(const Tuned&)>& report);
 
 }  // namespace ringmaster::cuda
