@@ -1,18 +1,26 @@
 #include "bench/step_clock.h"
 
+#include <ctime>
+
 namespace ringmaster::bench {
 
 using worker::PhaseTimes;
 
-StepClock::StepClock(const StepClockOptions& options, std::stop_source* stop, Time now)
-    : options_(options), stop_(stop), last_(now) {}
-
-void StepClock::OnProgress(const worker::Progress& progress) {
-  Note(progress, std::chrono::steady_clock::now());
+StepClock::Moment StepClock::Now() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return {std::chrono::steady_clock::now(),
+          static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec)};
 }
 
-void StepClock::Note(const worker::Progress& progress, Time now) {
-  const double seconds = std::chrono::duration<double>(now - last_).count();
+StepClock::StepClock(const StepClockOptions& options, std::stop_source* stop, const Moment& now)
+    : options_(options), stop_(stop), last_(now) {}
+
+void StepClock::OnProgress(const worker::Progress& progress) { Note(progress, Now()); }
+
+void StepClock::Note(const worker::Progress& progress, const Moment& now) {
+  const double seconds = std::chrono::duration<double>(now.time - last_.time).count();
+  const double cpu_seconds = now.cpu_seconds - last_.cpu_seconds;
   last_ = now;
   if (progress.applied == applied_) return;  // an evaluation
   applied_ = progress.applied;
@@ -25,8 +33,13 @@ void StepClock::Note(const worker::Progress& progress, Time now) {
   }
   step_seconds_.push_back(seconds);
   measured_ += seconds;
+  cpu_measured_ += cpu_seconds;
   const bool enough = options_.seconds > 0 && measured_ >= options_.seconds;
   if (enough && step_seconds_.size() >= kFewest) stop_->request_stop();
+}
+
+double StepClock::step_cpu_seconds() const {
+  return step_seconds_.empty() ? 0 : cpu_measured_ / static_cast<double>(step_seconds_.size());
 }
 
 PhaseTimes StepClock::phases() const {

@@ -21,15 +21,23 @@ class StepClock : public worker::Observer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
+  struct Moment {
+    Time time;
+    double cpu_seconds = 0;  // that this process has used, on all threads
+  };
+  [[nodiscard]] static Moment Now();
+
   // The run begins at `now`. `stop` outlives it.
-  StepClock(const StepClockOptions& options, std::stop_source* stop, Time now);
+  StepClock(const StepClockOptions& options, std::stop_source* stop, const Moment& now);
 
   void OnProgress(const worker::Progress& progress) override;
-  // Likewise, at that time.
-  void Note(const worker::Progress& progress, Time now);
+  // Likewise, at that moment.
+  void Note(const worker::Progress& progress, const Moment& now);
 
   [[nodiscard]] double first_step_seconds() const { return first_step_seconds_; }
   [[nodiscard]] const std::vector<double>& step_seconds() const { return step_seconds_; }
+  // Mean over the measured steps.
+  [[nodiscard]] double step_cpu_seconds() const;
   // Means over the measured steps.
   [[nodiscard]] worker::PhaseTimes phases() const;
   [[nodiscard]] double loss() const { return loss_; }
@@ -39,10 +47,11 @@ class StepClock : public worker::Observer {
 
   const StepClockOptions options_;
   std::stop_source* const stop_;
-  Time last_;
+  Moment last_;
   uint64_t applied_ = 0;
   double first_step_seconds_ = 0;
   double measured_ = 0;  // sum of step_seconds_
+  double cpu_measured_ = 0;
   std::vector<double> step_seconds_;
   worker::PhaseTimes before_;  // of the run so far, when the warm-up was over
   worker::PhaseTimes times_;   // at the newest step

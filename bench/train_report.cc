@@ -112,9 +112,9 @@ std::string TextReport(const TrainOptions& options, const TrainCase& one,
       speed.median, speed.p10, speed.p90, speed.mean, speed.us_per_sample);
   text += fmt::format(
       "  step      {:.2f} ms: input {:.2f}, compute {:.2f}, ring {:.2f}, update {:.2f}, rest "
-      "{:.2f}\n",
+      "{:.2f}; {:.2f} ms of CPU\n",
       1e3 * speed.step_mean, 1e3 * phases.input, 1e3 * phases.compute, 1e3 * Ring(phases),
-      1e3 * phases.update, 1e3 * Rest(phases, speed.step_mean));
+      1e3 * phases.update, 1e3 * Rest(phases, speed.step_mean), 1e3 * measured.step_cpu_seconds);
   text += fmt::format("  model     {} parameters, {}\n", measured.parameters,
                       FlopsLine(measured, speed));
   text += fmt::format("  memory    {}\n", MemoryLine(options, measured.memory));
@@ -142,6 +142,7 @@ std::string JsonReport(const TrainOptions& options, const TrainCase& one,
        {{"median", speed.median}, {"mean", speed.mean}, {"p10", speed.p10}, {"p90", speed.p90}}},
       {"us_per_sample", speed.us_per_sample},
       {"step_seconds", speed.step_mean},
+      {"step_cpu_seconds", measured.step_cpu_seconds},
       {"phases", PhasesJson(measured.phases, speed.step_mean)},
       {"flops_per_sample", measured.flops.training},
       {"tflops", speed.tflops},

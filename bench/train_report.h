@@ -31,7 +31,8 @@ struct TrainMeasurement {
   uint64_t parameters = 0;
   ModelFlops flops;
   std::vector<double> step_seconds;  // at least one
-  worker::PhaseTimes phases;         // means of these steps
+  double step_cpu_seconds = 0;       // of the process, mean of these steps
+  worker::PhaseTimes phases;         // likewise
   double prepare_seconds = 0;        // programs, kernels, S(0), the known shard
   double first_step_seconds = 0;
   double loss = 0;  // mean of the epoch so far, at the end

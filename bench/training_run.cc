@@ -90,13 +90,15 @@ Status RunSteps(const TrainOptions& options, const v1::ResultSpec& spec, worker:
   alone.shards.resize(spec.shards());
   std::iota(alone.shards.begin(), alone.shards.end(), 0);
   std::stop_source stop;
-  StepClock clock({.warm_up = options.warm_up, .seconds = options.seconds}, &stop, Clock::now());
+  StepClock clock({.warm_up = options.warm_up, .seconds = options.seconds}, &stop,
+                  StepClock::Now());
   const worker::RunResult result = trainer->Run(alone, {.observer = &clock}, stop.get_token());
   const bool enough = result.end == worker::RunEnd::kStopped && stop.stop_requested();
   if (result.end != worker::RunEnd::kFinished && !enough) {
     return Internal("training ended at step {}: {}", result.applied, result.reason);
   }
   measured->step_seconds = clock.step_seconds();
+  measured->step_cpu_seconds = clock.step_cpu_seconds();
   measured->phases = clock.phases();
   measured->first_step_seconds = clock.first_step_seconds();
   measured->loss = clock.loss();

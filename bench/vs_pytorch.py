@@ -57,6 +57,8 @@ def arguments(words=None):
     parser.add_argument("--cores", type=positive, help="ours: shards side by side (default: one a CPU, on a GPU 1)")
     parser.add_argument("--threads", type=positive, default=1, help="ours: of each core")
     parser.add_argument("--shards", type=positive, help="ours: of a batch (default: one a core)")
+    parser.add_argument("--cpu-time", action="store_true",
+                        help="images per second of CPU time, for a busy machine; with one CPU: threads that wait may spin")
     parser.add_argument("--tf32", action="store_true", help="cuda: PyTorch's float32 may use TF32")
     parser.add_argument("--bin", type=pathlib.Path, default=programs(), help="programs (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="one object instead of the table")
@@ -68,6 +70,8 @@ def arguments(words=None):
         parser.error(str(error))
     if options.device == "cpu" and "mixed_float16" in options.policies:
         parser.error("mixed_float16: PyTorch has no float16 training on a CPU to compare with")
+    if options.cpu_time and (options.device != "cpu" or len(options.cpus) > 1):
+        parser.error("--cpu-time: only on one CPU (--cpus 0), where no thread spins to wait for another")
     if options.cores is None:
         options.cores = len(options.cpus) if options.device == "cpu" else 1
     if options.shards is None:
@@ -134,7 +138,7 @@ class Ours:
     name = "ours"
 
     def __init__(self, options, policy, data):
-        self.policy = policy
+        self.policy, self.cpu_time = policy, options.cpu_time
         self.steps = ("--steps", options.steps, "--warm-up", options.warm_up)
         self.command = pinned(options, [
             options.bin / "train_speed", "--json", "--model", options.model, "--device", options.device,
@@ -154,7 +158,9 @@ class Ours:
         return json.loads(done.stdout)
 
     def round(self):
-        self.rounds.append(self.run()["images_per_second"]["mean"])
+        found = self.run()
+        cpu = found["batch"] / found["step_cpu_seconds"]
+        self.rounds.append(cpu if self.cpu_time else found["images_per_second"]["mean"])
 
     def stop(self):
         pass
@@ -164,7 +170,7 @@ class Theirs:
     """A training loop of PyTorch: a process that lives as long as the comparison."""
 
     def __init__(self, options, spec):
-        self.name, self.policy = spec["name"], spec["policy"]
+        self.name, self.policy, self.cpu_time = spec["name"], spec["policy"], options.cpu_time
         self.order = json.dumps({"warm_up": options.warm_up, "steps": options.steps})
         self.command = pinned(options, [sys.executable, ROOT / "bench/pytorch_training.py", json.dumps(spec)])
         self.environment = dict(os.environ, OMP_NUM_THREADS=str(len(options.cpus)), PYTHONDONTWRITEBYTECODE="1")
@@ -187,7 +193,7 @@ class Theirs:
 
     def round(self):
         print(self.order, file=self.process.stdin, flush=True)
-        self.rounds.append(self.reply()["images_per_second"])
+        self.rounds.append(self.reply()["images_per_cpu_second" if self.cpu_time else "images_per_second"])
 
     def stop(self):
         if self.process is None:
@@ -282,15 +288,15 @@ def rows_of(speeds, policies):
     return rows
 
 
-def table(rows, speeds):
-    """Markdown; images/s with the lowest and highest round in brackets."""
+def table(rows, speeds, unit="images/s"):
+    """Markdown; `unit` with the lowest and highest round in brackets."""
     names = list(dict.fromkeys(name for row in rows for name in row["theirs"]))
 
     def cell(policy, name, value):
         rounds = speeds.get((policy, name))
         return f"{value:.1f}" + (f" ({min(rounds):.1f} to {max(rounds):.1f})" if rounds else "")
 
-    lines = ["| images/s | ours | " + " | ".join(f"PyTorch {name}" for name in names) + " | ours / the faster of theirs |",
+    lines = [f"| {unit} | ours | " + " | ".join(f"PyTorch {name}" for name in names) + " | ours / the faster of theirs |",
              "|---|" + "---|" * (len(names) + 2)]
     for row in rows:
         cells = [cell(row["policy"], "ours", row["ours"])]
@@ -328,13 +334,14 @@ def print_report(options, comparison, load):
         rounds = {f"{policy} {name}": found for (policy, name), found in speeds.items()}
         print(json.dumps({"model": options.model, "options": options.model_options, "batch": options.batch,
                           "machine": machine(options), "torch": comparison.torch_version(), "load_before": load,
+                          "cpu_time": options.cpu_time,
                           "rows": rows, "rounds": rounds, "notes": comparison.notes()}))
         return
     name = " ".join([options.model, *options.set])
     print(f"{name}, batch {options.batch}, ours in {options.shards} shards on {options.cores} x {options.threads} threads; "
           f"PyTorch {comparison.torch_version()}; medians of {options.rounds} rounds of {options.steps} steps")
     print(f"{machine(options)}; load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
-    print(table(rows, speeds))
+    print(table(rows, speeds, "images per CPU second" if options.cpu_time else "images/s"))
     for note in comparison.notes():
         print(note)
 

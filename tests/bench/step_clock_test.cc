@@ -10,20 +10,24 @@ using std::chrono::milliseconds;
 // A run whose steps compute for 3/4 of their time.
 struct Run {
   explicit Run(const StepClockOptions& options) : clock(options, &stop, now) {}
+  void Pass(int period) {
+    now.time += milliseconds(period);
+    now.cpu_seconds += 0.002 * period;  // on two CPUs
+  }
   void Step(int period) {
-    now += milliseconds(period);
+    Pass(period);
     ++progress.applied;
     progress.run_times.compute += 0.00075 * period;
     progress.run_times.update += 0.0001 * period;
     clock.Note(progress, now);
   }
   void Evaluation(int period) {
-    now += milliseconds(period);
+    Pass(period);
     progress.run_times.evaluate += 0.001 * period;
     clock.Note(progress, now);
   }
 
-  StepClock::Time now{};
+  StepClock::Moment now;
   worker::Progress progress;
   std::stop_source stop;
   StepClock clock;
@@ -42,6 +46,7 @@ TEST_CASE("StepClock: the warm-up is left out, but for the first step's time") {
   REQUIRE(run.clock.step_seconds()[1] == Approx(0.3));
   REQUIRE(run.clock.phases().compute == Approx(0.15));
   REQUIRE(run.clock.phases().update == Approx(0.02));
+  REQUIRE(run.clock.step_cpu_seconds() == Approx(0.4));
   REQUIRE_FALSE(run.stop.stop_requested());
 }
 
@@ -55,6 +60,7 @@ TEST_CASE("StepClock: an evaluation between two steps belongs to neither") {
   REQUIRE(run.clock.step_seconds().size() == 2);
   REQUIRE(run.clock.step_seconds()[0] == Approx(0.1));
   REQUIRE(run.clock.step_seconds()[1] == Approx(0.2));
+  REQUIRE(run.clock.step_cpu_seconds() == Approx(0.3));
   REQUIRE(run.clock.phases().evaluate == 0);
   REQUIRE(run.clock.phases().compute == Approx(0.1125));
 }

@@ -15,6 +15,7 @@ TrainMeasurement Measured() {
   measured.parameters = 1000;
   measured.flops = {1e9, 2e9};
   measured.step_seconds = {0.3, 0.1, 0.2};
+  measured.step_cpu_seconds = 0.4;
   measured.phases.input = 0.01;
   measured.phases.compute = 0.15;
   measured.phases.ring_wait = 0.001;
@@ -72,7 +73,7 @@ TEST_CASE("TrainReport: the text says what was measured") {
   CHECK_THAT(text, Contains("alexnet, float32, batch 100 in 2 shards on cpu (AMD EPYC)"));
   CHECK_THAT(text, Contains("median 500.0, p10 357.1, p90 833.3, mean 500.0; 2000.00 us"));
   CHECK_THAT(text, Contains("200.00 ms: input 10.00, compute 150.00, ring 3.00, update 20.00, "
-                            "rest 17.00"));
+                            "rest 17.00; 400.00 ms of CPU"));
   CHECK_THAT(text, Contains("MFU unknown: give the device's peak with --peak-tflops"));
   CHECK_THAT(text, Contains("core 2.0M x 3, state 1.0M, input 4.0M"));
   CHECK_THAT(text, Contains("host 19.0M predicted, 32.0M seen"));
@@ -90,6 +91,7 @@ TEST_CASE("TrainReport: JSON is one line, and what is not known is null") {
   const auto json = nlohmann::json::parse(line);
   CHECK(json["images_per_second"]["median"].get<double>() == Approx(500));
   CHECK(json["phases"]["rest"].get<double>() == Approx(0.017));
+  CHECK(json["step_cpu_seconds"] == 0.4);
   CHECK(json["shards"] == 2);
   CHECK(json["steps"] == 3);
   CHECK(json["parameters"] == 1000);

@@ -51,6 +51,8 @@ class Arguments(unittest.TestCase):
         self.assertIn("not a CPU", refused("--cpus", "x"))
         self.assertIn("option of the model", refused("--set", "depth"))
         self.assertIn("float16", refused("--policies", "mixed_float16"))
+        self.assertIn("only on one CPU", refused("--cpu-time", "--cpus", "0-1"))
+        self.assertIn("only on one CPU", refused("--cpu-time", "--cpus", "0", "--device", "cuda"))
         self.assertIn("invalid choice", refused("--model", "resnet"))
 
 
