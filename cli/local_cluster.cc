@@ -81,10 +81,13 @@ Status LocalCluster::StartWorkers() {
     std::vector<std::string> arguments = {
         options_.programs + "/ringworker", "--coordinator", coordinator_, "--listen", "127.0.0.1:0",
         "--advertise", "127.0.0.1", "--cores", std::to_string(options_.cores), "--threads-per-core",
-        std::to_string(options_.threads_per_core), "--memory-per-core", options_.memory_per_core,
-        "--data-root", options_.data_root, "--state-dir", options_.state_dir + "/" + name,
+        std::to_string(options_.threads_per_core), "--device", options_.device, "--data-root",
+        options_.data_root, "--state-dir", options_.state_dir + "/" + name,
         // All of them end together: no ring goes on.
         "--drain-seconds", "0", "--name", name};
+    if (!options_.memory_per_core.empty()) {
+      arguments.insert(arguments.end(), {"--memory-per-core", options_.memory_per_core});
+    }
     if (!options_.cpus.empty()) {
       arguments.emplace_back("--cpus");
       arguments.push_back(options_.cpus[i]);

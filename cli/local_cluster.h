@@ -23,7 +23,8 @@ struct LocalClusterOptions {
   uint32_t workers = 1;
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
-  std::string memory_per_core;
+  std::string device;           // of the workers
+  std::string memory_per_core;  // empty: the workers decide
   std::string data_root;
   std::string data_dir;           // the coordinator's
   std::string state_dir;          // a folder in it for each worker

@@ -45,13 +45,13 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
 }
 
 std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
-  Table table(
-      {"WORKER", "HOST", "STATE", "CORES", "THREADS/CORE", "MEMORY/CORE", "ADDRESS", "JOB"});
+  Table table({"WORKER", "HOST", "STATE", "DEVICE", "CORES", "THREADS/CORE", "MEMORY/CORE",
+               "ADDRESS", "JOB"});
   for (const v1::WorkerStatus& worker : workers.workers()) {
     table.Add({worker.name(), worker.host().empty() ? "-" : worker.host(), worker.state(),
-               fmt::format("{}", worker.cores()), fmt::format("{}", worker.threads_per_core()),
-               Bytes(worker.memory_per_core()), worker.ring_address(),
-               worker.job_id().empty() ? "-" : worker.job_id()});
+               worker.numerics_class().backend(), fmt::format("{}", worker.cores()),
+               fmt::format("{}", worker.threads_per_core()), Bytes(worker.memory_per_core()),
+               worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
   }
   return table.Print(terminal);
 }

@@ -7,6 +7,9 @@ set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ DIREC
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 install(TARGETS ringmaster ringworker ringctl RUNTIME DESTINATION bin)
+if(TARGET ringmaster_cuda)
+  install(TARGETS ringmaster_cuda LIBRARY DESTINATION lib/ringmaster)
+endif()
 install(FILES deploy/systemd/ringmaster.service deploy/systemd/ringworker.service
         DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME ringmaster.conf)

@@ -1,5 +1,6 @@
 # `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb. The version is
-# project()'s; the libraries that it depends on are found by dpkg-shlibdeps.
+# project()'s; the libraries that it depends on are found by dpkg-shlibdeps. `cpack -G TGZ` makes the
+# relocatable bundle (Bundle.cmake, PackageKinds.cmake).
 set(RINGMASTER_MAINTAINER "The Ringmaster authors <ringmaster@localhost>" CACHE STRING
     "maintainer field of the Debian package")
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
@@ -30,6 +31,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /)
 set(CPACK_INSTALL_CMAKE_PROJECTS
     "${CMAKE_BINARY_DIR};ringmaster;program;/usr;${CMAKE_BINARY_DIR};ringmaster;configuration;/")
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/PackageModes.cmake)
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/PackageKinds.cmake)
 set(CPACK_STRIP_FILES ON)  # the build id, part of the numerics class, stays
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -37,6 +39,8 @@ set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${RINGMASTER_MAINTAINER}")
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# NVIDIA's libraries, which the CUDA backend needs where there is a GPU, are no Debian packages.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${RINGMASTER_CUDA_LIBRARIES})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
     "bash-completion, python3-grpcio, python3-protobuf, python3-yaml, protobuf-compiler-grpc")

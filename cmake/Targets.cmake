@@ -30,7 +30,8 @@ function(ring_program name)
 endfunction()
 
 # ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): one Catch2 binary,
-# one ctest entry. Labels: unit (every preset), net (needs sockets), slow; not under TSan: uninstrumented,
+# one ctest entry. Labels: unit (every preset), net (needs sockets), slow, gpu (does more where there is
+# one: part of the bundle, run by scripts/gpu-check); not under TSan: uninstrumented,
 # which hands work to threads of libraries that it cannot see into (OpenMP teams, gRPC), and
 # sequential, which starts no thread.
 function(ring_test name)
@@ -54,5 +55,28 @@ function(ring_test name)
   endif()
   if(unit IN_LIST ARG_LABELS AND NOT not_run)
     add_dependencies(unit_tests ${name})
+  endif()
+  if(gpu IN_LIST ARG_LABELS)
+    ring_bundle(${name})
+  endif()
+endfunction()
+
+# ring_bundle(NAME ...): programs that the relocatable bundle (Bundle.cmake) holds in bin.
+function(ring_bundle)
+  set_property(GLOBAL APPEND PROPERTY RINGMASTER_BUNDLE ${ARGN})
+  foreach(name IN LISTS ARGN)
+    set_property(TARGET ${name} APPEND PROPERTY BUILD_RPATH "$ORIGIN/../lib")
+    target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+endfunction()
+
+# ring_loads_backends(NAME ...): programs and tests that may load a backend library. They show it
+# their symbols, and the CUDA backend is built beside them where it is built at all.
+function(ring_loads_backends)
+  set_target_properties(${ARGN} PROPERTIES ENABLE_EXPORTS ON)
+  if(TARGET ringmaster_cuda)
+    foreach(name IN LISTS ARGN)
+      add_dependencies(${name} ringmaster_cuda)
+    endforeach()
   endif()
 endfunction()

@@ -1,9 +1,9 @@
-# Compiler flags for all of our own code; presets choose only the build type and the sanitizer.
+# Compiler flags for all of our own code (nvcc's are in Cuda.cmake); presets choose only the build type and the sanitizer.
 
 # AVX2 is the floor of every supported machine; wider paths are chosen at run time. Contraction to
 # fused multiply-add is off because results must not depend on what a compiler fuses.
-add_compile_options(-march=x86-64-v3 -ffp-contract=off -fno-math-errno)
-add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-march=x86-64-v3;-ffp-contract=off;-fno-math-errno>")
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>")
 add_link_options(-Wl,--build-id=sha1)
 
 find_program(RINGMASTER_CCACHE ccache)

@@ -74,7 +74,7 @@ def check_file(path, rows):
 
 def main():
     rows = read_table()
-    listed = subprocess.run(["git", "ls-files", "*.h", "*.cc"], cwd=ROOT, check=True,
+    listed = subprocess.run(["git", "ls-files", "*.h", "*.cc", "*.cu"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.split()
     problems = [problem for path in listed for problem in check_file(path, rows)]
     for problem in problems:

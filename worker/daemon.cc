@@ -44,6 +44,32 @@ Status CheckCpus(const std::vector<int>& cpus) {
   return status;
 }
 
+uint64_t PhysicalMemory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// An equal part of the device for each core on it; of a CPU's host, four fifths are dealt out.
+uint64_t DefaultMemory(const Flags& flags, const Backend& backend) {
+  const uint64_t device = backend.device_profile().memory_per_core();
+  if (device == 0) return PhysicalMemory() / 5 * 4 / flags.cores;
+  const uint32_t used = flags.device.index ? 1 : backend.devices();
+  return device / ((flags.cores + used - 1) / used);
+}
+
+StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(device.kind));
+  if (device.index && *device.index >= backend->devices()) {
+    return FailedPrecondition("--device {}:{}: this host has {} of them, counted from 0",
+                              device.kind, *device.index, backend->devices());
+  }
+  const v1::NumericsClass numerics = backend->numerics_class(1);
+  if (numerics.backend() != "cpu") {
+    spdlog::info("computing on {}: {}", numerics.backend(), numerics.device_model());
+  }
+  return backend;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const std::string& path) {
@@ -77,7 +103,8 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
                         Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend("cpu"));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
+  if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
   auto states = std::make_unique<StateService>();
   ring::PortOptions options;
   options.services = {states.get()};
@@ -147,6 +174,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
     core.name = fmt::format("core{}", i);
     core.threads = flags_.threads_per_core;
     core.memory_bytes = flags_.memory_per_core;
+    core.device = flags_.device.index.value_or(i % backend_->devices());
     if (!flags_.cpus.empty()) {
       const auto first = flags_.cpus.begin() + i * flags_.threads_per_core;
       core.cpus.assign(first, first + flags_.threads_per_core);

@@ -1,7 +1,5 @@
 #include "worker/flags.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -20,16 +18,12 @@ constexpr int kUsage = 2;
 struct RawFlags {
   std::string coordinator = "127.0.0.1:7700";
   std::string listen = "127.0.0.1:0";
+  std::string device = "auto";
   std::string memory_per_core;
   std::string log_spool_bytes = "64MiB";
   std::string cpus;
   bool insecure = false;
 };
-
-uint64_t PhysicalMemory() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 // Strict decimal; false when `text` is anything else.
 template <typename T>
@@ -63,8 +57,7 @@ Status Finish(const RawFlags& raw, Flags* flags) {
     }
     flags->advertise = flags->listen.host;
   }
-  // Four fifths of the host's memory by default, in equal parts.
-  flags->memory_per_core = PhysicalMemory() / 5 * 4 / flags->cores;
+  RING_ASSIGN_OR_RETURN(flags->device, ParseDevice(raw.device));
   if (!raw.memory_per_core.empty()) {
     RING_ASSIGN_OR_RETURN(flags->memory_per_core, ParseBytes(raw.memory_per_core));
   }
@@ -100,6 +93,16 @@ StatusOr<uint64_t> ParseBytes(const std::string& text) {
   }
   return InvalidArgument("'{}' is not an amount of memory; expected for example 8GiB or 512MiB",
                          text);
+}
+
+StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
+  if (text == "auto" || text == "cpu" || text == "cuda") return DeviceChoice{text, std::nullopt};
+  static constexpr char kPrefix[] = "cuda:";
+  uint32_t index = 0;
+  if (text.starts_with(kPrefix) && ParseNumber(text.substr(sizeof(kPrefix) - 1), &index)) {
+    return DeviceChoice{"cuda", index};
+  }
+  return InvalidArgument("--device '{}': expected auto, cpu, cuda, or one GPU as cuda:INDEX", text);
 }
 
 StatusOr<std::vector<int>> ParseCpuList(const std::string& text) {
@@ -141,7 +144,13 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--threads-per-core", flags.threads_per_core, "part of the numerics class")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--memory-per-core", raw.memory_per_core, "e.g. 8GiB; default: 4/5 of the host's");
+  app.add_option(
+         "--device", raw.device,
+         "what computes: cpu, cuda, one GPU as cuda:INDEX, or auto: a GPU where there is one")
+      ->capture_default_str()
+      ->envname("RINGMASTER_DEVICE");
+  app.add_option("--memory-per-core", raw.memory_per_core,
+                 "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's");
   app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
       ->required();

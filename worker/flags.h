@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,12 @@
 
 namespace ringmaster::worker {
 
+// What computes: auto, cpu, cuda, or one GPU as cuda:INDEX.
+struct DeviceChoice {
+  std::string kind = "auto";      // MakeBackend's
+  std::optional<uint32_t> index;  // all cores are made on it; else they are dealt over all devices
+};
+
 struct Flags {
   Address coordinator;
   Address listen;
@@ -17,7 +24,8 @@ struct Flags {
   InsecureBind insecure = InsecureBind::kRefuse;
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
-  uint64_t memory_per_core = 0;  // bytes
+  DeviceChoice device;
+  uint64_t memory_per_core = 0;  // bytes; 0: what the device has
   std::string data_root;
   std::string state_dir;
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
@@ -37,6 +45,7 @@ struct ParsedFlags {
 
 // 8GiB, 512MiB, 1024KiB or plain bytes.
 [[nodiscard]] StatusOr<uint64_t> ParseBytes(const std::string& text);
+[[nodiscard]] StatusOr<DeviceChoice> ParseDevice(const std::string& text);
 // 0,2-3: ascending or not, each CPU once.
 [[nodiscard]] StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
 

@@ -1,46 +1,20 @@
 #include "worker/identity.h"
 
-#include <elf.h>
-#include <link.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <span>
 
+#include "common/build_id.h"
 #include "common/check.h"
 #include "common/durable_file.h"
 #include "common/sha256.h"
 
 namespace ringmaster::worker {
 namespace {
-
-// Finds the build id note of the first object, which is the program itself.
-int FindBuildId(dl_phdr_info* info, size_t, void* result) {
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
-    if (header.p_type != PT_NOTE) continue;
-    const char* at = reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr);
-    const char* const end = at + header.p_memsz;
-    while (at + sizeof(ElfW(Nhdr)) <= end) {
-      ElfW(Nhdr) note;
-      std::memcpy(&note, at, sizeof(note));
-      const char* const name = at + sizeof(note);
-      const char* const content = name + ((note.n_namesz + 3) & ~3U);
-      if (note.n_type == NT_GNU_BUILD_ID && std::strncmp(name, "GNU", 4) == 0) {
-        *static_cast<std::string*>(result) =
-            Hex({reinterpret_cast<const uint8_t*>(content), note.n_descsz});
-        return 1;
-      }
-      at = content + ((note.n_descsz + 3) & ~3U);
-    }
-  }
-  return 1;  // only the program: stop here
-}
 
 std::string TermPath(const std::string& state_dir) { return state_dir + "/term"; }
 
@@ -60,9 +34,8 @@ std::string RandomIncarnation() {
 }
 
 std::string BuildId() {
-  std::string id;
-  dl_iterate_phdr(&FindBuildId, &id);
-  return id.empty() ? "unknown" : id;
+  static const char here = 0;
+  return BuildIdOf(&here);
 }
 
 StatusOr<uint64_t> LoadHighestTerm(const std::string& state_dir) {

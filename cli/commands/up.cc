@@ -13,8 +13,11 @@ namespace {
 
 struct UpOptions {
   LocalClusterOptions cluster;
-  uint32_t cores = 0;  // 0: all CPUs, shared evenly
+  uint32_t cores = 0;  // 0: all CPUs, shared evenly; one where GPUs compute
+  std::string memory_per_core;
 };
+
+constexpr char kCpuMemory[] = "8GiB";  // of a core
 
 // Before anything is started: children and gRPC's threads inherit it.
 void BlockSignals() {
@@ -38,19 +41,9 @@ StatusOr<std::string> ProgramFolder() {
   return folder;
 }
 
-Status Complete(UpOptions* options) {
+Status MakeStateFolders(UpOptions* options) {
   LocalClusterOptions& cluster = options->cluster;
-  RING_ASSIGN_OR_RETURN(cluster.programs, ProgramFolder());
   std::error_code error;
-  if (!std::filesystem::is_directory(cluster.data_root, error)) {
-    return InvalidArgument("--data-root {} is not a folder", cluster.data_root);
-  }
-  const std::vector<int> cpus = AvailableCpus();
-  const uint32_t threads = cluster.workers * cluster.threads_per_core;
-  cluster.cores = options->cores != 0
-                      ? options->cores
-                      : std::max<uint32_t>(1, static_cast<uint32_t>(cpus.size()) / threads);
-  cluster.cpus = DisjointCpuLists(cpus, cluster.workers, cluster.cores * cluster.threads_per_core);
   if (cluster.state_dir.empty()) cluster.state_dir = cluster.data_dir + "/workers";
   for (uint32_t i = 0; i < cluster.workers; ++i) {
     const std::string folder = cluster.state_dir + "/" + LocalCluster::WorkerName(i);
@@ -58,6 +51,29 @@ Status Complete(UpOptions* options) {
     if (error) return FailedPrecondition("cannot create folder {}: {}", folder, error.message());
   }
   return absl::OkStatus();
+}
+
+Status Complete(UpOptions* options) {
+  LocalClusterOptions& cluster = options->cluster;
+  RING_ASSIGN_OR_RETURN(cluster.programs, ProgramFolder());
+  std::error_code error;
+  if (!std::filesystem::is_directory(cluster.data_root, error)) {
+    return InvalidArgument("--data-root {} is not a folder", cluster.data_root);
+  }
+  if (cluster.device != "cpu") {  // the worker knows what a GPU has
+    cluster.cores = std::max<uint32_t>(1, options->cores);
+    cluster.memory_per_core = options->memory_per_core;
+    return MakeStateFolders(options);
+  }
+  cluster.memory_per_core =
+      options->memory_per_core.empty() ? kCpuMemory : options->memory_per_core;
+  const std::vector<int> cpus = AvailableCpus();
+  const uint32_t threads = cluster.workers * cluster.threads_per_core;
+  cluster.cores = options->cores != 0
+                      ? options->cores
+                      : std::max<uint32_t>(1, static_cast<uint32_t>(cpus.size()) / threads);
+  cluster.cpus = DisjointCpuLists(cpus, cluster.workers, cluster.cores * cluster.threads_per_core);
+  return MakeStateFolders(options);
 }
 
 void Announce(const Common& common, const LocalClusterOptions& options,
@@ -106,7 +122,7 @@ void AddUp(CommandLine& line) {
   const auto options = std::make_shared<UpOptions>();
   LocalClusterOptions& cluster = options->cluster;
   cluster.listen = "127.0.0.1:7700";
-  cluster.memory_per_core = "8GiB";
+  cluster.device = "cpu";
   cluster.data_root = ".";
   cluster.data_dir = "ringmaster-data";
   CLI::App* const command =
@@ -117,13 +133,20 @@ void AddUp(CommandLine& line) {
   command->add_option("--workers", cluster.workers, "how many workers")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--cores", options->cores, "cores of each worker; default: all CPUs, shared")
+  command
+      ->add_option("--device", cluster.device,
+                   "what the workers compute on: cpu, cuda, cuda:INDEX or auto")
+      ->capture_default_str()
+      ->envname("RINGMASTER_DEVICE");
+  command
+      ->add_option("--cores", options->cores,
+                   "cores of each worker; default: all CPUs, shared, and 1 where GPUs compute")
       ->check(count);
   command->add_option("--threads-per-core", cluster.threads_per_core, "threads of each core")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--memory-per-core", cluster.memory_per_core, "what a core may use")
-      ->capture_default_str();
+  command->add_option("--memory-per-core", options->memory_per_core,
+                      fmt::format("what a core may use; default: {}, or the GPU's", kCpuMemory));
   command->add_option("--data-root", cluster.data_root, "folder that holds the datasets")
       ->capture_default_str();
   command->add_option("--data-dir", cluster.data_dir, "the coordinator's folder")

@@ -129,6 +129,7 @@ BAD_FLAGS = [
     (["ringmaster", "--worker-lease-ms", "0"], ["worker-lease-ms"]),
     (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
     (["ringworker", "--cores", "0"], ["cores"]),
+    (["ringworker", "--device", "abacus"], ["abacus", "cuda:INDEX"]),
     (["ringworker", "--memory-per-core", "8XB"], ["8XB"]),
     (["ringworker", "--cpus", "3-1"], ["3-1"]),
     (["ringworker", "--listen", "0.0.0.0:0"], ["--insecure"]),

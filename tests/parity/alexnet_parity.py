@@ -4,8 +4,7 @@
     alexnet_parity.py PROGRAM cpu|reference plain|batch_norm SAMPLES
 
 PROGRAM is alexnet_step, which makes the step and writes it to a folder. The CPU backend is held
-against PyTorch in float32, the reference executor in float64. PyTorch gets images as N,C,H,W and
-kernels as O,I,h,w; dense kernels are (in, out) here and (out, in) there. Dropout is off.
+against PyTorch in float32, the reference executor in float64. Dropout is off.
 
 A gradient tensor passes when |ours - theirs| <= limit |theirs| in the L2 norm. A tensor whose norm
 is under 1e-6 of the norm of all gradients together is zero but for rounding: it passes when the
@@ -13,6 +12,7 @@ difference is under 1e-6 of that total. (With alexnet's parameters none is; the 
 """
 
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -21,7 +21,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-EPSILON = 1e-3  # of alexnet's batch normalizations
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "bench"))
+import torch_models  # noqa: E402
+
 ZERO_SHARE = 1e-6
 
 # By engine: PyTorch's type, and the limits on loss, statistics and gradients.
@@ -42,37 +44,27 @@ def read_step(folder):
     return tensors
 
 
-class TorchAlexnet:
-    """The same step; `statistics` collects each normalization's batch mean and biased variance."""
+def watch_statistics(model):
+    """The list to which each normalization adds its batch's mean and biased variance."""
+    statistics = []
 
-    def __init__(self, step, dtype):
-        self.statistics = []
-        self.parameters = {
-            name.split(":", 1)[1]: torch.tensor(values, dtype=dtype, requires_grad=True)
-            for name, values in step.items()
-            if name.startswith("parameter:")
-        }
+    def watch(_, inputs):
+        x = inputs[0].detach()
+        variance = x.var(dim=(0, 2, 3), unbiased=False)
+        statistics.append((x.mean(dim=(0, 2, 3)).double().numpy(), variance.double().numpy()))
 
-    def convolution_block(self, x, number):
-        kernel = self.parameters[f"conv{number}/kernel"].permute(0, 3, 1, 2)  # O,h,w,I
-        x = F.conv2d(x, kernel, self.parameters.get(f"conv{number}/bias"), padding=1)
-        gamma = self.parameters.get(f"bn{number}/gamma")
-        if gamma is not None:
-            beta = self.parameters[f"bn{number}/beta"]
-            mean = x.detach().mean(dim=(0, 2, 3))
-            variance = x.detach().var(dim=(0, 2, 3), unbiased=False)
-            self.statistics.append((mean.double().numpy(), variance.double().numpy()))
-            x = F.batch_norm(x, None, None, gamma, beta, training=True, eps=EPSILON)
-        return F.relu(x)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.register_forward_pre_hook(watch)
+    return statistics
 
-    def logits(self, images):
-        x = images.permute(0, 3, 1, 2)  # N,H,W,C
-        x = F.max_pool2d(self.convolution_block(x, 1), 2)
-        x = F.max_pool2d(self.convolution_block(x, 2), 2)
-        for number in (3, 4, 5):
-            x = self.convolution_block(x, number)
-        x = x.mean(dim=(2, 3))
-        return x @ self.parameters["fc/kernel"] + self.parameters["fc/bias"]
+
+def make_model(step, dtype):
+    parameters = {name.split(":", 1)[1]: values for name, values in step.items()
+                  if name.startswith("parameter:")}
+    model = torch_models.build("alexnet", batch_norm="bn1/gamma" in parameters).to(dtype)
+    torch_models.load(model, parameters)
+    return model.train()
 
 
 def relative(ours, theirs):
@@ -92,7 +84,8 @@ class Report:
 
 
 def compare_gradients(report, step, model, limit):
-    theirs = {name: p.grad.double().numpy() for name, p in model.parameters.items()}
+    theirs = {torch_models.our_name(model, name): torch_models.to_ours(p.grad).double().numpy()
+              for name, p in model.named_parameters()}
     total = np.sqrt(sum(np.linalg.norm(gradient) ** 2 for gradient in theirs.values()))
     for name, gradient in theirs.items():
         ours = step["gradient:" + name]
@@ -105,8 +98,9 @@ def compare_gradients(report, step, model, limit):
 
 def compare(step, engine):
     dtype, loss_limit, statistics_limit, gradient_limit = ENGINES[engine]
-    model = TorchAlexnet(step, dtype)
-    logits = model.logits(torch.tensor(step["images"], dtype=dtype))
+    model = make_model(step, dtype)
+    statistics = watch_statistics(model)
+    logits = model(torch.tensor(step["images"], dtype=dtype).permute(0, 3, 1, 2))  # N,C,H,W
     labels = torch.tensor(step["labels"], dtype=torch.int64)
     loss = F.cross_entropy(logits, labels, reduction="sum")
     (loss * float(step["loss_seed"])).backward()
@@ -115,8 +109,8 @@ def compare(step, engine):
     report.line("loss", relative(step["loss_sum"], loss.double().detach().numpy()), loss_limit)
     correct = int((logits.argmax(dim=1) == labels).sum())
     report.line("correct", abs(correct - int(step["correct"])), 0)
-    if model.statistics:
-        means, variances = (np.concatenate(part) for part in zip(*model.statistics))
+    if statistics:
+        means, variances = (np.concatenate(part) for part in zip(*statistics))
         report.line("batch means", relative(step["batch_means"], means), statistics_limit)
         report.line("batch variances", relative(step["batch_variances"], variances),
                     statistics_limit)

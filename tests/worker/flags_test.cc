@@ -50,6 +50,23 @@ TEST_CASE("Flags: the usual ones are understood") {
   CHECK(parsed.flags.drain_seconds == 0);
   CHECK(Parse({}).flags.log_spool_bytes == 64 << 20);
   CHECK(Parse({}).flags.drain_seconds == 30);
+  CHECK(Parse({}).flags.memory_per_core == 0);  // the device's
+}
+
+TEST_CASE("Flags: a device is a kind, or one GPU by its index") {
+  CHECK(Parse({}).flags.device.kind == "auto");
+  CHECK_FALSE(Parse({}).flags.device.index);
+  CHECK(Parse({"--device", "cpu"}).flags.device.kind == "cpu");
+  const DeviceChoice third = Parse({"--device", "cuda:2"}).flags.device;
+  CHECK(third.kind == "cuda");
+  CHECK(third.index == 2U);
+  CHECK(ParseDevice("cuda")->kind == "cuda");
+  CHECK_FALSE(ParseDevice("cuda")->index);
+  for (const char* bad : {"", "gpu", "CUDA", "cuda:", "cuda:-1", "cuda:1,2", "cpu:0", "auto:0"}) {
+    INFO(bad);
+    CHECK_FALSE(ParseDevice(bad).ok());
+    CHECK(Parse({"--device", bad}).exit_code == 2);
+  }
 }
 
 TEST_CASE("Flags: what cannot work is a usage error before anything starts") {

@@ -82,6 +82,7 @@ struct CoreOptions {
   uint32_t threads = 1;
   std::vector<int> cpus;      // empty: not pinned
   uint64_t memory_bytes = 0;  // 0: no limit
+  uint32_t device = 0;        // which one of Backend::devices()
 };
 
 class Backend {
@@ -89,13 +90,19 @@ class Backend {
   virtual ~Backend() = default;
   // build_id is left empty: it is the daemon's.
   [[nodiscard]] virtual v1::NumericsClass numerics_class(uint32_t threads_per_core) const = 0;
+  // memory_per_core: what a core may use when nobody limits it, where the device and not the host
+  // decides that; else 0.
   [[nodiscard]] virtual v1::DeviceProfile device_profile() const = 0;
+  // Cores can be made on devices 0 to devices() - 1: GPUs of this host; a CPU is one.
+  [[nodiscard]] virtual uint32_t devices() const { return 1; }
   virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.
   virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;
 };
 
-// The only function that names concrete backends. `kind`: cpu.
+// The only function that names concrete backends. `kind`: cpu; cuda, which is a library of its own
+// and an error that says what is missing where there is no GPU; auto: a GPU when there is one, else
+// one line in the log and the CPU. Once a backend is made its library stays loaded.
 StatusOr<std::unique_ptr<Backend>> MakeBackend(const std::string& kind);
 
 }  // namespace ringmaster

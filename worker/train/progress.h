@@ -46,6 +46,7 @@ struct Progress {
   uint64_t shards_dropped = 0;           // of those, thrown away: another member has them now
   PhaseTimes step_times;                 // of this worker: means over the last steps
   double step_seconds = 0;               // likewise: from a step's end to the next one's
+  PhaseTimes run_times;                  // of this worker: of the run so far
 };
 
 // Told on the step thread after every applied step and every evaluation; must return quickly.

@@ -31,6 +31,8 @@ class StepMeter {
   [[nodiscard]] double step_seconds() const {
     return steps() == 0 ? 0 : seconds(oldest(), newest()) / double(steps());
   }
+  // Of the run so far.
+  [[nodiscard]] const PhaseTimes& run_times() const { return newest().times; }
   [[nodiscard]] PhaseTimes step_times() const {
     PhaseTimes means;
     if (steps() == 0) return means;

@@ -29,6 +29,7 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
 
 uint64_t Trainer::applied() const { return job_->state->step; }
 const Sha256Digest& Trainer::digest() const { return job_->state->digest; }
+PlannedMemory Trainer::planned_memory() const { return job_->planned; }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
 
 StatusOr<std::shared_ptr<const StateCopy>> Trainer::Copy(uint64_t step) const {

@@ -78,6 +78,13 @@ struct TrainerOptions {
   std::function<void(const char* phase)> on_phase;
 };
 
+// What a job takes of memory on this worker, as it was planned: without the samples that are read
+// ahead, compute copies of weights, libraries and drivers.
+struct PlannedMemory {
+  uint64_t state = 0;  // host, once: parameters, optimizer slots, sums of gradients
+  uint64_t core = 0;   // of each core: what its largest program takes
+};
+
 struct TrainingJob;
 
 class Trainer {
@@ -98,6 +105,7 @@ class Trainer {
   [[nodiscard]] const std::vector<std::string>& known_shard_sha256() const {
     return known_shard_sha256_;
   }
+  [[nodiscard]] PlannedMemory planned_memory() const;
   // k and digest(k) of the state that it holds. Step thread.
   [[nodiscard]] uint64_t applied() const;
   [[nodiscard]] const Sha256Digest& digest() const;

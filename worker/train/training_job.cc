@@ -81,6 +81,7 @@ Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
   const StateMemory memory(*job->layout);
   RING_RETURN_IF_ERROR(CheckMemory(memory, cores));
+  job->planned.state = memory.total();
   spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total()),
                memory.Describe());
   return absl::OkStatus();
@@ -95,6 +96,7 @@ Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob
     if (seat.index() == 0) memory = seat.memory_bytes();
     return absl::OkStatus();
   }));
+  job->planned.core = memory;
   spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}", job->id.value(),
                job->programs.programs().size(), cores.size(), FormatBytes(memory));
   return absl::OkStatus();

@@ -53,6 +53,7 @@ struct TrainingJob {
   std::unique_ptr<Weights> weights;
   std::unique_ptr<CorePool> cores;  // declared after programs and weights, which its cores use
   PulseBoard pulse;
+  PlannedMemory planned;
 
   std::optional<Evaluation> newest_validation;
   std::optional<Evaluation> newest_test;

@@ -1,7 +1,5 @@
 // What the exact sum rests on: the bits of a shard depend on nothing but its inputs, the weights
 // and the thread count.
-#include <xmmintrin.h>
-
 #include <catch2/catch.hpp>
 #include <latch>
 #include <set>
@@ -9,13 +7,11 @@
 
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
+#include "tests/worker/backend/backend_under_test.h"
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cpu/cpu_backend.h"
 
 namespace ringmaster {
 namespace {
-
-using cpu::Bf16Arithmetic;
 
 // Runs the shard `times` times on a core of the calling thread; all hashes, or the error.
 StatusOr<std::set<std::string>> Hashes(Backend& backend, const graph::Program& program,
@@ -47,13 +43,13 @@ graph::Program Alexnet(int64_t samples, v1::Policy policy) {
 
 }  // namespace
 
-TEST_CASE("CPU determinism: cores side by side give the bits of a core alone") {
+TEST_CASE("Determinism: cores side by side give the bits of a core alone") {
   for (v1::Policy policy :
        {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
-    for (uint32_t threads : {1U, 2U}) {
+    for (uint32_t threads : testing::ThreadCounts()) {
       INFO(v1::Policy_Name(policy) << ", " << threads << " threads");
-      const auto backend = cpu::CpuBackend::Create();
-      REQUIRE(backend.ok());
+      const auto backend = testing::MakeBackendUnderTest();
+      REQUIRE(Message(backend.status()) == "");
       const graph::Program program = Alexnet(4, policy);
       const graph::Program other = Alexnet(3, policy);
       const auto alone = HashesOnThread(**backend, program, threads, 2);
@@ -80,9 +76,9 @@ TEST_CASE("CPU determinism: cores side by side give the bits of a core alone") {
   }
 }
 
-TEST_CASE("CPU determinism: one executable after another on a core changes nothing") {
-  const auto backend = cpu::CpuBackend::Create();
-  REQUIRE(backend.ok());
+TEST_CASE("Determinism: one executable after another on a core changes nothing") {
+  const auto backend = testing::MakeBackendUnderTest();
+  REQUIRE(Message(backend.status()) == "");
   const graph::Program small = Alexnet(2, v1::POLICY_FLOAT32);
   const graph::Program large = Alexnet(5, v1::POLICY_FLOAT32);
   auto bound = testing::BoundProgram::Create(**backend, small);
@@ -106,9 +102,9 @@ TEST_CASE("CPU determinism: one executable after another on a core changes nothi
   CHECK(before->Hash() == after->Hash());
 }
 
-TEST_CASE("CPU determinism: seed, step and sample numbers choose the dropout mask") {
-  const auto backend = cpu::CpuBackend::Create();
-  REQUIRE(backend.ok());
+TEST_CASE("Determinism: seed, step and sample numbers choose the dropout mask") {
+  const auto backend = testing::MakeBackendUnderTest();
+  REQUIRE(Message(backend.status()) == "");
   const graph::Program program = Alexnet(2, v1::POLICY_FLOAT32);
   auto bound = testing::BoundProgram::Create(**backend, program);
   REQUIRE(bound.ok());
@@ -122,29 +118,6 @@ TEST_CASE("CPU determinism: seed, step and sample numbers choose the dropout mas
     hashes.insert(result->Hash());
   }
   CHECK(hashes.size() == 4);
-}
-
-TEST_CASE("CPU determinism: the float mode keeps subnormals, before and after a shard") {
-  const auto backend = cpu::CpuBackend::Create();
-  REQUIRE(backend.ok());
-  unsigned before = 0;
-  unsigned after = 0;
-  Status status;
-  {
-    std::jthread core([&] {
-      _mm_setcsr(_mm_getcsr() | 0x8040);  // FTZ and DAZ, as another library might leave them
-      const graph::Program program = Alexnet(1, v1::POLICY_MIXED_BFLOAT16);
-      auto bound = testing::BoundProgram::Create(**backend, program);
-      status = bound.status();
-      if (!status.ok()) return;
-      before = _mm_getcsr();
-      status = (*bound)->Run(testing::FeedProgram(program), testing::KeysOf(program)).status();
-      after = _mm_getcsr();
-    });
-  }
-  REQUIRE(Message(status) == "");
-  CHECK((before & 0xffc0) == 0x1f80);  // without the sticky exception flags
-  CHECK((after & 0xffc0) == 0x1f80);
 }
 
 }  // namespace ringmaster

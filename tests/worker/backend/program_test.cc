@@ -1,21 +1,26 @@
-// Whole models on the CPU backend: against the float64 reference, and how the seam behaves.
+// Whole models on the backend under test: against the float64 reference, and how the seam behaves.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/relative_error.h"
 #include "tests/support/small_models.h"
+#include "tests/worker/backend/backend_under_test.h"
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cpu/cpu_backend.h"
 
 namespace ringmaster {
 namespace {
 
-using cpu::Bf16Arithmetic;
-using cpu::CpuBackend;
 using testing::ModelChoice;
+
+std::vector<testing::Way> Ways(graph::DType compute) {
+  auto ways = testing::WaysFor(compute);
+  REQUIRE(Message(ways.status()) == "");
+  return *std::move(ways);
+}
 
 struct Comparison {
   double loss = 0;
@@ -23,8 +28,7 @@ struct Comparison {
   double worst_statistics = 0;
 };
 
-Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, Bf16Arithmetic bf16,
-                   uint32_t threads) {
+Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, const testing::Way& way) {
   const auto program = testing::ModelProgram(choice);
   REQUIRE(Message(program.status()) == "");
   const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.25});
@@ -33,10 +37,8 @@ Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, Bf16Arit
   REQUIRE(Message(expected.status()) == "");
   const auto at = [&](graph::ValueId id) { return (*expected)[static_cast<size_t>(id)]; };
 
-  const auto backend = CpuBackend::Create(bf16);
-  REQUIRE(backend.ok());
-  auto bound =
-      testing::BoundProgram::Create(**backend, *program, {.name = "core0", .threads = threads});
+  auto bound = testing::BoundProgram::Create(*way.backend, *program,
+                                             {.name = "core0", .threads = way.threads});
   REQUIRE(Message(bound.status()) == "");
   const auto result = (*bound)->Run(feeds, keys);
   REQUIRE(Message(result.status()) == "");
@@ -70,12 +72,11 @@ Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, Bf16Arit
 
 }  // namespace
 
-TEST_CASE("CPU programs: float32 training agrees with the reference") {
+TEST_CASE("Programs: float32 training agrees with the reference") {
   for (const char* model : {"alexnet", "mlp"}) {
-    for (uint32_t threads : {1U, 2U}) {
-      INFO(model << ", " << threads << " threads");
-      const Comparison c = Compare({.name = model, .samples = 2}, graph::Rounding::kNone,
-                                   Bf16Arithmetic::kNative, threads);
+    for (const testing::Way& way : Ways(graph::DType::kFloat32)) {
+      INFO(model << ", " << way.name);
+      const Comparison c = Compare({.name = model, .samples = 2}, graph::Rounding::kNone, way);
       CHECK(c.loss < 1e-6);
       CHECK(c.worst_gradient < 1e-5);
       CHECK(c.worst_statistics < 1e-5);
@@ -83,16 +84,16 @@ TEST_CASE("CPU programs: float32 training agrees with the reference") {
   }
 }
 
-TEST_CASE("CPU programs: mixed_bfloat16 training agrees with a reference that rounds alike") {
+TEST_CASE("Programs: mixed_bfloat16 training agrees with a reference that rounds alike") {
   // Values that differ in their last bit flip a share f of the masks of relu near 0, and each flip
   // is an error as large as its element: sqrt(f) in all, 5% in a net with five of them.
   const std::pair<const char*, double> bounds[] = {{"alexnet", 1e-1}, {"mlp", 1e-2}};
   for (const auto& [model, bound] : bounds) {
-    for (Bf16Arithmetic bf16 : {Bf16Arithmetic::kNative, Bf16Arithmetic::kEmulated}) {
-      INFO(model << (bf16 == Bf16Arithmetic::kNative ? ", native" : ", emulated"));
+    for (const testing::Way& way : Ways(graph::DType::kBFloat16)) {
+      INFO(model << ", " << way.name);
       const Comparison c =
           Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_BFLOAT16},
-                  graph::Rounding::kDeclared, bf16, 1);
+                  graph::Rounding::kDeclared, way);
       CHECK(c.loss < 1e-2);
       CHECK(c.worst_gradient < bound);
       CHECK(c.worst_statistics < 1e-2);
@@ -100,25 +101,25 @@ TEST_CASE("CPU programs: mixed_bfloat16 training agrees with a reference that ro
   }
 }
 
-TEST_CASE("CPU programs: mixed_float16 training agrees with a reference that rounds alike") {
+TEST_CASE("Programs: mixed_float16 training agrees with a reference that rounds alike") {
   const std::pair<const char*, double> bounds[] = {{"alexnet", 6e-2}, {"mlp", 2e-3}};
   for (const auto& [model, bound] : bounds) {
     INFO(model);
     const Comparison c = Compare({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16},
-                                 graph::Rounding::kDeclared, Bf16Arithmetic::kNative, 1);
+                                 graph::Rounding::kDeclared, Ways(graph::DType::kFloat16)[0]);
     CHECK(c.loss < 1e-3);
     CHECK(c.worst_gradient < bound);
     CHECK(c.worst_statistics < 1e-3);
   }
 }
 
-TEST_CASE(
-    "CPU programs: a loss scale that float16 cannot hold gives gradients that are not finite") {
+TEST_CASE("Programs: a loss scale that float16 cannot hold gives gradients that are not finite") {
   for (const char* model : {"alexnet", "mlp"}) {
     const auto program =
         testing::ModelProgram({.name = model, .samples = 2, .policy = v1::POLICY_MIXED_FLOAT16});
     REQUIRE(Message(program.status()) == "");
-    const auto backend = MakeBackend("cpu");
+    const auto backend = testing::MakeBackendUnderTest();
+    REQUIRE(Message(backend.status()) == "");
     auto bound = testing::BoundProgram::Create(**backend, *program);
     REQUIRE(Message(bound.status()) == "");
     for (const auto& [loss_seed, finite] : {std::pair(0x1p24, false), std::pair(0x1p0, true)}) {
@@ -136,12 +137,13 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("CPU programs: vgg gives every parameter a gradient, under every policy") {
+TEST_CASE("Programs: vgg gives every parameter a gradient, under every policy") {
   for (v1::Policy policy :
        {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
     const auto program = testing::ModelProgram({.name = "vgg", .samples = 4, .policy = policy});
     REQUIRE(Message(program.status()) == "");
-    const auto backend = MakeBackend("cpu");
+    const auto backend = testing::MakeBackendUnderTest();
+    REQUIRE(Message(backend.status()) == "");
     auto bound = testing::BoundProgram::Create(**backend, *program);
     REQUIRE(Message(bound.status()) == "");
     const auto result = (*bound)->Run(testing::FeedProgram(*program), testing::KeysOf(*program));
@@ -156,11 +158,33 @@ TEST_CASE("CPU programs: vgg gives every parameter a gradient, under every polic
   }
 }
 
-TEST_CASE("CPU programs: inference uses the moving statistics") {
+TEST_CASE("Programs: a value that is not finite reaches the loss or a gradient") {
+  const auto backend = testing::MakeBackendUnderTest();
+  REQUIRE(Message(backend.status()) == "");
+  for (const char* model : {"mlp", "alexnet"}) {
+    INFO(model);
+    const auto program = testing::ModelProgram({.name = model, .samples = 2});
+    REQUIRE(program.ok());
+    auto bound = testing::BoundProgram::Create(**backend, *program);
+    REQUIRE(bound.ok());
+    auto feeds = testing::FeedProgram(*program);
+    feeds[program->images][100] = std::numeric_limits<double>::quiet_NaN();
+    const auto result = (*bound)->Run(feeds, testing::KeysOf(*program));
+    REQUIRE(result.ok());
+    // A relu inside a library's product may clamp NaN to 0, and then the gradients tell.
+    bool finite = std::isfinite(result->output.loss_sum);
+    for (const auto& gradient : result->gradients) {
+      for (float element : gradient) finite = finite && std::isfinite(element);
+    }
+    CHECK(!finite);
+  }
+}
+
+TEST_CASE("Programs: inference uses the moving statistics") {
   for (v1::Policy policy :
        {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
     const Comparison c = Compare({.samples = 3, .policy = policy, .mode = graph::Mode::kInference},
-                                 graph::Rounding::kDeclared, Bf16Arithmetic::kNative, 1);
+                                 graph::Rounding::kDeclared, Ways(graph::DType::kFloat32)[0]);
     CHECK(c.loss < (policy == v1::POLICY_FLOAT32 ? 1e-6 : 1e-2));
   }
 }

@@ -36,6 +36,7 @@ TEST_CASE("StepMeter: means over the last 32 steps") {
   REQUIRE(meter.step_seconds() == Approx(0.25));
   REQUIRE(meter.step_times().input == Approx(0.0625));
   REQUIRE(meter.step_times().ring_wait == Approx(0.25));
+  REQUIRE(meter.run_times().input == Approx(0.25 + 0.75 + 32 * 0.0625));
   step(250 + 32 * 250, 5, 0, 0);  // the oldest of 32 has left
   REQUIRE(meter.step_seconds() == Approx(0.5));
 }

@@ -51,6 +51,21 @@ TEST_CASE("Trainer: world size, placement and cores do not change a byte of any 
   }
 }
 
+TEST_CASE("Trainer: what it planned of memory, and a run's times, are told") {
+  FakeCase job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  // 3072 x 10 and 10 parameters in blocks of 256, Adam's two slots, two sums of 8 bytes, the
+  // reduced gradients.
+  REQUIRE((*trainer)->planned_memory().state == (30720 + 256) * (4 + 2 * 4 + 2 * 8 + 4));
+  ProgressList progress;
+  const RunResult result = (*trainer)->Run(Alone(1, 0), {.observer = &progress}, {});
+  REQUIRE(result.end == RunEnd::kFinished);
+  REQUIRE(progress.all.front().run_times.compute > 0);
+  REQUIRE(progress.all.back().run_times.compute > progress.all.front().run_times.compute);
+  REQUIRE(progress.all.back().run_times.compute <= result.times.compute);
+}
+
 TEST_CASE("Trainer: metrics and evaluation are equal on every member and in every cluster") {
   FakeCase job;
   const auto reference = job.Run(kAlone);

@@ -1,37 +1,18 @@
 #include "worker/backend/cpu/cpu_core.h"
 
 #include <omp.h>
-#include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
-#include <cstring>
 #include <utility>
 
+#include "worker/backend/core_layout.h"
+#include "worker/backend/core_thread.h"
 #include "worker/backend/cpu/cpu_executable.h"
 #include "worker/backend/cpu/kernel_table.h"
 
 namespace ringmaster::cpu {
 namespace {
-
-Status Pin(const CoreOptions& options) {
-  if (options.cpus.empty()) return absl::OkStatus();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int cpu : options.cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE) {
-      return InvalidArgument("{}: there is no CPU {}", options.name, cpu);
-    }
-    CPU_SET(static_cast<size_t>(cpu), &set);
-  }
-  const int error = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-  if (error == 0) return absl::OkStatus();
-  return InvalidArgument(
-      "{}: cannot run on CPUs {}: {}; `nproc --all` and `taskset -p` tell what "
-      "this process may use",
-      options.name, fmt::join(options.cpus, ","), std::strerror(error));
-}
 
 // Round to nearest, subnormals kept, no traps: on this thread and on those of its group, which
 // OpenMP makes here and keeps. Returns how many they are.
@@ -64,21 +45,6 @@ size_t PhysicalMemory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-std::string FormatBytes(size_t bytes) {
-  constexpr double kGiB = 1U << 30;
-  const double amount = static_cast<double>(bytes) / kGiB;
-  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
-}
-
-Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
-  return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}\n{}",
-               FormatBytes(layout.bytes), FormatBytes(limit), FormatBytes(layout.bytes - limit),
-               FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes),
-               graph::Describe(program, layout.plan));
-}
-
 }  // namespace
 
 CpuCore::CpuCore(CoreOptions options, const Device& device, Arena arena)
@@ -90,7 +56,7 @@ CpuCore::CpuCore(CoreOptions options, const Device& device, Arena arena)
 StatusOr<std::unique_ptr<CpuCore>> CpuCore::Create(const CoreOptions& options,
                                                    const Device& device) {
   if (options.threads == 0) return InvalidArgument("{}: a core needs a thread", options.name);
-  RING_RETURN_IF_ERROR(Pin(options));
+  RING_RETURN_IF_ERROR(PinThread(options));
   RING_RETURN_IF_ERROR(MakeGroup(options));
   const size_t limit = options.memory_bytes == 0 ? PhysicalMemory() : options.memory_bytes;
   RING_ASSIGN_OR_RETURN(Arena arena, Arena::Create(limit));
@@ -119,7 +85,7 @@ StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& progra
     workspace.push_back((*kernel)->workspace_bytes());
     nodes.push_back({std::move(*kernel), std::move(context.copies)});
   }
-  const CoreLayout layout = LayOut(program, std::move(workspace));
+  const CoreLayout layout = LayOut(program, kAlignment, std::move(workspace));
   if (options_.memory_bytes != 0 && layout.bytes > options_.memory_bytes) {
     return TooLarge(program, layout, options_.memory_bytes);
   }

@@ -4,41 +4,16 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/backend/shard_io.h"
+
 namespace ringmaster::cpu {
-namespace {
-
-// Of the logits that meet the program's labels; 0 where none do.
-int64_t ClassesOf(const graph::Program& program) {
-  for (const graph::Node& node : program.graph.nodes()) {
-    if (node.op == "softmax_cross_entropy") return program.graph.value(node.inputs[0]).shape[1];
-  }
-  return 0;
-}
-
-size_t ElementsOf(const graph::Program& program, graph::ValueId value) {
-  return static_cast<size_t>(graph::Elements(program.graph.value(value).shape));
-}
-
-}  // namespace
-
-CoreLayout LayOut(const graph::Program& program, std::vector<size_t> workspace) {
-  CoreLayout layout;
-  layout.plan =
-      graph::PlanMemory(program, {.alignment = kAlignment, .workspace = std::move(workspace)});
-  layout.bytes = AlignUp(layout.plan.arena_bytes);
-  for (const graph::Parameter& parameter : program.parameters) {
-    layout.gradients.push_back(layout.bytes);
-    if (parameter.gradient == graph::kNoValue) continue;
-    layout.bytes += AlignUp(sizeof(float) * ElementsOf(program, parameter.gradient));
-  }
-  return layout;
-}
 
 CpuExecutable::CpuExecutable(const graph::Program& program, CpuWeights& weights,
                              std::vector<BoundNode> nodes)
     : program_(program),
       weights_(weights),
       nodes_(std::move(nodes)),
+      gradient_nodes_(GradientNodes(program)),
       classes_(ClassesOf(program)) {}
 
 StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Create(const graph::Program& program,
@@ -53,16 +28,7 @@ StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Create(const graph::Prog
 }
 
 Status CpuExecutable::Place(const CoreLayout& layout, std::byte* memory) {
-  addresses_.resize(program_.graph.values().size());
-  for (size_t v = 0; v < addresses_.size(); ++v) {
-    const graph::Placement& placement = layout.plan.values[v];
-    if (placement.bytes > 0) addresses_[v] = memory + placement.offset;
-  }
-  for (size_t p = 0; p < program_.parameters.size(); ++p) {
-    const graph::ValueId gradient = program_.parameters[p].gradient;
-    if (gradient == graph::kNoValue) continue;
-    addresses_[static_cast<size_t>(gradient)] = memory + layout.gradients[p];
-  }
+  addresses_ = AddressesOf(program_, layout, memory);
   for (size_t i = 0; i < program_.normalizations.size(); ++i) {
     const graph::Normalization& normalization = program_.normalizations[i];
     if (normalization.moving_mean == graph::kNoValue) continue;
@@ -97,23 +63,6 @@ Status CpuExecutable::AttachKernels(const CoreLayout& layout, std::byte* memory)
   return absl::OkStatus();
 }
 
-Status CpuExecutable::Check(const ShardInput& input) const {
-  const size_t images = ElementsOf(program_, program_.images);
-  const auto rows = static_cast<size_t>(program_.samples);
-  if (input.images.size() != images || input.labels.size() != rows ||
-      input.samples.size() != rows) {
-    return InvalidArgument(
-        "shard: expected {} samples, {} labels and {} image values, got {}, {} and {}", rows, rows,
-        images, input.samples.size(), input.labels.size(), input.images.size());
-  }
-  for (size_t i = 0; i < rows; ++i) {
-    if (input.labels[i] >= 0 && input.labels[i] < classes_) continue;
-    return InvalidArgument("shard: sample {} has label {}, expected 0 to {}", input.samples[i],
-                           input.labels[i], classes_ - 1);
-  }
-  return absl::OkStatus();
-}
-
 void CpuExecutable::Feed(const ShardInput& input) {
   std::memcpy(At<void>(program_.images), input.images.data(), input.images.size_bytes());
   std::memcpy(At<void>(program_.labels), input.labels.data(), input.labels.size_bytes());
@@ -123,8 +72,8 @@ void CpuExecutable::Feed(const ShardInput& input) {
 void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const {
   const std::vector<uint32_t>& order = program_.gradient_order;
   for (; *next < order.size(); ++*next) {
+    if (gradient_nodes_[*next] > node) return;
     const graph::ValueId gradient = program_.parameters[order[*next]].gradient;
-    if (program_.graph.value(gradient).producer > node) return;
     sink(order[*next], {At<const float>(gradient), ElementsOf(program_, gradient)});
   }
 }
@@ -145,7 +94,7 @@ void CpuExecutable::Collect(ShardOutput* output) const {
 }
 
 Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
-  RING_RETURN_IF_ERROR(Check(input));
+  RING_RETURN_IF_ERROR(CheckShard(program_, classes_, input));
   for (WeightCopy* copy : copies_) RING_RETURN_IF_ERROR(weights_.Ensure(*copy));
   Feed(input);
   const RunKeys keys = {input.seed, input.step, input.samples};

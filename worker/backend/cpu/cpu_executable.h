@@ -6,20 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "common/graph/memory_plan.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/core_layout.h"
 #include "worker/backend/cpu/kernel.h"
 
 namespace ringmaster::cpu {
-
-// Where a program's bytes lie in the core's memory: the planned arena, then one buffer for each
-// parameter's gradient.
-struct CoreLayout {
-  graph::MemoryPlan plan;
-  std::vector<size_t> gradients;  // offsets by canonical parameter number
-  size_t bytes = 0;
-};
-[[nodiscard]] CoreLayout LayOut(const graph::Program& program, std::vector<size_t> workspace);
 
 // A kernel with the parameter layouts that it asked for: one for each input, null where none.
 struct BoundNode {
@@ -41,7 +32,6 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const graph::Program& program, CpuWeights& weights, std::vector<BoundNode> nodes);
   Status Place(const CoreLayout& layout, std::byte* memory);
   Status AttachKernels(const CoreLayout& layout, std::byte* memory);
-  [[nodiscard]] Status Check(const ShardInput& input) const;
   void Feed(const ShardInput& input);
   // Hands over gradients, in gradient_order, that are complete after `node`.
   void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
@@ -55,9 +45,10 @@ class CpuExecutable final : public Executable {
   const graph::Program& program_;
   CpuWeights& weights_;
   const std::vector<BoundNode> nodes_;
-  std::vector<WeightCopy*> copies_;  // that this program reads, each once
-  std::vector<void*> addresses_;     // by ValueId; null for parameters
-  int64_t classes_ = 0;              // labels lie in [0, classes)
+  std::vector<WeightCopy*> copies_;                  // that this program reads, each once
+  std::vector<void*> addresses_;                     // by ValueId; null for parameters
+  const std::vector<graph::NodeId> gradient_nodes_;  // by place in gradient_order
+  const int64_t classes_;                            // labels lie in [0, classes)
 };
 
 }  // namespace ringmaster::cpu

@@ -1,13 +1,8 @@
 #include "worker/backend/cpu/kernel.h"
 
-namespace ringmaster::cpu {
+#include "worker/backend/shard_io.h"
 
-std::optional<uint32_t> ParameterOf(const graph::Program& program, graph::ValueId value) {
-  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
-    if (program.parameters[p].value == value) return p;
-  }
-  return std::nullopt;
-}
+namespace ringmaster::cpu {
 
 Status BindContext::UseLayout(size_t i, const dnnl::memory::desc& desc) {
   const std::optional<uint32_t> parameter = ParameterOf(program, node.inputs[i]);

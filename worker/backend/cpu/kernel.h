@@ -73,10 +73,6 @@ struct BindContext {
   Status UseLayout(size_t i, const dnnl::memory::desc& desc);
 };
 
-// The canonical number of the parameter that is fed as `value`, or nothing.
-[[nodiscard]] std::optional<uint32_t> ParameterOf(const graph::Program& program,
-                                                  graph::ValueId value);
-
 using BindFunction = StatusOr<std::unique_ptr<Kernel>> (*)(BindContext& context);
 
 // A kernel that is one function of its operands.

@@ -35,7 +35,10 @@ void RoundTo(const float* from, float* to, int64_t count) {
 }  // namespace
 
 CpuWeights::CpuWeights(const graph::Program& training, const Device& device)
-    : device_(device), shapes_(ParameterShapes(training)), masters_(shapes_.size()) {
+    : device_(device),
+      shapes_(ParameterShapes(training)),
+      sizes_(training),
+      masters_(shapes_.size()) {
   for (const graph::Normalization& normalization : training.normalizations) {
     const size_t bytes = sizeof(float) * static_cast<size_t>(normalization.channels);
     statistics_.push_back({normalization.channels, AlignedBuffer(bytes), AlignedBuffer(bytes)});
@@ -45,26 +48,9 @@ CpuWeights::CpuWeights(const graph::Program& training, const Device& device)
 Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                            std::span<const float> moving_means,
                            std::span<const float> moving_variances) {
-  if (layout.tensors().size() != shapes_.size() || parameters.size() < layout.arena_elements()) {
-    return InvalidArgument(
-        "weights: expected {} parameters in an arena of {} elements, got {} in one of {}",
-        shapes_.size(), layout.arena_elements(), layout.tensors().size(), parameters.size());
-  }
-  size_t channels = 0;
-  for (const Statistics& statistics : statistics_) {
-    channels += static_cast<size_t>(statistics.channels);
-  }
-  if (moving_means.size() != channels || moving_variances.size() != channels) {
-    return InvalidArgument("weights: expected {} moving means and variances, got {} and {}",
-                           channels, moving_means.size(), moving_variances.size());
-  }
+  RING_RETURN_IF_ERROR(sizes_.Check(layout, parameters, moving_means, moving_variances));
   for (uint32_t p = 0; p < shapes_.size(); ++p) {
-    const exact::TensorRange& range = layout.tensor(p);
-    if (range.elements != static_cast<uint64_t>(graph::Elements(shapes_[p]))) {
-      return InvalidArgument("weights: expected parameter {} to have {} elements, got {}", p,
-                             graph::Elements(shapes_[p]), range.elements);
-    }
-    masters_[p] = parameters.data() + range.offset();
+    masters_[p] = parameters.data() + layout.tensor(p).offset();
   }
   size_t offset = 0;
   for (Statistics& statistics : statistics_) {

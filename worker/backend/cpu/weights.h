@@ -16,6 +16,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/aligned_buffer.h"
 #include "worker/backend/cpu/device.h"
+#include "worker/backend/refresh_input.h"
 
 namespace ringmaster::cpu {
 
@@ -76,7 +77,8 @@ class CpuWeights final : public Weights {
 
   const Device& device_;
   const std::vector<graph::Shape> shapes_;  // by canonical number
-  std::vector<Statistics> statistics_;      // by normalization
+  const RefreshSizes sizes_;
+  std::vector<Statistics> statistics_;  // by normalization
 
   std::atomic<uint64_t> version_ = 0;
   std::vector<const float*> masters_;  // by canonical number; written by Refresh alone

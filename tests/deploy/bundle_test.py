@@ -1,0 +1,84 @@
+"""The relocatable bundle: what is in it, and that it needs nothing of a host but the C library."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+import debian_package
+from debian_package import BUILD, run
+
+MOST_BYTES = 60 << 20
+EXPECTED = ("bin/ringmaster", "bin/ringworker", "bin/ringctl", "scripts/gpu-check", "bench/vs_pytorch.py", "bench/train",
+            "examples/alexnet-cifar10.yaml", "docs/gpu.md", "README.md", "LICENSE")
+C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2")
+LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
+# Where CUDA is, and where the driver or Python have it: not in the bundle.
+NVIDIA = re.compile(r"lib(cuda|cublas|cublasLt|cudnn)\.so")
+
+
+class BundleTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-bundle-"))
+        cls.addClassCleanup(lambda: shutil.rmtree(cls.folder, ignore_errors=True))
+        run("cpack", "-G", "TGZ", "-B", cls.folder / "cpack", cwd=BUILD, timeout=300)
+        cls.archive = cls.folder / "cpack" / f"ringmaster-{os.environ['RINGMASTER_VERSION']}-linux-x86_64.tar.gz"
+        with tarfile.open(cls.archive) as archive:
+            archive.extractall(cls.folder / "moved")
+        cls.root, = (cls.folder / "moved").iterdir()
+
+    def elves(self):
+        return [path for path in self.root.rglob("*")
+                if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
+
+    def test_every_part_is_there(self):
+        files = {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+        self.assertEqual(set(EXPECTED) - files, set())
+        if (BUILD / "bin/libringmaster_cuda.so").exists():
+            self.assertIn("lib/ringmaster/libringmaster_cuda.so", files)
+        self.assertEqual([name for name in files if "__pycache__" in name or NVIDIA.search(name)], [])
+
+    def test_its_size(self):
+        self.assertLess(self.archive.stat().st_size, MOST_BYTES)
+
+    def test_every_library_is_in_it_but_those_of_the_system(self):
+        inside = {path.name for path in self.root.rglob("*.so*")}
+        for path in self.elves():
+            needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", path).stdout)
+            strange = [name for name in needed if name not in inside and name not in C_LIBRARY
+                       and name != LOADER.name and not NVIDIA.match(name)]
+            self.assertEqual(strange, [], path)
+
+    def test_programs_keep_their_build_id(self):
+        for name in ("ringmaster", "ringworker"):
+            def build_id(path):
+                return re.search("Build ID: ([0-9a-f]{40})", run("readelf", "-n", path).stdout).group(1)
+            self.assertEqual(build_id(self.root / "bin" / name), build_id(BUILD / "bin" / name))
+
+    @unittest.skipIf(subprocess.run(["unshare", "-r", "true"], capture_output=True, check=False).returncode != 0,
+                     "the kernel allows no user namespaces")
+    def test_it_runs_where_nothing_but_the_c_library_is(self):
+        host = self.folder / "host"
+        (host / "lib64").mkdir(parents=True)
+        shutil.copy(LOADER, host / "lib64")
+        for name in C_LIBRARY:
+            shutil.copy(f"/lib/x86_64-linux-gnu/{name}", host / "lib64")
+        shutil.copytree(self.root, host / "opt")
+        for name in ("ringmaster", "ringworker", "ringctl"):
+            said = run("unshare", "-r", "chroot", host, f"/opt/bin/{name}", "--help", env={"LD_LIBRARY_PATH": "/lib64"})
+            self.assertIn(name, said.stdout)
+
+    def test_gpu_check_without_a_gpu_says_so(self):
+        if pathlib.Path("/proc/driver/nvidia/version").exists():
+            self.skipTest("there is an NVIDIA driver")
+        done = subprocess.run([self.root / "scripts/gpu-check"], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("no GPU", done.stderr)
+
+
+if __name__ == "__main__":
+    debian_package.main()

@@ -1,0 +1,105 @@
+// What the GPU computes beside what the CPU computes: the same within rounding, and the same bits
+// where random numbers and rounding decide. Needs a GPU (see cuda_under_test.cc).
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "tests/support/bound_program.h"
+#include "tests/support/program_feeds.h"
+#include "tests/worker/backend/model_program.h"
+#include "tests/worker/backend/op_case.h"
+
+namespace ringmaster {
+namespace {
+
+using graph::DType;
+
+testing::ShardResult RunOn(const std::string& kind, const graph::Program& program,
+                           const graph::ReferenceFeeds& feeds) {
+  const auto backend = MakeBackend(kind);
+  REQUIRE(Message(backend.status()) == "");
+  auto bound = testing::BoundProgram::Create(**backend, program);
+  REQUIRE(Message(bound.status()) == "");
+  auto result = (*bound)->Run(feeds, testing::KeysOf(program));
+  REQUIRE(Message(result.status()) == "");
+  return *std::move(result);
+}
+
+double Norm(const std::vector<float>& values) {
+  double squares = 0;
+  for (float value : values) squares += static_cast<double>(value) * value;
+  return std::sqrt(squares);
+}
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  std::vector<float> difference(a.size());
+  for (size_t i = 0; i < a.size(); ++i) difference[i] = a[i] - b[i];
+  return Norm(difference);
+}
+
+// One op's outputs on both, bit by bit.
+void CheckSameBits(const testing::OpCase& op_case) {
+  const auto op = testing::MakeOpProgram(op_case);
+  REQUIRE(Message(op.status()) == "");
+  const auto feeds = testing::FeedOp(op->program, 3);
+  const auto gpu = RunOn("cuda", op->program, feeds).gradients;
+  const auto cpu = RunOn("cpu", op->program, feeds).gradients;
+  REQUIRE(gpu.size() == cpu.size());
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    REQUIRE(gpu[i].size() == cpu[i].size());
+    CHECK(std::memcmp(gpu[i].data(), cpu[i].data(), cpu[i].size() * sizeof(float)) == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
+  for (const char* model : {"mlp", "alexnet", "vgg"}) {
+    const auto program = testing::ModelProgram({.name = model, .samples = 8});
+    REQUIRE(Message(program.status()) == "");
+    const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.125});
+    const auto gpu = RunOn("cuda", *program, feeds);
+    const auto cpu = RunOn("cpu", *program, feeds);
+    CHECK(gpu.output.loss_sum == Approx(cpu.output.loss_sum).epsilon(1e-5));
+    double all = 0;
+    for (const auto& gradient : cpu.gradients) all = std::hypot(all, Norm(gradient));
+    for (size_t p = 0; p < program->parameters.size(); ++p) {
+      INFO(model << ", " << program->parameters[p].name);
+      const double allowed = 1e-4 * (Norm(cpu.gradients[p]) + 1e-3 * all);
+      CHECK(Distance(gpu.gradients[p], cpu.gradients[p]) <= allowed);
+    }
+  }
+}
+
+TEST_CASE("CUDA beside CPU: dropout has the CPU's bits") {
+  for (DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const graph::Shape& shape :
+         {graph::Shape{3, 5, 7}, {5, 4096}, {2, 33, 3}, {70, 8}, {2, 9000}}) {
+      for (double rate : {0.0, 0.2, 0.3, 0.5, 0.97}) {
+        INFO(graph::Name(type) << " " << graph::ToString(shape) << ", rate " << rate);
+        CheckSameBits({"dropout",
+                       graph::DropoutAttributes{rate, "a layer whose name takes two blocks of 64"},
+                       {{shape, type}},
+                       {},
+                       shape[0]});
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA beside CPU: casts and element by element ops have the CPU's bits") {
+  const DType types[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  for (int64_t count : {1, 7, 8, 1023, 20001}) {
+    for (DType from : types) {
+      const graph::TensorType x = {{count}, from};
+      INFO(graph::Name(from) << " " << count);
+      for (DType to : types) CheckSameBits({"cast", {}, {x}, {{{count}, to}}, 1});
+      CheckSameBits({"add", {}, {x, x}, {}, 1});
+      CheckSameBits({"relu", {}, {x}, {}, 1});
+      CheckSameBits({"relu_gradient", {}, {x, x}, {}, 1});
+    }
+  }
+}
+
+}  // namespace ringmaster

@@ -1,0 +1,44 @@
+// Runs kernels on the host, one block at a time, one fiber a thread of the block: so that a test
+// sees what their indices, barriers and shuffles do where there is no GPU. Blocks and threads run
+// in either order; a result that differs between them is a race. Not thread-safe.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+namespace ringmaster::testing {
+
+// What kernels call threadIdx, blockIdx, blockDim and gridDim.
+struct ThreadPlace {
+  uint3 thread, block;
+  dim3 block_size, grid_size;
+};
+[[nodiscard]] const ThreadPlace& CurrentThread();
+
+enum class Schedule : uint8_t { kForward, kBackward };
+void SetSchedule(Schedule schedule);
+
+// All threads of all blocks. Aborts, with a line, when a block cannot go on: some of its threads
+// wait at a barrier that others have left behind.
+void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+// __syncthreads().
+void SyncBlock();
+
+// `value` as the thread of the same warp has it whose lane differs by `lanes`; eight bytes.
+[[nodiscard]] uint64_t ShuffleXorBits(uint64_t value, int lanes);
+
+template <typename T>
+[[nodiscard]] T ShuffleXor(unsigned, T value, int lanes) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = ShuffleXorBits(bits, lanes);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace ringmaster::testing

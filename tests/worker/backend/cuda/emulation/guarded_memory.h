@@ -1,0 +1,55 @@
+// Memory that a kernel gets as a GPU would give it, with a page behind it that may not be touched
+// and bytes around it that must not change. Thread-compatible.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace ringmaster::testing {
+
+class GuardedMemory {
+ public:
+  static constexpr size_t kAlignment = 256;  // of buffers in device memory
+  static constexpr unsigned char kFill = 0xa5;
+
+  explicit GuardedMemory(size_t bytes) : bytes_(bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t room = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    mapped_ = (room + kAlignment + page - 1) / page * page + page;
+    void* const memory =
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    begin_ = static_cast<unsigned char*>(memory);
+    data_ = begin_ + mapped_ - page - room;
+    std::memset(begin_, kFill, mapped_ - page);
+    if (mprotect(begin_ + mapped_ - page, page, PROT_NONE) != 0) std::abort();
+  }
+  ~GuardedMemory() { munmap(begin_, mapped_); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+
+  [[nodiscard]] unsigned char* data() { return data_; }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+  // Whether the bytes before and after are as they were.
+  [[nodiscard]] bool intact() const {
+    const unsigned char* const end = begin_ + mapped_ - static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    for (const unsigned char* at = begin_; at < end; ++at) {
+      const bool inside = at >= data_ && at < data_ + bytes_;
+      if (!inside && *at != kFill) return false;
+    }
+    return true;
+  }
+
+ private:
+  const size_t bytes_;
+  size_t mapped_;
+  unsigned char* begin_;
+  unsigned char* data_;
+};
+
+}  // namespace ringmaster::testing

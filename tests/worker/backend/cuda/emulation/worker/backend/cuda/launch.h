@@ -1,0 +1,42 @@
+// Stands in for worker/backend/cuda/launch.h where a host's compiler compiles kernels for the block
+// emulator: Enqueue runs the kernel before it returns, and CUDA's words mean what a fiber does.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
+
+#undef __global__
+#undef __device__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__
+#define __device__
+#define __shared__ static  // blocks run one after the other
+#define __launch_bounds__(...)
+#define threadIdx (::ringmaster::testing::CurrentThread().thread)
+#define blockIdx (::ringmaster::testing::CurrentThread().block)
+#define blockDim (::ringmaster::testing::CurrentThread().block_size)
+#define gridDim (::ringmaster::testing::CurrentThread().grid_size)
+#define __syncthreads ::ringmaster::testing::SyncBlock
+#define __shfl_xor_sync ::ringmaster::testing::ShuffleXor
+
+namespace ringmaster::cuda {
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t,
+                    Arguments... arguments) {
+  if (blocks < 1 || blocks > INT32_MAX || block.x * block.y * block.z > 1024) {
+    return cudaErrorInvalidConfiguration;
+  }
+  testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
+  return cudaSuccess;
+}
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace ringmaster::cuda

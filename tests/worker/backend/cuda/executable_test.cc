@@ -1,0 +1,513 @@
+// The executable on a runtime that does everything as late as CUDA may, with kernels that hash what
+// they read: what is copied where, in which order, by whom it is waited for, and what a capture
+// that fails costs.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+
+#include "tests/support/program_feeds.h"
+#include "tests/support/small_models.h"
+#include "tests/worker/backend/cuda/late_runtime.h"
+#include "tests/worker/backend/model_program.h"
+#include "worker/backend/cuda/cast_kernels.h"
+#include "worker/backend/cuda/cuda_executable.h"
+#include "worker/backend/cuda/storage.h"
+#include "worker/backend/cuda/weights.h"
+#include "worker/backend/shard_io.h"
+
+namespace ringmaster::cuda {
+
+// A narrow type is the upper half of float32: any function of the values does.
+template <typename T>
+cudaError_t LaunchUpperHalves(const float* x, T* y, int64_t count, cudaStream_t stream) {
+  return testing::LaunchOnHost(stream, [=] {
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(y + i, reinterpret_cast<const std::byte*>(x + i) + 2, 2);
+    }
+  });
+}
+template <>
+cudaError_t LaunchCast(const float* x, __nv_bfloat16* y, int64_t count, cudaStream_t stream) {
+  return LaunchUpperHalves(x, y, count, stream);
+}
+template <>
+cudaError_t LaunchCast(const float* x, __half* y, int64_t count, cudaStream_t stream) {
+  return LaunchUpperHalves(x, y, count, stream);
+}
+template <>
+cudaError_t LaunchCast(const float*, float*, int64_t, cudaStream_t) {
+  return cudaErrorInvalidValue;  // there is nothing to cast
+}
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Catch::Contains;
+
+// SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// Four bytes at a time: every type of a graph has two or four, and what is odd is the last.
+uint64_t Hash(uint64_t hash, const void* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+    uint32_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(data) + i, std::min(sizeof(word), bytes - i));
+    hash = Mix(hash + word + 1);
+  }
+  return hash;
+}
+
+size_t BytesOf(const graph::Value& value) {
+  return static_cast<size_t>(graph::Elements(value.shape)) * graph::ByteSize(value.dtype);
+}
+
+// Values from 1 to 2 in float32, anything in a narrower type.
+void Fill(uint64_t hash, const graph::Value& value, void* to) {
+  const auto elements = static_cast<size_t>(graph::Elements(value.shape));
+  for (size_t i = 0; i < elements; ++i) {
+    const uint64_t bits = Mix(hash + i);
+    const float x = 1 + static_cast<float>(bits >> 40) * 0x1p-24F;
+    const size_t size = graph::ByteSize(value.dtype);
+    std::memcpy(static_cast<std::byte*>(to) + i * size,
+                size == sizeof(x) ? static_cast<const void*>(&x) : &bits, size);
+  }
+}
+
+// What every kernel computes, from anywhere to anywhere.
+void Compute(const graph::Program& program, size_t n, const std::vector<const void*>& inputs,
+             const std::vector<void*>& outputs, const uint64_t* seed_and_step,
+             const uint64_t* samples) {
+  const graph::Node& node = program.graph.nodes()[n];
+  if (node.op == "reshape") return;  // the plan lays it where its input lies
+  uint64_t hash = Hash(n, seed_and_step, 2 * sizeof(uint64_t));
+  hash = Hash(hash, samples, static_cast<size_t>(program.samples) * sizeof(uint64_t));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    hash = Hash(hash, inputs[i], BytesOf(program.graph.value(node.inputs[i])));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Fill(Mix(hash + i), program.graph.value(node.outputs[i]), outputs[i]);
+  }
+}
+
+// What tests tell kernels, and kernels tests.
+struct Switches {
+  size_t ran = 0;
+  std::string fails;      // the launch of this node
+  std::string allocates;  // this node's launch does what a capture forbids
+};
+
+class HashKernel final : public Kernel {
+ public:
+  HashKernel(const graph::Program& program, size_t node, Switches& switches)
+      : program_(program), node_(node), switches_(switches) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return 100 * (node_ % 3); }
+  Status Attach(const Operands& operands) override {
+    operands_ = operands;
+    return absl::OkStatus();
+  }
+  Status Launch(cudaStream_t stream) override {
+    const std::string& name = program_.graph.nodes()[node_].name;
+    if (name == switches_.fails) return Internal("no such kernel");
+    if (name == switches_.allocates) testing::ForbiddenInCapture();
+    return FromCuda(
+        testing::LaunchOnHost(stream,
+                              [this, operands = operands_] {
+                                ++switches_.ran;
+                                std::memset(operands.workspace, int(node_), workspace_bytes());
+                                Compute(program_, node_, operands.inputs, operands.outputs,
+                                        operands.keys.seed_and_step, operands.keys.samples);
+                              }),
+        "launch");
+  }
+
+ private:
+  const graph::Program& program_;
+  const size_t node_;
+  Switches& switches_;
+  Operands operands_;
+};
+
+// Master arena and moving statistics, in the order of backward.
+struct Master {
+  explicit Master(const graph::Program& program, uint64_t seed) : sizes(program) {
+    std::vector<exact::BlockLayout::Tensor> tensors;
+    for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+      tensors.push_back({p, sizes.parameters[p]});
+    }
+    std::ranges::reverse(tensors);
+    auto made = exact::BlockLayout::Create(tensors);
+    REQUIRE(made.ok());
+    layout = *std::move(made);
+    size_t channels = 0;
+    for (const uint64_t count : sizes.channels) channels += count;
+    for (auto [values, count] : {std::pair{&parameters, layout.arena_elements()},
+                                 {&means, channels},
+                                 {&variances, channels}}) {
+      values->resize(count);
+      Fill(Mix(++seed), {.shape = {static_cast<int64_t>(count)}}, values->data());
+    }
+  }
+  [[nodiscard]] Status Into(Weights& weights) const {
+    return weights.Refresh(layout, parameters, means, variances);
+  }
+
+  const RefreshSizes sizes;
+  exact::BlockLayout layout;
+  std::vector<float> parameters, means, variances;
+};
+
+struct Shard {
+  explicit Shard(const graph::Program& program, uint64_t seed)
+      : keys{seed, seed + 5, {}}, images(ElementsOf(program, program.images)) {
+    for (int64_t row = 0; row < program.samples; ++row) {
+      keys.samples.push_back(Mix(seed + static_cast<uint64_t>(row)));
+      labels.push_back(static_cast<int32_t>(keys.samples.back() % 3));
+    }
+    Fill(seed, program.graph.value(program.images), images.data());
+  }
+  [[nodiscard]] ShardInput input() const {
+    return {.seed = keys.seed,
+            .step = keys.step,
+            .samples = keys.samples,
+            .images = images,
+            .labels = labels,
+            .loss_seed = static_cast<float>(keys.seed)};
+  }
+
+  graph::RandomKeys keys;
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+};
+
+struct Result {
+  ShardOutput output;
+  std::map<uint32_t, std::vector<float>> gradients;
+  bool operator==(const Result& other) const {
+    return output.loss_sum == other.output.loss_sum && output.correct == other.output.correct &&
+           output.batch_means == other.output.batch_means &&
+           output.batch_variances == other.output.batch_variances && gradients == other.gradients;
+  }
+};
+
+Bytes Raw(const void* data, size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  return {begin, begin + bytes};
+}
+
+std::vector<float> Floats(const Bytes& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// The same with memory of its own for each value, node after node.
+Result Expected(const graph::Program& program, const Master& master, const Shard& shard) {
+  std::vector<Bytes> values;
+  for (const graph::Value& value : program.graph.values()) values.emplace_back(BytesOf(value));
+  const auto at = [&](graph::ValueId id) -> Bytes& { return values[static_cast<size_t>(id)]; };
+  at(program.images) = Raw(shard.images.data(), shard.images.size() * sizeof(float));
+  at(program.labels) = Raw(shard.labels.data(), shard.labels.size() * sizeof(int32_t));
+  if (program.loss_seed != graph::kNoValue) {
+    const float loss_seed = shard.input().loss_seed;
+    at(program.loss_seed) = Raw(&loss_seed, sizeof(loss_seed));
+  }
+  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+    const graph::ValueId value = program.parameters[p].value;
+    const float* const from = &master.parameters[master.layout.tensor(p).offset()];
+    const size_t size = graph::ByteSize(program.graph.value(value).dtype);
+    for (size_t i = 0; i < master.sizes.parameters[p]; ++i) {
+      std::memcpy(&at(value)[i * size], reinterpret_cast<const std::byte*>(from + i) + 4 - size,
+                  size);
+    }
+  }
+  size_t channel = 0;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    const auto count = static_cast<size_t>(normalization.channels);
+    if (normalization.moving_mean != graph::kNoValue) {
+      at(normalization.moving_mean) = Raw(&master.means[channel], count * sizeof(float));
+      at(normalization.moving_variance) = Raw(&master.variances[channel], count * sizeof(float));
+    }
+    channel += count;
+  }
+  const uint64_t seed_and_step[] = {shard.keys.seed, shard.keys.step};
+  for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+    const graph::Node& node = program.graph.nodes()[n];
+    if (node.op == "reshape") at(node.outputs[0]) = at(node.inputs[0]);
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (const graph::ValueId input : node.inputs) inputs.push_back(at(input).data());
+    for (const graph::ValueId output : node.outputs) outputs.push_back(at(output).data());
+    Compute(program, n, inputs, outputs, seed_and_step, shard.keys.samples.data());
+  }
+  Result result;
+  result.output.loss_sum = Floats(at(program.loss_sum))[0];
+  result.output.correct = static_cast<uint64_t>(Floats(at(program.correct))[0]);
+  for (uint32_t p : program.gradient_order) {
+    result.gradients[p] = Floats(at(program.parameters[p].gradient));
+  }
+  if (program.mode == graph::Mode::kInference) return result;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    const auto means = Floats(at(normalization.batch_mean));
+    const auto variances = Floats(at(normalization.batch_variance));
+    result.output.batch_means.insert(result.output.batch_means.end(), means.begin(), means.end());
+    result.output.batch_variances.insert(result.output.batch_variances.end(), variances.begin(),
+                                         variances.end());
+  }
+  return result;
+}
+
+// A core without libraries.
+struct Bench {
+  Bench() {
+    lane.compute = *MakeStream();
+    lane.copy = *MakeStream();
+    lane.uploader = *Uploader::Create(lane.compute.get());
+  }
+
+  std::unique_ptr<CudaExecutable> Bind(const graph::Program& program, CudaWeights& weights,
+                                       Replay replay) {
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    std::vector<size_t> workspace;
+    for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+      kernels.push_back(std::make_unique<HashKernel>(program, n, switches));
+      workspace.push_back(kernels.back()->workspace_bytes());
+    }
+    StepLayout layout = LayOutStep(program, kAlignment, std::move(workspace));
+    REQUIRE(lane.device.Grow(layout.core.bytes).ok());
+    REQUIRE(lane.host.Grow(layout.host_bytes).ok());
+    auto executable = CudaExecutable::Create(program, **weights.On(0), std::move(kernels),
+                                             std::move(layout), lane, replay);
+    REQUIRE(Message(executable.status()) == "");
+    return *std::move(executable);
+  }
+
+  Lane lane;
+  Switches switches;
+};
+
+StatusOr<Result> Run(CudaExecutable& executable, const ShardInput& input) {
+  Result result;
+  const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+    result.gradients[parameter].assign(gradient.begin(), gradient.end());
+  };
+  RING_RETURN_IF_ERROR(executable.Run(input, sink, &result.output));
+  return result;
+}
+
+// The shard's object goes before the result is looked at, as a loader's batch does.
+bool RunsRight(CudaExecutable& executable, const graph::Program& program, const Master& master,
+               uint64_t seed) {
+  const auto result = Run(executable, Shard(program, seed).input());
+  INFO(Message(result.status()));
+  CHECK(result.ok());
+  return result.ok() && *result == Expected(program, master, Shard(program, seed));
+}
+
+std::vector<graph::Program> Programs() {
+  std::vector<graph::Program> programs;
+  for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+    for (const char* name : {"mlp", "alexnet"}) {
+      for (const v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+        auto program =
+            testing::ModelProgram({.name = name, .samples = 1, .policy = policy, .mode = mode});
+        REQUIRE(program.ok());
+        programs.push_back(*std::move(program));
+      }
+    }
+  }
+  return programs;
+}
+
+// Small, so that a test may run it often.
+graph::Program Small(int64_t samples) {
+  auto program = zoo::BuildProgram(
+      [] {
+        v1::Model model;
+        model.set_name("mlp");
+        model.set_dropout(0.2);
+        model.mutable_hidden()->add_values(5);
+        return *zoo::ResolveModel(model);
+      }(),
+      {.samples = samples, .height = 3, .width = 3, .channels = 1, .classes = 3});
+  REQUIRE(Message(program.status()) == "");
+  return *std::move(program);
+}
+
+}  // namespace
+
+TEST_CASE("CUDA executable: every run gives what its shard and the newest weights say") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    for (const graph::Program& program : Programs()) {
+      CudaWeights weights(program);
+      Bench bench;
+      const auto executable = bench.Bind(program, weights, replay);
+      for (const uint64_t seed : {1, 2}) {
+        const Master master(program, seed);
+        REQUIRE(Message(master.Into(weights)) == "");
+        CHECK(RunsRight(*executable, program, master, 10));
+        CHECK(RunsRight(*executable, program, master, 20));
+        CHECK(executable->captured() == (replay == Replay::kGraph));
+      }
+    }
+  }
+  CHECK(testing::LiveObjects() == 0);
+}
+
+TEST_CASE("CUDA executable: a gradient is handed over before later kernels have run") {
+  const graph::Program program = Small(2);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  REQUIRE(Master(program, 1).Into(weights).ok());
+  for (int run = 0; run < 3; ++run) {
+    bench.switches.ran = 0;
+    std::vector<uint32_t> order;
+    std::vector<size_t> ran;
+    const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+      CHECK(reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0);
+      order.push_back(parameter);
+      ran.push_back(bench.switches.ran);
+    };
+    ShardOutput output;
+    const Shard shard(program, 3);
+    REQUIRE(executable->Run(shard.input(), sink, &output).ok());
+    CHECK(order == program.gradient_order);
+    std::vector<size_t> nodes;
+    for (const graph::NodeId node : GradientNodes(program)) {
+      nodes.push_back(static_cast<size_t>(node) + 1);
+    }
+    CHECK(ran == nodes);
+    CHECK(bench.switches.ran == program.graph.nodes().size());
+  }
+}
+
+TEST_CASE("CUDA executable: a graph is launched from the second run on, unless it is refused") {
+  const graph::Program program = Small(2);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  const Master master(program, 1);
+  REQUIRE(master.Into(weights).ok());
+  const size_t before = testing::GraphLaunches();
+  for (uint64_t run = 0; run < 4; ++run) {
+    CHECK(RunsRight(*executable, program, master, run));
+    CHECK(testing::GraphLaunches() - before == run);
+  }
+}
+
+TEST_CASE("CUDA executable: a step that cannot be captured is launched kernel by kernel") {
+  const graph::Program program = Small(2);
+  for (const graph::Node& node : program.graph.nodes()) {
+    CudaWeights weights(program);
+    Bench bench;
+    bench.switches.allocates = node.name;
+    const auto executable = bench.Bind(program, weights, Replay::kGraph);
+    const Master master(program, 1);
+    REQUIRE(master.Into(weights).ok());
+    for (const uint64_t seed : {1, 2, 3, 4}) {
+      CHECK(RunsRight(*executable, program, master, seed));
+      CHECK_FALSE(executable->captured());
+    }
+    CHECK(cudaGetLastError() == cudaSuccess);
+  }
+  CHECK(testing::LiveObjects() == 0);
+}
+
+TEST_CASE("CUDA executable: a launch that fails names its node, and the next run is whole") {
+  const graph::Program program = Small(2);
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, replay);
+    const Master master(program, 1);
+    REQUIRE(master.Into(weights).ok());
+    for (const graph::Node& node : program.graph.nodes()) {
+      bench.switches.fails = node.name;
+      const auto failed = Run(*executable, Shard(program, 1).input());
+      CHECK(Message(failed.status()) == node.name + ": no such kernel");
+      bench.switches.fails.clear();
+    }
+    for (const uint64_t seed : {2, 3, 4}) CHECK(RunsRight(*executable, program, master, seed));
+  }
+}
+
+TEST_CASE("CUDA executable: programs share a core's memory, which moves when it grows") {
+  const graph::Program small = Small(1);
+  const graph::Program large = Small(9);
+  CudaWeights weights(small);
+  Bench bench;
+  const auto first = bench.Bind(small, weights, Replay::kGraph);
+  const Master master(small, 1);
+  REQUIRE(master.Into(weights).ok());
+  for (const uint64_t seed : {1, 2}) CHECK(RunsRight(*first, small, master, seed));
+  CHECK(first->captured());
+  const auto second = bench.Bind(large, weights, Replay::kGraph);
+  CHECK(bench.lane.device.size() == second->layout().core.bytes);
+  for (const uint64_t seed : {1, 2, 3}) {
+    CHECK(RunsRight(*first, small, master, seed));
+    CHECK(RunsRight(*second, large, master, seed));
+    CHECK(first->captured() == (seed > 1));
+  }
+}
+
+TEST_CASE("CUDA executable: a core that lost its memory says so") {
+  const graph::Program program = Small(1);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  REQUIRE(Master(program, 1).Into(weights).ok());
+  CHECK(absl::IsResourceExhausted(bench.lane.device.Grow(size_t{1} << 50)));
+  const auto result = Run(*executable, Shard(program, 1).input());
+  CHECK(absl::IsFailedPrecondition(result.status()));
+  CHECK_THAT(Message(result.status()), Contains("bound later did not fit"));
+}
+
+TEST_CASE("CUDA executable: shards and weights that are not the program's are refused") {
+  const graph::Program program = Small(2);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  Shard shard(program, 1);
+  CHECK(absl::IsFailedPrecondition(Run(*executable, shard.input()).status()));
+  const Master master(program, 1);
+  REQUIRE(master.Into(weights).ok());
+  shard.labels[1] = 3;
+  CHECK(absl::IsInvalidArgument(Run(*executable, shard.input()).status()));
+  CHECK(bench.switches.ran == 0);
+  CHECK(absl::IsInvalidArgument(weights.Refresh(master.layout, {}, {}, {})));
+  CHECK(RunsRight(*executable, program, master, 1));
+}
+
+TEST_CASE("CUDA weights: a type asked for after a Refresh is filled at once; the order stays") {
+  const graph::Program program = Small(1);
+  CudaWeights weights(program);
+  const Master master(program, 1);
+  const auto device = weights.On(0);
+  REQUIRE(device.ok());
+  CHECK(*weights.On(0) == *device);
+  REQUIRE(master.Into(weights).ok());
+  REQUIRE((*device)->Provide(graph::DType::kFloat16).ok());
+  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+    const auto* const from =
+        reinterpret_cast<const std::byte*>(&master.parameters[master.layout.tensor(p).offset()]);
+    const void* const copy = (*device)->parameter(p, graph::DType::kFloat16);
+    CHECK(std::memcmp(copy, from + 2, 2) == 0);
+    CHECK(reinterpret_cast<uintptr_t>(copy) % kAlignment == 0);
+  }
+  std::vector<exact::BlockLayout::Tensor> canonical;
+  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+    canonical.push_back({p, master.sizes.parameters[p]});
+  }
+  const auto other = exact::BlockLayout::Create(canonical);
+  REQUIRE(other.ok());
+  CHECK_THAT(Message(weights.Refresh(*other, master.parameters, master.means, master.variances)),
+             Contains("another order"));
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,298 @@
+#include "tests/worker/backend/cuda/late_runtime.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// Something on a stream. Done once, after everything before it.
+struct Work {
+  std::function<void()> run;
+  std::vector<std::shared_ptr<Work>> before;
+};
+using WorkList = std::vector<std::shared_ptr<Work>>;
+
+// The same in a graph.
+struct Node {
+  std::function<void()> run;
+  std::vector<size_t> before;
+  cudaEvent_t records = nullptr;
+};
+
+// Without recursion: a chain is as long as a step has kernels.
+void Finish(const WorkList& list) {
+  WorkList stack = list;
+  while (!stack.empty()) {
+    const std::shared_ptr<Work> work = stack.back();
+    if (!work->before.empty()) {
+      const WorkList before = std::exchange(work->before, {});
+      stack.insert(stack.end(), before.begin(), before.end());
+      continue;
+    }
+    stack.pop_back();
+    if (work->run) std::exchange(work->run, nullptr)();
+  }
+}
+
+}  // namespace
+
+struct CUgraph_st {
+  std::vector<Node> nodes;
+  std::vector<size_t> end;
+  bool invalid = false;
+};
+
+struct CUgraphExec_st {
+  CUgraph_st graph;
+};
+
+struct CUstream_st {
+  WorkList last;
+  CUgraph_st* capture = nullptr;
+  std::vector<size_t> captured_last;
+};
+
+struct CUevent_st {
+  WorkList work;
+  CUgraph_st* capture = nullptr;  // recorded inside it
+  std::vector<size_t> nodes;
+};
+
+namespace {
+
+struct Runtime {
+  std::set<CUstream_st*> streams;
+  std::map<std::byte*, size_t> pinned;
+  size_t live = 0;
+  size_t graph_launches = 0;
+  CUgraph_st* capturing = nullptr;
+  cudaError_t last_error = cudaSuccess;
+};
+Runtime runtime;
+
+cudaError_t Report(cudaError_t error) {
+  if (error != cudaSuccess) runtime.last_error = error;
+  return error;
+}
+
+// For calls that wait or allocate.
+cudaError_t OutsideCapture() {
+  if (runtime.capturing == nullptr) return cudaSuccess;
+  runtime.capturing->invalid = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+cudaError_t Enqueue(CUstream_st* stream, std::function<void()> run, cudaEvent_t records = nullptr) {
+  if (stream->capture == nullptr) {
+    const auto work = std::make_shared<Work>(Work{std::move(run), stream->last});
+    stream->last = {work};
+    return cudaSuccess;
+  }
+  if (stream->capture->invalid) return cudaErrorStreamCaptureInvalidated;
+  stream->capture->nodes.push_back({std::move(run), stream->captured_last, records});
+  stream->captured_last = {stream->capture->nodes.size() - 1};
+  return cudaSuccess;
+}
+
+bool IsPinned(const void* data, size_t bytes) {
+  const auto* const at = static_cast<const std::byte*>(data);
+  return std::ranges::any_of(runtime.pinned, [&](const auto& block) {
+    return at >= block.first && at + bytes <= block.first + block.second;
+  });
+}
+
+// Whether everything that the graph's streams did comes before its end.
+bool Joined(const CUgraph_st& graph) {
+  std::set<size_t> seen;
+  std::vector<size_t> left = graph.end;
+  while (!left.empty()) {
+    const size_t node = left.back();
+    left.pop_back();
+    if (!seen.insert(node).second) continue;
+    left.insert(left.end(), graph.nodes[node].before.begin(), graph.nodes[node].before.end());
+  }
+  return seen.size() == graph.nodes.size();
+}
+
+cudaError_t Allocate(void** data, size_t bytes) {
+  if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  if (bytes > (size_t{1} << 40)) return Report(cudaErrorMemoryAllocation);
+  const size_t rounded = (bytes + 255) / 256 * 256;
+  *data = std::aligned_alloc(256, rounded);
+  std::memset(*data, 0xab, rounded);  // nobody may count on zeros
+  ++runtime.live;
+  return cudaSuccess;
+}
+
+cudaError_t Free(void* data) {
+  if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  for (CUstream_st* stream : runtime.streams) Finish(stream->last);
+  std::free(data);
+  --runtime.live;
+  return cudaSuccess;
+}
+
+template <typename T>
+cudaError_t Destroy(T* object) {
+  delete object;
+  --runtime.live;
+  return cudaSuccess;
+}
+
+template <typename T>
+T* Make(T object = {}) {
+  ++runtime.live;
+  return new T(std::move(object));
+}
+
+}  // namespace
+
+namespace ringmaster::testing {
+
+cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
+  return Report(Enqueue(stream, std::move(work)));
+}
+
+void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
+size_t LiveObjects() { return runtime.live; }
+size_t GraphLaunches() { return runtime.graph_launches; }
+
+}  // namespace ringmaster::testing
+
+extern "C" {
+
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(runtime.last_error, cudaSuccess); }
+const char* cudaGetErrorName(cudaError_t) { return "error"; }
+const char* cudaGetErrorString(cudaError_t) { return "of the late runtime"; }
+
+cudaError_t cudaMalloc(void** data, size_t bytes) { return Allocate(data, bytes); }
+cudaError_t cudaFree(void* data) { return Free(data); }
+cudaError_t cudaMallocHost(void** data, size_t bytes) {
+  const cudaError_t error = Allocate(data, bytes);
+  if (error == cudaSuccess) runtime.pinned[static_cast<std::byte*>(*data)] = bytes;
+  return error;
+}
+cudaError_t cudaFreeHost(void* data) {
+  runtime.pinned.erase(static_cast<std::byte*>(data));
+  return Free(data);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
+  if (!IsPinned(host, bytes)) return Report(cudaErrorInvalidValue);
+  return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  runtime.streams.insert(*stream = Make<CUstream_st>());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Finish(stream->last);
+  runtime.streams.erase(stream);
+  return Destroy(stream);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  Finish(stream->last);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->capture == nullptr) {
+    if (stream->capture != nullptr) return Report(cudaErrorStreamCaptureIsolation);
+    stream->last.insert(stream->last.end(), event->work.begin(), event->work.end());
+    return cudaSuccess;
+  }
+  if (event->capture != runtime.capturing) return Report(cudaErrorInvalidValue);
+  stream->capture = event->capture;
+  stream->captured_last.insert(stream->captured_last.end(), event->nodes.begin(),
+                               event->nodes.end());
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = Make<CUevent_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return Destroy(event); }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  const bool external = flags == cudaEventRecordExternal;
+  if (stream->capture != nullptr) {
+    if (external) return Report(Enqueue(stream, nullptr, event));
+    event->capture = stream->capture;
+    event->nodes = stream->captured_last;
+    return cudaSuccess;
+  }
+  if (external) return Report(cudaErrorInvalidValue);
+  event->capture = nullptr;
+  event->work = stream->last;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  if (event->capture != nullptr) return Report(cudaErrorCapturedEvent);
+  Finish(event->work);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (runtime.capturing != nullptr) return Report(cudaErrorIllegalState);
+  stream->capture = runtime.capturing = Make<CUgraph_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  if (stream->capture == nullptr) return Report(cudaErrorIllegalState);
+  CUgraph_st* const captured = std::exchange(runtime.capturing, nullptr);
+  captured->end = stream->captured_last;
+  for (CUstream_st* each : runtime.streams) {
+    each->capture = nullptr;
+    each->captured_last.clear();
+  }
+  const cudaError_t error = captured->invalid   ? cudaErrorStreamCaptureInvalidated
+                            : Joined(*captured) ? cudaSuccess
+                                                : cudaErrorStreamCaptureUnjoined;
+  if (error != cudaSuccess) {
+    (void)Destroy(captured);
+    return Report(error);
+  }
+  *graph = captured;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Destroy(graph); }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = Make(CUgraphExec_st{*graph});
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return Destroy(exec); }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  if (stream->capture != nullptr) return Report(cudaErrorStreamCaptureUnsupported);
+  ++runtime.graph_launches;
+  WorkList works;
+  for (const Node& node : exec->graph.nodes) {
+    const auto& work = works.emplace_back(std::make_shared<Work>(Work{node.run, {}}));
+    if (node.before.empty()) work->before = stream->last;
+    for (const size_t before : node.before) work->before.push_back(works[before]);
+    if (node.records == nullptr) continue;
+    node.records->capture = nullptr;
+    node.records->work = {work};
+  }
+  stream->last.clear();
+  for (const size_t end : exec->graph.end) stream->last.push_back(works[end]);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,94 @@
+#include "worker/backend/cuda/step_layout.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "tests/worker/backend/model_program.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+constexpr size_t kAligned = 256;
+
+graph::Program Model(const std::string& name, graph::Mode mode) {
+  auto program = testing::ModelProgram(
+      {.name = name, .samples = 3, .policy = v1::POLICY_MIXED_BFLOAT16, .mode = mode});
+  INFO(Message(program.status()));
+  REQUIRE(program.ok());
+  return *std::move(program);
+}
+
+std::vector<std::string> Names(const graph::Program& program, const StepLayout& layout) {
+  std::vector<std::string> names;
+  for (const CopyBack& copy : layout.copies) {
+    names.push_back(copy.parameter ? program.parameters[*copy.parameter].name
+                                   : program.graph.value(copy.value).name);
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("Step layout: keys lie behind the gradients, aligned") {
+  const graph::Program program = Model("alexnet", graph::Mode::kTraining);
+  std::vector<size_t> workspace(program.graph.nodes().size(), 300);
+  const CoreLayout core = LayOut(program, kAligned, workspace);
+  const StepLayout layout = LayOutStep(program, kAligned, workspace);
+  CHECK(layout.core.gradients == core.gradients);
+  CHECK(layout.seed_and_step == core.bytes);
+  CHECK(layout.samples == core.bytes + kAligned);
+  CHECK(layout.core.bytes == core.bytes + 2 * kAligned);
+  const StepLayout many = LayOutStep(program, 16, workspace);
+  CHECK(many.core.bytes == many.samples + 32);  // three rows
+}
+
+TEST_CASE("Step layout: every result and every gradient comes back once, when it is complete") {
+  for (const char* name : {"alexnet", "mlp"}) {
+    for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+      INFO(name << " mode " << static_cast<int>(mode));
+      const graph::Program program = Model(name, mode);
+      const StepLayout layout = LayOutStep(program, kAligned, {});
+      std::vector<graph::ValueId> expected = graph::Results(program);
+      std::vector<graph::ValueId> found;
+      std::vector<uint32_t> gradients;
+      size_t end = 0;
+      graph::NodeId node = 0;
+      for (const CopyBack& copy : layout.copies) {
+        found.push_back(copy.value);
+        if (copy.parameter) {
+          gradients.push_back(*copy.parameter);
+          CHECK(copy.value == program.parameters[*copy.parameter].gradient);
+        }
+        CHECK(copy.after >= program.graph.value(copy.value).producer);
+        CHECK(copy.after >= node);
+        node = copy.after;
+        CHECK(program.graph.value(copy.value).dtype == graph::DType::kFloat32);
+        CHECK(copy.elements ==
+              static_cast<size_t>(graph::Elements(program.graph.value(copy.value).shape)));
+        CHECK(copy.host_offset % 64 == 0);
+        CHECK(copy.host_offset >= end);
+        CHECK(layout.host_offset(copy.value) == copy.host_offset);
+        end = copy.host_offset + copy.elements * sizeof(float);
+      }
+      CHECK(layout.host_bytes >= end);
+      CHECK(gradients == program.gradient_order);
+      std::ranges::sort(expected);
+      std::ranges::sort(found);
+      CHECK(found == expected);
+    }
+  }
+}
+
+TEST_CASE("Step layout: results are under way before the first gradient, the last layer's first") {
+  const graph::Program program = Model("mlp", graph::Mode::kTraining);
+  const std::vector<std::string> names = Names(program, LayOutStep(program, kAligned, {}));
+  CHECK(names == std::vector<std::string>{"loss/sum", "loss/correct", "fc/kernel", "fc/bias",
+                                          "dense2/kernel", "dense2/bias", "dense1/kernel",
+                                          "dense1/bias"});
+  const graph::Program inference = Model("mlp", graph::Mode::kInference);
+  CHECK(LayOutStep(inference, kAligned, {}).copies.size() == 2);
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,7 @@
+// A backend for which this host has no device.
+#include "worker/backend/plugin_entry.h"
+
+ringmaster::Backend* ringmaster_make_backend(ringmaster::Status* status) {
+  *status = ringmaster::Error(absl::StatusCode::kUnavailable, "this host has no abacus");
+  return nullptr;
+}

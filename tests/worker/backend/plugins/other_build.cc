@@ -1,0 +1,8 @@
+// A backend of another build, which must never be made: its types may be others.
+#include <cstdlib>
+
+#include "worker/backend/plugin_entry.h"
+
+const char* ringmaster_backend_abi() { return "0123456789abcdef"; }
+
+ringmaster::Backend* ringmaster_make_backend(ringmaster::Status*) { std::abort(); }

@@ -1,0 +1,83 @@
+#include "worker/backend/shard_io.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/small_models.h"
+#include "tests/worker/backend/model_program.h"
+
+namespace ringmaster {
+namespace {
+
+// Room for a shard of the program, whose parts a test then spoils.
+struct Shard {
+  explicit Shard(const graph::Program& program)
+      : samples(static_cast<size_t>(program.samples), 7),
+        images(ElementsOf(program, program.images)),
+        labels(static_cast<size_t>(program.samples)) {}
+  [[nodiscard]] ShardInput input() const {
+    return {.samples = samples, .images = images, .labels = labels};
+  }
+
+  std::vector<uint64_t> samples;
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+};
+
+}  // namespace
+
+TEST_CASE("Shard input: a shard of another size is refused") {
+  const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  const int64_t classes = ClassesOf(*program);
+  CHECK(classes == 3);
+  CHECK(CheckShard(*program, classes, Shard(*program).input()).ok());
+  const auto refused = [&](auto spoil) {
+    Shard shard(*program);
+    spoil(shard);
+    return Message(CheckShard(*program, classes, shard.input()));
+  };
+  CHECK(refused([](Shard& shard) { shard.images.pop_back(); }) ==
+        "shard: expected 2 samples, 2 labels and 120 image values, got 2, 2 and 119");
+  CHECK(refused([](Shard& shard) { shard.labels.pop_back(); }) ==
+        "shard: expected 2 samples, 2 labels and 120 image values, got 2, 1 and 120");
+  CHECK(refused([](Shard& shard) { shard.samples.push_back(1); }) ==
+        "shard: expected 2 samples, 2 labels and 120 image values, got 3, 2 and 120");
+}
+
+TEST_CASE("Shard input: a label that no class has is refused with its sample") {
+  const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  for (const int32_t label : {-1, 3}) {
+    Shard shard(*program);
+    shard.labels[1] = label;
+    CHECK(Message(CheckShard(*program, 3, shard.input())) ==
+          fmt::format("shard: sample 7 has label {}, expected 0 to 2", label));
+  }
+}
+
+TEST_CASE("Shard output: a gradient waits for all that stand before it in the order") {
+  auto model = testing::ModelProgram({.samples = 2});
+  REQUIRE(model.ok());
+  graph::Program program = *std::move(model);
+  const std::vector<graph::NodeId> nodes = GradientNodes(program);
+  REQUIRE(nodes.size() == program.parameters.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const graph::ValueId gradient = program.parameters[program.gradient_order[i]].gradient;
+    CHECK(nodes[i] >= program.graph.value(gradient).producer);
+    if (i > 0) CHECK(nodes[i] >= nodes[i - 1]);
+  }
+  // The first in order is the last that backward yields: all wait for it.
+  std::swap(program.gradient_order.front(), program.gradient_order.back());
+  for (const graph::NodeId node : GradientNodes(program)) CHECK(node == nodes.back());
+}
+
+TEST_CASE("Parameters: the fed value tells the number") {
+  const auto program = testing::SmallPerceptron(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  for (uint32_t p = 0; p < program->parameters.size(); ++p) {
+    CHECK(ParameterOf(*program, program->parameters[p].value) == p);
+  }
+  CHECK_FALSE(ParameterOf(*program, program->images));
+}
+
+}  // namespace ringmaster

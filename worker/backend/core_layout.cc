@@ -1,0 +1,56 @@
+#include "worker/backend/core_layout.h"
+
+#include <string>
+#include <utility>
+
+namespace ringmaster {
+namespace {
+
+std::string FormatBytes(size_t bytes) {
+  constexpr double kGiB = 1U << 30;
+  const double amount = static_cast<double>(bytes) / kGiB;
+  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
+}
+
+}  // namespace
+
+CoreLayout LayOut(const graph::Program& program, size_t alignment, std::vector<size_t> workspace) {
+  CoreLayout layout;
+  layout.plan =
+      graph::PlanMemory(program, {.alignment = alignment, .workspace = std::move(workspace)});
+  layout.bytes = AlignUp(layout.plan.arena_bytes, alignment);
+  for (const graph::Parameter& parameter : program.parameters) {
+    layout.gradients.push_back(layout.bytes);
+    if (parameter.gradient == graph::kNoValue) continue;
+    const auto elements =
+        static_cast<size_t>(graph::Elements(program.graph.value(parameter.gradient).shape));
+    layout.bytes += AlignUp(sizeof(float) * elements, alignment);
+  }
+  return layout;
+}
+
+std::vector<void*> AddressesOf(const graph::Program& program, const CoreLayout& layout,
+                               std::byte* memory) {
+  std::vector<void*> addresses;
+  for (const graph::Placement& placement : layout.plan.values) {
+    addresses.push_back(placement.bytes > 0 ? memory + placement.offset : nullptr);
+  }
+  for (size_t p = 0; p < program.parameters.size(); ++p) {
+    const graph::ValueId gradient = program.parameters[p].gradient;
+    if (gradient == graph::kNoValue) continue;
+    addresses[static_cast<size_t>(gradient)] = memory + layout.gradients[p];
+  }
+  return addresses;
+}
+
+Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
+  return Error(absl::StatusCode::kResourceExhausted,
+               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}\n{}",
+               FormatBytes(layout.bytes), FormatBytes(limit),
+               FormatBytes(layout.bytes > limit ? layout.bytes - limit : 0),
+               FormatBytes(layout.plan.arena_bytes),
+               FormatBytes(layout.bytes - layout.plan.arena_bytes),
+               graph::Describe(program, layout.plan));
+}
+
+}  // namespace ringmaster

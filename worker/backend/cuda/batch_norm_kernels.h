@@ -1,0 +1,50 @@
+// batch_norm over rows by channels: statistics, application, and both passes of the gradient. T:
+// float, __nv_bfloat16, __half; statistics and parameters are float32. Sums run in one fixed order:
+// float32 inside a piece of rows, double over the pieces.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ringmaster::cuda {
+
+struct BatchNormShape {
+  int64_t rows;
+  int64_t channels;
+  float epsilon;
+  bool relu;
+};
+
+// Scratch of each function below that takes one, in bytes, for elements of `element_bytes`.
+size_t BatchNormWorkspace(const BatchNormShape& shape, size_t element_bytes);
+
+// mean and variance (biased) of x by channel, then y.
+template <typename T>
+cudaError_t LaunchBatchNorm(const BatchNormShape& shape, const T* x, const float* gamma,
+                            const float* beta, T* y, float* mean, float* variance, void* workspace,
+                            cudaStream_t stream);
+
+// y by given statistics.
+template <typename T>
+cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, const float* gamma,
+                                     const float* beta, const float* mean, const float* variance,
+                                     T* y, void* workspace, cudaStream_t stream);
+
+// y is read where the shape has relu only.
+template <typename T>
+struct BatchNormGradientOperands {
+  const T *x, *dy, *y;
+  const float *gamma, *mean, *variance;
+  T* dx;
+  float *dgamma, *dbeta;
+  void* workspace;
+};
+
+template <typename T>
+cudaError_t LaunchBatchNormGradient(const BatchNormShape& shape,
+                                    const BatchNormGradientOperands<T>& operands,
+                                    cudaStream_t stream);
+
+}  // namespace ringmaster::cuda

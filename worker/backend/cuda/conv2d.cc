@@ -1,0 +1,60 @@
+// conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels.
+#include <utility>
+
+#include "worker/backend/cuda/choose_convolution.h"
+#include "worker/backend/cuda/convolution_kernel.h"
+#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/kernel_table.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+class CudnnEngine final : public ConvolutionEngine {
+ public:
+  CudnnEngine(cudnnHandle_t handle, ConvolutionPlan plan)
+      : handle_(handle), plan_(std::move(plan)) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return plan_.workspace_bytes(); }
+  [[nodiscard]] Status Attach(const ConvolutionOperands& operands) override {
+    return plan_.Attach(operands);
+  }
+  [[nodiscard]] Status Launch(cudaStream_t stream) override {
+    return plan_.Launch(handle_, stream);
+  }
+
+ private:
+  const cudnnHandle_t handle_;
+  ConvolutionPlan plan_;
+};
+
+StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
+  const graph::Node& node = context.node;
+  const auto shape = ConvolutionOf(context.program.graph, node);
+  if (!shape) return Internal("{}: {} is no convolution", node.name, node.op);
+  RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
+  const CudnnTarget target = {.handle = context.device.cudnn()};
+  auto chosen = ChooseConvolution(target, context.device.facts().name, *shape, *plans);
+  if (!chosen.ok()) return Annotate(chosen.status(), node.name);
+  return MakeConvolutionKernel(
+      node.name,
+      {.shape = *shape,
+       .variant = chosen->choice.variant,
+       .engine = std::make_unique<CudnnEngine>(target.handle, std::move(chosen->plan)),
+       .bias_gradient = node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone});
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindConv2d(const BindContext& context) {
+  return BindConvolution(context);
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(const BindContext& context) {
+  return BindConvolution(context);
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(const BindContext& context) {
+  return BindConvolution(context);
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,80 @@
+// What a convolution computes, as a value that knows no library: which of the three passes, sizes,
+// types, what is fused to it; and the variants of it that a library may be asked for instead. Pure;
+// thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/graph/graph.h"
+
+namespace ringmaster::cuda {
+
+enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
+[[nodiscard]] const char* Name(ConvolutionPass pass);  // the op: conv2d, conv2d_input_gradient ...
+
+// As a library names dimensions, N,C,H,W or K,C,R,S, and how far apart elements lie.
+struct TensorLayout {
+  std::array<int64_t, 4> dimensions;
+  std::array<int64_t, 4> strides;
+
+  bool operator==(const TensorLayout&) const = default;
+};
+
+// Sizes are those of the forward pass, whichever pass it is. Strides, pads and the activation are
+// in `attributes`; bias and activation belong to the forward pass alone.
+struct ConvolutionShape {
+  ConvolutionPass pass = ConvolutionPass::kForward;
+  int64_t samples = 0, height = 0, width = 0, channels = 0;  // of x
+  int64_t filters = 0, window_height = 0, window_width = 0;
+  graph::Conv2dAttributes attributes;
+  graph::DType type = graph::DType::kFloat32;    // of what is read
+  graph::DType result = graph::DType::kFloat32;  // of what is written
+  bool bias = false;
+
+  // x(N,H,W,C) and w(O,h,w,C) as they stand in the graph; `result` becomes `type`.
+  [[nodiscard]] static ConvolutionShape Of(ConvolutionPass pass,
+                                           const graph::Conv2dAttributes& attributes,
+                                           const graph::Shape& x, const graph::Shape& w,
+                                           graph::DType type);
+
+  [[nodiscard]] int64_t output_height() const;
+  [[nodiscard]] int64_t output_width() const;
+  [[nodiscard]] bool fuses_anything() const {
+    return bias || attributes.activation != graph::Activation::kNone;
+  }
+  // N,H,W,C in memory; O,h,w,C for w.
+  [[nodiscard]] TensorLayout x() const;
+  [[nodiscard]] TensorLayout w() const;
+  [[nodiscard]] TensorLayout y() const;
+  [[nodiscard]] TensorLayout bias_layout() const;
+};
+
+// What a node computes; nullopt when its op is none of the three.
+[[nodiscard]] std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph,
+                                                            const graph::Node& node);
+
+// `x 64,32,32,96 w 256,3,3,96 stride 1,1 pad 1,1,1,1 bfloat16 to bfloat16 bias relu`, pads as top,
+// bottom, left, right: the key of a kernel table's row.
+[[nodiscard]] std::string Key(const ConvolutionShape& shape);
+
+// What the library is asked for in place of the shape itself; the rest is done by own kernels, with
+// copies in the workspace.
+struct ConvolutionVariant {
+  bool fused = false;   // bias and activation inside the convolution
+  bool padded = false;  // channels and filters rounded up with zeros
+  bool narrow = false;  // a gradient of weights written in 16 bits
+
+  bool operator==(const ConvolutionVariant&) const = default;
+};
+[[nodiscard]] std::string Describe(const ConvolutionVariant& variant);  // fused+padded, or plain
+
+// The variants that make sense for a shape, in the order in which they are tried.
+[[nodiscard]] std::vector<ConvolutionVariant> Variants(const ConvolutionShape& shape);
+[[nodiscard]] ConvolutionShape Apply(const ConvolutionShape& shape,
+                                     const ConvolutionVariant& variant);
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,39 @@
+// NVIDIA GPUs as a backend: cuDNN for convolutions, cuBLASLt for products, own kernels for the
+// rest; N,H,W,C throughout. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/cuda_executable.h"
+#include "worker/backend/cuda/device.h"
+
+namespace ringmaster::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  // UNAVAILABLE, with what is missing, where no GPU can be used. GPUs of another model than the
+  // first are left alone: one worker has one numerics class.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CudaBackend>> Create(
+      Replay replay = Replay::kGraph);
+
+  // Host threads compute nothing that enters the result, so their number is 1 for everybody.
+  [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override;
+  // reserved: what CUDA and its libraries take of a GPU (and other processes, where there are any),
+  // measured when the backend was made. memory_per_core: all of a GPU but that.
+  [[nodiscard]] v1::DeviceProfile device_profile() const override;
+  [[nodiscard]] uint32_t devices() const override { return static_cast<uint32_t>(devices_.size()); }
+  StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
+  StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
+
+ private:
+  CudaBackend(std::vector<DeviceFacts> devices, uint64_t free_bytes, Replay replay)
+      : devices_(std::move(devices)), free_bytes_(free_bytes), replay_(replay) {}
+
+  const std::vector<DeviceFacts> devices_;  // at least one, all of one model
+  const uint64_t free_bytes_;               // of the first, beside what is reserved
+  const Replay replay_;
+};
+
+}  // namespace ringmaster::cuda

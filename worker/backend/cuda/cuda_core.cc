@@ -1,0 +1,87 @@
+#include "worker/backend/cuda/cuda_core.h"
+
+#include <utility>
+
+#include "worker/backend/core_thread.h"
+#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/weights.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+// A kernel for each node, in order.
+StatusOr<std::vector<std::unique_ptr<Kernel>>> BindKernels(const graph::Program& program,
+                                                           const Device& device) {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (const graph::Node& node : program.graph.nodes()) {
+    const BindFunction bind = FindKernel(node.op);
+    if (bind == nullptr) {
+      return Error(absl::StatusCode::kUnimplemented, "{}: the CUDA backend has no kernel for {}",
+                   node.name, node.op);
+    }
+    auto kernel = bind({program, node, device});
+    if (!kernel.ok()) return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op));
+    kernels.push_back(*std::move(kernel));
+  }
+  return kernels;
+}
+
+}  // namespace
+
+CudaCore::CudaCore(CoreOptions options, std::unique_ptr<Device> device, Replay replay)
+    : options_(std::move(options)),
+      device_(std::move(device)),
+      replay_(replay),
+      thread_(std::this_thread::get_id()) {}
+
+StatusOr<std::unique_ptr<CudaCore>> CudaCore::Create(const CoreOptions& options,
+                                                     const DeviceFacts& facts, Replay replay) {
+  RING_RETURN_IF_ERROR(PinThread(options));
+  auto device = Device::Open(facts);
+  if (!device.ok()) return Annotate(device.status(), options.name);
+  std::unique_ptr<CudaCore> core(new CudaCore(options, *std::move(device), replay));
+  RING_RETURN_IF_ERROR(Annotate(core->OpenLane(), options.name));
+  return core;
+}
+
+Status CudaCore::OpenLane() {
+  RING_ASSIGN_OR_RETURN(lane_.compute, MakeStream());
+  RING_ASSIGN_OR_RETURN(lane_.copy, MakeStream());
+  RING_ASSIGN_OR_RETURN(lane_.uploader, Uploader::Create(lane_.compute.get()));
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<Executable>> CudaCore::Bind(const graph::Program& program,
+                                                     Weights& weights) {
+  if (std::this_thread::get_id() != thread_) {
+    return FailedPrecondition("{}: bound on another thread than the core's", options_.name);
+  }
+  auto* const cuda_weights = dynamic_cast<CudaWeights*>(&weights);
+  if (cuda_weights == nullptr) return InvalidArgument("the weights are of another backend");
+  RING_ASSIGN_OR_RETURN(DeviceWeights* const device_weights,
+                        cuda_weights->On(device_->facts().index));
+  RING_ASSIGN_OR_RETURN(auto kernels, BindKernels(program, *device_));
+  std::vector<size_t> workspace;
+  for (const auto& kernel : kernels) workspace.push_back(kernel->workspace_bytes());
+  StepLayout layout = LayOutStep(program, kAlignment, std::move(workspace));
+  RING_RETURN_IF_ERROR(MakeRoom(program, layout));
+  return CudaExecutable::Create(program, *device_weights, std::move(kernels), std::move(layout),
+                                lane_, replay_);
+}
+
+Status CudaCore::MakeRoom(const graph::Program& program, const StepLayout& layout) {
+  if (options_.memory_bytes != 0 && layout.core.bytes > options_.memory_bytes) {
+    return TooLarge(program, layout.core, options_.memory_bytes);
+  }
+  const Status grown = lane_.device.Grow(layout.core.bytes);
+  if (absl::IsResourceExhausted(grown)) {
+    size_t free = 0;
+    size_t total = 0;
+    RING_RETURN_IF_ERROR(FromCuda(cudaMemGetInfo(&free, &total), "memory of the GPU"));
+    return TooLarge(program, layout.core, free);
+  }
+  RING_RETURN_IF_ERROR(grown);
+  return lane_.host.Grow(layout.host_bytes);
+}
+
+}  // namespace ringmaster::cuda

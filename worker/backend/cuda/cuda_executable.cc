@@ -1,0 +1,232 @@
+#include "worker/backend/cuda/cuda_executable.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "worker/backend/shard_io.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+size_t CountGradients(const StepLayout& layout) {
+  size_t count = 0;
+  for (const CopyBack& copy : layout.copies) count += copy.parameter ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& weights,
+                               std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout,
+                               Lane& lane, Replay replay)
+    : program_(program),
+      weights_(weights),
+      kernels_(std::move(kernels)),
+      layout_(std::move(layout)),
+      lane_(lane),
+      replay_(replay),
+      classes_(ClassesOf(program)) {}
+
+StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
+    const graph::Program& program, DeviceWeights& weights,
+    std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane, Replay replay) {
+  std::unique_ptr<CudaExecutable> executable(
+      new CudaExecutable(program, weights, std::move(kernels), std::move(layout), lane, replay));
+  RING_RETURN_IF_ERROR(executable->MakeEvents());
+  for (const graph::Parameter& parameter : program.parameters) {
+    RING_RETURN_IF_ERROR(weights.Provide(program.graph.value(parameter.value).dtype));
+  }
+  return executable;
+}
+
+Status CudaExecutable::MakeEvents() {
+  RING_ASSIGN_OR_RETURN(forked_, MakeEvent());
+  RING_ASSIGN_OR_RETURN(done_, MakeEvent());
+  gradient_events_.resize(CountGradients(layout_));
+  for (Event& event : gradient_events_) {
+    RING_ASSIGN_OR_RETURN(event, MakeEvent());
+  }
+  return absl::OkStatus();
+}
+
+Status CudaExecutable::Place() {
+  if (device_version_ == lane_.device.version() && host_version_ == lane_.host.version()) {
+    return absl::OkStatus();
+  }
+  if (lane_.device.size() < layout_.core.bytes || lane_.host.size() < layout_.host_bytes) {
+    return FailedPrecondition(
+        "the core has lost its memory: a program that was bound later did "
+        "not fit");
+  }
+  graph_.reset();
+  warm_ = refused_ = false;
+  std::byte* const memory = lane_.device.data();
+  addresses_ = AddressesOf(program_, layout_.core, memory);
+  const RunKeys keys = {
+      .seed_and_step = reinterpret_cast<const uint64_t*>(memory + layout_.seed_and_step),
+      .samples = reinterpret_cast<const uint64_t*>(memory + layout_.samples)};
+  for (size_t n = 0; n < kernels_.size(); ++n) {
+    const graph::Node& node = program_.graph.nodes()[n];
+    Operands operands = {.workspace = memory + layout_.core.plan.workspaces[n].offset,
+                         .keys = keys};
+    for (graph::ValueId input : node.inputs) operands.inputs.push_back(InputAddress(input));
+    for (graph::ValueId output : node.outputs) operands.outputs.push_back(At<void>(output));
+    RING_RETURN_IF_ERROR(Annotate(kernels_[n]->Attach(operands), node.name));
+  }
+  device_version_ = lane_.device.version();
+  host_version_ = lane_.host.version();
+  return absl::OkStatus();
+}
+
+const void* CudaExecutable::InputAddress(graph::ValueId value) const {
+  if (const auto parameter = ParameterOf(program_, value)) {
+    return weights_.parameter(*parameter, program_.graph.value(value).dtype);
+  }
+  for (size_t i = 0; i < program_.normalizations.size(); ++i) {
+    const graph::Normalization& normalization = program_.normalizations[i];
+    if (value == normalization.moving_mean) return weights_.moving_mean(i);
+    if (value == normalization.moving_variance) return weights_.moving_variance(i);
+  }
+  return At<void>(value);
+}
+
+Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
+  RING_RETURN_IF_ERROR(CheckShard(program_, classes_, input));
+  RING_RETURN_IF_ERROR(weights_.Ready());
+  const Status status = RunShard(input, sink);
+  if (!status.ok()) {
+    // Nothing may still write where the next run, or nobody, has its memory.
+    (void)cudaStreamSynchronize(lane_.compute.get());
+    (void)cudaStreamSynchronize(lane_.copy.get());
+    return status;
+  }
+  Collect(output);
+  return absl::OkStatus();
+}
+
+Status CudaExecutable::RunShard(const ShardInput& input, const GradientSink& sink) {
+  RING_RETURN_IF_ERROR(Place());
+  RING_RETURN_IF_ERROR(Feed(input));
+  RING_RETURN_IF_ERROR(Launch());
+  RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(done_.get(), lane_.compute.get()), "step"));
+  RING_RETURN_IF_ERROR(Deliver(sink));
+  RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(done_.get()), "step"));
+  warm_ = true;
+  return absl::OkStatus();
+}
+
+Status CudaExecutable::Feed(const ShardInput& input) {
+  const auto upload = [this](const auto& values, void* to) {
+    return lane_.uploader->Copy(std::data(values), to, std::size(values) * sizeof(values[0]));
+  };
+  std::byte* const memory = lane_.device.data();
+  const uint64_t seed_and_step[] = {input.seed, input.step};
+  RING_RETURN_IF_ERROR(upload(seed_and_step, memory + layout_.seed_and_step));
+  RING_RETURN_IF_ERROR(upload(input.samples, memory + layout_.samples));
+  RING_RETURN_IF_ERROR(upload(input.labels, At<void>(program_.labels)));
+  if (program_.loss_seed != graph::kNoValue) {
+    const float loss_seed[] = {input.loss_seed};
+    RING_RETURN_IF_ERROR(upload(loss_seed, At<void>(program_.loss_seed)));
+  }
+  return upload(input.images, At<void>(program_.images));
+}
+
+Status CudaExecutable::Launch() {
+  if (replay_ == Replay::kGraph && warm_ && graph_ == nullptr && !refused_) {
+    const Status status = Capture();
+    refused_ = !status.ok();
+    if (refused_) {
+      spdlog::warn("a step is launched kernel by kernel, which is slower: {}", Message(status));
+    }
+  }
+  if (graph_ == nullptr) return Enqueue(cudaEventRecordDefault);
+  return FromCuda(cudaGraphLaunch(graph_.get(), lane_.compute.get()), "launch of a step");
+}
+
+Status CudaExecutable::LaunchKernel(size_t n) {
+  const graph::Node& node = program_.graph.nodes()[n];
+  Status status = kernels_[n]->Launch(lane_.compute.get());
+  if (status.ok() && replay_ == Replay::kKernels) {
+    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), node.op);
+  }
+  return Annotate(status, node.name);
+}
+
+Status CudaExecutable::Enqueue(unsigned record_flags) {
+  size_t next_copy = 0;
+  size_t next_event = 0;
+  for (size_t n = 0; n < kernels_.size(); ++n) {
+    RING_RETURN_IF_ERROR(LaunchKernel(n));
+    RING_RETURN_IF_ERROR(
+        CopyBackAfter(static_cast<graph::NodeId>(n), &next_copy, &next_event, record_flags));
+  }
+  RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.copy.get()), "join"));
+  return FromCuda(cudaStreamWaitEvent(lane_.compute.get(), forked_.get(), 0), "join");
+}
+
+Status CudaExecutable::CopyBackAfter(graph::NodeId node, size_t* next, size_t* event,
+                                     unsigned record_flags) {
+  const std::vector<CopyBack>& copies = layout_.copies;
+  if (*next == copies.size() || copies[*next].after > node) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.compute.get()), "fork"));
+  RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(lane_.copy.get(), forked_.get(), 0), "fork"));
+  for (; *next < copies.size() && copies[*next].after <= node; ++*next) {
+    const CopyBack& copy = copies[*next];
+    RING_RETURN_IF_ERROR(FromCuda(
+        cudaMemcpyAsync(lane_.host.data() + copy.host_offset, At<void>(copy.value),
+                        copy.elements * sizeof(float), cudaMemcpyDeviceToHost, lane_.copy.get()),
+        "copy back"));
+    if (!copy.parameter) continue;
+    RING_RETURN_IF_ERROR(FromCuda(cudaEventRecordWithFlags(gradient_events_[(*event)++].get(),
+                                                           lane_.copy.get(), record_flags),
+                                  "event of a gradient"));
+  }
+  return absl::OkStatus();
+}
+
+Status CudaExecutable::Capture() {
+  // Other threads may allocate meanwhile; this one must not.
+  RING_RETURN_IF_ERROR(FromCuda(
+      cudaStreamBeginCapture(lane_.compute.get(), cudaStreamCaptureModeThreadLocal), "capture"));
+  const Status enqueued = Enqueue(cudaEventRecordExternal);
+  cudaGraph_t captured = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(lane_.compute.get(), &captured);
+  const Graph graph(captured);
+  if (!enqueued.ok() || ended != cudaSuccess) {
+    (void)cudaGetLastError();  // reported here, not by the next launch
+    return enqueued.ok() ? FromCuda(ended, "capture") : Annotate(enqueued, "capture");
+  }
+  cudaGraphExec_t executable = nullptr;
+  RING_RETURN_IF_ERROR(
+      FromCuda(cudaGraphInstantiate(&executable, graph.get(), 0), "instantiation of a step"));
+  graph_.reset(executable);
+  return absl::OkStatus();
+}
+
+Status CudaExecutable::Deliver(const GradientSink& sink) const {
+  size_t event = 0;
+  for (const CopyBack& copy : layout_.copies) {
+    if (!copy.parameter) continue;
+    RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(gradient_events_[event++].get()), "step"));
+    sink(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
+  }
+  return absl::OkStatus();
+}
+
+void CudaExecutable::Collect(ShardOutput* output) const {
+  output->loss_sum = static_cast<double>(*OnHost(layout_.host_offset(program_.loss_sum)));
+  output->correct = static_cast<uint64_t>(*OnHost(layout_.host_offset(program_.correct)));
+  output->batch_means.clear();
+  output->batch_variances.clear();
+  if (program_.mode != graph::Mode::kTraining) return;
+  for (const graph::Normalization& normalization : program_.normalizations) {
+    const float* means = OnHost(layout_.host_offset(normalization.batch_mean));
+    const float* variances = OnHost(layout_.host_offset(normalization.batch_variance));
+    output->batch_means.insert(output->batch_means.end(), means, means + normalization.channels);
+    output->batch_variances.insert(output->batch_variances.end(), variances,
+                                   variances + normalization.channels);
+  }
+}
+
+}  // namespace ringmaster::cuda

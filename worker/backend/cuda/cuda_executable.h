@@ -1,0 +1,100 @@
+// One program bound to one core: its kernels on the core's stream, replayed as one CUDA graph,
+// while a second stream copies each gradient to the host as soon as it is complete. Made by
+// CudaCore, used on its thread only; shares the core's memory and streams with the core's other
+// executables.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/arena.h"
+#include "worker/backend/cuda/device_weights.h"
+#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/step_layout.h"
+#include "worker/backend/cuda/uploader.h"
+
+namespace ringmaster::cuda {
+
+// How a step reaches the GPU. The bits are the same.
+enum class Replay : uint8_t {
+  kGraph,    // captured at the second run: at the first, libraries still load code
+  kKernels,  // each launched and waited for: to find the one that fails
+};
+
+// What a core lends to the one executable that runs.
+struct Lane {
+  Arena device{Place::kDevice};
+  Arena host{Place::kPinned};  // what is copied back
+  Stream compute;
+  Stream copy;
+  std::unique_ptr<Uploader> uploader;  // on `compute`
+};
+
+class CudaExecutable final : public Executable {
+ public:
+  // `kernels`: one for each node; `lane` has room for `layout`. All references outlive the result.
+  [[nodiscard]] static StatusOr<std::unique_ptr<CudaExecutable>> Create(
+      const graph::Program& program, DeviceWeights& weights,
+      std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane, Replay replay);
+
+  // INVALID_ARGUMENT when sizes are not those of the program or a label is out of range.
+  Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
+
+  [[nodiscard]] const StepLayout& layout() const { return layout_; }
+  // Whether runs replay a graph by now.
+  [[nodiscard]] bool captured() const { return graph_ != nullptr; }
+
+ private:
+  CudaExecutable(const graph::Program& program, DeviceWeights& weights,
+                 std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane,
+                 Replay replay);
+  Status MakeEvents();
+
+  // Gives the kernels their addresses, where the lane's memory is another than before.
+  Status Place();
+  [[nodiscard]] const void* InputAddress(graph::ValueId value) const;
+
+  Status RunShard(const ShardInput& input, const GradientSink& sink);
+  Status Feed(const ShardInput& input);
+  Status Launch();
+  // Launches kernel `n`; its node stands in the error.
+  Status LaunchKernel(size_t n);
+  // Puts all kernels and copies on the streams; `record_flags` of the gradients' events.
+  Status Enqueue(unsigned record_flags);
+  // Copies that are due after `node`.
+  Status CopyBackAfter(graph::NodeId node, size_t* next, size_t* event, unsigned record_flags);
+  Status Capture();
+  Status Deliver(const GradientSink& sink) const;
+  void Collect(ShardOutput* output) const;
+
+  template <typename T>
+  T* At(graph::ValueId value) const {
+    return static_cast<T*>(addresses_[static_cast<size_t>(value)]);
+  }
+  [[nodiscard]] const float* OnHost(size_t offset) const {
+    return reinterpret_cast<const float*>(lane_.host.data() + offset);
+  }
+
+  const graph::Program& program_;
+  DeviceWeights& weights_;
+  const std::vector<std::unique_ptr<Kernel>> kernels_;  // by node
+  const StepLayout layout_;
+  Lane& lane_;
+  const Replay replay_;
+  const int64_t classes_;  // labels lie in [0, classes)
+
+  std::vector<Event> gradient_events_;  // by place in gradient_order
+  Event forked_;                        // orders the two streams
+  Event done_;
+
+  std::vector<void*> addresses_;  // by ValueId; null for parameters
+  uint64_t device_version_ = 0;   // of the lane's memory that kernels have addresses of
+  uint64_t host_version_ = 0;
+  bool warm_ = false;     // ran once with these addresses
+  bool refused_ = false;  // could not be captured
+  GraphExec graph_;
+};
+
+}  // namespace ringmaster::cuda

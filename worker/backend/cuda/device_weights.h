@@ -1,0 +1,80 @@
+// The parameters and moving statistics on one GPU: a copy of the whole master arena, and one for
+// each narrower type that some program reads, made from it there with rounding half to even. Owned
+// by CudaWeights, read by the kernels of every core on that GPU. Thread-safe, except that filling
+// must not run beside anything else.
+#pragma once
+
+#include <absl/base/thread_annotations.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/exact/block_layout.h"
+#include "common/graph/graph.h"
+#include "common/mutex.h"
+#include "worker/backend/cuda/arena.h"
+#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/uploader.h"
+#include "worker/backend/refresh_input.h"
+
+namespace ringmaster::cuda {
+
+class DeviceWeights {
+ public:
+  // Makes the GPU current on this thread.
+  [[nodiscard]] static StatusOr<std::unique_ptr<DeviceWeights>> Create(const RefreshSizes& sizes,
+                                                                       int device);
+
+  [[nodiscard]] int device() const { return device_; }
+
+  // Room for a copy in `dtype`: filled at once where the master is, else when that comes. On a
+  // thread where this GPU is current.
+  [[nodiscard]] Status Provide(graph::DType dtype);
+
+  // FAILED_PRECONDITION until it was filled once. Only then is there an address to ask for; it
+  // never changes.
+  [[nodiscard]] Status Ready() const;
+  // In canonical layout, at a multiple of kAlignment. `dtype` was provided.
+  [[nodiscard]] const void* parameter(uint32_t canonical, graph::DType dtype) const;
+  [[nodiscard]] const float* moving_mean(size_t normalization) const;
+  [[nodiscard]] const float* moving_variance(size_t normalization) const;
+
+  // Enqueues copies and casts of what RefreshSizes::Check accepted, and reads nothing of it later.
+  // Makes the GPU current on this thread. INVALID_ARGUMENT when the layout is another than at
+  // first.
+  [[nodiscard]] Status StartFilling(const exact::BlockLayout& layout,
+                                    std::span<const float> parameters,
+                                    std::span<const float> moving_means,
+                                    std::span<const float> moving_variances);
+  // Waits for that.
+  [[nodiscard]] Status FinishFilling();
+
+ private:
+  DeviceWeights(const RefreshSizes& sizes, int device);
+  [[nodiscard]] Status SetOffsets(const exact::BlockLayout& layout);
+  [[nodiscard]] Status FillStatistics(std::span<const float> moving_means,
+                                      std::span<const float> moving_variances);
+  [[nodiscard]] Status Narrow(graph::DType dtype);
+  [[nodiscard]] Arena& copy(graph::DType dtype) { return copies_[static_cast<size_t>(dtype)]; }
+
+  const RefreshSizes& sizes_;
+  const int device_;
+  size_t elements_ = 0;                  // of the master arena, padding included
+  std::vector<size_t> channel_offsets_;  // in floats, by normalization, and where the last ends
+
+  std::vector<size_t> offsets_;  // in elements, by canonical number; empty until filled
+  std::vector<float> padded_;    // statistics as they lie on the GPU: means, then variances
+
+  Mutex mu_;  // one Provide at a time
+  std::array<Arena, 3> copies_ = {Arena(Place::kDevice), Arena(Place::kDevice),
+                                  Arena(Place::kDevice)};  // by DType
+  Arena statistics_{Place::kDevice};
+  Stream stream_;
+  Event done_;
+  std::unique_ptr<Uploader> uploader_;  // last: what is on its way goes first
+};
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,108 @@
+// The seam inside the CUDA backend: a bind function makes a Kernel for one node, once; the
+// executable gives it device addresses before its first launch, and anew when the core's memory has
+// moved, and has it put its work on a stream, which may be captured into a CUDA graph and replayed
+// every step. A kernel belongs to one executable and is used on that core's thread only. Nothing
+// allocates and nothing is timed inside Launch.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/graph/program.h"
+#include "common/status.h"
+
+namespace ringmaster::cuda {
+
+class Device;
+class PlanTable;
+
+// Every buffer in device memory begins at a multiple of this.
+inline constexpr size_t kAlignment = 256;
+
+// What keys the random ops of a run. Device addresses; the content changes with every run, the
+// addresses never do, so that a captured step draws anew.
+struct RunKeys {
+  const uint64_t* seed_and_step = nullptr;  // two words
+  const uint64_t* samples = nullptr;        // dataset index of each row
+};
+
+// Device addresses, each a multiple of kAlignment; they stay valid until the next Attach. A
+// parameter stands in canonical layout (common/graph/graph.h), in the type of its value.
+struct Operands {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::byte* workspace = nullptr;
+  RunKeys keys;
+
+  template <typename T>
+  const T* input(size_t i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <typename T>
+  T* output(size_t i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // Scratch in device memory while it runs; undefined content at the start of each run.
+  [[nodiscard]] virtual size_t workspace_bytes() const { return 0; }
+  virtual Status Attach(const Operands& operands) = 0;
+  // Enqueues, and waits for nothing.
+  virtual Status Launch(cudaStream_t stream) = 0;
+};
+
+// What a bind function sees of its node.
+struct BindContext {
+  const graph::Program& program;
+  const graph::Node& node;
+  const Device& device;
+  const PlanTable* plans = nullptr;  // the kernel table to follow; nullptr: the installed one
+
+  const graph::Value& input(size_t i) const { return program.graph.value(node.inputs[i]); }
+  const graph::Value& output(size_t i) const { return program.graph.value(node.outputs[i]); }
+  template <typename T>
+  const T& attributes() const {
+    return std::get<T>(node.attributes);
+  }
+};
+
+using BindFunction = StatusOr<std::unique_ptr<Kernel>> (*)(const BindContext& context);
+
+// A kernel that is one function of its operands and a stream; it returns what cudaGetLastError says
+// after its launches.
+template <typename Body>
+class LaunchKernel final : public Kernel {
+ public:
+  LaunchKernel(Body body, size_t workspace_bytes)
+      : body_(std::move(body)), workspace_bytes_(workspace_bytes) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return workspace_bytes_; }
+  Status Attach(const Operands& operands) override {
+    operands_ = operands;
+    return absl::OkStatus();
+  }
+  Status Launch(cudaStream_t stream) override { return body_(operands_, stream); }
+
+ private:
+  const Body body_;
+  const size_t workspace_bytes_;
+  Operands operands_;
+};
+
+// `body`: Status(const Operands&, cudaStream_t).
+template <typename Body>
+std::unique_ptr<Kernel> MakeLaunch(Body body, size_t workspace_bytes = 0) {
+  return std::make_unique<LaunchKernel<Body>>(std::move(body), workspace_bytes);
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,22 @@
+// Putting a kernel on a stream. For launchers, in .cu files only. Grids come from shapes alone,
+// never from the device, so that bits do not depend on it. Thread-safe (free functions).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace ringmaster::cuda {
+
+// cudaErrorInvalidConfiguration when there are too many blocks for a grid (2^31).
+template <typename... Parameters, typename... Arguments>
+cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
+                    Arguments... arguments) {
+  if (blocks < 1 || blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
+  kernel<<<static_cast<unsigned>(blocks), block, 0, stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace ringmaster::cuda

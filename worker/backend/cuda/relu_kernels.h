@@ -1,0 +1,17 @@
+// relu and its gradient. T: float, __nv_bfloat16, __half. y may be x, dx may be y or dy.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace ringmaster::cuda {
+
+template <typename T>
+cudaError_t LaunchRelu(const T* x, T* y, int64_t count, cudaStream_t stream);
+
+// dx = dy where y > 0, else 0.
+template <typename T>
+cudaError_t LaunchReluGradient(const T* y, const T* dy, T* dx, int64_t count, cudaStream_t stream);
+
+}  // namespace ringmaster::cuda

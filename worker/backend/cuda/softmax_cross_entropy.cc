@@ -1,0 +1,35 @@
+// softmax_cross_entropy and its gradient, in float32 logits with sums in double.
+#include "worker/backend/cuda/cuda_status.h"
+#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/softmax_cross_entropy_kernels.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+LogitsShape ShapeOf(const BindContext& context) {
+  return {context.input(0).shape[0], context.input(0).shape[1]};
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& context) {
+  const LogitsShape shape = ShapeOf(context);
+  return MakeLaunch(
+      [shape](const Operands& o, cudaStream_t stream) {
+        return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1),
+                                   o.output<float>(0), o.output<float>(1), o.workspace, stream),
+                        "softmax_cross_entropy");
+      },
+      LossWorkspace(shape));
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(const BindContext& context) {
+  const LogitsShape shape = ShapeOf(context);
+  return MakeLaunch([shape](const Operands& o, cudaStream_t stream) {
+    return FromCuda(LaunchLossGradient(shape, o.input<float>(0), o.input<int32_t>(1),
+                                       o.input<float>(2), o.output<float>(0), stream),
+                    "softmax_cross_entropy_gradient");
+  });
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,43 @@
+// Where the bytes of one program's run lie, on the GPU and on the host, and what is copied back in
+// which order. A function of the program and the kernels' workspaces; knows no CUDA. A value,
+// thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "worker/backend/core_layout.h"
+
+namespace ringmaster::cuda {
+
+// One value on its way to the host.
+struct CopyBack {
+  graph::NodeId after = 0;  // the node after which it is complete, and all before it in the list
+  graph::ValueId value = graph::kNoValue;
+  size_t elements = 0;                // float32
+  size_t host_offset = 0;             // a multiple of 64
+  std::optional<uint32_t> parameter;  // whose gradient it is; else it is a result
+};
+
+struct StepLayout {
+  // `core.bytes` counts what follows too.
+  CoreLayout core;
+  size_t seed_and_step = 0;  // two uint64
+  size_t samples = 0;        // one uint64 a row
+
+  // By `after`; gradients among each other in gradient_order.
+  std::vector<CopyBack> copies;
+  size_t host_bytes = 0;
+
+  // Of a result.
+  [[nodiscard]] size_t host_offset(graph::ValueId value) const {
+    return host_offsets[static_cast<size_t>(value)];
+  }
+  std::vector<size_t> host_offsets;  // by ValueId; 0 for what is not copied
+};
+
+[[nodiscard]] StepLayout LayOutStep(const graph::Program& program, size_t alignment,
+                                    std::vector<size_t> workspace);
+
+}  // namespace ringmaster::cuda

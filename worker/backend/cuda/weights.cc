@@ -1,0 +1,26 @@
+#include "worker/backend/cuda/weights.h"
+
+namespace ringmaster::cuda {
+
+StatusOr<DeviceWeights*> CudaWeights::On(int device) {
+  MutexLock lock(mu_);
+  for (const auto& weights : devices_) {
+    if (weights->device() == device) return weights.get();
+  }
+  RING_ASSIGN_OR_RETURN(devices_.emplace_back(), DeviceWeights::Create(sizes_, device));
+  return devices_.back().get();
+}
+
+Status CudaWeights::Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                            std::span<const float> moving_means,
+                            std::span<const float> moving_variances) {
+  RING_RETURN_IF_ERROR(sizes_.Check(layout, parameters, moving_means, moving_variances));
+  MutexLock lock(mu_);
+  for (const auto& weights : devices_) {
+    RING_RETURN_IF_ERROR(weights->StartFilling(layout, parameters, moving_means, moving_variances));
+  }
+  for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,37 @@
+// The parameters of a job on every GPU that one of its cores uses, shared by all cores of the
+// worker. Thread-safe, except that Refresh must not run beside anything else.
+#pragma once
+
+#include <absl/base/thread_annotations.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/device_weights.h"
+#include "worker/backend/refresh_input.h"
+
+namespace ringmaster::cuda {
+
+class CudaWeights final : public Weights {
+ public:
+  explicit CudaWeights(const graph::Program& training) : sizes_(training) {}
+
+  // INVALID_ARGUMENT when sizes are not those of the program. Returns when every GPU has the
+  // values.
+  Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
+                 std::span<const float> moving_means,
+                 std::span<const float> moving_variances) override;
+
+  // Those of one GPU, made when first asked for; they live as long as this.
+  [[nodiscard]] StatusOr<DeviceWeights*> On(int device);
+
+ private:
+  const RefreshSizes sizes_;
+
+  Mutex mu_;
+  std::vector<std::unique_ptr<DeviceWeights>> devices_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,19 @@
+// What a library with a backend defines, and plugin.cc calls. Such a library is built from the same
+// sources as the program that loads it, so C++ types cross between them once the tags are equal.
+#pragma once
+
+#include "common/status.h"
+#include "worker/backend/backend.h"
+
+extern "C" {
+
+// Digest of the headers that both sides must share (cmake/AbiTag.cmake), defined by plugin_abi.cc.
+// Called before anything else; nothing else is called when it differs.
+const char* ringmaster_backend_abi();
+
+// A backend that the caller owns; nullptr with `status`: UNAVAILABLE when this host has no device
+// for it (one line that says what is missing), any other code when one is there and does not work.
+// Any thread, before the first core.
+ringmaster::Backend* ringmaster_make_backend(ringmaster::Status* status);
+
+}  // extern "C"

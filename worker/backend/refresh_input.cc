@@ -1,0 +1,38 @@
+#include "worker/backend/refresh_input.h"
+
+#include <numeric>
+
+namespace ringmaster {
+
+RefreshSizes::RefreshSizes(const graph::Program& program) {
+  for (const graph::Parameter& parameter : program.parameters) {
+    parameters.push_back(static_cast<uint64_t>(graph::Elements(parameter.shape)));
+  }
+  for (const graph::Normalization& normalization : program.normalizations) {
+    channels.push_back(static_cast<uint64_t>(normalization.channels));
+  }
+}
+
+Status RefreshSizes::Check(const exact::BlockLayout& layout, std::span<const float> values,
+                           std::span<const float> moving_means,
+                           std::span<const float> moving_variances) const {
+  if (layout.tensors().size() != parameters.size() || values.size() < layout.arena_elements()) {
+    return InvalidArgument(
+        "weights: expected {} parameters in an arena of {} elements, got {} in one of {}",
+        parameters.size(), layout.arena_elements(), layout.tensors().size(), values.size());
+  }
+  const uint64_t statistics = std::accumulate(channels.begin(), channels.end(), uint64_t{0});
+  if (moving_means.size() != statistics || moving_variances.size() != statistics) {
+    return InvalidArgument("weights: expected {} moving means and variances, got {} and {}",
+                           statistics, moving_means.size(), moving_variances.size());
+  }
+  for (uint32_t p = 0; p < parameters.size(); ++p) {
+    const uint64_t elements = layout.tensor(p).elements;
+    if (elements == parameters[p]) continue;
+    return InvalidArgument("weights: expected parameter {} to have {} elements, got {}", p,
+                           parameters[p], elements);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster
