@@ -33,7 +33,7 @@ class BundleTest(unittest.TestCase):
 
     def elves(self):
         return [path for path in self.root.rglob("*")
-                if path.is_file() and path.open("rb").read(4) == b"\x7fELF"]
+                if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
 
     def test_every_part_is_there(self):
         files = {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
@@ -69,7 +69,8 @@ class BundleTest(unittest.TestCase):
             shutil.copy(f"/lib/x86_64-linux-gnu/{name}", host / "lib64")
         shutil.copytree(self.root, host / "opt")
         for name in ("ringmaster", "ringworker", "ringctl"):
-            said = run("unshare", "-r", "chroot", host, f"/opt/bin/{name}", "--help", env={"LD_LIBRARY_PATH": "/lib64"})
+            said = run("unshare", "-r", "/usr/sbin/chroot", host, f"/opt/bin/{name}", "--help",
+                       env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/lib64", "LD_ORIGIN_PATH": "/opt/bin"})
             self.assertIn(name, said.stdout)
 
     def test_gpu_check_without_a_gpu_says_so(self):
