@@ -58,6 +58,18 @@ void Connection::Cancel(int side) {
   network_->BreakOne(self_.lock(), side, "connection lost");
 }
 
+Network::~Network() {
+  for (const auto& [id, weak] : connections_) {
+    const ConnectionPtr connection = weak.lock();
+    if (connection == nullptr) continue;
+    for (Connection::Side& side : connection->sides_) {
+      side.on_end = nullptr;
+      side.stalled.clear();
+      if (side.life != nullptr) side.life->held.clear();
+    }
+  }
+}
+
 Time Network::Latency() {
   Random& random = world_->random();
   // Mostly a local network; now and then a packet is sent again.

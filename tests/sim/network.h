@@ -65,6 +65,8 @@ class Connection {
 class Network {
  public:
   explicit Network(World* world) : world_(world) {}
+  // Lets go of what processes left in the connections that they hold.
+  ~Network();
 
   // A process begins to serve its host: whatever the one before it had is reset.
   void Bind(int host, const LifePtr& life);
