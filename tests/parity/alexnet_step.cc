@@ -95,12 +95,13 @@ StatusOr<StepResult> RunOnBackend(const graph::Program& program,
   StepResult result;
   result.gradients.resize(program.parameters.size());
   ShardOutput output;
-  RING_RETURN_IF_ERROR(executable->Run(
-      input,
-      [&](uint32_t parameter, std::span<const float> gradient) {
-        result.gradients[parameter].assign(gradient.begin(), gradient.end());
-      },
-      &output));
+  RING_RETURN_IF_ERROR(
+      executable->Run(input,
+                      {.take =
+                           [&](uint32_t parameter, std::span<const float> gradient) {
+                             result.gradients[parameter].assign(gradient.begin(), gradient.end());
+                           }},
+                      &output));
   result.loss_sum = output.loss_sum;
   result.correct = static_cast<double>(output.correct);
   result.batch_means.assign(output.batch_means.begin(), output.batch_means.end());

@@ -66,10 +66,10 @@ class BoundProgram {
   StatusOr<ShardResult> Run(const ShardInput& input) {
     ShardResult result;
     result.gradients.resize(program_.parameters.size());
-    const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
       result.order.push_back(parameter);
       result.gradients[parameter].assign(gradient.begin(), gradient.end());
-    };
+    }};
     RING_RETURN_IF_ERROR(executable_->Run(input, sink, &result.output));
     return result;
   }

@@ -129,7 +129,7 @@ class FakeExecutable : public Executable {
       gradient[i] = (weights[i] + noise * scale) * rows * input.loss_seed;
     }
     if (hooks_->on_gradient) hooks_->on_gradient(input, tensor, gradient);
-    sink(tensor, gradient);
+    sink.take(tensor, gradient);
   }
 
   const graph::Program* const program_;

@@ -15,10 +15,12 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/quantize.h"
 #include "common/graph/memory_plan.h"
 #include "common/graph/program.h"
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
+#include "worker/backend/device_state.h"
 
 namespace ringmaster {
 
@@ -40,10 +42,17 @@ struct ShardOutput {
   std::vector<float> batch_variances;  // biased
 };
 
-// Called on the core's thread as soon as a parameter's gradient is complete, in the program's
-// gradient_order; `gradient` is float32 in canonical layout, 64-byte aligned, valid during the
-// call.
-using GradientSink = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
+// Where an executable's gradients go. Called on the core's thread as soon as a parameter's gradient
+// is complete, in the program's gradient_order: `take` with the gradient, float32 in canonical
+// layout, 64-byte aligned, valid during the call; or, where `summed` is set, that one instead,
+// after the executable itself has added the gradient to the sums of its weights' state. `summed`
+// says what is wrong with the first wrong element, which added 0.
+struct GradientSink {
+  using Take = std::function<void(uint32_t parameter, std::span<const float> gradient)>;
+  using Summed = std::function<void(uint32_t parameter, exact::FlagKind kind)>;
+  Take take;
+  Summed summed;  // only where the weights have a state
+};
 
 class Executable {
  public:
@@ -63,6 +72,17 @@ class Weights {
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;
+  // The moving statistics alone, where a state updates the parameters.
+  virtual Status RefreshStatistics(std::span<const float> moving_means,
+                                   std::span<const float> moving_variances) {
+    return Internal("weights without a state have no statistics of their own: {} and {} of them",
+                    moving_means.size(), moving_variances.size());
+  }
+  // Called at most once, when every executable that trains is bound: a state that updates these
+  // weights in place, or nullptr where the backend leaves that to the host. It holds nothing yet.
+  virtual StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& /*options*/) {
+    return nullptr;
+  }
 };
 
 class Core {

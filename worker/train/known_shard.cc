@@ -32,9 +32,9 @@ StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch,
                         seat.executable({graph::Mode::kTraining, batch.samples.size()}));
   Sha256 sha;
   ShardResult result;
-  const GradientSink hash = [&](uint32_t tensor, std::span<const float> gradient) {
+  const GradientSink hash{.take = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(HashGradient(job, tensor, gradient, &sha), tensor, &result.flag);
-  };
+  }};
   RING_RETURN_IF_ERROR(RunShard(job, batch, executable, hash, &result));
   exact::Record record = job.EmptyRecord();
   AddToRecord(result, &record);

@@ -27,9 +27,9 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
                          batch.samples.size()};
   RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
 
-  const GradientSink add = [&](uint32_t tensor, std::span<const float> gradient) {
+  const GradientSink add{.take = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
-  };
+  }};
   result->end = ShardEnd::kTorn;
   RING_RETURN_IF_ERROR(RunShard(*job, batch, executable, add, result));
   result->end = ShardEnd::kDone;

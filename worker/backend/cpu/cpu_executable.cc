@@ -74,7 +74,7 @@ void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink
   for (; *next < order.size(); ++*next) {
     if (gradient_nodes_[*next] > node) return;
     const graph::ValueId gradient = program_.parameters[order[*next]].gradient;
-    sink(order[*next], {At<const float>(gradient), ElementsOf(program_, gradient)});
+    sink.take(order[*next], {At<const float>(gradient), ElementsOf(program_, gradient)});
   }
 }
 

@@ -209,7 +209,7 @@ Status CudaExecutable::Deliver(const GradientSink& sink) const {
   for (const CopyBack& copy : layout_.copies) {
     if (!copy.parameter) continue;
     RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(gradient_events_[event++].get()), "step"));
-    sink(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
+    sink.take(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
   }
   return absl::OkStatus();
 }

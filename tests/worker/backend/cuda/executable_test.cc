@@ -293,9 +293,9 @@ struct Bench {
 
 StatusOr<Result> Run(CudaExecutable& executable, const ShardInput& input) {
   Result result;
-  const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+  const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
     result.gradients[parameter].assign(gradient.begin(), gradient.end());
-  };
+  }};
   RING_RETURN_IF_ERROR(executable.Run(input, sink, &result.output));
   return result;
 }
@@ -369,11 +369,11 @@ TEST_CASE("CUDA executable: a gradient is handed over before later kernels have 
     bench.switches.ran = 0;
     std::vector<uint32_t> order;
     std::vector<size_t> ran;
-    const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
       CHECK(reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0);
       order.push_back(parameter);
       ran.push_back(bench.switches.ran);
-    };
+    }};
     ShardOutput output;
     const Shard shard(program, 3);
     REQUIRE(executable->Run(shard.input(), sink, &output).ok());

@@ -130,13 +130,13 @@ TEST_CASE("CUDA runtime: gradients come in the program's order, finite, at multi
   for (int run = 0; run < 3; ++run) {
     std::vector<uint32_t> order;
     bool sound = true;
-    const GradientSink sink = [&](uint32_t parameter, std::span<const float> gradient) {
+    const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
       order.push_back(parameter);
       sound = sound && reinterpret_cast<uintptr_t>(gradient.data()) % 64 == 0 &&
               gradient.size() ==
                   static_cast<size_t>(graph::Elements(program.parameters[parameter].shape));
       for (const float x : gradient) sound = sound && std::isfinite(x);
-    };
+    }};
     ShardOutput output;
     REQUIRE((*executable)->Run(shard.input(), sink, &output).ok());
     CHECK(order == program.gradient_order);

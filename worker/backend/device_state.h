@@ -1,0 +1,62 @@
+// The part of S(k) that one update reads and changes for each element, and the sums of a step,
+// where the gradients are: a backend that has one quantizes, adds up and updates there, with the
+// bits of common/exact and common/graph/update, and only buckets that go round a ring pass through
+// the host. Made by Weights::MakeState, whose parameters it updates in place; must not outlive
+// them.
+//
+// Thread-safe in this sense: ReadSums and WriteTotals (of different buckets) may run beside
+// executables that add to other buckets; nothing else may run beside anything.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/exact/block_layout.h"
+#include "common/exact/digest.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster {
+
+struct DeviceStateOptions {
+  const exact::BlockLayout* layout = nullptr;  // outlives the state
+  v1::Optimizer optimizer;                     // resolved
+  uint32_t shards = 1;                         // V
+  int precision_bits = 0;                      // B
+};
+
+// What an update is made from.
+enum class SumSource : uint8_t {
+  kOwn,   // what was added here: this worker is alone
+  kRing,  // what WriteTotals wrote, of every bucket
+};
+
+class DeviceState {
+ public:
+  virtual ~DeviceState() = default;
+
+  // In arena layout; a slot for each of the optimizer's slot_names(); `exponents` E of each block.
+  // The weights' parameters are refreshed with it, in every type. The sums become zero.
+  virtual Status Load(std::span<const float> parameters,
+                      std::span<const std::span<const float>> slots,
+                      std::span<const int16_t> exponents) = 0;
+  // What Load takes, as it is after the updates so far.
+  virtual Status Store(std::span<float> parameters, std::span<const std::span<float>> slots,
+                       std::span<int16_t> exponents) = 0;
+
+  // A step begins: the sums are zero. Executables multiply gradients by `gradient_scale`, 1/S.
+  virtual Status Clear(float gradient_scale) = 0;
+  // The sums of a bucket's blocks, 256 integers a block, padding zero. Every executable that adds
+  // to them has said so (GradientSink::summed). They stay as they are until Clear.
+  virtual Status ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) = 0;
+  // What every worker's sums of the bucket add up to.
+  virtual Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) = 0;
+
+  // Update number `update` (from 1) and the units of the next step; the weights have the new
+  // parameters in every type when it returns. The result is the digest's sum over all blocks.
+  virtual StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) = 0;
+  // A skipped step: no update, units as at step 0. The result likewise.
+  virtual StatusOr<exact::BlockSum> Skip(SumSource source) = 0;
+};
+
+}  // namespace ringmaster
