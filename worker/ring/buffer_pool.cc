@@ -6,18 +6,14 @@
 #include "common/mutex.h"
 
 namespace ringmaster::ring {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-struct Free {
-  void operator()(uint8_t* buffer) const { ::operator delete(buffer, kAlignment); }
-};
-using Buffer = std::unique_ptr<uint8_t, Free>;
-
-}  // namespace
 
 struct BufferPool::Shelf {
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(uint8_t* buffer) const { ::operator delete(buffer, kAlignment); }
+  };
+  using Buffer = std::unique_ptr<uint8_t, Free>;
+
   const size_t buffer_bytes;
   const size_t keep;
   Mutex mu;
