@@ -49,7 +49,7 @@ BufferPool::BufferPool(size_t buffer_bytes, size_t keep)
 
 std::shared_ptr<uint8_t> BufferPool::Acquire() {
   return {shelf_->Take().release(),
-          [shelf = shelf_](uint8_t* buffer) { shelf->Return(Buffer(buffer)); }};
+          [shelf = shelf_](uint8_t* buffer) { shelf->Return(Shelf::Buffer(buffer)); }};
 }
 
 size_t BufferPool::out() const {
