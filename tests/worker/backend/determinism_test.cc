@@ -93,9 +93,8 @@ TEST_CASE("Determinism: one executable after another on a core changes nothing")
   const std::vector<int32_t> labels(5, 1);
   ShardOutput output;
   REQUIRE((*larger)
-              ->Run(
-                  {.samples = testing::KeysOf(large).samples, .images = images, .labels = labels},
-                  [](uint32_t, std::span<const float>) {}, &output)
+              ->Run({.samples = testing::KeysOf(large).samples, .images = images, .labels = labels},
+                    {.take = [](uint32_t, std::span<const float>) {}}, &output)
               .ok());
   const auto after = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));
   REQUIRE(after.ok());

@@ -112,7 +112,7 @@ TEST_CASE("CUDA runtime: the second run replays a graph, where it may") {
     const OwnShard shard(program);
     ShardOutput output;
     for (const bool captured : {false, true, true}) {
-      REQUIRE((*executable)->Run(shard.input(), IgnoreGradient, &output).ok());
+      REQUIRE((*executable)->Run(shard.input(), {.take = IgnoreGradient}, &output).ok());
       CHECK(cuda->captured() == (captured && replay == Replay::kGraph));
     }
   }
@@ -186,7 +186,7 @@ TEST_CASE("CUDA runtime: a larger program bound later moves the memory and chang
   const OwnShard shard(large);
   for (int i = 0; i < 3; ++i) {
     ShardOutput output;
-    REQUIRE((*larger)->Run(shard.input(), IgnoreGradient, &output).ok());
+    REQUIRE((*larger)->Run(shard.input(), {.take = IgnoreGradient}, &output).ok());
     CHECK(HashOf(*bound, small, 1) == before);
   }
 }
