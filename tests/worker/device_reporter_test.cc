@@ -89,54 +89,51 @@ class ReportedFleet : public v1::Fleet::Service {
 
 }  // namespace
 
-TEST_CASE("DeviceReporter: a report at each beginning of a session, and then every interval") {
+TEST_CASE("DeviceReporter: a report at each beginning of a session") {
   Tally sent;
-  milliseconds interval = kNever;
-  SECTION("at each beginning") {
-    DeviceReporter reporter([] { return Devices(1); }, [&](const auto&) { sent.Add(); },
-                            {.interval = interval});
-    reporter.Start();
-    reporter.Enable(true);
-    CHECK(sent.Await(1));
-    reporter.Enable(true);  // the same session
-    reporter.Enable(false);
-    reporter.Enable(true);
-    CHECK(sent.Await(2));
-    reporter.Stop();
-    CHECK(sent.count() == 2);
-  }
-  SECTION("every interval") {
-    DeviceReporter reporter([] { return Devices(1); }, [&](const auto&) { sent.Add(); },
-                            {.interval = milliseconds(1)});
-    reporter.Start();
-    reporter.Enable(true);
-    CHECK(sent.Await(5));
-  }
+  DeviceReporter reporter([] { return Devices(1); }, [&](const v1::WorkerMessage&) { sent.Add(); },
+                          {.interval = kNever});
+  reporter.Start();
+  reporter.Enable(true);
+  CHECK(sent.Await(1));
+  reporter.Enable(true);  // the same session
+  reporter.Enable(false);
+  reporter.Enable(true);
+  CHECK(sent.Await(2));
+  reporter.Stop();
+  CHECK(sent.count() == 2);
 }
 
-TEST_CASE(
-    "DeviceReporter: without figures nothing is sent, and outside a session nothing is read") {
+TEST_CASE("DeviceReporter: a report every interval, and nothing outside of a session") {
+  Tally read, sent;
+  const auto count = [&] {
+    read.Add();
+    return Devices(1);
+  };
+  const auto send = [&](const v1::WorkerMessage&) { sent.Add(); };
+  {
+    DeviceReporter off(count, send, {.interval = milliseconds(1)});
+    off.Start();
+  }
+  CHECK(read.count() == 0);
+  DeviceReporter on(count, send, {.interval = milliseconds(1)});
+  on.Start();
+  on.Enable(true);
+  CHECK(sent.Await(5));
+}
+
+TEST_CASE("DeviceReporter: without figures nothing is sent") {
   Tally read, sent;
   DeviceReporter reporter(
       [&] {
         read.Add();
         return Devices(0);
       },
-      [&](const auto&) { sent.Add(); }, {.interval = milliseconds(1)});
+      [&](const v1::WorkerMessage&) { sent.Add(); }, {.interval = milliseconds(1)});
   reporter.Start();
-  reporter.Stop();
-  CHECK(read.count() == 0);
-
-  DeviceReporter again(
-      [&] {
-        read.Add();
-        return Devices(0);
-      },
-      [&](const auto&) { sent.Add(); }, {.interval = milliseconds(1)});
-  again.Start();
-  again.Enable(true);
+  reporter.Enable(true);
   CHECK(read.Await(3));
-  again.Stop();
+  reporter.Stop();
   CHECK(sent.count() == 0);
 }
 
@@ -154,7 +151,8 @@ TEST_CASE("DeviceReporter: nobody waits for a reading that hangs, and it keeps w
           hang.wait();
           return Devices(1);
         },
-        [&](const auto&) { sent.Add(); }, {.interval = kNever, .patience = milliseconds(1)});
+        [&](const v1::WorkerMessage&) { sent.Add(); },
+        {.interval = kNever, .patience = milliseconds(1)});
     reporter.Start();
     reporter.Enable(true);
     REQUIRE(read.Await(1));
@@ -201,9 +199,9 @@ TEST_CASE("DeviceReporter: the coordinator hears in a session what the backend r
   devices.Start();
   session.Start();
   const v1::DeviceReport report = fleet.Await();
+  session.Stop();
   REQUIRE(report.devices_size() == 2);
   CHECK(report.devices(1).temperature() == 61);
-  session.Stop();
 }
 
 }  // namespace ringmaster::worker
