@@ -14,7 +14,6 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json ToJson(const v1::JobStatus& status);
 [[nodiscard]] Json ToJson(const v1::CheckpointRef& checkpoint);
 [[nodiscard]] Json ToJson(const v1::WorkerStatus& worker);
-[[nodiscard]] Json ToJson(const v1::DeviceFigures& device);
 [[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}
 [[nodiscard]] Json ToJson(const v1::ListWorkersResponse& workers);          // {"workers": [...]}
 [[nodiscard]] Json ToJson(const v1::ListCheckpointsResponse& checkpoints);  // {"checkpoints": ...}

@@ -17,7 +17,6 @@ namespace ringmaster::cli {
 
 // One line a job, the reason last.
 [[nodiscard]] std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal);
-// And below them one line a device of those that report theirs.
 [[nodiscard]] std::string RenderWorkers(const v1::ListWorkersResponse& workers,
                                         const Terminal& terminal);
 [[nodiscard]] std::string RenderCheckpoints(const v1::ListCheckpointsResponse& checkpoints,
