@@ -5,6 +5,18 @@
 namespace ringmaster::cli {
 namespace {
 
+Json OfDevice(const v1::DeviceFigures& device) {
+  return {{"kind", device.kind()},
+          {"index", device.index()},
+          {"name", device.name()},
+          {"memory_used", Known(device.memory_used() > 0, device.memory_used())},
+          {"memory_total", Known(device.memory_total() > 0, device.memory_total())},
+          {"utilization", Known(device.has_utilization(), device.utilization())},
+          {"temperature", Known(device.has_temperature(), device.temperature())},
+          {"power", Known(device.has_power(), device.power())},
+          {"power_limit", Known(device.has_power_limit(), device.power_limit())}};
+}
+
 template <typename Repeated>
 Json List(const Repeated& values) {
   Json list = Json::array();
@@ -21,6 +33,8 @@ Json ToJson(const google::protobuf::RepeatedPtrField<std::string>& values) {
 }
 
 Json ToJson(const v1::WorkerStatus& worker) {
+  Json devices = Json::array();
+  for (const v1::DeviceFigures& device : worker.devices()) devices.push_back(OfDevice(device));
   return {{"name", worker.name()},
           {"state", worker.state()},
           {"cores", worker.cores()},
@@ -31,7 +45,8 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"job_id", Known(!worker.job_id().empty(), worker.job_id())},
           {"backend", worker.numerics_class().backend()},
           {"device_model", worker.numerics_class().device_model()},
-          {"instruction_set", worker.numerics_class().instruction_set()}};
+          {"instruction_set", worker.numerics_class().instruction_set()},
+          {"devices", devices}};
 }
 
 Json ToJson(const v1::ListResponse& jobs) { return {{"jobs", List(jobs.jobs())}}; }

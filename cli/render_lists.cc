@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/epoch.h"
 #include "cli/names.h"
@@ -15,6 +16,47 @@ std::string Done(const v1::JobStatus& job) {
   if (job.total_steps() == 0) return "-";
   const double ratio = static_cast<double>(job.step()) / static_cast<double>(job.total_steps());
   return fmt::format("{:.0f}%", 100 * std::min(1.0, ratio));
+}
+
+// `612/700 W`, `612 W` without a limit, `-/700 W` where only that is known.
+std::string Share(std::optional<double> part, std::optional<double> whole, int decimals,
+                  const char* unit) {
+  if (!part && !whole) return "-";
+  std::string text = part ? fmt::format("{:.{}f}", *part, decimals) : "-";
+  if (whole) text += fmt::format("/{:.{}f}", *whole, decimals);
+  return fmt::format("{} {}", text, unit);
+}
+
+std::string Memory(const v1::DeviceFigures& device) {
+  const auto gib = [](uint64_t bytes) {
+    return bytes == 0 ? std::nullopt : std::optional(static_cast<double>(bytes) / (1 << 30));
+  };
+  return Share(gib(device.memory_used()), gib(device.memory_total()), 1, "GiB");
+}
+
+std::string Power(const v1::DeviceFigures& device) {
+  const auto watts = [](bool known, uint32_t milliwatts) {
+    return known ? std::optional(milliwatts / 1e3) : std::nullopt;
+  };
+  return Share(watts(device.has_power(), device.power()),
+               watts(device.has_power_limit(), device.power_limit()), 0, "W");
+}
+
+// The name last: it is the longest, and the least in a line that is cut. Empty without devices.
+std::string DeviceTable(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
+  Table table({"WORKER", "DEVICE", "MEMORY", "UTIL", "TEMP", "POWER", "NAME"});
+  bool any = false;
+  for (const v1::WorkerStatus& worker : workers.workers()) {
+    for (const v1::DeviceFigures& device : worker.devices()) {
+      any = true;
+      table.Add({worker.name(), fmt::format("{}:{}", Printable(device.kind()), device.index()),
+                 Memory(device),
+                 device.has_utilization() ? fmt::format("{}%", device.utilization()) : "-",
+                 device.has_temperature() ? fmt::format("{} C", device.temperature()) : "-",
+                 Power(device), device.name().empty() ? "-" : Printable(device.name())});
+    }
+  }
+  return any ? table.Print(terminal) : "";
 }
 
 }  // namespace
@@ -48,7 +90,8 @@ std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal
                fmt::format("{}", worker.threads_per_core()), Bytes(worker.memory_per_core()),
                worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
   }
-  return table.Print(terminal);
+  const std::string devices = DeviceTable(workers, terminal);
+  return table.Print(terminal) + (devices.empty() ? "" : "\n" + devices);
 }
 
 std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked, const Terminal& terminal) {

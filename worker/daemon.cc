@@ -57,6 +57,10 @@ uint64_t DefaultMemory(const Flags& flags, const Backend& backend) {
   return device / ((flags.cores + used - 1) / used);
 }
 
+uint32_t DeviceOf(const Flags& flags, const Backend& backend, uint32_t core) {
+  return flags.device.index.value_or(core % backend.devices());
+}
+
 StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(device.kind));
   if (device.index && *device.index >= backend->devices()) {
@@ -135,7 +139,9 @@ Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<
               [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); },
-                 kHeartbeatInterval) {
+                 kHeartbeatInterval),
+      devices_(FiguresOf(backend_, UsedDevices()),
+               [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
   // First, so that what stands on stderr is in the spool too, whenever the process dies.
   auto& sinks = spdlog::default_logger()->sinks();
@@ -174,7 +180,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
     core.name = fmt::format("core{}", i);
     core.threads = flags_.threads_per_core;
     core.memory_bytes = flags_.memory_per_core;
-    core.device = flags_.device.index.value_or(i % backend_->devices());
+    core.device = DeviceOf(flags_, *backend_, i);
     if (!flags_.cpus.empty()) {
       const auto first = flags_.cpus.begin() + i * flags_.threads_per_core;
       core.cpus.assign(first, first + flags_.threads_per_core);
@@ -183,12 +189,19 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   return options;
 }
 
+std::set<uint32_t> Daemon::UsedDevices() const {
+  std::set<uint32_t> used;
+  for (uint32_t i = 0; i < flags_.cores; ++i) used.insert(DeviceOf(flags_, *backend_, i));
+  return used;
+}
+
 void Daemon::Start() {
   states_->Start();
   shipper_.Start();
   loop_.Start();
   runner_.Start();
   heartbeat_.Start();
+  devices_.Start();
   session_.Start();
 }
 
@@ -203,6 +216,7 @@ void Daemon::Post(Event event) {
 void Daemon::Handle(const Event& event) {
   const Decision decision = logic_.Step(event, std::chrono::steady_clock::now());
   heartbeat_.Enable(logic_.attached());
+  devices_.Enable(logic_.attached());
   Log(event, decision.reason);
   for (const Action& action : decision.actions) Do(action);
 }
@@ -263,6 +277,7 @@ void Daemon::Stop(const std::string& reason) {
   shipper_.Stop();
   states_->Stop();
   port_->Stop();
+  devices_.Stop();  // last: it may wait for a device
 }
 
 }  // namespace ringmaster::worker

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "common/loop.h"
 #include "common/status.h"
 #include "worker/backend/backend.h"
+#include "worker/device_reporter.h"
 #include "worker/flags.h"
 #include "worker/heartbeat.h"
 #include "worker/job_runner.h"
@@ -62,14 +64,15 @@ class Daemon {
   void Log(const Event& event, const std::string& reason);
   [[nodiscard]] v1::Attach Self() const;
   [[nodiscard]] JobRunnerOptions RunnerOptions() const;
+  [[nodiscard]] std::set<uint32_t> UsedDevices() const;
 
   const Flags flags_;
   const std::string incarnation_;
   const std::string ring_address_;
   const std::unique_ptr<StateFolder> state_;
   const std::shared_ptr<Spool> spool_;
-  const std::shared_ptr<SpoolSink> log_sink_;  // one of the default logger's
-  const std::unique_ptr<Backend> backend_;
+  const std::shared_ptr<SpoolSink> log_sink_;   // one of the default logger's
+  const std::shared_ptr<Backend> backend_;      // with a reading of its devices that hangs
   const std::unique_ptr<StateService> states_;  // outlives the port, whose server offers it
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
@@ -86,6 +89,7 @@ class Daemon {
   Session session_;
   JobRunner runner_;
   Heartbeat heartbeat_;
+  DeviceReporter devices_;
   Loop loop_{{.name = "loop", .limit = 4096}};
 };
 

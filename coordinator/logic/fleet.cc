@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cctype>
 
+#include "common/line_text.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxNameLength = 100;
 constexpr size_t kMaxHostLength = 255;
 constexpr uint32_t kMaxCores = 4'096;
+constexpr int kMaxDevices = 64;  // shown of one worker
 
 bool IsName(const std::string& text) {
   const auto allowed = [](unsigned char c) {
@@ -118,6 +121,17 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   return worker;
 }
 
+void Fleet::KeepDevices(Worker& worker, const v1::DeviceReport& report) {
+  worker.devices.Clear();
+  for (int i = 0; i < std::min(report.devices_size(), kMaxDevices); ++i) {
+    v1::DeviceFigures& device = *worker.devices.add_devices();
+    device = report.devices(i);
+    device.DiscardUnknownFields();
+    device.set_kind(CleanText(device.kind(), kMaxNameLength));
+    device.set_name(CleanText(device.name(), kMaxNameLength));
+  }
+}
+
 void Fleet::RestoreDrains(const std::vector<DrainRecord>& drains) {
   for (const DrainRecord& drain : drains) drained_[drain.worker] = drain.incarnation;
 }
@@ -180,6 +194,7 @@ v1::ListWorkersResponse Fleet::View() const {
     status.set_job_id(worker.job.value());
     *status.mutable_numerics_class() = worker.attach.numerics_class();
     status.set_host(worker.attach.host());
+    *status.mutable_devices() = worker.devices.devices();
   }
   return view;
 }

@@ -79,7 +79,17 @@ void Logic::Schedule() {
       }
     }
   }
-  if (std::exchange(fleet_changed_, false)) actions_.push_back(PublishWorkers{fleet_.View()});
+  ShowWorkers();
+}
+
+// A change of the fleet at once; figures of devices, which thousands of workers send every few
+// seconds, all together.
+void Logic::ShowWorkers() {
+  const bool due = devices_changed_ && now_.steady - workers_shown_at_ >= options_.show_devices;
+  if (!fleet_changed_ && !due) return;
+  fleet_changed_ = devices_changed_ = false;
+  workers_shown_at_ = now_.steady;
+  actions_.push_back(PublishWorkers{fleet_.View()});
 }
 
 bool Logic::StartQueued() {

@@ -111,6 +111,7 @@ class Logic {
   // Starts what can start, gives every job that waits its reason.
   void Schedule();
   bool StartQueued();  // true: nobody is left in the queue
+  void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
   void DescribeCheckpoints(Job& job);
@@ -147,6 +148,8 @@ class Logic {
   std::set<std::string> obeyed_;  // workers that this term was told to
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
+  bool devices_changed_ = false;  // nothing is decided by them
+  std::chrono::milliseconds workers_shown_at_{0};
 
   // Of the step in progress.
   Now now_;

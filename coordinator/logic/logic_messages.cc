@@ -63,6 +63,10 @@ void Logic::On(const WorkerSaid& event) {
       return Hear(*worker, event.message.heartbeat());
     case Kind::kLeaving:
       return Leave(*worker, event.message.leaving().reason());
+    case Kind::kDeviceReport:
+      Fleet::KeepDevices(*worker, event.message.device_report());
+      devices_changed_ = true;
+      return;
     case Kind::kAttach:
     case Kind::KIND_NOT_SET:
       Refuse(event.session, {InvalidArgument("a session has one Attach, and no empty messages"),

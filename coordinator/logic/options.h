@@ -25,6 +25,7 @@ struct Options {
   Duration settle{1'000};           // longer than any heartbeat is on its way
   Duration stall_limit{300'000};    // a running job in which no worker finishes any work
   Duration show_every{500};         // phases of a start, while they last
+  Duration show_devices{1'000};     // figures of devices, of all workers together
   Duration finish_limit{600'000};   // from the first JobFinished to the last, and the checkpoint
 
   // Of a member that a neighbour accused; above 300 ms, the neighbour's limit.

@@ -159,7 +159,7 @@ grpc::ServerUnaryReactor* JobsService::DrainWorker(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {
-  *response = board_.Workers();
+  *response = board_.Workers(kMaxListBytes);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

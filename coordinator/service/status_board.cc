@@ -95,9 +95,20 @@ v1::ListResponse StatusBoard::List(size_t max_bytes) const {
   return response;
 }
 
-v1::ListWorkersResponse StatusBoard::Workers() const {
-  MutexLock lock(mu_);
-  return workers_;
+v1::ListWorkersResponse StatusBoard::Workers(size_t max_bytes) const {
+  v1::ListWorkersResponse response;
+  {
+    MutexLock lock(mu_);
+    response = workers_;
+  }
+  size_t bytes = response.ByteSizeLong();
+  for (int i = response.workers_size(); i-- > 0 && bytes > max_bytes;) {
+    v1::WorkerStatus& worker = *response.mutable_workers(i);
+    const size_t before = worker.ByteSizeLong();
+    worker.clear_devices();
+    bytes -= before - worker.ByteSizeLong();
+  }
+  return response;
 }
 
 void StatusBoard::NoteStoreTrouble(const std::string& trouble) {

@@ -40,7 +40,8 @@ class StatusBoard {
   [[nodiscard]] View Find(const std::string& job_id) const;
   // Newest first, as many as fit into `max_bytes`.
   [[nodiscard]] v1::ListResponse List(size_t max_bytes) const;
-  [[nodiscard]] v1::ListWorkersResponse Workers() const;
+  // Every one by name, the devices of the first ones, as many as fit into `max_bytes`.
+  [[nodiscard]] v1::ListWorkersResponse Workers(size_t max_bytes) const;
   [[nodiscard]] std::string StoreTrouble() const;
   [[nodiscard]] bool closed() const;
 

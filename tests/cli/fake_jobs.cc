@@ -36,6 +36,23 @@ void AddEvent(v1::ListEventsResponse* events, const std::string& type, const std
   event.set_message(message);
 }
 
+// One that is busy, and one that cannot tell everything.
+void AddDevices(v1::WorkerStatus* worker) {
+  for (const uint32_t index : {0U, 1U}) {
+    v1::DeviceFigures& device = *worker->add_devices();
+    device.set_kind("cuda");
+    device.set_index(index);
+    device.set_name("NVIDIA H100 80GB HBM3");
+    device.set_memory_total(uint64_t{85'520'809'984});
+  }
+  v1::DeviceFigures& busy = *worker->mutable_devices(0);
+  busy.set_memory_used(uint64_t{31'675'383'808});
+  busy.set_utilization(97);
+  busy.set_temperature(64);
+  busy.set_power(612'430);
+  busy.set_power_limit(700'000);
+}
+
 }  // namespace
 
 FakeJobs::FakeJobs() {
@@ -183,7 +200,8 @@ grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRe
     worker.set_memory_per_core(uint64_t{8} << 30);
     worker.set_ring_address(*name == 'a' ? "10.0.0.1:4000" : "10.0.0.2:4000");
     if (*name == 'a') worker.set_job_id("j0004");
-    worker.mutable_numerics_class()->set_backend("cpu");
+    worker.mutable_numerics_class()->set_backend(*name == 'a' ? "cpu" : "cuda");
+    if (*name == 'b') AddDevices(&worker);
   }
   return grpc::Status::OK;
 }

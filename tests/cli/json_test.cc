@@ -72,7 +72,21 @@ TEST_CASE("Json: a worker has its cores, and no job when it is free") {
   CHECK(ToJson(workers).dump() ==
         R"({"workers":[{"name":"a","state":"free","cores":2,"threads_per_core":1,)"
         R"("memory_per_core":8589934592,"host":null,"ring_address":"127.0.0.1:4000","job_id":null,)"
-        R"("backend":"cpu","device_model":"","instruction_set":""}]})");
+        R"("backend":"cpu","device_model":"","instruction_set":"","devices":[]}]})");
+}
+
+TEST_CASE("Json: what a device cannot tell is null, and an idle one is 0 percent busy") {
+  v1::WorkerStatus worker;
+  v1::DeviceFigures& device = *worker.add_devices();
+  device.set_kind("cuda");
+  device.set_index(1);
+  device.set_name("NVIDIA Abacus");
+  device.set_memory_total(1000);
+  device.set_utilization(0);
+  CHECK(ToJson(worker)["devices"].dump() ==
+        R"([{"kind":"cuda","index":1,"name":"NVIDIA Abacus","memory_used":null,)"
+        R"("memory_total":1000,"utilization":0,"temperature":null,"power":null,)"
+        R"("power_limit":null}])");
 }
 
 TEST_CASE("Json: why has the reason and its history") {

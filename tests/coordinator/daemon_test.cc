@@ -445,6 +445,24 @@ TEST_CASE("Daemon: workers are listed, and why tells what is missing") {
   CHECK(why.advice(0) == "start 3 more workers like a");
 }
 
+TEST_CASE("Daemon: a worker's devices are listed as it last reported them") {
+  Cluster cluster;
+  FakeWorker worker(cluster.NewChannel(), "a");
+  REQUIRE(worker.Attach().ok());
+  v1::WorkerMessage message;
+  v1::DeviceFigures& device = *message.mutable_device_report()->add_devices();
+  device.set_name("NVIDIA Abacus");
+  device.set_power(43'210);
+  worker.Say(message);
+  v1::ListWorkersResponse workers;
+  REQUIRE(Eventually(cluster, [&] {
+    Limited context;
+    return cluster.jobs().ListWorkers(&context, {}, &workers).ok() && workers.workers_size() == 1 &&
+           workers.workers(0).devices_size() == 1;
+  }));
+  CHECK(workers.workers(0).devices(0).ShortDebugString() == device.ShortDebugString());
+}
+
 TEST_CASE("Daemon: events, phases of starting and why a worker's step failed the job") {
   Cluster cluster;
   Pair pair(cluster);

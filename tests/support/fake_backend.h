@@ -35,6 +35,8 @@ struct FakeHooks {
   std::function<Status(uint64_t update)> before_update;
   // May change what a training shard gives beside its gradients.
   std::function<void(const ShardInput&, ShardOutput*)> on_output;
+  // What the devices say of themselves; without it they say nothing.
+  std::function<std::vector<v1::DeviceFigures>()> figures;
 };
 
 class FakeWeights : public Weights {
@@ -208,6 +210,9 @@ class FakeBackend : public Backend {
     profile.set_kind("fake");
     profile.set_alignment(64);
     return profile;
+  }
+  [[nodiscard]] std::vector<v1::DeviceFigures> figures() override {
+    return hooks_.figures ? hooks_.figures() : std::vector<v1::DeviceFigures>();
   }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
     return hooks_.has_state(weights_made_++) ? std::make_unique<FakeWeights>(&hooks_)

@@ -20,6 +20,7 @@
 #include "common/graph/program.h"
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
+#include "ringmaster/v1/jobs.pb.h"
 #include "worker/backend/device_state.h"
 
 namespace ringmaster {
@@ -115,6 +116,10 @@ class Backend {
   [[nodiscard]] virtual v1::DeviceProfile device_profile() const = 0;
   // Cores can be made on devices 0 to devices() - 1: GPUs of this host; a CPU is one.
   [[nodiscard]] virtual uint32_t devices() const { return 1; }
+  // What each of those devices says of itself at this moment, for people; empty where a kind cannot
+  // tell. Takes milliseconds, and hangs as long as a sick driver does: only for a thread on which
+  // nobody waits.
+  [[nodiscard]] virtual std::vector<v1::DeviceFigures> figures() { return {}; }
   virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.
   virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;

@@ -32,6 +32,7 @@ class LoadedBackend final : public Backend {
     return backend_->device_profile();
   }
   [[nodiscard]] uint32_t devices() const override { return backend_->devices(); }
+  [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return backend_->figures(); }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override {
     return backend_->MakeWeights(training);
   }

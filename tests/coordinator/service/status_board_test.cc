@@ -54,6 +54,22 @@ TEST_CASE("StatusBoard: a list is newest first and ends where the bytes end") {
   CHECK(board.Find("j1") == nullptr);
 }
 
+TEST_CASE("StatusBoard: all workers are listed, devices where the bytes are enough") {
+  StatusBoard board;
+  v1::ListWorkersResponse workers;
+  for (const char* name : {"a", "b", "c"}) {
+    v1::WorkerStatus& worker = *workers.add_workers();
+    worker.set_name(name);
+    worker.add_devices()->set_name(std::string(100, 'x'));
+  }
+  board.PublishWorkers(workers);
+  CHECK(board.Workers(1000).SerializeAsString() == workers.SerializeAsString());
+  const v1::ListWorkersResponse cut = board.Workers(250);
+  REQUIRE(cut.workers_size() == 3);
+  CHECK(cut.workers(1).devices_size() == 1);
+  CHECK(cut.workers(2).devices_size() == 0);
+}
+
 TEST_CASE("StatusBoard: lost log lines stand in every view from then on") {
   StatusBoard board;
   board.NoteLogLines("j0001", 3);  // no such job: nothing happens

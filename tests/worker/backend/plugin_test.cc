@@ -98,6 +98,8 @@ TEST_CASE("Plugin: a loaded backend is used like any other, and its library is i
   CHECK((*backend)->devices() == 2);
   CHECK((*backend)->device_profile().kind() == "abacus");
   CHECK((*backend)->device_profile().memory_per_core() == 80);
+  REQUIRE((*backend)->figures().size() == 2);
+  CHECK((*backend)->figures()[1].temperature() == 21);
   CoreOptions options;
   options.name = "core1";
   options.device = 1;

@@ -8,6 +8,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/cuda_executable.h"
 #include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/gauges.h"
 
 namespace ringmaster::cuda {
 
@@ -24,16 +25,18 @@ class CudaBackend final : public Backend {
   // measured when the backend was made. memory_per_core: all of a GPU but that.
   [[nodiscard]] v1::DeviceProfile device_profile() const override;
   [[nodiscard]] uint32_t devices() const override { return static_cast<uint32_t>(devices_.size()); }
+  [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return gauges_.Read(); }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
 
  private:
   CudaBackend(std::vector<DeviceFacts> devices, uint64_t free_bytes, Replay replay)
-      : devices_(std::move(devices)), free_bytes_(free_bytes), replay_(replay) {}
+      : devices_(std::move(devices)), free_bytes_(free_bytes), replay_(replay), gauges_(devices_) {}
 
   const std::vector<DeviceFacts> devices_;  // at least one, all of one model
   const uint64_t free_bytes_;               // of the first, beside what is reserved
   const Replay replay_;
+  Gauges gauges_;  // has its own lock
 };
 
 }  // namespace ringmaster::cuda

@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/device.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "worker/backend/cuda/cuda_status.h"
@@ -63,13 +64,17 @@ StatusOr<DeviceFacts> FactsOf(int index) {
   cudaDeviceProp properties;
   RING_RETURN_IF_ERROR(
       FromCuda(cudaGetDeviceProperties(&properties, index), fmt::format("GPU {}", index)));
+  std::array<char, 32> pci_bus_id{};
+  RING_RETURN_IF_ERROR(FromCuda(cudaDeviceGetPCIBusId(pci_bus_id.data(), pci_bus_id.size(), index),
+                                fmt::format("the PCI bus id of GPU {}", index)));
   return DeviceFacts{.index = index,
                      .name = properties.name,
                      .major = properties.major,
                      .minor = properties.minor,
                      .multiprocessors = properties.multiProcessorCount,
                      .max_shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin),
-                     .memory_bytes = properties.totalGlobalMem};
+                     .memory_bytes = properties.totalGlobalMem,
+                     .pci_bus_id = pci_bus_id.data()};
 }
 
 }  // namespace

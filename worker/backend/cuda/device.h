@@ -25,6 +25,7 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int max_shared_bytes = 0;   // of a block, opted in
   uint64_t memory_bytes = 0;  // in all
+  std::string pci_bus_id;     // 0000:1B:00.0
 };
 
 // Why no GPU can be used here, or the facts of each of them. UNAVAILABLE: one line that says what

@@ -22,11 +22,13 @@ struct GpuFigures {
   std::optional<uint32_t> power_limit;  // milliwatts
 };
 
+constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
+
 class Nvml {
  public:
   // UNAVAILABLE: there is no such library, or it finds no driver. `library`: tests have their own.
   [[nodiscard]] static StatusOr<std::unique_ptr<Nvml>> Open(
-      const std::string& library = "libnvidia-ml.so.1");
+      const std::string& library = kNvmlLibrary);
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;

@@ -51,6 +51,20 @@ TEST_CASE("CUDA backend: numerics class and profile name the GPU") {
   CHECK(backend->devices() >= 1);
 }
 
+TEST_CASE("CUDA backend: each GPU has figures, with or without the management library") {
+  const auto backend = testing::CudaBackendOrSkip();
+  if (backend == nullptr) return;
+  const auto facts = FindDevices();
+  REQUIRE(facts.ok());
+  CHECK_THAT(facts->front().pci_bus_id,
+             Catch::Matches("[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\\.[0-9]"));
+  const auto devices = backend->figures();
+  REQUIRE(devices.size() == backend->devices());
+  CHECK(devices[0].kind() == "cuda");
+  CHECK_THAT(devices[0].name(), Contains("NVIDIA"));
+  CHECK(devices[0].memory_total() > 0);
+}
+
 TEST_CASE("CUDA backend: GPUs and CPUs that do not exist are refused") {
   const auto backend = testing::CudaBackendOrSkip();
   if (backend == nullptr) return;

@@ -1,8 +1,20 @@
-// A backend without kernels and with two devices.
+// A backend without kernels and with two devices, which hang when they are asked for figures where
+// RINGMASTER_TEST_ABACUS is set.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
 #include "worker/backend/plugin_entry.h"
 
 namespace ringmaster {
 namespace {
+
+[[noreturn]] void Hang() {
+  std::fputs("the abacus hangs\n", stderr);
+  while (true) pause();
+}
 
 class AbacusBackend final : public Backend {
  public:
@@ -19,6 +31,19 @@ class AbacusBackend final : public Backend {
     return profile;
   }
   [[nodiscard]] uint32_t devices() const override { return 2; }
+  [[nodiscard]] std::vector<v1::DeviceFigures> figures() override {
+    if (std::getenv("RINGMASTER_TEST_ABACUS") != nullptr) Hang();
+    std::vector<v1::DeviceFigures> devices(2);
+    for (uint32_t i = 0; i < 2; ++i) {
+      devices[i].set_kind("abacus");
+      devices[i].set_index(i);
+      devices[i].set_name("Abacus " + std::to_string(i));
+      devices[i].set_memory_used(3);
+      devices[i].set_memory_total(80);
+      devices[i].set_temperature(21);
+    }
+    return devices;
+  }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
     return Internal("an abacus has no weights");
   }

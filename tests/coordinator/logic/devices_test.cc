@@ -1,0 +1,141 @@
+// What workers say of their devices: kept and shown, and nothing else.
+#include <catch2/catch.hpp>
+#include <string>
+#include <variant>
+
+#include "coordinator/logic/logic.h"
+#include "tests/support/cluster_messages.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+
+v1::DeviceFigures Device(uint64_t memory_used) {
+  v1::DeviceFigures device;
+  device.set_kind("cuda");
+  device.set_name("NVIDIA Abacus");
+  device.set_memory_used(memory_used);
+  return device;
+}
+
+// A coordinator with two free workers, at a time when everything about them was shown.
+class Cluster {
+ public:
+  Cluster() {
+    (void)logic_.Restore({.term = 1}, now_);
+    Attach(kA, "a");
+    Attach(kB, "b");
+    now_.steady += milliseconds(10'000);
+    Hear(kA);
+    Hear(kB);
+    (void)Tick();
+  }
+
+  void Attach(SessionId session, const std::string& name) {
+    (void)Step(SessionOpened{session});
+    v1::WorkerMessage message;
+    *message.mutable_attach() = testing::MakeAttach(name);
+    (void)Step(WorkerSaid{session, message});
+  }
+  Actions Report(SessionId session, const v1::DeviceReport& report) {
+    v1::WorkerMessage message;
+    *message.mutable_device_report() = report;
+    return Step(WorkerSaid{session, message});
+  }
+  Actions Report(SessionId session, uint64_t memory_used) {
+    v1::DeviceReport report;
+    *report.add_devices() = Device(memory_used);
+    return Report(session, report);
+  }
+  Actions Break(SessionId session) { return Step(SessionClosed{session, "gone"}); }
+  Actions Tick() { return Step(coordinator::Tick{}); }
+  void Pass(int64_t ms) { now_.steady += milliseconds(ms); }
+
+  // Of the newest list that was shown.
+  [[nodiscard]] const v1::WorkerStatus& Shown(int worker) const { return shown_.workers(worker); }
+
+  static constexpr SessionId kA{1}, kB{2}, kAgain{3};
+
+ private:
+  void Hear(SessionId session) {
+    v1::WorkerMessage message;
+    message.mutable_heartbeat();
+    (void)Step(WorkerSaid{session, message});
+  }
+  Actions Step(const Event& event) {
+    Actions actions = logic_.Step(event, now_);
+    for (const Action& action : actions) {
+      if (const auto* publish = std::get_if<PublishWorkers>(&action)) shown_ = publish->workers;
+    }
+    return actions;
+  }
+
+  Logic logic_{Options{}};
+  Now now_;
+  v1::ListWorkersResponse shown_;
+};
+
+}  // namespace
+
+TEST_CASE("Devices: the newest report of each worker is shown, and nothing else happens") {
+  Cluster cluster;
+  cluster.Pass(1'000);
+  const Actions first = cluster.Report(Cluster::kA, 100);
+  REQUIRE(first.size() == 1);
+  CHECK(std::holds_alternative<PublishWorkers>(first[0]));
+  REQUIRE(cluster.Shown(0).devices_size() == 1);
+  CHECK(cluster.Shown(0).devices(0).ShortDebugString() == Device(100).ShortDebugString());
+  CHECK(cluster.Shown(1).devices().empty());
+
+  cluster.Pass(1'000);
+  (void)cluster.Report(Cluster::kA, 200);
+  REQUIRE(cluster.Shown(0).devices_size() == 1);
+  CHECK(cluster.Shown(0).devices(0).memory_used() == 200);
+}
+
+TEST_CASE("Devices: reports of many workers are shown together, once a second") {
+  Cluster cluster;
+  cluster.Pass(1'000);
+  (void)cluster.Report(Cluster::kA, 100);
+  cluster.Pass(500);
+  CHECK(cluster.Report(Cluster::kA, 200).empty());
+  CHECK(cluster.Report(Cluster::kB, 300).empty());
+  cluster.Pass(499);
+  CHECK(cluster.Tick().empty());
+  cluster.Pass(1);
+  CHECK(cluster.Tick().size() == 1);
+  CHECK(cluster.Shown(0).devices(0).memory_used() == 200);
+  CHECK(cluster.Shown(1).devices(0).memory_used() == 300);
+  cluster.Pass(1'000);
+  CHECK(cluster.Tick().empty());
+}
+
+TEST_CASE("Devices: they go with their session, and do not come back with the worker") {
+  Cluster cluster;
+  cluster.Pass(1'000);
+  (void)cluster.Report(Cluster::kA, 100);
+  (void)cluster.Break(Cluster::kA);
+  CHECK(cluster.Shown(0).name() == "b");
+  cluster.Attach(Cluster::kAgain, "a");
+  REQUIRE(cluster.Shown(0).name() == "a");
+  CHECK(cluster.Shown(0).devices().empty());
+  CHECK(cluster.Report(Cluster::kA, 100).empty());  // of the session that is over
+  cluster.Pass(1'000);
+  (void)cluster.Tick();
+  CHECK(cluster.Shown(0).devices().empty());
+}
+
+TEST_CASE("Devices: of an absurd report the first ones are kept, with names cut short") {
+  Cluster cluster;
+  cluster.Pass(1'000);
+  v1::DeviceReport report;
+  for (uint64_t i = 0; i < 65; ++i) *report.add_devices() = Device(i);
+  report.mutable_devices(0)->set_name(std::string(100'000, 'x'));
+  (void)cluster.Report(Cluster::kA, report);
+  REQUIRE(cluster.Shown(0).devices_size() == 64);
+  CHECK(cluster.Shown(0).devices(63).memory_used() == 63);
+  CHECK(cluster.Shown(0).devices(0).name().size() < 200);
+}
+
+}  // namespace ringmaster::coordinator
