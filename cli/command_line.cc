@@ -40,6 +40,14 @@ void RefuseSigns(CLI::App* app) {
 
 }  // namespace
 
+std::vector<std::string> LongOptions(const CLI::App& command) {
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  return options;
+}
+
 void Print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);

@@ -69,6 +69,9 @@ CLI::Option* AddJob(CLI::App* command, std::string* job);
 // `option` takes one of `values` and nothing else; an error names the one that was probably meant.
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);
 
+// `--name` of each option that `command` takes.
+[[nodiscard]] std::vector<std::string> LongOptions(const CLI::App& command);
+
 // To stdout, and out of this process: a reader that waits for a line gets it.
 void Print(const std::string& text);
 // One line on stderr.

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/nearest.h"
 
 namespace ringmaster::cli {
@@ -26,14 +27,6 @@ Named Innermost(const CLI::App& root) {
     named = {parsed.front(), named.whole()};
   }
   return named;
-}
-
-std::vector<std::string> OptionsOf(const CLI::App& command) {
-  std::vector<std::string> options;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-  }
-  return options;
 }
 
 std::vector<std::string> CommandsOf(const CLI::App& group) {
@@ -59,7 +52,7 @@ std::string Describe(const Named& named, const std::string& error) {
   if (words.empty() || words.front().empty()) return error;
   const std::string word = words.front().substr(0, words.front().find('='));
   if (word.size() > 2 && word.compare(0, 2, "--") == 0) {
-    return Unknown("option", word, OptionsOf(*named.command));
+    return Unknown("option", word, LongOptions(*named.command));
   }
   return commands.empty() || word[0] == '-' ? error : Unknown("command", word, commands);
 }

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/command_line.h"
+
 namespace ringmaster::cli {
 namespace {
 
@@ -55,14 +57,6 @@ std::vector<std::string> ValuesOf(const CLI::Option& option, const CompletionSou
   return {};
 }
 
-std::vector<std::string> OptionsOf(const CLI::App& command) {
-  std::vector<std::string> options;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-  }
-  return options;
-}
-
 const CLI::App* FindCommand(const CLI::App& group, const std::string& word) {
   for (const CLI::App* command : group.get_subcommands({})) {
     if (command->get_name() == word) return command;
@@ -97,7 +91,7 @@ Place Walk(const CLI::App& root, const std::vector<std::string>& words) {
 std::vector<std::string> Candidates(const Place& place, bool option_begun,
                                     const CompletionSources& sources) {
   if (place.option != nullptr) return ValuesOf(*place.option, sources);
-  if (option_begun) return OptionsOf(*place.command);
+  if (option_begun) return LongOptions(*place.command);
   std::vector<std::string> names;
   for (const CLI::App* command : place.command->get_subcommands({})) {
     names.push_back(command->get_name());
@@ -107,7 +101,7 @@ std::vector<std::string> Candidates(const Place& place, bool option_begun,
   if (place.positional < positionals.size()) {
     return ValuesOf(*positionals[place.positional], sources);
   }
-  return OptionsOf(*place.command);
+  return LongOptions(*place.command);
 }
 
 }  // namespace

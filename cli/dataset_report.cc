@@ -13,7 +13,7 @@ Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json ToJson(const data::SplitStatistics& split, uint64_t samples) {
+Json SplitJson(const data::SplitStatistics& split, uint64_t samples) {
   Json means = Json::array(), deviations = Json::array();
   for (const data::ChannelStatistics& channel : split.channels) {
     means.push_back(channel.mean);
@@ -59,8 +59,8 @@ Json ToJson(const DatasetStatistics& dataset) {
           {"channels", facts.channels()},
           {"classes", facts.classes()},
           {"bytes", BytesOf(facts)},
-          {"train", ToJson(dataset.train, facts.train_samples())},
-          {"test", ToJson(dataset.test, facts.test_samples())},
+          {"train", SplitJson(dataset.train, facts.train_samples())},
+          {"test", SplitJson(dataset.test, facts.test_samples())},
           {"files", files}};
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 // A stream is opened again this often, so that a coordinator that vanished without a word is
 // noticed.
-constexpr std::chrono::seconds kStreamDeadline(30);
+constexpr std::chrono::seconds kWatchDeadline(30);
 
 // Between two streams, so that one that ends at once is not asked for without end.
-constexpr std::chrono::milliseconds kPause(200);
+constexpr std::chrono::milliseconds kWatchPause(200);
 constexpr std::chrono::milliseconds kTick(100);
 
 using Clock = Client::Clock;
@@ -54,7 +54,7 @@ StatusOr<v1::JobStatus> Follow(Client& client, const std::string& job_id,
   Clock::time_point answered = Clock::now();
   bool told_away = false;
   for (;;) {
-    const Status stream = client.Watch(job_id, std::min(end, Clock::now() + kStreamDeadline),
+    const Status stream = client.Watch(job_id, std::min(end, Clock::now() + kWatchDeadline),
                                        options.on_tick, [&](const v1::JobStatus& status) {
                                          last = status;
                                          answered = Clock::now();
@@ -71,7 +71,7 @@ StatusOr<v1::JobStatus> Follow(Client& client, const std::string& job_id,
     if (away && Clock::now() >= answered + options.patience) return stream;
     if (away && !told_away && options.on_away) options.on_away();
     told_away = away;
-    if (!Wait(options.on_tick, std::min(end, Clock::now() + kPause), {})) return Stopped();
+    if (!Wait(options.on_tick, std::min(end, Clock::now() + kWatchPause), {})) return Stopped();
     if (away && !Wait(options.on_tick, std::min(end, answered + options.patience),
                       [&](Clock::time_point next) { return client.WaitUntilConnected(next); })) {
       return Stopped();

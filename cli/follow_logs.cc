@@ -11,9 +11,9 @@ using Clock = Client::Clock;
 
 // A stream is opened again this often, so that a coordinator that vanished without a word is
 // noticed.
-constexpr std::chrono::minutes kStreamDeadline(10);
+constexpr std::chrono::minutes kLogStreamDeadline(10);
 // Between two streams, so that one that ends at once is not asked for without end.
-constexpr std::chrono::milliseconds kPause(200);
+constexpr std::chrono::milliseconds kLogPause(200);
 
 // The newest line of each worker that was handed on.
 class Seen {
@@ -42,7 +42,7 @@ Status FollowLogs(Client& client, const std::string& job_id, const FollowLogsOpt
   Clock::time_point answered = Clock::now();
   bool any = false;
   for (;;) {
-    const Clock::time_point deadline = Clock::now() + kStreamDeadline;
+    const Clock::time_point deadline = Clock::now() + kLogStreamDeadline;
     const Status stream = client.Logs(request, deadline, {}, [&](const v1::LogLine& line) {
       any = true;
       answered = Clock::now();
@@ -54,7 +54,7 @@ Status FollowLogs(Client& client, const std::string& job_id, const FollowLogsOpt
     const bool away = stream.code() == absl::StatusCode::kUnavailable;
     if (!stream.ok() && !(away && options.follow && any)) return stream;
     if (away && Clock::now() >= answered + options.patience) return stream;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kLogPause);
     if (away) client.WaitUntilConnected(answered + options.patience);
   }
 }

@@ -11,7 +11,7 @@ namespace ringmaster::cli {
 namespace {
 
 // How long a coordinator that does not answer is asked again.
-constexpr std::chrono::seconds kPatience(10);
+constexpr std::chrono::seconds kSubmitPatience(10);
 
 // 128 random bits: the coordinator gives the same job for the same key.
 std::string NewIdempotencyKey() {
@@ -29,12 +29,12 @@ StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission)
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   if (!client.WaitUntilConnected(Client::Clock::now() + std::chrono::seconds(1))) {
     Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", common.coordinator,
-                    kPatience.count()));
+                    kSubmitPatience.count()));
   }
   for (std::string* const other : {request.mutable_resume_job(), request.mutable_like_job()}) {
     RING_ASSIGN_OR_RETURN(*other, client.IdOf(*other));
   }
-  RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kPatience));
+  RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kSubmitPatience));
   const std::string& job_id = response.job_id();
   Print(common.json() ? Json{{"job_id", job_id}}.dump() + "\n" : job_id + "\n");
   if (submission.then == Then::kWatch) return WatchJob(client, job_id, common.output);

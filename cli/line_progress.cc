@@ -7,7 +7,7 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr std::chrono::seconds kPause(10);
+constexpr std::chrono::seconds kBetweenLines(10);
 
 }  // namespace
 
@@ -40,7 +40,7 @@ std::string LineProgress::Update(const v1::JobStatus& status, const Moment& mome
 }
 
 std::string LineProgress::Tick(const Moment& moment) {
-  if (!newest_ || IsFinal(newest_->state()) || moment.steady - written_ < kPause) return "";
+  if (!newest_ || IsFinal(newest_->state()) || moment.steady - written_ < kBetweenLines) return "";
   written_ = moment.steady;
   return ProgressLine(*newest_, terminal_) + "\n";
 }

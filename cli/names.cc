@@ -62,6 +62,11 @@ uint64_t SkippedSteps(const v1::JobStatus& status) {
   return status.step() - std::min(status.step(), status.updates());
 }
 
+std::string StepOfTotal(const v1::JobStatus& status) {
+  return status.total_steps() == 0 ? fmt::format("{}", status.step())
+                                   : fmt::format("{}/{}", status.step(), status.total_steps());
+}
+
 std::string Count(uint64_t number, const std::string& noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }

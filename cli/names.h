@@ -24,6 +24,9 @@ namespace ringmaster::cli {
 [[nodiscard]] bool UpdatesKnown(const v1::JobStatus& status);
 [[nodiscard]] uint64_t SkippedSteps(const v1::JobStatus& status);
 
+// `7/100`, and `7` before the number of steps is known.
+[[nodiscard]] std::string StepOfTotal(const v1::JobStatus& status);
+
 // `1 worker`, `3 workers`.
 [[nodiscard]] std::string Count(uint64_t number, const std::string& noun);
 [[nodiscard]] std::string Percent(double ratio);         // 0.4567 is `45.7%`

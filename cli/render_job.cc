@@ -16,11 +16,6 @@
 namespace ringmaster::cli {
 namespace {
 
-std::string Steps(const v1::JobStatus& status) {
-  return status.total_steps() == 0 ? fmt::format("{}", status.step())
-                                   : fmt::format("{}/{}", status.step(), status.total_steps());
-}
-
 void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines* lines) {
   lines->Add(true, "job", status.job_id());
   lines->Add(true, "name", status.name());
@@ -31,7 +26,7 @@ void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines
 
 void AddTraining(const v1::JobStatus& status, JobLines* lines) {
   const bool measured = status.step() > 0;
-  lines->Add(true, "step", Steps(status));
+  lines->Add(true, "step", StepOfTotal(status));
   const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;
   lines->Add(skipped, "skipped steps", fmt::format("{}", SkippedSteps(status)));
   lines->Add(true, "epoch", fmt::format("{}", status.epoch()));

@@ -17,11 +17,6 @@ std::string Done(const v1::JobStatus& job) {
   return fmt::format("{:.0f}%", 100 * std::min(1.0, ratio));
 }
 
-std::string Steps(const v1::JobStatus& job) {
-  return job.total_steps() == 0 ? fmt::format("{}", job.step())
-                                : fmt::format("{}/{}", job.step(), job.total_steps());
-}
-
 }  // namespace
 
 std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
@@ -33,7 +28,7 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
     table.Add({job.job_id(),
                job.name(),
                {StateName(job.state()), ColourOf(job.state())},
-               Steps(job),
+               StepOfTotal(job),
                Done(job),
                left ? WholeSeconds(*left) : "-",
                running ? fmt::format("{:.0f}", job.samples_per_second()) : "-",

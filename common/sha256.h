@@ -35,6 +35,10 @@ class Sha256 {
 
 [[nodiscard]] Sha256Digest Sha256Of(const std::string& bytes);
 [[nodiscard]] std::string Hex(std::span<const uint8_t> bytes);  // lower case
+// As messages carry it.
+[[nodiscard]] inline std::string DigestBytes(const Sha256Digest& digest) {
+  return {digest.begin(), digest.end()};
+}
 // Hex SHA-256 of a file's content; NOT_FOUND or UNAVAILABLE with the path and the system's reason.
 [[nodiscard]] StatusOr<std::string> Sha256HexOfFile(const std::string& path);
 

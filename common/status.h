@@ -39,6 +39,11 @@ template <typename... Args>
   return Error(absl::StatusCode::kInternal, format, std::forward<Args>(args)...);
 }
 
+template <typename... Args>
+[[nodiscard]] Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
+  return Error(absl::StatusCode::kDataLoss, format, std::forward<Args>(args)...);
+}
+
 // The message alone, as a std::string.
 [[nodiscard]] inline std::string Message(const Status& status) {
   return std::string(status.message().data(), status.message().size());

@@ -22,8 +22,6 @@ constexpr std::chrono::minutes kConnectLimit = kFetchLimit + std::chrono::minute
 // fence comes here too, and is a better reason than ours.
 constexpr std::chrono::seconds kBetterReasonLimit{2};
 
-std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
-
 // Whether an error of a link names `who`, and not somebody whose name begins likewise.
 bool SpeaksOf(const std::string& error, const std::string& who) {
   for (size_t at = error.find(who); at != std::string::npos; at = error.find(who, at + 1)) {
@@ -32,10 +30,6 @@ bool SpeaksOf(const std::string& error, const std::string& who) {
       return true;
   }
   return false;
-}
-
-GenerationId GenerationOf(const v1::Start& start) {
-  return {start.generation().term(), start.generation().counter()};
 }
 
 // Stops when either of a run's stops is requested: before the first step there is no step to
@@ -146,7 +140,7 @@ std::string GenerationRun::NeighbourNamed(const std::string& error) const {
 void GenerationRun::End(Outcome outcome, const Status& status, std::string peer) {
   ended_.outcome = outcome;
   ended_.applied = trainer_->applied();
-  ended_.digest = Bytes(trainer_->digest());
+  ended_.digest = DigestBytes(trainer_->digest());
   ended_.reason = Message(status);
   ended_.peer = std::move(peer);
   ended_.folded = mark_->folded;
@@ -249,7 +243,7 @@ void GenerationRun::Train(const RunStops& stops) {
 void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.outcome = OutcomeOf(result.end);
   ended_.applied = result.applied;
-  ended_.digest = Bytes(result.digest);
+  ended_.digest = DigestBytes(result.digest);
   ended_.reason = result.reason;
   ended_.manifest_sha256 = result.manifest_sha256;
   ended_.folded = result.folded;

@@ -49,6 +49,10 @@ struct StateMark {
   bool evaluated = false;
 };
 
+[[nodiscard]] inline GenerationId GenerationOf(const v1::Start& start) {
+  return {start.generation().term(), start.generation().counter()};
+}
+
 class GenerationRun {
  public:
   // All outlive it; `training` is true while the step loop runs.

@@ -12,12 +12,6 @@
 namespace ringmaster::worker {
 namespace {
 
-std::string Bytes(const Sha256Digest& digest) { return {digest.begin(), digest.end()}; }
-
-GenerationId GenerationOf(const v1::Start& start) {
-  return {start.generation().term(), start.generation().counter()};
-}
-
 StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator) {
   StateSources sources;
   sources.peer = &FetchState;
@@ -159,7 +153,7 @@ void JobRunner::Do(const PrepareJob& task) {
       Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores, options);
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
-    done.digest = Bytes((*trainer)->digest());
+    done.digest = DigestBytes((*trainer)->digest());
     mark_ = StateMark();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);
     states_->Offer(task.job, [prepared](uint64_t step) { return prepared->Copy(step); });

@@ -8,7 +8,7 @@ namespace ringmaster::cli {
 namespace {
 
 // A key was pressed: a coordinator that does not answer at once is not waited for.
-constexpr std::chrono::milliseconds kPatience(500);
+constexpr std::chrono::milliseconds kCompletionPatience(500);
 
 constexpr char kBash[] =
     R"script(# Completion of ringctl for bash: source <(ringctl completion bash)
@@ -35,7 +35,7 @@ complete -F _ringctl ringctl
 
 std::vector<std::string> Jobs(const std::string& coordinator) {
   std::vector<std::string> ids;
-  auto client = Client::Create(coordinator, kPatience);
+  auto client = Client::Create(coordinator, kCompletionPatience);
   if (!client.ok()) return ids;
   const auto jobs = client->List();
   if (!jobs.ok()) return ids;
@@ -46,7 +46,7 @@ std::vector<std::string> Jobs(const std::string& coordinator) {
 
 std::vector<std::string> Workers(const std::string& coordinator) {
   std::vector<std::string> names;
-  auto client = Client::Create(coordinator, kPatience);
+  auto client = Client::Create(coordinator, kCompletionPatience);
   if (!client.ok()) return names;
   const auto workers = client->ListWorkers();
   if (!workers.ok()) return names;

@@ -12,10 +12,8 @@
 namespace ringmaster::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kPause(100);
+constexpr std::chrono::milliseconds kBetweenAnswers(100);
 constexpr std::chrono::seconds kSaySomething(10);
-
-using Clock = std::chrono::steady_clock;
 
 struct DrainOptions {
   std::string worker;
@@ -49,6 +47,7 @@ std::string Doing(const v1::WorkerStatus& worker) {
 // over. A coordinator that is away meanwhile is waited for, too.
 StatusOr<std::string> WaitUntilFree(Client& client, const std::string& name,
                                     std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now(), end = begin + patience;
   Clock::time_point said = begin;
   for (;;) {
@@ -73,7 +72,7 @@ StatusOr<std::string> WaitUntilFree(Client& client, const std::string& name,
                         WholeSeconds(waited.count())));
       }
     }
-    std::this_thread::sleep_until(std::min(end, Clock::now() + kPause));
+    std::this_thread::sleep_until(std::min(end, Clock::now() + kBetweenAnswers));
   }
 }
 

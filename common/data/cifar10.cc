@@ -7,12 +7,12 @@
 namespace ringmaster::data {
 namespace {
 
-void Draw(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
+void DrawCifar10(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {
   record[0] = static_cast<uint8_t>(
       DrawSampleImage({seed, split, sample, kCifar10Classes}, record.subspan(1)));
 }
 
-std::vector<SampleFile> SampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> Cifar10SampleFiles(uint64_t train, uint64_t test) {
   constexpr uint64_t kTrainFiles = 5;
   std::vector<SampleFile> files;
   const uint64_t count = std::min(kTrainFiles, train);
@@ -23,9 +23,9 @@ std::vector<SampleFile> SampleFiles(uint64_t train, uint64_t test) {
                      train * (i + 1) / count,
                      {},
                      kCifar10RecordBytes,
-                     Draw});
+                     DrawCifar10});
   }
-  files.push_back({"test_batch.bin", Split::kTest, 0, test, {}, kCifar10RecordBytes, Draw});
+  files.push_back({"test_batch.bin", Split::kTest, 0, test, {}, kCifar10RecordBytes, DrawCifar10});
   return files;
 }
 
@@ -40,7 +40,7 @@ const Format& Cifar10() {
                 {Split::kTest, Holds::kRecords, "test_batch.bin", "test file"}},
       .layout = [](const FileKind&,
                    const ContentStart& start) { return CifarLayout("cifar10", 1, start); },
-      .sample_files = SampleFiles};
+      .sample_files = Cifar10SampleFiles};
   return format;
 }
 

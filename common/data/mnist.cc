@@ -78,7 +78,7 @@ void DrawLabel(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> r
   record[0] = static_cast<uint8_t>(SampleDigit(seed, split, sample));
 }
 
-std::vector<SampleFile> SampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> MnistSampleFiles(uint64_t train, uint64_t test) {
   std::vector<SampleFile> files;
   const auto add = [&](const std::string& prefix, Split split, uint64_t count) {
     const auto samples = static_cast<uint32_t>(count);
@@ -107,7 +107,7 @@ const Format& Mnist() {
                 {Split::kTest, Holds::kImages, "t10k-images-idx3-ubyte", "file of test images"},
                 {Split::kTest, Holds::kLabels, "t10k-labels-idx1-ubyte", "file of test labels"}},
       .layout = Layout,
-      .sample_files = SampleFiles};
+      .sample_files = MnistSampleFiles};
   return format;
 }
 

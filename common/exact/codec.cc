@@ -6,15 +6,12 @@
 
 #include "common/check.h"
 #include "common/exact/kernels.h"
+#include "common/exact/quantize.h"
 
 namespace ringmaster::exact {
 namespace {
 
 using WholeBlock = std::array<int64_t, kBlockElements>;
-
-int64_t WrappingAdd(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
 
 size_t RowsOf(size_t count) { return (count + kLanes - 1) / kLanes; }
 

@@ -36,6 +36,11 @@ struct DecodedFlag {
 // 2^119.
 void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out);
 
+// How integers add up everywhere: modulo 2^64.
+[[nodiscard]] inline int64_t WrappingAdd(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+
 // Scalars of the record: unit 2^-32, or 1 for counts.
 inline constexpr int kScalarUnitExponent = -32;
 // round_half_even(value * 2^32); kind says why it is 0 instead.

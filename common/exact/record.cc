@@ -17,10 +17,6 @@ size_t RoundUpToBlocks(size_t integers) {
   return (integers + kBlockElements - 1) / kBlockElements * kBlockElements;
 }
 
-int64_t WrappingAdd(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-
 // A count below 2^62 / shards, rounded down to a power of two; the limit of quantized scalars.
 QuantizedScalar QuantizeCount(uint64_t count, uint32_t shards) {
   const int log2_shards = std::bit_width(shards - 1);

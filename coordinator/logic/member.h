@@ -61,4 +61,9 @@ struct Member {
   std::chrono::milliseconds silent_for(Now now) const { return now.steady - last_heard; }
 };
 
+// It broke the protocol; `what` goes on after its name, as in "sent a digest of 3 bytes".
+[[nodiscard]] inline Fault Violation(const Member& member, const std::string& what) {
+  return {Cause::kProtocolViolation, member.called() + " " + what, member.name()};
+}
+
 }  // namespace ringmaster::coordinator

@@ -13,10 +13,6 @@ constexpr size_t kMaxDigests = 64;  // members are never further apart than one 
 constexpr size_t kDigestBytes = 64;
 constexpr size_t kMaxPhaseBytes = 32;
 
-Fault Violation(const Member& member, const std::string& what) {
-  return {Cause::kProtocolViolation, member.called() + " " + what, member.name()};
-}
-
 }  // namespace
 
 void Run::OnHeard(const std::string& worker, Now now) {

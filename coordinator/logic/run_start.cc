@@ -9,14 +9,6 @@
 #include "coordinator/logic/run.h"
 
 namespace ringmaster::coordinator {
-namespace {
-
-Fault Violation(const Member& member, const std::string& what) {
-  return {Cause::kProtocolViolation, member.called() + " " + what, member.name()};
-}
-
-}  // namespace
-
 void Run::SendInspect(const Member& member, Actions& actions) const {
   v1::CoordinatorMessage message;
   message.mutable_inspect()->set_job_id(job_id_);

@@ -17,11 +17,11 @@ constexpr double kLeastPart = 0.1;       // of a step
 constexpr double kLeastSeconds = 0.005;  // shorter waits are what any two machines differ by
 
 using Members = std::vector<const v1::JobWorker*>;
-using Part = double (v1::StepTimes::*)() const;
+using Measure = double (v1::StepTimes::*)() const;
 
 struct Explanation {
   const char* word;
-  Part part;
+  Measure measure;
   const char* doing;
   const char* help;
 };
@@ -41,13 +41,13 @@ double Median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-double Of(const v1::JobWorker& member, Part part) { return (member.step_times().*part)(); }
+double Of(const v1::JobWorker& member, Measure measure) { return (member.step_times().*measure)(); }
 
 // Of all members but `one`.
-double MedianOfOthers(const Members& members, const v1::JobWorker* one, Part part) {
+double MedianOfOthers(const Members& members, const v1::JobWorker* one, Measure measure) {
   std::vector<double> values;
   for (const v1::JobWorker* member : members) {
-    if (member != one) values.push_back(Of(*member, part));
+    if (member != one) values.push_back(Of(*member, measure));
   }
   return Median(std::move(values));
 }
@@ -65,7 +65,7 @@ const Explanation* CauseOf(const Members& members, const v1::JobWorker* late) {
   const Explanation* found = nullptr;
   double most = 0;
   for (const Explanation& cause : kExplanations) {
-    const double excess = Of(*late, cause.part) - MedianOfOthers(members, late, cause.part);
+    const double excess = Of(*late, cause.measure) - MedianOfOthers(members, late, cause.measure);
     if (excess <= most) continue;
     most = excess;
     found = &cause;
@@ -78,7 +78,7 @@ const Explanation* CauseOf(const Members& members, const v1::JobWorker* late) {
 std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status) {
   const Members members = MeasuredOf(status);
   if (members.size() < 2) return std::nullopt;
-  const Part wait = &v1::StepTimes::ring_wait;
+  const Measure wait = &v1::StepTimes::ring_wait;
   const v1::JobWorker* const late =
       *std::min_element(members.begin(), members.end(),
                         [&](const auto* a, const auto* b) { return Of(*a, wait) < Of(*b, wait); });
@@ -96,8 +96,8 @@ std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status) {
       "the others wait {} of each {} step for {}, which {} for {} where they take {}: {}, or "
       "`ringctl drain {}`",
       FormatSeconds(seconds), FormatSeconds(step), Called(late->name(), late->host()), cause->doing,
-      FormatSeconds(Of(*late, cause->part)),
-      FormatSeconds(MedianOfOthers(members, late, cause->part)), cause->help, late->name()));
+      FormatSeconds(Of(*late, cause->measure)),
+      FormatSeconds(MedianOfOthers(members, late, cause->measure)), cause->help, late->name()));
   return straggler;
 }
 

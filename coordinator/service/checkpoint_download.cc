@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 
@@ -13,8 +14,7 @@ void CheckpointDownload::Begin() {
 
 void CheckpointDownload::Continue() {
   if (disk_.Post([self = self_] { self->SendNext(); })) return;
-  Finish(ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
-                "UNAVAILABLE"));
+  Finish(ToGrpc(Stopping()));
 }
 
 void CheckpointDownload::SendNext() {

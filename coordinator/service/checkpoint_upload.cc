@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -26,8 +27,7 @@ void CheckpointUploadCall::Fail(const Status& status, const std::string& word) {
 
 void CheckpointUploadCall::OnDisk(std::function<void()> task) {
   if (hands_.disk.Post(std::move(task))) return;
-  Fail(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
-       "UNAVAILABLE");
+  Fail(Stopping(), "UNAVAILABLE");
 }
 
 void CheckpointUploadCall::OnReadDone(bool ok) {

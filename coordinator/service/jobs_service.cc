@@ -23,10 +23,10 @@ grpc::Status NoSuchJob(const std::string& job_id) {
                 "JOB_NOT_FOUND", {{"job_id", job_id.substr(0, 100)}});
 }
 
-grpc::Status ToGrpc(const Reply& reply) {
+grpc::Status StatusOf(const Reply& reply) {
   std::map<std::string, std::string> metadata;
   if (!reply.job_id.empty()) metadata["job_id"] = reply.job_id;
-  return ringmaster::ToGrpc(reply.refusal.status, reply.refusal.word, metadata);
+  return ToGrpc(reply.refusal.status, reply.refusal.word, metadata);
 }
 
 // A call that is refused before it writes anything.
@@ -45,7 +45,7 @@ std::vector<v1::CheckpointRef> WithStep(const std::vector<v1::CheckpointRef>& al
 }
 
 grpc::Status NoSuchCheckpoint(const std::string& job_id, const std::string& what) {
-  return ringmaster::ToGrpc(
+  return ToGrpc(
       Error(absl::StatusCode::kNotFound, "job {} has no {}; `ringctl checkpoint ls {}` lists them",
             job_id, what, job_id),
       "CHECKPOINT_NOT_FOUND", {{"job_id", job_id}});
@@ -64,7 +64,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
   control_.Ask(SubmitAsked{*request}, [reactor, response](const Reply& reply) {
     response->set_job_id(reply.job_id);
     response->set_existed(reply.existed);
-    reactor->Finish(ToGrpc(reply));
+    reactor->Finish(StatusOf(reply));
   });
   return reactor;
 }
@@ -74,7 +74,7 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
                                               v1::CancelResponse*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   control_.Ask(CancelAsked{JobId(request->job_id())},
-               [reactor](const Reply& reply) { reactor->Finish(ToGrpc(reply)); });
+               [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
   return reactor;
 }
 
@@ -151,7 +151,7 @@ grpc::ServerUnaryReactor* JobsService::DrainWorker(grpc::CallbackServerContext* 
   control_.Ask(DrainAsked{request->worker(), request->resume()},
                [reactor, response](const Reply& reply) {
                  response->set_job_id(reply.job_id);
-                 reactor->Finish(ToGrpc(reply));
+                 reactor->Finish(StatusOf(reply));
                });
   return reactor;
 }
@@ -198,9 +198,7 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
     return CheckpointCheck::Next::kGoOn;
   };
   hearer.wanted = [context] { return !context->IsCancelled(); };
-  hearer.end = [reactor](const Status& status) {
-    reactor->Finish(ringmaster::ToGrpc(status, "UNAVAILABLE"));
-  };
+  hearer.end = [reactor](const Status& status) { reactor->Finish(ToGrpc(status, "UNAVAILABLE")); };
   CheckpointCheck::Begin(disk_, refs, std::move(hearer));
   return reactor;
 }

@@ -5,16 +5,12 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxStreams = 8'192;  // one a worker, and those that are about to end
-
-grpc::Status Stopping() {
-  return ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
-                "UNAVAILABLE");
-}
+constexpr size_t kMaxIntakes = 8'192;  // one a worker, and those that are about to end
 
 }  // namespace
 
@@ -24,12 +20,12 @@ std::shared_ptr<LogIntake> LogIntakes::Begin() {
   {
     MutexLock lock(mu_);
     std::erase_if(open_, [](const auto& weak) { return weak.expired(); });
-    if (!closed_ && open_.size() < kMaxStreams) {
+    if (!closed_ && open_.size() < kMaxIntakes) {
       open_.push_back(intake);
       return intake;
     }
   }
-  intake->End(Stopping());
+  intake->End(ToGrpc(Stopping()));
   return intake;
 }
 
@@ -41,7 +37,7 @@ void LogIntakes::Close() {
     open = std::exchange(open_, {});
   }
   for (const auto& weak : open) {
-    if (const auto intake = weak.lock()) intake->End(Stopping());
+    if (const auto intake = weak.lock()) intake->End(ToGrpc(Stopping()));
   }
 }
 
@@ -52,7 +48,7 @@ void LogIntake::Begin() {
 
 void LogIntake::OnReadDone(bool ok) {
   if (!ok) return End(grpc::Status::OK);
-  if (!hands_.logs.Post([self = self_] { self->Store(); })) End(Stopping());
+  if (!hands_.logs.Post([self = self_] { self->Store(); })) End(ToGrpc(Stopping()));
 }
 
 void LogIntake::Store() {

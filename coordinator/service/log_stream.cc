@@ -6,6 +6,7 @@
 
 #include "common/rpc/rpc_status.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -14,11 +15,6 @@ constexpr size_t kBatchLines = 256;
 // A worker ships its last lines at once; so long after the end none is expected any more.
 constexpr std::chrono::seconds kQuiet{1};
 constexpr std::chrono::seconds kLongestFollow{30};  // behind the end of the job
-
-grpc::Status Stopping() {
-  return ToGrpc(Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
-                "UNAVAILABLE");
-}
 
 std::chrono::steady_clock::time_point SteadyNow() { return std::chrono::steady_clock::now(); }
 
@@ -46,7 +42,7 @@ void LogStream::Continue() {
     again_ = true;
     if (std::exchange(busy_, true)) return;
   }
-  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(Stopping());
+  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(ToGrpc(Stopping()));
 }
 
 void LogStream::Advance() {
@@ -79,7 +75,7 @@ std::optional<grpc::Status> LogStream::Over() {
                   "WORKER_NOT_FOUND", {{"job_id", request_.job_id()}});
   }
   if (!request_.follow() || Quiet()) return grpc::Status::OK;
-  if (hands_.board.closed()) return Stopping();
+  if (hands_.board.closed()) return ToGrpc(Stopping());
   return std::nullopt;
 }
 
@@ -119,7 +115,7 @@ void LogStream::OnWriteDone(bool ok) {
   if (!ok) return End(grpc::Status::CANCELLED);
   lines_.pop_front();
   if (!lines_.empty()) return StartWrite(&lines_.front());
-  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(Stopping());
+  if (!hands_.logs.Post([self = shared_from_this()] { self->Advance(); })) End(ToGrpc(Stopping()));
 }
 
 void LogStream::OnCancel() {

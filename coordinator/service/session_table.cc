@@ -5,13 +5,13 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxStreams = 8'192;  // attached workers, and those that are about to be
+constexpr size_t kMaxSessions = 8'192;  // attached workers, and those that are about to be
 
 }  // namespace
 
 std::optional<SessionId> SessionTable::Add(std::shared_ptr<SessionStream> stream) {
   MutexLock lock(mu_);
-  if (closed_ || streams_.size() >= kMaxStreams) return std::nullopt;
+  if (closed_ || streams_.size() >= kMaxSessions) return std::nullopt;
   const SessionId session{next_++};
   streams_[session] = std::move(stream);
   return session;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -37,8 +38,7 @@ void WorkerSession::OnReadDone(bool ok) {
   const bool posted = control_.Post(WorkerSaid{session_, std::move(incoming_)},
                                     [self = self_] { self->ReadNext(); });
   if (posted) return;
-  End({Error(absl::StatusCode::kUnavailable, "the coordinator is stopping or overloaded"),
-       "UNAVAILABLE"});
+  End({Stopping(), "UNAVAILABLE"});
 }
 
 void WorkerSession::Send(const v1::CoordinatorMessage& message) {

@@ -7,6 +7,7 @@
 #include "common/durable_file.h"
 #include "common/sha256.h"
 #include "coordinator/store/checkpoint_reader.h"
+#include "coordinator/store/disk_error.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kStaging[] = ".staging";
-
-Status Unavailable(const std::string& what, const std::string& path, const std::error_code& error) {
-  return Error(absl::StatusCode::kUnavailable, "{} {}: {}", what, path, error.message());
-}
 
 std::string FolderName(uint64_t step) { return fmt::format("step-{:08}", step); }
 
@@ -49,7 +46,7 @@ std::string CheckpointFolder::NewStagingPath(const std::string& name) const {
 StatusOr<CheckpointFolder::Swept> CheckpointFolder::Sweep(const Known& known) const {
   std::error_code error;
   fs::remove_all(root_ + "/" + kStaging, error);
-  if (error) return Unavailable("remove", root_ + "/" + kStaging, error);
+  if (error) return DiskError("remove", root_ + "/" + kStaging, error);
   Swept swept;
   for (const fs::directory_entry& job : fs::directory_iterator(root_, error)) {
     const std::string job_id = job.path().filename().string();
@@ -65,9 +62,9 @@ StatusOr<CheckpointFolder::Swept> CheckpointFolder::Sweep(const Known& known) co
         Inspect(job_id, step.path().string(), swept);
       }
     }
-    if (inner) return Unavailable("list", job.path().string(), inner);
+    if (inner) return DiskError("list", job.path().string(), inner);
   }
-  if (error) return Unavailable("list", root_, error);
+  if (error) return DiskError("list", root_, error);
   return swept;
 }
 
@@ -97,7 +94,7 @@ StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId&
   const std::string temporary = NewStagingPath(fmt::format("{}-{}", job.value(), step));
   std::error_code error;
   fs::create_directories(temporary, error);
-  if (error) return Unavailable("make", temporary, error);
+  if (error) return DiskError("make", temporary, error);
   return std::make_unique<StagedCheckpoint>(temporary, target, step);
 }
 
@@ -122,11 +119,11 @@ StatusOr<std::string> CheckpointFolder::Commit(const StagedCheckpoint& staged) c
   if (same) return target.string();
   std::error_code error;
   fs::create_directories(target.parent_path(), error);
-  if (error) return Unavailable("make", target.parent_path().string(), error);
+  if (error) return DiskError("make", target.parent_path().string(), error);
   RING_RETURN_IF_ERROR(SyncFolder(root_));
   RING_RETURN_IF_ERROR(SyncFolder(staged.temporary()));
   fs::rename(staged.temporary(), target, error);
-  if (error) return Unavailable("rename to", target.string(), error);
+  if (error) return DiskError("rename to", target.string(), error);
   const Status synced = SyncFolder(target.parent_path().string());
   if (synced.ok()) return target.string();
   // Another try must not find it here and take it for durable.
@@ -138,12 +135,12 @@ Status CheckpointFolder::Remove(const std::string& path) const {
   std::error_code error;
   const std::string aside = NewStagingPath("removed");
   fs::create_directories(fs::path(aside).parent_path(), error);
-  if (error) return Unavailable("make", fs::path(aside).parent_path().string(), error);
+  if (error) return DiskError("make", fs::path(aside).parent_path().string(), error);
   fs::rename(path, aside, error);
   if (error == std::errc::no_such_file_or_directory) return absl::OkStatus();
-  if (error) return Unavailable("rename", path, error);
+  if (error) return DiskError("rename", path, error);
   fs::remove_all(aside, error);
-  return error ? Unavailable("remove", aside, error) : absl::OkStatus();
+  return error ? DiskError("remove", aside, error) : absl::OkStatus();
 }
 
 }  // namespace ringmaster::coordinator

@@ -8,6 +8,7 @@
 
 #include "common/durable_file.h"
 #include "common/line_text.h"
+#include "coordinator/store/disk_error.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -19,11 +20,6 @@ constexpr size_t kSpoolDigits = 32;
 constexpr size_t kMaxTextBytes = 16 << 10;  // workers send at most half of it
 constexpr size_t kMaxLevelBytes = 16;
 constexpr char kCursor[] = ".cursor";
-
-Status Unavailable(const std::string& what, const std::string& path, const std::error_code& error) {
-  return Error(absl::StatusCode::kUnavailable, "log: cannot {} {}: {}", what, path,
-               error.message());
-}
 
 // What the fleet takes for a worker's name.
 bool IsWorkerName(const std::string& name) {
@@ -59,7 +55,7 @@ StatusOr<std::unique_ptr<LogFolder>> LogFolder::Open(LogFolderOptions options) {
 Status LogFolder::TakeOver() {
   std::error_code error;
   fs::create_directories(options_.root, error);
-  if (error) return Unavailable("make", options_.root, error);
+  if (error) return DiskError("log: cannot make", options_.root, error);
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.root, error)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_directory()) {
@@ -73,7 +69,7 @@ Status LogFolder::TakeOver() {
       newest = std::max(newest, number);
     }
   }
-  return error ? Unavailable("list", options_.root, error) : absl::OkStatus();
+  return error ? DiskError("log: cannot list", options_.root, error) : absl::OkStatus();
 }
 
 Status LogFolder::TakeOverJob(const std::string& job) {
@@ -84,7 +80,7 @@ Status LogFolder::TakeOverJob(const std::string& job) {
     const auto name = LogTrack::ParseFileName(entry.path().filename().string());
     if (name && entry.is_regular_file()) files[name->worker].push_back(name->first);
   }
-  if (error) return Unavailable("list", path, error);
+  if (error) return DiskError("log: cannot list", path, error);
   for (const auto& [worker, firsts] : files) {
     LogTrack track(path, worker);
     RING_RETURN_IF_ERROR(track.Recover(firsts));
@@ -106,7 +102,7 @@ StatusOr<LogTrack*> LogFolder::TrackOf(const std::string& job, const std::string
     fs::create_directories(path, error);
     if (error) {
       jobs_.erase(job);
-      return Unavailable("make", path, error);
+      return DiskError("log: cannot make", path, error);
     }
     RING_RETURN_IF_ERROR(SyncFolder(options_.root));
   }

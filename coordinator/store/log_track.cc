@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/durable_file.h"
+#include "coordinator/store/disk_error.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -18,22 +19,17 @@ constexpr size_t kOrdinalDigits = 20;
 constexpr char kSuffix[] = ".log";
 constexpr uint64_t kTailBytes = 128 << 10;  // several of the longest records
 
-Status DiskError(const std::string& what, const std::string& path) {
-  return Error(absl::StatusCode::kUnavailable, "log: cannot {} {}: {}", what, path,
-               std::strerror(errno));
-}
-
 Status AppendDurably(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file < 0) return DiskError("open", path);
+  if (file < 0) return DiskError("log: cannot open", path);
   Status status;
   for (size_t done = 0; done < text.size() && status.ok();) {
     const ssize_t wrote = write(file, text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) status = DiskError("write", path);
+    if (wrote < 0) status = DiskError("log: cannot write", path);
     done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
   }
-  if (status.ok() && fdatasync(file) != 0) status = DiskError("sync", path);
+  if (status.ok() && fdatasync(file) != 0) status = DiskError("log: cannot sync", path);
   close(file);
   return status;
 }
@@ -92,7 +88,7 @@ Status LogTrack::Recover(std::vector<uint64_t> firsts) {
   for (const uint64_t first : firsts) {
     Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
     struct stat file {};
-    if (stat(segment.path.c_str(), &file) != 0) return DiskError("find", segment.path);
+    if (stat(segment.path.c_str(), &file) != 0) return DiskError("log: cannot find", segment.path);
     segment.bytes = static_cast<uint64_t>(file.st_size);
     bytes_ += segment.bytes;
     segments_.push_back(std::move(segment));
@@ -112,13 +108,13 @@ Status LogTrack::RecoverLast() {
       last_ = last->first;
       if (last->second == segment.bytes) return absl::OkStatus();
       if (truncate(segment.path.c_str(), static_cast<off_t>(last->second)) != 0) {
-        return DiskError("cut", segment.path);
+        return DiskError("log: cannot cut", segment.path);
       }
       bytes_ -= segment.bytes - last->second;
       segment.bytes = last->second;
       return absl::OkStatus();
     }
-    if (unlink(segment.path.c_str()) != 0) return DiskError("remove", segment.path);
+    if (unlink(segment.path.c_str()) != 0) return DiskError("log: cannot remove", segment.path);
     bytes_ -= segment.bytes;
   }
   return absl::OkStatus();
@@ -137,7 +133,7 @@ void LogTrack::ReadFirst() {
 Status LogTrack::OpenSegment(uint64_t first) {
   Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
   const int file = open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return DiskError("make", segment.path);
+  if (file < 0) return DiskError("log: cannot make", segment.path);
   close(file);
   RING_RETURN_IF_ERROR(SyncFolder(folder_));
   segments_.push_back(std::move(segment));

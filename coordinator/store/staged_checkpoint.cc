@@ -8,15 +8,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "coordinator/store/disk_error.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxFiles = 1'000;
 constexpr size_t kMaxManifestBytes = 1 << 20;
-
-Status DiskError(const std::string& what, const std::string& path) {
-  return Error(absl::StatusCode::kUnavailable, "{} {}: {}", what, path, std::strerror(errno));
-}
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 namespace ringmaster::cli {
 namespace {
 
-DatasetStatistics Small() {
+DatasetStatistics SmallDataset() {
   DatasetStatistics dataset;
   dataset.path = "data/m";
   v1::DatasetFacts& facts = dataset.facts;
@@ -28,7 +28,7 @@ DatasetStatistics Small() {
 }
 
 TEST_CASE("Dataset report: a dataset as JSON") {
-  CHECK(ToJson(Small()).dump() ==
+  CHECK(ToJson(SmallDataset()).dump() ==
         R"({"path":"data/m","format":"mnist","height":28,"width":20,"channels":1,"classes":2,)"
         R"("bytes":2468,"train":{"samples":12,"class_samples":[10,2],"mean":[33.25],)"
         R"("standard_deviation":[78.5]},"test":{"samples":3,"class_samples":[0,3],"mean":[1.0],)"
@@ -37,7 +37,7 @@ TEST_CASE("Dataset report: a dataset as JSON") {
 }
 
 TEST_CASE("Dataset report: a dataset as text") {
-  CHECK(RenderDataset(Small(), Terminal::Plain()) ==
+  CHECK(RenderDataset(SmallDataset(), Terminal::Plain()) ==
         "dataset:   data/m\n"
         "format:    mnist\n"
         "images:    28 x 20 x 1 (height, width, channels)\n"

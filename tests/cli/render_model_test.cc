@@ -5,7 +5,7 @@
 namespace ringmaster::cli {
 namespace {
 
-zoo::Summary Small() {
+zoo::Summary SmallNet() {
   return {.name = "small",
           .layers = {{"images", "InputLayer", {32, 32, 3}, 0},
                      {"conv1", "Conv2D", {32, 32, 96}, 2592},
@@ -25,7 +25,7 @@ std::vector<zoo::ModelDescription> Models() {
 }  // namespace
 
 TEST_CASE("Model summary: a line a layer, the samples unknown, then the totals") {
-  CHECK(RenderSummary(Small(), Terminal::Plain()) ==
+  CHECK(RenderSummary(SmallNet(), Terminal::Plain()) ==
         "Model: small\n"
         "\n"
         "LAYER   TYPE                OUTPUT SHAPE        PARAMETERS\n"
@@ -41,7 +41,7 @@ TEST_CASE("Model summary: a line a layer, the samples unknown, then the totals")
 
 TEST_CASE("Model summary: as JSON") {
   CHECK(
-      ToJson(Small()).dump() ==
+      ToJson(SmallNet()).dump() ==
       R"({"name":"small","layers":[)"
       R"({"name":"images","type":"InputLayer","output_shape":[null,32,32,3],"parameters":0},)"
       R"({"name":"conv1","type":"Conv2D","output_shape":[null,32,32,96],"parameters":2592},)"

@@ -7,7 +7,7 @@
 namespace ringmaster::cli {
 namespace {
 
-RunOptions Small() {
+RunOptions SmallRun() {
   RunOptions options;
   options.model = "alexnet";
   options.data = "cifar10";
@@ -29,7 +29,7 @@ TEST_CASE("RunSpec: a folder tells its format, the longest name that fits") {
 }
 
 TEST_CASE("RunSpec: the job file that is printed is the job that is submitted") {
-  RunOptions options = Small();
+  RunOptions options = SmallRun();
   options.augment = {"random_crop", "random_flip"};
   options.overrides = {"augment.0.random_crop.padding=2", "seed=7"};
   options.learning_rate = 0.25;
@@ -45,13 +45,13 @@ TEST_CASE("RunSpec: the job file that is printed is the job that is submitted") 
 }
 
 TEST_CASE("RunSpec: what is not a job is said before anybody is asked") {
-  RunOptions options = Small();
+  RunOptions options = SmallRun();
   options.model = "alexnett";
   CHECK(SpecOf(options).status().code() == absl::StatusCode::kInvalidArgument);
-  options = Small();
+  options = SmallRun();
   options.augment = {"random_corp"};
   CHECK(SpecOf(options).status().code() == absl::StatusCode::kInvalidArgument);
-  options = Small();
+  options = SmallRun();
   options.overrides = {"btach=1"};
   CHECK(SpecOf(options).status().code() == absl::StatusCode::kInvalidArgument);
 }

@@ -11,7 +11,7 @@
 namespace ringmaster::sim {
 namespace {
 
-constexpr Time kRetry = milliseconds(120);
+constexpr Time kCallAgain = milliseconds(120);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void Client::Ask(coordinator::Event event, OnReply then, std::function<bool()> w
   const auto answered = std::make_shared<bool>(false);
   const auto again = [this, event, then, wanted, answered](const std::string&) {
     if (std::exchange(*answered, true)) return;
-    cluster_->world.After(kRetry, life_, [this, event, then, wanted] {
+    cluster_->world.After(kCallAgain, life_, [this, event, then, wanted] {
       if (wanted()) Ask(event, then, wanted);
     });
   };

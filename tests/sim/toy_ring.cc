@@ -10,9 +10,9 @@
 namespace ringmaster::sim {
 namespace {
 
-constexpr Time kRetry = milliseconds(15);
+constexpr Time kLinkAgain = milliseconds(15);
 constexpr const char* kGoodbye = "goodbye";
-constexpr const char* kRefused = "refused";
+constexpr const char* kRefusal = "refused";
 
 }  // namespace
 
@@ -113,7 +113,7 @@ void ToyRing::Ended(bool beats, bool incoming, uint64_t connection, const std::s
     const ring::Edge edge = incoming ? ring::Edge::kPredecessor : ring::Edge::kSuccessor;
     left ? monitor_.Left(edge) : monitor_.Broke(edge, reason);
   } else if (!incoming && !accepted) {
-    After(kRetry, beats ? &ToyRing::OpenBeats : &ToyRing::OpenFrames);
+    After(kLinkAgain, beats ? &ToyRing::OpenBeats : &ToyRing::OpenFrames);
   } else if (incoming || !left) {
     // A successor that left has everything that it needed of us: its end is noticed when we send.
     listener_.lost(incoming ? predecessor() : successor(), reason, left);

@@ -3,6 +3,7 @@
 // or fail a shard. Thread-safe like a real backend; hooks are set before any Core is made.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/fake_device_state.h"
 #include "worker/backend/backend.h"
 #include "worker/train/arena.h"
 
@@ -24,25 +26,45 @@ struct FakeHooks {
   std::function<void(const ShardInput&)> before_evaluation;
   // May change a gradient before it is handed over.
   std::function<void(const ShardInput&, uint32_t tensor, std::span<float> gradient)> on_gradient;
+  // Whether the n-th weights (from 0) have a state of their own, so that workers with one and
+  // workers without are in one ring; by default half of them, in no period.
+  std::function<bool(uint32_t weights)> has_state = [](uint32_t weights) {
+    return std::popcount(weights) % 2 == 1;
+  };
+  // Called before each update of a state; an error is the device's.
+  std::function<Status(uint64_t update)> before_update;
   // May change what a training shard gives beside its gradients.
   std::function<void(const ShardInput&, ShardOutput*)> on_output;
 };
 
 class FakeWeights : public Weights {
  public:
+  FakeWeights() = default;
+  explicit FakeWeights(const FakeHooks* hooks) : hooks_(hooks) {}  // with a state
+
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override {
-    tensors_.resize(layout.tensors().size());
-    for (const exact::TensorRange& range : layout.tensors()) {
-      const auto values = parameters.subspan(range.offset(), range.elements);
-      tensors_[range.tensor].assign(values.begin(), values.end());
-    }
-    moving_ = 0;
-    for (const float x : moving_means) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
-    for (const float x : moving_variances) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
-    return absl::OkStatus();
+    SetParameters(layout, parameters);
+    return SetStatistics(moving_means, moving_variances);
   }
+
+  Status RefreshStatistics(std::span<const float> moving_means,
+                           std::span<const float> moving_variances) override {
+    return SetStatistics(moving_means, moving_variances);
+  }
+
+  StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override {
+    if (hooks_ == nullptr) return nullptr;
+    auto state = std::make_unique<FakeDeviceState>(
+        options, hooks_->before_update,
+        [this](const exact::BlockLayout& layout, std::span<const float> parameters) {
+          SetParameters(layout, parameters);
+        });
+    state_ = state.get();
+    return state;
+  }
+  [[nodiscard]] FakeDeviceState* state() const { return state_; }
 
   [[nodiscard]] const std::vector<float>& tensor(uint32_t number) const { return tensors_[number]; }
   [[nodiscard]] uint64_t moving() const { return moving_; }
@@ -60,6 +82,22 @@ class FakeWeights : public Weights {
   }
 
  private:
+  void SetParameters(const exact::BlockLayout& layout, std::span<const float> parameters) {
+    tensors_.resize(layout.tensors().size());
+    for (const exact::TensorRange& range : layout.tensors()) {
+      const auto values = parameters.subspan(range.offset(), range.elements);
+      tensors_[range.tensor].assign(values.begin(), values.end());
+    }
+  }
+  Status SetStatistics(std::span<const float> means, std::span<const float> variances) {
+    moving_ = 0;
+    for (const float x : means) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
+    for (const float x : variances) moving_ = Mix(moving_ ^ std::bit_cast<uint32_t>(x));
+    return absl::OkStatus();
+  }
+
+  const FakeHooks* const hooks_ = nullptr;
+  FakeDeviceState* state_ = nullptr;
   std::vector<std::vector<float>> tensors_;
   uint64_t moving_ = 0;
 };
@@ -129,7 +167,11 @@ class FakeExecutable : public Executable {
       gradient[i] = (weights[i] + noise * scale) * rows * input.loss_seed;
     }
     if (hooks_->on_gradient) hooks_->on_gradient(input, tensor, gradient);
-    sink.take(tensor, gradient);
+    if (sink.summed) {
+      sink.summed(tensor, weights_->state()->Add(tensor, gradient));
+    } else {
+      sink.take(tensor, gradient);
+    }
   }
 
   const graph::Program* const program_;
@@ -168,7 +210,8 @@ class FakeBackend : public Backend {
     return profile;
   }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
-    return std::make_unique<FakeWeights>();
+    return hooks_.has_state(weights_made_++) ? std::make_unique<FakeWeights>(&hooks_)
+                                             : std::make_unique<FakeWeights>();
   }
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions&) override {
     return std::make_unique<FakeCore>(&hooks_);
@@ -176,6 +219,7 @@ class FakeBackend : public Backend {
 
  private:
   const FakeHooks hooks_;
+  std::atomic<uint32_t> weights_made_ = 0;
 };
 
 }  // namespace ringmaster

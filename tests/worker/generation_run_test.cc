@@ -62,8 +62,8 @@ class FakePort : public ring::RingPort {
 
 // Rank 1 of w0, w1, w2 in generation 1.2, which starts with S(0); its neighbours are links that
 // nobody serves.
-struct Run {
-  Run() : phases([this](Event event) { events.push_back(std::move(event)); }) {
+struct RankOne {
+  RankOne() : phases([this](Event event) { events.push_back(std::move(event)); }) {
     auto prepared = job.Prepare();
     REQUIRE(prepared.ok());
     trainer = *std::move(prepared);
@@ -106,7 +106,7 @@ struct Run {
 };
 
 template <typename T>
-const T* Posted(const Run& run) {
+const T* Posted(const RankOne& run) {
   for (const Event& event : run.events) {
     if (const T* found = std::get_if<T>(&event)) return found;
   }
@@ -114,7 +114,7 @@ const T* Posted(const Run& run) {
 }
 
 TEST_CASE("GenerationRun: both neighbours are linked and watched, from before the ring is there") {
-  Run run;
+  RankOne run;
   run.port.on_connect = [&]() { CHECK(run.port.watching); };
   run.stops.now.request_stop();
   const RunEnded ended = run.Go();
@@ -140,7 +140,7 @@ TEST_CASE("GenerationRun: both neighbours are linked and watched, from before th
 }
 
 TEST_CASE("GenerationRun: whom the watch suspects is told with the step, and the run goes on") {
-  Run run;
+  RankOne run;
   run.port.on_connect = [&]() {
     run.port.watch_options.suspect("w2", "no beat for 300 ms");
     run.ring.Lose(0);  // so that it ends
@@ -158,7 +158,7 @@ TEST_CASE("GenerationRun: whom the watch suspects is told with the step, and the
 }
 
 TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
-  Run run;
+  RankOne run;
   run.port.connect = absl::UnavailableError("the connection to successor w2 was refused");
   const RunEnded ended = run.Go();
   CHECK(ended.outcome == Outcome::kPeerLost);
@@ -170,7 +170,7 @@ TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
 
 TEST_CASE("GenerationRun: a ring that broke because it is fenced accuses nobody") {
   for (const RunStop when : {RunStop::kNow, RunStop::kAtBoundary}) {
-    Run run;
+    RankOne run;
     run.port.connect = absl::FailedPreconditionError("successor w2 is in another generation");
     run.port.on_connect = [&]() { run.stops.Request(when); };
     CHECK(run.Go().outcome == Outcome::kStopped);
@@ -179,7 +179,7 @@ TEST_CASE("GenerationRun: a ring that broke because it is fenced accuses nobody"
 
 TEST_CASE("GenerationRun: a neighbour that left because it was fenced is no loss") {
   for (const RunStop when : {RunStop::kNow, RunStop::kAtBoundary}) {
-    Run run;
+    RankOne run;
     std::jthread coordinator;
     run.port.on_connect = [&]() {
       run.ring.link(0)->Cancel(absl::CancelledError("fenced"));
@@ -190,7 +190,7 @@ TEST_CASE("GenerationRun: a neighbour that left because it was fenced is no loss
 }
 
 TEST_CASE("GenerationRun: a worker that is not in the ring says so") {
-  Run run;
+  RankOne run;
   run.surroundings.incarnation = "another life";
   const RunEnded ended = run.Go();
   CHECK(ended.outcome == Outcome::kFailed);
@@ -198,7 +198,7 @@ TEST_CASE("GenerationRun: a worker that is not in the ring says so") {
 }
 
 TEST_CASE("GenerationRun: what was computed is acknowledged after a run that never came to train") {
-  Run run;
+  RankOne run;
   run.mark = {{1, 2}, true};
   run.port.connect = absl::UnavailableError("predecessor w0 is lost");
   const RunEnded ended = run.Go();

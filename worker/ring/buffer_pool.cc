@@ -6,18 +6,14 @@
 #include "common/mutex.h"
 
 namespace ringmaster::ring {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-struct Free {
-  void operator()(uint8_t* buffer) const { ::operator delete(buffer, kAlignment); }
-};
-using Buffer = std::unique_ptr<uint8_t, Free>;
-
-}  // namespace
 
 struct BufferPool::Shelf {
+  static constexpr std::align_val_t kAlignment{64};
+  struct Free {
+    void operator()(uint8_t* buffer) const { ::operator delete(buffer, kAlignment); }
+  };
+  using Buffer = std::unique_ptr<uint8_t, Free>;
+
   const size_t buffer_bytes;
   const size_t keep;
   Mutex mu;
@@ -53,7 +49,7 @@ BufferPool::BufferPool(size_t buffer_bytes, size_t keep)
 
 std::shared_ptr<uint8_t> BufferPool::Acquire() {
   return {shelf_->Take().release(),
-          [shelf = shelf_](uint8_t* buffer) { shelf->Return(Buffer(buffer)); }};
+          [shelf = shelf_](uint8_t* buffer) { shelf->Return(Shelf::Buffer(buffer)); }};
 }
 
 size_t BufferPool::out() const {

@@ -116,6 +116,10 @@ Status Boundary::WriteCheckpoint(Due due, const Standing& standing) {
   const Status room = job_->checkpoints.WaitForRoom(stop_);
   if (!room.ok()) return parts_.reducer->Leave(room);
   job_->checkpoint_began = std::chrono::steady_clock::now();
+  {
+    MutexLock lock(job_->state_mu);
+    RING_RETURN_IF_ERROR(job_->BringToHost());
+  }
   RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
   job_->checkpoints.Keep({.facts = FactsOf(*job_),
                           .standing = standing,

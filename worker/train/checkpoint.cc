@@ -18,8 +18,6 @@ using Json = nlohmann::json;  // objects are sorted by key
 
 constexpr int kFormat = 1;
 
-Status DataLoss(const std::string& message) { return absl::DataLossError(message); }
-
 StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return Error(absl::StatusCode::kNotFound, "{} cannot be opened", path);
@@ -62,7 +60,7 @@ StatusOr<ManifestFacts> FactsOf(const Json& manifest) {
                           ParseDigest(manifest.at("result_digest").get<std::string>()));
     return facts;
   } catch (const Json::exception& error) {
-    return DataLoss(std::string("manifest.json: ") + error.what());
+    return DataLoss("manifest.json: {}", error.what());
   }
 }
 
@@ -77,7 +75,7 @@ StatusOr<std::vector<std::string>> FileNames(const Json& manifest) {
     }
     return names;
   } catch (const Json::exception& error) {
-    return DataLoss(std::string("manifest.json: ") + error.what());
+    return DataLoss("manifest.json: {}", error.what());
   }
 }
 

@@ -107,6 +107,12 @@ void GradientSum::CountDown(uint32_t bucket) {
   if (before == 1) ready_(bucket);
 }
 
+Status GradientSum::Fetch(const exact::Bucket& bucket, DeviceState* device) {
+  return device->ReadSums(bucket,
+                          integers_.span().subspan(bucket.first_block * exact::kBlockElements,
+                                                   bucket.block_count * exact::kBlockElements));
+}
+
 std::span<const int64_t> GradientSum::integers(const exact::Bucket& bucket) const {
   if (integers_.size() == 0) return {};
   return integers_.span().subspan(bucket.first_block * exact::kBlockElements,

@@ -18,6 +18,7 @@
 #include "common/exact/units.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
+#include "worker/backend/device_state.h"
 #include "worker/train/arena.h"
 
 namespace ringmaster::worker {
@@ -42,6 +43,11 @@ class GradientSum {
   // Adds one shard's gradient of a tensor (canonical layout) times the gradient scale. The result
   // says what is wrong with the first wrong element, which added 0.
   [[nodiscard]] exact::FlagKind Add(uint32_t tensor, std::span<const float> gradient);
+
+  // One shard's gradient of a tensor was added on the device.
+  void AddedOnDevice(uint32_t tensor) { CountDown(bucket_of_tensor_[tensor]); }
+  // Copies the sums of a bucket that is ready from the device that has them.
+  Status Fetch(const exact::Bucket& bucket, DeviceState* device);
 
   // Of a bucket's blocks, 256 elements a block; the one that fits the reduction is not empty.
   [[nodiscard]] std::span<const int64_t> integers(const exact::Bucket& bucket) const;

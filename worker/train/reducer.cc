@@ -30,12 +30,13 @@ uint32_t RecordBucket(Round round, size_t step_buckets) {
 
 }  // namespace
 
-Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout,
-                 const GradientSum* sum, Totals* totals, PulseBoard* pulse)
+Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, GradientSum* sum,
+                 Totals* totals, DeviceState* device, PulseBoard* pulse)
     : options_(options),
       layout_(layout),
       sum_(sum),
       totals_(totals),
+      device_(device),
       pulse_(pulse),
       ring_(options.link, options.position, options.reduce),
       ready_(sum->buckets().size()),
@@ -155,9 +156,11 @@ Status Reducer::ReduceBucket(uint32_t index) {
   if (totals_->floats.size() > 0) {
     RING_RETURN_IF_ERROR(ring_.Float32(ContextOf(index), blocks, sum_->floats(bucket),
                                        totals_->floats.span().subspan(first, count)));
-  } else {
-    RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(index), blocks, sum_->integers(bucket),
-                                     totals_->integers.span().subspan(first, count)));
+  } else if (device_ == nullptr || options_.link != nullptr) {
+    const std::span<int64_t> totals = totals_->integers.span().subspan(first, count);
+    if (device_ != nullptr) RING_RETURN_IF_ERROR(sum_->Fetch(bucket, device_));
+    RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(index), blocks, sum_->integers(bucket), totals));
+    if (device_ != nullptr) RING_RETURN_IF_ERROR(device_->WriteTotals(bucket, totals));
   }
   pulse_->Tick();
   return absl::OkStatus();

@@ -44,8 +44,10 @@ struct ReducerOptions {
 class Reducer {
  public:
   // Everything pointed to outlives it.
-  Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, const GradientSum* sum,
-          Totals* totals, PulseBoard* pulse);
+  // `device`: has the sums, and gets the totals, where it is not nullptr; a ring of one member
+  // moves nothing then.
+  Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, GradientSum* sum,
+          Totals* totals, DeviceState* device, PulseBoard* pulse);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -87,8 +89,9 @@ class Reducer {
 
   const ReducerOptions options_;
   const exact::BlockLayout* const layout_;
-  const GradientSum* const sum_;
+  GradientSum* const sum_;
   Totals* const totals_;
+  DeviceState* const device_;
   PulseBoard* const pulse_;
 
   // Ring thread, between Begin and the end of the reduction.

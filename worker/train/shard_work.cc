@@ -27,9 +27,15 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
                          batch.samples.size()};
   RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
 
-  const GradientSink add{.take = [&](uint32_t tensor, std::span<const float> gradient) {
+  GradientSink add{.take = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
   }};
+  if (training && job->device != nullptr) {
+    add.summed = [&](uint32_t tensor, exact::FlagKind kind) {
+      job->gradients->AddedOnDevice(tensor);
+      KeepFirst(kind, tensor, &result->flag);
+    };
+  }
   result->end = ShardEnd::kTorn;
   RING_RETURN_IF_ERROR(RunShard(*job, batch, executable, add, result));
   result->end = ShardEnd::kDone;

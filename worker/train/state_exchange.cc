@@ -28,6 +28,7 @@ State EmptyState(const TrainingJob& job) {
 Status Swap(State* fresh, TrainingJob* job) {
   {
     MutexLock lock(job->state_mu);
+    RING_RETURN_IF_ERROR(job->BringToHost());
     std::swap(*job->state, *fresh);
   }
   return job->RefreshWeights();
@@ -80,6 +81,7 @@ StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t
   copy->validation = job->newest_validation;
   copy->test = job->newest_test;
   copy->best = job->best.best();
+  RING_RETURN_IF_ERROR(job->BringToHost());
   RING_ASSIGN_OR_RETURN(copy->files, CopyState(state));
   job->newest_copy = copy;
   return std::shared_ptr<const StateCopy>(std::move(copy));

@@ -38,7 +38,8 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       stop_(std::move(stop)),
       reader_(job->loader, {.shards = assignment.shards, .start_step = assignment.start_step}),
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->layout->blocks(),
-               job->gradients.get(), &job->totals, &job->pulse),
+               job->gradients.get(), &job->totals,
+               job->device == nullptr ? nullptr : job->device->device(), &job->pulse),
       boundary_(
           {.job = job,
            .reader = &reader_,
@@ -132,6 +133,10 @@ Status StepLoop::Compute() {
   StepWork& work = job_->step_work;
   work.Begin(TrainingWork(job_->spec(), assignment_.shards, job_->state->step));
   const auto ready = [this](uint32_t bucket) { reducer_.BucketReady(bucket); };
+  if (job_->device != nullptr && !work.keeps()) {
+    const Status cleared = job_->device->device()->Clear(job_->state->loss_scale.inverse());
+    if (!cleared.ok()) return reducer_.Leave(cleared);
+  }
   if (work.keeps()) {
     job_->gradients->Continue(work.missing().size(), ready);
   } else {
@@ -172,19 +177,22 @@ Status StepLoop::Finish(const exact::Record& total) {
     return verdict.status();
   }
   const PhaseScope phase(&job_->pulse, "update", &times_.update);
-  if (*verdict == Verdict::kApply) return Apply(total);
-  SkipStep(job_, total);
+  const SumSource source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing;
+  if (*verdict == Verdict::kApply) return Apply(total, source);
+  const Status skipped = SkipStep(job_, total, source);
+  if (!skipped.ok()) return reducer_.Leave(skipped);
   job_->pulse.set_applied(job_->state->step);
   reporter_.Skipped(DescribeFlag(*job_->layout, total));
   return absl::OkStatus();
 }
 
-Status StepLoop::Apply(const exact::Record& total) {
+Status StepLoop::Apply(const exact::Record& total, SumSource source) {
   const uint32_t loss_scale = job_->state->loss_scale.value;
-  ApplyStep(job_, total);
+  const Status applied = ApplyStep(job_, total, source);
+  if (!applied.ok()) return reducer_.Leave(applied);
   job_->pulse.set_applied(job_->state->step);
   if (job_->state->loss_scale.value != loss_scale) reporter_.Grown();
-  const Status status = job_->RefreshWeights();
+  const Status status = job_->RefreshUpdated();
   return status.ok() ? status : reducer_.Leave(status);
 }
 

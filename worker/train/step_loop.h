@@ -45,7 +45,7 @@ class StepLoop {
   StatusOr<exact::Record> Reduce();
   // Applies or skips; an error when neither is possible.
   Status Finish(const exact::Record& total);
-  Status Apply(const exact::Record& total);
+  Status Apply(const exact::Record& total, SumSource source);
   Status ReachBoundary();
 
   // Before this member leaves a ring that has nothing more to do: waits until every member has the

@@ -47,6 +47,10 @@ Status Trainer::Restore(const Checkpoint& checkpoint) {
 }
 
 StatusOr<Checkpoint> Trainer::MakeCheckpoint() const {
+  {
+    MutexLock lock(job_->state_mu);
+    RING_RETURN_IF_ERROR(job_->BringToHost());
+  }
   RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
   return Seal(FactsOf(*job_), std::move(files));
 }

@@ -102,6 +102,21 @@ Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob
   return absl::OkStatus();
 }
 
+// Sums of float32 depend on the order of arrival, which a device does not promise to keep.
+Status MakeDeviceCopy(TrainingJob* job) {
+  if (!job->exact_sums()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(
+      auto device,
+      job->weights->MakeState({.layout = &job->layout->blocks(),
+                               .optimizer = job->spec().optimizer(),
+                               .shards = job->spec().shards(),
+                               .precision_bits = static_cast<int>(job->spec().precision_bits())}));
+  if (device == nullptr) return absl::OkStatus();
+  job->device = std::make_unique<DeviceCopy>(std::move(device));
+  spdlog::info("the state is updated on the device: job={}", job->id.value());
+  return absl::OkStatus();
+}
+
 // S(0) and the sums of a step, and the cores' weights of it.
 Status MakeState(TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
@@ -116,14 +131,24 @@ Status MakeState(TrainingJob* job) {
     job->totals.integers = Arena<int64_t>(blocks.arena_elements());
     job->reduced = Arena<float>(blocks.arena_elements());
   }
+  RING_RETURN_IF_ERROR(MakeDeviceCopy(job));
   return job->RefreshWeights();
 }
 
 }  // namespace
 
 Status TrainingJob::RefreshWeights() {
+  if (device != nullptr) {
+    RING_RETURN_IF_ERROR(device->Load(*state));
+    return RefreshUpdated();
+  }
   return weights->Refresh(state->layout->blocks(), state->parameters.span(),
                           state->moving_means.span(), state->moving_variances.span());
+}
+
+Status TrainingJob::RefreshUpdated() {
+  if (device == nullptr) return RefreshWeights();
+  return weights->RefreshStatistics(state->moving_means.span(), state->moving_variances.span());
 }
 
 StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(

@@ -19,6 +19,7 @@
 #include "worker/train/best_metric.h"
 #include "worker/train/checkpoint_writer.h"
 #include "worker/train/core_pool.h"
+#include "worker/train/device_copy.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
 #include "worker/train/reducer.h"
@@ -51,7 +52,8 @@ struct TrainingJob {
   Totals totals;
   Arena<float> reduced;  // g, arena layout; empty with `reduction: float32`, whose totals it is
   std::unique_ptr<Weights> weights;
-  std::unique_ptr<CorePool> cores;  // declared after programs and weights, which its cores use
+  std::unique_ptr<DeviceCopy> device;  // of `state`, where the backend keeps one; else nullptr
+  std::unique_ptr<CorePool> cores;     // declared after programs and weights, which its cores use
   PulseBoard pulse;
   PlannedMemory planned;
 
@@ -76,8 +78,13 @@ struct TrainingJob {
   [[nodiscard]] exact::Record EmptyRecord() const {
     return {spec().shards(), state->layout->channels()};
   }
-  // Makes the cores see the state's parameters and moving statistics.
+  // Makes the cores see the state's parameters and moving statistics: after the state was replaced.
   Status RefreshWeights();
+  // Likewise after an update.
+  Status RefreshUpdated();
+  // Makes `state` the newest, where a device is ahead of it. Under state_mu. Whoever reads
+  // parameters, slots or units comes here first.
+  Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }
 };
 
 // Builds all of it, up to S(0) in the cores' weights, and tells options.on_phase.

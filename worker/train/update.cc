@@ -125,7 +125,7 @@ void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State
 
 // Calls `work` for every piece of the arena on the cores and clears the gradients behind it; the
 // hash of the step's sums.
-exact::BlockSum ForEachPiece(TrainingJob* job, const exact::Record& total,
+exact::BlockSum ForEachPiece(TrainingJob* job,
                              const std::function<exact::BlockSum(const Piece&)>& work) {
   const std::vector<Piece> pieces = CutPieces(job->state->layout->blocks());
   std::vector<exact::BlockSum> sums(pieces.size());
@@ -136,16 +136,18 @@ exact::BlockSum ForEachPiece(TrainingJob* job, const exact::Record& total,
     job->gradients->Clear(pieces[i].first_block, pieces[i].block_count);
   });
   job->gradients->SetCleared();
-  job->step_work.End();
   exact::BlockSum sum;
   for (const exact::BlockSum& part : sums) sum.Add(part);
-  AddRecord(total, &sum);
   return sum;
 }
 
-void EndStep(const exact::BlockSum& sum, State* state) {
-  state->digest = exact::NextDigest(state->digest, state->step, sum);
-  ++state->step;
+// `sum`: of the gradients.
+void EndStep(const exact::Record& total, exact::BlockSum sum, TrainingJob* job) {
+  job->step_work.End();
+  AddRecord(total, &sum);
+  State& state = *job->state;
+  state.digest = exact::NextDigest(state.digest, state.step, sum);
+  ++state.step;
 }
 
 }  // namespace
@@ -177,29 +179,40 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
       state.step, what);
 }
 
-void ApplyStep(TrainingJob* job, const exact::Record& total) {
+Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
-  const exact::BlockSum sum =
-      ForEachPiece(job, total, [job](const Piece& piece) { return ApplyPiece(job, piece); });
   State& state = *job->state;
-  if (job->exact_sums()) state.units.Advance(job->reduced.span());
+  exact::BlockSum sum;
+  if (job->device != nullptr) {
+    HitFailpoint("apply", state.step);
+    RING_ASSIGN_OR_RETURN(sum, job->device->Apply(source, state.updates + 1));
+  } else {
+    sum = ForEachPiece(job, [job](const Piece& piece) { return ApplyPiece(job, piece); });
+    if (job->exact_sums()) state.units.Advance(job->reduced.span());
+  }
   if (job->scaled()) {
     state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());
   }
   UpdateStatistics(total, &state);
   UpdateMetrics(job->spec(), total, &state);
   ++state.updates;
-  EndStep(sum, &state);
+  EndStep(total, sum, job);
+  return absl::OkStatus();
 }
 
-void SkipStep(TrainingJob* job, const exact::Record& total) {
+Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
-  const exact::BlockSum sum =
-      ForEachPiece(job, total, [job](const Piece& piece) { return SkipPiece(*job, piece); });
   State& state = *job->state;
-  state.units.Reset();
+  exact::BlockSum sum;
+  if (job->device != nullptr) {
+    RING_ASSIGN_OR_RETURN(sum, job->device->Skip(source));
+  } else {
+    sum = ForEachPiece(job, [job](const Piece& piece) { return SkipPiece(*job, piece); });
+    state.units.Reset();
+  }
   state.loss_scale = AfterSkippedStep(state.loss_scale);
-  EndStep(sum, &state);
+  EndStep(total, sum, job);
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::worker

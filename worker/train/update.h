@@ -24,10 +24,11 @@ enum class Verdict : uint8_t { kApply, kSkip };
 // Applies one step: dequantizes job->totals, updates parameters, slots, moving statistics, units,
 // loss scale, metrics and digest, and clears job->gradients and job->step_work for the next step.
 // The weights are not refreshed. Holds state_mu all the time, so that no copy has half an update.
-void ApplyStep(TrainingJob* job, const exact::Record& total);
+// `source` says where a device finds the sums. An error is the device's: the state is lost.
+[[nodiscard]] Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source);
 
 // Ends a step without an update: the digest and the step go on, the loss scale is halved, units are
 // those of step 0; all else stays as it was. Clears and locks likewise.
-void SkipStep(TrainingJob* job, const exact::Record& total);
+[[nodiscard]] Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source);
 
 }  // namespace ringmaster::worker

@@ -9,17 +9,6 @@
 #include "worker/transfer/file_name.h"
 
 namespace ringmaster::worker {
-namespace {
-
-constexpr size_t kMaxFiles = 64;
-
-template <typename... Args>
-Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
-  return Error(absl::StatusCode::kDataLoss, format, std::forward<Args>(args)...);
-}
-
-}  // namespace
-
 Status CheckpointReceiver::Take(const v1::FilePiece& piece) {
   if (!open_) RING_RETURN_IF_ERROR(Open(piece));
   CheckpointFile& file = checkpoint_.files.back();

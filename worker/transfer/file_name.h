@@ -1,11 +1,14 @@
-// Names of files as peers send them: part of no path before they were looked at. Thread-safe (free
-// functions).
+// Names of files as peers send them: part of no path before they were looked at; and how many are
+// taken. Thread-safe (free functions).
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 
 namespace ringmaster::worker {
+
+inline constexpr size_t kMaxFiles = 64;  // of one state or checkpoint
 
 // A name without folders that a checkpoint may have: letters, digits, `.`, `_`, `-`, not hidden.
 [[nodiscard]] inline bool IsPlainFileName(const std::string& name) {

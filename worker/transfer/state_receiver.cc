@@ -11,15 +11,9 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr int kMaxFiles = 64;
 // Room that a file gets with its first byte; later four times what it has. Never more than
 // announced.
 constexpr uint64_t kFirstRoom = uint64_t{64} << 20;
-
-template <typename... Args>
-Status DataLoss(fmt::format_string<Args...> format, Args&&... args) {
-  return Error(absl::StatusCode::kDataLoss, format, std::forward<Args>(args)...);
-}
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -65,7 +59,7 @@ Status StateReceiver::TakeHeader(const v1::StateHeader& header) {
 }
 
 Status StateReceiver::TakeFiles(const v1::StateHeader& header) {
-  if (header.files_size() > kMaxFiles) {
+  if (static_cast<size_t>(header.files_size()) > kMaxFiles) {
     return DataLoss("the header names {} files, at most {} are taken", header.files_size(),
                     kMaxFiles);
   }

@@ -12,6 +12,7 @@
 #include "common/data/sample_data.h"
 #include "common/data/sample_digit.h"
 #include "common/sha256.h"
+#include "tests/common/data/big_endian.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -23,14 +24,6 @@ constexpr char kTrainImages[] = "train-images-idx3-ubyte";
 constexpr char kTrainLabels[] = "train-labels-idx1-ubyte";
 constexpr char kTestImages[] = "t10k-images-idx3-ubyte";
 constexpr char kTestLabels[] = "t10k-labels-idx1-ubyte";
-
-std::string BigEndian(std::initializer_list<uint32_t> words) {
-  std::string bytes;
-  for (const uint32_t word : words) {
-    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(word >> shift & 0xFF);
-  }
-  return bytes;
-}
 
 void WriteGzipped(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);

@@ -14,6 +14,7 @@
 #include "common/data/sample_digit.h"
 #include "common/data/sample_image.h"
 #include "common/sha256.h"
+#include "tests/common/data/big_endian.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -38,14 +39,6 @@ std::string Digit(uint64_t seed, Split split, uint64_t sample) {
   std::string pixels(size_t{kMnistHeight} * kMnistWidth, '\0');
   DrawSampleDigit(seed, split, sample, Bytes(&pixels));
   return pixels;
-}
-
-std::string BigEndian(std::initializer_list<uint32_t> words) {
-  std::string bytes;
-  for (const uint32_t word : words) {
-    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(word >> shift & 0xFF);
-  }
-  return bytes;
 }
 
 TEST_CASE("Sample data: files hold the samples in order, in CIFAR-10's layout") {

@@ -7,7 +7,7 @@
 namespace ringmaster::exact {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kDoubleNaN = std::numeric_limits<double>::quiet_NaN();
 using Values = std::vector<double>;
 
 TEST_CASE("Record: shards add up, whoever holds them") {
@@ -72,10 +72,10 @@ TEST_CASE("Record: a value that does not fit adds nothing and flags the shard") 
     double variance;
     FlagKind kind;
   };
-  const std::vector<Case> cases = {{kNaN, 1, 1, 1, FlagKind::kNotFinite},
+  const std::vector<Case> cases = {{kDoubleNaN, 1, 1, 1, FlagKind::kNotFinite},
                                    {1, 1, -1e30, 1, FlagKind::kTooLarge},
-                                   {1, 1, 1, kNaN, FlagKind::kNotFinite},
-                                   {1, 1, 1e30, kNaN, FlagKind::kTooLarge},
+                                   {1, 1, 1, kDoubleNaN, FlagKind::kNotFinite},
+                                   {1, 1, 1e30, kDoubleNaN, FlagKind::kTooLarge},
                                    {1, uint64_t{1} << 60, 1, 1, FlagKind::kTooLarge},
                                    {1, ~uint64_t{0}, 1, 1, FlagKind::kTooLarge}};
   for (const Case& value : cases) {
@@ -94,7 +94,7 @@ TEST_CASE("Record: a value that does not fit adds nothing and flags the shard") 
 
 TEST_CASE("Record: a flag of the gradient comes before one of the scalars") {
   Record record(1, 0);
-  record.AddShard(0, kNaN, 0, 1, {}, {}, EncodeFlag(FlagKind::kTooLarge, 5));
+  record.AddShard(0, kDoubleNaN, 0, 1, {}, {}, EncodeFlag(FlagKind::kTooLarge, 5));
   REQUIRE(record.first_flag().flag.tensor == 5);
   REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
   REQUIRE(record.loss_sum() == 0);

@@ -11,7 +11,7 @@
 namespace ringmaster::exact {
 namespace {
 
-enum class Values { kUsual, kAny, kGrowth, kZero };
+enum class Gradients { kUsual, kAny, kGrowth, kZero };
 
 BlockLayout RandomLayout(RandomValues* random) {
   std::vector<BlockLayout::Tensor> tensors(static_cast<size_t>(random->Between(1, 4)));
@@ -21,17 +21,17 @@ BlockLayout RandomLayout(RandomValues* random) {
   return *BlockLayout::Create(tensors);
 }
 
-float RandomGradient(RandomValues* random, Values values, int level) {
+float RandomGradient(RandomValues* random, Gradients values, int level) {
   switch (values) {
-    case Values::kUsual:
+    case Gradients::kUsual:
       return random->Near(level + static_cast<int>(random->Between(-14, 1)));
-    case Values::kAny:
+    case Gradients::kAny:
       return random->Between(0, 99) == 0
                  ? random->AnyBits()
                  : random->Near(level + static_cast<int>(random->Between(-150, 5)));
-    case Values::kGrowth:
+    case Gradients::kGrowth:
       return random->Near(level + static_cast<int>(random->Between(0, 60)));
-    case Values::kZero:
+    case Gradients::kZero:
       return random->Between(0, 1) == 0 ? 0.0F : -0.0F;
   }
   return 0.0F;
@@ -63,7 +63,7 @@ std::string SumAll(const ReferenceCase& reference_case, Units* units) {
   return Text({&layout, flags, sums, reduced, units->exponents()});
 }
 
-void CheckSteps(RandomValues* random, Values values) {
+void CheckSteps(RandomValues* random, Gradients values) {
   const BlockLayout layout = RandomLayout(random);
   Units units(&layout, static_cast<int>(random->Between(8, 24)));
   const auto shards = static_cast<size_t>(random->Between(1, 9));
@@ -89,10 +89,10 @@ void CheckSteps(RandomValues* random, Values values) {
 
 TEST_CASE("Reference: sums, flags, reduced values and units equal Python's integers") {
   RandomValues random(31);
-  for (int round = 0; round < 6; ++round) CheckSteps(&random, Values::kUsual);
-  for (int round = 0; round < 6; ++round) CheckSteps(&random, Values::kAny);
-  for (int round = 0; round < 3; ++round) CheckSteps(&random, Values::kGrowth);
-  CheckSteps(&random, Values::kZero);
+  for (int round = 0; round < 6; ++round) CheckSteps(&random, Gradients::kUsual);
+  for (int round = 0; round < 6; ++round) CheckSteps(&random, Gradients::kAny);
+  for (int round = 0; round < 3; ++round) CheckSteps(&random, Gradients::kGrowth);
+  CheckSteps(&random, Gradients::kZero);
 }
 
 TEST_CASE("Reference: what the script refuses is an error") {

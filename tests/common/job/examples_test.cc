@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-v1::JobSpec Parsed(const fs::path& path) {
+v1::JobSpec Read(const fs::path& path) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const auto spec = ParseJobFile(path.filename(), text, {});
@@ -29,7 +29,7 @@ TEST_CASE("Examples: every job file is valid, and is resolved with a dataset of 
     if (entry.path().extension() != ".yaml") continue;
     ++found;
     INFO(entry.path());
-    const v1::JobSpec spec = Parsed(entry.path());
+    const v1::JobSpec spec = Read(entry.path());
     CHECK(spec.name() + ".yaml" == entry.path().filename());
     const Status valid = Validate(spec);
     INFO(valid);
@@ -52,7 +52,7 @@ TEST_CASE("Examples: every job file is valid, and is resolved with a dataset of 
 }
 
 TEST_CASE("Examples: VGG's job is that of the CIFAR-10 tutorial") {
-  const v1::JobSpec spec = Parsed(fs::path(RINGMASTER_EXAMPLES) / "vgg-cifar10.yaml");
+  const v1::JobSpec spec = Read(fs::path(RINGMASTER_EXAMPLES) / "vgg-cifar10.yaml");
   CHECK(spec.precision().policy() == v1::POLICY_MIXED_FLOAT16);
   CHECK(spec.optimizer().has_adam());
   REQUIRE(spec.augment_size() == 5);

@@ -35,7 +35,7 @@ v1::JobSpec Parsed(const std::string& text, const std::vector<std::string>& over
   return *spec;
 }
 
-std::string ErrorOf(const std::string& text, const std::vector<std::string>& overrides = {}) {
+std::string ParseError(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const StatusOr<v1::JobSpec> spec = ParseJobFile("job.yaml", text, overrides);
   if (spec.ok()) return "accepted";
   CHECK(spec.status().code() == absl::StatusCode::kInvalidArgument);
@@ -82,81 +82,83 @@ TEST_CASE("Job file: a plain list fills a list message, and empty differs from a
 }
 
 TEST_CASE("Job file: unknown keys name the place and the nearest known key") {
-  CHECK(ErrorOf("name: a\nbtach: 4\n") ==
+  CHECK(ParseError("name: a\nbtach: 4\n") ==
         "job.yaml:2:1: unknown key \"btach\"; did you mean \"batch\"?");
-  CHECK(ErrorOf("name: a\noptimizer:\n  adam:\n    learning_rat: 1\n") ==
+  CHECK(ParseError("name: a\noptimizer:\n  adam:\n    learning_rat: 1\n") ==
         "job.yaml:4:5: unknown key \"learning_rat\"; did you mean \"learning_rate\"?");
-  CHECK(ErrorOf("augment: [{random_flip: {p: 1}}]") ==
+  CHECK(ParseError("augment: [{random_flip: {p: 1}}]") ==
         "job.yaml:1:26: unknown key \"p\"; there are no keys here: write {}");
-  CHECK(ErrorOf("<<: {name: a}") == "job.yaml:1:1: unknown key \"<<\"; did you mean \"name\"?");
+  CHECK(ParseError("<<: {name: a}") == "job.yaml:1:1: unknown key \"<<\"; did you mean \"name\"?");
 }
 
 TEST_CASE("Job file: duplicate keys are refused at any depth") {
-  CHECK(ErrorOf("batch: 4\nname: a\nbatch: 8\n") ==
+  CHECK(ParseError("batch: 4\nname: a\nbatch: 8\n") ==
         "job.yaml:3:1: duplicate key \"batch\"; first at job.yaml:1:1");
-  CHECK(ErrorOf("model: {name: mlp, name: alexnet}") ==
+  CHECK(ParseError("model: {name: mlp, name: alexnet}") ==
         "job.yaml:1:20: duplicate key \"name\"; first at job.yaml:1:9");
 }
 
 TEST_CASE("Job file: a oneof is given once") {
-  CHECK(ErrorOf("optimizer: {adam: {}, sgd: {}}") ==
+  CHECK(ParseError("optimizer: {adam: {}, sgd: {}}") ==
         "job.yaml:1:23: both \"adam\" and \"sgd\" are given; only one is allowed");
-  CHECK(ErrorOf("augment: [{random_flip: {}, random_crop: {}}]") ==
+  CHECK(ParseError("augment: [{random_flip: {}, random_crop: {}}]") ==
         "job.yaml:1:29: both \"random_flip\" and \"random_crop\" are given; only one is allowed");
 }
 
 TEST_CASE("Job file: a value has the type of its field") {
-  CHECK(ErrorOf("batch: many") == "job.yaml:1:8: batch: expected a whole number, got \"many\"");
-  CHECK(ErrorOf("batch: \"256\"") == "job.yaml:1:8: batch: expected a whole number, got \"256\"");
-  CHECK(ErrorOf("batch: 2.5") == "job.yaml:1:8: batch: expected a whole number, got \"2.5\"");
-  CHECK(ErrorOf("batch: 1e3") == "job.yaml:1:8: batch: expected a whole number, got \"1e3\"");
-  CHECK(ErrorOf("batch: 010") == "job.yaml:1:8: batch: expected a whole number, got \"010\"");
-  CHECK(ErrorOf("batch: 0x10") == "job.yaml:1:8: batch: expected a whole number, got \"0x10\"");
-  CHECK(ErrorOf("batch:\n") == "job.yaml:1:1: batch: expected a whole number, got nothing");
-  CHECK(ErrorOf("batch: [4]") == "job.yaml:1:8: batch: expected a whole number, got a list");
-  CHECK(ErrorOf("name: {a: b}") == "job.yaml:1:7: name: expected a string, got a mapping");
-  CHECK(ErrorOf("model: alexnet") == "job.yaml:1:8: model: expected a mapping, got \"alexnet\"");
-  CHECK(ErrorOf("model:\n") ==
+  CHECK(ParseError("batch: many") == "job.yaml:1:8: batch: expected a whole number, got \"many\"");
+  CHECK(ParseError("batch: \"256\"") ==
+        "job.yaml:1:8: batch: expected a whole number, got \"256\"");
+  CHECK(ParseError("batch: 2.5") == "job.yaml:1:8: batch: expected a whole number, got \"2.5\"");
+  CHECK(ParseError("batch: 1e3") == "job.yaml:1:8: batch: expected a whole number, got \"1e3\"");
+  CHECK(ParseError("batch: 010") == "job.yaml:1:8: batch: expected a whole number, got \"010\"");
+  CHECK(ParseError("batch: 0x10") == "job.yaml:1:8: batch: expected a whole number, got \"0x10\"");
+  CHECK(ParseError("batch:\n") == "job.yaml:1:1: batch: expected a whole number, got nothing");
+  CHECK(ParseError("batch: [4]") == "job.yaml:1:8: batch: expected a whole number, got a list");
+  CHECK(ParseError("name: {a: b}") == "job.yaml:1:7: name: expected a string, got a mapping");
+  CHECK(ParseError("model: alexnet") == "job.yaml:1:8: model: expected a mapping, got \"alexnet\"");
+  CHECK(ParseError("model:\n") ==
         "job.yaml:1:1: model: expected a mapping (an empty one is {}), got nothing");
-  CHECK(ErrorOf("model: {batch_norm: yes}") ==
+  CHECK(ParseError("model: {batch_norm: yes}") ==
         "job.yaml:1:21: batch_norm: expected true or false, got \"yes\"");
-  CHECK(ErrorOf("model: {dropout: .nan}") ==
+  CHECK(ParseError("model: {dropout: .nan}") ==
         "job.yaml:1:18: dropout: expected a number, got \".nan\"");
-  CHECK(ErrorOf("model: {dropout: inf}") ==
+  CHECK(ParseError("model: {dropout: inf}") ==
         "job.yaml:1:18: dropout: expected a number, got \"inf\"");
-  CHECK(ErrorOf("model: {hidden: {}}") == "job.yaml:1:17: hidden: expected a list, got a mapping");
+  CHECK(ParseError("model: {hidden: {}}") ==
+        "job.yaml:1:17: hidden: expected a list, got a mapping");
   CHECK(Parsed("model: {hidden: 3}").model().hidden().values(0) == 3);
-  CHECK(ErrorOf("model: {hidden: [3, x]}") ==
+  CHECK(ParseError("model: {hidden: [3, x]}") ==
         "job.yaml:1:21: hidden: expected a whole number, got \"x\"");
-  CHECK(ErrorOf("augment: {random_flip: {}}") ==
+  CHECK(ParseError("augment: {random_flip: {}}") ==
         "job.yaml:1:10: augment: expected a list, got a mapping");
-  CHECK(ErrorOf("augment: [random_flip]") ==
+  CHECK(ParseError("augment: [random_flip]") ==
         "job.yaml:1:11: augment: expected a mapping, got \"random_flip\"");
-  CHECK(ErrorOf("- a") == "job.yaml:1:1: job: expected a mapping, got a list");
-  CHECK(ErrorOf("job") == "job.yaml:1:1: job: expected a mapping, got \"job\"");
+  CHECK(ParseError("- a") == "job.yaml:1:1: job: expected a mapping, got a list");
+  CHECK(ParseError("job") == "job.yaml:1:1: job: expected a mapping, got \"job\"");
 }
 
 TEST_CASE("Job file: numbers out of the field's range are refused") {
-  CHECK(ErrorOf("batch: -1") == "job.yaml:1:8: batch: -1 is not in 0 to 4294967295");
-  CHECK(ErrorOf("batch: 4294967296") ==
+  CHECK(ParseError("batch: -1") == "job.yaml:1:8: batch: -1 is not in 0 to 4294967295");
+  CHECK(ParseError("batch: 4294967296") ==
         "job.yaml:1:8: batch: 4294967296 is not in 0 to 4294967295");
   CHECK(Parsed("batch: 4294967295").batch() == 4294967295U);
   CHECK(Parsed("seed: 18446744073709551615").seed() == 18446744073709551615U);
-  CHECK(ErrorOf("seed: 18446744073709551616") ==
+  CHECK(ParseError("seed: 18446744073709551616") ==
         "job.yaml:1:7: seed: 18446744073709551616 is not in 0 to 18446744073709551615");
-  CHECK(ErrorOf("model: {dropout: 1e999}") ==
+  CHECK(ParseError("model: {dropout: 1e999}") ==
         "job.yaml:1:18: dropout: 1e999 does not fit into a double");
 }
 
 TEST_CASE("Job file: enum values are the short lower-case names") {
   CHECK(Parsed("reduction: float32").reduction() == v1::REDUCTION_FLOAT32);
-  CHECK(ErrorOf("reduction: exat") ==
+  CHECK(ParseError("reduction: exat") ==
         "job.yaml:1:12: reduction: unknown value \"exat\"; expected one of exact, float32; did you "
         "mean \"exact\"?");
-  CHECK(ErrorOf("precision: {policy: POLICY_FLOAT32}") ==
+  CHECK(ParseError("precision: {policy: POLICY_FLOAT32}") ==
         "job.yaml:1:21: policy: unknown value \"POLICY_FLOAT32\"; expected one of float32, "
         "mixed_bfloat16, mixed_float16; did you mean \"float32\"?");
-  CHECK(ErrorOf("precision: {policy: unspecified}").find("unknown value") != std::string::npos);
+  CHECK(ParseError("precision: {policy: unspecified}").find("unknown value") != std::string::npos);
 }
 
 TEST_CASE("Job file: --set replaces, adds, appends and removes") {
@@ -178,46 +180,47 @@ TEST_CASE("Job file: --set replaces, adds, appends and removes") {
 }
 
 TEST_CASE("Job file: an error of --set names the override") {
-  CHECK(ErrorOf(kAlexnet, {"btach=4"}) ==
+  CHECK(ParseError(kAlexnet, {"btach=4"}) ==
         "--set btach=4: unknown key \"btach\"; did you mean \"batch\"?");
-  CHECK(ErrorOf(kAlexnet, {"batch=x"}) ==
+  CHECK(ParseError(kAlexnet, {"batch=x"}) ==
         "--set batch=x: batch: expected a whole number, got \"x\"");
-  CHECK(ErrorOf(kAlexnet, {"batch"}) ==
+  CHECK(ParseError(kAlexnet, {"batch"}) ==
         "--set batch: expected KEY=VALUE, for example --set batch=64");
-  CHECK(ErrorOf(kAlexnet, {"batch.x=1"}) ==
+  CHECK(ParseError(kAlexnet, {"batch.x=1"}) ==
         "--set batch.x=1: \"x\" is under \"256\", which is neither a mapping nor a list");
-  CHECK(ErrorOf(kAlexnet, {"augment.9={}"}) ==
+  CHECK(ParseError(kAlexnet, {"augment.9={}"}) ==
         "--set augment.9={}: \"9\" is not a position of this list, 0 to 3");
-  CHECK(ErrorOf(kAlexnet, {"optimizer.sgd.momentum=0.9"}) ==
+  CHECK(ParseError(kAlexnet, {"optimizer.sgd.momentum=0.9"}) ==
         "--set optimizer.sgd.momentum=0.9: both \"adam\" and \"sgd\" are given; only one is "
         "allowed");
-  CHECK(ErrorOf(kAlexnet, {"a..b=1"}) == "--set a..b=1: a key is empty");
+  CHECK(ParseError(kAlexnet, {"a..b=1"}) == "--set a..b=1: a key is empty");
 }
 
 TEST_CASE("Job file: what YAML allows and a job file does not") {
-  CHECK(ErrorOf("") == "job.yaml: empty");
-  CHECK(ErrorOf("# nothing\n") == "job.yaml: empty");
-  CHECK(ErrorOf("name: &a x\n") == "job.yaml:1:7: anchors (&name) are not allowed");
-  CHECK(ErrorOf("name: !!str x\n").find("tags (") != std::string::npos);
-  CHECK(ErrorOf("name: a\n---\nname: b\n").find("a second document") != std::string::npos);
-  CHECK(ErrorOf("? [a]\n: b\n") == "job.yaml:1:3: a key must be a plain word");
-  CHECK(ErrorOf(std::string("name: a\0b", 9)) ==
+  CHECK(ParseError("") == "job.yaml: empty");
+  CHECK(ParseError("# nothing\n") == "job.yaml: empty");
+  CHECK(ParseError("name: &a x\n") == "job.yaml:1:7: anchors (&name) are not allowed");
+  CHECK(ParseError("name: !!str x\n").find("tags (") != std::string::npos);
+  CHECK(ParseError("name: a\n---\nname: b\n").find("a second document") != std::string::npos);
+  CHECK(ParseError("? [a]\n: b\n") == "job.yaml:1:3: a key must be a plain word");
+  CHECK(ParseError(std::string("name: a\0b", 9)) ==
         "job.yaml:1:8: byte 0x00 is not part of UTF-8 text");
-  CHECK(ErrorOf(std::string(300'000, ' ')) ==
+  CHECK(ParseError(std::string(300'000, ' ')) ==
         "job.yaml: 300000 bytes; a job file has at most 262144");
-  CHECK(ErrorOf(std::string(40, '[') + std::string(40, ']')).find("nested deeper than 32 levels") !=
-        std::string::npos);
-  CHECK(ErrorOf("name: [a").find("job.yaml:") == 0);
-  CHECK(ErrorOf("a: b: c\n").find("job.yaml:1:") == 0);
+  CHECK(ParseError(std::string(40, '[') + std::string(40, ']'))
+            .find("nested deeper than 32 levels") != std::string::npos);
+  CHECK(ParseError("name: [a").find("job.yaml:") == 0);
+  CHECK(ParseError("a: b: c\n").find("job.yaml:1:") == 0);
 }
 
 TEST_CASE("Job file: text is UTF-8, and columns count characters") {
   CHECK(Parsed("data: {path: \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80}").data().path() ==
         "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-  CHECK(ErrorOf("name: \xc3\xa9 # \xff") == "job.yaml:1:11: byte 0xff is not part of UTF-8 text");
+  CHECK(ParseError("name: \xc3\xa9 # \xff") ==
+        "job.yaml:1:11: byte 0xff is not part of UTF-8 text");
   for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
                           "\xe2\x82", "\xf4\x90\x80\x80", "\xe0\x80\x80", "\x7f"}) {
-    CHECK(ErrorOf(std::string("name: ") + bad).find("is not part of UTF-8 text") !=
+    CHECK(ParseError(std::string("name: ") + bad).find("is not part of UTF-8 text") !=
           std::string::npos);
   }
 }

@@ -9,7 +9,7 @@ namespace ringmaster::job {
 namespace {
 
 // 100 grey training and 20 test images of 28x28, and a job on them.
-v1::DatasetFacts Facts() {
+v1::DatasetFacts MnistFacts() {
   v1::DatasetFacts facts;
   facts.set_format("mnist");
   facts.set_train_samples(100);
@@ -20,7 +20,7 @@ v1::DatasetFacts Facts() {
   return facts;
 }
 
-v1::JobSpec Spec() {
+v1::JobSpec MnistSpec() {
   v1::JobSpec spec;
   spec.mutable_data()->set_format("mnist");
   return spec;
@@ -39,7 +39,7 @@ std::set<uint64_t> FirstSamples(uint64_t count) {
 }
 
 TEST_CASE("Sample use: without validation the stored order stays") {
-  const auto use = ResolveDataUse(Spec(), Facts());
+  const auto use = ResolveDataUse(MnistSpec(), MnistFacts());
   REQUIRE(use.ok());
   CHECK(use->train_samples() == 100);
   CHECK(use->validation_samples() == 0);
@@ -51,10 +51,10 @@ TEST_CASE("Sample use: without validation the stored order stays") {
 }
 
 TEST_CASE("Sample use: a split sets samples aside, and no sample is in both sets") {
-  v1::JobSpec spec = Spec();
+  v1::JobSpec spec = MnistSpec();
   spec.mutable_validation()->set_split(0.1);
   spec.mutable_data()->set_take(55);
-  const auto use = ResolveDataUse(spec, Facts());
+  const auto use = ResolveDataUse(spec, MnistFacts());
   REQUIRE(use.ok());
   CHECK(use->validation_samples() == 5);
   CHECK(use->train_samples() == 50);
@@ -69,10 +69,10 @@ TEST_CASE("Sample use: a split sets samples aside, and no sample is in both sets
 TEST_CASE("Sample use: folds partition the training samples") {
   std::set<uint64_t> seen;
   for (int fold = 1; fold <= 7; ++fold) {
-    v1::JobSpec spec = Spec();
+    v1::JobSpec spec = MnistSpec();
     spec.set_seed(fold);
     spec.mutable_validation()->set_fold(std::to_string(fold) + "/7");
-    const auto use = ResolveDataUse(spec, Facts());
+    const auto use = ResolveDataUse(spec, MnistFacts());
     REQUIRE(use.ok());
     const SampleUse samples(*use);
     for (const uint64_t sample : SamplesOf(samples, SampleSet::kValidation)) {
@@ -86,17 +86,17 @@ TEST_CASE("Sample use: folds partition the training samples") {
 }
 
 TEST_CASE("Sample use: what the dataset does not have is refused") {
-  v1::JobSpec spec = Spec();
+  v1::JobSpec spec = MnistSpec();
   spec.mutable_data()->set_take(101);
-  CHECK(Message(ResolveDataUse(spec, Facts()).status()) ==
+  CHECK(Message(ResolveDataUse(spec, MnistFacts()).status()) ==
         "data.take: 101 samples are wanted, the dataset has 100");
-  spec = Spec();
+  spec = MnistSpec();
   spec.mutable_validation()->set_split(0.001);
-  CHECK(Message(ResolveDataUse(spec, Facts()).status()) ==
+  CHECK(Message(ResolveDataUse(spec, MnistFacts()).status()) ==
         "validation: 0 of 100 training samples would be set aside: both sets need a sample");
-  spec = Spec();
+  spec = MnistSpec();
   spec.mutable_data()->set_repeat_channels(3);
-  v1::DatasetFacts colour = Facts();
+  v1::DatasetFacts colour = MnistFacts();
   colour.set_channels(3);
   CHECK(Message(ResolveDataUse(spec, colour).status()) ==
         "data.repeat_channels: images of format mnist have 3 channels; only those with one can be "
@@ -104,16 +104,16 @@ TEST_CASE("Sample use: what the dataset does not have is refused") {
 }
 
 TEST_CASE("Sample use: the model's images are resized and get three channels") {
-  v1::JobSpec spec = Spec();
+  v1::JobSpec spec = MnistSpec();
   spec.mutable_data()->mutable_resize()->add_values(224);
   spec.mutable_data()->set_repeat_channels(3);
-  auto use = ResolveDataUse(spec, Facts());
+  auto use = ResolveDataUse(spec, MnistFacts());
   REQUIRE(use.ok());
   CHECK(use->height() == 224);
   CHECK(use->width() == 224);
   CHECK(use->channels() == 3);
   spec.mutable_data()->mutable_resize()->add_values(100);
-  use = ResolveDataUse(spec, Facts());
+  use = ResolveDataUse(spec, MnistFacts());
   REQUIRE(use.ok());
   CHECK(use->height() == 224);
   CHECK(use->width() == 100);

@@ -7,15 +7,10 @@
 
 #include "common/zoo/model_table.h"
 #include "common/zoo/zoo.h"
+#include "tests/common/zoo/zoo_model.h"
 
 namespace ringmaster::zoo {
 namespace {
-
-v1::Model Model(const std::string& name) {
-  v1::Model model;
-  model.set_name(name);
-  return model;
-}
 
 Summary Of(const v1::Model& model, const ImageShape& images = {}) {
   auto summary = Summarize(model, images, 10);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/zoo/zoo.h"
+#include "tests/common/zoo/zoo_model.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -26,12 +27,6 @@ graph::Program Forward(const v1::Model& model, const ProgramOptions& options) {
   auto program = BuildForward(model, options);
   REQUIRE(Message(program.status()) == "");
   return std::move(program).value();
-}
-
-int64_t ParameterCount(const graph::Program& program) {
-  int64_t count = 0;
-  for (const auto& parameter : program.parameters) count += graph::Elements(parameter.shape);
-  return count;
 }
 
 std::string BuildError(const v1::Model& model, const ProgramOptions& options) {

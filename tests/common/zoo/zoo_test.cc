@@ -4,17 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/zoo/zoo_model.h"
+
 namespace ringmaster::zoo {
 namespace {
 
 ProgramOptions CifarOptions() {
   return {.samples = 2, .height = 32, .width = 32, .channels = 3, .classes = 10};
-}
-
-v1::Model Model(const std::string& name) {
-  v1::Model model;
-  model.set_name(name);
-  return model;
 }
 
 v1::Model Mlp(const std::vector<uint32_t>& hidden) {
@@ -29,12 +25,6 @@ graph::Program Build(const v1::Model& model, const ProgramOptions& options) {
   INFO(program.status().ToString());
   REQUIRE(program.ok());
   return std::move(program).value();
-}
-
-int64_t ParameterCount(const graph::Program& program) {
-  int64_t count = 0;
-  for (const auto& parameter : program.parameters) count += graph::Elements(parameter.shape);
-  return count;
 }
 
 std::vector<std::string> ParameterNames(const graph::Program& program) {

@@ -5,7 +5,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-CheckpointRecord Checkpoint(uint64_t step, double metric = 0, bool best = false) {
+CheckpointRecord Rated(uint64_t step, double metric = 0, bool best = false) {
   CheckpointRecord checkpoint;
   checkpoint.ref.set_step(step);
   if (best) checkpoint.ref.set_metric(metric);
@@ -13,7 +13,7 @@ CheckpointRecord Checkpoint(uint64_t step, double metric = 0, bool best = false)
   return checkpoint;
 }
 
-v1::CheckpointOptions Options(uint32_t keep, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
+v1::CheckpointOptions Keep(uint32_t keep, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
   v1::CheckpointOptions options;
   options.set_keep(keep);
   options.set_best(best);
@@ -31,29 +31,29 @@ using Steps = std::vector<uint64_t>;
 }  // namespace
 
 TEST_CASE("Retention: the newest stay, at least two") {
-  CheckpointList checkpoints = {Checkpoint(1), Checkpoint(2), Checkpoint(3), Checkpoint(4)};
-  CHECK(StepsOf(TakeSuperseded(Options(3), checkpoints)) == Steps{1});
-  CHECK(StepsOf(TakeSuperseded(Options(0), checkpoints)) == Steps{2});
-  CHECK(TakeSuperseded(Options(1), checkpoints).empty());
+  CheckpointList checkpoints = {Rated(1), Rated(2), Rated(3), Rated(4)};
+  CHECK(StepsOf(TakeSuperseded(Keep(3), checkpoints)) == Steps{1});
+  CHECK(StepsOf(TakeSuperseded(Keep(0), checkpoints)) == Steps{2});
+  CHECK(TakeSuperseded(Keep(1), checkpoints).empty());
   CHECK(StepsOf(checkpoints) == Steps{3, 4});
 }
 
 TEST_CASE("Retention: after a restore a worse state that is marked does not replace the best") {
-  const CheckpointList all = {Checkpoint(1, 0.5, true), Checkpoint(2, 0.8, true),
-                              Checkpoint(3, 0.6, true), Checkpoint(4), Checkpoint(5)};
+  const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
+                              Rated(4), Rated(5)};
   CheckpointList by_accuracy = all;
-  CHECK(StepsOf(TakeSuperseded(Options(2, v1::BEST_METRIC_TEST_ACCURACY), by_accuracy)) ==
+  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_ACCURACY), by_accuracy)) ==
         Steps{1, 3});
   CHECK(BestOf(by_accuracy, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 2);
   CheckpointList by_loss = all;
-  CHECK(StepsOf(TakeSuperseded(Options(2, v1::BEST_METRIC_TEST_LOSS), by_loss)) == Steps{2, 3});
+  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_LOSS), by_loss)) == Steps{2, 3});
   CHECK(BestOf(by_loss, v1::BEST_METRIC_TEST_LOSS)->ref.step() == 1);
 }
 
 TEST_CASE("Retention: of equal ones the oldest is the best, and without a mark there is none") {
-  const CheckpointList equal = {Checkpoint(1, 0.8, true), Checkpoint(2, 0.8, true)};
+  const CheckpointList equal = {Rated(1, 0.8, true), Rated(2, 0.8, true)};
   CHECK(BestOf(equal, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 1);
-  CHECK(BestOf({Checkpoint(1), Checkpoint(2)}, v1::BEST_METRIC_TEST_ACCURACY) == nullptr);
+  CHECK(BestOf({Rated(1), Rated(2)}, v1::BEST_METRIC_TEST_ACCURACY) == nullptr);
 }
 
 }  // namespace ringmaster::coordinator

@@ -12,10 +12,10 @@
 namespace ringmaster::ring {
 namespace {
 
-using Message = std::tuple<bool, uint32_t, uint32_t>;  // of the all-gather, chunk, segment
+using Sent = std::tuple<bool, uint32_t, uint32_t>;  // of the all-gather, chunk, segment
 
-std::vector<Message> Sends(const std::vector<Turn>& turns) {
-  std::vector<Message> messages;
+std::vector<Sent> Sends(const std::vector<Turn>& turns) {
+  std::vector<Sent> messages;
   for (const Turn& turn : turns) {
     if (!Sends(turn.action)) continue;
     const bool gather = turn.action == Action::kTotal || turn.action == Action::kForward;
@@ -24,8 +24,8 @@ std::vector<Message> Sends(const std::vector<Turn>& turns) {
   return messages;
 }
 
-std::vector<Message> Receives(const std::vector<Turn>& turns) {
-  std::vector<Message> messages;
+std::vector<Sent> Receives(const std::vector<Turn>& turns) {
+  std::vector<Sent> messages;
   for (const Turn& turn : turns) {
     if (!Receives(turn.action)) continue;
     const bool gather = turn.action == Action::kForward || turn.action == Action::kKeep;

@@ -17,6 +17,8 @@
 
 namespace ringmaster::worker {
 
+inline const std::vector<uint32_t> kAllShards = {0, 1, 2, 3};  // of SmallSpec
+
 // Calls a function when a training shard begins: when `shards` more have begun, on the thread of
 // the core that computes it. Thread-safe.
 class Interrupt {

@@ -142,7 +142,8 @@ class Storm {
   const std::shared_ptr<MemorySink> sink_ = std::make_shared<MemorySink>();
 };
 
-void RequireSame(const std::vector<Checkpoint>& found, const std::vector<Checkpoint>& reference) {
+void RequireSameManifests(const std::vector<Checkpoint>& found,
+                          const std::vector<Checkpoint>& reference) {
   for (const Checkpoint& checkpoint : found) {
     const auto expected = std::ranges::find(reference, checkpoint.step, &Checkpoint::step);
     REQUIRE(expected != reference.end());
@@ -166,7 +167,7 @@ size_t RequireUndisturbed(const v1::JobSpec& spec, uint64_t steps, uint32_t seed
     INFO(Message(manifest.status()));
     REQUIRE(manifest.ok());
     REQUIRE(*manifest == LastManifest(reference));
-    RequireSame(storm.checkpoints(), reference[0].checkpoints);
+    RequireSameManifests(storm.checkpoints(), reference[0].checkpoints);
     kept += storm.kept();
   }
   return kept;

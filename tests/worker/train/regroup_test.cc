@@ -17,10 +17,8 @@ namespace {
 // Of SmallSpec: batches of 20, 20 and 2 samples for 4 shards, twice.
 constexpr uint64_t kShards = 2 * (4 + 4 + 2);
 
-const std::vector<uint32_t> kAll = {0, 1, 2, 3};
-
 std::vector<uint32_t> FirstShards(size_t count) {
-  return {kAll.begin(), kAll.begin() + static_cast<ptrdiff_t>(count)};
+  return {kAllShards.begin(), kAllShards.begin() + static_cast<ptrdiff_t>(count)};
 }
 
 // Runs one trainer alone until a stop in the shard that is the `shards`-th to begin.
@@ -29,7 +27,7 @@ RunResult Interrupted(Trainer* trainer, Interrupt* interrupt, size_t shards,
   std::stop_source stop;
   interrupt->Arm(shards, [stop]() mutable { stop.request_stop(); });
   Generation generation;
-  generation.ring = {{.trainer = trainer, .shards = kAll, .stop = stop.get_token()}};
+  generation.ring = {{.trainer = trainer, .shards = kAllShards, .stop = stop.get_token()}};
   generation.sink = sink;
   return RunGeneration(generation)[0];
 }
@@ -37,7 +35,7 @@ RunResult Interrupted(Trainer* trainer, Interrupt* interrupt, size_t shards,
 RunResult Continue(Trainer* trainer, const std::shared_ptr<CheckpointSink>& sink,
                    ProgressList* observer = nullptr) {
   Generation generation{.counter = 2};
-  generation.ring = {{.trainer = trainer, .shards = kAll, .observer = observer}};
+  generation.ring = {{.trainer = trainer, .shards = kAllShards, .observer = observer}};
   generation.sink = sink;
   return RunGeneration(generation)[0];
 }
@@ -176,7 +174,7 @@ TEST_CASE("Regroup: another world keeps what fits and drops the rest") {
   generation.ring = {
       {.trainer = first->get(), .shards = FirstShards(assigned), .observer = &progress},
       {.trainer = second->get(),
-       .shards = {kAll.begin() + static_cast<ptrdiff_t>(assigned), kAll.end()}}};
+       .shards = {kAllShards.begin() + static_cast<ptrdiff_t>(assigned), kAllShards.end()}}};
   const auto sink = std::make_shared<MemorySink>();
   generation.sink = sink;
   const auto results = RunGeneration(generation);
@@ -300,7 +298,7 @@ TEST_CASE("Regroup: evaluations that every holder knows are not made again, othe
   StopAt observer(3, &boundary);
   Generation generation;
   generation.ring = {{.trainer = trainer->get(),
-                      .shards = kAll,
+                      .shards = kAllShards,
                       .at_boundary = boundary.get_token(),
                       .observer = &observer}};
   const RunResult left = RunGeneration(generation)[0];
@@ -384,7 +382,7 @@ TEST_CASE("Regroup: a stop in the middle of an evaluation leaves no half result"
   REQUIRE(trainer.ok());
   Generation generation;
   generation.ring = {
-      {.trainer = trainer->get(), .shards = kAll, .stop = late.token(), .observer = &late}};
+      {.trainer = trainer->get(), .shards = kAllShards, .stop = late.token(), .observer = &late}};
   const RunResult stopped = RunGeneration(generation)[0];
   REQUIRE(stopped.end == RunEnd::kStopped);
   REQUIRE(stopped.applied == 3);
@@ -481,7 +479,7 @@ TEST_CASE("Regroup: whoever is the first at the end makes the last checkpoint fr
     trainer->ForgetCopies(kSteps);
     const auto sink = std::make_shared<MemorySink>();
     Generation again{.counter = 2};
-    again.ring = {{.trainer = trainer.get(), .shards = kAll}};
+    again.ring = {{.trainer = trainer.get(), .shards = kAllShards}};
     again.evaluated = true;
     again.sink = sink;
     const RunResult result = RunGeneration(again)[0];

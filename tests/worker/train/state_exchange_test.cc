@@ -10,8 +10,6 @@
 namespace ringmaster::worker {
 namespace {
 
-const std::vector<uint32_t> kAll = {0, 1, 2, 3};
-
 v1::JobSpec EveryStep(v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_checkpoint()->set_every_steps(1);
@@ -23,7 +21,7 @@ RunResult RunAlone(Trainer* trainer, const std::shared_ptr<CheckpointSink>& sink
                    Observer* observer = nullptr, const std::stop_token& at_boundary = {}) {
   Generation generation;
   generation.ring = {
-      {.trainer = trainer, .shards = kAll, .at_boundary = at_boundary, .observer = observer}};
+      {.trainer = trainer, .shards = kAllShards, .at_boundary = at_boundary, .observer = observer}};
   generation.sink = sink;
   return RunGeneration(generation)[0];
 }
@@ -273,7 +271,7 @@ TEST_CASE("StateExchange: a new state drops what was folded for the former one")
   std::stop_source stop;
   interrupt.Arm(6, [stop]() mutable { stop.request_stop(); });
   Generation generation;
-  generation.ring = {{.trainer = trainer->get(), .shards = kAll, .stop = stop.get_token()}};
+  generation.ring = {{.trainer = trainer->get(), .shards = kAllShards, .stop = stop.get_token()}};
   const RunResult stopped = RunGeneration(generation)[0];
   REQUIRE(stopped.applied == 1);
   REQUIRE(stopped.folded.size() == 2);

@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-steady_clock::time_point Soon() { return steady_clock::now() + seconds(60); }
+steady_clock::time_point InAMinute() { return steady_clock::now() + seconds(60); }
 
 // A link that is cancelled when its member has sent and received so many frames: in place, or by
 // another thread while its own goes on.
@@ -181,7 +181,7 @@ void Print(const char* what, std::vector<steady_clock::duration> times) {
 // Whether `done` comes to hold within a minute.
 template <typename Done>
 bool Eventually(Done done) {
-  for (const auto deadline = Soon(); !done(); std::this_thread::yield()) {
+  for (const auto deadline = InAMinute(); !done(); std::this_thread::yield()) {
     if (steady_clock::now() > deadline) return false;
   }
   return true;
@@ -236,9 +236,9 @@ TEST_CASE("GrpcLink: a neighbour that stands still holds up neither a Cancel nor
   LinkOptions options = ring.OptionsOf({0, 1}, 0, {1, 1});
   options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
   peer.WritePort(ring.port(0)->port());
-  auto link = ring.port(0)->Connect(options, Soon());
+  auto link = ring.port(0)->Connect(options, InAMinute());
   REQUIRE(link.ok());
-  REQUIRE((*link)->Receive(Soon()).ok());
+  REQUIRE((*link)->Receive(InAMinute()).ok());
   peer.Stop();
 
   BufferPool pool(1 << 20, 4);
@@ -250,7 +250,7 @@ TEST_CASE("GrpcLink: a neighbour that stands still holds up neither a Cancel nor
       const Payload payload({{buffer.get(), pool.buffer_bytes()}}, buffer);
       buffer.reset();
       const FrameHeader header = Sealed({.job = JobHash("job-1"), .generation = {1, 1}}, payload);
-      status = (*link)->Send(header, payload, Soon());
+      status = (*link)->Send(header, payload, InAMinute());
     }
     return status;
   });
@@ -259,7 +259,7 @@ TEST_CASE("GrpcLink: a neighbour that stands still holds up neither a Cancel nor
   const auto cancelled = steady_clock::now();
   (*link)->Cancel(absl::CancelledError("fenced"));
   CHECK(sending.get() == absl::CancelledError("fenced"));
-  CHECK((*link)->Receive(Soon()).status() == absl::CancelledError("fenced"));
+  CHECK((*link)->Receive(InAMinute()).status() == absl::CancelledError("fenced"));
   link->reset();
   const auto next = ring.Connect({0, 1}, {1, 2});
   const auto joined = steady_clock::now();
@@ -279,7 +279,7 @@ TEST_CASE("GrpcLink: who stops to connect left, for a neighbour that accepted it
     // Member 0 never sees its predecessor, so it does not join; member 1 does.
     if (rank == 2) options.successor_address = "127.0.0.1:" + std::to_string(bystander->port());
     joining.push_back(std::async(std::launch::async, [&, rank, options]() {
-      return ring.port(rank)->Connect(options, Soon());
+      return ring.port(rank)->Connect(options, InAMinute());
     }));
   }
   const auto link = joining[1].get();
@@ -287,7 +287,7 @@ TEST_CASE("GrpcLink: who stops to connect left, for a neighbour that accepted it
   stop.request_stop();
   CHECK(joining[0].get().status().code() == absl::StatusCode::kCancelled);
   CHECK(joining[2].get().status().code() == absl::StatusCode::kCancelled);
-  CHECK((*link)->Receive(Soon()).status().code() == absl::StatusCode::kAborted);
+  CHECK((*link)->Receive(InAMinute()).status().code() == absl::StatusCode::kAborted);
 }
 
 }  // namespace ringmaster::ring

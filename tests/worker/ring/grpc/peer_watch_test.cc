@@ -21,13 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr GenerationId kGeneration{3, 5};
 constexpr char kPulseMethod[] = "/ringmaster.v1.Ring/Pulse";
-
-v1::LinkHello HelloOf(uint32_t sender, GenerationId generation = kGeneration) {
-  return MakeHello("job-1", generation, PortRing::Name(sender),
-                   PortRing::Name(sender) + "-process");
-}
 
 std::string BeatOf(uint64_t number, uint64_t progress = 0, const std::string& phase = "") {
   v1::Beat beat;

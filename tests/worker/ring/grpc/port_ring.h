@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/ring_port.h"
 
 namespace ringmaster::ring {
@@ -83,5 +84,14 @@ class PortRing {
  private:
   std::vector<std::unique_ptr<RingPort>> ports_;
 };
+
+// The generation of rings that have but one.
+inline constexpr GenerationId kGeneration{3, 5};
+
+// How a member of a PortRing says who it is.
+[[nodiscard]] inline v1::LinkHello HelloOf(uint32_t sender, GenerationId generation = kGeneration) {
+  return MakeHello("job-1", generation, PortRing::Name(sender),
+                   PortRing::Name(sender) + "-process");
+}
 
 }  // namespace ringmaster::ring

@@ -20,8 +20,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr GenerationId kGeneration{3, 5};
-
 bool Has(const Status& status, const std::string& text) {
   UNSCOPED_INFO(status);
   return Message(status).find(text) != std::string::npos;
@@ -31,17 +29,6 @@ FrameHeader HeaderFor(uint32_t segment, const Payload& payload,
                       GenerationId generation = kGeneration) {
   FrameHeader header{.job = JobHash("job-1"), .generation = generation, .segment = segment};
   return Sealed(header, payload);
-}
-
-v1::LinkHello HelloOf(uint32_t sender, GenerationId generation = kGeneration) {
-  v1::LinkHello hello;
-  hello.set_protocol(kProtocolVersion);
-  hello.set_job_id("job-1");
-  hello.set_term(generation.term);
-  hello.set_counter(generation.counter);
-  hello.set_sender(PortRing::Name(sender));
-  hello.set_incarnation(PortRing::Name(sender) + "-process");
-  return hello;
 }
 
 std::vector<std::unique_ptr<Link>> Connected(PortRing* ring, const std::vector<uint32_t>& order,

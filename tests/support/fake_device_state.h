@@ -1,0 +1,160 @@
+// A DeviceState in the host's memory: the sums and the update of common/exact and
+// common/graph/update in arenas of its own, so that a host's state which is read too early shows.
+// Thread-safe as a real one.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+#include "common/exact/quantize.h"
+#include "common/exact/units.h"
+#include "common/graph/update/optimizer.h"
+#include "common/mutex.h"
+#include "worker/backend/device_state.h"
+#include "worker/train/arena.h"
+
+namespace ringmaster {
+
+class FakeDeviceState : public DeviceState {
+ public:
+  // Told the parameters whenever they changed.
+  using OnParameters = std::function<void(const exact::BlockLayout&, std::span<const float>)>;
+
+  // `before_update`, where it is set: an error of its is the device's.
+  FakeDeviceState(const DeviceStateOptions& options,
+                  std::function<Status(uint64_t update)> before_update, OnParameters on_parameters)
+      : layout_(*options.layout),
+        shards_(options.shards),
+        before_update_(std::move(before_update)),
+        on_parameters_(std::move(on_parameters)),
+        optimizer_(*graph::MakeOptimizer(options.optimizer)),
+        units_(&layout_, options.precision_bits),
+        parameters_(layout_.arena_elements()),
+        sums_(layout_.arena_elements()),
+        totals_(layout_.arena_elements()),
+        reduced_(layout_.arena_elements()) {
+    for (size_t i = 0; i < optimizer_->slot_names().size(); ++i) {
+      slots_.emplace_back(layout_.arena_elements());
+    }
+  }
+
+  // What an executable does with a gradient.
+  exact::FlagKind Add(uint32_t tensor, std::span<const float> gradient) {
+    MutexLock lock(mu_);
+    const exact::TensorRange& range = layout_.tensor(tensor);
+    auto kind = exact::FlagKind::kNone;
+    for (size_t i = 0; i < range.block_count; ++i) {
+      const size_t block = range.first_block + i;
+      const exact::FlagKind found = exact::QuantizeAdd(
+          gradient.subspan(i * exact::kBlockElements, layout_.blocks()[block].count),
+          units_.unit_exponent(block), gradient_scale_, shards_,
+          sums_.span().data() + block * exact::kBlockElements);
+      if (kind == exact::FlagKind::kNone) kind = found;
+    }
+    return kind;
+  }
+
+  Status Load(std::span<const float> parameters, std::span<const std::span<const float>> slots,
+              std::span<const int16_t> exponents) override {
+    MutexLock lock(mu_);
+    std::ranges::copy(parameters, parameters_.span().begin());
+    for (size_t i = 0; i < slots.size(); ++i) std::ranges::copy(slots[i], slots_[i].span().begin());
+    std::ranges::fill(sums_.span(), 0);
+    on_parameters_(layout_, parameters_.span());
+    return units_.Restore(exponents);
+  }
+
+  Status Store(std::span<float> parameters, std::span<const std::span<float>> slots,
+               std::span<int16_t> exponents) override {
+    MutexLock lock(mu_);
+    std::ranges::copy(parameters_.span(), parameters.begin());
+    for (size_t i = 0; i < slots.size(); ++i) std::ranges::copy(slots_[i].span(), slots[i].begin());
+    std::ranges::copy(units_.exponents(), exponents.begin());
+    return absl::OkStatus();
+  }
+
+  Status Clear(float gradient_scale) override {
+    MutexLock lock(mu_);
+    gradient_scale_ = gradient_scale;
+    std::ranges::fill(sums_.span(), 0);
+    // Totals that nobody wrote must not look like those of the step before.
+    std::ranges::fill(totals_.span(), int64_t{0x123456789});
+    return absl::OkStatus();
+  }
+
+  Status ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) override {
+    MutexLock lock(mu_);
+    std::ranges::copy(Part(sums_.span(), bucket), sums.begin());
+    return absl::OkStatus();
+  }
+
+  Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) override {
+    MutexLock lock(mu_);
+    std::ranges::copy(totals, Part(totals_.span(), bucket).begin());
+    return absl::OkStatus();
+  }
+
+  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override {
+    if (before_update_) RING_RETURN_IF_ERROR(before_update_(update));
+    MutexLock lock(mu_);
+    const exact::BlockSum digest = Digest(source);
+    for (size_t b = 0; b < layout_.block_count(); ++b) {
+      exact::Dequantize(BlockOf(source, b), units_.unit_exponent(b),
+                        reduced_.span().data() + b * exact::kBlockElements);
+    }
+    for (const exact::TensorRange& range : layout_.tensors()) {
+      std::vector<std::span<float>> slots;
+      for (worker::Arena<float>& slot : slots_) {
+        slots.push_back(slot.span().subspan(range.offset(), range.elements));
+      }
+      optimizer_->Apply(update, parameters_.span().subspan(range.offset(), range.elements),
+                        reduced_.span().subspan(range.offset(), range.elements), slots);
+    }
+    units_.Advance(reduced_.span());
+    on_parameters_(layout_, parameters_.span());
+    return digest;
+  }
+
+  StatusOr<exact::BlockSum> Skip(SumSource source) override {
+    MutexLock lock(mu_);
+    units_.Reset();
+    return Digest(source);
+  }
+
+ private:
+  static std::span<int64_t> Part(std::span<int64_t> arena, const exact::Bucket& bucket) {
+    return arena.subspan(bucket.first_block * exact::kBlockElements,
+                         bucket.block_count * exact::kBlockElements);
+  }
+  std::span<const int64_t> BlockOf(SumSource source, size_t b) const {
+    const worker::Arena<int64_t>& arena = source == SumSource::kOwn ? sums_ : totals_;
+    return arena.span().subspan(b * exact::kBlockElements, layout_.blocks()[b].count);
+  }
+  exact::BlockSum Digest(SumSource source) const {
+    exact::BlockSum sum;
+    for (size_t b = 0; b < layout_.block_count(); ++b) {
+      sum.Add(layout_.blocks()[b].tensor, layout_.blocks()[b].index, BlockOf(source, b));
+    }
+    return sum;
+  }
+
+  const exact::BlockLayout& layout_;
+  const uint32_t shards_;
+  const std::function<Status(uint64_t)> before_update_;
+  const OnParameters on_parameters_;
+  const std::unique_ptr<graph::Optimizer> optimizer_;
+  Mutex mu_;
+  exact::Units units_;
+  float gradient_scale_ = 1;
+  worker::Arena<float> parameters_;
+  std::vector<worker::Arena<float>> slots_;
+  worker::Arena<int64_t> sums_, totals_;
+  worker::Arena<float> reduced_;
+};
+
+}  // namespace ringmaster

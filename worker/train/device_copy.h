@@ -1,0 +1,38 @@
+// Who holds the newest S(k) where a backend keeps parameters, slots and units itself: after an
+// update the device does, and the host's State is behind in these until somebody wants to read
+// them. Owned by the job; under its state_mu, or on the step thread while no run is on. Steps,
+// statistics, metrics and digest are always the host's.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "common/exact/digest.h"
+#include "common/status.h"
+#include "worker/backend/device_state.h"
+#include "worker/train/state.h"
+
+namespace ringmaster::worker {
+
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(std::unique_ptr<DeviceState> device) : device_(std::move(device)) {}
+
+  // Sums and totals, on threads as DeviceState allows.
+  [[nodiscard]] DeviceState* device() const { return device_.get(); }
+
+  // The host's state is the newest, and the device gets it.
+  Status Load(const State& state);
+  // Makes the host's state the newest, too.
+  Status Store(State* state);
+
+  // The update, or none, of the step in hand on the device; the host's state is behind then.
+  StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update);
+  StatusOr<exact::BlockSum> Skip(SumSource source);
+
+ private:
+  const std::unique_ptr<DeviceState> device_;
+  bool host_is_behind_ = false;
+};
+
+}  // namespace ringmaster::worker
