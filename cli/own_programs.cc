@@ -16,7 +16,7 @@ namespace {
 constexpr int kNotExecuted = 127;
 
 // In the child, between fork and exec: async-signal-safe calls only.
-[[noreturn]] void Exec(pid_t parent, char* const* arguments) {
+[[noreturn]] void Become(pid_t parent, char* const* arguments) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);  // it died before the line above
   execv(arguments[0], arguments);
@@ -46,7 +46,7 @@ StatusOr<int> RunToEnd(const std::vector<std::string>& arguments) {
   std::fflush(stdout);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) Exec(parent, pointers.data());
+  if (pid == 0) Become(parent, pointers.data());
   if (pid < 0) return Internal("cannot start {}: {}", arguments[0], std::strerror(errno));
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {

@@ -17,7 +17,7 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr int kUsage = 2;
+constexpr int kWrongJob = 2;
 constexpr mode_t kReadable = 0644;  // workers may be another user's
 
 StatusOr<v1::JobSpec> ReadSpec(const TuneFlags& flags) {
@@ -105,7 +105,7 @@ int TuneMain(int argc, const char* const* argv) {
   };
   const auto subject = ReadSubject(parsed.flags);
   if (!subject.ok()) {
-    return fail(subject.status(), absl::IsInvalidArgument(subject.status()) ? kUsage : 1);
+    return fail(subject.status(), absl::IsInvalidArgument(subject.status()) ? kWrongJob : 1);
   }
   const Status tuned = TuneJob(parsed.flags, *subject);
   return tuned.ok() ? 0 : fail(tuned, 1);

@@ -6,10 +6,10 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr int kUsage = 2;
+constexpr int kWrongTuning = 2;
 constexpr uint32_t kMostSamples = 1 << 24;
 
-void AddOptions(CLI::App* app, TuneFlags* flags, std::string* device, bool* narrow) {
+void AddTuneOptions(CLI::App* app, TuneFlags* flags, std::string* device, bool* narrow) {
   app->add_option("FILE", flags->job_file, "the job file, YAML; - is stdin")->required();
   app->add_option("--device", *device, "cuda, or one GPU as cuda:INDEX")
       ->capture_default_str()
@@ -45,12 +45,12 @@ ParsedTuneFlags ParseTuneFlags(int argc, const char* const* argv) {
   CLI::App app{
       "times the kernels of a job on this host's GPU, before any job, and writes the table"};
   app.name("ringworker tune");
-  AddOptions(&app, &flags, &device, &narrow);
+  AddTuneOptions(&app, &flags, &device, &narrow);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     parsed.exit = true;
-    parsed.exit_code = app.exit(error) == 0 ? 0 : kUsage;
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kWrongTuning;
     return parsed;
   }
   flags.gradient_bits = narrow ? GradientBits::kMayBeRounded : GradientBits::kKept;
@@ -61,7 +61,7 @@ ParsedTuneFlags ParseTuneFlags(int argc, const char* const* argv) {
   }
   std::cerr << "ringworker tune: " << Message(choice.status()) << "\n";
   parsed.exit = true;
-  parsed.exit_code = kUsage;
+  parsed.exit_code = kWrongTuning;
   return parsed;
 }
 

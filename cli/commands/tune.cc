@@ -13,7 +13,7 @@ struct TuneCommand {
   bool narrow = false;
 };
 
-std::vector<std::string> Arguments(const TuneCommand& command) {
+std::vector<std::string> TuneArguments(const TuneCommand& command) {
   std::vector<std::string> arguments = {"tune"};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) arguments.push_back(fmt::format("{}={}", name, value));
@@ -28,10 +28,10 @@ std::vector<std::string> Arguments(const TuneCommand& command) {
   return arguments;
 }
 
-StatusOr<ExitCode> Tune(const TuneCommand& command) {
+StatusOr<ExitCode> TuneHere(const TuneCommand& command) {
   constexpr char kProgram[] = "ringworker";
   RING_ASSIGN_OR_RETURN(const std::string folder, FolderOf({kProgram}));
-  std::vector<std::string> arguments = Arguments(command);
+  std::vector<std::string> arguments = TuneArguments(command);
   arguments.insert(arguments.begin(), folder + "/" + kProgram);
   RING_ASSIGN_OR_RETURN(const int code, RunToEnd(arguments));
   return static_cast<ExitCode>(code);
@@ -45,7 +45,7 @@ void AddTune(CommandLine& line) {
       "tune", "time a job's kernels on this host's GPU, before any job, and write the kernel table",
       Examples("ringctl tune job.yaml --data-root data",
                "ringctl tune job.yaml --samples 128,256 --set precision.policy=mixed_bfloat16"),
-      [tune] { return Tune(*tune); });
+      [tune] { return TuneHere(*tune); });
   command->add_option("FILE", tune->file, "the job file, YAML; - is stdin")->required();
   command
       ->add_option("--device", tune->device,

@@ -7,7 +7,7 @@
 namespace ringmaster::worker {
 namespace {
 
-ParsedTuneFlags Parse(std::initializer_list<const char*> arguments) {
+ParsedTuneFlags ParseTune(std::initializer_list<const char*> arguments) {
   std::vector<const char*> words = {"tune"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return ParseTuneFlags(static_cast<int>(words.size()), words.data());
@@ -16,7 +16,7 @@ ParsedTuneFlags Parse(std::initializer_list<const char*> arguments) {
 TEST_CASE("TuneFlags: a job file is enough") {
   unsetenv("RINGMASTER_DEVICE");
   unsetenv("RINGMASTER_KERNEL_TABLE");
-  const ParsedTuneFlags parsed = Parse({"job.yaml"});
+  const ParsedTuneFlags parsed = ParseTune({"job.yaml"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.job_file == "job.yaml");
   CHECK(parsed.flags.device.kind == "cuda");
@@ -28,8 +28,8 @@ TEST_CASE("TuneFlags: a job file is enough") {
 
 TEST_CASE("TuneFlags: all of them are understood") {
   const ParsedTuneFlags parsed =
-      Parse({"--device", "cuda:1", "--samples", "32,64", "job.yaml", "--set", "batch=4", "--set",
-             "shards=2", "--table", "t.txt", "--data-root", "/data", "--narrow"});
+      ParseTune({"--device", "cuda:1", "--samples", "32,64", "job.yaml", "--set", "batch=4",
+                 "--set", "shards=2", "--table", "t.txt", "--data-root", "/data", "--narrow"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.job_file == "job.yaml");
   CHECK(parsed.flags.device.index == 1U);
@@ -42,8 +42,8 @@ TEST_CASE("TuneFlags: all of them are understood") {
 
 TEST_CASE("TuneFlags: the table that workers read is the one that is written") {
   setenv("RINGMASTER_KERNEL_TABLE", "/etc/table.txt", 1);
-  CHECK(Parse({"job.yaml"}).flags.table == "/etc/table.txt");
-  CHECK(Parse({"job.yaml", "--table", "t.txt"}).flags.table == "t.txt");
+  CHECK(ParseTune({"job.yaml"}).flags.table == "/etc/table.txt");
+  CHECK(ParseTune({"job.yaml", "--table", "t.txt"}).flags.table == "t.txt");
   unsetenv("RINGMASTER_KERNEL_TABLE");
 }
 
@@ -58,7 +58,7 @@ TEST_CASE("TuneFlags: what is wrong ends with exit code 2") {
       {"job.yaml", "other.yaml"},
   };
   for (const auto& words : cases) {
-    const ParsedTuneFlags parsed = Parse(words);
+    const ParsedTuneFlags parsed = ParseTune(words);
     CHECK(parsed.exit);
     CHECK(parsed.exit_code == 2);
   }

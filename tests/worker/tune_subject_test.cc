@@ -12,13 +12,13 @@ namespace {
 using Catch::Matchers::Contains;
 
 // batch 16 in 3 shards: 5 or 6 samples each.
-constexpr char kJob[] =
+constexpr char kSmallJob[] =
     "name: small\nmodel: {name: mlp, hidden: [4]}\ndata: {format: mnist, path: digits}\n"
     "batch: 16\nshards: 3\nepochs: 1\noptimizer: {sgd: {}}\n";
 
-TuneSubject Subject(const std::vector<std::string>& overrides,
-                    const TuneSubjectOptions& options = {}) {
-  const auto spec = job::ParseJobFile("job.yaml", kJob, overrides);
+TuneSubject SubjectWith(const std::vector<std::string>& overrides,
+                        const TuneSubjectOptions& options = {}) {
+  const auto spec = job::ParseJobFile("job.yaml", kSmallJob, overrides);
   REQUIRE(Message(spec.status()) == "");
   auto subject = TuneSubjectOf(*spec, options);
   REQUIRE(Message(subject.status()) == "");
@@ -39,7 +39,7 @@ std::string Shapes(const TuneSubject& subject) {
 }
 
 TEST_CASE("TuneSubject: without a dataset full batches, and a note that says what is left out") {
-  const TuneSubject subject = Subject({});
+  const TuneSubject subject = SubjectWith({});
   CHECK(Shapes(subject) == "T5 T6 E5 E6");
   CHECK(subject.title == "small: mlp in float32, images of 28x28x1, 10 classes");
   CHECK_THAT(subject.note, Contains("--data-root") && Contains("data.take_test"));
@@ -47,32 +47,32 @@ TEST_CASE("TuneSubject: without a dataset full batches, and a note that says wha
 
 TEST_CASE("TuneSubject: numbers of samples in the job file tell the last batches too") {
   // 16 + 8 training samples, 7 test samples.
-  const TuneSubject subject = Subject({"data.take=24", "data.take_test=7"});
+  const TuneSubject subject = SubjectWith({"data.take=24", "data.take_test=7"});
   CHECK(Shapes(subject) == "T2 T3 T5 T6 E2 E3");
   CHECK(subject.note.empty());
-  CHECK_FALSE(Subject({"data.take=24"}).note.empty());
+  CHECK_FALSE(SubjectWith({"data.take=24"}).note.empty());
 }
 
 TEST_CASE("TuneSubject: a validation set has its shards, also when its size is not known") {
   // 24 - 4 = 16 + 4 training samples; validation 4; test 16.
-  CHECK(Shapes(Subject({"data.take=24", "data.take_test=16", "validation.fold=1/6"})) ==
+  CHECK(Shapes(SubjectWith({"data.take=24", "data.take_test=16", "validation.fold=1/6"})) ==
         "T1 T2 T5 T6 E1 E2 E5 E6");
   const TuneSubject unknown =
-      Subject({"data.take_test=1", "validation.split=0.1", "checkpoint.best=validation_loss"});
+      SubjectWith({"data.take_test=1", "validation.split=0.1", "checkpoint.best=validation_loss"});
   CHECK(Shapes(unknown) == "T5 T6 E1 E5 E6");
 }
 
 TEST_CASE("TuneSubject: the dataset tells all shapes where there is one") {
   const TemporaryFolder root;
   REQUIRE(data::MakeSampleData(root / "digits", {.format = "mnist", .train = 24, .test = 7}).ok());
-  const TuneSubject subject = Subject({}, {.samples = {}, .data_root = root.path()});
+  const TuneSubject subject = SubjectWith({}, {.samples = {}, .data_root = root.path()});
   CHECK(Shapes(subject) == "T2 T3 T5 T6 E2 E3");
   CHECK(subject.note.empty());
 }
 
 TEST_CASE("TuneSubject: a dataset that is named and not there is an error") {
   const TemporaryFolder root;
-  const auto spec = job::ParseJobFile("job.yaml", kJob, {});
+  const auto spec = job::ParseJobFile("job.yaml", kSmallJob, {});
   REQUIRE(spec.ok());
   const auto subject = TuneSubjectOf(*spec, {.samples = {}, .data_root = root.path()});
   CHECK_THAT(Message(subject.status()), Contains("digits"));
@@ -80,16 +80,16 @@ TEST_CASE("TuneSubject: a dataset that is named and not there is an error") {
 
 TEST_CASE("TuneSubject: given samples are those of a shard, each once") {
   const TuneSubject subject =
-      Subject({"validation.split=0.5"}, {.samples = {9, 4, 9}, .data_root = ""});
+      SubjectWith({"validation.split=0.5"}, {.samples = {9, 4, 9}, .data_root = ""});
   CHECK(Shapes(subject) == "T4 E4 T9 E9");
   CHECK(subject.note.empty());
 }
 
 TEST_CASE("TuneSubject: model, policy and images are those of the job") {
-  const TuneSubject subject =
-      Subject({"model={name: vgg, depth: 11}", "data={format: cifar100, path: c, resize: [64, 32]}",
-               "precision.policy=mixed_bfloat16"},
-              {.samples = {1}, .data_root = ""});
+  const TuneSubject subject = SubjectWith(
+      {"model={name: vgg, depth: 11}", "data={format: cifar100, path: c, resize: [64, 32]}",
+       "precision.policy=mixed_bfloat16"},
+      {.samples = {1}, .data_root = ""});
   CHECK(subject.title == "small: vgg in mixed_bfloat16, images of 64x32x3, 100 classes");
   CHECK(Shapes(subject) == "T1 E1");
 }
