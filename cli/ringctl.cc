@@ -35,6 +35,7 @@ int Run(int argc, const char* const* argv) {
   AddCheckpoint(line);
   AddDataset(line);
   AddModel(line);
+  AddTune(line);
   AddCompletion(line);
   if (argc >= 2 && std::strcmp(argv[1], "--complete") == 0) {
     PrintCompletions(line, std::vector<std::string>(argv + 2, argv + argc));

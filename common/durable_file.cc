@@ -1,6 +1,7 @@
 #include "common/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,11 +40,12 @@ Status SyncFolder(const std::string& folder) {
   return result == 0 ? absl::OkStatus() : SystemError("sync folder", folder);
 }
 
-Status WriteDurably(const std::string& path, const std::string& content) {
+Status WriteDurably(const std::string& path, const std::string& content, mode_t mode) {
   std::string temporary = path + ".XXXXXX";
   const int file = mkostemp(temporary.data(), O_CLOEXEC);
   if (file < 0) return SystemError("create a temporary beside", path);
-  Status status = WriteAndSync(file, temporary, content);
+  Status status = fchmod(file, mode) == 0 ? WriteAndSync(file, temporary, content)
+                                          : SystemError("set the mode of", temporary);
   close(file);
   if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
     status = SystemError("rename to", path);

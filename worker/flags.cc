@@ -132,6 +132,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   RawFlags raw;
   flags.name = HostName();
   CLI::App app{"ringworker: computes shards of a job on this host and joins its ring"};
+  app.footer("\nringworker tune --help: times kernels on this host's GPU before any job");
   app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster")
       ->capture_default_str()
       ->envname("RINGMASTER_COORDINATOR");

@@ -1,16 +1,18 @@
-// ringworker: flags -> Daemon. Signals are waited for here and nowhere else.
+// ringworker: flags -> Daemon, or `tune`. Signals are waited for here and nowhere else.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "worker/daemon.h"
 #include "worker/flags.h"
+#include "worker/tune.h"
 
 namespace {
 
@@ -35,6 +37,7 @@ void WaitUntilReleased(std::chrono::seconds limit, ringmaster::worker::Daemon* d
 
 int main(int argc, char** argv) {
   using namespace ringmaster;
+  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) return worker::TuneMain(argc - 1, argv + 1);
   const worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();

@@ -24,8 +24,9 @@ void AddEvents(CommandLine& line);
 void AddLogs(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get, verify
 void AddCheckpointVerify(CommandLine& line, CLI::App* group);
-void AddDataset(CommandLine& line);     // make, stat, verify
-void AddModel(CommandLine& line);       // ls, summary
+void AddDataset(CommandLine& line);  // make, stat, verify
+void AddModel(CommandLine& line);    // ls, summary
+void AddTune(CommandLine& line);
 void AddCompletion(CommandLine& line);  // bash
 
 // `ringctl --complete WORD...`: what the completion script asks for at every Tab.

@@ -6,11 +6,11 @@
 #include "cli/commands/commands.h"
 #include "cli/dataset_report.h"
 #include "cli/json.h"
-#include "cli/named_file.h"
 #include "common/data/dataset.h"
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
 #include "common/data/verify.h"
+#include "common/named_file.h"
 
 namespace ringmaster::cli {
 namespace {

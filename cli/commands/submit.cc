@@ -4,9 +4,9 @@
 
 #include "cli/commands/commands.h"
 #include "cli/job_submission.h"
-#include "cli/named_file.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
+#include "common/named_file.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -7,6 +7,7 @@
 #include "cli/json.h"
 #include "cli/local_cluster.h"
 #include "cli/names.h"
+#include "cli/own_programs.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -27,20 +28,6 @@ void BlockSignals() {
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
-// The daemons lie beside ringctl.
-StatusOr<std::string> ProgramFolder() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return Internal("cannot find ringctl's own folder: {}", error.message());
-  const std::string folder = self.parent_path().string();
-  for (const char* program : {"ringmaster", "ringworker"}) {
-    if (!std::filesystem::exists(self.parent_path() / program, error)) {
-      return FailedPrecondition("there is no {} beside ringctl in {}", program, folder);
-    }
-  }
-  return folder;
-}
-
 Status MakeStateFolders(UpOptions* options) {
   LocalClusterOptions& cluster = options->cluster;
   std::error_code error;
@@ -55,7 +42,7 @@ Status MakeStateFolders(UpOptions* options) {
 
 Status Complete(UpOptions* options) {
   LocalClusterOptions& cluster = options->cluster;
-  RING_ASSIGN_OR_RETURN(cluster.programs, ProgramFolder());
+  RING_ASSIGN_OR_RETURN(cluster.programs, FolderOf({"ringmaster", "ringworker"}));
   std::error_code error;
   if (!std::filesystem::is_directory(cluster.data_root, error)) {
     return InvalidArgument("--data-root {} is not a folder", cluster.data_root);

@@ -73,6 +73,13 @@ class BundleTest(unittest.TestCase):
                        env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/lib64", "LD_ORIGIN_PATH": "/opt/bin"})
             self.assertIn(name, said.stdout)
 
+    def test_ringctl_finds_its_ringworker(self):
+        done = subprocess.run([self.root / "bin/ringctl", "tune", self.root / "examples/alexnet-cifar10.yaml", "--device", "cpu",
+                               "--table", self.folder / "kernel_table.txt"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "ringworker tune: the cpu backend has no kernel table: nothing to tune\n"))
+
     def test_gpu_check_without_a_gpu_says_so(self):
         if pathlib.Path("/proc/driver/nvidia/version").exists():
             self.skipTest("there is an NVIDIA driver")

@@ -115,6 +115,11 @@ BAD_COMMANDS = [
     (["run", "mpl", "--data", "cifar10:cifar10", "--batch", "8"], 2, ["mpl", "mlp"]),
     (["run", "mlp", "--data", "cifar10:cifar10", "--batch", "0"], 2, ["batch"]),
     (["init", "{good}"], 1, ["{good}"]),
+    (["tune", "{new}"], 2, ["{new}"]),
+    (["tune", "{data}"], 2, ["{data}", "folder"]),
+    (["tune", "{good}", "--samples", "many"], 2, ["many"]),
+    (["tune", "{good}", "--device", "abacus"], 2, ["abacus", "cuda:INDEX"]),
+    (["tune", "{good}", "--device", "cpu", "--table", "{new}"], 1, ["nothing to tune"]),
     (["completion", "fish"], 2, ["fish", "bash"]),
 ]
 

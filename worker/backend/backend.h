@@ -22,6 +22,7 @@
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 #include "worker/backend/device_state.h"
+#include "worker/backend/tuning.h"
 
 namespace ringmaster {
 
@@ -123,6 +124,14 @@ class Backend {
   virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.
   virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;
+  // Before any job, with no core made: times kernels for what the program computes and adds to
+  // `table` the rows that it lacks; what has a row is not timed. `report` gets each new row. After
+  // an error `table` has the rows that were found before it.
+  virtual Status Tune(const graph::Program& /*program*/, const TuneOptions& /*options*/,
+                      KernelTable* /*table*/, const TuneReport& /*report*/) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "the {} backend has no kernel table: nothing to tune", device_profile().kind());
+  }
 };
 
 // The only function that names concrete backends. `kind`: cpu; cuda, which is a library of its own

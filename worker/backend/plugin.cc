@@ -39,6 +39,10 @@ class LoadedBackend final : public Backend {
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override {
     return backend_->MakeCore(options);
   }
+  Status Tune(const graph::Program& program, const TuneOptions& options, KernelTable* table,
+              const TuneReport& report) override {
+    return backend_->Tune(program, options, table, report);
+  }
 
  private:
   const std::unique_ptr<Backend> backend_;

@@ -17,7 +17,7 @@ StatusOr<ChosenConvolution> FromTable(const CudnnTarget& target, const Convoluti
   auto plan = finalize();
   if (!plan.ok()) {
     return FailedPrecondition(
-        "{}; the engine is of the kernel table: run cuda_tune again, or delete the row",
+        "{}; the engine is of the kernel table: delete the row, and run `ringctl tune` again",
         Message(plan.status()));
   }
   made.plan = *std::move(plan);

@@ -139,7 +139,7 @@ StatusOr<Matmul> Matmul::Create(cublasLtHandle_t handle, const MatmulShape& shap
                                     made.what_);
   if (!checked.ok()) {
     return FailedPrecondition(
-        "{}; the algorithm is of the kernel table: run cuda_tune again, or delete the row",
+        "{}; the algorithm is of the kernel table: delete the row, and run `ringctl tune` again",
         Message(checked));
   }
   made.workspace_bytes_ = result.workspaceSize;

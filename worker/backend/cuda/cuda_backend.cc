@@ -5,6 +5,8 @@
 
 #include "worker/backend/cuda/cuda_core.h"
 #include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/plan_table.h"
+#include "worker/backend/cuda/tune.h"
 #include "worker/backend/cuda/weights.h"
 
 namespace ringmaster::cuda {
@@ -69,6 +71,21 @@ StatusOr<std::unique_ptr<Core>> CudaBackend::MakeCore(const CoreOptions& options
   }
   return InvalidArgument("{}: there is no GPU {}; this host has {} that can be used", options.name,
                          options.device, devices_.size());
+}
+
+Status CudaBackend::Tune(const graph::Program& program, const TuneOptions& options,
+                         KernelTable* table, const TuneReport& report) {
+  if (options.device >= devices_.size()) {
+    return InvalidArgument("there is no GPU {}; this host has {} that can be used", options.device,
+                           devices_.size());
+  }
+  RING_ASSIGN_OR_RETURN(PlanTable plans, PlanTable::Parse(table->text, table->source));
+  RING_ASSIGN_OR_RETURN(const auto device, Device::Open(devices_[options.device]));
+  const size_t known = plans.size();
+  const Status tuned = cuda::Tune(program, *device, options.gradient_bits, &plans, report);
+  // Without a new row not a byte changes: the numerics class has a digest of the file.
+  if (plans.size() > known) table->text = plans.Print();
+  return tuned;
 }
 
 }  // namespace ringmaster::cuda

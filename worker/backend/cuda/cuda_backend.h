@@ -28,6 +28,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return gauges_.Read(); }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
+  Status Tune(const graph::Program& program, const TuneOptions& options, KernelTable* table,
+              const TuneReport& report) override;
 
  private:
   CudaBackend(std::vector<DeviceFacts> devices, uint64_t free_bytes, Replay replay)

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kPathVariable = "RINGMASTER_KERNEL_TABLE";
 constexpr const char* kFileName = "kernel_table.txt";
 constexpr const char* kHeader =
-    "# Kernels that cuda_tune found quickest: device | library | op | shape | choice\n";
+    "# Kernels that ringctl tune found quickest: device | library | op | shape | choice\n";
 
 std::string Trim(const std::string& text) {
   constexpr const char* kBlank = " \t\r";

@@ -1,6 +1,6 @@
 // The kernel table: which engine or algorithm computes which shape on which GPU, as a text file
-// that `cuda_tune` writes and people may read. A row a line, five fields between bars; empty lines
-// and lines that begin with # are skipped:
+// that `ringctl tune` writes and people may read. A row a line, five fields between bars; empty
+// lines and lines that begin with # are skipped:
 //
 //   NVIDIA H200 | cudnn 91900 | conv2d | x 64,32,32,96 w ... | fused engine 37 knobs 2=11,13=4
 //   NVIDIA H200 | cublaslt 130100 | matmul | m 10 n 64 k 256 ... | algorithm 0000...

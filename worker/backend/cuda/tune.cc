@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,22 +95,23 @@ bool IsNarrow(const PlanChoice& choice) {
   return convolution != nullptr && convolution->variant.narrow;
 }
 
-StatusOr<Tuned> Answer(const BindContext& context, const Question& question,
-                       GradientBits gradient_bits) {
-  Tuned tuned = {.key = question.key};
+// What the table should say, into `choice`.
+StatusOr<TunedKernel> Answer(const BindContext& context, const Question& question,
+                             GradientBits gradient_bits, PlanChoice* choice) {
+  TunedKernel tuned = {.op = question.key.op, .shape = question.key.shape};
   RING_ASSIGN_OR_RETURN(const auto untuned, NodeRun::Create(context));
   RING_ASSIGN_OR_RETURN(tuned.untuned, untuned->Microseconds());
   tuned.candidates = static_cast<int>(question.choices.size());
   bool found = false;
-  for (const PlanChoice& choice : question.choices) {
+  for (const PlanChoice& candidate : question.choices) {
     // Bits are not traded for time unasked; choices that lose some come last.
-    if (found && IsNarrow(choice) && gradient_bits == GradientBits::kKept) break;
+    if (found && IsNarrow(candidate) && gradient_bits == GradientBits::kKept) break;
     const double limit = found ? tuned.microseconds : std::numeric_limits<double>::infinity();
-    const auto microseconds = Beats(context, question.key, choice, limit);
+    const auto microseconds = Beats(context, question.key, candidate, limit);
     if (!microseconds) continue;
     found = true;
     tuned.microseconds = *microseconds;
-    tuned.choice = choice;
+    *choice = candidate;
   }
   if (found) return tuned;
   return Internal("{}: none of {} candidates runs", context.node.name, tuned.candidates);
@@ -122,14 +124,16 @@ bool Has(const PlanTable& table, const PlanKey& key) {
 }  // namespace
 
 Status Tune(const graph::Program& program, const Device& device, GradientBits gradient_bits,
-            PlanTable* table, const std::function<void(const Tuned&)>& report) {
+            PlanTable* table, const TuneReport& report) {
   for (const graph::Node& node : program.graph.nodes()) {
     const PlanTable none;
     const BindContext context = {program, node, device, &none};
     RING_ASSIGN_OR_RETURN(const auto question, QuestionOf(context));
     if (!question || Has(*table, question->key)) continue;
-    RING_ASSIGN_OR_RETURN(const Tuned tuned, Answer(context, *question, gradient_bits));
-    table->Put(tuned.key, tuned.choice);
+    PlanChoice choice;
+    RING_ASSIGN_OR_RETURN(const TunedKernel tuned,
+                          Answer(context, *question, gradient_bits, &choice));
+    table->Put(question->key, choice);
     report(tuned);
   }
   return absl::OkStatus();

@@ -150,7 +150,7 @@ TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot b
   const auto wrong = ChooseConvolution(target, kDevice, shape, table);
   CHECK(absl::IsFailedPrecondition(wrong.status()));
   CHECK(Message(wrong.status()).find("engine 9999") != std::string::npos);
-  CHECK(Message(wrong.status()).find("cuda_tune") != std::string::npos);
+  CHECK(Message(wrong.status()).find("ringctl tune") != std::string::npos);
 }
 
 }  // namespace ringmaster::cuda

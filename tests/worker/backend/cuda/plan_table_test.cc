@@ -1,4 +1,4 @@
-// The kernel table as text: what cuda_tune writes is read back, and mistakes are named by line.
+// The kernel table as text: what ringctl tune writes is read back, and mistakes are named by line.
 #include "worker/backend/cuda/plan_table.h"
 
 #include <catch2/catch.hpp>

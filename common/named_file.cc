@@ -1,4 +1,4 @@
-#include "cli/named_file.h"
+#include "common/named_file.h"
 
 #include <cerrno>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <iostream>
 #include <iterator>
 
-namespace ringmaster::cli {
+namespace ringmaster {
 
 StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
@@ -24,4 +24,4 @@ StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& 
   return text;
 }
 
-}  // namespace ringmaster::cli
+}  // namespace ringmaster

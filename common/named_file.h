@@ -5,9 +5,9 @@
 
 #include "common/status.h"
 
-namespace ringmaster::cli {
+namespace ringmaster {
 
 // `-` is stdin. INVALID_ARGUMENT: `what` it is, its path, and why it cannot be read.
 [[nodiscard]] StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path);
 
-}  // namespace ringmaster::cli
+}  // namespace ringmaster

@@ -1,0 +1,194 @@
+#include "worker/tune.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "common/job/job_file.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/backend/plugin.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr char kJob[] =
+    "name: small\nmodel: {name: mlp, hidden: [4]}\ndata: {format: mnist, path: digits}\n"
+    "batch: 16\nepochs: 1\noptimizer: {sgd: {}}\n";
+
+// The library that was built beside this test as libtest_plugin_NAME.so.
+std::unique_ptr<Backend> Plugin(const std::string& name) {
+  const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  auto backend = LoadBackend({(folder / ("libtest_plugin_" + name + ".so")).string()});
+  REQUIRE(Message(backend.status()) == "");
+  return *std::move(backend);
+}
+
+TuneSubject Subject(const std::vector<uint32_t>& samples) {
+  const auto spec = job::ParseJobFile("job.yaml", kJob, {});
+  REQUIRE(spec.ok());
+  auto subject = TuneSubjectOf(*spec, {.samples = samples, .data_root = ""});
+  REQUIRE(subject.ok());
+  return *std::move(subject);
+}
+
+std::vector<std::string> Names(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+// Remembers what the file held when each row was reported.
+class TableWatch : public std::stringbuf {
+ public:
+  explicit TableWatch(std::string path) : path_(std::move(path)) {}
+  std::vector<std::string> contents;
+
+ protected:
+  int sync() override {
+    contents.push_back(ReadWhole(path_));
+    return std::stringbuf::sync();
+  }
+
+ private:
+  const std::string path_;
+};
+
+TEST_CASE("Tune: the table is written, readable for everybody, and a line says each row") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "table.txt";
+  std::ostringstream out;
+  REQUIRE(TunePrograms(Subject({4}), {}, path, Plugin("tunes").get(), out).ok());
+  CHECK(ReadWhole(path) == "training 4\nevaluation 4\n");
+  CHECK(Names(folder) == std::vector<std::string>{"table.txt"});
+  struct stat facts = {};
+  REQUIRE(stat(path.c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 0777) == 0644);
+  CHECK(out.str() ==
+        "small: mlp in float32, images of 28x28x1, 10 classes, on an abacus\n"
+        "training, 4 samples a shard:\n"
+        "        1.5 us,       4.0 us untuned,   2 candidates: add training 4\n"
+        "evaluation, 4 samples a shard:\n"
+        "        1.5 us,       4.0 us untuned,   2 candidates: add evaluation 4\n" +
+            path + ": 2 new rows\n");
+}
+
+TEST_CASE("Tune: rows that are there are kept, and only missing ones are timed") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "table.txt";
+  WriteWhole(path, "by hand\ntraining 4\n");
+  std::ostringstream out;
+  const auto backend = Plugin("tunes");
+  REQUIRE(TunePrograms(Subject({4}), {}, path, backend.get(), out).ok());
+  CHECK(ReadWhole(path) == "by hand\ntraining 4\nevaluation 4\n");
+  CHECK_THAT(out.str(), Contains("training, 4 samples a shard:\n  no row was missing\n") &&
+                            Contains("table.txt: 1 new rows\n"));
+}
+
+TEST_CASE("Tune: a table that lacks nothing stays the same file") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "table.txt";
+  WriteWhole(path, "training 4\nevaluation 4\n");
+  struct stat before = {}, after = {};
+  REQUIRE(stat(path.c_str(), &before) == 0);
+  std::ostringstream out;
+  REQUIRE(TunePrograms(Subject({4}), {}, path, Plugin("tunes").get(), out).ok());
+  REQUIRE(stat(path.c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+  CHECK_THAT(out.str(), Contains("table.txt: 0 new rows\n"));
+}
+
+TEST_CASE("Tune: the file is replaced after every program, never written into") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "table.txt";
+  WriteWhole(path, "by hand\n");
+  const std::string reader = folder / "reader";  // as a worker that has the first one open
+  std::filesystem::create_hard_link(path, reader);
+  TableWatch watch(path);
+  std::ostream out(&watch);
+  REQUIRE(TunePrograms(Subject({4}), {}, path, Plugin("tunes").get(), out).ok());
+  CHECK(ReadWhole(reader) == "by hand\n");
+  // Title, then a line and a row for each program, then the last line.
+  REQUIRE(watch.contents.size() == 6);
+  CHECK(watch.contents[2] == "by hand\n");
+  CHECK(watch.contents[3] == "by hand\ntraining 4\n");
+  CHECK(watch.contents[4] == "by hand\ntraining 4\n");
+  CHECK(watch.contents[5] == "by hand\ntraining 4\nevaluation 4\n");
+}
+
+TEST_CASE("Tune: what was found before an error is kept") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "table.txt";
+  std::ostringstream out;
+  const TuneOptions options = {.device = 1};
+  const Status status = TunePrograms(Subject({4, 8}), options, path, Plugin("tunes").get(), out);
+  CHECK(Message(status) == path + ": a bead is missing for evaluation 4");
+  CHECK(ReadWhole(path) == "training 4\nevaluation 4\n");
+}
+
+TEST_CASE("Tune: what may be rounded is the backend's to know") {
+  const TemporaryFolder folder;
+  std::ostringstream out;
+  const TuneOptions options = {.gradient_bits = GradientBits::kMayBeRounded};
+  REQUIRE(TunePrograms(Subject({4}), options, folder / "t", Plugin("tunes").get(), out).ok());
+  CHECK(ReadWhole(folder / "t") == "training 4 narrow\nevaluation 4 narrow\n");
+}
+
+TEST_CASE("Tune: a table that cannot be written is an error before anything is timed") {
+  const TemporaryFolder folder;
+  std::ostringstream out;
+  const auto backend = Plugin("tunes");
+  const auto tune = [&](const std::string& path) {
+    return Message(TunePrograms(Subject({4}), {}, path, backend.get(), out));
+  };
+  CHECK(tune(folder / "none/t") == "kernel table " + folder / "none/t" +
+                                       " cannot be written: folder " + folder / "none" +
+                                       ": No such file or directory");
+  CHECK(tune(folder.path()) == "cannot read kernel table " + folder.path() + ": it is a folder");
+  CHECK(out.str().empty());
+}
+
+TEST_CASE("Tune: a backend without a table says so, loaded or not") {
+  const TemporaryFolder folder;
+  const auto cpu = MakeBackend("cpu");
+  REQUIRE(cpu.ok());
+  std::ostringstream out;
+  const auto tune = [&](Backend* backend) {
+    return TunePrograms(Subject({4}), {}, folder / "t", backend, out);
+  };
+  CHECK(absl::IsUnimplemented(tune(cpu->get())));
+  CHECK(Message(tune(cpu->get())) == "the cpu backend has no kernel table: nothing to tune");
+  CHECK(Message(tune(Plugin("two_devices").get())) ==
+        "the abacus backend has no kernel table: nothing to tune");
+  CHECK(Names(folder).empty());
+}
+
+int Main(std::vector<const char*> words) {
+  words.insert(words.begin(), "tune");
+  return TuneMain(static_cast<int>(words.size()), words.data());
+}
+
+TEST_CASE("Tune: exit codes tell a wrong job file from a host that cannot") {
+  const TemporaryFolder folder;
+  const std::string good = folder / "good.yaml", bad = folder / "bad.yaml";
+  const std::string table = folder / "table.txt";
+  WriteWhole(good, kJob);
+  WriteWhole(bad, std::string(kJob) + "btach: 3\n");
+  CHECK(Main({bad.c_str(), "--table", table.c_str()}) == 2);
+  CHECK(Main({good.c_str(), "--set", "batch=0", "--table", table.c_str()}) == 2);
+  CHECK(Main({(folder / "none.yaml").c_str(), "--table", table.c_str()}) == 2);
+  CHECK(Main({good.c_str(), "--device", "cpu", "--table", table.c_str()}) == 1);
+  setenv("RINGMASTER_CUDA_LIBRARY", "/nowhere/libringmaster_cuda.so", 1);
+  CHECK(Main({good.c_str(), "--device", "cuda", "--table", table.c_str()}) == 1);
+  unsetenv("RINGMASTER_CUDA_LIBRARY");
+  CHECK_FALSE(std::filesystem::exists(table));
+}
+
+}  // namespace
+}  // namespace ringmaster::worker
