@@ -1,12 +1,7 @@
-// Marks functions that kernels and host code share, so that a compiler that knows no CUDA can test
-// them.
+// What functions that kernels and host code share are written with.
 #pragma once
 
-#if defined(__CUDACC__)
-#define RING_HOST_DEVICE __host__ __device__
-#else
-#define RING_HOST_DEVICE
-#endif
+#include "common/host_device.h"
 
 #if defined(__CUDA_ARCH__)
 #define RING_UNROLL _Pragma("unroll")
