@@ -12,9 +12,9 @@ struct GradientSums {
   const exact::BlockLayout* layout = nullptr;
   uint32_t shards = 1;
   int precision_bits = 0;
-  int64_t* sums = nullptr;                 // in arena layout; several cores may add side by side
-  const int16_t* exponents = nullptr;      // E, by block
-  const float* gradient_scale = nullptr;   // 1/S
+  int64_t* sums = nullptr;                // in arena layout; several cores may add side by side
+  const int16_t* exponents = nullptr;     // E, by block
+  const float* gradient_scale = nullptr;  // 1/S
 };
 
 }  // namespace ringmaster::cuda

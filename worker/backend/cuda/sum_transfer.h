@@ -1,6 +1,6 @@
 // Integers of a bucket between a GPU and the host, packed (common/exact/codec.h), which is a third
-// of their bytes. Cut into slices: while one is on its way the host packs or unpacks another. It has
-// a stream of its own. Thread-safe: one call at a time.
+// of their bytes. Cut into slices: while one is on its way the host packs or unpacks another. It
+// has a stream of its own. Thread-safe: one call at a time.
 #pragma once
 
 #include <absl/base/thread_annotations.h>

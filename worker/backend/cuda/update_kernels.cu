@@ -1,7 +1,6 @@
 #include "worker/backend/cuda/update_kernels.h"
 
-#include <cstring>
-
+#include "common/exact/arithmetic.h"
 #include "common/graph/update/formulas.h"
 #include "worker/backend/cuda/exact_arithmetic.h"
 #include "worker/backend/cuda/launch.h"
@@ -10,10 +9,11 @@
 namespace ringmaster::cuda {
 namespace {
 
+using exact::kBlockElements;
+
 // A thread has four elements: sixteen bytes of a parameter, two such loads of its integers.
 constexpr int kWidth = 4;
-constexpr int kBlockElements = 256;
-constexpr int kThreads = kBlockElements / kWidth;
+constexpr int kThreads = static_cast<int>(kBlockElements) / kWidth;
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 
@@ -35,13 +35,7 @@ __device__ void ApplyFormula(const Formula& formula, float gradient, int k, floa
   }
 }
 
-__device__ uint32_t Magnitude(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits & 0x7fffffffU;
-}
-
-// The largest of all threads' values, on thread 0.
+// The largest of all threads' values. Whoever has it knows that all threads were here.
 __device__ uint32_t LargestOfBlock(uint32_t largest) {
   __shared__ uint32_t warps[kWarps];
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
@@ -66,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
     Update(Formula formula, UpdateArrays arrays, int64_t first_block, int precision_bits) {
   const int64_t block = first_block + blockIdx.x;
   const int place = static_cast<int>(threadIdx.x) * kWidth;
-  const int64_t at = block * kBlockElements + place;
+  const int64_t at = block * int64_t{kBlockElements} + place;
   const int left = static_cast<int>(arrays.counts[block]) - place;  // what lies behind is padding
   const float unit = UnitOf(arrays.exponents[block], precision_bits);
 
@@ -81,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kWidth; ++k) {
     if (k >= left) continue;
     const float gradient = Dequantize(totals.elements[k], unit);
-    const uint32_t magnitude = Magnitude(gradient);
+    const uint32_t magnitude = exact::FloatBits(gradient) & exact::kMagnitudeMask;
     largest = magnitude > largest ? magnitude : largest;
     ApplyFormula(formula, gradient, k, parameters.elements[k], slots);
   }
@@ -93,7 +87,9 @@ __global__ void __launch_bounds__(kThreads)
   if (arrays.float16 != nullptr) StoreNarrow(parameters, arrays.float16 + at);
 
   largest = LargestOfBlock(largest);
-  if (threadIdx.x == 0) arrays.largest[block] = largest;
+  if (threadIdx.x == 0) {
+    arrays.exponents[block] = static_cast<int16_t>(exact::ExponentOf(largest));
+  }
 }
 
 }  // namespace

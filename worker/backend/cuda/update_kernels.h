@@ -16,13 +16,14 @@ struct UpdateArrays {
   static constexpr int kMaxSlots = 2;
 
   const int64_t* totals = nullptr;
-  const int16_t* exponents = nullptr;  // E, by block
-  const uint32_t* counts = nullptr;    // elements, by block
+  const uint32_t* counts = nullptr;  // elements, by block
+  // By block: E, then exact::ExponentOf the reduced gradient's largest magnitude, of which
+  // LaunchClampExponents makes the next E.
+  int16_t* exponents = nullptr;
   float* parameters = nullptr;
   float* slots[kMaxSlots] = {};       // as many as the formula has
   __nv_bfloat16* bfloat16 = nullptr;  // copies of the parameters, rounded half to even; nullptr
   __half* float16 = nullptr;          // where there is none
-  uint32_t* largest = nullptr;        // by block: bits of the reduced gradient's largest magnitude
 };
 
 // Formula: one of common/graph/update/formulas.h. Changes blocks [first_block, first_block +

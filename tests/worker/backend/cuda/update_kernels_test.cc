@@ -97,7 +97,6 @@ struct Model {
     bfloat16.resize(n);
     float16.resize(n);
     exponents.resize(layout.block_count());
-    largest.resize(layout.block_count());
     EachElement([&](size_t i, size_t) { parameters[i] = AnyFloat(); });
   }
 
@@ -133,9 +132,10 @@ struct Model {
       const std::span<const int64_t> q(&totals[b * kBlockElements], layout.blocks()[b].count);
       exact::Dequantize(q, exponents[b] - kPrecisionBits, &reduced[b * kBlockElements]);
     }
-    std::ranges::fill(largest, 0);
+    std::ranges::fill(exponents, -127);
     EachElement([&](size_t i, size_t b) {
-      largest[b] = std::max(largest[b], std::bit_cast<uint32_t>(reduced[i]) & 0x7fffffff);
+      const auto biased = static_cast<int>(std::bit_cast<uint32_t>(reduced[i]) >> 23 & 0xff);
+      exponents[b] = std::max(exponents[b], static_cast<int16_t>(biased - 127));
     });
     for (size_t b = 0; b < layout.block_count(); ++b) {
       const size_t at = b * kBlockElements;
@@ -160,7 +160,6 @@ struct Model {
   std::vector<cpu::BFloat16> bfloat16;
   std::vector<cpu::Float16> float16;
   std::vector<int16_t> exponents;
-  std::vector<uint32_t> largest;
 };
 
 // The same in the memory of the emulator's GPU.
@@ -171,8 +170,7 @@ struct OnDevice {
         counts(CountsOf(model.layout)),
         parameters(model.parameters),
         bfloat16(model.bfloat16),
-        float16(model.float16),
-        largest(model.largest) {
+        float16(model.float16) {
     for (const auto& slot : model.slots) slots.push_back(std::make_unique<Array<float>>(slot));
   }
   static std::vector<uint32_t> CountsOf(const exact::BlockLayout& layout) {
@@ -183,12 +181,11 @@ struct OnDevice {
 
   UpdateArrays arrays() {
     UpdateArrays arrays{.totals = totals.data(),
-                        .exponents = exponents.data(),
                         .counts = counts.data(),
+                        .exponents = exponents.data(),
                         .parameters = parameters.data(),
                         .bfloat16 = reinterpret_cast<__nv_bfloat16*>(bfloat16.data()),
-                        .float16 = reinterpret_cast<__half*>(float16.data()),
-                        .largest = largest.data()};
+                        .float16 = reinterpret_cast<__half*>(float16.data())};
     for (size_t s = 0; s < slots.size(); ++s) arrays.slots[s] = slots[s]->data();
     return arrays;
   }
@@ -210,7 +207,7 @@ struct OnDevice {
   bool Is(const Model& model) {
     bool same = totals.Has(model.totals) && exponents.Has(model.exponents) &&
                 parameters.Has(model.parameters) && bfloat16.Has(model.bfloat16) &&
-                float16.Has(model.float16) && largest.Has(model.largest);
+                float16.Has(model.float16);
     for (size_t s = 0; s < slots.size(); ++s) same = same && slots[s]->Has(model.slots[s]);
     return same;
   }
@@ -222,7 +219,6 @@ struct OnDevice {
   std::vector<std::unique_ptr<Array<float>>> slots;
   Array<cpu::BFloat16> bfloat16;
   Array<cpu::Float16> float16;
-  Array<uint32_t> largest;
 };
 
 }  // namespace
