@@ -38,10 +38,10 @@ class CudaState final : public DeviceState {
   StatusOr<exact::BlockSum> Skip(SumSource source) override;
 
  private:
-  // What there is one of for each block, and is never changed.
+  // The layout as kernels read it, never changed.
   struct Tables {
-    DeviceArray<uint32_t> counts, tensors, indices;
-    DeviceArray<TensorBlocks> ranges;  // of the tensors
+    DeviceArray<uint32_t> counts, tensors, indices;  // by block
+    DeviceArray<uint32_t> first_blocks;              // by tensor in arena order, and the end
   };
 
   CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
@@ -49,18 +49,21 @@ class CudaState final : public DeviceState {
   Status Open();
   Status MakeArrays();
   Status FillTables();
+  // For host arrays of any element.
+  Status Upload(const auto& values, void* to);
 
   [[nodiscard]] Status MakeCurrent() const;
-  [[nodiscard]] Status Wait(std::string_view what);
+  [[nodiscard]] Status Wait();
   [[nodiscard]] Status CheckLoaded() const;
-  // `spans` have the size of the arena.
-  template <typename T>
-  [[nodiscard]] Status CheckSizes(std::span<const T> parameters,
-                                  std::span<const std::span<T>> slots, size_t exponents) const;
   [[nodiscard]] Status CheckBucket(const exact::Bucket& bucket, size_t integers) const;
-  [[nodiscard]] const int64_t* Totals(SumSource source) const;
-  Status Update(SumSource source, uint64_t update);
-  // Of a step's integers: enqueued, and read after a wait.
+  // Sizes of what Load and Store are given.
+  template <typename T>
+  [[nodiscard]] Status CheckSizes(std::span<T> parameters, std::span<const std::span<T>> slots,
+                                  size_t exponents) const;
+
+  [[nodiscard]] const int64_t* Integers(SumSource source) const;
+  // Enqueue; the digest is read after a wait.
+  Status StartUpdate(SumSource source, uint64_t update);
   Status StartDigest(SumSource source);
   [[nodiscard]] exact::BlockSum Digest() const;
 
@@ -75,9 +78,8 @@ class CudaState final : public DeviceState {
   DeviceArray<int64_t> sums_, totals_;  // of this worker; of all
   std::array<DeviceArray<float>, UpdateArrays::kMaxSlots> slots_;
   DeviceArray<int16_t> exponents_;
-  DeviceArray<uint32_t> largest_;  // of the reduced gradient, by block
   DeviceArray<float> gradient_scale_;
-  DeviceArray<uint64_t> digest_;
+  DeviceArray<uint64_t> digest_, digest_scratch_;
   Arena host_digest_{Place::kPinned};
   Tables tables_;
   GradientSums gradient_sums_;

@@ -73,7 +73,8 @@ Status DeviceWeights::Narrow(DType dtype) {
 Status DeviceWeights::Ready() const {
   if (!offsets_.empty() && has_statistics_) return absl::OkStatus();
   return FailedPrecondition(
-      "weights: no {} yet; Refresh, or a state's Load and RefreshStatistics, comes before the first "
+      "weights: no {} yet; Refresh, or a state's Load and RefreshStatistics, comes before the "
+      "first "
       "run",
       offsets_.empty() ? "values" : "moving statistics");
 }

@@ -17,10 +17,10 @@ StatusOr<std::unique_ptr<Downloader>> Downloader::Create(cudaStream_t stream) {
 Status Downloader::Start(const std::byte* from, size_t part, size_t bytes) {
   const size_t slot = part % arrived_.size();
   const size_t at = part * kSlotBytes;
-  RING_RETURN_IF_ERROR(FromCuda(cudaMemcpyAsync(memory_.data() + slot * kSlotBytes, from + at,
-                                                std::min(bytes - at, kSlotBytes),
-                                                cudaMemcpyDeviceToHost, stream_),
-                                "download"));
+  RING_RETURN_IF_ERROR(
+      FromCuda(cudaMemcpyAsync(memory_.data() + slot * kSlotBytes, from + at,
+                               std::min(bytes - at, kSlotBytes), cudaMemcpyDeviceToHost, stream_),
+               "download"));
   return FromCuda(cudaEventRecord(arrived_[slot].get(), stream_), "download");
 }
 

@@ -87,11 +87,10 @@ Status SumTransfer::ReadSlices(const int64_t* from, const Bucket& bucket, std::s
 
 Status SumTransfer::ReadWidths(const int64_t* from, const Bucket& bucket) {
   const size_t first = bucket.first_block;
-  RING_RETURN_IF_ERROR(
-      FromCuda(LaunchWidths(from + first * kBlockElements, counts_ + first,
-                            static_cast<int64_t>(bucket.block_count), device_widths_.data() + first,
-                            stream_.get()),
-               "widths of sums"));
+  RING_RETURN_IF_ERROR(FromCuda(LaunchWidths(from + first * kBlockElements, counts_ + first,
+                                             static_cast<int64_t>(bucket.block_count),
+                                             device_widths_.data() + first, stream_.get()),
+                                "widths of sums"));
   RING_RETURN_IF_ERROR(
       FromCuda(cudaMemcpyAsync(widths() + first, device_widths_.data() + first, bucket.block_count,
                                cudaMemcpyDeviceToHost, stream_.get()),
@@ -101,15 +100,10 @@ Status SumTransfer::ReadWidths(const int64_t* from, const Bucket& bucket) {
 
 Status SumTransfer::StartReading(const int64_t* from, const Bucket& slice, Slot& slot) {
   const size_t first = slice.first_block;
-  const auto blocks = static_cast<int64_t>(slice.block_count);
-  const uint8_t* const device_widths = device_widths_.data() + first;
+  RING_ASSIGN_OR_RETURN(const PackedBlocks packed, Place(slice, slot));
   RING_RETURN_IF_ERROR(FromCuda(
-      LaunchOffsets(device_widths, counts_ + first, blocks, slot.offsets.data(), stream_.get()),
-      "offsets of packed sums"));
-  RING_RETURN_IF_ERROR(
-      FromCuda(LaunchPack(from + first * kBlockElements, counts_ + first, device_widths,
-                          slot.offsets.data(), blocks, slot.device_packed.data(), stream_.get()),
-               "packing of sums"));
+      LaunchPack(packed, from + first * kBlockElements, slot.device_packed.data(), stream_.get()),
+      "packing of sums"));
   const size_t bytes = PackedBytes(slice);
   if (bytes > 0) {
     RING_RETURN_IF_ERROR(FromCuda(cudaMemcpyAsync(slot.packed.data(), slot.device_packed.data(),
@@ -117,6 +111,17 @@ Status SumTransfer::StartReading(const int64_t* from, const Bucket& slice, Slot&
                                   "copy of sums"));
   }
   return FromCuda(cudaEventRecord(slot.done.get(), stream_.get()), "copy of sums");
+}
+
+StatusOr<PackedBlocks> SumTransfer::Place(const Bucket& slice, Slot& slot) {
+  const PackedBlocks packed{.blocks = static_cast<int64_t>(slice.block_count),
+                            .counts = counts_ + slice.first_block,
+                            .widths = device_widths_.data() + slice.first_block,
+                            .offsets = slot.offsets.data()};
+  RING_RETURN_IF_ERROR(FromCuda(LaunchOffsets(packed.widths, packed.counts, packed.blocks,
+                                              slot.offsets.data(), stream_.get()),
+                                "offsets of packed sums"));
+  return packed;
 }
 
 Status SumTransfer::FinishReading(const Bucket& slice, Slot& slot, std::span<int64_t> to) {
@@ -157,25 +162,19 @@ Status SumTransfer::StartWriting(std::span<const int64_t> from, const Bucket& sl
     packed += exact::PackedBytes(width, count);
   }
   uint8_t* const device_widths = device_widths_.data() + first;
-  RING_RETURN_IF_ERROR(
-      FromCuda(cudaMemcpyAsync(device_widths, widths() + first, slice.block_count,
-                               cudaMemcpyHostToDevice, stream_.get()),
-               "widths of totals"));
+  RING_RETURN_IF_ERROR(FromCuda(cudaMemcpyAsync(device_widths, widths() + first, slice.block_count,
+                                                cudaMemcpyHostToDevice, stream_.get()),
+                                "widths of totals"));
   const size_t bytes = PackedBytes(slice);
   if (bytes > 0) {
     RING_RETURN_IF_ERROR(FromCuda(cudaMemcpyAsync(slot.device_packed.data(), slot.packed.data(),
                                                   bytes, cudaMemcpyHostToDevice, stream_.get()),
                                   "copy of totals"));
   }
-  const auto blocks = static_cast<int64_t>(slice.block_count);
+  RING_ASSIGN_OR_RETURN(const PackedBlocks blocks, Place(slice, slot));
   RING_RETURN_IF_ERROR(FromCuda(
-      LaunchOffsets(device_widths, counts_ + first, blocks, slot.offsets.data(), stream_.get()),
-      "offsets of packed totals"));
-  RING_RETURN_IF_ERROR(
-      FromCuda(LaunchUnpack(slot.device_packed.data(), counts_ + first, device_widths,
-                            slot.offsets.data(), blocks, to + first * kBlockElements,
-                            stream_.get()),
-               "unpacking of totals"));
+      LaunchUnpack(blocks, slot.device_packed.data(), to + first * kBlockElements, stream_.get()),
+      "unpacking of totals"));
   return FromCuda(cudaEventRecord(slot.done.get(), stream_.get()), "copy of totals");
 }
 

@@ -15,6 +15,7 @@
 #include "common/mutex.h"
 #include "worker/backend/cuda/arena.h"
 #include "worker/backend/cuda/device_array.h"
+#include "worker/backend/cuda/exact_kernels.h"
 #include "worker/backend/cuda/handles.h"
 
 namespace ringmaster::cuda {
@@ -56,6 +57,9 @@ class SumTransfer {
   Status FinishReading(const exact::Bucket& slice, Slot& slot, std::span<int64_t> to);
   Status StartWriting(std::span<const int64_t> from, const exact::Bucket& slice, Slot& slot,
                       int64_t* to);
+
+  // Enqueues where each block of the slice lies in it, by the widths on the GPU.
+  StatusOr<PackedBlocks> Place(const exact::Bucket& slice, Slot& slot);
 
   [[nodiscard]] uint8_t* widths() const { return reinterpret_cast<uint8_t*>(widths_.data()); }
   [[nodiscard]] size_t PackedBytes(const exact::Bucket& slice) const;
