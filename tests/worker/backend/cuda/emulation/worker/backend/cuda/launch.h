@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -23,7 +24,11 @@
 #define blockDim (::ringmaster::testing::CurrentThread().block_size)
 #define gridDim (::ringmaster::testing::CurrentThread().grid_size)
 #define __syncthreads ::ringmaster::testing::SyncBlock
+#define __syncthreads_or ::ringmaster::testing::SyncBlockOr
 #define __shfl_xor_sync ::ringmaster::testing::ShuffleXor
+#define atomicAdd ::ringmaster::testing::AtomicAdd
+#define atomicMin ::ringmaster::testing::AtomicMin
+#define __clzll(x) std::countl_zero(static_cast<unsigned long long>(x))
 
 namespace ringmaster::cuda {
 
