@@ -1,5 +1,5 @@
 // Stands in for worker/backend/cuda/launch.h where a host's compiler compiles kernels for the block
-// emulator: Enqueue runs the kernel before it returns, and CUDA's words mean what a fiber does.
+// emulator: CUDA's words mean what a fiber does.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,13 +33,14 @@
 namespace ringmaster::cuda {
 
 template <typename... Parameters, typename... Arguments>
-cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t,
+cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
                     Arguments... arguments) {
   if (blocks < 1 || blocks > INT32_MAX || block.x * block.y * block.z > 1024) {
     return cudaErrorInvalidConfiguration;
   }
-  testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
-  return cudaSuccess;
+  return testing::LaunchGrid(stream, [=] {
+    testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
+  });
 }
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
