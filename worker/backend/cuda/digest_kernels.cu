@@ -14,7 +14,7 @@ constexpr int kLanes = 32;
 constexpr int kWarps = 8;  // of one block of threads
 constexpr int kBlocksOfWarp = 8;
 constexpr int kElementsOfLane = exact::kBlockElements / kLanes;
-constexpr int kSumThreads = 256;
+constexpr int kSumThreads = 64;
 constexpr unsigned kAllLanes = 0xffffffffU;
 
 __device__ constexpr exact::ElementKeys kElementKeys = exact::MakeElementKeys();

@@ -1,7 +1,6 @@
 #include "worker/backend/cuda/sum_transfer.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "common/exact/codec.h"
 #include "worker/backend/cuda/exact_kernels.h"
@@ -12,18 +11,7 @@ namespace {
 using exact::Bucket;
 using exact::kBlockElements;
 
-// Blocks of a slice: enough that a launch does not count, few enough for a processor's cache.
-constexpr size_t kSliceBlocks = 2048;
 constexpr size_t kMaxBlockBytes = kBlockElements * sizeof(int64_t);
-
-std::vector<Bucket> CutSlices(const Bucket& bucket) {
-  std::vector<Bucket> slices;
-  for (size_t done = 0; done < bucket.block_count; done += kSliceBlocks) {
-    slices.push_back(
-        {bucket.first_block + done, std::min(kSliceBlocks, bucket.block_count - done)});
-  }
-  return slices;
-}
 
 // The slice's part of an array of the whole bucket.
 template <typename T>
@@ -35,8 +23,9 @@ std::span<T> PartOf(std::span<T> whole, const Bucket& bucket, const Bucket& slic
 }  // namespace
 
 StatusOr<std::unique_ptr<SumTransfer>> SumTransfer::Create(const exact::BlockLayout& layout,
-                                                           const uint32_t* counts) {
-  std::unique_ptr<SumTransfer> transfer(new SumTransfer(layout, counts));
+                                                           const uint32_t* counts,
+                                                           size_t slice_blocks) {
+  std::unique_ptr<SumTransfer> transfer(new SumTransfer(layout, counts, slice_blocks));
   RING_RETURN_IF_ERROR(Annotate(transfer->Open(), "transfer of sums"));
   return transfer;
 }
@@ -45,7 +34,7 @@ Status SumTransfer::Open() {
   RING_ASSIGN_OR_RETURN(stream_, MakeStream());
   RING_RETURN_IF_ERROR(widths_.Grow(layout_.block_count()));
   RING_RETURN_IF_ERROR(device_widths_.Make(layout_.block_count()));
-  const size_t blocks = std::min(kSliceBlocks, layout_.block_count());
+  const size_t blocks = std::min(slice_blocks_, layout_.block_count());
   for (Slot& slot : slots_) {
     RING_RETURN_IF_ERROR(slot.packed.Grow(blocks * kMaxBlockBytes));
     RING_RETURN_IF_ERROR(slot.device_packed.Make(blocks * kMaxBlockBytes));
@@ -53,6 +42,15 @@ Status SumTransfer::Open() {
     RING_ASSIGN_OR_RETURN(slot.done, MakeEvent());
   }
   return absl::OkStatus();
+}
+
+std::vector<Bucket> SumTransfer::CutSlices(const Bucket& bucket) const {
+  std::vector<Bucket> slices;
+  for (size_t done = 0; done < bucket.block_count; done += slice_blocks_) {
+    slices.push_back(
+        {bucket.first_block + done, std::min(slice_blocks_, bucket.block_count - done)});
+  }
+  return slices;
 }
 
 Status SumTransfer::Read(const int64_t* from, const Bucket& bucket, std::span<int64_t> to) {

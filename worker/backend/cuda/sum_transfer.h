@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/exact/block_layout.h"
 #include "common/mutex.h"
@@ -22,10 +23,13 @@ namespace ringmaster::cuda {
 
 class SumTransfer {
  public:
+  // Blocks of a slice: enough that a launch does not count, few enough for a processor's cache.
+  static constexpr size_t kSliceBlocks = 2048;
+
   // On the GPU that is current. `layout`, and `counts` (elements by block) in the GPU's memory,
   // outlive the result.
   [[nodiscard]] static StatusOr<std::unique_ptr<SumTransfer>> Create(
-      const exact::BlockLayout& layout, const uint32_t* counts);
+      const exact::BlockLayout& layout, const uint32_t* counts, size_t slice_blocks = kSliceBlocks);
 
   // 256 integers a block, padding zero; the arrays on the GPU begin with block 0 of the layout.
   // Both wait until everything has arrived.
@@ -43,14 +47,15 @@ class SumTransfer {
     Event done;
   };
 
-  SumTransfer(const exact::BlockLayout& layout, const uint32_t* counts)
-      : layout_(layout), counts_(counts) {}
+  SumTransfer(const exact::BlockLayout& layout, const uint32_t* counts, size_t slice_blocks)
+      : layout_(layout), counts_(counts), slice_blocks_(slice_blocks) {}
   Status Open();
 
   Status ReadSlices(const int64_t* from, const exact::Bucket& bucket, std::span<int64_t> to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Status WriteSlices(std::span<const int64_t> from, const exact::Bucket& bucket, int64_t* to)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  [[nodiscard]] std::vector<exact::Bucket> CutSlices(const exact::Bucket& bucket) const;
   // Of all blocks of the bucket; the host has them when it returns.
   Status ReadWidths(const int64_t* from, const exact::Bucket& bucket);
   Status StartReading(const int64_t* from, const exact::Bucket& slice, Slot& slot);
@@ -66,6 +71,7 @@ class SumTransfer {
 
   const exact::BlockLayout& layout_;
   const uint32_t* const counts_;
+  const size_t slice_blocks_;
 
   Mutex mu_;
   Arena widths_{Place::kPinned};  // by block of the layout
