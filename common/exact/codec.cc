@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/exact/arithmetic.h"
 #include "common/exact/kernels.h"
 #include "common/exact/quantize.h"
 
@@ -12,13 +13,6 @@ namespace ringmaster::exact {
 namespace {
 
 using WholeBlock = std::array<int64_t, kBlockElements>;
-
-size_t RowsOf(size_t count) { return (count + kLanes - 1) / kLanes; }
-
-// Bytes of `rows` rows at a width of at most 32.
-size_t PlaneBytes(int width, size_t rows) {
-  return (rows * static_cast<size_t>(width) + 31) / 32 * 4 * kLanes;
-}
 
 // A plane of a short block is the beginning of the plane of the block filled up with zeros.
 void PackPlane(const Kernels& kernels, const WholeBlock& block, int width, size_t rows,
@@ -73,7 +67,7 @@ void Pack(const Kernels& kernels, std::span<const int64_t> block, int width, uin
   const size_t rows = RowsOf(block.size());
   WholeBlock whole{};
   std::copy(block.begin(), block.end(), whole.begin());
-  PackPlane(kernels, whole, std::min(width, 32), rows, out);
+  PackPlane(kernels, whole, LowWidth(width), rows, out);
   if (width <= 32) return;
   for (int64_t& element : whole) element >>= 32;
   PackPlane(kernels, whole, width - 32, rows, out + PlaneBytes(32, rows));
@@ -107,7 +101,7 @@ void UnpackAdd(const Kernels& kernels, const uint8_t* in, int width, std::span<i
 size_t PackedBytes(int width, size_t count) {
   CheckArguments(width, count);
   const size_t rows = RowsOf(count);
-  return PlaneBytes(std::min(width, 32), rows) + PlaneBytes(std::max(width, 32) - 32, rows);
+  return PlaneBytes(LowWidth(width), rows) + PlaneBytes(HighWidth(width), rows);
 }
 
 int Width(std::span<const int64_t> block) { return Width(BestKernels(), block); }

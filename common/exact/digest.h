@@ -20,7 +20,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/exact/block_layout.h"
+#include "common/exact/block_hash.h"
 #include "common/sha256.h"
 
 namespace ringmaster::exact {
@@ -28,6 +28,9 @@ namespace ringmaster::exact {
 // A sum mod 2^128 of block hashes; adding commutes.
 class BlockSum {
  public:
+  // Of a sum that was made elsewhere: its lower and its upper 64 bits.
+  [[nodiscard]] static BlockSum OfHalves(uint64_t low, uint64_t high);
+
   // Adds the hash of one block's integers.
   void Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers);
   void Add(const BlockSum& other);
@@ -35,8 +38,7 @@ class BlockSum {
   bool operator==(const BlockSum&) const = default;
 
  private:
-  uint64_t low_ = 0;
-  uint64_t high_ = 0;
+  Halves sum_;  // the lower half first
 };
 
 [[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& result_digest);

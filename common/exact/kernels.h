@@ -8,21 +8,12 @@
 #include <cstdint>
 #include <span>
 
-#include "common/exact/block_layout.h"
+#include "common/exact/arithmetic.h"
 #include "common/exact/quantize.h"
 
 namespace ringmaster::exact {
 
-inline constexpr size_t kLanes = 16;
-inline constexpr size_t kRows = kBlockElements / kLanes;
 inline constexpr int kWidths = 17;  // 0, 2, ... 32: the index into a table is width / 2
-inline constexpr uint32_t kMagnitudeMask = 0x7fffffff;
-
-// q = round_half_even(g * 2^shift), or 0 where the bits of |g| reach `limit`.
-struct Quantization {
-  int shift;       // log2(gradient scale) - unit exponent: -245 to 104
-  uint32_t limit;  // float32 bits of the smallest magnitude that is refused; at most +Inf's
-};
 
 struct Kernels {
   const char* name;
@@ -55,8 +46,5 @@ void UnpackAdd(const Kernels& kernels, const uint8_t* in, int width, std::span<i
                                    int unit_exponent, float gradient_scale, uint32_t shards,
                                    int64_t* sums);
 void Dequantize(const Kernels& kernels, std::span<const int64_t> q, int unit_exponent, float* out);
-
-// One element of quantize_add, in integer arithmetic: `magnitude` is below the limit.
-[[nodiscard]] int64_t RoundScaled(float value, int shift);
 
 }  // namespace ringmaster::exact

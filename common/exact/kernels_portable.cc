@@ -103,24 +103,4 @@ constexpr Kernels kPortable = Table(std::make_index_sequence<kWidths - 1>());
 
 const Kernels& PortableKernels() { return kPortable; }
 
-int64_t RoundScaled(float value, int shift) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const int biased = static_cast<int>((bits >> 23) & 0xff);
-  const uint64_t fraction = bits & 0x7fffff;
-  // |value| = mantissa * 2^exponent, subnormals too.
-  const uint64_t mantissa = biased == 0 ? fraction : fraction | 0x800000;
-  const int exponent = (biased == 0 ? 1 : biased) - 150 + shift;
-  uint64_t q = 0;
-  if (exponent >= 0) {
-    q = mantissa << exponent;  // below 2^62 by the limit
-  } else if (exponent >= -25) {
-    const int dropped = -exponent;
-    const uint64_t half = uint64_t{1} << (dropped - 1);
-    const uint64_t rest = mantissa & ((uint64_t{1} << dropped) - 1);
-    q = mantissa >> dropped;
-    if (rest > half || (rest == half && (q & 1) != 0)) ++q;
-  }
-  return (bits >> 31) != 0 ? -static_cast<int64_t>(q) : static_cast<int64_t>(q);
-}
-
 }  // namespace ringmaster::exact

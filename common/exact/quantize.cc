@@ -1,17 +1,15 @@
 #include "common/exact/quantize.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "common/check.h"
-#include "common/exact/block_layout.h"
+#include "common/exact/arithmetic.h"
 #include "common/exact/kernels.h"
 
 namespace ringmaster::exact {
 namespace {
 
-constexpr uint32_t kInfinity = 0x7f800000;
 constexpr int kLargestUnitExponent = 119;  // E = 127, B = 8
 
 int CeilLog2(uint32_t shards) { return static_cast<int>(std::bit_width(shards - 1)); }
@@ -25,19 +23,12 @@ int ScaleExponent(float scale) {
   return exponent;
 }
 
-// Bits of the float32 2^exponent; below the range the smallest subnormal, above it infinity.
-uint32_t PowerBits(int exponent) {
-  if (exponent > 127) return kInfinity;
-  if (exponent >= -126) return static_cast<uint32_t>(exponent + 127) << 23;
-  return uint32_t{1} << std::max(exponent + 149, 0);
-}
-
 // Why the first refused value was refused.
 FlagKind FirstRefused(std::span<const float> gradient, uint32_t limit) {
   for (const float value : gradient) {
     const uint32_t magnitude = std::bit_cast<uint32_t>(value) & kMagnitudeMask;
     if (magnitude >= limit) {
-      return magnitude >= kInfinity ? FlagKind::kNotFinite : FlagKind::kTooLarge;
+      return magnitude >= kInfinityBits ? FlagKind::kNotFinite : FlagKind::kTooLarge;
     }
   }
   return FlagKind::kNone;
@@ -70,13 +61,8 @@ FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient, in
                      float gradient_scale, uint32_t shards, int64_t* sums) {
   CheckUnit(unit_exponent, gradient.size());
   RING_CHECK(shards >= 1, "a job has at least one shard");
-  // Both limits are powers of two and a float32 that reaches 2^30 units is a whole number of them,
-  // so |q| is tested on |g|, before rounding.
-  const int scale = ScaleExponent(gradient_scale);
-  const int value_limit = 127 - CeilLog2(shards);
-  const int integer_limit = 62 - CeilLog2(shards) + unit_exponent;
-  const Quantization quantization{scale - unit_exponent,
-                                  PowerBits(std::min(value_limit, integer_limit) - scale)};
+  const Quantization quantization =
+      MakeQuantization(ScaleExponent(gradient_scale), unit_exponent, CeilLog2(shards));
   if (!kernels.quantize_add(gradient.data(), gradient.size(), quantization, sums)) {
     return FlagKind::kNone;
   }

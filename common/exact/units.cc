@@ -8,9 +8,6 @@
 namespace ringmaster::exact {
 namespace {
 
-constexpr int kLargestExponent = 127;
-constexpr uint32_t kMagnitudeMask = 0x7fffffff;
-
 // Largest magnitude of a block as float32 bits, which order like the magnitudes.
 uint32_t LargestMagnitude(const float* block, size_t count) {
   uint32_t largest = 0;
@@ -25,10 +22,6 @@ uint32_t LargestMagnitude(const float* block, size_t count) {
   }
   return largest;
 }
-
-// floor(log2) of a magnitude. Zero and subnormals give -127 and lower values are not told apart:
-// every one of them lies below the clamp.
-int ExponentOf(uint32_t magnitude) { return static_cast<int>(magnitude >> 23) - 127; }
 
 }  // namespace
 
@@ -45,7 +38,6 @@ void Units::Reset() {
 
 void Units::Advance(std::span<const float> reduced) {
   RING_CHECK(reduced.size() == layout_->arena_elements(), "gradients in arena layout");
-  const int smallest = precision_bits_ + kSmallestUnitExponent;
   for (const TensorRange& tensor : layout_->tensors()) {
     uint32_t tensor_largest = 0;
     for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
@@ -54,10 +46,9 @@ void Units::Advance(std::span<const float> reduced) {
       tensor_largest = std::max(tensor_largest, largest);
       exponents_[b] = static_cast<int16_t>(ExponentOf(largest));
     }
-    const int lowest = std::max(smallest, ExponentOf(tensor_largest) - kTensorRange);
+    const int lowest = LowestExponent(ExponentOf(tensor_largest), precision_bits_);
     for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
-      const int exponent = std::max<int>(exponents_[b], lowest);
-      exponents_[b] = static_cast<int16_t>(std::min(exponent, kLargestExponent));
+      exponents_[b] = ClampExponent(exponents_[b], lowest);
     }
   }
 }

@@ -7,14 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "common/exact/arithmetic.h"
 #include "common/exact/block_layout.h"
 
 namespace ringmaster::exact {
-
-// u is never under 2^-40: the exponent E is clamped to [B - 40, 127].
-inline constexpr int kSmallestUnitExponent = -40;
-// A block's exponent is not lower than its tensor's largest minus this.
-inline constexpr int kTensorRange = 12;
 
 class Units {
  public:

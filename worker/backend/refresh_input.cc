@@ -21,10 +21,14 @@ Status RefreshSizes::Check(const exact::BlockLayout& layout, std::span<const flo
         "weights: expected {} parameters in an arena of {} elements, got {} in one of {}",
         parameters.size(), layout.arena_elements(), layout.tensors().size(), values.size());
   }
-  const uint64_t statistics = std::accumulate(channels.begin(), channels.end(), uint64_t{0});
-  if (moving_means.size() != statistics || moving_variances.size() != statistics) {
-    return InvalidArgument("weights: expected {} moving means and variances, got {} and {}",
-                           statistics, moving_means.size(), moving_variances.size());
+  RING_RETURN_IF_ERROR(CheckStatistics(moving_means, moving_variances));
+  return CheckLayout(layout);
+}
+
+Status RefreshSizes::CheckLayout(const exact::BlockLayout& layout) const {
+  if (layout.tensors().size() != parameters.size()) {
+    return InvalidArgument("weights: expected a layout of {} parameters, got one of {}",
+                           parameters.size(), layout.tensors().size());
   }
   for (uint32_t p = 0; p < parameters.size(); ++p) {
     const uint64_t elements = layout.tensor(p).elements;
@@ -33,6 +37,16 @@ Status RefreshSizes::Check(const exact::BlockLayout& layout, std::span<const flo
                            parameters[p], elements);
   }
   return absl::OkStatus();
+}
+
+Status RefreshSizes::CheckStatistics(std::span<const float> moving_means,
+                                     std::span<const float> moving_variances) const {
+  const uint64_t statistics = std::accumulate(channels.begin(), channels.end(), uint64_t{0});
+  if (moving_means.size() == statistics && moving_variances.size() == statistics) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("weights: expected {} moving means and variances, got {} and {}",
+                         statistics, moving_means.size(), moving_variances.size());
 }
 
 }  // namespace ringmaster

@@ -20,6 +20,11 @@ struct RefreshSizes {
                              std::span<const float> moving_means,
                              std::span<const float> moving_variances) const;
 
+  // The parts of it.
+  [[nodiscard]] Status CheckLayout(const exact::BlockLayout& layout) const;
+  [[nodiscard]] Status CheckStatistics(std::span<const float> moving_means,
+                                       std::span<const float> moving_variances) const;
+
   std::vector<uint64_t> parameters;  // elements, by canonical number
   std::vector<uint64_t> channels;    // by normalization
 };

@@ -16,6 +16,25 @@ double Power(double base, uint64_t exponent) {
   return result;
 }
 
+// The loop over a range, with a formula's scalars in registers.
+void ApplyTo(PlainSgdFormula formula, size_t n, const float* gradients, float* parameters,
+             std::span<const std::span<float>> /*slots*/) {
+  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i]);
+}
+
+void ApplyTo(MomentumSgdFormula formula, size_t n, const float* gradients, float* parameters,
+             std::span<const std::span<float>> slots) {
+  float* const velocities = slots[0].data();
+  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i], velocities[i]);
+}
+
+void ApplyTo(AdamFormula formula, size_t n, const float* gradients, float* parameters,
+             std::span<const std::span<float>> slots) {
+  float* const means = slots[0].data();
+  float* const squares = slots[1].data();
+  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i], means[i], squares[i]);
+}
+
 // Keras' SGD without momentum has no slot.
 class PlainSgd final : public Optimizer {
  public:
@@ -23,12 +42,8 @@ class PlainSgd final : public Optimizer {
 
   std::vector<std::string> slot_names() const override { return {}; }
   double learning_rate(uint64_t /*update*/) const override { return learning_rate_; }
-
-  void Apply(uint64_t /*update*/, std::span<float> parameters, std::span<const float> gradients,
-             std::span<const std::span<float>> slots) const override {
-    RING_CHECK(slots.empty() && gradients.size() == parameters.size(), "SGD ranges");
-    const auto rate = static_cast<float>(learning_rate_);
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i] -= rate * gradients[i];
+  Formula formula(uint64_t /*update*/) const override {
+    return PlainSgdFormula{.rate = static_cast<float>(learning_rate_)};
   }
 
  private:
@@ -37,69 +52,36 @@ class PlainSgd final : public Optimizer {
 
 class MomentumSgd final : public Optimizer {
  public:
-  explicit MomentumSgd(const v1::Sgd& options)
-      : learning_rate_(options.learning_rate()),
-        momentum_(static_cast<float>(options.momentum())),
-        nesterov_(options.nesterov()) {}
+  explicit MomentumSgd(const v1::Sgd& options) : options_(options) {}
 
   std::vector<std::string> slot_names() const override { return {"momentum"}; }
-  double learning_rate(uint64_t /*update*/) const override { return learning_rate_; }
-
-  void Apply(uint64_t /*update*/, std::span<float> parameters, std::span<const float> gradients,
-             std::span<const std::span<float>> slots) const override {
-    const size_t n = parameters.size();
-    RING_CHECK(slots.size() == 1 && slots[0].size() == n && gradients.size() == n, "SGD ranges");
-    const auto rate = static_cast<float>(learning_rate_);
-    float* const w = parameters.data();
-    float* const v = slots[0].data();
-    const float* const g = gradients.data();
-    for (size_t i = 0; i < n; ++i) {
-      const float step = rate * g[i];
-      const float velocity = momentum_ * v[i] - step;
-      v[i] = velocity;
-      w[i] += nesterov_ ? momentum_ * velocity - step : velocity;
-    }
+  double learning_rate(uint64_t /*update*/) const override { return options_.learning_rate(); }
+  Formula formula(uint64_t /*update*/) const override {
+    return MomentumSgdFormula{.rate = static_cast<float>(options_.learning_rate()),
+                              .momentum = static_cast<float>(options_.momentum()),
+                              .nesterov = options_.nesterov()};
   }
 
  private:
-  const double learning_rate_;
-  const float momentum_;
-  const bool nesterov_;
+  const v1::Sgd options_;
 };
 
-// Keras' formula: alpha = rate * sqrt(1 - beta_2^t) / (1 - beta_1^t); m += (g - m)(1 - beta_1);
-// v += (g^2 - v)(1 - beta_2); w -= m alpha / (sqrt(v) + epsilon). The scalars are float64, rounded
-// once to float32; elements are float32.
+// The scalars are float64, rounded once to float32; elements are float32.
 class Adam final : public Optimizer {
  public:
   explicit Adam(const v1::Adam& options) : options_(options) {}
 
   std::vector<std::string> slot_names() const override { return {"m", "v"}; }
   double learning_rate(uint64_t /*update*/) const override { return options_.learning_rate(); }
-
-  void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
-             std::span<const std::span<float>> slots) const override {
-    const size_t n = parameters.size();
+  Formula formula(uint64_t update) const override {
     RING_CHECK(update >= 1, "updates count from 1");
-    RING_CHECK(
-        slots.size() == 2 && slots[0].size() == n && slots[1].size() == n && gradients.size() == n,
-        "Adam ranges");
     const double correction_1 = 1 - Power(options_.beta_1(), update);
     const double correction_2 = 1 - Power(options_.beta_2(), update);
-    const auto alpha =
-        static_cast<float>(options_.learning_rate() * SquareRoot(correction_2) / correction_1);
-    const auto rest_1 = static_cast<float>(1 - options_.beta_1());
-    const auto rest_2 = static_cast<float>(1 - options_.beta_2());
-    const auto epsilon = static_cast<float>(options_.epsilon());
-    float* const w = parameters.data();
-    float* const m = slots[0].data();
-    float* const v = slots[1].data();
-    const float* const g = gradients.data();
-    for (size_t i = 0; i < n; ++i) {
-      m[i] += (g[i] - m[i]) * rest_1;
-      v[i] += (g[i] * g[i] - v[i]) * rest_2;
-      w[i] -= m[i] * alpha / (SquareRoot(v[i]) + epsilon);
-    }
+    return AdamFormula{.alpha = static_cast<float>(options_.learning_rate() *
+                                                   SquareRoot(correction_2) / correction_1),
+                       .rest_1 = static_cast<float>(1 - options_.beta_1()),
+                       .rest_2 = static_cast<float>(1 - options_.beta_2()),
+                       .epsilon = static_cast<float>(options_.epsilon())};
   }
 
  private:
@@ -107,6 +89,20 @@ class Adam final : public Optimizer {
 };
 
 }  // namespace
+
+void Optimizer::Apply(uint64_t update, std::span<float> parameters,
+                      std::span<const float> gradients,
+                      std::span<const std::span<float>> slots) const {
+  const size_t n = parameters.size();
+  RING_CHECK(gradients.size() == n, "gradients of a range");
+  for (const std::span<float> slot : slots) RING_CHECK(slot.size() == n, "slots of a range");
+  std::visit(
+      [&]<typename T>(const T& formula) {
+        RING_CHECK(slots.size() == size_t{T::kSlots}, "as many slots as the formula has");
+        ApplyTo(formula, n, gradients.data(), parameters.data(), slots);
+      },
+      formula(update));
+}
 
 StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::Optimizer& optimizer) {
   switch (optimizer.kind_case()) {

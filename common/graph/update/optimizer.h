@@ -6,12 +6,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "common/graph/update/formulas.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {
+
+using Formula = std::variant<PlainSgdFormula, MomentumSgdFormula, AdamFormula>;
 
 class Optimizer {
  public:
@@ -20,10 +24,13 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::string> slot_names() const = 0;
   // Of update number `update`: what a schedule makes of it, without Adam's bias correction.
   [[nodiscard]] virtual double learning_rate(uint64_t update) const = 0;
-  // Applies update number `update` (1 for the first applied one) to a range: parameters, gradients
-  // and each slot have the same length. Different ranges may run side by side.
-  virtual void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
-                     std::span<const std::span<float>> slots) const = 0;
+  // What update number `update` (1 for the first applied one) does to each element: for a backend
+  // that updates where the parameters are.
+  [[nodiscard]] virtual Formula formula(uint64_t update) const = 0;
+  // Does that to a range: parameters, gradients and each slot have the same length. Different
+  // ranges may run side by side.
+  void Apply(uint64_t update, std::span<float> parameters, std::span<const float> gradients,
+             std::span<const std::span<float>> slots) const;
 };
 
 // `optimizer` must be resolved: every field set and in range.

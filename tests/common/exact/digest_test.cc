@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <vector>
@@ -86,6 +87,20 @@ TEST_CASE("BlockSum: the carry reaches the upper half") {
   for (size_t byte = 0; byte < 16; ++byte) {
     REQUIRE(bytes[byte] == static_cast<uint8_t>(expected >> (8 * byte)));
   }
+}
+
+TEST_CASE("BlockSum: a sum from halves is the one that was taken apart, and adds on") {
+  RandomValues random(24);
+  BlockSum sum;
+  for (uint32_t b = 0; b < 20; ++b) sum.Add(2, b, random.Integers(30, 256));
+  std::array<uint64_t, 2> halves;
+  std::memcpy(halves.data(), sum.bytes().data(), sizeof(halves));
+  BlockSum copy = BlockSum::OfHalves(halves[0], halves[1]);
+  REQUIRE(copy == sum);
+  const std::vector<int64_t> more = random.Integers(40, 9);
+  sum.Add(3, 0, more);
+  copy.Add(3, 0, more);
+  REQUIRE(copy.bytes() == sum.bytes());
 }
 
 TEST_CASE("BlockSum: any small change, swap or move of a block changes it") {

@@ -4,18 +4,10 @@
 
 #include <utility>
 
+#include "worker/backend/cuda/exact_kernels.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
-namespace {
-
-size_t CountGradients(const StepLayout& layout) {
-  size_t count = 0;
-  for (const CopyBack& copy : layout.copies) count += copy.parameter ? 1 : 0;
-  return count;
-}
-
-}  // namespace
 
 CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& weights,
                                std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout,
@@ -43,7 +35,7 @@ StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
 Status CudaExecutable::MakeEvents() {
   RING_ASSIGN_OR_RETURN(forked_, MakeEvent());
   RING_ASSIGN_OR_RETURN(done_, MakeEvent());
-  gradient_events_.resize(CountGradients(layout_));
+  gradient_events_.resize(layout_.gradients);
   for (Event& event : gradient_events_) {
     RING_ASSIGN_OR_RETURN(event, MakeEvent());
   }
@@ -59,8 +51,7 @@ Status CudaExecutable::Place() {
         "the core has lost its memory: a program that was bound later did "
         "not fit");
   }
-  graph_.reset();
-  warm_ = refused_ = false;
+  ways_ = {};
   std::byte* const memory = lane_.device.data();
   addresses_ = AddressesOf(program_, layout_.core, memory);
   const RunKeys keys = {
@@ -94,6 +85,10 @@ const void* CudaExecutable::InputAddress(graph::ValueId value) const {
 Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckShard(program_, classes_, input));
   RING_RETURN_IF_ERROR(weights_.Ready());
+  if (sink.summed && weights_.sums() == nullptr) {
+    return FailedPrecondition(
+        "gradients are to be summed on the GPU, but the weights have no state; make one first");
+  }
   const Status status = RunShard(input, sink);
   if (!status.ok()) {
     // Nothing may still write where the next run, or nobody, has its memory.
@@ -108,11 +103,12 @@ Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, Sh
 Status CudaExecutable::RunShard(const ShardInput& input, const GradientSink& sink) {
   RING_RETURN_IF_ERROR(Place());
   RING_RETURN_IF_ERROR(Feed(input));
-  RING_RETURN_IF_ERROR(Launch());
+  const Delivery delivery = sink.summed ? Delivery::kSummed : Delivery::kTaken;
+  RING_RETURN_IF_ERROR(Launch(delivery));
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(done_.get(), lane_.compute.get()), "step"));
   RING_RETURN_IF_ERROR(Deliver(sink));
   RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(done_.get()), "step"));
-  warm_ = true;
+  ways_[static_cast<size_t>(delivery)].warm = true;
   return absl::OkStatus();
 }
 
@@ -132,16 +128,17 @@ Status CudaExecutable::Feed(const ShardInput& input) {
   return upload(input.images, At<void>(program_.images));
 }
 
-Status CudaExecutable::Launch() {
-  if (replay_ == Replay::kGraph && warm_ && graph_ == nullptr && !refused_) {
-    const Status status = Capture();
-    refused_ = !status.ok();
-    if (refused_) {
+Status CudaExecutable::Launch(Delivery delivery) {
+  Way& way = ways_[static_cast<size_t>(delivery)];
+  if (replay_ == Replay::kGraph && way.warm && way.graph == nullptr && !way.refused) {
+    const Status status = Capture(delivery);
+    way.refused = !status.ok();
+    if (way.refused) {
       spdlog::warn("a step is launched kernel by kernel, which is slower: {}", Message(status));
     }
   }
-  if (graph_ == nullptr) return Enqueue(cudaEventRecordDefault);
-  return FromCuda(cudaGraphLaunch(graph_.get(), lane_.compute.get()), "launch of a step");
+  if (way.graph == nullptr) return Enqueue(delivery, cudaEventRecordDefault);
+  return FromCuda(cudaGraphLaunch(way.graph.get(), lane_.compute.get()), "launch of a step");
 }
 
 Status CudaExecutable::LaunchKernel(size_t n) {
@@ -153,30 +150,34 @@ Status CudaExecutable::LaunchKernel(size_t n) {
   return Annotate(status, node.name);
 }
 
-Status CudaExecutable::Enqueue(unsigned record_flags) {
+Status CudaExecutable::Enqueue(Delivery delivery, unsigned record_flags) {
+  if (delivery == Delivery::kSummed && layout_.gradients > 0) {
+    static_assert(kNothingRefused == ~uint64_t{0});
+    RING_RETURN_IF_ERROR(FromCuda(
+        cudaMemsetAsync(Flags(), 0xff, layout_.gradients * sizeof(uint64_t), lane_.compute.get()),
+        "flags"));
+  }
   size_t next_copy = 0;
   size_t next_event = 0;
   for (size_t n = 0; n < kernels_.size(); ++n) {
     RING_RETURN_IF_ERROR(LaunchKernel(n));
-    RING_RETURN_IF_ERROR(
-        CopyBackAfter(static_cast<graph::NodeId>(n), &next_copy, &next_event, record_flags));
+    RING_RETURN_IF_ERROR(CopyBackAfter(static_cast<graph::NodeId>(n), delivery, &next_copy,
+                                       &next_event, record_flags));
   }
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.copy.get()), "join"));
   return FromCuda(cudaStreamWaitEvent(lane_.compute.get(), forked_.get(), 0), "join");
 }
 
-Status CudaExecutable::CopyBackAfter(graph::NodeId node, size_t* next, size_t* event,
-                                     unsigned record_flags) {
+Status CudaExecutable::CopyBackAfter(graph::NodeId node, Delivery delivery, size_t* next,
+                                     size_t* event, unsigned record_flags) {
   const std::vector<CopyBack>& copies = layout_.copies;
   if (*next == copies.size() || copies[*next].after > node) return absl::OkStatus();
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(forked_.get(), lane_.compute.get()), "fork"));
   RING_RETURN_IF_ERROR(FromCuda(cudaStreamWaitEvent(lane_.copy.get(), forked_.get(), 0), "fork"));
   for (; *next < copies.size() && copies[*next].after <= node; ++*next) {
     const CopyBack& copy = copies[*next];
-    RING_RETURN_IF_ERROR(FromCuda(
-        cudaMemcpyAsync(lane_.host.data() + copy.host_offset, At<void>(copy.value),
-                        copy.elements * sizeof(float), cudaMemcpyDeviceToHost, lane_.copy.get()),
-        "copy back"));
+    const bool summed = copy.parameter && delivery == Delivery::kSummed;
+    RING_RETURN_IF_ERROR(summed ? AddToSums(copy, *event) : CopyBackOne(copy));
     if (!copy.parameter) continue;
     RING_RETURN_IF_ERROR(FromCuda(cudaEventRecordWithFlags(gradient_events_[(*event)++].get(),
                                                            lane_.copy.get(), record_flags),
@@ -185,11 +186,35 @@ Status CudaExecutable::CopyBackAfter(graph::NodeId node, size_t* next, size_t* e
   return absl::OkStatus();
 }
 
-Status CudaExecutable::Capture() {
+Status CudaExecutable::CopyBackOne(const CopyBack& copy) {
+  return FromCuda(
+      cudaMemcpyAsync(lane_.host.data() + copy.host_offset, At<void>(copy.value),
+                      copy.elements * sizeof(float), cudaMemcpyDeviceToHost, lane_.copy.get()),
+      "copy back");
+}
+
+Status CudaExecutable::AddToSums(const CopyBack& gradient, size_t place) {
+  const GradientSums& sums = *weights_.sums();
+  const exact::TensorRange& tensor = sums.layout->tensor(*gradient.parameter);
+  const TensorQuantization quantization{.exponents = sums.exponents + tensor.first_block,
+                                        .precision_bits = sums.precision_bits,
+                                        .gradient_scale = sums.gradient_scale,
+                                        .shards = sums.shards};
+  RING_RETURN_IF_ERROR(
+      FromCuda(LaunchQuantizeAdd(At<const float>(gradient.value),
+                                 static_cast<int64_t>(gradient.elements), quantization,
+                                 sums.sums + tensor.offset(), Flags() + place, lane_.copy.get()),
+               fmt::format("sum of the gradients of parameter {}", *gradient.parameter)));
+  return FromCuda(cudaMemcpyAsync(HostFlags() + place, Flags() + place, sizeof(uint64_t),
+                                  cudaMemcpyDeviceToHost, lane_.copy.get()),
+                  "copy back of a flag");
+}
+
+Status CudaExecutable::Capture(Delivery delivery) {
   // Other threads may allocate meanwhile; this one must not.
   RING_RETURN_IF_ERROR(FromCuda(
       cudaStreamBeginCapture(lane_.compute.get(), cudaStreamCaptureModeThreadLocal), "capture"));
-  const Status enqueued = Enqueue(cudaEventRecordExternal);
+  const Status enqueued = Enqueue(delivery, cudaEventRecordExternal);
   cudaGraph_t captured = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(lane_.compute.get(), &captured);
   const Graph graph(captured);
@@ -200,16 +225,21 @@ Status CudaExecutable::Capture() {
   cudaGraphExec_t executable = nullptr;
   RING_RETURN_IF_ERROR(
       FromCuda(cudaGraphInstantiate(&executable, graph.get(), 0), "instantiation of a step"));
-  graph_.reset(executable);
+  ways_[static_cast<size_t>(delivery)].graph.reset(executable);
   return absl::OkStatus();
 }
 
 Status CudaExecutable::Deliver(const GradientSink& sink) const {
-  size_t event = 0;
+  size_t place = 0;
   for (const CopyBack& copy : layout_.copies) {
     if (!copy.parameter) continue;
-    RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(gradient_events_[event++].get()), "step"));
-    sink.take(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
+    RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(gradient_events_[place].get()), "step"));
+    if (sink.summed) {
+      sink.summed(*copy.parameter, RefusedKind(HostFlags()[place]));
+    } else {
+      sink.take(*copy.parameter, {OnHost(copy.host_offset), copy.elements});
+    }
+    ++place;
   }
   return absl::OkStatus();
 }

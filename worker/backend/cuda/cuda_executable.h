@@ -1,9 +1,11 @@
 // One program bound to one core: its kernels on the core's stream, replayed as one CUDA graph,
-// while a second stream copies each gradient to the host as soon as it is complete. Made by
+// while a second stream copies each gradient to the host, or adds it to the sums of the weights'
+// state, as soon as it is complete. Made by
 // CudaCore, used on its thread only; shares the core's memory and streams with the core's other
 // executables.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -23,6 +25,12 @@ enum class Replay : uint8_t {
   kKernels,  // each launched and waited for: to find the one that fails
 };
 
+// Where gradients go: what a GradientSink says.
+enum class Delivery : uint8_t {
+  kTaken,   // to the host
+  kSummed,  // into the weights' sums; to the host what was refused
+};
+
 // What a core lends to the one executable that runs.
 struct Lane {
   Arena device{Place::kDevice};
@@ -40,13 +48,23 @@ class CudaExecutable final : public Executable {
       std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane, Replay replay);
 
   // INVALID_ARGUMENT when sizes are not those of the program or a label is out of range.
+  // FAILED_PRECONDITION when gradients are to be summed and the weights have no state.
   Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
 
   [[nodiscard]] const StepLayout& layout() const { return layout_; }
-  // Whether runs replay a graph by now.
-  [[nodiscard]] bool captured() const { return graph_ != nullptr; }
+  // Whether such runs replay a graph by now.
+  [[nodiscard]] bool captured(Delivery delivery = Delivery::kTaken) const {
+    return ways_[static_cast<size_t>(delivery)].graph != nullptr;
+  }
 
  private:
+  // How a step that delivers in one way is launched.
+  struct Way {
+    bool warm = false;     // ran once with these addresses
+    bool refused = false;  // could not be captured
+    GraphExec graph;
+  };
+
   CudaExecutable(const graph::Program& program, DeviceWeights& weights,
                  std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane,
                  Replay replay);
@@ -58,14 +76,18 @@ class CudaExecutable final : public Executable {
 
   Status RunShard(const ShardInput& input, const GradientSink& sink);
   Status Feed(const ShardInput& input);
-  Status Launch();
+  Status Launch(Delivery delivery);
   // Launches kernel `n`; its node stands in the error.
   Status LaunchKernel(size_t n);
   // Puts all kernels and copies on the streams; `record_flags` of the gradients' events.
-  Status Enqueue(unsigned record_flags);
+  Status Enqueue(Delivery delivery, unsigned record_flags);
   // Copies that are due after `node`.
-  Status CopyBackAfter(graph::NodeId node, size_t* next, size_t* event, unsigned record_flags);
-  Status Capture();
+  Status CopyBackAfter(graph::NodeId node, Delivery delivery, size_t* next, size_t* event,
+                       unsigned record_flags);
+  Status CopyBackOne(const CopyBack& copy);
+  // The gradient at `place` of gradient_order.
+  Status AddToSums(const CopyBack& gradient, size_t place);
+  Status Capture(Delivery delivery);
   Status Deliver(const GradientSink& sink) const;
   void Collect(ShardOutput* output) const;
 
@@ -75,6 +97,13 @@ class CudaExecutable final : public Executable {
   }
   [[nodiscard]] const float* OnHost(size_t offset) const {
     return reinterpret_cast<const float*>(lane_.host.data() + offset);
+  }
+  // A word for each gradient, by place in gradient_order: what was refused of it.
+  [[nodiscard]] uint64_t* Flags() const {
+    return reinterpret_cast<uint64_t*>(lane_.device.data() + layout_.flags);
+  }
+  [[nodiscard]] uint64_t* HostFlags() const {
+    return reinterpret_cast<uint64_t*>(lane_.host.data() + layout_.host_flags);
   }
 
   const graph::Program& program_;
@@ -92,9 +121,7 @@ class CudaExecutable final : public Executable {
   std::vector<void*> addresses_;  // by ValueId; null for parameters
   uint64_t device_version_ = 0;   // of the lane's memory that kernels have addresses of
   uint64_t host_version_ = 0;
-  bool warm_ = false;     // ran once with these addresses
-  bool refused_ = false;  // could not be captured
-  GraphExec graph_;
+  std::array<Way, 2> ways_;  // by Delivery
 };
 
 }  // namespace ringmaster::cuda

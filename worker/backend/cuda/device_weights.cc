@@ -21,7 +21,10 @@ static_assert(exact::kBlockElements * sizeof(__half) % kAlignment == 0);
 }  // namespace
 
 DeviceWeights::DeviceWeights(const RefreshSizes& sizes, int device)
-    : sizes_(sizes), device_(device), channel_offsets_({0}) {
+    : sizes_(sizes),
+      device_(device),
+      channel_offsets_({0}),
+      has_statistics_(sizes.channels.empty()) {
   for (const uint64_t elements : sizes.parameters) {
     elements_ += AlignUp(elements, exact::kBlockElements);
   }
@@ -34,7 +37,7 @@ DeviceWeights::DeviceWeights(const RefreshSizes& sizes, int device)
 StatusOr<std::unique_ptr<DeviceWeights>> DeviceWeights::Create(const RefreshSizes& sizes,
                                                                int device) {
   std::unique_ptr<DeviceWeights> weights(new DeviceWeights(sizes, device));
-  RING_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device), fmt::format("weights: GPU {}", device)));
+  RING_RETURN_IF_ERROR(weights->MakeCurrent());
   RING_RETURN_IF_ERROR(
       Annotate(weights->copy(DType::kFloat32).Grow(weights->elements_ * sizeof(float)), "weights"));
   RING_RETURN_IF_ERROR(
@@ -45,11 +48,15 @@ StatusOr<std::unique_ptr<DeviceWeights>> DeviceWeights::Create(const RefreshSize
   return weights;
 }
 
+Status DeviceWeights::MakeCurrent() const {
+  return FromCuda(cudaSetDevice(device_), fmt::format("weights: GPU {}", device_));
+}
+
 Status DeviceWeights::Provide(DType dtype) {
   MutexLock lock(mu_);
   if (copy(dtype).size() > 0) return absl::OkStatus();
   RING_RETURN_IF_ERROR(Annotate(copy(dtype).Grow(elements_ * graph::ByteSize(dtype)), "weights"));
-  if (!Ready().ok()) return absl::OkStatus();
+  if (offsets_.empty()) return absl::OkStatus();
   RING_RETURN_IF_ERROR(Narrow(dtype));
   return FinishFilling();
 }
@@ -64,8 +71,12 @@ Status DeviceWeights::Narrow(DType dtype) {
 }
 
 Status DeviceWeights::Ready() const {
-  if (!offsets_.empty()) return absl::OkStatus();
-  return FailedPrecondition("weights: no values yet; Refresh comes before the first run");
+  if (!offsets_.empty() && has_statistics_) return absl::OkStatus();
+  return FailedPrecondition(
+      "weights: no {} yet; Refresh, or a state's Load and RefreshStatistics, comes before the "
+      "first "
+      "run",
+      offsets_.empty() ? "values" : "moving statistics");
 }
 
 const void* DeviceWeights::parameter(uint32_t canonical, DType dtype) const {
@@ -94,8 +105,21 @@ Status DeviceWeights::SetOffsets(const exact::BlockLayout& layout) {
   return absl::OkStatus();
 }
 
-Status DeviceWeights::FillStatistics(std::span<const float> moving_means,
-                                     std::span<const float> moving_variances) {
+Status DeviceWeights::StartFilling(const exact::BlockLayout& layout,
+                                   std::span<const float> parameters) {
+  RING_RETURN_IF_ERROR(MakeCurrent());
+  RING_RETURN_IF_ERROR(SetOffsets(layout));
+  RING_RETURN_IF_ERROR(
+      uploader_->Copy(parameters.data(), copy(DType::kFloat32).data(), elements_ * sizeof(float)));
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    if (copy(dtype).size() > 0) RING_RETURN_IF_ERROR(Narrow(dtype));
+  }
+  return absl::OkStatus();
+}
+
+Status DeviceWeights::StartFillingStatistics(std::span<const float> moving_means,
+                                             std::span<const float> moving_variances) {
+  RING_RETURN_IF_ERROR(MakeCurrent());
   const size_t variances = channel_offsets_.back();
   size_t from = 0;
   for (size_t i = 0; i < sizes_.channels.size(); ++i) {
@@ -105,22 +129,8 @@ Status DeviceWeights::FillStatistics(std::span<const float> moving_means,
                       padded_.begin() + variances + channel_offsets_[i]);
     from += channels;
   }
+  has_statistics_ = true;
   return uploader_->Copy(padded_.data(), statistics_.data(), padded_.size() * sizeof(float));
-}
-
-Status DeviceWeights::StartFilling(const exact::BlockLayout& layout,
-                                   std::span<const float> parameters,
-                                   std::span<const float> moving_means,
-                                   std::span<const float> moving_variances) {
-  RING_RETURN_IF_ERROR(FromCuda(cudaSetDevice(device_), fmt::format("weights: GPU {}", device_)));
-  RING_RETURN_IF_ERROR(SetOffsets(layout));
-  RING_RETURN_IF_ERROR(
-      uploader_->Copy(parameters.data(), copy(DType::kFloat32).data(), elements_ * sizeof(float)));
-  RING_RETURN_IF_ERROR(FillStatistics(moving_means, moving_variances));
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    if (copy(dtype).size() > 0) RING_RETURN_IF_ERROR(Narrow(dtype));
-  }
-  return absl::OkStatus();
 }
 
 Status DeviceWeights::FinishFilling() { return WaitFor(stream_.get(), done_.get(), "weights"); }

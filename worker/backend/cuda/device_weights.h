@@ -1,7 +1,7 @@
 // The parameters and moving statistics on one GPU: a copy of the whole master arena, and one for
 // each narrower type that some program reads, made from it there with rounding half to even. Owned
-// by CudaWeights, read by the kernels of every core on that GPU. Thread-safe, except that filling
-// must not run beside anything else.
+// by CudaWeights, read by the kernels of every core on that GPU; a CudaState updates all copies
+// where they are. Thread-safe, except that filling must not run beside anything else.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -16,6 +16,7 @@
 #include "common/graph/graph.h"
 #include "common/mutex.h"
 #include "worker/backend/cuda/arena.h"
+#include "worker/backend/cuda/gradient_sums.h"
 #include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/uploader.h"
 #include "worker/backend/refresh_input.h"
@@ -34,29 +35,35 @@ class DeviceWeights {
   // thread where this GPU is current.
   [[nodiscard]] Status Provide(graph::DType dtype);
 
-  // FAILED_PRECONDITION until it was filled once. Only then is there an address to ask for; it
-  // never changes.
+  // FAILED_PRECONDITION until everything was filled once. Only then is there an address to ask for;
+  // it never changes.
   [[nodiscard]] Status Ready() const;
   // In canonical layout, at a multiple of kAlignment. `dtype` was provided.
   [[nodiscard]] const void* parameter(uint32_t canonical, graph::DType dtype) const;
   [[nodiscard]] const float* moving_mean(size_t normalization) const;
   [[nodiscard]] const float* moving_variance(size_t normalization) const;
 
-  // Enqueues copies and casts of what RefreshSizes::Check accepted, and reads nothing of it later.
-  // Makes the GPU current on this thread. INVALID_ARGUMENT when the layout is another than at
-  // first.
+  // Enqueue copies and casts of what RefreshSizes::Check accepted, and read nothing of it later.
+  // Make the GPU current on this thread. INVALID_ARGUMENT when the layout is another than at first.
   [[nodiscard]] Status StartFilling(const exact::BlockLayout& layout,
-                                    std::span<const float> parameters,
-                                    std::span<const float> moving_means,
-                                    std::span<const float> moving_variances);
-  // Waits for that.
+                                    std::span<const float> parameters);
+  [[nodiscard]] Status StartFillingStatistics(std::span<const float> moving_means,
+                                              std::span<const float> moving_variances);
+  // Waits for them.
   [[nodiscard]] Status FinishFilling();
+
+  // What a state needs: the whole arena in `dtype`, nullptr where nobody provided that. The content
+  // of float32 is what the others are made from.
+  [[nodiscard]] void* arena(graph::DType dtype) { return copy(dtype).data(); }
+  // Where programs with these weights add up their gradients; nullptr where there is no state. Set
+  // while none of them runs.
+  void set_sums(const GradientSums* sums) { sums_ = sums; }
+  [[nodiscard]] const GradientSums* sums() const { return sums_; }
 
  private:
   DeviceWeights(const RefreshSizes& sizes, int device);
   [[nodiscard]] Status SetOffsets(const exact::BlockLayout& layout);
-  [[nodiscard]] Status FillStatistics(std::span<const float> moving_means,
-                                      std::span<const float> moving_variances);
+  [[nodiscard]] Status MakeCurrent() const;
   [[nodiscard]] Status Narrow(graph::DType dtype);
   [[nodiscard]] Arena& copy(graph::DType dtype) { return copies_[static_cast<size_t>(dtype)]; }
 
@@ -67,6 +74,8 @@ class DeviceWeights {
 
   std::vector<size_t> offsets_;  // in elements, by canonical number; empty until filled
   std::vector<float> padded_;    // statistics as they lie on the GPU: means, then variances
+  bool has_statistics_;          // filled, or there are none
+  const GradientSums* sums_ = nullptr;
 
   Mutex mu_;  // one Provide at a time
   std::array<Arena, 3> copies_ = {Arena(Place::kDevice), Arena(Place::kDevice),

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "worker/backend/cuda/host_device.h"
+#include "common/host_device.h"
 
 namespace ringmaster::cuda {
 

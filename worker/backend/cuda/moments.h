@@ -2,7 +2,7 @@
 // code; values.
 #pragma once
 
-#include "worker/backend/cuda/host_device.h"
+#include "common/host_device.h"
 
 namespace ringmaster::cuda {
 

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "worker/backend/cuda/host_device.h"
+#include "common/host_device.h"
 
 namespace ringmaster::cuda {
 

@@ -46,11 +46,14 @@ StepLayout LayOutStep(const graph::Program& program, size_t alignment,
   layout.core = LayOut(program, alignment, std::move(workspace));
   layout.seed_and_step = layout.core.bytes;
   layout.samples = layout.seed_and_step + AlignUp(2 * sizeof(uint64_t), alignment);
-  layout.core.bytes =
+  layout.flags =
       layout.samples + AlignUp(static_cast<size_t>(program.samples) * sizeof(uint64_t), alignment);
 
   layout.copies = ResultCopies(program);
   const std::vector<CopyBack> gradients = GradientCopies(program);
+  layout.gradients = gradients.size();
+  const size_t flag_bytes = gradients.size() * sizeof(uint64_t);
+  layout.core.bytes = layout.flags + AlignUp(flag_bytes, alignment);
   layout.copies.insert(layout.copies.end(), gradients.begin(), gradients.end());
   std::ranges::stable_sort(layout.copies, {}, &CopyBack::after);
   layout.host_offsets.resize(program.graph.values().size());
@@ -60,6 +63,8 @@ StepLayout LayOutStep(const graph::Program& program, size_t alignment,
     layout.host_offsets[static_cast<size_t>(copy.value)] = copy.host_offset;
     layout.host_bytes += AlignUp(copy.elements * sizeof(float), kHostAlignment);
   }
+  layout.host_flags = layout.host_bytes;
+  layout.host_bytes += AlignUp(flag_bytes, kHostAlignment);
   return layout;
 }
 

@@ -25,10 +25,13 @@ struct StepLayout {
   CoreLayout core;
   size_t seed_and_step = 0;  // two uint64
   size_t samples = 0;        // one uint64 a row
+  size_t flags = 0;          // one uint64 a gradient, where it is summed on the GPU
 
   // By `after`; gradients among each other in gradient_order.
   std::vector<CopyBack> copies;
+  size_t host_flags = 0;
   size_t host_bytes = 0;
+  size_t gradients = 0;  // among the copies
 
   // Of a result.
   [[nodiscard]] size_t host_offset(graph::ValueId value) const {

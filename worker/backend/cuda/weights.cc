@@ -1,5 +1,7 @@
 #include "worker/backend/cuda/weights.h"
 
+#include "worker/backend/cuda/cuda_state.h"
+
 namespace ringmaster::cuda {
 
 StatusOr<DeviceWeights*> CudaWeights::On(int device) {
@@ -17,10 +19,29 @@ Status CudaWeights::Refresh(const exact::BlockLayout& layout, std::span<const fl
   RING_RETURN_IF_ERROR(sizes_.Check(layout, parameters, moving_means, moving_variances));
   MutexLock lock(mu_);
   for (const auto& weights : devices_) {
-    RING_RETURN_IF_ERROR(weights->StartFilling(layout, parameters, moving_means, moving_variances));
+    RING_RETURN_IF_ERROR(weights->StartFilling(layout, parameters));
+    RING_RETURN_IF_ERROR(weights->StartFillingStatistics(moving_means, moving_variances));
   }
   for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
   return absl::OkStatus();
+}
+
+Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
+                                      std::span<const float> moving_variances) {
+  RING_RETURN_IF_ERROR(sizes_.CheckStatistics(moving_means, moving_variances));
+  MutexLock lock(mu_);
+  for (const auto& weights : devices_) {
+    RING_RETURN_IF_ERROR(weights->StartFillingStatistics(moving_means, moving_variances));
+  }
+  for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {
+  MutexLock lock(mu_);
+  if (devices_.size() != 1) return nullptr;
+  RING_RETURN_IF_ERROR(sizes_.CheckLayout(*options.layout));
+  return CudaState::Create(*devices_.front(), options);
 }
 
 }  // namespace ringmaster::cuda

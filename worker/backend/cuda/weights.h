@@ -23,6 +23,10 @@ class CudaWeights final : public Weights {
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
+  Status RefreshStatistics(std::span<const float> moving_means,
+                           std::span<const float> moving_variances) override;
+  // One where all cores are on one GPU: what several would have to exchange goes over the host.
+  StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override;
 
   // Those of one GPU, made when first asked for; they live as long as this.
   [[nodiscard]] StatusOr<DeviceWeights*> On(int device);

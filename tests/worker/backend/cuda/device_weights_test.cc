@@ -83,8 +83,8 @@ TEST_CASE(
   CHECK(absl::IsFailedPrecondition((*weights)->Ready()));
   for (const uint32_t seed : {1U, 77U}) {
     master.Draw(seed);
-    REQUIRE(Message((*weights)->StartFilling(master.layout, master.values, master.means,
-                                             master.variances)) == "");
+    REQUIRE(Message((*weights)->StartFilling(master.layout, master.values)) == "");
+    REQUIRE(Message((*weights)->StartFillingStatistics(master.means, master.variances)) == "");
     REQUIRE((*weights)->FinishFilling().ok());
     REQUIRE((*weights)->Provide(DType::kFloat16).ok());  // the first time after a filling
     REQUIRE((*weights)->Ready().ok());
@@ -114,8 +114,7 @@ TEST_CASE("CUDA weights: another order of the parameters than at first is refuse
   const auto weights = DeviceWeights::Create(master.sizes, 0);
   REQUIRE(weights.ok());
   const auto fill = [&](const Master& from) {
-    RING_RETURN_IF_ERROR(
-        (*weights)->StartFilling(from.layout, from.values, from.means, from.variances));
+    RING_RETURN_IF_ERROR((*weights)->StartFilling(from.layout, from.values));
     return (*weights)->FinishFilling();
   };
   CHECK(fill(master).ok());

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
+
 namespace {
 
 // Something on a stream. Done once, after everything before it.
@@ -74,6 +76,7 @@ struct Runtime {
   size_t graph_launches = 0;
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
+  int device = 0;
 };
 Runtime runtime;
 
@@ -160,6 +163,9 @@ cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
   return Report(Enqueue(stream, std::move(work)));
 }
 
+const bool kGridsAreLate = (SetPutOnStream(LaunchOnHost), true);
+
+int CurrentDevice() { return runtime.device; }
 void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
 size_t LiveObjects() { return runtime.live; }
 size_t GraphLaunches() { return runtime.graph_launches; }
@@ -168,7 +174,10 @@ size_t GraphLaunches() { return runtime.graph_launches; }
 
 extern "C" {
 
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  runtime.device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() { return std::exchange(runtime.last_error, cudaSuccess); }
 const char* cudaGetErrorName(cudaError_t) { return "error"; }
 const char* cudaGetErrorString(cudaError_t) { return "of the late runtime"; }
@@ -190,6 +199,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
   if (!IsPinned(host, bytes)) return Report(cudaErrorInvalidValue);
   return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return Report(Enqueue(stream, [=] { std::memset(to, value, bytes); }));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {

@@ -31,7 +31,7 @@ std::vector<std::string> Names(const graph::Program& program, const StepLayout& 
 
 }  // namespace
 
-TEST_CASE("Step layout: keys lie behind the gradients, aligned") {
+TEST_CASE("Step layout: keys and flags lie behind the gradients, aligned") {
   const graph::Program program = Model("alexnet", graph::Mode::kTraining);
   std::vector<size_t> workspace(program.graph.nodes().size(), 300);
   const CoreLayout core = LayOut(program, kAligned, workspace);
@@ -39,9 +39,12 @@ TEST_CASE("Step layout: keys lie behind the gradients, aligned") {
   CHECK(layout.core.gradients == core.gradients);
   CHECK(layout.seed_and_step == core.bytes);
   CHECK(layout.samples == core.bytes + kAligned);
-  CHECK(layout.core.bytes == core.bytes + 2 * kAligned);
+  CHECK(layout.flags == core.bytes + 2 * kAligned);
+  CHECK(layout.core.bytes == core.bytes + 3 * kAligned);
   const StepLayout many = LayOutStep(program, 16, workspace);
-  CHECK(many.core.bytes == many.samples + 32);  // three rows
+  CHECK(many.flags == many.samples + 32);  // three rows
+  CHECK(many.gradients == program.gradient_order.size());
+  CHECK(many.core.bytes == many.flags + many.gradients * sizeof(uint64_t));
 }
 
 TEST_CASE("Step layout: every result and every gradient comes back once, when it is complete") {
@@ -72,7 +75,10 @@ TEST_CASE("Step layout: every result and every gradient comes back once, when it
         CHECK(layout.host_offset(copy.value) == copy.host_offset);
         end = copy.host_offset + copy.elements * sizeof(float);
       }
-      CHECK(layout.host_bytes >= end);
+      CHECK(layout.host_flags >= end);
+      CHECK(layout.host_flags % sizeof(uint64_t) == 0);
+      CHECK(layout.gradients == gradients.size());
+      CHECK(layout.host_bytes >= layout.host_flags + gradients.size() * sizeof(uint64_t));
       CHECK(gradients == program.gradient_order);
       std::ranges::sort(expected);
       std::ranges::sort(found);

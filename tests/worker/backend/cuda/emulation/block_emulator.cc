@@ -20,7 +20,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   uint3 thread = {};
   State state = State::kDone;
-  uint64_t given = 0;  // to a shuffle
+  uint64_t given = 0;  // to a shuffle or a vote
 };
 
 struct Machine {
@@ -123,6 +123,14 @@ void RunBlock(dim3 block) {
   }
 }
 
+PutOnStream& ThePut() {
+  static PutOnStream put = [](cudaStream_t, std::function<void()> grid) {
+    grid();
+    return cudaSuccess;
+  };
+  return put;
+}
+
 }  // namespace
 
 const ThreadPlace& CurrentThread() { return TheMachine().place; }
@@ -140,7 +148,25 @@ void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   }
 }
 
+void SetPutOnStream(PutOnStream put) { ThePut() = put; }
+
+cudaError_t LaunchGrid(cudaStream_t stream, std::function<void()> grid) {
+  return ThePut()(stream, std::move(grid));
+}
+
 void SyncBlock() { WaitAs(State::kAtBarrier); }
+
+int SyncBlockOr(int value) {
+  Machine& machine = TheMachine();
+  const dim3 block = machine.place.block_size;
+  machine.current->given = value != 0 ? 1 : 0;
+  WaitAs(State::kAtBarrier);
+  uint64_t any = 0;
+  for (size_t i = 0; i < size_t{block.x} * block.y * block.z; ++i) any |= machine.fibers[i].given;
+  // Nobody gives again before everybody has looked.
+  WaitAs(State::kAtBarrier);
+  return static_cast<int>(any);
+}
 
 uint64_t ShuffleXorBits(uint64_t value, int lanes) {
   Machine& machine = TheMachine();

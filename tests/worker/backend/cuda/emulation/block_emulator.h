@@ -25,8 +25,16 @@ void SetSchedule(Schedule schedule);
 // wait at a barrier that others have left behind.
 void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread);
 
+// What puts a grid on a stream: it runs at once, unless a test's runtime has set something else.
+using PutOnStream = cudaError_t (*)(cudaStream_t stream, std::function<void()> grid);
+void SetPutOnStream(PutOnStream put);
+[[nodiscard]] cudaError_t LaunchGrid(cudaStream_t stream, std::function<void()> grid);
+
 // __syncthreads().
 void SyncBlock();
+
+// __syncthreads_or(): whether `value` is not 0 on any thread.
+[[nodiscard]] int SyncBlockOr(int value);
 
 // `value` as the thread of the same warp has it whose lane differs by `lanes`; eight bytes.
 [[nodiscard]] uint64_t ShuffleXorBits(uint64_t value, int lanes);
@@ -39,6 +47,22 @@ template <typename T>
   bits = ShuffleXorBits(bits, lanes);
   std::memcpy(&value, &bits, sizeof(T));
   return value;
+}
+
+// Threads run one at a time, so that what is atomic on a GPU is plain here; the result is what was
+// there before.
+template <typename T>
+T AtomicAdd(T* at, T value) {
+  const T before = *at;
+  *at += value;
+  return before;
+}
+
+template <typename T>
+T AtomicMin(T* at, T value) {
+  const T before = *at;
+  if (value < before) *at = value;
+  return before;
 }
 
 }  // namespace ringmaster::testing

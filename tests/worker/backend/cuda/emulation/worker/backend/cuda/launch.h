@@ -1,10 +1,11 @@
 // Stands in for worker/backend/cuda/launch.h where a host's compiler compiles kernels for the block
-// emulator: Enqueue runs the kernel before it returns, and CUDA's words mean what a fiber does.
+// emulator: CUDA's words mean what a fiber does.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -23,18 +24,23 @@
 #define blockDim (::ringmaster::testing::CurrentThread().block_size)
 #define gridDim (::ringmaster::testing::CurrentThread().grid_size)
 #define __syncthreads ::ringmaster::testing::SyncBlock
+#define __syncthreads_or ::ringmaster::testing::SyncBlockOr
 #define __shfl_xor_sync ::ringmaster::testing::ShuffleXor
+#define atomicAdd ::ringmaster::testing::AtomicAdd
+#define atomicMin ::ringmaster::testing::AtomicMin
+#define __clzll(x) std::countl_zero(static_cast<unsigned long long>(x))
 
 namespace ringmaster::cuda {
 
 template <typename... Parameters, typename... Arguments>
-cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t,
+cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
                     Arguments... arguments) {
   if (blocks < 1 || blocks > INT32_MAX || block.x * block.y * block.z > 1024) {
     return cudaErrorInvalidConfiguration;
   }
-  testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
-  return cudaSuccess;
+  return testing::LaunchGrid(stream, [=] {
+    testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
+  });
 }
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }

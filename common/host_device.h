@@ -1,5 +1,5 @@
-// Marks functions that kernels and host code share, so that a compiler that knows no CUDA can test
-// them.
+// Marks functions that kernels and host code share, so that a compiler that knows no CUDA can use
+// and test them.
 #pragma once
 
 #if defined(__CUDACC__)

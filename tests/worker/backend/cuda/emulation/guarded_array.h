@@ -1,0 +1,31 @@
+// Elements of one type in guarded memory. Thread-compatible.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tests/worker/backend/cuda/emulation/guarded_memory.h"
+
+namespace ringmaster::testing {
+
+template <typename T>
+class GuardedArray {
+ public:
+  explicit GuardedArray(size_t size) : memory_(size * sizeof(T)) {}
+  explicit GuardedArray(const std::vector<T>& values) : GuardedArray(values.size()) {
+    std::copy(values.begin(), values.end(), data());
+  }
+
+  [[nodiscard]] T* data() { return reinterpret_cast<T*>(memory_.data()); }
+  [[nodiscard]] size_t size() const { return memory_.bytes() / sizeof(T); }
+  [[nodiscard]] T& operator[](size_t i) { return data()[i]; }
+  [[nodiscard]] std::vector<T> values() { return {data(), data() + size()}; }
+  [[nodiscard]] bool intact() const { return memory_.intact(); }
+
+ private:
+  GuardedMemory memory_;
+};
+
+}  // namespace ringmaster::testing
