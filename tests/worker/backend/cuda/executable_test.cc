@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 
+#include "common/exact/quantize.h"
+#include "common/exact/units.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
@@ -339,6 +341,81 @@ graph::Program Small(int64_t samples) {
   return *std::move(program);
 }
 
+constexpr uint32_t kShards = 2;
+constexpr int kPrecisionBits = 21;
+
+// Weights that a state has filled, and what is in its sums by the host's arithmetic.
+struct Summed {
+  Summed(CudaWeights& weights, const Master& from)
+      : master(from), units(&from.layout, kPrecisionBits), sums(from.layout.arena_elements()) {
+    v1::Optimizer optimizer;
+    optimizer.mutable_sgd()->set_learning_rate(0.1);
+    auto made = weights.MakeState({.layout = &from.layout,
+                                   .optimizer = optimizer,
+                                   .shards = kShards,
+                                   .precision_bits = kPrecisionBits});
+    REQUIRE(Message(made.status()) == "");
+    state = *std::move(made);
+    REQUIRE(state->Load(from.parameters, {}, units.exponents()).ok());
+  }
+
+  Status Clear(float scale) {
+    gradient_scale = scale;
+    sums.assign(sums.size(), 0);
+    return state->Clear(scale);
+  }
+
+  // What `gradient` adds, and the first that is refused.
+  exact::FlagKind Add(uint32_t parameter, const std::vector<float>& gradient) {
+    exact::FlagKind first = exact::FlagKind::kNone;
+    const exact::TensorRange& tensor = master.layout.tensor(parameter);
+    for (size_t b = 0; b < tensor.block_count; ++b) {
+      const size_t at = b * exact::kBlockElements;
+      const size_t count = master.layout.blocks()[tensor.first_block + b].count;
+      const auto kind = exact::QuantizeAdd(std::span(gradient).subspan(at, count),
+                                           units.unit_exponent(tensor.first_block + b),
+                                           gradient_scale, kShards, &sums[tensor.offset() + at]);
+      if (first == exact::FlagKind::kNone) first = kind;
+    }
+    return first;
+  }
+
+  [[nodiscard]] bool Same() {
+    std::vector<int64_t> found(sums.size());
+    CHECK(state->ReadSums({0, master.layout.block_count()}, found).ok());
+    return found == sums;
+  }
+
+  const Master& master;
+  exact::Units units;
+  float gradient_scale = 1;
+  std::vector<int64_t> sums;
+  std::unique_ptr<DeviceState> state;
+};
+
+// A run that adds: what it says of each gradient, and what is then in the sums.
+bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed& summed,
+               uint64_t seed) {
+  std::map<uint32_t, exact::FlagKind> kinds;
+  std::vector<uint32_t> order;
+  const GradientSink sink{.take = [](uint32_t, std::span<const float>) { FAIL("taken"); },
+                          .summed =
+                              [&](uint32_t parameter, exact::FlagKind kind) {
+                                kinds[parameter] = kind;
+                                order.push_back(parameter);
+                              }};
+  Result result;
+  REQUIRE(Message(executable.Run(Shard(program, seed).input(), sink, &result.output)) == "");
+  CHECK(order == program.gradient_order);
+  const Result expected = Expected(program, summed.master, Shard(program, seed));
+  CHECK(result.output.loss_sum == expected.output.loss_sum);
+  CHECK(result.output.batch_means == expected.output.batch_means);
+  for (const auto& [parameter, gradient] : expected.gradients) {
+    CHECK(kinds[parameter] == summed.Add(parameter, gradient));
+  }
+  return summed.Same();
+}
+
 }  // namespace
 
 TEST_CASE("CUDA executable: every run gives what its shard and the newest weights say") {
@@ -434,6 +511,92 @@ TEST_CASE("CUDA executable: a launch that fails names its node, and the next run
       bench.switches.fails.clear();
     }
     for (const uint64_t seed : {2, 3, 4}) CHECK(RunsRight(*executable, program, master, seed));
+  }
+}
+
+TEST_CASE("CUDA executable: gradients that are summed on the GPU are the host's integers") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    const graph::Program program = Small(2);
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, replay);
+    const Master master(program, 1);
+    Summed summed(weights, master);
+    REQUIRE(weights.RefreshStatistics(master.means, master.variances).ok());
+    for (const float scale : {1.0F, 0x1p-3F, 0x1p30F}) {  // at last all is too large
+      REQUIRE(summed.Clear(scale).ok());
+      for (const uint64_t seed : {1, 2}) {
+        CHECK(SumsRight(*executable, program, summed, seed));
+        CHECK(RunsRight(*executable, program, master, seed));  // between, as ever
+      }
+      for (const Delivery delivery : {Delivery::kTaken, Delivery::kSummed}) {
+        CHECK(executable->captured(delivery) == (replay == Replay::kGraph));
+      }
+    }
+  }
+  CHECK(testing::LiveObjects() == 0);
+}
+
+TEST_CASE("CUDA executable: a gradient is said to be summed before later kernels have run") {
+  const graph::Program program = Small(2);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph);
+  const Master master(program, 1);
+  Summed summed(weights, master);
+  REQUIRE(summed.Clear(1).ok());
+  std::vector<size_t> nodes;
+  for (const graph::NodeId node : GradientNodes(program)) {
+    nodes.push_back(static_cast<size_t>(node) + 1);
+  }
+  for (int run = 0; run < 3; ++run) {
+    bench.switches.ran = 0;
+    std::vector<size_t> ran;
+    const GradientSink sink{
+        .summed = [&](uint32_t, exact::FlagKind) { ran.push_back(bench.switches.ran); }};
+    ShardOutput output;
+    const Shard shard(program, 3);
+    REQUIRE(executable->Run(shard.input(), sink, &output).ok());
+    CHECK(ran == nodes);
+  }
+}
+
+TEST_CASE("CUDA executable: two cores add to the same sums") {
+  const graph::Program program = Small(2);
+  CudaWeights weights(program);
+  Bench first, second;
+  const auto one = first.Bind(program, weights, Replay::kGraph);
+  const auto two = second.Bind(program, weights, Replay::kGraph);
+  const Master master(program, 1);
+  Summed summed(weights, master);
+  REQUIRE(summed.Clear(1).ok());
+  for (const uint64_t seed : {1, 2, 3}) {
+    CHECK(SumsRight(*one, program, summed, seed));
+    CHECK(SumsRight(*two, program, summed, seed + 10));
+  }
+}
+
+TEST_CASE("CUDA executable: without a state, or its statistics, nothing is summed") {
+  for (const char* name : {"mlp", "alexnet"}) {
+    const auto program = testing::ModelProgram({.name = name, .samples = 1});
+    REQUIRE(program.ok());
+    CudaWeights weights(*program);
+    Bench bench;
+    const auto executable = bench.Bind(*program, weights, Replay::kGraph);
+    const Master master(*program, 1);
+    const Shard shard(*program, 1);
+    const GradientSink sink{.summed = [](uint32_t, exact::FlagKind) { FAIL("summed"); }};
+    ShardOutput output;
+    {
+      const Summed summed(weights, master);
+      const bool ready = program->normalizations.empty();
+      CHECK(weights.On(0).value()->Ready().ok() == ready);
+      REQUIRE(weights.RefreshStatistics(master.means, master.variances).ok());
+      CHECK(weights.On(0).value()->Ready().ok());
+    }
+    const Status status = executable->Run(shard.input(), sink, &output);
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(Message(status), Contains("the weights have no state"));
   }
 }
 
