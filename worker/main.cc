@@ -37,7 +37,10 @@ void WaitUntilReleased(std::chrono::seconds limit, ringmaster::worker::Daemon* d
 
 int main(int argc, char** argv) {
   using namespace ringmaster;
-  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) return worker::TuneMain(argc - 1, argv + 1);
+  if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
+    InitializeLog("ringworker");
+    return worker::TuneMain(argc - 1, argv + 1);
+  }
   const worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();

@@ -10,7 +10,6 @@
 #include "common/durable_file.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/log.h"
 #include "common/named_file.h"
 #include "worker/tune_flags.h"
 
@@ -98,7 +97,6 @@ Status TunePrograms(const TuneSubject& subject, const TuneOptions& options, cons
 int TuneMain(int argc, const char* const* argv) {
   const ParsedTuneFlags parsed = ParseTuneFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
-  InitializeLog("ringworker");
   const auto fail = [](const Status& status, int code) {
     std::cerr << "ringworker tune: " << Message(status) << "\n";
     return code;
