@@ -1,5 +1,7 @@
 // A block of threads takes a block of integers, a thread an element; a warp where all that is left
 // of a block is one number.
+#include <bit>
+
 #include "common/exact/arithmetic.h"
 #include "worker/backend/cuda/exact_kernels.h"
 #include "worker/backend/cuda/launch.h"
@@ -223,12 +225,6 @@ __global__ void __launch_bounds__(kThreads)
   *to = static_cast<int64_t>(value + (kAdd ? static_cast<uint64_t>(*to) : 0));
 }
 
-int CeilLog2(uint32_t shards) {
-  int bits = 0;
-  while (bits < 32 && (uint64_t{1} << bits) < shards) ++bits;
-  return bits;
-}
-
 // CUDA's atomics know 64-bit integers by this name alone.
 unsigned long long* Atomic(void* integers) { return static_cast<unsigned long long*>(integers); }
 
@@ -237,7 +233,8 @@ unsigned long long* Atomic(void* integers) { return static_cast<unsigned long lo
 cudaError_t LaunchQuantizeAdd(const float* gradient, int64_t elements,
                               const TensorQuantization& quantization, int64_t* sums, uint64_t* flag,
                               cudaStream_t stream) {
-  const BlockQuantization block = {quantization, CeilLog2(quantization.shards)};
+  const BlockQuantization block = {quantization,
+                                   static_cast<int>(std::bit_width(quantization.shards - 1))};
   return Enqueue(QuantizeAdd, CeilDiv(elements, kThreads), dim3(kThreads), stream, gradient,
                  elements, block, Atomic(sums), Atomic(flag));
 }

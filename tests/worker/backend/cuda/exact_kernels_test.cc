@@ -76,7 +76,7 @@ void CheckSums(const std::vector<Tensor>& tensors, RandomValues* random) {
     GuardedArray<uint64_t> flag(std::vector{kNothingRefused});
     for (const Tensor& tensor : tensors) AddOnDevice(tensor, &sums, &flag);
     testing::SetSchedule(Schedule::kForward);
-    REQUIRE(sums.values() == expected.integers);
+    REQUIRE(sums.FirstDifference(expected.integers) == -1);
     REQUIRE(flag[0] == expected.flag);
     REQUIRE(sums.intact());
     REQUIRE(flag.intact());
@@ -133,17 +133,20 @@ struct Blocks {
 
 Blocks EveryWidthAndCount(RandomValues* random) {
   Blocks blocks;
-  const auto add = [&](int width, uint32_t count) {
-    std::vector<int64_t> integers = random->Integers(width, count);
+  const auto add = [&](std::vector<int64_t> integers) {
+    blocks.counts.push_back(static_cast<uint32_t>(integers.size()));
     integers.resize(kBlockElements, 0x5a5a5a5a5a5a5a5a);
     blocks.integers.insert(blocks.integers.end(), integers.begin(), integers.end());
-    blocks.counts.push_back(count);
   };
   for (int width = 0; width <= 64; ++width) {
-    for (const uint32_t count : {256U, 255U, 17U}) add(width, count);
+    for (const uint32_t count : {256U, 255U, 17U}) add(random->Integers(width, count));
   }
-  for (uint32_t count = 1; count <= 256; ++count) {
-    add(static_cast<int>(random->Between(0, 64)), count);
+  for (int64_t count = 1; count <= 256; ++count) {
+    // One element decides the width.
+    std::vector<int64_t> integers = random->Integers(1, static_cast<size_t>(count));
+    integers[static_cast<size_t>(random->Between(0, count - 1))] =
+        random->Integer(static_cast<int>(random->Between(2, 64)));
+    add(integers);
   }
   return blocks;
 }
@@ -257,12 +260,12 @@ TEST_CASE("Pack kernels: widths, offsets and bytes are those of the codec") {
     GuardedArray<uint8_t> bytes(expected.bytes.size());
     REQUIRE(LaunchWidths(integers.data(), expected.counts.data(), blocks.size(), widths.data(),
                          nullptr) == cudaSuccess);
-    REQUIRE(widths.values() == expected.widths.values());
+    REQUIRE(widths.FirstDifference(expected.widths.values()) == -1);
     REQUIRE(LaunchOffsets(widths.data(), expected.counts.data(), blocks.size(), offsets.data(),
                           nullptr) == cudaSuccess);
-    REQUIRE(offsets.values() == expected.offsets.values());
+    REQUIRE(offsets.FirstDifference(expected.offsets.values()) == -1);
     REQUIRE(LaunchPack(expected.view(), integers.data(), bytes.data(), nullptr) == cudaSuccess);
-    REQUIRE(bytes.values() == expected.bytes.values());
+    REQUIRE(bytes.FirstDifference(expected.bytes.values()) == -1);
     REQUIRE((widths.intact() && offsets.intact() && bytes.intact()));
     testing::SetSchedule(Schedule::kForward);
   }
@@ -288,8 +291,8 @@ TEST_CASE("Pack kernels: unpacking gives the integers again, and leaves the padd
     exact::Unpack(from, packed.widths[b], {&expected_replaced[first], blocks.counts[b]});
     exact::UnpackAdd(from, packed.widths[b], {&expected_added[first], blocks.counts[b]});
   }
-  REQUIRE(replaced.values() == expected_replaced);
-  REQUIRE(added.values() == expected_added);
+  REQUIRE(replaced.FirstDifference(expected_replaced) == -1);
+  REQUIRE(added.FirstDifference(expected_added) == -1);
   REQUIRE((replaced.intact() && added.intact()));
 }
 
@@ -308,7 +311,7 @@ TEST_CASE("Pack kernels: offsets of more blocks than one pass takes") {
       REQUIRE(LaunchOffsets(widths.data(), counts.data(), static_cast<int64_t>(blocks),
                             offsets.data(), nullptr) == cudaSuccess);
       testing::SetSchedule(Schedule::kForward);
-      REQUIRE(offsets.values() == OffsetsOf(widths.values(), counts.values()));
+      REQUIRE(offsets.FirstDifference(OffsetsOf(widths.values(), counts.values())) == -1);
       REQUIRE(offsets.intact());
     }
   }

@@ -76,7 +76,7 @@ void CheckNext(const BlockLayout& layout, int precision_bits, std::vector<float>
     testing::SetSchedule(schedule);
     const std::vector<int16_t> got = device.Next(reduced, precision_bits);
     testing::SetSchedule(Schedule::kForward);
-    REQUIRE(got == ExponentsOf(units));
+    REQUIRE((got == ExponentsOf(units)));
   }
 }
 
@@ -84,9 +84,8 @@ void CheckNext(const BlockLayout& layout, int precision_bits, std::vector<float>
 
 TEST_CASE("Unit kernels: every size of gradient, precision and count") {
   RandomValues random(61);
-  const BlockLayout layout =
-      *BlockLayout::Create({{{2, 700}, {0, 1}, {1, 256}, {3, 20}, {4, 9 * 256 + 255}}});
-  for (int level = -150; level <= 127; level += 9) {
+  const BlockLayout layout = *BlockLayout::Create({{{2, 700}, {0, 1}, {1, 9 * 256 + 255}}});
+  for (int level = -150; level <= 127; level += 14) {
     std::vector<float> reduced(layout.arena_elements());
     // Blocks of a tensor differ, by more than 12 too.
     for (size_t b = 0; b < layout.block_count(); ++b) {
@@ -109,15 +108,15 @@ TEST_CASE("Unit kernels: zeros, subnormals and values that are not finite") {
   std::vector<float> reduced(layout.arena_elements());
   for (float& g : reduced) g = random.Near(-127);
   CheckNext(layout, 8, reduced);
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 5; ++round) {
     for (float& g : reduced) g = random.AnyBits();
     CheckNext(layout, 24, reduced);
   }
 }
 
 TEST_CASE("Unit kernels: one value decides a tensor of more blocks than threads") {
-  const BlockLayout layout = *BlockLayout::Create({{{1, 10}, {0, 2100 * 256}, {2, 10}}});
-  for (const size_t block : {1, 1025, 2100}) {
+  const BlockLayout layout = *BlockLayout::Create({{{1, 10}, {0, 1100 * 256}, {2, 10}}});
+  for (const size_t block : {1, 700, 1100}) {
     std::vector<float> reduced(layout.arena_elements(), 0x1p-10F);
     reduced[block * kBlockElements + 200] = -0x1p9F;
     CheckNext(layout, 21, reduced);
@@ -129,7 +128,7 @@ TEST_CASE("Unit kernels: reset to the smallest unit") {
     GuardedArray<int16_t> exponents(blocks);
     REQUIRE(LaunchResetExponents(static_cast<int64_t>(blocks), 21, exponents.data(), nullptr) ==
             cudaSuccess);
-    REQUIRE(exponents.values() == std::vector<int16_t>(blocks, 21 - 40));
+    REQUIRE(exponents.FirstDifference(std::vector<int16_t>(blocks, 21 - 40)) == -1);
     REQUIRE(exponents.intact());
   }
 }

@@ -22,6 +22,11 @@ class GuardedArray {
   [[nodiscard]] size_t size() const { return memory_.bytes() / sizeof(T); }
   [[nodiscard]] T& operator[](size_t i) { return data()[i]; }
   [[nodiscard]] std::vector<T> values() { return {data(), data() + size()}; }
+  // The first element that is not as in `expected`, which has as many; -1 when all are.
+  [[nodiscard]] ptrdiff_t FirstDifference(const std::vector<T>& expected) {
+    const auto [mine, other] = std::mismatch(data(), data() + size(), expected.begin());
+    return mine == data() + size() ? -1 : mine - data();
+  }
   [[nodiscard]] bool intact() const { return memory_.intact(); }
 
  private:
