@@ -1,5 +1,6 @@
-// A state on the late runtime, with its real kernels in the block emulator, against the host's
-// arithmetic: common/exact, the optimizers and the CPU backend's roundings.
+// A state against the host's arithmetic: common/exact, the optimizers and the CPU backend's
+// roundings. On a GPU where there is one, and everywhere on the late runtime, with the kernels in
+// the block emulator.
 #include "worker/backend/cuda/cuda_state.h"
 
 #include <bit>
@@ -10,7 +11,7 @@
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
 #include "common/zoo/zoo.h"
-#include "tests/worker/backend/cuda/late_runtime.h"
+#include "tests/worker/backend/cuda/state_under_test.h"
 #include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/float16.h"
 #include "worker/backend/cuda/exact_kernels.h"
@@ -157,30 +158,41 @@ struct OnDevice {
 
   // Another core of this thread had its own GPU last.
   DeviceState& Called() {
-    CHECK(cudaSetDevice(99) == cudaSuccess);
+    testing::MakeOtherCurrent();
     return *state;
   }
-  void Current() const { CHECK(testing::CurrentDevice() == gpu_index); }
+  void Current() const { CHECK(testing::IsCurrent(gpu_index)); }
 
   Status Load(const Model& model) {
     const std::vector<std::span<const float>> slots(model.slots.begin(), model.slots.end());
     return Called().Load(model.parameters, slots, model.units.exponents());
   }
 
-  // What an executable does with the gradient of a tensor; of the late runtime's GPU all memory is
-  // the host's.
+  // What an executable does with the gradient of a tensor.
   exact::FlagKind Add(const exact::TensorRange& tensor, const float* gradient) {
     const GradientSums& sums = *device->sums();
-    uint64_t flag = kNothingRefused;
+    CHECK(cudaSetDevice(gpu_index) == cudaSuccess);
     const Stream stream = *MakeStream();
-    CHECK(LaunchQuantizeAdd(gradient + tensor.offset(), static_cast<int64_t>(tensor.elements),
+    DeviceArray<float> on_device;
+    DeviceArray<uint64_t> flag;
+    CHECK(on_device.Make(tensor.elements).ok());
+    CHECK(flag.Make(1).ok());
+    const auto uploader = *Uploader::Create(stream.get());
+    CHECK(uploader->Copy(gradient + tensor.offset(), on_device.data(), on_device.bytes()).ok());
+    CHECK(cudaMemsetAsync(flag.data(), 0xff, flag.bytes(), stream.get()) == cudaSuccess);
+    CHECK(LaunchQuantizeAdd(on_device.data(), static_cast<int64_t>(tensor.elements),
                             {.exponents = sums.exponents + tensor.first_block,
                              .precision_bits = sums.precision_bits,
                              .gradient_scale = sums.gradient_scale,
                              .shards = sums.shards},
-                            sums.sums + tensor.offset(), &flag, stream.get()) == cudaSuccess);
-    CHECK(cudaStreamSynchronize(stream.get()) == cudaSuccess);
-    return RefusedKind(flag);
+                            sums.sums + tensor.offset(), flag.data(), stream.get()) == cudaSuccess);
+    return RefusedKind(Download<uint64_t>(flag.data(), 1, stream.get())[0]);
+  }
+  template <typename T>
+  static std::vector<T> Download(const void* from, size_t count, cudaStream_t stream) {
+    std::vector<T> values(count);
+    CHECK((*Downloader::Create(stream))->Copy(from, values.data(), count * sizeof(T)).ok());
+    return values;
   }
 
   std::vector<int64_t> ReadSums(const exact::BlockLayout& layout) {
@@ -229,7 +241,9 @@ struct OnDevice {
   bool CopyIs(const Model& model, DType type) {
     std::vector<T> expected;
     for (const float value : model.parameters) expected.emplace_back(value);
-    return std::memcmp(device->arena(type), expected.data(), expected.size() * sizeof(T)) == 0;
+    const Stream stream = *MakeStream();
+    const auto found = Download<T>(device->arena(type), expected.size(), stream.get());
+    return std::memcmp(found.data(), expected.data(), expected.size() * sizeof(T)) == 0;
   }
 
   CudaWeights weights;
@@ -254,12 +268,13 @@ void AddShards(Model& model, OnDevice& gpu, float scale) {
 }  // namespace
 
 TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   for (const v1::Optimizer& options : {Sgd(0, false), Sgd(0.9, false), Sgd(0.9, true), Adam()}) {
     INFO(options.ShortDebugString());
     Model model(layout, options);
-    OnDevice gpu(program, layout, options, 1);
+    OnDevice gpu(program, layout, options, testing::LastGpu());
     REQUIRE(Message(gpu.Load(model)) == "");
     gpu.Current();
     gpu.CheckIs(model);
@@ -283,10 +298,11 @@ TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") 
       CHECK(gpu.ReadSums(layout) == model.sums);  // until Clear
     }
   }
-  CHECK(testing::LiveObjects() == 0);
+  CHECK(testing::Leaks() == 0);
 }
 
 TEST_CASE("CUDA state: a skipped step changes units alone, and has a digest") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   Model model(layout, Adam());
@@ -309,6 +325,7 @@ TEST_CASE("CUDA state: a skipped step changes units alone, and has a digest") {
 }
 
 TEST_CASE("CUDA state: Load replaces everything, and sums are zero after it as after Clear") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   const std::vector<int64_t> zeros(layout.arena_elements());
@@ -328,6 +345,7 @@ TEST_CASE("CUDA state: Load replaces everything, and sums are zero after it as a
 }
 
 TEST_CASE("CUDA state: with Load the weights are ready, where there are no statistics") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   Model host(layout, Adam());
@@ -340,6 +358,7 @@ TEST_CASE("CUDA state: with Load the weights are ready, where there are no stati
 }
 
 TEST_CASE("CUDA state: what is not the model's, or comes too early, is refused") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   Model model(layout, Adam());
@@ -369,6 +388,7 @@ TEST_CASE("CUDA state: what is not the model's, or comes too early, is refused")
 }
 
 TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to them") {
+  if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   DeviceStateOptions options{
@@ -393,7 +413,8 @@ TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to
   options.layout = &*other;
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));
   options.layout = &layout;
-  REQUIRE(weights.On(1).ok());
+  if (testing::LastGpu() == 0) return;
+  REQUIRE(weights.On(testing::LastGpu()).ok());
   CHECK(*weights.MakeState(options) == nullptr);
 }
 

@@ -1,0 +1,21 @@
+#include "tests/worker/backend/cuda/gpu.h"
+#include "tests/worker/backend/cuda/state_under_test.h"
+
+namespace ringmaster::testing {
+
+bool CanTestState() {
+  static const bool can = CudaBackendOrSkip() != nullptr;
+  return can;
+}
+int LastGpu() {
+  int count = 1;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count - 1 : 0;
+}
+void MakeOtherCurrent() { (void)cudaSetDevice(0); }
+bool IsCurrent(int device) {
+  int current = -1;
+  return cudaGetDevice(&current) == cudaSuccess && current == device;
+}
+size_t Leaks() { return 0; }
+
+}  // namespace ringmaster::testing

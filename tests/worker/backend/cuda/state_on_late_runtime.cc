@@ -1,0 +1,12 @@
+#include "tests/worker/backend/cuda/late_runtime.h"
+#include "tests/worker/backend/cuda/state_under_test.h"
+
+namespace ringmaster::testing {
+
+bool CanTestState() { return true; }
+int LastGpu() { return 1; }
+void MakeOtherCurrent() { (void)cudaSetDevice(99); }
+bool IsCurrent(int device) { return CurrentDevice() == device; }
+size_t Leaks() { return LiveObjects(); }
+
+}  // namespace ringmaster::testing

@@ -1,0 +1,21 @@
+// What the tests of CudaState must know of the runtime they run on: the late runtime, or a GPU.
+#pragma once
+
+#include <cstddef>
+
+namespace ringmaster::testing {
+
+// Says why in one line where there is nothing to test with.
+[[nodiscard]] bool CanTestState();
+
+// A GPU whose number is not 0, where there is one.
+[[nodiscard]] int LastGpu();
+
+// Makes another GPU current, as another core's work would, and whether `device` is.
+void MakeOtherCurrent();
+[[nodiscard]] bool IsCurrent(int device);
+
+// Memory, streams and events that nobody has freed.
+[[nodiscard]] size_t Leaks();
+
+}  // namespace ringmaster::testing
