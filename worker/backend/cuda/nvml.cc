@@ -11,38 +11,38 @@ namespace {
 // The part of NVML's binary interface that is used here, from NVIDIA's NVML API reference: it comes
 // with the driver, its header with the toolkit only.
 using Return = int;
-using Device = void*;
+using GpuHandle = void*;
 constexpr Return kSuccess = 0;
 constexpr Return kNotFound = 6;
 constexpr int kTemperatureOfGpu = 0;
 constexpr size_t kNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
-
-struct Memory {
-  unsigned long long total = 0;
-  unsigned long long free = 0;
-  unsigned long long used = 0;
-};
-
-struct Utilization {
-  unsigned gpu = 0;
-  unsigned memory = 0;
-};
 
 Status Unavailable(const std::string& text) { return Status(absl::StatusCode::kUnavailable, text); }
 
 }  // namespace
 
 struct Nvml::Functions {
+  struct Memory {
+    unsigned long long total = 0;
+    unsigned long long free = 0;
+    unsigned long long used = 0;
+  };
+
+  struct Utilization {
+    unsigned gpu = 0;
+    unsigned memory = 0;
+  };
+
   Return (*init)() = nullptr;
   Return (*shutdown)() = nullptr;
   const char* (*error_string)(Return) = nullptr;
-  Return (*handle)(const char*, Device*) = nullptr;
-  Return (*name)(Device, char*, unsigned) = nullptr;
-  Return (*memory)(Device, Memory*) = nullptr;
-  Return (*utilization)(Device, Utilization*) = nullptr;
-  Return (*temperature)(Device, int, unsigned*) = nullptr;
-  Return (*power)(Device, unsigned*) = nullptr;
-  Return (*power_limit)(Device, unsigned*) = nullptr;
+  Return (*handle)(const char*, GpuHandle*) = nullptr;
+  Return (*name)(GpuHandle, char*, unsigned) = nullptr;
+  Return (*memory)(GpuHandle, Memory*) = nullptr;
+  Return (*utilization)(GpuHandle, Utilization*) = nullptr;
+  Return (*temperature)(GpuHandle, int, unsigned*) = nullptr;
+  Return (*power)(GpuHandle, unsigned*) = nullptr;
+  Return (*power_limit)(GpuHandle, unsigned*) = nullptr;
 
   // The name of the first function that `library` lacks, or "".
   std::string Load(void* library) {
@@ -92,10 +92,10 @@ StatusOr<GpuFigures> Nvml::Read(const std::string& pci_bus_id) const {
         error == kNotFound ? absl::StatusCode::kNotFound : absl::StatusCode::kInternal;
     return Error(code, "GPU {}: {}: {}", pci_bus_id, what, nvml.error_string(error));
   };
-  Device device = nullptr;
+  GpuHandle device = nullptr;
   std::array<char, kNameBytes> name{};
-  Memory memory;
-  Utilization utilization;
+  Functions::Memory memory;
+  Functions::Utilization utilization;
   if (const Return e = nvml.handle(pci_bus_id.c_str(), &device); e != kSuccess) {
     return failed(e, "looking for it");
   }
