@@ -159,6 +159,7 @@ bool GenerationRun::WatchNeighbours() {
   const v1::RingMember& predecessor = Member(assignment_.position.size - 1);
   watch.predecessor_name = predecessor.name();
   watch.predecessor_incarnation = predecessor.incarnation();
+  watch.limits = ring::LimitsFor(std::chrono::milliseconds(task_->start.silence_ms()));
   watch.content = [trainer = trainer_]() {
     const Pulse pulse = trainer->pulse();
     return ring::Pulse{pulse.progress, pulse.phase};

@@ -78,6 +78,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
   *start.mutable_generation() = ToProto(generation_);
   start.set_start_step(start_step_);
   start.set_evaluated(!restores);
+  start.set_silence_ms(static_cast<uint32_t>(options_.silence.count()));
   for (const Place& place : ring_) {
     const Member& member = *Find(place.name);
     v1::RingMember& seat = *start.add_ring();

@@ -45,7 +45,8 @@ class KillMatrixTest(unittest.TestCase):
 
     def run_through(self, points):
         """One job that is killed at these (name, first step, last step), with everyone who died coming back."""
-        self.train = training.Training(environment=lambda folder: self.environment(folder, points))
+        self.train = training.Training(
+            environment=lambda folder: self.environment(folder, points), silence_ms=2500)
         self.train.submit(spec())
         while self.train.observer.state not in cluster.FINAL:
             for slot in self.train.slots.values():

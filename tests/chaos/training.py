@@ -79,11 +79,12 @@ class Training:
 
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
     `environment(folder of the cluster)`: of the daemons. `switch`: every worker runs on its host of
-    this private.Switch.
+    this private.Switch. `silence_ms`: as of cluster.Cluster.
     """
 
-    def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None):
-        self.cluster = cluster.Cluster()
+    def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
+                 silence_ms=None):
+        self.cluster = cluster.Cluster(silence_ms)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}

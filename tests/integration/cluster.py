@@ -119,9 +119,13 @@ class Process:
 
 
 class Cluster:
-    """One coordinator, workers, and ringctl, in a temporary folder."""
+    """One coordinator, workers, and ringctl, in a temporary folder.
 
-    def __init__(self):
+    silence_ms: the coordinator's --silence-ms; None: its default. The default here is longer than a shared
+    machine's processors stand still: a worker is lost only where a test takes it away."""
+
+    def __init__(self, silence_ms=2500):
+        self.silence_ms = silence_ms
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-"))
         self.data_root = self.folder / "data"
         self.data_root.mkdir()
@@ -146,7 +150,7 @@ class Cluster:
         listen = listen or self.address or "127.0.0.1:0"
         self.coordinator = self.spawn("ringmaster", [
             BIN / "ringmaster", "--listen", listen, "--data-dir", self.folder / "coordinator",
-            *extra], prefix)
+            *([] if self.silence_ms is None else ["--silence-ms", self.silence_ms]), *extra], prefix)
         if wait:
             self.address = self.coordinator.line("ringmaster listening on ")
         return self.coordinator

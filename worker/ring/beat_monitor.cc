@@ -19,7 +19,18 @@ milliseconds Whole(std::chrono::steady_clock::duration duration) {
 
 const char* NameOf(Edge edge) { return edge == Edge::kSuccessor ? "successor" : "predecessor"; }
 
+constexpr milliseconds kUsualSilence{500};  // of a coordinator, to which the limits belong
+
 }  // namespace
+
+WatchLimits LimitsFor(milliseconds silence) {
+  WatchLimits limits;
+  if (silence <= kUsualSilence) return limits;
+  for (milliseconds* const limit : {&limits.silence, &limits.widest_silence, &limits.connect}) {
+    *limit = *limit * silence.count() / kUsualSilence.count();
+  }
+  return limits;
+}
 
 BeatMonitor::BeatMonitor(const std::string& successor, const std::string& predecessor,
                          const WatchLimits& limits, TimePoint now)

@@ -26,6 +26,10 @@ struct WatchLimits {
   std::chrono::milliseconds own_lateness{150};
 };
 
+// Those of a coordinator whose own limit is `silence`: the defaults belong to its default, 500 ms,
+// and a longer one makes the limits of silence longer in proportion; 0 and shorter ones do not.
+[[nodiscard]] WatchLimits LimitsFor(std::chrono::milliseconds silence);
+
 // What a Beat says about its sender's step thread.
 struct Pulse {
   uint64_t progress = 0;

@@ -41,6 +41,22 @@ struct Watched {
   }
 };
 
+TEST_CASE("BeatMonitor: limits grow with the coordinator's, and never shrink") {
+  const WatchLimits usual;
+  for (const int silence : {0, 100, 500}) {
+    const WatchLimits limits = LimitsFor(milliseconds(silence));
+    CHECK(limits.silence == usual.silence);
+    CHECK(limits.widest_silence == usual.widest_silence);
+    CHECK(limits.connect == usual.connect);
+  }
+  const WatchLimits longer = LimitsFor(milliseconds(2'500));
+  CHECK(longer.silence == milliseconds(1'500));
+  CHECK(longer.widest_silence == milliseconds(3'500));
+  CHECK(longer.connect == milliseconds(2'000));
+  CHECK(longer.interval == usual.interval);
+  CHECK(longer.own_lateness == usual.own_lateness);
+}
+
 TEST_CASE("BeatMonitor: beats that come accuse nobody, and the own beat is due every 50 ms") {
   Watched watched;
   watched.Run(milliseconds(60'000));
