@@ -6,10 +6,12 @@ add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-march=x86-64-v3;-ffp-contract=
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>")
 add_link_options(-Wl,--build-id=sha1)
 
+# Clones and worktrees share what ccache has: paths in the source tree count relative to it.
 find_program(RINGMASTER_CCACHE ccache)
 if(RINGMASTER_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${RINGMASTER_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${RINGMASTER_CCACHE})
+  set(ring_launcher env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true ${RINGMASTER_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ring_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ring_launcher})
 endif()
 
 find_program(RINGMASTER_MOLD mold)
