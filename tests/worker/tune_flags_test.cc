@@ -7,7 +7,7 @@
 namespace ringmaster::worker {
 namespace {
 
-ParsedTuneFlags ParseTune(std::initializer_list<const char*> arguments) {
+ParsedTuneFlags ParseTune(const std::vector<const char*>& arguments) {
   std::vector<const char*> words = {"tune"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return ParseTuneFlags(static_cast<int>(words.size()), words.data());
@@ -48,7 +48,7 @@ TEST_CASE("TuneFlags: the table that workers read is the one that is written") {
 }
 
 TEST_CASE("TuneFlags: what is wrong ends with exit code 2") {
-  const std::vector<std::initializer_list<const char*>> cases = {
+  const std::vector<std::vector<const char*>> cases = {
       {},
       {"job.yaml", "--samples", "0"},
       {"job.yaml", "--samples", "-1"},
