@@ -1,0 +1,219 @@
+#include "tests/worker/backend/cuda/hash_program.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "tests/worker/backend/cuda/late_runtime.h"
+#include "worker/backend/cuda/cast_kernels.h"
+#include "worker/backend/cuda/cuda_status.h"
+#include "worker/backend/shard_io.h"
+
+namespace ringmaster::cuda {
+
+// A narrow type is the upper half of float32: any function of the values does.
+template <typename T>
+cudaError_t LaunchUpperHalves(const float* x, T* y, int64_t count, cudaStream_t stream) {
+  return testing::LaunchOnHost(stream, [=] {
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(y + i, reinterpret_cast<const std::byte*>(x + i) + 2, 2);
+    }
+  });
+}
+template <>
+cudaError_t LaunchCast(const float* x, __nv_bfloat16* y, int64_t count, cudaStream_t stream) {
+  return LaunchUpperHalves(x, y, count, stream);
+}
+template <>
+cudaError_t LaunchCast(const float* x, __half* y, int64_t count, cudaStream_t stream) {
+  return LaunchUpperHalves(x, y, count, stream);
+}
+template <>
+cudaError_t LaunchCast(const float*, float*, int64_t, cudaStream_t) {
+  return cudaErrorInvalidValue;  // there is nothing to cast
+}
+
+}  // namespace ringmaster::cuda
+
+namespace ringmaster::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// Four bytes at a time: every type of a graph has two or four, and what is odd is the last.
+uint64_t Hash(uint64_t hash, const void* data, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+    uint32_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(data) + i, std::min(sizeof(word), bytes - i));
+    hash = Mix(hash + word + 1);
+  }
+  return hash;
+}
+
+size_t BytesOf(const graph::Value& value) {
+  return static_cast<size_t>(graph::Elements(value.shape)) * graph::ByteSize(value.dtype);
+}
+
+// Values from 1 to 2 in float32, anything in a narrower type.
+void Fill(uint64_t hash, const graph::Value& value, void* to) {
+  const auto elements = static_cast<size_t>(graph::Elements(value.shape));
+  for (size_t i = 0; i < elements; ++i) {
+    const uint64_t bits = Mix(hash + i);
+    const float x = 1 + static_cast<float>(bits >> 40) * 0x1p-24F;
+    const size_t size = graph::ByteSize(value.dtype);
+    std::memcpy(static_cast<std::byte*>(to) + i * size,
+                size == sizeof(x) ? static_cast<const void*>(&x) : &bits, size);
+  }
+}
+
+// What every kernel computes, from anywhere to anywhere.
+void Compute(const graph::Program& program, size_t n, const std::vector<const void*>& inputs,
+             const std::vector<void*>& outputs, const uint64_t* seed_and_step,
+             const uint64_t* samples) {
+  const graph::Node& node = program.graph.nodes()[n];
+  if (node.op == "reshape") return;  // the plan lays it where its input lies
+  uint64_t hash = Hash(n, seed_and_step, 2 * sizeof(uint64_t));
+  hash = Hash(hash, samples, static_cast<size_t>(program.samples) * sizeof(uint64_t));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    hash = Hash(hash, inputs[i], BytesOf(program.graph.value(node.inputs[i])));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Fill(Mix(hash + i), program.graph.value(node.outputs[i]), outputs[i]);
+  }
+}
+
+Bytes Raw(const void* data, size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  return {begin, begin + bytes};
+}
+
+std::vector<float> Floats(const Bytes& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+}  // namespace
+
+Status HashKernel::Attach(const cuda::Operands& operands) {
+  operands_ = operands;
+  return absl::OkStatus();
+}
+
+Status HashKernel::Launch(cudaStream_t stream) {
+  const std::string& name = program_.graph.nodes()[node_].name;
+  if (name == switches_.fails) return Internal("no such kernel");
+  if (name == switches_.allocates) ForbiddenInCapture();
+  const auto work = [this, operands = operands_] {
+    ++switches_.ran;
+    std::memset(operands.workspace, int(node_), workspace_bytes());
+    Compute(program_, node_, operands.inputs, operands.outputs, operands.keys.seed_and_step,
+            operands.keys.samples);
+  };
+  return cuda::FromCuda(LaunchOnHost(stream, work), "launch");
+}
+
+Master::Master(const graph::Program& program, uint64_t seed) : sizes(program) {
+  std::vector<exact::BlockLayout::Tensor> tensors;
+  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+    tensors.push_back({p, sizes.parameters[p]});
+  }
+  std::ranges::reverse(tensors);
+  auto made = exact::BlockLayout::Create(tensors);
+  REQUIRE(made.ok());
+  layout = *std::move(made);
+  size_t channels = 0;
+  for (const uint64_t count : sizes.channels) channels += count;
+  for (auto [values, count] : {std::pair{&parameters, layout.arena_elements()},
+                               {&means, channels},
+                               {&variances, channels}}) {
+    values->resize(count);
+    Fill(Mix(++seed), {.shape = {static_cast<int64_t>(count)}}, values->data());
+  }
+}
+
+Status Master::Into(Weights& weights) const {
+  return weights.Refresh(layout, parameters, means, variances);
+}
+
+Shard::Shard(const graph::Program& program, uint64_t seed)
+    : keys{seed, seed + 5, {}}, images(ElementsOf(program, program.images)) {
+  for (int64_t row = 0; row < program.samples; ++row) {
+    keys.samples.push_back(Mix(seed + static_cast<uint64_t>(row)));
+    labels.push_back(static_cast<int32_t>(keys.samples.back() % 3));
+  }
+  Fill(seed, program.graph.value(program.images), images.data());
+}
+
+ShardInput Shard::input() const {
+  return {.seed = keys.seed,
+          .step = keys.step,
+          .samples = keys.samples,
+          .images = images,
+          .labels = labels,
+          .loss_seed = static_cast<float>(keys.seed)};
+}
+
+Result Expected(const graph::Program& program, const Master& master, const Shard& shard) {
+  std::vector<Bytes> values;
+  for (const graph::Value& value : program.graph.values()) values.emplace_back(BytesOf(value));
+  const auto at = [&](graph::ValueId id) -> Bytes& { return values[static_cast<size_t>(id)]; };
+  at(program.images) = Raw(shard.images.data(), shard.images.size() * sizeof(float));
+  at(program.labels) = Raw(shard.labels.data(), shard.labels.size() * sizeof(int32_t));
+  if (program.loss_seed != graph::kNoValue) {
+    const float loss_seed = shard.input().loss_seed;
+    at(program.loss_seed) = Raw(&loss_seed, sizeof(loss_seed));
+  }
+  for (uint32_t p = 0; p < program.parameters.size(); ++p) {
+    const graph::ValueId value = program.parameters[p].value;
+    const float* const from = &master.parameters[master.layout.tensor(p).offset()];
+    const size_t size = graph::ByteSize(program.graph.value(value).dtype);
+    for (size_t i = 0; i < master.sizes.parameters[p]; ++i) {
+      std::memcpy(&at(value)[i * size], reinterpret_cast<const std::byte*>(from + i) + 4 - size,
+                  size);
+    }
+  }
+  size_t channel = 0;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    const auto count = static_cast<size_t>(normalization.channels);
+    if (normalization.moving_mean != graph::kNoValue) {
+      at(normalization.moving_mean) = Raw(&master.means[channel], count * sizeof(float));
+      at(normalization.moving_variance) = Raw(&master.variances[channel], count * sizeof(float));
+    }
+    channel += count;
+  }
+  const uint64_t seed_and_step[] = {shard.keys.seed, shard.keys.step};
+  for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+    const graph::Node& node = program.graph.nodes()[n];
+    if (node.op == "reshape") at(node.outputs[0]) = at(node.inputs[0]);
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (const graph::ValueId input : node.inputs) inputs.push_back(at(input).data());
+    for (const graph::ValueId output : node.outputs) outputs.push_back(at(output).data());
+    Compute(program, n, inputs, outputs, seed_and_step, shard.keys.samples.data());
+  }
+  Result result;
+  result.output.loss_sum = Floats(at(program.loss_sum))[0];
+  result.output.correct = static_cast<uint64_t>(Floats(at(program.correct))[0]);
+  for (uint32_t p : program.gradient_order) {
+    result.gradients[p] = Floats(at(program.parameters[p].gradient));
+  }
+  if (program.mode == graph::Mode::kInference) return result;
+  for (const graph::Normalization& normalization : program.normalizations) {
+    const auto means = Floats(at(normalization.batch_mean));
+    const auto variances = Floats(at(normalization.batch_variance));
+    result.output.batch_means.insert(result.output.batch_means.end(), means.begin(), means.end());
+    result.output.batch_variances.insert(result.output.batch_variances.end(), variances.begin(),
+                                         variances.end());
+  }
+  return result;
+}
+
+}  // namespace ringmaster::testing
