@@ -205,7 +205,7 @@ struct Image {
   }
 };
 
-__global__ void __launch_bounds__(kManyThreads)
+__global__ void __launch_bounds__(kManyThreads, 2)
     MakeImages(AugmentPlan plan, uint32_t far_sums, const uint8_t* __restrict__ pixels,
                AugmentScratch scratch, float* images) {
   __shared__ double near_sums[kNearSums];
