@@ -50,6 +50,11 @@ class OnDevice {
     std::ranges::copy(input.seed_and_step, keys_->data());
     std::ranges::copy(input.samples, samples_->data());
   }
+  // Whether something was written there.
+  [[nodiscard]] bool UsedWorkspaceAt(size_t i) {
+    return (*workspace_)[i] != std::byte{testing::GuardedMemory::kFill};
+  }
+  [[nodiscard]] size_t workspace_bytes() const { return workspace_->size(); }
   void CheckImages() {
     CHECK(testing::FirstDifference(images_.values(), AugmentOnHost(case_, input_)) == -1);
     CHECK(images_.intact());
@@ -149,6 +154,37 @@ TEST_CASE("CUDA augment: few threads and many, sums near and far") {
           {.operations = operations, .stored = stored, .model = model, .rows = 2, .seed = ++seed});
     }
   }
+}
+
+// Where the emulator runs one block after another rows that shared it would not show.
+TEST_CASE("CUDA augment: each row has scratch of its own, as much as its sums need") {
+  const auto check_last_eight = [](const AugmentCase& of) {
+    OnDevice device(of);
+    const auto stream = MakeStream();
+    REQUIRE(stream.ok());
+    REQUIRE(Message(device.Launch(stream->get())) == "");
+    REQUIRE(cudaStreamSynchronize(stream->get()) == cudaSuccess);
+    size_t used = 0;
+    for (size_t i = 1; i <= 8; ++i) {
+      used += device.UsedWorkspaceAt(device.workspace_bytes() - i) ? 1 : 0;
+    }
+    CHECK(used > 4);
+  };
+  // 704 sums a row, the last ones in the workspace; 16 means a row, the last ones.
+  check_last_eight({.operations = {Standardization()},
+                    .stored = {176, 1024, 1},
+                    .model = {176, 1024, 1},
+                    .rows = 2});
+  check_last_eight({.operations = {Standardization(), Flip(), Flip(), Contrast(0.2, 1.8)},
+                    .stored = {9, 9, 4},
+                    .model = {9, 9, 4},
+                    .rows = 2});
+  // 642 sums of channels, and 640 of the whole.
+  const ImageShape shape = {31, 1759, 3};
+  const OnDevice whole({.operations = {Standardization()}, .stored = shape, .model = shape});
+  const OnDevice channels({.operations = {Contrast(0.2, 1.8)}, .stored = shape, .model = shape});
+  CHECK(whole.workspace_bytes() < 640);
+  CHECK(channels.workspace_bytes() > 3 * 642 * sizeof(double));
 }
 
 TEST_CASE("CUDA augment: a captured launch reads what lies at its addresses when it is replayed") {
