@@ -253,11 +253,9 @@ Status CudaState::StartUpdate(SumSource source, uint64_t update) {
       },
       optimizer_->formula(update));
   RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
-  const UnitBlocks units{.blocks = blocks,
-                         .counts = tables_.counts.data(),
-                         .tensors = static_cast<int64_t>(layout_.tensors().size()),
-                         .first_blocks = tables_.first_blocks.data()};
-  return FromCuda(LaunchClampExponents(units, precision_bits_, exponents_.data(), stream_.get()),
+  const TensorBlocks tensors{.count = static_cast<int64_t>(layout_.tensors().size()),
+                             .first_blocks = tables_.first_blocks.data()};
+  return FromCuda(LaunchClampExponents(tensors, precision_bits_, exponents_.data(), stream_.get()),
                   fmt::format("exponents of update {}", update));
 }
 
