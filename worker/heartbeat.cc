@@ -34,17 +34,18 @@ void Heartbeat::SetInterval(Interval interval) {
 }
 
 void Heartbeat::Run() {
+  Interval known;  // a beat that has another one comes at once
   while (true) {
     {
       MutexLock lock(mu_);
-      const Interval before = interval_;
       const auto changed = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopping_ || interval_ != before;
+        return stopping_ || interval_ != known;
       };
-      const auto wait = before.value_or(std::chrono::seconds(10));
+      const auto wait = known.value_or(std::chrono::seconds(10));
       changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + wait, changed);
       if (stopping_) return;
-      if (!interval_) continue;
+      known = interval_;
+      if (!known) continue;
     }
     v1::WorkerMessage message;
     *message.mutable_heartbeat() = content_();
