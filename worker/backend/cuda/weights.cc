@@ -1,6 +1,13 @@
 #include "worker/backend/cuda/weights.h"
 
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
 #include "worker/backend/cuda/cuda_state.h"
+#include "worker/backend/cuda/gpu_group.h"
+#include "worker/backend/cuda/group_state.h"
 
 namespace ringmaster::cuda {
 
@@ -39,9 +46,28 @@ Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
 
 StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {
   MutexLock lock(mu_);
-  if (devices_.size() != 1) return nullptr;
+  if (devices_.empty()) return nullptr;
   RING_RETURN_IF_ERROR(sizes_.CheckLayout(*options.layout));
+  if (devices_.size() > 1) return MakeGroup(options);
   return CudaState::Create(*devices_.front(), options);
+}
+
+// In the order of their numbers: cores bind in any.
+StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeGroup(const DeviceStateOptions& options) {
+  std::vector<DeviceWeights*> members;
+  for (const auto& weights : devices_) members.push_back(weights.get());
+  std::ranges::sort(members, {}, &DeviceWeights::device);
+  std::vector<int> devices;
+  for (const DeviceWeights* weights : members) devices.push_back(weights->device());
+  StatusOr<Nccl> nccl = open_nccl_();
+  auto gpus = nccl.ok() ? GpuGroup::Create(*nccl, devices) : nccl.status();
+  if (!gpus.ok()) {
+    spdlog::warn("GPUs {} add up their gradients on the host, which is slower: {}",
+                 fmt::join(devices, ", "), Message(gpus.status()));
+    return nullptr;
+  }
+  spdlog::info("GPUs {} add up their gradients with NCCL", fmt::join(devices, ", "));
+  return GroupState::Create(*std::move(gpus), members, options);
 }
 
 }  // namespace ringmaster::cuda
