@@ -130,12 +130,14 @@ Status GpuGroup::WaitForStreams() {
   return WaitUntil(&GpuGroup::WorkIsDone);
 }
 
+// Of whatever there is, and whatever fails.
 void GpuGroup::Abort() {
-  (void)CallAll([this](size_t, Member& member) {
+  const bool grouped = nccl_.group_start() == Nccl::kSuccess;
+  for (Member& member : members_) {
     const Nccl::Communicator communicator = std::exchange(member.communicator, nullptr);
     if (communicator != nullptr) (void)nccl_.abort(communicator);
-    return absl::OkStatus();
-  });
+  }
+  if (grouped) (void)nccl_.group_end();
 }
 
 StatusOr<bool> GpuGroup::CallsAreDone() {
@@ -165,9 +167,10 @@ StatusOr<bool> GpuGroup::WorkIsDone() {
 Status GpuGroup::WaitUntil(StatusOr<bool> (GpuGroup::*done)()) {
   const Clock::time_point end = Clock::now() + patience_;
   for (int look = 0;; ++look) {
+    const bool last = Clock::now() >= end;
     RING_ASSIGN_OR_RETURN(const bool is_done, (this->*done)());
     if (is_done) return absl::OkStatus();
-    if (Clock::now() >= end) break;
+    if (last) break;
     if (look < kEagerLooks) {
       std::this_thread::yield();
     } else {

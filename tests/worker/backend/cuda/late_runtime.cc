@@ -72,6 +72,8 @@ struct CUevent_st {
 
 namespace {
 
+using ringmaster::testing::Ready;
+
 struct Memory {
   size_t bytes;
   int device;  // or kPinned
@@ -87,7 +89,7 @@ struct Runtime {
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
   int device = 0;
-  bool hold_events = false;
+  Ready events_ready = Ready::kSecondTime;
 };
 Runtime runtime;
 
@@ -190,7 +192,7 @@ const bool kGridsAreLate = (SetPutOnStream(LaunchOnHost), true);
 int CurrentDevice() { return runtime.device; }
 int DeviceOfStream(cudaStream_t stream) { return stream->device; }
 int DeviceOfMemory(const void* data) { return std::max(PlaceOf(data, 1), kUnknown); }
-void HoldEvents(bool hold) { runtime.hold_events = hold; }
+void SetEventsReady(Ready ready) { runtime.events_ready = ready; }
 void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
 size_t LiveObjects() { return runtime.live; }
 size_t GraphLaunches() { return runtime.graph_launches; }
@@ -284,7 +286,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
   if (event->capture != nullptr) return Report(cudaErrorCapturedEvent);
-  if (runtime.hold_events || !std::exchange(event->asked, true)) return Report(cudaErrorNotReady);
+  const bool first = !std::exchange(event->asked, true);
+  if (runtime.events_ready == Ready::kNever || (first && runtime.events_ready != Ready::kAtOnce)) {
+    return Report(cudaErrorNotReady);
+  }
   Finish(event->work);
   return cudaSuccess;
 }

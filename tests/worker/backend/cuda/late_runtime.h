@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace ringmaster::testing {
@@ -26,8 +27,10 @@ void ForbiddenInCapture();
 [[nodiscard]] int DeviceOfStream(cudaStream_t stream);
 [[nodiscard]] int DeviceOfMemory(const void* data);
 
-// Whether events are never ready when asked (cudaEventQuery), as when a GPU hangs.
-void HoldEvents(bool hold);
+// When an event is ready that is asked (cudaEventQuery): usually the second time; never, as when a
+// GPU hangs.
+enum class Ready : uint8_t { kAtOnce, kSecondTime, kNever };
+void SetEventsReady(Ready ready);
 
 // Memory, streams, events and graphs that nobody has freed.
 [[nodiscard]] size_t LiveObjects();
