@@ -44,7 +44,6 @@ struct GpuArrays {
   std::vector<DeviceArray<int64_t>> arrays;
   GpuGroup::Arrays pointers;
 };
-const std::vector<int64_t> kZeros(GpuArrays::kCount);
 
 std::vector<int64_t> AllEqual(int64_t value) {
   return std::vector<int64_t>(GpuArrays::kCount, value);
