@@ -43,13 +43,17 @@ std::vector<void*> AddressesOf(const graph::Program& program, const CoreLayout& 
   return addresses;
 }
 
-Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
+Status CheckFits(const graph::Program& program, const CoreLayout& layout, size_t shared_bytes,
+                 size_t limit) {
+  const size_t used = layout.bytes + shared_bytes;
+  if (used <= limit) return absl::OkStatus();
+  const std::string shared =
+      shared_bytes > 0 ? fmt::format(", weights and state {}", FormatBytes(shared_bytes)) : "";
   return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}\n{}",
-               FormatBytes(layout.bytes), FormatBytes(limit),
-               FormatBytes(layout.bytes > limit ? layout.bytes - limit : 0),
+               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}\n{}",
+               FormatBytes(used), FormatBytes(limit), FormatBytes(used - limit),
                FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes),
+               FormatBytes(layout.bytes - layout.plan.arena_bytes), shared,
                graph::Describe(program, layout.plan));
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -59,9 +60,10 @@ struct StateMemory {
 };
 
 // Refused before anything is allocated: a model that is too large must not take the worker with it.
-Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores) {
+Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores,
+                   bool cores_have_own_memory) {
   uint64_t limit = 0;
-  bool limited = true;
+  bool limited = !cores_have_own_memory;
   for (const CoreOptions& core : cores) {
     limit += core.memory_bytes;
     limited = limited && core.memory_bytes > 0;
@@ -74,43 +76,65 @@ Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& co
                FormatBytes(memory.total()), FormatBytes(limit), memory.Describe());
 }
 
+// As a GPU has, whose cores leave the host's memory alone.
+bool HasOwnMemory(const Backend& backend) { return backend.device_profile().memory_per_core() > 0; }
+
 // How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
-Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
+Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
   const StateMemory memory(*job->layout);
-  RING_RETURN_IF_ERROR(CheckMemory(memory, cores));
+  RING_RETURN_IF_ERROR(CheckMemory(memory, cores, HasOwnMemory(backend)));
   job->planned.state = memory.total();
   spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total()),
                memory.Describe());
   return absl::OkStatus();
 }
 
+// Of the state that updates the weights where they are, if the backend makes one.
+DeviceStateOptions StateOptions(const TrainingJob& job) {
+  return {.layout = &job.layout->blocks(),
+          .optimizer = job.spec().optimizer(),
+          .shards = job.spec().shards(),
+          .precision_bits = static_cast<int>(job.spec().precision_bits())};
+}
+
+// Each core with its part of what those of one device share.
+std::vector<CoreOptions> WithShared(std::vector<CoreOptions> cores, uint64_t device_bytes) {
+  std::map<uint32_t, uint64_t> on_device;
+  for (const CoreOptions& core : cores) ++on_device[core.device];
+  for (CoreOptions& core : cores) {
+    const uint64_t sharing = on_device[core.device];
+    core.shared_bytes = (device_bytes + sharing - 1) / sharing;
+  }
+  return cores;
+}
+
 Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
-  RING_ASSIGN_OR_RETURN(job->cores,
-                        CorePool::Create(backend, &job->programs, job->weights.get(), cores));
+  const DeviceStateOptions state = StateOptions(*job);
+  job->planned.device = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  RING_ASSIGN_OR_RETURN(job->cores, CorePool::Create(backend, &job->programs, job->weights.get(),
+                                                     WithShared(cores, job->planned.device)));
   std::atomic<uint64_t> memory = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
     if (seat.index() == 0) memory = seat.memory_bytes();
     return absl::OkStatus();
   }));
   job->planned.core = memory;
-  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}", job->id.value(),
-               job->programs.programs().size(), cores.size(), FormatBytes(memory));
+  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}{}", job->id.value(),
+               job->programs.programs().size(), cores.size(), FormatBytes(memory),
+               job->planned.device > 0
+                   ? " weights and state per device=" + FormatBytes(job->planned.device)
+                   : "");
   return absl::OkStatus();
 }
 
 // Sums of float32 depend on the order of arrival, which a device does not promise to keep.
 Status MakeDeviceCopy(TrainingJob* job) {
   if (!job->exact_sums()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(
-      auto device,
-      job->weights->MakeState({.layout = &job->layout->blocks(),
-                               .optimizer = job->spec().optimizer(),
-                               .shards = job->spec().shards(),
-                               .precision_bits = static_cast<int>(job->spec().precision_bits())}));
+  RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptions(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));
   spdlog::info("the state is updated on the device: job={}", job->id.value());
@@ -163,7 +187,7 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
   enter("plan");
-  RING_RETURN_IF_ERROR(Plan(cores, job.get()));
+  RING_RETURN_IF_ERROR(Plan(*backend, cores, job.get()));
   enter("bind");
   RING_RETURN_IF_ERROR(Bind(backend, cores, job.get()));
   enter("initialize");

@@ -64,7 +64,10 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   const auto program = testing::ModelProgram({.samples = 64});
   REQUIRE(program.ok());
   const CoreLayout layout = LayOut(*program, 256, {});
-  const Status status = TooLarge(*program, layout, size_t{32} << 20);
+  CHECK(CheckFits(*program, layout, 1, layout.bytes + 1).ok());
+  CHECK_THAT(Message(CheckFits(*program, layout, 3 << 20, layout.bytes + 1)),
+             Contains("(exceeded by 3.00M)") && Contains(", weights and state 3.00M\n"));
+  const Status status = CheckFits(*program, layout, 0, size_t{32} << 20);
   CHECK(absl::IsResourceExhausted(status));
   CHECK_THAT(Message(status), Catch::StartsWith("Used ") && Contains("of 32.00M memory per core") &&
                                   Contains("(64, 32, 32, 96) float32"));

@@ -4,12 +4,20 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/backend/cuda/cuda_state.h"
 #include "worker/backend/cuda/gpu_group.h"
 #include "worker/backend/cuda/group_state.h"
 
 namespace ringmaster::cuda {
+
+CudaWeights::CudaWeights(const graph::Program& training, OpenNccl open_nccl)
+    : sizes_(training), open_nccl_(std::move(open_nccl)) {
+  for (const graph::Parameter& parameter : training.parameters) {
+    types_.insert(training.graph.value(parameter.value).dtype);
+  }
+}
 
 StatusOr<DeviceWeights*> CudaWeights::On(int device) {
   MutexLock lock(mu_);
@@ -42,6 +50,11 @@ Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
   }
   for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
   return absl::OkStatus();
+}
+
+uint64_t CudaWeights::DeviceBytes(const DeviceStateOptions* state) const {
+  const uint64_t weights = DeviceWeights::DeviceBytes(sizes_, types_);
+  return state == nullptr ? weights : weights + CudaState::DeviceBytes(*state);
 }
 
 StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {

@@ -6,7 +6,7 @@
 
 #include <functional>
 #include <memory>
-#include <utility>
+#include <set>
 #include <vector>
 
 #include "common/mutex.h"
@@ -22,8 +22,7 @@ class CudaWeights final : public Weights {
   using OpenNccl = std::function<StatusOr<Nccl>()>;  // tests have their own
 
   explicit CudaWeights(
-      const graph::Program& training, OpenNccl open_nccl = [] { return Nccl::Open(); })
-      : sizes_(training), open_nccl_(std::move(open_nccl)) {}
+      const graph::Program& training, OpenNccl open_nccl = [] { return Nccl::Open(); });
 
   // INVALID_ARGUMENT when sizes are not those of the program. Returns when every GPU has the
   // values.
@@ -32,6 +31,7 @@ class CudaWeights final : public Weights {
                  std::span<const float> moving_variances) override;
   Status RefreshStatistics(std::span<const float> moving_means,
                            std::span<const float> moving_variances) override;
+  [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override;
   // On every GPU that has values. nullptr, and a warning in the log, where there are several and
   // NCCL does not connect them: what they would have to exchange then goes over the host.
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override;
@@ -45,6 +45,7 @@ class CudaWeights final : public Weights {
 
   const RefreshSizes sizes_;
   const OpenNccl open_nccl_;
+  std::set<graph::DType> types_;  // that the program reads parameters in
 
   Mutex mu_;
   std::vector<std::unique_ptr<DeviceWeights>> devices_ ABSL_GUARDED_BY(mu_);

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/gpu_states.h"
 #include "tests/worker/backend/cuda/state_under_test.h"
 
@@ -12,6 +13,7 @@ namespace ringmaster::cuda {
 namespace {
 
 using Catch::Contains;
+using testing::Adam;
 using testing::AddShards;
 using testing::GpuStates;
 using testing::HostState;
@@ -19,6 +21,7 @@ using testing::kPrecisionBits;
 using testing::kShards;
 using testing::LayoutOf;
 using testing::Mlp;
+using testing::Sgd;
 
 }  // namespace
 
@@ -26,8 +29,8 @@ TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") 
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  for (const v1::Optimizer& options : {testing::Sgd(0, false), testing::Sgd(0.9, false),
-                                       testing::Sgd(0.9, true), testing::Adam()}) {
+  for (const v1::Optimizer& options :
+       {Sgd(0.1, 0, false), Sgd(0.1, 0.9, false), Sgd(0.1, 0.9, true), Adam()}) {
     INFO(options.ShortDebugString());
     HostState model(layout, options);
     GpuStates gpu(program, layout, options, {testing::LastGpu()});
@@ -61,8 +64,8 @@ TEST_CASE("CUDA state: a skipped step changes units alone, and has a digest") {
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  HostState model(layout, testing::Adam());
-  GpuStates gpu(program, layout, testing::Adam(), {0});
+  HostState model(layout, Adam());
+  GpuStates gpu(program, layout, Adam(), {0});
   REQUIRE(gpu.Load(model).ok());
   for (const SumSource source : {SumSource::kOwn, SumSource::kRing}) {
     AddShards(model, gpu, 1);
@@ -85,8 +88,8 @@ TEST_CASE("CUDA state: Load replaces everything, and sums are zero after it as a
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   const std::vector<int64_t> zeros(layout.arena_elements());
-  HostState model(layout, testing::Adam());
-  GpuStates gpu(program, layout, testing::Adam(), {0});
+  HostState model(layout, Adam());
+  GpuStates gpu(program, layout, Adam(), {0});
   REQUIRE(gpu.Load(model).ok());
   CHECK(gpu.ReadSums() == zeros);
   AddShards(model, gpu, 1);
@@ -104,8 +107,8 @@ TEST_CASE("CUDA state: with Load the weights are ready, where there are no stati
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  HostState host(layout, testing::Adam());
-  GpuStates gpu(program, layout, testing::Adam(), {0});
+  HostState host(layout, Adam());
+  GpuStates gpu(program, layout, Adam(), {0});
   CHECK(absl::IsFailedPrecondition(gpu.device(0).Ready()));
   REQUIRE(gpu.Load(host).ok());
   CHECK(gpu.device(0).Ready().ok());
@@ -117,8 +120,8 @@ TEST_CASE("CUDA state: what is not the model's, or comes too early, is refused")
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  HostState model(layout, testing::Adam());
-  GpuStates gpu(program, layout, testing::Adam(), {0});
+  HostState model(layout, Adam());
+  GpuStates gpu(program, layout, Adam(), {0});
   CHECK_THAT(Message(gpu.Called().Clear(1)), Contains("Load comes first"));
   CHECK(absl::IsFailedPrecondition(gpu.Called().Apply(SumSource::kOwn, 1).status()));
   CHECK(absl::IsFailedPrecondition(gpu.Called().Skip(SumSource::kOwn).status()));
@@ -148,10 +151,8 @@ TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  DeviceStateOptions options{.layout = &layout,
-                             .optimizer = testing::Adam(),
-                             .shards = kShards,
-                             .precision_bits = kPrecisionBits};
+  DeviceStateOptions options{
+      .layout = &layout, .optimizer = Adam(), .shards = kShards, .precision_bits = kPrecisionBits};
   CudaWeights weights(program);
   CHECK(*weights.MakeState(options) == nullptr);
   DeviceWeights* const device = *weights.On(0);
@@ -167,7 +168,7 @@ TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to
   options.precision_bits = kPrecisionBits;
   options.optimizer.Clear();
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));
-  options.optimizer = testing::Adam();
+  options.optimizer = Adam();
   auto other = exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{{0, 5}});
   options.layout = &*other;
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));

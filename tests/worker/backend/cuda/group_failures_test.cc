@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/log_lines.h"
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/gpu_states.h"
 #include "tests/worker/backend/cuda/late_nccl.h"
 #include "tests/worker/backend/cuda/late_runtime.h"

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/gpu_states.h"
 #include "tests/worker/backend/cuda/state_under_test.h"
 

@@ -31,23 +31,6 @@ exact::BlockLayout LayoutOf(const graph::Program& program) {
   return *std::move(layout);
 }
 
-v1::Optimizer Sgd(double momentum, bool nesterov) {
-  v1::Optimizer optimizer;
-  optimizer.mutable_sgd()->set_learning_rate(0.1);
-  optimizer.mutable_sgd()->set_momentum(momentum);
-  optimizer.mutable_sgd()->set_nesterov(nesterov);
-  return optimizer;
-}
-
-v1::Optimizer Adam() {
-  v1::Optimizer optimizer;
-  optimizer.mutable_adam()->set_learning_rate(0.001);
-  optimizer.mutable_adam()->set_beta_1(0.9);
-  optimizer.mutable_adam()->set_beta_2(0.999);
-  optimizer.mutable_adam()->set_epsilon(1e-7);
-  return optimizer;
-}
-
 HostState::HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options)
     : layout(blocks),
       optimizer(*graph::MakeOptimizer(options)),

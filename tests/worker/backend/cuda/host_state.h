@@ -24,9 +24,6 @@ constexpr uint32_t kShards = 3;
 [[nodiscard]] graph::Program Mlp();
 [[nodiscard]] exact::BlockLayout LayoutOf(const graph::Program& program);
 
-[[nodiscard]] v1::Optimizer Sgd(double momentum, bool nesterov);
-[[nodiscard]] v1::Optimizer Adam();
-
 struct HostState {
   HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options);
 

@@ -195,6 +195,13 @@ int DeviceOfMemory(const void* data) { return std::max(PlaceOf(data, 1), kUnknow
 void SetEventsReady(Ready ready) { runtime.events_ready = ready; }
 void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
 size_t LiveObjects() { return runtime.live; }
+size_t DeviceBytes() {
+  size_t bytes = 0;
+  for (const auto& [data, memory] : runtime.memory) {
+    if (memory.device != kPinned) bytes += memory.bytes;
+  }
+  return bytes;
+}
 size_t GraphLaunches() { return runtime.graph_launches; }
 
 }  // namespace ringmaster::testing

@@ -35,6 +35,9 @@ void SetEventsReady(Ready ready);
 // Memory, streams, events and graphs that nobody has freed.
 [[nodiscard]] size_t LiveObjects();
 
+// Of the GPU's memory, that nobody has freed.
+[[nodiscard]] size_t DeviceBytes();
+
 // Graphs launched so far.
 [[nodiscard]] size_t GraphLaunches();
 
