@@ -1,5 +1,5 @@
 # Whether the CUDA backend is built (RINGMASTER_HAS_CUDA), said in one line, and with what: imported
-# targets cuda::headers, cuda::cudart (static), cuda::cublas_lt, cuda::cudnn, and cuda::nccl where it is.
+# targets cuda::headers, cuda::cudart (static), cuda::cublas_lt, cuda::cudnn. NCCL is loaded at run time.
 set(RINGMASTER_CUDA AUTO CACHE STRING
     "the CUDA backend: AUTO builds it where nvcc and its libraries are, ON demands them, OFF")
 set_property(CACHE RINGMASTER_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -74,8 +74,6 @@ target_include_directories(cuda::headers INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_
 find_path(RINGMASTER_CUDNN_INCLUDE cudnn.h HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 mark_as_advanced(RINGMASTER_CUDNN_INCLUDE)
 set(missing)
-ring_cuda_library(nccl nccl)
-set(missing)  # nothing needs it yet
 ring_cuda_library(cudart libcudart_static.a)
 ring_cuda_library(cublas_lt cublasLt)
 ring_cuda_library(cudnn cudnn)

@@ -1,17 +1,16 @@
 #include "worker/backend/plugin.h"
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
-
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
+
+#include "tests/support/log_lines.h"
 
 namespace ringmaster {
 namespace {
 
 using Catch::Matchers::Contains;
+using testing::LogLines;
 
 constexpr char kVariable[] = "RINGMASTER_CUDA_LIBRARY";
 
@@ -25,19 +24,6 @@ class LibraryVariable {
  public:
   explicit LibraryVariable(const std::string& path) { setenv(kVariable, path.c_str(), 1); }
   ~LibraryVariable() { unsetenv(kVariable); }
-};
-
-// What the default logger says while this lives.
-class LogLines {
- public:
-  LogLines() { spdlog::default_logger()->sinks().push_back(sink_); }
-  ~LogLines() { spdlog::default_logger()->sinks().pop_back(); }
-  [[nodiscard]] std::string text() const { return stream_.str(); }
-
- private:
-  std::ostringstream stream_;
-  const std::shared_ptr<spdlog::sinks::sink> sink_ =
-      std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_);
 };
 
 TEST_CASE("Plugin: a library is looked for beside the program and in ../lib/ringmaster") {

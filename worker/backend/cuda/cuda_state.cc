@@ -225,29 +225,47 @@ Status CudaState::WriteTotals(const exact::Bucket& bucket, std::span<const int64
   return to_device_->Write(totals, bucket, totals_.data());
 }
 
-const int64_t* CudaState::Integers(SumSource source) const {
+int64_t* CudaState::Integers(SumSource source) const {
   return source == SumSource::kOwn ? sums_.data() : totals_.data();
 }
 
+StatusOr<int64_t*> CudaState::Integers(SumSource source, const exact::Bucket& bucket) const {
+  RING_RETURN_IF_ERROR(CheckBucket(bucket, bucket.block_count * kBlockElements));
+  return Integers(source) + bucket.first_block * kBlockElements;
+}
+
 StatusOr<exact::BlockSum> CudaState::Apply(SumSource source, uint64_t update) {
-  RING_RETURN_IF_ERROR(CheckLoaded());
-  RING_RETURN_IF_ERROR(MakeCurrent());
-  RING_RETURN_IF_ERROR(StartUpdate(source, update));
-  RING_RETURN_IF_ERROR(StartDigest(source));
-  RING_RETURN_IF_ERROR(Wait());
-  return Digest();
+  RING_RETURN_IF_ERROR(StartApply(source, update));
+  return Finish();
 }
 
 StatusOr<exact::BlockSum> CudaState::Skip(SumSource source) {
+  RING_RETURN_IF_ERROR(StartSkip(source));
+  return Finish();
+}
+
+Status CudaState::StartApply(SumSource source, uint64_t update) {
+  RING_RETURN_IF_ERROR(CheckLoaded());
+  RING_RETURN_IF_ERROR(MakeCurrent());
+  RING_RETURN_IF_ERROR(StartUpdate(source, update));
+  return StartDigest(source);
+}
+
+Status CudaState::StartSkip(SumSource source) {
   RING_RETURN_IF_ERROR(CheckLoaded());
   RING_RETURN_IF_ERROR(MakeCurrent());
   RING_RETURN_IF_ERROR(
       FromCuda(LaunchResetExponents(static_cast<int64_t>(layout_.block_count()), precision_bits_,
                                     exponents_.data(), stream_.get()),
                "exponents of a skipped step"));
-  RING_RETURN_IF_ERROR(StartDigest(source));
+  return StartDigest(source);
+}
+
+StatusOr<exact::BlockSum> CudaState::Finish() {
+  RING_RETURN_IF_ERROR(MakeCurrent());
   RING_RETURN_IF_ERROR(Wait());
-  return Digest();
+  const auto* const halves = reinterpret_cast<const uint64_t*>(host_digest_.data());
+  return exact::BlockSum::OfHalves(halves[0], halves[1]);
 }
 
 Status CudaState::StartUpdate(SumSource source, uint64_t update) {
@@ -282,11 +300,6 @@ Status CudaState::StartDigest(SumSource source) {
   return FromCuda(cudaMemcpyAsync(host_digest_.data(), digest_.data(), digest_.bytes(),
                                   cudaMemcpyDeviceToHost, stream_.get()),
                   "digest");
-}
-
-exact::BlockSum CudaState::Digest() const {
-  const auto* const halves = reinterpret_cast<const uint64_t*>(host_digest_.data());
-  return exact::BlockSum::OfHalves(halves[0], halves[1]);
 }
 
 }  // namespace ringmaster::cuda

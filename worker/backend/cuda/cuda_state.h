@@ -39,6 +39,14 @@ class CudaState final : public DeviceState {
   StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override;
   StatusOr<exact::BlockSum> Skip(SumSource source) override;
 
+  // What a state on several GPUs is made of: Apply and Skip in two halves, so that they run side by
+  // side, and where the sums (kOwn) or the totals (kRing) of a bucket lie on this GPU.
+  Status StartApply(SumSource source, uint64_t update);
+  Status StartSkip(SumSource source);
+  StatusOr<exact::BlockSum> Finish();
+  [[nodiscard]] StatusOr<int64_t*> Integers(SumSource source, const exact::Bucket& bucket) const;
+  [[nodiscard]] int device() const { return weights_.device(); }
+
  private:
   // The layout as kernels read it, never changed.
   struct Tables {
@@ -63,11 +71,10 @@ class CudaState final : public DeviceState {
   [[nodiscard]] Status CheckSizes(std::span<T> parameters, std::span<const std::span<T>> slots,
                                   size_t exponents) const;
 
-  [[nodiscard]] const int64_t* Integers(SumSource source) const;
+  [[nodiscard]] int64_t* Integers(SumSource source) const;
   // Enqueue; the digest is read after a wait.
   Status StartUpdate(SumSource source, uint64_t update);
   Status StartDigest(SumSource source);
-  [[nodiscard]] exact::BlockSum Digest() const;
 
   DeviceWeights& weights_;
   const exact::BlockLayout& layout_;

@@ -1,10 +1,19 @@
 #include "worker/backend/cuda/weights.h"
 
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "worker/backend/cuda/cuda_state.h"
+#include "worker/backend/cuda/gpu_group.h"
+#include "worker/backend/cuda/group_state.h"
 
 namespace ringmaster::cuda {
 
-CudaWeights::CudaWeights(const graph::Program& training) : sizes_(training) {
+CudaWeights::CudaWeights(const graph::Program& training, OpenNccl open_nccl)
+    : sizes_(training), open_nccl_(std::move(open_nccl)) {
   for (const graph::Parameter& parameter : training.parameters) {
     types_.insert(training.graph.value(parameter.value).dtype);
   }
@@ -50,9 +59,28 @@ uint64_t CudaWeights::DeviceBytes(const DeviceStateOptions* state) const {
 
 StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {
   MutexLock lock(mu_);
-  if (devices_.size() != 1) return nullptr;
+  if (devices_.empty()) return nullptr;
   RING_RETURN_IF_ERROR(sizes_.CheckLayout(*options.layout));
+  if (devices_.size() > 1) return MakeGroup(options);
   return CudaState::Create(*devices_.front(), options);
+}
+
+// In the order of their numbers: cores bind in any.
+StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeGroup(const DeviceStateOptions& options) {
+  std::vector<DeviceWeights*> members;
+  for (const auto& weights : devices_) members.push_back(weights.get());
+  std::ranges::sort(members, {}, &DeviceWeights::device);
+  std::vector<int> devices;
+  for (const DeviceWeights* weights : members) devices.push_back(weights->device());
+  StatusOr<Nccl> nccl = open_nccl_();
+  auto gpus = nccl.ok() ? GpuGroup::Create(*nccl, devices) : nccl.status();
+  if (!gpus.ok()) {
+    spdlog::warn("GPUs {} add up their gradients on the host, which is slower: {}",
+                 fmt::join(devices, ", "), Message(gpus.status()));
+    return nullptr;
+  }
+  spdlog::info("GPUs {} add up their gradients with NCCL", fmt::join(devices, ", "));
+  return GroupState::Create(*std::move(gpus), members, options);
 }
 
 }  // namespace ringmaster::cuda

@@ -1,41 +1,22 @@
 // Figures of GPUs that need not be here, from management libraries of the test's own.
 #include "worker/backend/cuda/gauges.h"
 
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
-
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <sstream>
+
+#include "tests/support/log_lines.h"
 
 namespace ringmaster::cuda {
 namespace {
 
 using Catch::Matchers::Contains;
+using testing::LogLines;
 
 // The library that was built beside this test as libtest_nvml_NAME.so.
 std::string ManagementLibrary(const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   return (folder / ("libtest_nvml_" + name + ".so")).string();
 }
-
-// What the default logger says while this lives.
-class LogLines {
- public:
-  LogLines() { spdlog::default_logger()->sinks().push_back(sink_); }
-  ~LogLines() { spdlog::default_logger()->sinks().pop_back(); }
-  [[nodiscard]] std::string text() const { return stream_.str(); }
-  [[nodiscard]] auto count() const {
-    const std::string said = text();
-    return std::count(said.begin(), said.end(), '\n');
-  }
-
- private:
-  std::ostringstream stream_;
-  const std::shared_ptr<spdlog::sinks::sink> sink_ =
-      std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_);
-};
 
 DeviceFacts Gpu(const std::string& pci_bus_id) {
   DeviceFacts facts;

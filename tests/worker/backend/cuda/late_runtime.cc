@@ -56,28 +56,40 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
+  int device;
   WorkList last;
   CUgraph_st* capture = nullptr;
   std::vector<size_t> captured_last;
 };
 
 struct CUevent_st {
+  int device;
   WorkList work;
+  bool asked = false;
   CUgraph_st* capture = nullptr;  // recorded inside it
   std::vector<size_t> nodes;
 };
 
 namespace {
 
+using ringmaster::testing::Ready;
+
+struct Memory {
+  size_t bytes;
+  int device;  // or kPinned
+};
+constexpr int kPinned = -2;
+constexpr int kUnknown = -1;
+
 struct Runtime {
   std::set<CUstream_st*> streams;
-  std::map<std::byte*, size_t> pinned;
-  std::map<std::byte*, size_t> on_device;
+  std::map<std::byte*, Memory> memory;
   size_t live = 0;
   size_t graph_launches = 0;
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
   int device = 0;
+  Ready events_ready = Ready::kSecondTime;
 };
 Runtime runtime;
 
@@ -105,11 +117,19 @@ cudaError_t Enqueue(CUstream_st* stream, std::function<void()> run, cudaEvent_t 
   return cudaSuccess;
 }
 
-bool IsPinned(const void* data, size_t bytes) {
+// Of the block in which all these bytes lie.
+int PlaceOf(const void* data, size_t bytes) {
   const auto* const at = static_cast<const std::byte*>(data);
-  return std::ranges::any_of(runtime.pinned, [&](const auto& block) {
-    return at >= block.first && at + bytes <= block.first + block.second;
-  });
+  for (const auto& [begin, memory] : runtime.memory) {
+    if (at >= begin && at + bytes <= begin + memory.bytes) return memory.device;
+  }
+  return kUnknown;
+}
+
+// A test may have memory of its own, which is anywhere.
+bool IsOn(const void* data, size_t bytes, const CUstream_st* stream) {
+  const int place = PlaceOf(data, bytes);
+  return place == stream->device || place == kUnknown;
 }
 
 // Whether everything that the graph's streams did comes before its end.
@@ -125,12 +145,13 @@ bool Joined(const CUgraph_st& graph) {
   return seen.size() == graph.nodes.size();
 }
 
-cudaError_t Allocate(void** data, size_t bytes) {
+cudaError_t Allocate(void** data, size_t bytes, int device) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
   if (bytes > (size_t{1} << 40)) return Report(cudaErrorMemoryAllocation);
   const size_t rounded = (bytes + 255) / 256 * 256;
   *data = std::aligned_alloc(256, rounded);
   std::memset(*data, 0xab, rounded);  // nobody may count on zeros
+  runtime.memory[static_cast<std::byte*>(*data)] = {bytes, device};
   ++runtime.live;
   return cudaSuccess;
 }
@@ -138,6 +159,7 @@ cudaError_t Allocate(void** data, size_t bytes) {
 cudaError_t Free(void* data) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
   for (CUstream_st* stream : runtime.streams) Finish(stream->last);
+  runtime.memory.erase(static_cast<std::byte*>(data));
   std::free(data);
   --runtime.live;
   return cudaSuccess;
@@ -161,17 +183,23 @@ T* Make(T object = {}) {
 namespace ringmaster::testing {
 
 cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
+  if (stream->device != runtime.device) return Report(cudaErrorInvalidResourceHandle);
   return Report(Enqueue(stream, std::move(work)));
 }
 
 const bool kGridsAreLate = (SetPutOnStream(LaunchOnHost), true);
 
 int CurrentDevice() { return runtime.device; }
+int DeviceOfStream(cudaStream_t stream) { return stream->device; }
+int DeviceOfMemory(const void* data) { return std::max(PlaceOf(data, 1), kUnknown); }
+void SetEventsReady(Ready ready) { runtime.events_ready = ready; }
 void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
 size_t LiveObjects() { return runtime.live; }
 size_t DeviceBytes() {
   size_t bytes = 0;
-  for (const auto& [data, size] : runtime.on_device) bytes += size;
+  for (const auto& [data, memory] : runtime.memory) {
+    if (memory.device != kPinned) bytes += memory.bytes;
+  }
   return bytes;
 }
 size_t GraphLaunches() { return runtime.graph_launches; }
@@ -180,6 +208,10 @@ size_t GraphLaunches() { return runtime.graph_launches; }
 
 extern "C" {
 
+cudaError_t cudaGetDevice(int* device) {
+  *device = runtime.device;
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   runtime.device = device;
   return cudaSuccess;
@@ -188,38 +220,28 @@ cudaError_t cudaGetLastError() { return std::exchange(runtime.last_error, cudaSu
 const char* cudaGetErrorName(cudaError_t) { return "error"; }
 const char* cudaGetErrorString(cudaError_t) { return "of the late runtime"; }
 
-cudaError_t cudaMalloc(void** data, size_t bytes) {
-  const cudaError_t error = Allocate(data, bytes);
-  if (error == cudaSuccess) runtime.on_device[static_cast<std::byte*>(*data)] = bytes;
-  return error;
-}
-cudaError_t cudaFree(void* data) {
-  runtime.on_device.erase(static_cast<std::byte*>(data));
-  return Free(data);
-}
-cudaError_t cudaMallocHost(void** data, size_t bytes) {
-  const cudaError_t error = Allocate(data, bytes);
-  if (error == cudaSuccess) runtime.pinned[static_cast<std::byte*>(*data)] = bytes;
-  return error;
-}
-cudaError_t cudaFreeHost(void* data) {
-  runtime.pinned.erase(static_cast<std::byte*>(data));
-  return Free(data);
-}
+cudaError_t cudaMalloc(void** data, size_t bytes) { return Allocate(data, bytes, runtime.device); }
+cudaError_t cudaFree(void* data) { return Free(data); }
+cudaError_t cudaMallocHost(void** data, size_t bytes) { return Allocate(data, bytes, kPinned); }
+cudaError_t cudaFreeHost(void* data) { return Free(data); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
-  if (!IsPinned(host, bytes)) return Report(cudaErrorInvalidValue);
+  const bool up = kind == cudaMemcpyHostToDevice;
+  if (PlaceOf(up ? from : to, bytes) != kPinned || !IsOn(up ? to : from, bytes, stream)) {
+    return Report(cudaErrorInvalidValue);
+  }
   return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  if (stream->device != runtime.device) return Report(cudaErrorInvalidResourceHandle);
+  if (!IsOn(to, bytes, stream)) return Report(cudaErrorInvalidValue);
   return Report(Enqueue(stream, [=] { std::memset(to, value, bytes); }));
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  runtime.streams.insert(*stream = Make<CUstream_st>());
+  runtime.streams.insert(*stream = Make(CUstream_st{.device = runtime.device}));
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -246,11 +268,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = Make<CUevent_st>();
+  *event = Make(CUevent_st{.device = runtime.device});
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return Destroy(event); }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (event->device != stream->device) return Report(cudaErrorInvalidResourceHandle);
   const bool external = flags == cudaEventRecordExternal;
   if (stream->capture != nullptr) {
     if (external) return Report(Enqueue(stream, nullptr, event));
@@ -261,10 +284,21 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   if (external) return Report(cudaErrorInvalidValue);
   event->capture = nullptr;
   event->work = stream->last;
+  event->asked = false;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);
+  if (event->capture != nullptr) return Report(cudaErrorCapturedEvent);
+  const bool first = !std::exchange(event->asked, true);
+  if (runtime.events_ready == Ready::kNever || (first && runtime.events_ready != Ready::kAtOnce)) {
+    return Report(cudaErrorNotReady);
+  }
+  Finish(event->work);
+  return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = OutsideCapture(); error != cudaSuccess) return Report(error);

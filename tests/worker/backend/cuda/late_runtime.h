@@ -1,13 +1,15 @@
 // The part of CUDA's runtime that the executable uses, on the host, for tests without a GPU. Work
 // on streams is done as late as CUDA allows: only when somebody waits for it, and then no more than
 // that wait demands, so that a missing dependency shows on every run. Captures follow the rules of
-// the CUDA programming guide ("CUDA Graphs"); what would be an error of CUDA is one here. Kernels
-// compiled for the block emulator run in it. One thread.
+// the CUDA programming guide ("CUDA Graphs"); what would be an error of CUDA is one here, and so is
+// work on a stream of one GPU with an event or memory of another. There are as many GPUs as
+// somebody makes current. Kernels compiled for the block emulator run in it. One thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 namespace ringmaster::testing {
@@ -20,6 +22,15 @@ void ForbiddenInCapture();
 
 // The argument of the last cudaSetDevice.
 [[nodiscard]] int CurrentDevice();
+
+// Where it was made; -1 for memory that is not the runtime's.
+[[nodiscard]] int DeviceOfStream(cudaStream_t stream);
+[[nodiscard]] int DeviceOfMemory(const void* data);
+
+// When an event is ready that is asked (cudaEventQuery): usually the second time; never, as when a
+// GPU hangs.
+enum class Ready : uint8_t { kAtOnce, kSecondTime, kNever };
+void SetEventsReady(Ready ready);
 
 // Memory, streams, events and graphs that nobody has freed.
 [[nodiscard]] size_t LiveObjects();

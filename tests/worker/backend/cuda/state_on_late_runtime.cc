@@ -1,3 +1,4 @@
+#include "tests/worker/backend/cuda/late_nccl.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "tests/worker/backend/cuda/state_under_test.h"
 
@@ -7,6 +8,8 @@ bool CanTestState() { return true; }
 int LastGpu() { return 1; }
 void MakeOtherCurrent() { (void)cudaSetDevice(99); }
 bool IsCurrent(int device) { return CurrentDevice() == device; }
+int GpusOfGroup() { return 3; }
+StatusOr<cuda::Nccl> GroupNccl() { return LateNccl(); }
 size_t Leaks() { return LiveObjects(); }
 
 }  // namespace ringmaster::testing

@@ -1,7 +1,9 @@
-// What the tests of CudaState must know of the runtime they run on: the late runtime, or a GPU.
+// What the tests of states must know of the runtime they run on: the late runtime, or a GPU.
 #pragma once
 
 #include <cstddef>
+
+#include "worker/backend/cuda/nccl.h"
 
 namespace ringmaster::testing {
 
@@ -14,6 +16,10 @@ namespace ringmaster::testing {
 // Makes another GPU current, as another core's work would, and whether `device` is.
 void MakeOtherCurrent();
 [[nodiscard]] bool IsCurrent(int device);
+
+// How many GPUs may be in a group; one, and a line that says why, where that cannot be tested.
+[[nodiscard]] int GpusOfGroup();
+[[nodiscard]] StatusOr<cuda::Nccl> GroupNccl();
 
 // Memory, streams and events that nobody has freed.
 [[nodiscard]] size_t Leaks();
