@@ -44,12 +44,14 @@ std::vector<void*> AddressesOf(const graph::Program& program, const CoreLayout& 
 }
 
 Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
+  const std::string input =
+      layout.input_bytes == 0 ? "" : fmt::format(", pixels {}", FormatBytes(layout.input_bytes));
   return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}\n{}",
+               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}\n{}",
                FormatBytes(layout.bytes), FormatBytes(limit),
                FormatBytes(layout.bytes > limit ? layout.bytes - limit : 0),
                FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes),
+               FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes), input,
                graph::Describe(program, layout.plan));
 }
 

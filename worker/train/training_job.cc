@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -87,10 +88,16 @@ Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
   return absl::OkStatus();
 }
 
-Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+// Who makes the images: the cores where they can, else the loader.
+enum class Augments : uint8_t { kCores, kLoader };
+
+Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,
+            TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
-  RING_ASSIGN_OR_RETURN(job->cores,
-                        CorePool::Create(backend, &job->programs, job->weights.get(), cores));
+  RING_ASSIGN_OR_RETURN(
+      job->cores,
+      CorePool::Create(backend, &job->programs, job->weights.get(),
+                       augments == Augments::kCores ? job->augmenter.get() : nullptr, cores));
   std::atomic<uint64_t> memory = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
     if (seat.index() == 0) memory = seat.memory_bytes();
@@ -99,6 +106,26 @@ Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob
   job->planned.core = memory;
   spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}", job->id.value(),
                job->programs.programs().size(), cores.size(), FormatBytes(memory));
+  return absl::OkStatus();
+}
+
+// Slots for what the cores compute, for what they compute next, and one to bring into.
+Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+  const uint32_t device = cores.front().device;
+  const bool elsewhere =
+      std::ranges::any_of(cores, [&](const CoreOptions& core) { return core.device != device; });
+  if (elsewhere) return absl::OkStatus();
+  uint64_t samples = 0;
+  for (const auto& [shape, program] : job->programs.programs()) {
+    samples = std::max(samples, shape.samples);
+  }
+  const InputStageOptions options = {.device = device,
+                                     .slots = 2 * cores.size() + 1,
+                                     .slot_bytes = samples * job->augmenter->stored().elements()};
+  RING_ASSIGN_OR_RETURN(job->stage, backend->MakeInputStage(options));
+  if (job->stage == nullptr) return absl::OkStatus();
+  spdlog::info("input is copied ahead: job={} slots={} memory={}", job->id.value(), options.slots,
+               FormatBytes(options.slots * options.slot_bytes));
   return absl::OkStatus();
 }
 
@@ -159,13 +186,18 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   const auto enter = [&](const char* phase) {
     if (options.on_phase) options.on_phase(phase);
   };
-  job->loader = std::make_shared<ShardLoader>(std::move(dataset), resolved.result());
+  const Augments augments = backend->augments() ? Augments::kCores : Augments::kLoader;
+  job->augmenter = MakeAugmenter(resolved.result());
+  job->loader =
+      std::make_shared<ShardLoader>(std::move(dataset), resolved.result(),
+                                    augments == Augments::kLoader ? job->augmenter : nullptr);
   enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
   enter("plan");
   RING_RETURN_IF_ERROR(Plan(cores, job.get()));
   enter("bind");
-  RING_RETURN_IF_ERROR(Bind(backend, cores, job.get()));
+  RING_RETURN_IF_ERROR(Bind(backend, cores, augments, job.get()));
+  if (augments == Augments::kCores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job.get()));
   enter("initialize");
   RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;

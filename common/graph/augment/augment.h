@@ -34,6 +34,9 @@ class Augmenter {
   void Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
              ImageScratch* scratch, std::span<float> out) const;
 
+  [[nodiscard]] const ImageShape& stored() const { return stored_; }
+  [[nodiscard]] const ImageShape& model() const { return shape_; }
+
  private:
   void ToModelShape(std::span<const uint8_t> pixels, ImageScratch* scratch,
                     std::span<float> out) const;

@@ -49,7 +49,7 @@ class ReaderFixture {
     spec.add_augment()->mutable_per_image_standardization();
     dataset_ = *dataset;
     spec_ = spec;
-    loader_ = std::make_shared<ShardLoader>(dataset_, spec);
+    loader_ = std::make_shared<ShardLoader>(dataset_, spec, MakeAugmenter(spec));
   }
   // 6 training and 4 validation samples of the 10: epochs of 2 steps.
   std::shared_ptr<const ShardLoader> WithValidation() const {
@@ -60,7 +60,7 @@ class ReaderFixture {
     spec.set_batch(3);
     spec.set_steps_per_epoch(2);
     spec.set_total_steps(4);
-    return std::make_shared<ShardLoader>(dataset_, spec);
+    return std::make_shared<ShardLoader>(dataset_, spec, MakeAugmenter(spec));
   }
   void TruncateFiles() const {
     for (const v1::DataFile& file : dataset_->facts().files()) {
@@ -330,7 +330,7 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: images have the model's shape, no
   spec.clear_augment();
   spec.mutable_data_use()->set_height(48);
   spec.mutable_data_use()->set_width(16);
-  const ShardLoader loader(dataset_, spec);
+  const ShardLoader loader(dataset_, spec, MakeAugmenter(spec));
   const Batch batch = loader.Load(BatchId::Training(1, 2));
   REQUIRE(batch.ok());
   const size_t elements = size_t{48} * 16 * 3;
@@ -365,7 +365,8 @@ TEST_CASE("Shard loader: grey images become images of three channels") {
   spec.set_shards(1);
   spec.set_steps_per_epoch(1);
   spec.set_total_steps(1);
-  const Batch batch = ShardLoader(*dataset, spec).Load(BatchId::Training(0, 0));
+  const Batch batch =
+      ShardLoader(*dataset, spec, MakeAugmenter(spec)).Load(BatchId::Training(0, 0));
   REQUIRE(batch.ok());
   const std::span<const float> images = (*batch)->images.span();
   REQUIRE(images.size() == size_t{4} * 784 * 3);

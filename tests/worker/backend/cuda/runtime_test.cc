@@ -105,7 +105,7 @@ TEST_CASE("CUDA runtime: the second run replays a graph, where it may") {
     const graph::Program program = Model({.samples = 2});
     const auto bound = Bound(*backend, program);
     REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
-    auto executable = bound->core().Bind(program, bound->weights());
+    auto executable = bound->core().Bind(program, bound->weights(), nullptr);
     REQUIRE(Message(executable.status()) == "");
     const auto* const cuda = dynamic_cast<CudaExecutable*>(executable->get());
     REQUIRE(cuda != nullptr);
@@ -124,7 +124,7 @@ TEST_CASE("CUDA runtime: gradients come in the program's order, finite, at multi
   const graph::Program program = Model({.samples = 4, .policy = v1::POLICY_MIXED_BFLOAT16});
   const auto bound = Bound(*backend, program);
   REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
-  auto executable = bound->core().Bind(program, bound->weights());
+  auto executable = bound->core().Bind(program, bound->weights(), nullptr);
   REQUIRE(executable.ok());
   const OwnShard shard(program);
   for (int run = 0; run < 3; ++run) {
@@ -157,7 +157,7 @@ TEST_CASE("CUDA runtime: the core takes what the largest program's plan says, an
   const uint64_t before = bound->core().memory_bytes();
   size_t free_before = 0, free_after = 0, total = 0;
   REQUIRE(cudaMemGetInfo(&free_before, &total) == cudaSuccess);
-  const auto larger = bound->core().Bind(large, bound->weights());
+  const auto larger = bound->core().Bind(large, bound->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   REQUIRE(cudaMemGetInfo(&free_after, &total) == cudaSuccess);
   const auto* const cuda = dynamic_cast<CudaExecutable*>(larger->get());
@@ -168,7 +168,7 @@ TEST_CASE("CUDA runtime: the core takes what the largest program's plan says, an
   // The driver hands out whole pages, and plans of libraries take a little beside the arena.
   constexpr uint64_t kSlack = uint64_t{64} << 20;
   CHECK(free_before - free_after <= planned - before + kSlack);
-  const auto again = bound->core().Bind(small, bound->weights());
+  const auto again = bound->core().Bind(small, bound->weights(), nullptr);
   REQUIRE(again.ok());
   CHECK(bound->core().memory_bytes() == planned);
 }
@@ -181,7 +181,7 @@ TEST_CASE("CUDA runtime: a larger program bound later moves the memory and chang
   const auto bound = Bound(*backend, small);
   const std::string before = HashOf(*bound, small, 1);
   CHECK(HashOf(*bound, small, 1) == before);
-  const auto larger = bound->core().Bind(large, bound->weights());
+  const auto larger = bound->core().Bind(large, bound->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   const OwnShard shard(large);
   for (int i = 0; i < 3; ++i) {
@@ -270,14 +270,15 @@ TEST_CASE("CUDA runtime: a core is bound on its own thread, with weights of its 
   const auto bound = Bound(*backend, program);
   Status elsewhere;
   {
-    std::jthread other([&] { elsewhere = bound->core().Bind(program, bound->weights()).status(); });
+    std::jthread other(
+        [&] { elsewhere = bound->core().Bind(program, bound->weights(), nullptr).status(); });
   }
   CHECK(absl::IsFailedPrecondition(elsewhere));
   const auto cpu = MakeBackend("cpu");
   REQUIRE(cpu.ok());
   const auto weights = (*cpu)->MakeWeights(program);
   REQUIRE(weights.ok());
-  CHECK(Message(bound->core().Bind(program, **weights).status()) ==
+  CHECK(Message(bound->core().Bind(program, **weights, nullptr).status()) ==
         "the weights are of another backend");
 }
 
