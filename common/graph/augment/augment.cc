@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/graph/augment/formulas.h"
 #include "common/graph/augment/image_ops.h"
 #include "common/philox.h"
 
@@ -61,18 +62,18 @@ void Augmenter::ApplyRandom(size_t place, uint64_t step, uint64_t sample, ImageS
   if (op.has_random_crop()) {
     const uint32_t padding = op.random_crop().padding();
     const PhiloxStream places = stream(Purpose::kRandomCrop);
-    Move({int64_t{places.Below(0, 2 * padding + 1)} - padding,
-          int64_t{places.Below(1, 2 * padding + 1)} - padding},
+    Move({CropOffset(places.Below(0, 2 * padding + 1), padding),
+          CropOffset(places.Below(1, 2 * padding + 1), padding)},
          shape_, &scratch->image, image);
   } else if (op.has_random_flip()) {
     if (stream(Purpose::kRandomFlip).Below(0, 2) == 1) FlipLeftRight(shape_, image);
   } else if (op.has_random_brightness()) {
-    const double u = double{stream(Purpose::kRandomBrightness).Uniform(0)};
-    Brighten((2 * u - 1) * op.random_brightness().max_delta(), image);
+    const float u = stream(Purpose::kRandomBrightness).Uniform(0);
+    Brighten(BrightnessDelta(u, op.random_brightness().max_delta()), image);
   } else if (op.has_random_contrast()) {
     const v1::RandomContrast& range = op.random_contrast();
-    const double u = double{stream(Purpose::kRandomContrast).Uniform(0)};
-    ScaleContrast(range.lower() + (range.upper() - range.lower()) * u, shape_, image);
+    const float u = stream(Purpose::kRandomContrast).Uniform(0);
+    ScaleContrast(ContrastFactor(u, range.lower(), range.upper()), shape_, image);
   }
 }
 
@@ -90,7 +91,7 @@ void Augmenter::Apply(Use use, uint64_t step, uint64_t sample, std::span<const u
     }
   }
   if (standardized) return;
-  for (float& x : out) x = x / 255.0F;
+  for (float& x : out) x = OfUnitRange(x);
 }
 
 }  // namespace ringmaster::graph

@@ -34,8 +34,12 @@ class Augmenter {
   void Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
              ImageScratch* scratch, std::span<float> out) const;
 
+  // What it does, for those who do the same elsewhere.
+  [[nodiscard]] const std::vector<v1::Augmentation>& operations() const { return augment_; }
   [[nodiscard]] const ImageShape& stored() const { return stored_; }
   [[nodiscard]] const ImageShape& model() const { return shape_; }
+  // Nullopt where heights and widths are the same.
+  [[nodiscard]] const std::optional<BilinearResize>& resize() const { return resize_; }
 
  private:
   void ToModelShape(std::span<const uint8_t> pixels, ImageScratch* scratch,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/graph/augment/formulas.h"
 #include "common/lane_sum.h"
-#include "common/square_root.h"
 
 namespace ringmaster::graph {
 
@@ -34,7 +34,7 @@ void FlipLeftRight(const ImageShape& shape, std::span<float> image) {
 }
 
 void Brighten(double delta, std::span<float> image) {
-  for (float& x : image) x = static_cast<float>(double{x} + delta);
+  for (float& x : image) x = Brightened(x, delta);
 }
 
 void ScaleContrast(double factor, const ImageShape& shape, std::span<float> image) {
@@ -46,7 +46,7 @@ void ScaleContrast(double factor, const ImageShape& shape, std::span<float> imag
     const double mean = sum / static_cast<double>(pixels);
     for (size_t i = 0; i < pixels; ++i) {
       float& x = channel[i * channels];
-      x = static_cast<float>((double{x} - mean) * factor + mean);
+      x = Contrasted(x, factor, mean);
     }
   }
 }
@@ -54,14 +54,10 @@ void ScaleContrast(double factor, const ImageShape& shape, std::span<float> imag
 void Standardize(std::span<float> image) {
   const auto n = static_cast<double>(image.size());
   const double mean = LaneSum(image.size(), [&](size_t i) { return double{image[i]}; }) / n;
-  const double variance = LaneSum(image.size(),
-                                  [&](size_t i) {
-                                    const double d = double{image[i]} - mean;
-                                    return d * d;
-                                  }) /
-                          n;
-  const double divisor = std::max(SquareRoot(variance), 1.0 / SquareRoot(n));
-  for (float& x : image) x = static_cast<float>((double{x} - mean) / divisor);
+  const double variance =
+      LaneSum(image.size(), [&](size_t i) { return SquaredDeviation(image[i], mean); }) / n;
+  const double divisor = StandardDivisor(variance, n);
+  for (float& x : image) x = Standardized(x, mean, divisor);
 }
 
 }  // namespace ringmaster::graph

@@ -17,7 +17,7 @@ BilinearResize::BilinearResize(const ImageShape& from, const ImageShape& to)
 
 // Place x of the output lies at ((2x + 1) from - to) / (2 to): whole numbers until the one
 // division.
-std::vector<BilinearResize::Tap> BilinearResize::Taps(uint32_t from, uint32_t to) {
+std::vector<Tap> BilinearResize::Taps(uint32_t from, uint32_t to) {
   std::vector<Tap> taps;
   const int64_t divisor = 2 * int64_t{to};
   const auto clamped = [&](int64_t x) {
@@ -42,7 +42,7 @@ void BilinearResize::ResizeRow(std::span<const uint8_t> pixels, uint32_t y,
     for (size_t c = 0; c < channels; ++c) {
       const auto low = static_cast<float>(source[tap.low * channels + c]);
       const auto high = static_cast<float>(source[tap.high * channels + c]);
-      *out++ = low + (high - low) * tap.weight;
+      *out++ = Between(low, high, tap.weight);
     }
   }
 }
@@ -67,7 +67,7 @@ void BilinearResize::Apply(std::span<const uint8_t> pixels, std::vector<float>* 
     upper_y = tap.low;
     lower_y = tap.high;
     float* const row = out.data() + y * length;
-    for (size_t i = 0; i < length; ++i) row[i] = upper[i] + (lower[i] - upper[i]) * tap.weight;
+    for (size_t i = 0; i < length; ++i) row[i] = Between(upper[i], lower[i], tap.weight);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "common/graph/augment/formulas.h"
+
 namespace ringmaster::graph {
 
 struct ImageShape {
@@ -25,11 +27,11 @@ class BilinearResize {
   // `rows` is scratch that is reused from image to image.
   void Apply(std::span<const uint8_t> pixels, std::vector<float>* rows, std::span<float> out) const;
 
+  // A tap for each row and each column of the output.
+  [[nodiscard]] std::span<const Tap> down() const { return down_; }
+  [[nodiscard]] std::span<const Tap> across() const { return across_; }
+
  private:
-  struct Tap {
-    uint32_t low, high;  // the pixels on both sides
-    float weight;        // of `high`
-  };
   static std::vector<Tap> Taps(uint32_t from, uint32_t to);
   void ResizeRow(std::span<const uint8_t> pixels, uint32_t y, std::span<float> row) const;
 
