@@ -39,6 +39,8 @@ struct FakeHooks {
   std::function<bool(uint32_t job)> augments = [](uint32_t job) {
     return std::popcount(job + 1) % 2 == 1;
   };
+  // Called before a job's slots for input are made; an error is the device's.
+  std::function<Status(const InputStageOptions&)> before_stage;
   // Called before each update of a state; an error is the device's.
   std::function<Status(uint64_t update)> before_update;
   // May change what a training shard gives beside its gradients.
@@ -247,6 +249,7 @@ class FakeBackend : public Backend {
   }
   [[nodiscard]] bool augments() const override { return hooks_.augments(jobs_++); }
   StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
+    if (hooks_.before_stage) RING_RETURN_IF_ERROR(hooks_.before_stage(options));
     return std::make_unique<FakeInputStage>(options);
   }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {

@@ -33,6 +33,7 @@ class FakeInputStage : public InputStage {
 
   StatusOr<std::shared_ptr<const StagedInput>> Bring(std::span<const uint8_t> pixels) override {
     if (pixels.size() > options_.slot_bytes) {
+      ++refused_;
       return InvalidArgument("{} bytes for a slot of {}", pixels.size(), options_.slot_bytes);
     }
     if (*taken_ >= options_.slots) return nullptr;
@@ -44,12 +45,14 @@ class FakeInputStage : public InputStage {
   [[nodiscard]] size_t taken() const { return *taken_; }
   [[nodiscard]] size_t most() const { return most_; }  // taken at once
   [[nodiscard]] size_t brought() const { return brought_; }
+  [[nodiscard]] size_t refused() const { return refused_; }
 
  private:
   const InputStageOptions options_;
   const std::shared_ptr<std::atomic<size_t>> taken_ = std::make_shared<std::atomic<size_t>>(0);
   std::atomic<size_t> most_ = 0;
   std::atomic<size_t> brought_ = 0;
+  std::atomic<size_t> refused_ = 0;
 };
 
 }  // namespace ringmaster

@@ -68,6 +68,14 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   CHECK(absl::IsResourceExhausted(status));
   CHECK_THAT(Message(status), Catch::StartsWith("Used ") && Contains("of 32.00M memory per core") &&
                                   Contains("(64, 32, 32, 96) float32"));
+  CHECK_THAT(Message(status), !Contains("pixels"));
+  CoreLayout with_pixels = layout;
+  with_pixels.bytes += size_t{5} << 20;
+  with_pixels.input_bytes = size_t{5} << 20;
+  const std::string gradients =
+      Message(status).substr(0, Message(status).find('\n')).substr(Message(status).find("arena"));
+  CHECK_THAT(Message(TooLarge(*program, with_pixels, size_t{32} << 20)),
+             Contains(gradients + ", pixels 5.00M\n"));
 }
 
 }  // namespace ringmaster

@@ -47,6 +47,32 @@ TEST_CASE("Shard input: a shard of another size is refused") {
         "120");
 }
 
+TEST_CASE("Shard input: with an augmenter pixels are expected, without one images") {
+  const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  const graph::Augmenter augmenter({}, {3, 4, 1}, {6, 5, 2}, 1);
+  const Shard shard(*program);
+  const std::vector<uint8_t> pixels(2 * 12);
+  ShardInput input = shard.input();
+  const auto refused = [&](const graph::Augmenter* with) {
+    return Message(CheckShard(*program, with, 3, input));
+  };
+  CHECK(refused(&augmenter) ==
+        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 0 and "
+        "120");
+  input.pixels = pixels;
+  CHECK(refused(&augmenter) ==
+        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 24 and "
+        "120");
+  CHECK(refused(nullptr) ==
+        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 2, 24 "
+        "and 120");
+  input.images = {};
+  CHECK(refused(&augmenter).empty());
+  input.pixels = std::span(pixels).first(23);
+  CHECK_FALSE(refused(&augmenter).empty());
+}
+
 TEST_CASE("Shard input: a label that no class has is refused with its sample") {
   const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
   REQUIRE(program.ok());

@@ -197,7 +197,9 @@ cudaError_t cudaFreeHost(void* data) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const void* const host = kind == cudaMemcpyHostToDevice ? from : to;
-  if (!IsPinned(host, bytes)) return Report(cudaErrorInvalidValue);
+  if (kind != cudaMemcpyDeviceToDevice && !IsPinned(host, bytes)) {
+    return Report(cudaErrorInvalidValue);
+  }
   return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));
 }
 
