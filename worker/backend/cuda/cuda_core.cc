@@ -15,10 +15,8 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
   StepKernels kernels = {.augmenter = augmenter};
   if (augmenter != nullptr) {
     const bool training = program.mode == graph::Mode::kTraining;
-    auto augment =
-        CudaAugment::Create(*augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation);
-    if (!augment.ok()) return Annotate(augment.status(), "augmentation");
-    kernels.augment = *std::move(augment);
+    const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;
+    RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));
   }
   for (const graph::Node& node : program.graph.nodes()) {
     const BindFunction bind = FindKernel(node.op);

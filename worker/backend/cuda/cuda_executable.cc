@@ -175,9 +175,9 @@ Status CudaExecutable::LaunchAugment() {
                                            Beside<std::byte>(layout_.augment_workspace),
                                            At<float>(program_.images), lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
-    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), "kernels");
+    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), "augmentation");
   }
-  return Annotate(status, "augmentation");
+  return status;
 }
 
 Status CudaExecutable::LaunchKernel(size_t n) {
