@@ -7,6 +7,7 @@
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "worker/backend/cuda/cast_kernels.h"
 #include "worker/backend/cuda/cuda_status.h"
+#include "worker/backend/cuda/storage.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {

@@ -98,6 +98,63 @@ TEST_CASE("CUDA runtime: every run of a shard has the same bits, replayed or ker
   }
 }
 
+TEST_CASE("CUDA runtime: pixels, brought ahead or not, give the bits of the host's images") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    const auto backend = testing::CudaBackendOrSkip(replay);
+    if (backend == nullptr) return;
+    CHECK(backend->augments());
+    for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+      const graph::Program program = Model({.samples = 5, .mode = mode});
+      const auto bound = Bound(*backend, program);
+      REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
+      OwnShard shard(program);
+      std::vector<v1::Augmentation> operations(3);
+      operations[0].mutable_random_crop()->set_padding(4);
+      operations[1].mutable_random_flip();
+      operations[2].mutable_per_image_standardization();
+      const graph::Augmenter augmenter(operations, {40, 24, 3}, {32, 32, 3}, shard.keys.seed);
+      auto executable = bound->core().Bind(program, bound->weights(), &augmenter);
+      REQUIRE(Message(executable.status()) == "");
+      const size_t stored = augmenter.stored().elements();
+      const auto stage = backend->MakeInputStage({.slots = 2, .slot_bytes = 5 * stored});
+      REQUIRE(Message(stage.status()) == "");
+      for (uint64_t run = 0; run < 6; ++run) {
+        shard.keys.step = run;
+        std::vector<uint8_t> pixels(5 * stored);
+        for (size_t i = 0; i < pixels.size(); ++i) {
+          pixels[i] = static_cast<uint8_t>((i * 2654435761U + run) >> 13);
+        }
+        graph::ImageScratch scratch;
+        for (size_t row = 0; row < 5; ++row) {
+          augmenter.Apply(
+              mode == graph::Mode::kTraining ? graph::Use::kTraining : graph::Use::kEvaluation, run,
+              shard.keys.samples[row], std::span(pixels).subspan(row * stored, stored), &scratch,
+              std::span(shard.images).subspan(row * 3072, 3072));
+        }
+        const auto expected = bound->Run(shard.input());
+        REQUIRE(Message(expected.status()) == "");
+        std::shared_ptr<const StagedInput> staged;
+        if (run % 2 == 1) {
+          auto brought = (*stage)->Bring(pixels);
+          REQUIRE(Message(brought.status()) == "");
+          staged = *std::move(brought);
+        }
+        ShardInput input = shard.input();
+        input.images = {};
+        input.pixels = pixels;
+        input.staged = staged.get();
+        testing::ShardResult result;
+        result.gradients.resize(program.parameters.size());
+        const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
+          result.gradients[parameter].assign(gradient.begin(), gradient.end());
+        }};
+        REQUIRE(Message((*executable)->Run(input, sink, &result.output)) == "");
+        CHECK(result.Hash() == expected->Hash());
+      }
+    }
+  }
+}
+
 TEST_CASE("CUDA runtime: the second run replays a graph, where it may") {
   for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
     const auto backend = testing::CudaBackendOrSkip(replay);
