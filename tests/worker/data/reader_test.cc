@@ -355,6 +355,7 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: what is passed over gives its slot back
 TEST_CASE_METHOD(ReaderFixture, "Reader: images are not brought ahead") {
   FakeInputStage stage({.slots = 3, .slot_bytes = size_t{1} << 30});
   Reader reader(loader_, {.shards = {0, 1, 2}, .start_step = 0, .stage = &stage});
+  WaitUntil([&] { return reader.held() == 6; });
   for (const BatchId& id : Plan(*loader_, {0, 1, 2})) {
     const Batch batch = reader.Get(id, Soon());
     REQUIRE(batch.ok());

@@ -483,6 +483,12 @@ TEST_CASE("CUDA executable: an augmentation that fails is named, and the next ru
   }
 }
 
+// Freeing memory waits for every stream: all that was brought is there, as early as on a GPU.
+void CopyAllAtOnce() {
+  Arena memory(Place::kDevice);
+  REQUIRE(memory.Grow(1).ok());
+}
+
 TEST_CASE("CUDA executable: what was brought ahead is waited for, and its slot is used again") {
   for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
     const graph::Program program = Small(2);
@@ -508,6 +514,7 @@ TEST_CASE("CUDA executable: what was brought ahead is waited for, and its slot i
       const auto staged = std::exchange(next, bring(seed + 1));
       REQUIRE((staged != nullptr && next != nullptr));
       CHECK(bring(99) == nullptr);
+      if (seed % 2 == 0) CopyAllAtOnce();
       const Shard shard(program, seed, &augmenter);
       const std::vector<uint8_t> others(shard.pixels.size(), 0xee);
       ShardInput input = shard.input();
