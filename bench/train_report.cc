@@ -36,8 +36,11 @@ std::string MemoryLine(const TrainOptions& options, const MemoryFigures& memory)
                   Bytes(memory.planned_input), Bytes(PredictedHost(memory, device, options.cores)),
                   Bytes(memory.host_peak));
   if (memory.device_used) {
-    line += fmt::format("; device {} predicted, {} seen (nvidia-smi, with its context)",
-                        Bytes(memory.planned_core * options.cores), Bytes(*memory.device_used));
+    line += fmt::format(
+        "; device {} predicted, {} of it weights, state and input, {} seen (nvidia-smi, with its "
+        "context)",
+        Bytes(PredictedDevice(memory, options.cores)), Bytes(memory.planned_device),
+        Bytes(*memory.device_used));
   }
   return line;
 }
@@ -59,6 +62,8 @@ nlohmann::json MemoryJson(const TrainOptions& options, const MemoryFigures& memo
   return {{"planned_state", memory.planned_state},
           {"planned_core", memory.planned_core},
           {"planned_input", memory.planned_input},
+          {"planned_device", memory.planned_device},
+          {"device_predicted", PredictedDevice(memory, options.cores)},
           {"host_predicted", PredictedHost(memory, options.device, options.cores)},
           {"host_seen", memory.host_peak},
           {"device_seen", OrNull(memory.device_used)}};
@@ -77,6 +82,10 @@ nlohmann::json PhasesJson(const worker::PhaseTimes& phases, double step) {
 uint64_t PredictedHost(const MemoryFigures& memory, const std::string& device, uint32_t cores) {
   const uint64_t arenas = device == "cpu" ? memory.planned_core * cores : 0;
   return memory.host_before + memory.planned_state + memory.planned_input + arenas;
+}
+
+uint64_t PredictedDevice(const MemoryFigures& memory, uint32_t cores) {
+  return memory.planned_core * cores + memory.planned_device;
 }
 
 TrainSpeed SpeedOf(const TrainOptions& options, const TrainCase& one,

@@ -153,6 +153,7 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
   measured.prepare_seconds = SecondsSince(begin);
   measured.memory.planned_state = trainer->planned_memory().state;
   measured.memory.planned_core = trainer->planned_memory().core;
+  measured.memory.planned_device = trainer->planned_memory().device;
   RING_RETURN_IF_ERROR(RunSteps(options, resolved.result(), trainer.get(), &measured));
   measured.memory.host_peak = ReadHostMemory().peak;
   measured.memory.device_used = DeviceBytesUsed();

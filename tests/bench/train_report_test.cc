@@ -23,6 +23,7 @@ TrainMeasurement Measured() {
   measured.phases.update = 0.02;
   measured.memory = {.planned_state = 1 << 20,
                      .planned_core = 2 << 20,
+                     .planned_device = 3 << 20,
                      .planned_input = 4 << 20,
                      .host_before = 8 << 20,
                      .host_peak = 32 << 20,
@@ -82,7 +83,8 @@ TEST_CASE("TrainReport: the text says what was measured") {
   TrainMeasurement measured = Measured();
   measured.memory.device_used = uint64_t{3} << 30;
   CHECK_THAT(TextReport(options, kCase, measured),
-             Contains("device 6.0M predicted, 3.00G seen (nvidia-smi, with its context)"));
+             Contains("device 9.0M predicted, 3.0M of it weights, state and input, 3.00G seen "
+                      "(nvidia-smi, with its context)"));
 }
 
 TEST_CASE("TrainReport: JSON is one line, and what is not known is null") {

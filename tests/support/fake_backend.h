@@ -41,6 +41,10 @@ struct FakeHooks {
   };
   // Called before a job's slots for input are made; an error is the device's.
   std::function<Status(const InputStageOptions&)> before_stage;
+  // Of Weights::DeviceBytes, with a state; without one it is half of it.
+  uint64_t device_bytes = 0;
+  // When a core is made, on its thread.
+  std::function<void(const CoreOptions&)> on_core;
   // Called before each update of a state; an error is the device's.
   std::function<Status(uint64_t update)> before_update;
   // May change what a training shard gives beside its gradients.
@@ -64,6 +68,11 @@ class FakeWeights : public Weights {
   Status RefreshStatistics(std::span<const float> moving_means,
                            std::span<const float> moving_variances) override {
     return SetStatistics(moving_means, moving_variances);
+  }
+
+  [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override {
+    if (hooks_ == nullptr) return 0;
+    return state == nullptr ? hooks_->device_bytes / 2 : hooks_->device_bytes;
   }
 
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override {
@@ -256,7 +265,8 @@ class FakeBackend : public Backend {
     return hooks_.has_state(weights_made_++) ? std::make_unique<FakeWeights>(&hooks_)
                                              : std::make_unique<FakeWeights>();
   }
-  StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions&) override {
+  StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override {
+    if (hooks_.on_core) hooks_.on_core(options);
     return std::make_unique<FakeCore>(&hooks_);
   }
 

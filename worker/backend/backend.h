@@ -87,6 +87,12 @@ class Weights {
     return Internal("weights without a state have no statistics of their own: {} and {} of them",
                     moving_means.size(), moving_variances.size());
   }
+  // What they take of the memory of each device, beside its cores, with the state that MakeState
+  // would make of `state` (nullptr: without one); 0 where the host has it. Known before anything of
+  // it is allocated.
+  [[nodiscard]] virtual uint64_t DeviceBytes(const DeviceStateOptions* /*state*/) const {
+    return 0;
+  }
   // Called at most once, when every executable that trains is bound: a state that updates these
   // weights in place, or nullptr where the backend leaves that to the host. It holds nothing yet.
   virtual StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& /*options*/) {
@@ -114,7 +120,10 @@ struct CoreOptions {
   uint32_t threads = 1;
   std::vector<int> cpus;      // empty: not pinned
   uint64_t memory_bytes = 0;  // 0: no limit
-  uint32_t device = 0;        // which one of Backend::devices()
+  // Of them, for weights and state and input that is copied ahead: this core's part of what the
+  // cores of a device share.
+  uint64_t shared_bytes = 0;
+  uint32_t device = 0;  // which one of Backend::devices()
 };
 
 class Backend {

@@ -43,15 +43,19 @@ std::vector<void*> AddressesOf(const graph::Program& program, const CoreLayout& 
   return addresses;
 }
 
-Status TooLarge(const graph::Program& program, const CoreLayout& layout, size_t limit) {
-  const std::string input =
-      layout.input_bytes == 0 ? "" : fmt::format(", pixels {}", FormatBytes(layout.input_bytes));
+Status CheckFits(const graph::Program& program, const CoreLayout& layout, size_t shared_bytes,
+                 size_t limit) {
+  const size_t used = layout.bytes + shared_bytes;
+  if (used <= limit) return absl::OkStatus();
+  const auto part = [](const char* what, size_t bytes) {
+    return bytes == 0 ? "" : fmt::format(", {} {}", what, FormatBytes(bytes));
+  };
   return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}\n{}",
-               FormatBytes(layout.bytes), FormatBytes(limit),
-               FormatBytes(layout.bytes > limit ? layout.bytes - limit : 0),
+               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}{}\n{}",
+               FormatBytes(used), FormatBytes(limit), FormatBytes(used - limit),
                FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes), input,
+               FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes),
+               part("pixels", layout.input_bytes), part("weights, state and input", shared_bytes),
                graph::Describe(program, layout.plan));
 }
 

@@ -32,8 +32,9 @@ struct CoreLayout {
 [[nodiscard]] std::vector<void*> AddressesOf(const graph::Program& program,
                                              const CoreLayout& layout, std::byte* memory);
 
+// OK where the layout, and beside it what CoreOptions::shared_bytes says, fit `limit` bytes; else
 // RESOURCE_EXHAUSTED with the plan as text.
-[[nodiscard]] Status TooLarge(const graph::Program& program, const CoreLayout& layout,
-                              size_t limit);
+[[nodiscard]] Status CheckFits(const graph::Program& program, const CoreLayout& layout,
+                               size_t shared_bytes, size_t limit);
 
 }  // namespace ringmaster

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -60,9 +61,10 @@ struct StateMemory {
 };
 
 // Refused before anything is allocated: a model that is too large must not take the worker with it.
-Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores) {
+Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores,
+                   bool cores_have_own_memory) {
   uint64_t limit = 0;
-  bool limited = true;
+  bool limited = !cores_have_own_memory;
   for (const CoreOptions& core : cores) {
     limit += core.memory_bytes;
     limited = limited && core.memory_bytes > 0;
@@ -75,69 +77,95 @@ Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& co
                FormatBytes(memory.total()), FormatBytes(limit), memory.Describe());
 }
 
+// As a GPU has, whose cores leave the host's memory alone.
+bool HasOwnMemory(const Backend& backend) { return backend.device_profile().memory_per_core() > 0; }
+
 // How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
-Status Plan(const std::vector<CoreOptions>& cores, TrainingJob* job) {
+Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
   const StateMemory memory(*job->layout);
-  RING_RETURN_IF_ERROR(CheckMemory(memory, cores));
+  RING_RETURN_IF_ERROR(CheckMemory(memory, cores, HasOwnMemory(backend)));
   job->planned.state = memory.total();
   spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total()),
                memory.Describe());
   return absl::OkStatus();
 }
 
+// Of the state that updates the weights where they are, if the backend makes one.
+DeviceStateOptions StateOptions(const TrainingJob& job) {
+  return {.layout = &job.layout->blocks(),
+          .optimizer = job.spec().optimizer(),
+          .shards = job.spec().shards(),
+          .precision_bits = static_cast<int>(job.spec().precision_bits())};
+}
+
+// Each core with its part of what those of one device share.
+std::vector<CoreOptions> WithShared(std::vector<CoreOptions> cores, uint64_t device_bytes) {
+  std::map<uint32_t, uint64_t> on_device;
+  for (const CoreOptions& core : cores) ++on_device[core.device];
+  for (CoreOptions& core : cores) {
+    const uint64_t sharing = on_device[core.device];
+    core.shared_bytes = (device_bytes + sharing - 1) / sharing;
+  }
+  return cores;
+}
+
 // Who makes the images: the cores where they can, else the loader.
 enum class Augments : uint8_t { kCores, kLoader };
+
+// Slots for what the cores compute, for what they compute next, and one to bring into.
+Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+  const bool one_device =
+      !cores.empty() && std::ranges::all_of(cores, [&](const CoreOptions& core) {
+        return core.device == cores.front().device;
+      });
+  if (!one_device) return absl::OkStatus();
+  uint64_t samples = 0;
+  for (const auto& [shape, program] : job->programs.programs()) {
+    samples = std::max(samples, shape.samples);
+  }
+  const InputStageOptions options = {.device = cores.front().device,
+                                     .slots = 2 * cores.size() + 1,
+                                     .slot_bytes = samples * job->augmenter->stored().elements()};
+  RING_ASSIGN_OR_RETURN(job->stage, backend->MakeInputStage(options));
+  if (job->stage == nullptr) return absl::OkStatus();
+  const uint64_t bytes = options.slots * options.slot_bytes;
+  job->planned.device += bytes;
+  spdlog::info("input is copied ahead: job={} slots={} memory={}", job->id.value(), options.slots,
+               FormatBytes(bytes));
+  return absl::OkStatus();
+}
 
 Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,
             TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
-  RING_ASSIGN_OR_RETURN(
-      job->cores,
-      CorePool::Create(backend, &job->programs, job->weights.get(),
-                       augments == Augments::kCores ? job->augmenter.get() : nullptr, cores));
+  const DeviceStateOptions state = StateOptions(*job);
+  job->planned.device = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  const bool on_cores = augments == Augments::kCores;
+  if (on_cores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job));
+  RING_ASSIGN_OR_RETURN(job->cores, CorePool::Create(backend, &job->programs, job->weights.get(),
+                                                     on_cores ? job->augmenter.get() : nullptr,
+                                                     WithShared(cores, job->planned.device)));
   std::atomic<uint64_t> memory = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
     if (seat.index() == 0) memory = seat.memory_bytes();
     return absl::OkStatus();
   }));
   job->planned.core = memory;
-  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}", job->id.value(),
-               job->programs.programs().size(), cores.size(), FormatBytes(memory));
-  return absl::OkStatus();
-}
-
-// Slots for what the cores compute, for what they compute next, and one to bring into.
-Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
-  const uint32_t device = cores.front().device;
-  const bool elsewhere =
-      std::ranges::any_of(cores, [&](const CoreOptions& core) { return core.device != device; });
-  if (elsewhere) return absl::OkStatus();
-  uint64_t samples = 0;
-  for (const auto& [shape, program] : job->programs.programs()) {
-    samples = std::max(samples, shape.samples);
-  }
-  const InputStageOptions options = {.device = device,
-                                     .slots = 2 * cores.size() + 1,
-                                     .slot_bytes = samples * job->augmenter->stored().elements()};
-  RING_ASSIGN_OR_RETURN(job->stage, backend->MakeInputStage(options));
-  if (job->stage == nullptr) return absl::OkStatus();
-  spdlog::info("input is copied ahead: job={} slots={} memory={}", job->id.value(), options.slots,
-               FormatBytes(options.slots * options.slot_bytes));
+  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}{}", job->id.value(),
+               job->programs.programs().size(), cores.size(), FormatBytes(memory),
+               job->planned.device > 0
+                   ? " weights, state and input per device=" + FormatBytes(job->planned.device)
+                   : "");
   return absl::OkStatus();
 }
 
 // Sums of float32 depend on the order of arrival, which a device does not promise to keep.
 Status MakeDeviceCopy(TrainingJob* job) {
   if (!job->exact_sums()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(
-      auto device,
-      job->weights->MakeState({.layout = &job->layout->blocks(),
-                               .optimizer = job->spec().optimizer(),
-                               .shards = job->spec().shards(),
-                               .precision_bits = static_cast<int>(job->spec().precision_bits())}));
+  RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptions(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));
   spdlog::info("the state is updated on the device: job={}", job->id.value());
@@ -194,10 +222,9 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
   enter("plan");
-  RING_RETURN_IF_ERROR(Plan(cores, job.get()));
+  RING_RETURN_IF_ERROR(Plan(*backend, cores, job.get()));
   enter("bind");
   RING_RETURN_IF_ERROR(Bind(backend, cores, augments, job.get()));
-  if (augments == Augments::kCores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job.get()));
   enter("initialize");
   RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;

@@ -76,7 +76,7 @@ struct TrainingJob {
 
   [[nodiscard]] const v1::ResultSpec& spec() const { return resolved.result(); }
   [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }
-  [[nodiscard]] bool exact_sums() const { return reduced.size() > 0; }
+  [[nodiscard]] bool exact_sums() const { return spec().reduction() != v1::REDUCTION_FLOAT32; }
   [[nodiscard]] exact::Record EmptyRecord() const {
     return {spec().shards(), state->layout->channels()};
   }

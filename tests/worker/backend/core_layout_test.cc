@@ -64,7 +64,10 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   const auto program = testing::ModelProgram({.samples = 64});
   REQUIRE(program.ok());
   const CoreLayout layout = LayOut(*program, 256, {});
-  const Status status = TooLarge(*program, layout, size_t{32} << 20);
+  CHECK(CheckFits(*program, layout, 1, layout.bytes + 1).ok());
+  CHECK_THAT(Message(CheckFits(*program, layout, 3 << 20, layout.bytes + 1)),
+             Contains("(exceeded by 3.00M)") && Contains(", weights, state and input 3.00M\n"));
+  const Status status = CheckFits(*program, layout, 0, size_t{32} << 20);
   CHECK(absl::IsResourceExhausted(status));
   CHECK_THAT(Message(status), Catch::StartsWith("Used ") && Contains("of 32.00M memory per core") &&
                                   Contains("(64, 32, 32, 96) float32"));
@@ -74,7 +77,7 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   with_pixels.input_bytes = size_t{5} << 20;
   const std::string gradients =
       Message(status).substr(0, Message(status).find('\n')).substr(Message(status).find("arena"));
-  CHECK_THAT(Message(TooLarge(*program, with_pixels, size_t{32} << 20)),
+  CHECK_THAT(Message(CheckFits(*program, with_pixels, 0, size_t{32} << 20)),
              Contains(gradients + ", pixels 5.00M\n"));
 }
 

@@ -28,6 +28,7 @@ struct Given {
       return absl::OkStatus();
     };
     hooks.before_evaluation = [this](const ShardInput& input) { Count(input); };
+    hooks.on_core = [this](const CoreOptions& core) { device_shared += core.shared_bytes; };
     hooks.before_stage = [this](const InputStageOptions& options) {
       slots = options.slots;
       slot_bytes = options.slot_bytes;
@@ -44,6 +45,7 @@ struct Given {
 
   std::atomic<size_t> runs = 0, with_pixels = 0, staged = 0;
   std::atomic<size_t> slots = 0, slot_bytes = 0, device = 0;
+  std::atomic<size_t> device_shared = 0;  // by all cores
 };
 
 TEST_CASE("Augmenting cores: every checkpoint is that of a loader, alone and in rings") {
@@ -78,11 +80,13 @@ TEST_CASE("Augmenting cores: they get pixels, and of training and evaluation som
   // In hand and next for each core, and one more; batches of 20 in four shards, of 3072 bytes each.
   CHECK(given.slots == 5);
   CHECK(given.slot_bytes == 5 * 3072);
+  CHECK(given.device_shared == 5 * 5 * 3072);
   Given other;
   FakeCase with_loader(other.Hooks(Where::kLoader));
   RequireFinished(with_loader.Run(kAlone));
   CHECK(other.with_pixels == 0);
   CHECK(other.slots == 0);
+  CHECK(other.device_shared == 0);
 }
 
 TEST_CASE("Augmenting cores: nothing is copied ahead for cores on several devices") {

@@ -5,8 +5,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <thread>
 
+#include "common/mutex.h"
 #include "tests/worker/train/fake_case.h"
 #include "worker/train/checkpoint.h"
 
@@ -339,6 +341,33 @@ TEST_CASE("Trainer: a state that does not fit the memory is refused with its par
       Trainer::Prepare(JobId("job"), job.resolved, job.data.dataset(), &job.backend, cores);
   REQUIRE(trainer.status().code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(Message(trainer.status()).find("optimizer slots") != std::string::npos);
+}
+
+TEST_CASE("Trainer: cores of a device share what its weights and state take of its memory") {
+  for (const bool exact : {true, false}) {
+    FakeHooks hooks;
+    hooks.has_state = [](uint32_t) { return true; };
+    hooks.device_bytes = 102;
+    Mutex mu;
+    std::map<std::string, uint64_t> shared;
+    hooks.on_core = [&](const CoreOptions& core) {
+      MutexLock lock(mu);
+      shared[core.name] = core.shared_bytes;
+    };
+    FakeBackend backend(hooks);
+    FakeCase job;
+    if (!exact) job.resolved.mutable_result()->set_reduction(v1::REDUCTION_FLOAT32);
+    std::vector<CoreOptions> cores = Cores(3);
+    for (uint32_t i = 0; i < 3; ++i) cores[i].name = fmt::format("core{}", i);
+    cores[1].device = 1;
+    const auto trainer =
+        Trainer::Prepare(JobId("job"), job.resolved, job.data.dataset(), &backend, cores);
+    REQUIRE(trainer.ok());
+    using Shared = std::map<std::string, uint64_t>;
+    CHECK((shared == (exact ? Shared{{"core0", 51}, {"core1", 102}, {"core2", 51}}
+                            : Shared{{"core0", 26}, {"core1", 51}, {"core2", 26}})));
+    CHECK((*trainer)->planned_memory().device == (exact ? 102 : 51));
+  }
 }
 
 TEST_CASE(

@@ -91,8 +91,8 @@ StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& progra
     nodes.push_back({std::move(*kernel), std::move(context.copies)});
   }
   const CoreLayout layout = LayOut(program, kAlignment, std::move(workspace));
-  if (options_.memory_bytes != 0 && layout.bytes > options_.memory_bytes) {
-    return TooLarge(program, layout, options_.memory_bytes);
+  if (options_.memory_bytes != 0) {
+    RING_RETURN_IF_ERROR(CheckFits(program, layout, options_.shared_bytes, options_.memory_bytes));
   }
   RING_RETURN_IF_ERROR(arena_.Grow(layout.bytes));
   return CpuExecutable::Create(program, *cpu_weights, std::move(nodes), layout, arena_.data());

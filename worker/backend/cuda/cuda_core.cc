@@ -74,15 +74,16 @@ StatusOr<std::unique_ptr<Executable>> CudaCore::Bind(const graph::Program& progr
 }
 
 Status CudaCore::MakeRoom(const graph::Program& program, const StepLayout& layout) {
-  if (options_.memory_bytes != 0 && layout.core.bytes > options_.memory_bytes) {
-    return TooLarge(program, layout.core, options_.memory_bytes);
+  if (options_.memory_bytes != 0) {
+    RING_RETURN_IF_ERROR(
+        CheckFits(program, layout.core, options_.shared_bytes, options_.memory_bytes));
   }
   const Status grown = lane_.device.Grow(layout.core.bytes);
   if (absl::IsResourceExhausted(grown)) {
     size_t free = 0;
     size_t total = 0;
     RING_RETURN_IF_ERROR(FromCuda(cudaMemGetInfo(&free, &total), "memory of the GPU"));
-    return TooLarge(program, layout.core, free);
+    RING_RETURN_IF_ERROR(CheckFits(program, layout.core, 0, free));
   }
   RING_RETURN_IF_ERROR(grown);
   return lane_.host.Grow(layout.host_bytes);

@@ -54,6 +54,18 @@ StatusOr<std::unique_ptr<CudaState>> CudaState::Create(DeviceWeights& weights,
   return state;
 }
 
+uint64_t CudaState::DeviceBytes(const DeviceStateOptions& options) {
+  const auto optimizer = graph::MakeOptimizer(options.optimizer);
+  const uint64_t slots = optimizer.ok() ? (*optimizer)->slot_names().size() : 0;
+  const exact::BlockLayout& layout = *options.layout;
+  const uint64_t blocks = layout.block_count();
+  const uint64_t element = 2 * sizeof(int64_t) + slots * sizeof(float);
+  // Exponents, and the tables; what belongs to a tensor or is there once does not count.
+  const uint64_t block = sizeof(int16_t) + 3 * sizeof(uint32_t);
+  return layout.arena_elements() * element + blocks * block +
+         DigestScratch(static_cast<int64_t>(blocks)) + 2 * SumTransfer::DeviceBytes(layout);
+}
+
 CudaState::~CudaState() { weights_.set_sums(nullptr); }
 
 Status CudaState::Open() {
@@ -253,11 +265,9 @@ Status CudaState::StartUpdate(SumSource source, uint64_t update) {
       },
       optimizer_->formula(update));
   RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
-  const UnitBlocks units{.blocks = blocks,
-                         .counts = tables_.counts.data(),
-                         .tensors = static_cast<int64_t>(layout_.tensors().size()),
-                         .first_blocks = tables_.first_blocks.data()};
-  return FromCuda(LaunchClampExponents(units, precision_bits_, exponents_.data(), stream_.get()),
+  const TensorBlocks tensors{.count = static_cast<int64_t>(layout_.tensors().size()),
+                             .first_blocks = tables_.first_blocks.data()};
+  return FromCuda(LaunchClampExponents(tensors, precision_bits_, exponents_.data(), stream_.get()),
                   fmt::format("exponents of update {}", update));
 }
 

@@ -25,6 +25,8 @@ class CudaState final : public DeviceState {
   // add up their gradients. RESOURCE_EXHAUSTED when the GPU has no more memory.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaState>> Create(
       DeviceWeights& weights, const DeviceStateOptions& options);
+  // What it takes of the GPU beside the weights; `options` as for Create.
+  [[nodiscard]] static uint64_t DeviceBytes(const DeviceStateOptions& options);
   ~CudaState() override;
 
   Status Load(std::span<const float> parameters, std::span<const std::span<const float>> slots,

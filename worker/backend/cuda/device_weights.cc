@@ -18,16 +18,31 @@ constexpr size_t kFloatsAligned = kAlignment / sizeof(float);
 // Tensors begin at multiples of a block, so in every type they are aligned.
 static_assert(exact::kBlockElements * sizeof(__half) % kAlignment == 0);
 
+size_t ArenaElements(const RefreshSizes& sizes) {
+  size_t elements = 0;
+  for (const uint64_t tensor : sizes.parameters) {
+    elements += AlignUp(tensor, exact::kBlockElements);
+  }
+  return elements;
+}
+
 }  // namespace
+
+uint64_t DeviceWeights::DeviceBytes(const RefreshSizes& sizes,
+                                    const std::set<graph::DType>& types) {
+  uint64_t element = sizeof(float);
+  for (const DType type : types) element += type == DType::kFloat32 ? 0 : graph::ByteSize(type);
+  uint64_t statistics = 0;
+  for (const uint64_t channels : sizes.channels) statistics += AlignUp(channels, kFloatsAligned);
+  return ArenaElements(sizes) * element + 2 * statistics * sizeof(float);
+}
 
 DeviceWeights::DeviceWeights(const RefreshSizes& sizes, int device)
     : sizes_(sizes),
       device_(device),
+      elements_(ArenaElements(sizes)),
       channel_offsets_({0}),
       has_statistics_(sizes.channels.empty()) {
-  for (const uint64_t elements : sizes.parameters) {
-    elements_ += AlignUp(elements, exact::kBlockElements);
-  }
   for (const uint64_t channels : sizes.channels) {
     channel_offsets_.push_back(channel_offsets_.back() + AlignUp(channels, kFloatsAligned));
   }

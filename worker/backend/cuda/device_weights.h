@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,10 @@ class DeviceWeights {
   // Makes the GPU current on this thread.
   [[nodiscard]] static StatusOr<std::unique_ptr<DeviceWeights>> Create(const RefreshSizes& sizes,
                                                                        int device);
+
+  // What copies in `types` and the statistics take of a GPU.
+  [[nodiscard]] static uint64_t DeviceBytes(const RefreshSizes& sizes,
+                                            const std::set<graph::DType>& types);
 
   [[nodiscard]] int device() const { return device_; }
 
@@ -69,7 +74,7 @@ class DeviceWeights {
 
   const RefreshSizes& sizes_;
   const int device_;
-  size_t elements_ = 0;                  // of the master arena, padding included
+  const size_t elements_;                // of the master arena, padding included
   std::vector<size_t> channel_offsets_;  // in floats, by normalization, and where the last ends
 
   std::vector<size_t> offsets_;  // in elements, by canonical number; empty until filled

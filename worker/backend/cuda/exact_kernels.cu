@@ -198,7 +198,6 @@ __device__ int64_t SignExtend(uint32_t value, int width) {
   return static_cast<int32_t>(value << (32 - width)) >> (32 - width);
 }
 
-template <bool kAdd>
 __global__ void __launch_bounds__(kThreads)
     UnpackBlocks(PackedBlocks packed, const uint8_t* __restrict__ bytes,
                  int64_t* __restrict__ integers) {
@@ -221,8 +220,7 @@ __global__ void __launch_bounds__(kThreads)
               StreamElement(words + lane, row, 32);
     }
   }
-  int64_t* const to = integers + b * exact::kBlockElements + mine;
-  *to = static_cast<int64_t>(value + (kAdd ? static_cast<uint64_t>(*to) : 0));
+  integers[b * exact::kBlockElements + mine] = static_cast<int64_t>(value);
 }
 
 // CUDA's atomics know 64-bit integers by this name alone.
@@ -257,14 +255,7 @@ cudaError_t LaunchPack(const PackedBlocks& packed, const int64_t* integers, uint
 
 cudaError_t LaunchUnpack(const PackedBlocks& packed, const uint8_t* bytes, int64_t* integers,
                          cudaStream_t stream) {
-  return Enqueue(UnpackBlocks<false>, packed.blocks, dim3(kThreads), stream, packed, bytes,
-                 integers);
-}
-
-cudaError_t LaunchUnpackAdd(const PackedBlocks& packed, const uint8_t* bytes, int64_t* integers,
-                            cudaStream_t stream) {
-  return Enqueue(UnpackBlocks<true>, packed.blocks, dim3(kThreads), stream, packed, bytes,
-                 integers);
+  return Enqueue(UnpackBlocks, packed.blocks, dim3(kThreads), stream, packed, bytes, integers);
 }
 
 }  // namespace ringmaster::cuda

@@ -48,12 +48,10 @@ cudaError_t LaunchWidths(const int64_t* integers, const uint32_t* counts, int64_
 cudaError_t LaunchOffsets(const uint8_t* widths, const uint32_t* counts, int64_t blocks,
                           uint64_t* offsets, cudaStream_t stream);
 
-// What exact::Pack, Unpack and UnpackAdd do with each block. `bytes` lie at a multiple of 4.
+// What exact::Pack and Unpack do with each block. `bytes` lie at a multiple of 4.
 cudaError_t LaunchPack(const PackedBlocks& packed, const int64_t* integers, uint8_t* bytes,
                        cudaStream_t stream);
 cudaError_t LaunchUnpack(const PackedBlocks& packed, const uint8_t* bytes, int64_t* integers,
                          cudaStream_t stream);
-cudaError_t LaunchUnpackAdd(const PackedBlocks& packed, const uint8_t* bytes, int64_t* integers,
-                            cudaStream_t stream);
 
 }  // namespace ringmaster::cuda

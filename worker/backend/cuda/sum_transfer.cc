@@ -30,6 +30,12 @@ StatusOr<std::unique_ptr<SumTransfer>> SumTransfer::Create(const exact::BlockLay
   return transfer;
 }
 
+uint64_t SumTransfer::DeviceBytes(const exact::BlockLayout& layout, size_t slice_blocks) {
+  const size_t blocks = std::min(slice_blocks, layout.block_count());
+  const size_t slot = blocks * kMaxBlockBytes + (blocks + 1) * sizeof(uint64_t);
+  return layout.block_count() + std::tuple_size_v<decltype(slots_)> * slot;
+}
+
 Status SumTransfer::Open() {
   RING_ASSIGN_OR_RETURN(stream_, MakeStream());
   RING_RETURN_IF_ERROR(widths_.Grow(layout_.block_count()));

@@ -31,6 +31,10 @@ class SumTransfer {
   [[nodiscard]] static StatusOr<std::unique_ptr<SumTransfer>> Create(
       const exact::BlockLayout& layout, const uint32_t* counts, size_t slice_blocks = kSliceBlocks);
 
+  // What it takes of the GPU.
+  [[nodiscard]] static uint64_t DeviceBytes(const exact::BlockLayout& layout,
+                                            size_t slice_blocks = kSliceBlocks);
+
   // 256 integers a block, padding zero; the arrays on the GPU begin with block 0 of the layout.
   // Both wait until everything has arrived.
   [[nodiscard]] Status Read(const int64_t* from, const exact::Bucket& bucket,

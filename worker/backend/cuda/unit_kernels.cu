@@ -1,5 +1,4 @@
-// Largest magnitudes, by warps and then by tensors. Maxima of integers: their order does not
-// matter.
+// The largest exponent of each tensor: maxima of integers, whose order does not matter.
 #include "common/exact/arithmetic.h"
 #include "worker/backend/cuda/launch.h"
 #include "worker/backend/cuda/unit_kernels.h"
@@ -7,37 +6,9 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kLanes = 32;
-constexpr int kWarps = 8;  // of one block of threads
-constexpr int kElementsOfLane = exact::kBlockElements / kLanes;
 constexpr int kTensorThreads = 1024;
 constexpr int kBatch = 8;  // exponents that a thread loads at once
 constexpr int kFillThreads = 256;
-constexpr unsigned kAllLanes = 0xffffffffU;
-
-__global__ void __launch_bounds__(kLanes* kWarps)
-    BlockExponents(const float* __restrict__ reduced, const uint32_t* __restrict__ counts,
-                   int64_t blocks, int16_t* __restrict__ exponents) {
-  const int64_t b = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
-  if (b >= blocks) return;  // a whole warp
-  const unsigned lane = threadIdx.x;
-  const unsigned count = counts[b];
-  const float* const block = reduced + b * exact::kBlockElements;
-  uint32_t largest = 0;
-#pragma unroll
-  for (int k = 0; k < kElementsOfLane; ++k) {
-    const unsigned i = k * kLanes + lane;
-    if (i >= count) continue;
-    const uint32_t magnitude = exact::FloatBits(block[i]) & exact::kMagnitudeMask;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-#pragma unroll
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    const uint32_t other = __shfl_xor_sync(kAllLanes, largest, half);
-    largest = other > largest ? other : largest;
-  }
-  if (lane == 0) exponents[b] = static_cast<int16_t>(exact::ExponentOf(largest));
-}
 
 // The largest of a block of threads' numbers, in all of them.
 __device__ int LargestOfAll(int mine) {
@@ -79,22 +50,9 @@ __global__ void __launch_bounds__(kFillThreads)
 
 }  // namespace
 
-cudaError_t LaunchNextExponents(const UnitBlocks& units, const float* reduced, int precision_bits,
-                                int16_t* exponents, cudaStream_t stream) {
-  const cudaError_t error = LaunchBlockExponents(units, reduced, exponents, stream);
-  if (error != cudaSuccess) return error;
-  return LaunchClampExponents(units, precision_bits, exponents, stream);
-}
-
-cudaError_t LaunchBlockExponents(const UnitBlocks& units, const float* reduced, int16_t* exponents,
-                                 cudaStream_t stream) {
-  return Enqueue(BlockExponents, CeilDiv(units.blocks, kWarps), dim3(kLanes, kWarps), stream,
-                 reduced, units.counts, units.blocks, exponents);
-}
-
-cudaError_t LaunchClampExponents(const UnitBlocks& units, int precision_bits, int16_t* exponents,
-                                 cudaStream_t stream) {
-  return Enqueue(ClampExponents, units.tensors, dim3(kTensorThreads), stream, units.first_blocks,
+cudaError_t LaunchClampExponents(const TensorBlocks& tensors, int precision_bits,
+                                 int16_t* exponents, cudaStream_t stream) {
+  return Enqueue(ClampExponents, tensors.count, dim3(kTensorThreads), stream, tensors.first_blocks,
                  precision_bits, exponents);
 }
 

@@ -8,25 +8,16 @@
 
 namespace ringmaster::cuda {
 
-// The blocks of a model: tensor t of the arena has blocks first_blocks[t] to first_blocks[t + 1].
-struct UnitBlocks {
-  int64_t blocks;
-  const uint32_t* counts;  // elements of each block, 1 to 256
-  int64_t tensors;
-  const uint32_t* first_blocks;  // tensors + 1 of them, in arena order
+// Tensor t of the arena has blocks first_blocks[t] to first_blocks[t + 1].
+struct TensorBlocks {
+  int64_t count;                 // of tensors
+  const uint32_t* first_blocks;  // count + 1 of them
 };
 
-// exact::Units::Advance: E of every block from the reduced gradients in arena layout. It is the two
-// launches below, one after the other.
-cudaError_t LaunchNextExponents(const UnitBlocks& units, const float* reduced, int precision_bits,
-                                int16_t* exponents, cudaStream_t stream);
-
-// exponents[b] = exact::ExponentOf of the largest magnitude of block b alone.
-cudaError_t LaunchBlockExponents(const UnitBlocks& units, const float* reduced, int16_t* exponents,
-                                 cudaStream_t stream);
-// Makes E of these: not lower than the tensor's largest minus 12, then clamped.
-cudaError_t LaunchClampExponents(const UnitBlocks& units, int precision_bits, int16_t* exponents,
-                                 cudaStream_t stream);
+// exact::Units::Advance, from the exponents of each block's largest magnitude, which the update
+// writes (update_kernels.h), to E: not lower than the tensor's largest minus 12, then clamped.
+cudaError_t LaunchClampExponents(const TensorBlocks& tensors, int precision_bits,
+                                 int16_t* exponents, cudaStream_t stream);
 
 // exact::Units::Reset.
 cudaError_t LaunchResetExponents(int64_t blocks, int precision_bits, int16_t* exponents,

@@ -4,6 +4,12 @@
 
 namespace ringmaster::cuda {
 
+CudaWeights::CudaWeights(const graph::Program& training) : sizes_(training) {
+  for (const graph::Parameter& parameter : training.parameters) {
+    types_.insert(training.graph.value(parameter.value).dtype);
+  }
+}
+
 StatusOr<DeviceWeights*> CudaWeights::On(int device) {
   MutexLock lock(mu_);
   for (const auto& weights : devices_) {
@@ -35,6 +41,11 @@ Status CudaWeights::RefreshStatistics(std::span<const float> moving_means,
   }
   for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
   return absl::OkStatus();
+}
+
+uint64_t CudaWeights::DeviceBytes(const DeviceStateOptions* state) const {
+  const uint64_t weights = DeviceWeights::DeviceBytes(sizes_, types_);
+  return state == nullptr ? weights : weights + CudaState::DeviceBytes(*state);
 }
 
 StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeState(const DeviceStateOptions& options) {

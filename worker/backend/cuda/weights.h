@@ -5,6 +5,7 @@
 #include <absl/base/thread_annotations.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "common/mutex.h"
@@ -16,7 +17,7 @@ namespace ringmaster::cuda {
 
 class CudaWeights final : public Weights {
  public:
-  explicit CudaWeights(const graph::Program& training) : sizes_(training) {}
+  explicit CudaWeights(const graph::Program& training);
 
   // INVALID_ARGUMENT when sizes are not those of the program. Returns when every GPU has the
   // values.
@@ -25,6 +26,7 @@ class CudaWeights final : public Weights {
                  std::span<const float> moving_variances) override;
   Status RefreshStatistics(std::span<const float> moving_means,
                            std::span<const float> moving_variances) override;
+  [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override;
   // One where all cores are on one GPU: what several would have to exchange goes over the host.
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override;
 
@@ -33,6 +35,7 @@ class CudaWeights final : public Weights {
 
  private:
   const RefreshSizes sizes_;
+  std::set<graph::DType> types_;  // that the program reads parameters in
 
   Mutex mu_;
   std::vector<std::unique_ptr<DeviceWeights>> devices_ ABSL_GUARDED_BY(mu_);

@@ -5,9 +5,13 @@
 #include <cmath>
 
 #include "common/philox.h"
+#include "tests/support/optimizers.h"
 
 namespace ringmaster::graph {
 namespace {
+
+using testing::Adam;
+using testing::Sgd;
 
 // Parameters, slots and the gradients of a few updates.
 struct Training {
@@ -33,23 +37,6 @@ struct Training {
   std::vector<float> parameters, gradients;
   std::vector<std::vector<float>> slots;
 };
-
-v1::Optimizer Sgd(double rate, double momentum, bool nesterov) {
-  v1::Optimizer optimizer;
-  optimizer.mutable_sgd()->set_learning_rate(rate);
-  optimizer.mutable_sgd()->set_momentum(momentum);
-  optimizer.mutable_sgd()->set_nesterov(nesterov);
-  return optimizer;
-}
-
-v1::Optimizer Adam() {
-  v1::Optimizer optimizer;
-  optimizer.mutable_adam()->set_learning_rate(0.001);
-  optimizer.mutable_adam()->set_beta_1(0.9);
-  optimizer.mutable_adam()->set_beta_2(0.999);
-  optimizer.mutable_adam()->set_epsilon(1e-7);
-  return optimizer;
-}
 
 std::unique_ptr<Optimizer> Made(const v1::Optimizer& options) {
   auto made = MakeOptimizer(options);

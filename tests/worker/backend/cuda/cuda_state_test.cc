@@ -11,6 +11,7 @@
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
 #include "common/zoo/zoo.h"
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/state_under_test.h"
 #include "worker/backend/cpu/bfloat16.h"
 #include "worker/backend/cpu/float16.h"
@@ -23,6 +24,8 @@ namespace {
 using Catch::Contains;
 using exact::kBlockElements;
 using graph::DType;
+using testing::Adam;
+using testing::Sgd;
 
 constexpr int kPrecisionBits = 21;
 constexpr uint32_t kShards = 3;
@@ -47,23 +50,6 @@ exact::BlockLayout LayoutOf(const graph::Program& program) {
   auto layout = exact::BlockLayout::Create(tensors);
   REQUIRE(layout.ok());
   return *std::move(layout);
-}
-
-v1::Optimizer Sgd(double momentum, bool nesterov) {
-  v1::Optimizer optimizer;
-  optimizer.mutable_sgd()->set_learning_rate(0.1);
-  optimizer.mutable_sgd()->set_momentum(momentum);
-  optimizer.mutable_sgd()->set_nesterov(nesterov);
-  return optimizer;
-}
-
-v1::Optimizer Adam() {
-  v1::Optimizer optimizer;
-  optimizer.mutable_adam()->set_learning_rate(0.001);
-  optimizer.mutable_adam()->set_beta_1(0.9);
-  optimizer.mutable_adam()->set_beta_2(0.999);
-  optimizer.mutable_adam()->set_epsilon(1e-7);
-  return optimizer;
 }
 
 // The same state on the host.
@@ -271,7 +257,8 @@ TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") 
   if (!testing::CanTestState()) return;
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
-  for (const v1::Optimizer& options : {Sgd(0, false), Sgd(0.9, false), Sgd(0.9, true), Adam()}) {
+  for (const v1::Optimizer& options :
+       {Sgd(0.1, 0, false), Sgd(0.1, 0.9, false), Sgd(0.1, 0.9, true), Adam()}) {
     INFO(options.ShortDebugString());
     Model model(layout, options);
     OnDevice gpu(program, layout, options, testing::LastGpu());

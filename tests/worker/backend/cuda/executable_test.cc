@@ -7,6 +7,7 @@
 
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
+#include "tests/support/optimizers.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
@@ -125,10 +126,8 @@ struct Summed {
       reduced[tensor.offset()] = std::ldexp(1.0F, static_cast<int>(tensor.tensor) - 3);
     }
     units.Advance(reduced);
-    v1::Optimizer optimizer;
-    optimizer.mutable_sgd()->set_learning_rate(0.1);
     auto made = weights.MakeState({.layout = &from.layout,
-                                   .optimizer = optimizer,
+                                   .optimizer = testing::Sgd(0.1, 0, false),
                                    .shards = kShards,
                                    .precision_bits = kPrecisionBits});
     REQUIRE(Message(made.status()) == "");

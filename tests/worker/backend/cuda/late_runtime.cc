@@ -72,6 +72,7 @@ namespace {
 struct Runtime {
   std::set<CUstream_st*> streams;
   std::map<std::byte*, size_t> pinned;
+  std::map<std::byte*, size_t> on_device;
   size_t live = 0;
   size_t graph_launches = 0;
   CUgraph_st* capturing = nullptr;
@@ -168,6 +169,11 @@ const bool kGridsAreLate = (SetPutOnStream(LaunchOnHost), true);
 int CurrentDevice() { return runtime.device; }
 void ForbiddenInCapture() { (void)Report(OutsideCapture()); }
 size_t LiveObjects() { return runtime.live; }
+size_t DeviceBytes() {
+  size_t bytes = 0;
+  for (const auto& [data, size] : runtime.on_device) bytes += size;
+  return bytes;
+}
 size_t GraphLaunches() { return runtime.graph_launches; }
 
 }  // namespace ringmaster::testing
@@ -182,8 +188,15 @@ cudaError_t cudaGetLastError() { return std::exchange(runtime.last_error, cudaSu
 const char* cudaGetErrorName(cudaError_t) { return "error"; }
 const char* cudaGetErrorString(cudaError_t) { return "of the late runtime"; }
 
-cudaError_t cudaMalloc(void** data, size_t bytes) { return Allocate(data, bytes); }
-cudaError_t cudaFree(void* data) { return Free(data); }
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const cudaError_t error = Allocate(data, bytes);
+  if (error == cudaSuccess) runtime.on_device[static_cast<std::byte*>(*data)] = bytes;
+  return error;
+}
+cudaError_t cudaFree(void* data) {
+  runtime.on_device.erase(static_cast<std::byte*>(data));
+  return Free(data);
+}
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
   const cudaError_t error = Allocate(data, bytes);
   if (error == cudaSuccess) runtime.pinned[static_cast<std::byte*>(*data)] = bytes;

@@ -24,6 +24,9 @@ void ForbiddenInCapture();
 // Memory, streams, events and graphs that nobody has freed.
 [[nodiscard]] size_t LiveObjects();
 
+// Of the GPU's memory, that nobody has freed.
+[[nodiscard]] size_t DeviceBytes();
+
 // Graphs launched so far.
 [[nodiscard]] size_t GraphLaunches();
 

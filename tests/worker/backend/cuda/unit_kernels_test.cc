@@ -1,9 +1,11 @@
 // Exponents of the next step on the block emulator: those of exact::Units.
 #include "worker/backend/cuda/unit_kernels.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "common/exact/arithmetic.h"
 #include "common/exact/units.h"
 #include "tests/common/exact/random_values.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
@@ -19,12 +21,6 @@ using exact::Units;
 using testing::GuardedArray;
 using testing::Schedule;
 
-std::vector<uint32_t> CountsOf(const BlockLayout& layout) {
-  std::vector<uint32_t> counts;
-  for (const exact::Block& block : layout.blocks()) counts.push_back(block.count);
-  return counts;
-}
-
 std::vector<uint32_t> FirstBlocksOf(const BlockLayout& layout) {
   std::vector<uint32_t> first_blocks;
   for (const exact::TensorRange& tensor : layout.tensors()) {
@@ -34,49 +30,39 @@ std::vector<uint32_t> FirstBlocksOf(const BlockLayout& layout) {
   return first_blocks;
 }
 
-// The tables of a layout in device memory.
-class UnitsOnDevice {
- public:
-  explicit UnitsOnDevice(const BlockLayout& layout)
-      : counts_(CountsOf(layout)), first_blocks_(FirstBlocksOf(layout)) {}
-
-  [[nodiscard]] UnitBlocks view() {
-    return {static_cast<int64_t>(counts_.size()), counts_.data(),
-            static_cast<int64_t>(first_blocks_.size()) - 1, first_blocks_.data()};
+// What the update writes of each block, whatever lies behind the elements of a short one.
+std::vector<int16_t> LargestOf(const BlockLayout& layout, const std::vector<float>& reduced) {
+  std::vector<int16_t> exponents;
+  for (size_t b = 0; b < layout.block_count(); ++b) {
+    uint32_t largest = 0;
+    for (size_t i = 0; i < layout.blocks()[b].count; ++i) {
+      const uint32_t bits = exact::FloatBits(reduced[b * kBlockElements + i]);
+      largest = std::max(largest, bits & exact::kMagnitudeMask);
+    }
+    exponents.push_back(static_cast<int16_t>(exact::ExponentOf(largest)));
   }
-  [[nodiscard]] std::vector<int16_t> Next(const std::vector<float>& gradients, int precision_bits) {
-    GuardedArray<float> reduced(gradients);
-    GuardedArray<int16_t> exponents(counts_.size());
-    REQUIRE(LaunchNextExponents(view(), reduced.data(), precision_bits, exponents.data(),
-                                nullptr) == cudaSuccess);
-    REQUIRE(exponents.intact());
-    return exponents.values();
-  }
-
- private:
-  GuardedArray<uint32_t> counts_;
-  GuardedArray<uint32_t> first_blocks_;
-};
+  return exponents;
+}
 
 std::vector<int16_t> ExponentsOf(const Units& units) {
   return {units.exponents().begin(), units.exponents().end()};
 }
 
-// In both schedules; what is behind the elements of a short block is enormous.
-void CheckNext(const BlockLayout& layout, int precision_bits, std::vector<float> reduced) {
-  for (size_t b = 0; b < layout.block_count(); ++b) {
-    for (size_t i = layout.blocks()[b].count; i < kBlockElements; ++i) {
-      reduced[b * kBlockElements + i] = 0x1p126F;
-    }
-  }
+// In both schedules.
+void CheckNext(const BlockLayout& layout, int precision_bits, const std::vector<float>& reduced) {
   Units units(&layout, precision_bits);
   units.Advance(reduced);
-  UnitsOnDevice device(layout);
+  GuardedArray<uint32_t> first_blocks(FirstBlocksOf(layout));
   for (const Schedule schedule : {Schedule::kForward, Schedule::kBackward}) {
+    GuardedArray<int16_t> exponents(LargestOf(layout, reduced));
     testing::SetSchedule(schedule);
-    const std::vector<int16_t> got = device.Next(reduced, precision_bits);
+    const cudaError_t error =
+        LaunchClampExponents({static_cast<int64_t>(layout.tensors().size()), first_blocks.data()},
+                             precision_bits, exponents.data(), nullptr);
     testing::SetSchedule(Schedule::kForward);
-    REQUIRE((got == ExponentsOf(units)));
+    REQUIRE(error == cudaSuccess);
+    REQUIRE(exponents.FirstDifference(ExponentsOf(units)) == -1);
+    REQUIRE(exponents.intact());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
 #include "common/graph/update/optimizer.h"
+#include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
 #include "worker/backend/cpu/bfloat16.h"
@@ -21,27 +22,12 @@ namespace ringmaster::cuda {
 namespace {
 
 using exact::kBlockElements;
+using testing::Adam;
 using testing::GuardedMemory;
+using testing::Sgd;
 
 constexpr int kPrecisionBits = 21;
 constexpr int kSmallestExponent = kPrecisionBits + exact::kSmallestUnitExponent;
-
-v1::Optimizer Sgd(double rate, double momentum, bool nesterov) {
-  v1::Optimizer optimizer;
-  optimizer.mutable_sgd()->set_learning_rate(rate);
-  optimizer.mutable_sgd()->set_momentum(momentum);
-  optimizer.mutable_sgd()->set_nesterov(nesterov);
-  return optimizer;
-}
-
-v1::Optimizer Adam(double epsilon) {
-  v1::Optimizer optimizer;
-  optimizer.mutable_adam()->set_learning_rate(0.001);
-  optimizer.mutable_adam()->set_beta_1(0.9);
-  optimizer.mutable_adam()->set_beta_2(0.999);
-  optimizer.mutable_adam()->set_epsilon(epsilon);
-  return optimizer;
-}
 
 // The last epsilon is zero in float32: an element that never had a gradient becomes NaN, its
 // padding does not.
