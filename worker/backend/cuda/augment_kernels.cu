@@ -5,6 +5,7 @@
 // next pass finds them. Sums are those of common/lane_sum.h: eight threads take a block of 256.
 #include "worker/backend/cuda/augment_kernels.h"
 
+#include "common/lane_sum.h"
 #include "worker/backend/cuda/launch.h"
 
 namespace ringmaster::cuda {
@@ -14,7 +15,7 @@ constexpr int kDrawThreads = 64;
 constexpr int kFewThreads = 128;  // of an image of at most kFewElements
 constexpr int kManyThreads = 512;
 constexpr uint32_t kFewElements = 1 << 14;
-constexpr unsigned kSumBlock = 256;  // kLaneSumBlock, and its lanes
+constexpr unsigned kSumBlock = kLaneSumBlock;
 constexpr unsigned kSumLanes = 8;
 constexpr unsigned kNearSums = 640;  // in the multiprocessor's own memory: all of 224 x 224 x 3
 constexpr unsigned kAllLanes = 0xffffffffU;
@@ -205,7 +206,7 @@ struct Image {
   }
 };
 
-__global__ void __launch_bounds__(kManyThreads)
+__global__ void __launch_bounds__(kManyThreads, 2)
     MakeImages(AugmentPlan plan, uint32_t far_sums, const uint8_t* __restrict__ pixels,
                AugmentScratch scratch, float* images) {
   __shared__ double near_sums[kNearSums];
