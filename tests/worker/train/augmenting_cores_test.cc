@@ -9,20 +9,20 @@
 namespace ringmaster::worker {
 namespace {
 
-enum class Where { kLoader, kCores, kBoth };
+enum class Maker { kLoader, kCores, kBoth };
 
-FakeHooks HooksFor(Where where) {
+FakeHooks HooksWith(Maker maker) {
   FakeHooks hooks;
-  hooks.augments = [where](uint32_t job) {
-    return where == Where::kCores || (where == Where::kBoth && job % 2 == 1);
+  hooks.augments = [maker](uint32_t job) {
+    return maker == Maker::kCores || (maker == Maker::kBoth && job % 2 == 1);
   };
   return hooks;
 }
 
 // What runs were given.
 struct Given {
-  FakeHooks Hooks(Where where) {
-    FakeHooks hooks = HooksFor(where);
+  FakeHooks Hooks(Maker maker) {
+    FakeHooks hooks = HooksWith(maker);
     hooks.before_shard = [this](const ShardInput& input) {
       Count(input);
       return absl::OkStatus();
@@ -49,10 +49,10 @@ struct Given {
 };
 
 TEST_CASE("Augmenting cores: every checkpoint is that of a loader, alone and in rings") {
-  FakeCase loader(HooksFor(Where::kLoader));
+  FakeCase loader(HooksWith(Maker::kLoader));
   const auto reference = loader.Run(kAlone);
   RequireFinished(reference);
-  FakeCase job(HooksFor(GENERATE(Where::kCores, Where::kBoth)));
+  FakeCase job(HooksWith(GENERATE(Maker::kCores, Maker::kBoth)));
   const std::vector<Cluster> clusters = {
       kAlone, {{3, {0, 1, 2, 3}}}, {{1, {0, 2}}, {2, {1, 3}}}, {{1, {}}, {1, {0, 1, 2}}, {1, {3}}}};
   const auto results = job.Run(clusters[GENERATE(range<size_t>(0, 4))]);
@@ -72,7 +72,7 @@ TEST_CASE("Augmenting cores: every checkpoint is that of a loader, alone and in 
 
 TEST_CASE("Augmenting cores: they get pixels, and of training and evaluation some ahead") {
   Given given;
-  FakeCase job(given.Hooks(Where::kCores));
+  FakeCase job(given.Hooks(Maker::kCores));
   RequireFinished(job.Run({{2, {0, 1, 2, 3}}}));
   CHECK(given.runs > 0);
   CHECK(given.with_pixels == given.runs);
@@ -82,7 +82,7 @@ TEST_CASE("Augmenting cores: they get pixels, and of training and evaluation som
   CHECK(given.slot_bytes == 5 * 3072);
   CHECK(given.device_shared == 5 * 5 * 3072);
   Given other;
-  FakeCase with_loader(other.Hooks(Where::kLoader));
+  FakeCase with_loader(other.Hooks(Maker::kLoader));
   RequireFinished(with_loader.Run(kAlone));
   CHECK(other.with_pixels == 0);
   CHECK(other.slots == 0);
@@ -91,7 +91,7 @@ TEST_CASE("Augmenting cores: they get pixels, and of training and evaluation som
 
 TEST_CASE("Augmenting cores: nothing is copied ahead for cores on several devices") {
   Given given;
-  FakeCase job(given.Hooks(Where::kCores));
+  FakeCase job(given.Hooks(Maker::kCores));
   for (const uint32_t second : {3, 2}) {
     given.slots = 0;
     std::vector<CoreOptions> cores = Cores(2);
@@ -106,7 +106,7 @@ TEST_CASE("Augmenting cores: nothing is copied ahead for cores on several device
 }
 
 TEST_CASE("Augmenting cores: a device without room for what is copied ahead refuses the job") {
-  FakeHooks hooks = HooksFor(Where::kCores);
+  FakeHooks hooks = HooksWith(Maker::kCores);
   hooks.before_stage = [](const InputStageOptions& options) {
     return Error(absl::StatusCode::kResourceExhausted, "{} slots of {} bytes", options.slots,
                  options.slot_bytes);

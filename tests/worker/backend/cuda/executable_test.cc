@@ -192,6 +192,12 @@ bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed
   return summed.Same();
 }
 
+// Freeing memory waits for every stream: all that was brought is there, as early as on a GPU.
+void CopyAllAtOnce() {
+  Arena memory(Place::kDevice);
+  REQUIRE(memory.Grow(1).ok());
+}
+
 }  // namespace
 
 TEST_CASE("CUDA executable: every run gives what its shard and the newest weights say") {
@@ -482,12 +488,6 @@ TEST_CASE("CUDA executable: an augmentation that fails is named, and the next ru
   }
 }
 
-// Freeing memory waits for every stream: all that was brought is there, as early as on a GPU.
-void CopyAllAtOnce() {
-  Arena memory(Place::kDevice);
-  REQUIRE(memory.Grow(1).ok());
-}
-
 TEST_CASE("CUDA executable: what was brought ahead is waited for, and its slot is used again") {
   for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
     const graph::Program program = Small(2);
@@ -558,20 +558,6 @@ TEST_CASE("CUDA executable: what was brought for another shard or GPU is refused
     CHECK_THAT(Message(status), Contains("input copied ahead: expected 40 bytes on GPU 0"));
   }
   CHECK(RunsRight(*executable, program, master, 1, &augmenter));
-}
-
-TEST_CASE("CUDA input stage: what does not fit is refused") {
-  const Status status =
-      CudaInputStage::Create({.slots = 3, .slot_bytes = size_t{1} << 50}).status();
-  CHECK(absl::IsResourceExhausted(status));
-  CHECK_THAT(Message(status),
-             Contains("3 slots of 1125899906842624 bytes for input that is copied ahead"));
-  const auto stage = CudaInputStage::Create({.slots = 1, .slot_bytes = 10});
-  REQUIRE(stage.ok());
-  const std::vector<uint8_t> pixels(11);
-  CHECK(Message((*stage)->Bring(pixels).status()) == "11 bytes of pixels for slots of 10");
-  CHECK((*stage)->Bring(std::span(pixels).first(10)).ok());
-  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("CUDA weights: a type asked for after a Refresh is filled at once; the order stays") {
