@@ -1,7 +1,6 @@
-// One program bound to one core: its kernels, after those that make images of pixels where it gets
-// these, on the core's stream, replayed as one CUDA graph,
-// while a second stream copies each gradient to the host, or adds it to the sums of the weights'
-// state, as soon as it is complete. Made by
+// One program bound to one core: its kernels on the core's stream, after those that make the images
+// where it gets pixels, replayed as one CUDA graph, while a second stream copies each gradient to
+// the host, or adds it to the sums of the weights' state, as soon as it is complete. Made by
 // CudaCore, used on its thread only; shares the core's memory and streams with the core's other
 // executables.
 #pragma once
@@ -61,8 +60,8 @@ class CudaExecutable final : public Executable {
       Lane& lane, Replay replay);
 
   // INVALID_ARGUMENT when sizes are not those of the program, a label is out of range, or what was
-  // brought ahead is not this shard's or on another GPU.
-  // FAILED_PRECONDITION when gradients are to be summed and the weights have no state.
+  // brought ahead is of another size or on another GPU. FAILED_PRECONDITION when gradients are to
+  // be summed and the weights have no state.
   Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
 
   [[nodiscard]] const StepLayout& layout() const { return layout_; }
