@@ -17,8 +17,6 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr std::chrono::milliseconds kHeartbeatInterval{100};
-
 // One for each name: a copy of a state folder that another worker uses brings none of its lines.
 std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
 
@@ -138,8 +136,7 @@ Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<
       runner_(RunnerOptions(), backend_.get(), port_.get(), states_.get(), coordinator_,
               [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
-                 [this](v1::WorkerMessage message) { session_.Send(std::move(message)); },
-                 kHeartbeatInterval),
+                 [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }),
       devices_(FiguresOf(backend_, UsedDevices()),
                [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
@@ -215,7 +212,7 @@ void Daemon::Post(Event event) {
 
 void Daemon::Handle(const Event& event) {
   const Decision decision = logic_.Step(event, std::chrono::steady_clock::now());
-  heartbeat_.Enable(logic_.attached());
+  heartbeat_.SetInterval(logic_.heartbeat_interval());
   devices_.Enable(logic_.attached());
   Log(event, decision.reason);
   for (const Action& action : decision.actions) Do(action);

@@ -7,9 +7,8 @@
 namespace ringmaster::worker {
 
 Heartbeat::Heartbeat(std::function<v1::Heartbeat()> content,
-                     std::function<void(v1::WorkerMessage)> send,
-                     std::chrono::milliseconds interval)
-    : content_(std::move(content)), send_(std::move(send)), interval_(interval) {}
+                     std::function<void(v1::WorkerMessage)> send)
+    : content_(std::move(content)), send_(std::move(send)) {}
 
 Heartbeat::~Heartbeat() { Stop(); }
 
@@ -27,20 +26,26 @@ void Heartbeat::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Heartbeat::Enable(bool enabled) {
+void Heartbeat::SetInterval(Interval interval) {
   MutexLock lock(mu_);
-  enabled_ = enabled;
+  if (interval == interval_) return;
+  interval_ = interval;
+  changed_.NotifyAll();
 }
 
 void Heartbeat::Run() {
-  auto next = std::chrono::steady_clock::now();
+  Interval known;  // a beat that has another one comes at once
   while (true) {
     {
       MutexLock lock(mu_);
-      changed_.WaitUntil(mu_, next, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
+      const auto changed = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return stopping_ || interval_ != known;
+      };
+      const auto wait = known.value_or(std::chrono::seconds(10));
+      changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + wait, changed);
       if (stopping_) return;
-      next = std::chrono::steady_clock::now() + interval_;
-      if (!enabled_) continue;
+      known = interval_;
+      if (!known) continue;
     }
     v1::WorkerMessage message;
     *message.mutable_heartbeat() = content_();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ringmaster::worker {
@@ -86,6 +87,9 @@ Decision WorkerLogic::OnAttached(const v1::Attached& message) {
               "a term never goes back");
   }
   attached_ = true;
+  // More often than this the network would be busy with nothing else.
+  constexpr uint32_t kLeastMs = 10;
+  heartbeat_interval_ = std::chrono::milliseconds(std::max(message.heartbeat_ms(), kLeastMs));
   Decision decision;
   decision.reason = fmt::format("attached in term {}", message.term());
   if (message.term() > highest_term_) {

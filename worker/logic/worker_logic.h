@@ -33,6 +33,10 @@ class WorkerLogic {
   // What a heartbeat says of the job: empty when free.
   [[nodiscard]] JobId job() const { return job_ ? job_->id : JobId(); }
   [[nodiscard]] bool attached() const { return attached_; }
+  // As the coordinator wants it; nullopt outside a session.
+  [[nodiscard]] std::optional<std::chrono::milliseconds> heartbeat_interval() const {
+    return attached_ ? std::optional(heartbeat_interval_) : std::nullopt;
+  }
 
  private:
   using Phase = HeldJob::Phase;
@@ -80,6 +84,7 @@ class WorkerLogic {
   v1::Attach self_;
   uint64_t highest_term_;
   bool attached_ = false;
+  std::chrono::milliseconds heartbeat_interval_{0};
   bool stopping_ = false;
   std::string stop_reason_;
   std::optional<HeldJob> job_;

@@ -34,6 +34,20 @@ TEST_CASE("WorkerLogic: a coordinator of an older term is not obeyed") {
   CHECK(logic.Step(Inspect("j1"), kNow).actions.empty());
 }
 
+TEST_CASE("WorkerLogic: heartbeats come as often as the coordinator says, in its session alone") {
+  WorkerLogic logic(Self(), 0);
+  CHECK_FALSE(logic.heartbeat_interval().has_value());
+  FromCoordinator attached = Attached(1);
+  attached.message.mutable_attached()->set_heartbeat_ms(75);
+  (void)logic.Step(attached, kNow);
+  CHECK(logic.heartbeat_interval() == std::chrono::milliseconds(75));
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK_FALSE(logic.heartbeat_interval().has_value());
+  attached.message.mutable_attached()->set_heartbeat_ms(0);
+  (void)logic.Step(attached, kNow);
+  CHECK(logic.heartbeat_interval() == std::chrono::milliseconds(10));
+}
+
 TEST_CASE("WorkerLogic: a new term is stored before anything else happens in it") {
   WorkerLogic logic(Self(), 5);
   const Decision decision = logic.Step(Attached(6), kNow);

@@ -29,8 +29,8 @@ class CudaAugment {
 
   // Enqueues; allocates nothing and keeps addresses alone, so that it may be captured and what lies
   // there may change before each replay. `pixels`: rows * H*W*C of stored images; `seed_and_step`:
-  // two words; `samples`: a word a row; `images`: rows * H*W*C of the model's. All in the GPU's
-  // memory, the workspace at a multiple of kAlignment.
+  // two words, the augmenter's seed is not read; `samples`: a word a row; `images`: rows * H*W*C of
+  // the model's. All in the GPU's memory, the workspace at a multiple of kAlignment.
   [[nodiscard]] Status Launch(const uint8_t* pixels, int64_t rows, const uint64_t* seed_and_step,
                               const uint64_t* samples, std::byte* workspace, float* images,
                               cudaStream_t stream) const;
