@@ -37,7 +37,8 @@ std::string MemoryLine(const TrainOptions& options, const MemoryFigures& memory)
                   Bytes(memory.host_peak));
   if (memory.device_used) {
     line += fmt::format(
-        "; device {} predicted, {} of it weights and state, {} seen (nvidia-smi, with its context)",
+        "; device {} predicted, {} of it weights, state and input, {} seen (nvidia-smi, with its "
+        "context)",
         Bytes(PredictedDevice(memory, options.cores)), Bytes(memory.planned_device),
         Bytes(*memory.device_used));
   }

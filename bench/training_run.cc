@@ -65,7 +65,7 @@ StatusOr<v1::ResolvedJob> Resolve(const TrainOptions& options, const TrainCase& 
 }
 
 // Parameters and FLOPs of a sample: those of a program for one.
-Status CountModel(const v1::ResultSpec& spec, TrainMeasurement* measured) {
+Status CountModel(const v1::ResultSpec& spec, const Backend& backend, TrainMeasurement* measured) {
   const v1::DataUse& use = spec.data_use();
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         zoo::BuildProgram(spec.model(), {.samples = 1,
@@ -78,8 +78,11 @@ Status CountModel(const v1::ResultSpec& spec, TrainMeasurement* measured) {
   for (const graph::Parameter& parameter : program.parameters) {
     measured->parameters += static_cast<uint64_t>(graph::Elements(parameter.shape));
   }
-  measured->memory.planned_input =
-      kBatchesInMemory * spec.batch() * use.height() * use.width() * use.channels() * sizeof(float);
+  const v1::DatasetFacts& stored = spec.data();
+  const uint64_t image =
+      backend.augments() ? uint64_t{stored.height()} * stored.width() * stored.channels()
+                         : uint64_t{use.height()} * use.width() * use.channels() * sizeof(float);
+  measured->memory.planned_input = kBatchesInMemory * spec.batch() * image;
   return absl::OkStatus();
 }
 
@@ -139,7 +142,7 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
   RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved, Resolve(options, one, images, *backend));
   TrainMeasurement measured;
   measured.device_model = resolved.result().numerics_class().device_model();
-  RING_RETURN_IF_ERROR(CountModel(resolved.result(), &measured));
+  RING_RETURN_IF_ERROR(CountModel(resolved.result(), *backend, &measured));
 
   ResetPeak();
   measured.memory.host_before = ReadHostMemory().resident;

@@ -83,7 +83,7 @@ TEST_CASE("TrainReport: the text says what was measured") {
   TrainMeasurement measured = Measured();
   measured.memory.device_used = uint64_t{3} << 30;
   CHECK_THAT(TextReport(options, kCase, measured),
-             Contains("device 9.0M predicted, 3.0M of it weights and state, 3.00G seen "
+             Contains("device 9.0M predicted, 3.0M of it weights, state and input, 3.00G seen "
                       "(nvidia-smi, with its context)"));
 }
 

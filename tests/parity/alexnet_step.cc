@@ -83,7 +83,7 @@ StatusOr<StepResult> RunOnBackend(const graph::Program& program,
   RING_ASSIGN_OR_RETURN(auto backend, MakeBackend("cpu"));
   RING_ASSIGN_OR_RETURN(auto core, backend->MakeCore({.name = "core0", .cpus = {}}));
   RING_ASSIGN_OR_RETURN(auto weights, backend->MakeWeights(program));
-  RING_ASSIGN_OR_RETURN(auto executable, core->Bind(program, *weights));
+  RING_ASSIGN_OR_RETURN(auto executable, core->Bind(program, *weights, nullptr));
   RING_RETURN_IF_ERROR(weights->Refresh(layout, arena, moving_means, moving_variances));
 
   const std::vector<float> images = Floats(feeds.at(program.images));

@@ -42,7 +42,7 @@ class BoundProgram {
     RING_ASSIGN_OR_RETURN(bound->weights_, backend.MakeWeights(program));
     RING_ASSIGN_OR_RETURN(bound->core_, backend.MakeCore(options));
     RING_ASSIGN_OR_RETURN(bound->executable_,
-                          bound->core_->Bind(bound->program_, *bound->weights_));
+                          bound->core_->Bind(bound->program_, *bound->weights_, nullptr));
     return bound;
   }
 

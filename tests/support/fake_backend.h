@@ -1,6 +1,7 @@
 // A Backend without kernels: gradients are a hash of (weights, images, labels, samples, step,
-// seed), so they are as deterministic as real ones and take no time. Hooks let a test poison, delay
-// or fail a shard. Thread-safe like a real backend; hooks are set before any Core is made.
+// seed), so they are as deterministic as real ones and take no time. Of pixels it makes the images
+// by the host's formulas. Hooks let a test poison, delay or fail a shard. Thread-safe like a real
+// backend; hooks are set before any Core is made.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include "tests/support/fake_device_state.h"
+#include "tests/support/fake_input_stage.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/shard_io.h"
 #include "worker/train/arena.h"
 
 namespace ringmaster {
@@ -31,6 +34,13 @@ struct FakeHooks {
   std::function<bool(uint32_t weights)> has_state = [](uint32_t weights) {
     return std::popcount(weights) % 2 == 1;
   };
+  // Whether the n-th job (from 0) gets pixels and makes the images itself; by default half of them,
+  // with a state or without.
+  std::function<bool(uint32_t job)> augments = [](uint32_t job) {
+    return std::popcount(job + 1) % 2 == 1;
+  };
+  // Called before a job's slots for input are made; an error is the device's.
+  std::function<Status(const InputStageOptions&)> before_stage;
   // Of Weights::DeviceBytes, with a state; without one it is half of it.
   uint64_t device_bytes = 0;
   // When a core is made, on its thread.
@@ -115,13 +125,15 @@ class FakeWeights : public Weights {
 
 class FakeExecutable : public Executable {
  public:
-  FakeExecutable(const graph::Program* program, const FakeWeights* weights, const FakeHooks* hooks)
-      : program_(program), weights_(weights), hooks_(hooks) {}
+  FakeExecutable(const graph::Program* program, const FakeWeights* weights,
+                 const graph::Augmenter* augmenter, const FakeHooks* hooks)
+      : program_(program), weights_(weights), augmenter_(augmenter), hooks_(hooks) {}
 
-  Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override {
-    if (static_cast<int64_t>(input.samples.size()) != program_->samples) {
-      return Internal("{} rows for a program of {}", input.samples.size(), program_->samples);
-    }
+  // Hooks see images, whatever the run was given.
+  Status Run(const ShardInput& given, const GradientSink& sink, ShardOutput* output) override {
+    RING_RETURN_IF_ERROR(CheckShard(*program_, augmenter_, ClassesOf(*program_), given));
+    ShardInput input = given;
+    if (augmenter_ != nullptr) input.images = MakeImages(given);
     const bool training = program_->mode == graph::Mode::kTraining;
     if (training && hooks_->before_shard) RING_RETURN_IF_ERROR(hooks_->before_shard(input));
     if (!training && hooks_->before_evaluation) hooks_->before_evaluation(input);
@@ -141,6 +153,23 @@ class FakeExecutable : public Executable {
   }
 
  private:
+  // Of what was brought ahead, where something was.
+  std::span<const float> MakeImages(const ShardInput& input) {
+    const auto use =
+        program_->mode == graph::Mode::kTraining ? graph::Use::kTraining : graph::Use::kEvaluation;
+    const std::span<const uint8_t> pixels =
+        input.staged == nullptr ? input.pixels
+                                : static_cast<const FakeStagedInput*>(input.staged)->pixels();
+    const size_t stored = augmenter_->stored().elements();
+    const size_t elements = augmenter_->model().elements();
+    images_.resize(input.samples.size() * elements);
+    for (size_t row = 0; row < input.samples.size(); ++row) {
+      augmenter_->Apply(use, input.step, input.samples[row], pixels.subspan(row * stored, stored),
+                        &scratch_, std::span(images_).subspan(row * elements, elements));
+    }
+    return images_;
+  }
+
   uint64_t HashInput(const ShardInput& input) const {
     const bool training = program_->mode == graph::Mode::kTraining;
     uint64_t hash = training ? FakeWeights::Mix(input.seed) + input.step : weights_->moving();
@@ -187,16 +216,20 @@ class FakeExecutable : public Executable {
 
   const graph::Program* const program_;
   const FakeWeights* const weights_;
+  const graph::Augmenter* const augmenter_;
   const FakeHooks* const hooks_;
+  graph::ImageScratch scratch_;
+  std::vector<float> images_;
   std::vector<worker::Arena<float>> gradients_;  // by tensor: 64-byte aligned
 };
 
 class FakeCore : public Core {
  public:
   explicit FakeCore(const FakeHooks* hooks) : hooks_(hooks) {}
-  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
-                                             Weights& weights) override {
-    return std::make_unique<FakeExecutable>(&program, static_cast<FakeWeights*>(&weights), hooks_);
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
+                                             const graph::Augmenter* augmenter) override {
+    return std::make_unique<FakeExecutable>(&program, static_cast<FakeWeights*>(&weights),
+                                            augmenter, hooks_);
   }
   [[nodiscard]] uint64_t memory_bytes() const override { return 0; }
 
@@ -223,6 +256,11 @@ class FakeBackend : public Backend {
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override {
     return hooks_.figures ? hooks_.figures() : std::vector<v1::DeviceFigures>();
   }
+  [[nodiscard]] bool augments() const override { return hooks_.augments(jobs_++); }
+  StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
+    if (hooks_.before_stage) RING_RETURN_IF_ERROR(hooks_.before_stage(options));
+    return std::make_unique<FakeInputStage>(options);
+  }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
     return hooks_.has_state(weights_made_++) ? std::make_unique<FakeWeights>(&hooks_)
                                              : std::make_unique<FakeWeights>();
@@ -234,6 +272,7 @@ class FakeBackend : public Backend {
 
  private:
   const FakeHooks hooks_;
+  mutable std::atomic<uint32_t> jobs_ = 0;  // each asks once
   std::atomic<uint32_t> weights_made_ = 0;
 };
 

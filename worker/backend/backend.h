@@ -16,24 +16,31 @@
 
 #include "common/exact/block_layout.h"
 #include "common/exact/quantize.h"
+#include "common/graph/augment/augment.h"
 #include "common/graph/memory_plan.h"
 #include "common/graph/program.h"
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 #include "worker/backend/device_state.h"
+#include "worker/backend/input_stage.h"
 #include "worker/backend/tuning.h"
 
 namespace ringmaster {
 
 // One shard of one step. Rows are samples, in the order of the shard's slice of the global batch.
+// Exactly one of `pixels` and `images` is given: pixels where the program was bound with an
+// augmenter.
 struct ShardInput {
   uint64_t seed = 0;  // of the job: dropout
   uint64_t step = 0;
-  std::span<const uint64_t> samples;  // dataset index of each row: dropout
-  std::span<const float> images;      // rows * H * W * C
+  std::span<const uint64_t> samples;  // dataset index of each row: dropout, augmentation
+  std::span<const uint8_t> pixels;    // rows * H * W * C as they are stored
+  std::span<const float> images;      // rows * H * W * C of the model
   std::span<const int32_t> labels;    // rows
   float loss_seed = 1;                // S / n of the global batch; training only
+  // The same pixels, where an input stage of this backend has brought them ahead; else nullptr.
+  const StagedInput* staged = nullptr;
 };
 
 struct ShardOutput {
@@ -98,9 +105,12 @@ class Core {
   virtual ~Core() = default;
   // Binds kernels and plans memory; the core's arena grows to the largest program bound to it.
   // RESOURCE_EXHAUSTED with the plan as text when it does not fit the core's memory; UNIMPLEMENTED
-  // names op and node when a kernel is missing. `program` and `weights` must outlive the result.
+  // names op and node when a kernel is missing. With an `augmenter`, where Backend::augments(),
+  // runs get pixels and make the images themselves, with its bits; with nullptr they get images.
+  // `program`, `weights` and `augmenter` must outlive the result.
   virtual StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
-                                                     Weights& weights) = 0;
+                                                     Weights& weights,
+                                                     const graph::Augmenter* augmenter) = 0;
   // What the programs bound so far take of the core's memory: that of the largest.
   [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
 };
@@ -110,8 +120,10 @@ struct CoreOptions {
   uint32_t threads = 1;
   std::vector<int> cpus;      // empty: not pinned
   uint64_t memory_bytes = 0;  // 0: no limit
-  uint64_t shared_bytes = 0;  // of them, for weights and state: this core's part of DeviceBytes
-  uint32_t device = 0;        // which one of Backend::devices()
+  // Of them, for weights and state and input that is copied ahead: this core's part of what the
+  // cores of a device share.
+  uint64_t shared_bytes = 0;
+  uint32_t device = 0;  // which one of Backend::devices()
 };
 
 class Backend {
@@ -128,6 +140,15 @@ class Backend {
   // tell. Takes milliseconds, and hangs as long as a sick driver does: only for a thread on which
   // nobody waits.
   [[nodiscard]] virtual std::vector<v1::DeviceFigures> figures() { return {}; }
+  // Whether programs may be bound with an augmenter: then the host has a quarter of the bytes to
+  // hand over, and nothing to compute for them.
+  [[nodiscard]] virtual bool augments() const { return false; }
+  // For programs that are bound with one: RESOURCE_EXHAUSTED with the slots' size when the device
+  // has no room for them; nullptr where the kind copies nothing ahead.
+  virtual StatusOr<std::unique_ptr<InputStage>> MakeInputStage(
+      const InputStageOptions& /*options*/) {
+    return nullptr;
+  }
   virtual StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) = 0;
   // Called on the thread that will run the core: sets its thread count, affinity and float mode.
   virtual StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) = 0;

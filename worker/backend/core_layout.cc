@@ -47,13 +47,15 @@ Status CheckFits(const graph::Program& program, const CoreLayout& layout, size_t
                  size_t limit) {
   const size_t used = layout.bytes + shared_bytes;
   if (used <= limit) return absl::OkStatus();
-  const std::string shared =
-      shared_bytes > 0 ? fmt::format(", weights and state {}", FormatBytes(shared_bytes)) : "";
+  const auto part = [](const char* what, size_t bytes) {
+    return bytes == 0 ? "" : fmt::format(", {} {}", what, FormatBytes(bytes));
+  };
   return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}\n{}",
+               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}{}\n{}",
                FormatBytes(used), FormatBytes(limit), FormatBytes(used - limit),
                FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes), shared,
+               FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes),
+               part("pixels", layout.input_bytes), part("weights, state and input", shared_bytes),
                graph::Describe(program, layout.plan));
 }
 

@@ -16,6 +16,7 @@ struct CoreLayout {
   graph::MemoryPlan plan;
   std::vector<size_t> gradients;  // offsets by canonical parameter number
   size_t bytes = 0;
+  size_t input_bytes = 0;  // of them: pixels, and what making images of them needs
 };
 
 [[nodiscard]] constexpr size_t AlignUp(size_t bytes, size_t alignment) {

@@ -33,6 +33,10 @@ class LoadedBackend final : public Backend {
   }
   [[nodiscard]] uint32_t devices() const override { return backend_->devices(); }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return backend_->figures(); }
+  [[nodiscard]] bool augments() const override { return backend_->augments(); }
+  StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
+    return backend_->MakeInputStage(options);
+  }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override {
     return backend_->MakeWeights(training);
   }

@@ -22,14 +22,18 @@ int64_t ClassesOf(const graph::Program& program) {
   return 0;
 }
 
-Status CheckShard(const graph::Program& program, int64_t classes, const ShardInput& input) {
-  const size_t images = ElementsOf(program, program.images);
+Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter, int64_t classes,
+                  const ShardInput& input) {
   const auto rows = static_cast<size_t>(program.samples);
-  if (input.images.size() != images || input.labels.size() != rows ||
-      input.samples.size() != rows) {
+  const size_t pixels = augmenter == nullptr ? 0 : rows * augmenter->stored().elements();
+  const size_t images = augmenter == nullptr ? ElementsOf(program, program.images) : 0;
+  if (input.pixels.size() != pixels || input.images.size() != images ||
+      input.labels.size() != rows || input.samples.size() != rows) {
     return InvalidArgument(
-        "shard: expected {} samples, {} labels and {} image values, got {}, {} and {}", rows, rows,
-        images, input.samples.size(), input.labels.size(), input.images.size());
+        "shard: expected {} samples, {} labels, {} pixel values and {} image values, got {}, {}, "
+        "{} and {}",
+        rows, rows, pixels, images, input.samples.size(), input.labels.size(), input.pixels.size(),
+        input.images.size());
   }
   for (size_t i = 0; i < rows; ++i) {
     if (input.labels[i] >= 0 && input.labels[i] < classes) continue;

@@ -22,9 +22,10 @@ namespace ringmaster {
 // Of the logits that meet the program's labels; 0 where none do.
 [[nodiscard]] int64_t ClassesOf(const graph::Program& program);
 
-// INVALID_ARGUMENT when sizes are not those of the program or a label is not in [0, classes).
-[[nodiscard]] Status CheckShard(const graph::Program& program, int64_t classes,
-                                const ShardInput& input);
+// INVALID_ARGUMENT when sizes are not those of the program, with stored pixels where it was bound
+// with an augmenter and images where it was not, or a label is not in [0, classes).
+[[nodiscard]] Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter,
+                                int64_t classes, const ShardInput& input);
 
 // For each place in gradient_order the node after which the gradients up to and with that one are
 // complete; it never decreases.

@@ -27,7 +27,9 @@ job::SampleSet NextSet(job::SampleSet set) {
 }  // namespace
 
 Reader::Reader(std::shared_ptr<const ShardLoader> loader, ReaderOptions options)
-    : loader_(std::move(loader)), options_(std::move(options)) {
+    : loader_(std::move(loader)),
+      options_(std::move(options)),
+      ahead_(options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size()) {
   if (!options_.shards.empty() && options_.start_step < loader_->spec().total_steps()) {
     cursor_ = BatchId::Training(options_.start_step, options_.shards.front());
   }
@@ -55,9 +57,10 @@ StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
                    "shard {} of step {} was still being read at its deadline", id.shard, id.step);
     }
     SkipTo(id);
+    slot_free_ = true;  // whoever asks is done with an earlier batch
+    changed_.NotifyAll();
     if (const auto found = ready_.find(id); found != ready_.end()) {
       auto taken = ready_.extract(found);
-      changed_.NotifyAll();
       return std::move(taken.mapped());
     }
     if (cursor_ && !(id < *cursor_)) taken_.insert(id);
@@ -83,26 +86,72 @@ void Reader::SkipTo(const BatchId& id) {
 void Reader::Run(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "reader");
   const DefaultFloatMode float_mode;
-  const size_t ahead = options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size();
   while (!stop.stop_requested()) {
-    std::optional<BatchId> id;
+    bool brings = false;
     {
       MutexLock lock(mu_);
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
       changed_.WaitUntil(mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopped_ || (cursor_ && ready_.size() < ahead);
+        return stopped_ || may_load() || ToBring() != nullptr;
       });
       if (stopped_) return;
-      if (!cursor_ || ready_.size() >= ahead) continue;
-      id = Next();
-      loading_ = id;
+      brings = ToBring() != nullptr;
     }
-    if (!id) continue;
-    Result result = loader_->Load(*id);
+    if (brings) {
+      BringNext();
+    } else {
+      LoadNext();
+    }
+  }
+}
+
+void Reader::LoadNext() {
+  std::optional<BatchId> id;
+  {
     MutexLock lock(mu_);
-    loading_.reset();
-    ready_.emplace(*id, std::move(result));
-    changed_.NotifyAll();
+    if (!may_load()) return;
+    id = Next();
+    loading_ = id;
+  }
+  if (!id) return;
+  Result result = loader_->Load(*id);
+  MutexLock lock(mu_);
+  loading_.reset();
+  ready_.emplace(*id, std::move(result));
+  changed_.NotifyAll();
+}
+
+std::shared_ptr<ShardBatch> Reader::ToBring() const {
+  if (options_.stage == nullptr || !slot_free_) return nullptr;
+  for (const auto& [id, result] : ready_) {
+    if (!result.ok() || (*result)->pixels.span().empty()) continue;
+    if ((*result)->staged == nullptr) return *result;
+  }
+  return nullptr;
+}
+
+// Nobody else has the batch meanwhile: who asks for it waits.
+void Reader::BringNext() {
+  std::shared_ptr<ShardBatch> batch;
+  {
+    MutexLock lock(mu_);
+    batch = ToBring();
+    if (batch == nullptr) return;
+    loading_ = batch->id;
+    slot_free_ = false;
+  }
+  auto staged = options_.stage->Bring(batch->pixels.span());
+  MutexLock lock(mu_);
+  loading_.reset();
+  changed_.NotifyAll();
+  if (staged.ok() && *staged == nullptr) return;
+  slot_free_ = true;
+  const auto found = ready_.find(batch->id);
+  if (found == ready_.end()) return;  // it was passed over
+  if (staged.ok()) {
+    batch->staged = *std::move(staged);
+  } else {
+    found->second = Annotate(staged.status(), "input copied ahead");
   }
 }
 

@@ -33,22 +33,30 @@ Slice SliceOf(const v1::ResultSpec& spec, const BatchId& id, uint64_t total) {
 
 }  // namespace
 
-AlignedFloats::AlignedFloats(size_t size) : size_(size) {
+template <typename T>
+AlignedArray<T>::AlignedArray(size_t size) : size_(size) {
   constexpr size_t kAlignment = 64;
-  const size_t bytes = (size * sizeof(float) + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t bytes = (size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
   if (bytes == 0) return;
-  data_.reset(static_cast<float*>(std::aligned_alloc(kAlignment, bytes)));
+  data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
   RING_CHECK(data_ != nullptr, "out of memory");
 }
+template class AlignedArray<uint8_t>;
+template class AlignedArray<float>;
 
-ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec)
+std::shared_ptr<const graph::Augmenter> MakeAugmenter(const v1::ResultSpec& spec) {
+  return std::make_shared<const graph::Augmenter>(AugmentOf(spec), ShapeOf(spec.data()),
+                                                  ShapeOf(spec.data_use()), spec.seed());
+}
+
+ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
+                         std::shared_ptr<const graph::Augmenter> augmenter)
     : dataset_(std::move(dataset)),
       spec_(std::move(spec)),
       samples_(spec_.data_use()),
-      augmenter_(AugmentOf(spec_), ShapeOf(spec_.data()), ShapeOf(spec_.data_use()), spec_.seed()) {
-}
+      augmenter_(std::move(augmenter)) {}
 
-StatusOr<std::shared_ptr<const ShardBatch>> ShardLoader::Load(const BatchId& id) const {
+StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const {
   if (id.shard >= spec_.shards()) {
     return InvalidArgument("shard {} of a job with {} shards", id.shard, spec_.shards());
   }
@@ -58,23 +66,29 @@ StatusOr<std::shared_ptr<const ShardBatch>> ShardLoader::Load(const BatchId& id)
       id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
   const Slice slice = SliceOf(spec_, id, samples_.count(id.set));
   const size_t rows = slice.places.size();
+  const size_t stored = ShapeOf(spec_.data()).elements();
   const size_t elements = ShapeOf(spec_.data_use()).elements();
   const job::Permutation permutation(spec_.seed(), id.step / spec_.steps_per_epoch(),
                                      samples_.count(job::SampleSet::kTrain));
   auto batch = std::make_shared<ShardBatch>();
   batch->id = id;
   batch->batch_samples = slice.batch_samples;
-  batch->images = AlignedFloats(rows * elements);
+  batch->pixels = AlignedArray<uint8_t>(augmenter_ == nullptr ? rows * stored : 0);
+  batch->images = AlignedArray<float>(augmenter_ == nullptr ? 0 : rows * elements);
   batch->samples.reserve(rows);
   batch->labels.reserve(rows);
-  std::vector<uint8_t> pixels(ShapeOf(spec_.data()).elements());
+  std::vector<uint8_t> one(augmenter_ == nullptr ? 0 : stored);
   graph::ImageScratch scratch;
   for (size_t row = 0; row < rows; ++row) {
     const uint64_t place = slice.places.begin + row;
     const uint64_t sample = samples_.At(id.set, training ? permutation.At(place) : place);
+    const std::span<uint8_t> pixels =
+        augmenter_ == nullptr ? batch->pixels.span().subspan(row * stored, stored) : std::span(one);
     RING_ASSIGN_OR_RETURN(const int32_t label, dataset_->Read(split, sample, pixels));
-    augmenter_.Apply(id.use(), id.step, sample, pixels, &scratch,
-                     batch->images.span().subspan(row * elements, elements));
+    if (augmenter_ != nullptr) {
+      augmenter_->Apply(id.use(), id.step, sample, pixels, &scratch,
+                        batch->images.span().subspan(row * elements, elements));
+    }
     batch->samples.push_back(sample);
     batch->labels.push_back(label);
   }

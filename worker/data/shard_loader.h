@@ -1,6 +1,6 @@
-// Loads the samples of one shard of one step: permutation, slice, records, augmentation. A pure
-// function of (ResultSpec, dataset, BatchId): the same floats on every worker, whoever asks and
-// when. Thread-safe; owned by the job that a worker serves.
+// Loads the samples of one shard of one step: permutation, slice, records, and augmentation where
+// the cores leave it to the host. A pure function of (ResultSpec, dataset, BatchId): the same bytes
+// on every worker, whoever asks and when. Thread-safe; owned by the job that a worker serves.
 #pragma once
 
 #include <compare>
@@ -15,6 +15,7 @@
 #include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
+#include "worker/backend/input_stage.h"
 
 namespace ringmaster::worker {
 
@@ -41,19 +42,20 @@ struct BatchId {
   auto operator<=>(const BatchId& other) const = default;
 };
 
-// Floats that start at a multiple of 64 bytes, as kernels require for equal bits.
-class AlignedFloats {
+// Numbers that start at a multiple of 64 bytes, as kernels require for equal bits.
+template <typename T>
+class AlignedArray {
  public:
-  AlignedFloats() = default;
-  explicit AlignedFloats(size_t size);
-  std::span<float> span() { return {data_.get(), size_}; }
-  std::span<const float> span() const { return {data_.get(), size_}; }
+  AlignedArray() = default;
+  explicit AlignedArray(size_t size);
+  std::span<T> span() { return {data_.get(), size_}; }
+  std::span<const T> span() const { return {data_.get(), size_}; }
 
  private:
   struct Free {
-    void operator()(float* data) const { std::free(data); }
+    void operator()(T* data) const { std::free(data); }
   };
-  std::unique_ptr<float[], Free> data_;
+  std::unique_ptr<T[], Free> data_;
   size_t size_ = 0;
 };
 
@@ -61,16 +63,26 @@ struct ShardBatch {
   BatchId id;
   uint64_t batch_samples = 0;     // n: samples of the whole batch, over all shards
   std::vector<uint64_t> samples;  // dataset index of each row; empty when the shard is empty
-  AlignedFloats images;           // rows * H * W * C of the model's images
-  std::vector<int32_t> labels;    // rows
+  // In one of two forms; the other one is empty.
+  AlignedArray<uint8_t> pixels;  // rows * H * W * C of the stored images
+  AlignedArray<float> images;    // rows * H * W * C of the model's images
+  std::vector<int32_t> labels;   // rows
+  // The pixels on the device, where a reader has had them brought ahead.
+  std::shared_ptr<const StagedInput> staged;
 };
+
+// The one that a job has: of its loader, or of its cores.
+[[nodiscard]] std::shared_ptr<const graph::Augmenter> MakeAugmenter(const v1::ResultSpec& spec);
 
 class ShardLoader {
  public:
   // `spec` resolved; the dataset's facts must equal spec.data (checked by the caller at Prepare).
-  ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec);
+  // With an `augmenter`, MakeAugmenter(spec), batches hold images; with nullptr pixels, for cores
+  // that make the images themselves.
+  ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
+              std::shared_ptr<const graph::Augmenter> augmenter);
 
-  [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Load(const BatchId& id) const;
+  [[nodiscard]] StatusOr<std::shared_ptr<ShardBatch>> Load(const BatchId& id) const;
 
   // Batches of an evaluated set: ceil(samples / batch); 0 when the job has no such set.
   [[nodiscard]] uint64_t evaluation_batches(job::SampleSet set) const;
@@ -80,7 +92,7 @@ class ShardLoader {
   const std::shared_ptr<const Dataset> dataset_;
   const v1::ResultSpec spec_;
   const job::SampleUse samples_;
-  const graph::Augmenter augmenter_;
+  const std::shared_ptr<const graph::Augmenter> augmenter_;  // nullptr: pixels
 };
 
 }  // namespace ringmaster::worker

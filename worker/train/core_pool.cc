@@ -25,6 +25,7 @@ CorePool::CorePool(size_t cores) : results_(cores) {
 
 StatusOr<std::unique_ptr<CorePool>> CorePool::Create(Backend* backend, const ProgramSet* programs,
                                                      Weights* weights,
+                                                     const graph::Augmenter* augmenter,
                                                      const std::vector<CoreOptions>& cores) {
   if (cores.empty()) return InvalidArgument("a worker needs at least one core");
   std::unique_ptr<CorePool> pool(new CorePool(cores.size()));
@@ -32,7 +33,8 @@ StatusOr<std::unique_ptr<CorePool>> CorePool::Create(Backend* backend, const Pro
   RING_RETURN_IF_ERROR(pool->RunOnAll([&](Seat& seat) -> Status {
     RING_ASSIGN_OR_RETURN(seat.core_, backend->MakeCore(cores[seat.index_]));
     for (const auto& [shape, program] : programs->programs()) {
-      RING_ASSIGN_OR_RETURN(seat.executables_[shape], seat.core_->Bind(program, *weights));
+      RING_ASSIGN_OR_RETURN(seat.executables_[shape],
+                            seat.core_->Bind(program, *weights, augmenter));
     }
     return absl::OkStatus();
   }));

@@ -37,11 +37,11 @@ class Seat {
 
 class CorePool {
  public:
-  // Starts the threads and binds; the first error of any core. `programs` and `weights` outlive the
-  // pool.
+  // Starts the threads and binds; the first error of any core. `programs`, `weights` and
+  // `augmenter`, which is Core::Bind's, outlive the pool.
   [[nodiscard]] static StatusOr<std::unique_ptr<CorePool>> Create(
       Backend* backend, const ProgramSet* programs, Weights* weights,
-      const std::vector<CoreOptions>& cores);
+      const graph::Augmenter* augmenter, const std::vector<CoreOptions>& cores);
   ~CorePool();
   CorePool(const CorePool&) = delete;
   CorePool& operator=(const CorePool&) = delete;

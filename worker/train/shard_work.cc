@@ -64,7 +64,9 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   input.seed = job.spec().seed();
   input.step = batch.id.step;
   input.samples = batch.samples;
+  input.pixels = batch.pixels.span();
   input.images = batch.images.span();
+  input.staged = batch.staged.get();
   input.labels = batch.labels;
   input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
   return executable->Run(input, sink, &result->output);

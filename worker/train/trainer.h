@@ -83,7 +83,8 @@ struct TrainerOptions {
 struct PlannedMemory {
   uint64_t state = 0;  // host, once: parameters, optimizer slots, sums of gradients
   uint64_t core = 0;   // of each core: what its largest program takes
-  // Of each device whose memory is not the host's, beside its cores: weights, and a state there.
+  // Of each device whose memory is not the host's, beside its cores: weights, and a state and
+  // input that is copied ahead there.
   uint64_t device = 0;
 };
 

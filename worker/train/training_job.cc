@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
@@ -111,11 +112,41 @@ std::vector<CoreOptions> WithShared(std::vector<CoreOptions> cores, uint64_t dev
   return cores;
 }
 
-Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+// Who makes the images: the cores where they can, else the loader.
+enum class Augments : uint8_t { kCores, kLoader };
+
+// Slots for what the cores compute, for what they compute next, and one to bring into.
+Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+  const bool one_device =
+      !cores.empty() && std::ranges::all_of(cores, [&](const CoreOptions& core) {
+        return core.device == cores.front().device;
+      });
+  if (!one_device) return absl::OkStatus();
+  uint64_t samples = 0;
+  for (const auto& [shape, program] : job->programs.programs()) {
+    samples = std::max(samples, shape.samples);
+  }
+  const InputStageOptions options = {.device = cores.front().device,
+                                     .slots = 2 * cores.size() + 1,
+                                     .slot_bytes = samples * job->augmenter->stored().elements()};
+  RING_ASSIGN_OR_RETURN(job->stage, backend->MakeInputStage(options));
+  if (job->stage == nullptr) return absl::OkStatus();
+  const uint64_t bytes = options.slots * options.slot_bytes;
+  job->planned.device += bytes;
+  spdlog::info("input is copied ahead: job={} slots={} memory={}", job->id.value(), options.slots,
+               FormatBytes(bytes));
+  return absl::OkStatus();
+}
+
+Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,
+            TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
   const DeviceStateOptions state = StateOptions(*job);
   job->planned.device = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  const bool on_cores = augments == Augments::kCores;
+  if (on_cores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job));
   RING_ASSIGN_OR_RETURN(job->cores, CorePool::Create(backend, &job->programs, job->weights.get(),
+                                                     on_cores ? job->augmenter.get() : nullptr,
                                                      WithShared(cores, job->planned.device)));
   std::atomic<uint64_t> memory = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
@@ -126,7 +157,7 @@ Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob
   spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}{}", job->id.value(),
                job->programs.programs().size(), cores.size(), FormatBytes(memory),
                job->planned.device > 0
-                   ? " weights and state per device=" + FormatBytes(job->planned.device)
+                   ? " weights, state and input per device=" + FormatBytes(job->planned.device)
                    : "");
   return absl::OkStatus();
 }
@@ -183,13 +214,17 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   const auto enter = [&](const char* phase) {
     if (options.on_phase) options.on_phase(phase);
   };
-  job->loader = std::make_shared<ShardLoader>(std::move(dataset), resolved.result());
+  const Augments augments = backend->augments() ? Augments::kCores : Augments::kLoader;
+  job->augmenter = MakeAugmenter(resolved.result());
+  job->loader =
+      std::make_shared<ShardLoader>(std::move(dataset), resolved.result(),
+                                    augments == Augments::kLoader ? job->augmenter : nullptr);
   enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
   enter("plan");
   RING_RETURN_IF_ERROR(Plan(*backend, cores, job.get()));
   enter("bind");
-  RING_RETURN_IF_ERROR(Bind(backend, cores, job.get()));
+  RING_RETURN_IF_ERROR(Bind(backend, cores, augments, job.get()));
   enter("initialize");
   RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;

@@ -42,6 +42,7 @@ struct TrainingJob {
   JobId id;
   v1::ResolvedJob resolved;
   TrainerOptions options;
+  std::shared_ptr<const graph::Augmenter> augmenter;  // of the loader, or of the cores
   std::shared_ptr<const ShardLoader> loader;
   ProgramSet programs;
   std::unique_ptr<graph::Optimizer> optimizer;
@@ -53,7 +54,8 @@ struct TrainingJob {
   Arena<float> reduced;  // g, arena layout; empty with `reduction: float32`, whose totals it is
   std::unique_ptr<Weights> weights;
   std::unique_ptr<DeviceCopy> device;  // of `state`, where the backend keeps one; else nullptr
-  std::unique_ptr<CorePool> cores;     // declared after programs and weights, which its cores use
+  std::unique_ptr<InputStage> stage;   // of the loader's pixels, where the backend has one
+  std::unique_ptr<CorePool> cores;     // declared after what its cores use
   PulseBoard pulse;
   PlannedMemory planned;
 

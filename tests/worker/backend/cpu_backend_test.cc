@@ -52,6 +52,20 @@ TEST_CASE("CPU backend: shards of the wrong size and labels out of range are ref
   CHECK(absl::IsInvalidArgument(bad_size));
 }
 
+TEST_CASE("CPU backend: images are the loader's affair") {
+  const auto backend = MakeBackend("cpu");
+  CHECK_FALSE((*backend)->augments());
+  CHECK(*(*backend)->MakeInputStage({.slots = 2, .slot_bytes = 100}) == nullptr);
+  const auto program = testing::ModelProgram({.name = "mlp", .samples = 2});
+  REQUIRE(program.ok());
+  const auto bound = testing::BoundProgram::Create(**backend, *program);
+  REQUIRE(bound.ok());
+  const graph::Augmenter augmenter({}, {32, 32, 3}, {32, 32, 3}, 1);
+  const auto refused = (*bound)->core().Bind(*program, (*bound)->weights(), &augmenter);
+  CHECK(refused.status().code() == absl::StatusCode::kUnimplemented);
+  CHECK_THAT(Message(refused.status()), Contains("core0: the CPU backend makes no images"));
+}
+
 TEST_CASE("CPU backend: the numerics class names what computes") {
   const auto native = cpu::CpuBackend::Create();
   const auto emulated = cpu::CpuBackend::Create(cpu::Bf16Arithmetic::kEmulated);

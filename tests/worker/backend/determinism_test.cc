@@ -86,7 +86,7 @@ TEST_CASE("Determinism: one executable after another on a core changes nothing")
   const auto before = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));
   REQUIRE(before.ok());
   // The core's memory grows, and the first executable's addresses must survive that.
-  const auto larger = (*bound)->core().Bind(large, (*bound)->weights());
+  const auto larger = (*bound)->core().Bind(large, (*bound)->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   const auto feeds = testing::FeedProgram(large);
   const std::vector<float> images(feeds.at(large.images).begin(), feeds.at(large.images).end());

@@ -86,6 +86,9 @@ TEST_CASE("Plugin: a loaded backend is used like any other, and its library is i
   CHECK((*backend)->device_profile().memory_per_core() == 80);
   REQUIRE((*backend)->figures().size() == 2);
   CHECK((*backend)->figures()[1].temperature() == 21);
+  CHECK((*backend)->augments());
+  CHECK(Message((*backend)->MakeInputStage({.device = 1, .slot_bytes = 12}).status()) ==
+        "no slot of 12 bytes on device 1");
   CoreOptions options;
   options.name = "core1";
   options.device = 1;

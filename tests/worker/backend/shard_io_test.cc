@@ -30,18 +30,47 @@ TEST_CASE("Shard input: a shard of another size is refused") {
   REQUIRE(program.ok());
   const int64_t classes = ClassesOf(*program);
   CHECK(classes == 3);
-  CHECK(CheckShard(*program, classes, Shard(*program).input()).ok());
+  CHECK(CheckShard(*program, nullptr, classes, Shard(*program).input()).ok());
   const auto refused = [&](auto spoil) {
     Shard shard(*program);
     spoil(shard);
-    return Message(CheckShard(*program, classes, shard.input()));
+    return Message(CheckShard(*program, nullptr, classes, shard.input()));
   };
   CHECK(refused([](Shard& shard) { shard.images.pop_back(); }) ==
-        "shard: expected 2 samples, 2 labels and 120 image values, got 2, 2 and 119");
+        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 2, 0 and "
+        "119");
   CHECK(refused([](Shard& shard) { shard.labels.pop_back(); }) ==
-        "shard: expected 2 samples, 2 labels and 120 image values, got 2, 1 and 120");
+        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 1, 0 and "
+        "120");
   CHECK(refused([](Shard& shard) { shard.samples.push_back(1); }) ==
-        "shard: expected 2 samples, 2 labels and 120 image values, got 3, 2 and 120");
+        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 3, 2, 0 and "
+        "120");
+}
+
+TEST_CASE("Shard input: with an augmenter pixels are expected, without one images") {
+  const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
+  REQUIRE(program.ok());
+  const graph::Augmenter augmenter({}, {3, 4, 1}, {6, 5, 2}, 1);
+  const Shard shard(*program);
+  const std::vector<uint8_t> pixels(2 * 12);
+  ShardInput input = shard.input();
+  const auto refused = [&](const graph::Augmenter* with) {
+    return Message(CheckShard(*program, with, 3, input));
+  };
+  CHECK(refused(&augmenter) ==
+        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 0 and "
+        "120");
+  input.pixels = pixels;
+  CHECK(refused(&augmenter) ==
+        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 24 and "
+        "120");
+  CHECK(refused(nullptr) ==
+        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 2, 24 "
+        "and 120");
+  input.images = {};
+  CHECK(refused(&augmenter).empty());
+  input.pixels = std::span(pixels).first(23);
+  CHECK_FALSE(refused(&augmenter).empty());
 }
 
 TEST_CASE("Shard input: a label that no class has is refused with its sample") {
@@ -50,7 +79,7 @@ TEST_CASE("Shard input: a label that no class has is refused with its sample") {
   for (const int32_t label : {-1, 3}) {
     Shard shard(*program);
     shard.labels[1] = label;
-    CHECK(Message(CheckShard(*program, 3, shard.input())) ==
+    CHECK(Message(CheckShard(*program, nullptr, 3, shard.input())) ==
           fmt::format("shard: sample 7 has label {}, expected 0 to 2", label));
   }
 }

@@ -11,6 +11,7 @@
 #include "common/data/cifar_records.h"
 #include "common/data/sample_data.h"
 #include "common/job/shards.h"
+#include "tests/support/fake_input_stage.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::worker {
@@ -49,7 +50,8 @@ class ReaderFixture {
     spec.add_augment()->mutable_per_image_standardization();
     dataset_ = *dataset;
     spec_ = spec;
-    loader_ = std::make_shared<ShardLoader>(dataset_, spec);
+    loader_ = std::make_shared<ShardLoader>(dataset_, spec, MakeAugmenter(spec));
+    pixels_ = std::make_shared<ShardLoader>(dataset_, spec, nullptr);
   }
   // 6 training and 4 validation samples of the 10: epochs of 2 steps.
   std::shared_ptr<const ShardLoader> WithValidation() const {
@@ -60,7 +62,7 @@ class ReaderFixture {
     spec.set_batch(3);
     spec.set_steps_per_epoch(2);
     spec.set_total_steps(4);
-    return std::make_shared<ShardLoader>(dataset_, spec);
+    return std::make_shared<ShardLoader>(dataset_, spec, MakeAugmenter(spec));
   }
   void TruncateFiles() const {
     for (const v1::DataFile& file : dataset_->facts().files()) {
@@ -73,11 +75,13 @@ class ReaderFixture {
   TemporaryFolder folder_;
   std::shared_ptr<const Dataset> dataset_;
   std::shared_ptr<const ShardLoader> loader_;
+  std::shared_ptr<const ShardLoader> pixels_;  // the same job's, for cores that augment
 };
 
 bool SameContent(const ShardBatch& a, const ShardBatch& b) {
   return a.id == b.id && a.batch_samples == b.batch_samples && a.samples == b.samples &&
-         a.labels == b.labels && std::ranges::equal(a.images.span(), b.images.span());
+         a.labels == b.labels && std::ranges::equal(a.images.span(), b.images.span()) &&
+         std::ranges::equal(a.pixels.span(), b.pixels.span());
 }
 
 // All batches of the job in the order in which a trainer asks.
@@ -144,6 +148,37 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: images start at a multiple of 64 
   const Batch batch = loader_->Load(BatchId::Training(0, 2));
   REQUIRE(batch.ok());
   CHECK(reinterpret_cast<uintptr_t>((*batch)->images.span().data()) % 64 == 0);
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: of pixels the augmenter makes the loader's images") {
+  const auto augmenter = MakeAugmenter(spec_);
+  graph::ImageScratch scratch;
+  std::vector<uint8_t> stored(data::kCifarPixels);
+  std::vector<float> image(data::kCifarPixels);
+  for (const BatchId& id : Plan(*loader_, {0, 1, 2})) {
+    const Batch with_images = loader_->Load(id);
+    const Batch with_pixels = pixels_->Load(id);
+    REQUIRE((with_images.ok() && with_pixels.ok()));
+    const ShardBatch& batch = **with_pixels;
+    CHECK(batch.samples == (*with_images)->samples);
+    CHECK(batch.labels == (*with_images)->labels);
+    CHECK(batch.batch_samples == (*with_images)->batch_samples);
+    CHECK(batch.images.span().empty());
+    CHECK((*with_images)->pixels.span().empty());
+    CHECK(reinterpret_cast<uintptr_t>(batch.pixels.span().data()) % 64 == 0);
+    REQUIRE(batch.pixels.span().size() == batch.samples.size() * data::kCifarPixels);
+    const bool test = id.set == job::SampleSet::kTest;
+    for (size_t row = 0; row < batch.samples.size(); ++row) {
+      const auto pixels = batch.pixels.span().subspan(row * data::kCifarPixels, data::kCifarPixels);
+      const auto split = test ? data::Split::kTest : data::Split::kTrain;
+      REQUIRE(dataset_->Read(split, batch.samples[row], stored).ok());
+      CHECK(std::ranges::equal(pixels, stored));
+      augmenter->Apply(id.use(), id.step, batch.samples[row], pixels, &scratch, image);
+      CHECK(std::ranges::equal(
+          image,
+          (*with_images)->images.span().subspan(row * data::kCifarPixels, data::kCifarPixels)));
+    }
+  }
 }
 
 TEST_CASE_METHOD(ReaderFixture, "Shard loader: a shard that the job does not have is refused") {
@@ -242,6 +277,102 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: images do not depend on its maker's flo
   CHECK(SameContent(**batch, **expected));
 }
 
+// Waits until `done`; the reader's thread has nothing that a test could wait for.
+template <typename Done>
+void WaitUntil(const Done& done) {
+  for (const auto deadline = Soon(); !done();) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::yield();
+  }
+}
+
+std::span<const uint8_t> PixelsOf(const StagedInput& staged) {
+  return dynamic_cast<const FakeStagedInput&>(staged).pixels();
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: the stage has what comes next, as far as its slots go") {
+  FakeInputStage stage({.slots = 2, .slot_bytes = 2 * data::kCifarPixels});
+  Reader reader(pixels_, {.shards = {0, 2}, .start_step = 0, .ahead = 4, .stage = &stage});
+  const std::vector<BatchId> plan = Plan(*pixels_, {0, 2});
+  WaitUntil([&] { return reader.held() == 4 && stage.taken() == 2; });
+  Batch before = reader.Get(plan[0], Soon());
+  REQUIRE(before.ok());
+  for (size_t i = 1; i < 4; ++i) {
+    // The one in hand has a slot, and so has the next; the others wait for theirs.
+    REQUIRE((*before)->staged != nullptr);
+    CHECK(std::ranges::equal(PixelsOf(*(*before)->staged), (*before)->pixels.span()));
+    CHECK(stage.taken() == 2);
+    CHECK(stage.brought() == i + 1);
+    before = absl::UnknownError("done with it");
+    const Batch next = reader.Get(plan[i], Soon());
+    REQUIRE(next.ok());
+    CHECK(SameContent(**next, **pixels_->Load(plan[i])));
+    WaitUntil([&] { return stage.taken() == 2; });
+    before = next;
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: whatever is staged, a whole job's batches stay the same") {
+  for (const size_t slots : {0, 1, 3, 100}) {
+    FakeInputStage stage({.slots = slots, .slot_bytes = 2 * data::kCifarPixels});
+    {
+      Reader reader(pixels_, {.shards = {0, 1, 2}, .start_step = 0, .stage = &stage});
+      WaitUntil([&] { return reader.held() == 6 && stage.taken() == std::min<size_t>(slots, 6); });
+      std::vector<Batch> in_hand;
+      for (const BatchId& id : Plan(*pixels_, {0, 1, 2})) {
+        const Batch batch = reader.Get(id, Soon());
+        REQUIRE(batch.ok());
+        CHECK(SameContent(**batch, **pixels_->Load(id)));
+        const bool staged = (*batch)->staged != nullptr;
+        if (staged) {
+          CHECK(std::ranges::equal(PixelsOf(*(*batch)->staged), (*batch)->pixels.span()));
+        }
+        CHECK_FALSE((staged && (*batch)->samples.empty()));
+        in_hand.push_back(batch);
+        if (in_hand.size() > 2) in_hand.erase(in_hand.begin());
+      }
+      CHECK(stage.most() <= slots);
+      CHECK(stage.brought() >= std::min<size_t>(slots, 6));
+    }
+    CHECK(stage.taken() == 0);
+  }
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: what is passed over gives its slot back") {
+  FakeInputStage stage({.slots = 3, .slot_bytes = 2 * data::kCifarPixels});
+  Reader reader(pixels_, {.shards = {0, 1, 2}, .start_step = 0, .stage = &stage});
+  WaitUntil([&] { return stage.taken() == 3; });
+  const Batch last = reader.Get(BatchId::Training(5, 1), Soon());
+  REQUIRE(last.ok());
+  // Those of later steps come into the same slots.
+  WaitUntil([&] { return stage.brought() >= 6; });
+  CHECK(stage.most() <= 3);
+  const Batch next = reader.Get(BatchId::Training(6, 0), Soon());
+  REQUIRE(next.ok());
+  CHECK(SameContent(**next, **pixels_->Load(BatchId::Training(6, 0))));
+}
+
+TEST_CASE_METHOD(ReaderFixture, "Reader: images are not brought ahead") {
+  FakeInputStage stage({.slots = 3, .slot_bytes = size_t{1} << 30});
+  Reader reader(loader_, {.shards = {0, 1, 2}, .start_step = 0, .stage = &stage});
+  WaitUntil([&] { return reader.held() == 6; });
+  for (const BatchId& id : Plan(*loader_, {0, 1, 2})) {
+    const Batch batch = reader.Get(id, Soon());
+    REQUIRE(batch.ok());
+    CHECK((*batch)->staged == nullptr);
+  }
+  CHECK(stage.brought() == 0);
+}
+
+TEST_CASE_METHOD(ReaderFixture,
+                 "Reader: an error of the stage comes out at the batch that has it") {
+  FakeInputStage stage({.slots = 3, .slot_bytes = 10});
+  Reader reader(pixels_, {.shards = {2}, .start_step = 0, .ahead = 1, .stage = &stage});
+  WaitUntil([&] { return stage.refused() == 1; });
+  CHECK(Message(reader.Get(BatchId::Training(0, 2), Soon()).status()) ==
+        "input copied ahead: 6144 bytes for a slot of 10");
+}
+
 TEST_CASE_METHOD(ReaderFixture, "Reader: a batch that a caller took is not read again") {
   Reader reader(loader_, {.shards = {0}, .start_step = 0, .ahead = 2});
   // Whoever loads each of them, the reader comes to the end of the job and holds nothing.
@@ -330,7 +461,7 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: images have the model's shape, no
   spec.clear_augment();
   spec.mutable_data_use()->set_height(48);
   spec.mutable_data_use()->set_width(16);
-  const ShardLoader loader(dataset_, spec);
+  const ShardLoader loader(dataset_, spec, MakeAugmenter(spec));
   const Batch batch = loader.Load(BatchId::Training(1, 2));
   REQUIRE(batch.ok());
   const size_t elements = size_t{48} * 16 * 3;
@@ -365,7 +496,8 @@ TEST_CASE("Shard loader: grey images become images of three channels") {
   spec.set_shards(1);
   spec.set_steps_per_epoch(1);
   spec.set_total_steps(1);
-  const Batch batch = ShardLoader(*dataset, spec).Load(BatchId::Training(0, 0));
+  const Batch batch =
+      ShardLoader(*dataset, spec, MakeAugmenter(spec)).Load(BatchId::Training(0, 0));
   REQUIRE(batch.ok());
   const std::span<const float> images = (*batch)->images.span();
   REQUIRE(images.size() == size_t{4} * 784 * 3);

@@ -63,13 +63,18 @@ StatusOr<std::unique_ptr<CpuCore>> CpuCore::Create(const CoreOptions& options,
   return std::unique_ptr<CpuCore>(new CpuCore(options, device, std::move(arena)));
 }
 
-StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& program,
-                                                    Weights& weights) {
+StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& program, Weights& weights,
+                                                    const graph::Augmenter* augmenter) {
   if (std::this_thread::get_id() != thread_) {
     return FailedPrecondition("{}: bound on another thread than the core's", options_.name);
   }
   auto* cpu_weights = dynamic_cast<CpuWeights*>(&weights);
   if (cpu_weights == nullptr) return InvalidArgument("the weights are of another backend");
+  if (augmenter != nullptr) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "{}: the CPU backend makes no images of pixels: bind without an augmenter",
+                 options_.name);
+  }
   std::vector<BoundNode> nodes;
   std::vector<size_t> workspace;
   for (const graph::Node& node : program.graph.nodes()) {

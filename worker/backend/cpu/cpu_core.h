@@ -19,8 +19,8 @@ class CpuCore final : public Core {
   [[nodiscard]] static StatusOr<std::unique_ptr<CpuCore>> Create(const CoreOptions& options,
                                                                  const Device& device);
 
-  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
-                                             Weights& weights) override;
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
+                                             const graph::Augmenter* augmenter) override;
   [[nodiscard]] uint64_t memory_bytes() const override { return arena_.size(); }
 
  private:

@@ -94,7 +94,7 @@ void CpuExecutable::Collect(ShardOutput* output) const {
 }
 
 Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
-  RING_RETURN_IF_ERROR(CheckShard(program_, classes_, input));
+  RING_RETURN_IF_ERROR(CheckShard(program_, nullptr, classes_, input));
   for (WeightCopy* copy : copies_) RING_RETURN_IF_ERROR(weights_.Ensure(*copy));
   Feed(input);
   const RunKeys keys = {input.seed, input.step, input.samples};

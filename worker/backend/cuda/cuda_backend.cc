@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/backend/cuda/cuda_core.h"
+#include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/plan_table.h"
 #include "worker/backend/cuda/tune.h"
@@ -59,6 +60,17 @@ v1::DeviceProfile CudaBackend::device_profile() const {
   profile.set_reserved(devices_.front().memory_bytes - free_bytes_);
   profile.set_alignment(kAlignment);
   return profile;
+}
+
+StatusOr<std::unique_ptr<InputStage>> CudaBackend::MakeInputStage(
+    const InputStageOptions& options) {
+  if (options.device >= devices_.size()) {
+    return InvalidArgument("input: there is no GPU {}; this host has {} that can be used",
+                           options.device, devices_.size());
+  }
+  InputStageOptions on_gpu = options;
+  on_gpu.device = static_cast<uint32_t>(devices_[options.device].index);
+  return CudaInputStage::Create(on_gpu);
 }
 
 StatusOr<std::unique_ptr<Weights>> CudaBackend::MakeWeights(const graph::Program& training) {

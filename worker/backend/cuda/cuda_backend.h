@@ -26,6 +26,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] v1::DeviceProfile device_profile() const override;
   [[nodiscard]] uint32_t devices() const override { return static_cast<uint32_t>(devices_.size()); }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override { return gauges_.Read(); }
+  [[nodiscard]] bool augments() const override { return true; }
+  StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override;
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program& training) override;
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override;
   Status Tune(const graph::Program& program, const TuneOptions& options, KernelTable* table,

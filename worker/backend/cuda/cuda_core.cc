@@ -9,10 +9,15 @@
 namespace ringmaster::cuda {
 namespace {
 
-// A kernel for each node, in order.
-StatusOr<std::vector<std::unique_ptr<Kernel>>> BindKernels(const graph::Program& program,
-                                                           const Device& device) {
-  std::vector<std::unique_ptr<Kernel>> kernels;
+// A kernel for each node, in order, after those that make the images.
+StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Augmenter* augmenter,
+                                  const Device& device) {
+  StepKernels kernels = {.augmenter = augmenter};
+  if (augmenter != nullptr) {
+    const bool training = program.mode == graph::Mode::kTraining;
+    const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;
+    RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));
+  }
   for (const graph::Node& node : program.graph.nodes()) {
     const BindFunction bind = FindKernel(node.op);
     if (bind == nullptr) {
@@ -21,7 +26,7 @@ StatusOr<std::vector<std::unique_ptr<Kernel>>> BindKernels(const graph::Program&
     }
     auto kernel = bind({program, node, device});
     if (!kernel.ok()) return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op));
-    kernels.push_back(*std::move(kernel));
+    kernels.nodes.push_back(*std::move(kernel));
   }
   return kernels;
 }
@@ -52,7 +57,8 @@ Status CudaCore::OpenLane() {
 }
 
 StatusOr<std::unique_ptr<Executable>> CudaCore::Bind(const graph::Program& program,
-                                                     Weights& weights) {
+                                                     Weights& weights,
+                                                     const graph::Augmenter* augmenter) {
   if (std::this_thread::get_id() != thread_) {
     return FailedPrecondition("{}: bound on another thread than the core's", options_.name);
   }
@@ -60,10 +66,8 @@ StatusOr<std::unique_ptr<Executable>> CudaCore::Bind(const graph::Program& progr
   if (cuda_weights == nullptr) return InvalidArgument("the weights are of another backend");
   RING_ASSIGN_OR_RETURN(DeviceWeights* const device_weights,
                         cuda_weights->On(device_->facts().index));
-  RING_ASSIGN_OR_RETURN(auto kernels, BindKernels(program, *device_));
-  std::vector<size_t> workspace;
-  for (const auto& kernel : kernels) workspace.push_back(kernel->workspace_bytes());
-  StepLayout layout = LayOutStep(program, kAlignment, std::move(workspace));
+  RING_ASSIGN_OR_RETURN(StepKernels kernels, BindKernels(program, augmenter, *device_));
+  StepLayout layout = LayOutStep(program, kernels);
   RING_RETURN_IF_ERROR(MakeRoom(program, layout));
   return CudaExecutable::Create(program, *device_weights, std::move(kernels), std::move(layout),
                                 lane_, replay_);

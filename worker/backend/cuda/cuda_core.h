@@ -19,8 +19,8 @@ class CudaCore final : public Core {
                                                                   const DeviceFacts& facts,
                                                                   Replay replay);
 
-  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
-                                             Weights& weights) override;
+  StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
+                                             const graph::Augmenter* augmenter) override;
   // On the GPU; without what all cores share: weights, and what CUDA took.
   [[nodiscard]] uint64_t memory_bytes() const override { return lane_.device.size(); }
 

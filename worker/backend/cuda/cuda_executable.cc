@@ -4,14 +4,25 @@
 
 #include <utility>
 
+#include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/exact_kernels.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
 
+StepLayout LayOutStep(const graph::Program& program, const StepKernels& kernels) {
+  std::vector<size_t> workspace;
+  for (const auto& kernel : kernels.nodes) workspace.push_back(kernel->workspace_bytes());
+  AugmentBytes augment;
+  if (kernels.augment != nullptr) {
+    augment.pixels = static_cast<size_t>(program.samples) * kernels.augmenter->stored().elements();
+    augment.workspace = kernels.augment->workspace_bytes(program.samples);
+  }
+  return LayOutStep(program, kAlignment, std::move(workspace), augment);
+}
+
 CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& weights,
-                               std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout,
-                               Lane& lane, Replay replay)
+                               StepKernels kernels, StepLayout layout, Lane& lane, Replay replay)
     : program_(program),
       weights_(weights),
       kernels_(std::move(kernels)),
@@ -20,9 +31,11 @@ CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& wei
       replay_(replay),
       classes_(ClassesOf(program)) {}
 
-StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
-    const graph::Program& program, DeviceWeights& weights,
-    std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane, Replay replay) {
+StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Program& program,
+                                                                 DeviceWeights& weights,
+                                                                 StepKernels kernels,
+                                                                 StepLayout layout, Lane& lane,
+                                                                 Replay replay) {
   std::unique_ptr<CudaExecutable> executable(
       new CudaExecutable(program, weights, std::move(kernels), std::move(layout), lane, replay));
   RING_RETURN_IF_ERROR(executable->MakeEvents());
@@ -54,16 +67,13 @@ Status CudaExecutable::Place() {
   ways_ = {};
   std::byte* const memory = lane_.device.data();
   addresses_ = AddressesOf(program_, layout_.core, memory);
-  const RunKeys keys = {
-      .seed_and_step = reinterpret_cast<const uint64_t*>(memory + layout_.seed_and_step),
-      .samples = reinterpret_cast<const uint64_t*>(memory + layout_.samples)};
-  for (size_t n = 0; n < kernels_.size(); ++n) {
+  for (size_t n = 0; n < kernels_.nodes.size(); ++n) {
     const graph::Node& node = program_.graph.nodes()[n];
     Operands operands = {.workspace = memory + layout_.core.plan.workspaces[n].offset,
-                         .keys = keys};
+                         .keys = Keys()};
     for (graph::ValueId input : node.inputs) operands.inputs.push_back(InputAddress(input));
     for (graph::ValueId output : node.outputs) operands.outputs.push_back(At<void>(output));
-    RING_RETURN_IF_ERROR(Annotate(kernels_[n]->Attach(operands), node.name));
+    RING_RETURN_IF_ERROR(Annotate(kernels_.nodes[n]->Attach(operands), node.name));
   }
   device_version_ = lane_.device.version();
   host_version_ = lane_.host.version();
@@ -83,7 +93,7 @@ const void* CudaExecutable::InputAddress(graph::ValueId value) const {
 }
 
 Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
-  RING_RETURN_IF_ERROR(CheckShard(program_, classes_, input));
+  RING_RETURN_IF_ERROR(CheckShard(program_, kernels_.augmenter, classes_, input));
   RING_RETURN_IF_ERROR(weights_.Ready());
   if (sink.summed && weights_.sums() == nullptr) {
     return FailedPrecondition(
@@ -116,16 +126,32 @@ Status CudaExecutable::Feed(const ShardInput& input) {
   const auto upload = [this](const auto& values, void* to) {
     return lane_.uploader->Copy(std::data(values), to, std::size(values) * sizeof(values[0]));
   };
-  std::byte* const memory = lane_.device.data();
   const uint64_t seed_and_step[] = {input.seed, input.step};
-  RING_RETURN_IF_ERROR(upload(seed_and_step, memory + layout_.seed_and_step));
-  RING_RETURN_IF_ERROR(upload(input.samples, memory + layout_.samples));
+  RING_RETURN_IF_ERROR(upload(seed_and_step, Beside<void>(layout_.seed_and_step)));
+  RING_RETURN_IF_ERROR(upload(input.samples, Beside<void>(layout_.samples)));
   RING_RETURN_IF_ERROR(upload(input.labels, At<void>(program_.labels)));
   if (program_.loss_seed != graph::kNoValue) {
     const float loss_seed[] = {input.loss_seed};
     RING_RETURN_IF_ERROR(upload(loss_seed, At<void>(program_.loss_seed)));
   }
+  if (kernels_.augment != nullptr) return FeedPixels(input);
   return upload(input.images, At<void>(program_.images));
+}
+
+Status CudaExecutable::FeedPixels(const ShardInput& input) {
+  void* const to = Beside<void>(layout_.pixels);
+  if (input.staged == nullptr) {
+    return lane_.uploader->Copy(input.pixels.data(), to, input.pixels.size());
+  }
+  const auto* const staged = dynamic_cast<const CudaStagedInput*>(input.staged);
+  if (staged == nullptr || staged->device() != weights_.device() ||
+      staged->bytes() != input.pixels.size()) {
+    return InvalidArgument(
+        "input copied ahead: expected {} bytes on GPU {}; give a run what the stage of its own GPU "
+        "was given",
+        input.pixels.size(), weights_.device());
+  }
+  return staged->CopyTo(to, lane_.compute.get());
 }
 
 Status CudaExecutable::Launch(Delivery delivery) {
@@ -141,9 +167,22 @@ Status CudaExecutable::Launch(Delivery delivery) {
   return FromCuda(cudaGraphLaunch(way.graph.get(), lane_.compute.get()), "launch of a step");
 }
 
+Status CudaExecutable::LaunchAugment() {
+  if (kernels_.augment == nullptr) return absl::OkStatus();
+  const RunKeys keys = Keys();
+  Status status = kernels_.augment->Launch(Beside<const uint8_t>(layout_.pixels), program_.samples,
+                                           keys.seed_and_step, keys.samples,
+                                           Beside<std::byte>(layout_.augment_workspace),
+                                           At<float>(program_.images), lane_.compute.get());
+  if (status.ok() && replay_ == Replay::kKernels) {
+    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), "augmentation");
+  }
+  return status;
+}
+
 Status CudaExecutable::LaunchKernel(size_t n) {
   const graph::Node& node = program_.graph.nodes()[n];
-  Status status = kernels_[n]->Launch(lane_.compute.get());
+  Status status = kernels_.nodes[n]->Launch(lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
     status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), node.op);
   }
@@ -151,6 +190,7 @@ Status CudaExecutable::LaunchKernel(size_t n) {
 }
 
 Status CudaExecutable::Enqueue(Delivery delivery, unsigned record_flags) {
+  RING_RETURN_IF_ERROR(LaunchAugment());
   if (delivery == Delivery::kSummed && layout_.gradients > 0) {
     static_assert(kNothingRefused == ~uint64_t{0});
     RING_RETURN_IF_ERROR(FromCuda(
@@ -159,7 +199,7 @@ Status CudaExecutable::Enqueue(Delivery delivery, unsigned record_flags) {
   }
   size_t next_copy = 0;
   size_t next_event = 0;
-  for (size_t n = 0; n < kernels_.size(); ++n) {
+  for (size_t n = 0; n < kernels_.nodes.size(); ++n) {
     RING_RETURN_IF_ERROR(LaunchKernel(n));
     RING_RETURN_IF_ERROR(CopyBackAfter(static_cast<graph::NodeId>(n), delivery, &next_copy,
                                        &next_event, record_flags));

@@ -1,6 +1,6 @@
-// One program bound to one core: its kernels on the core's stream, replayed as one CUDA graph,
-// while a second stream copies each gradient to the host, or adds it to the sums of the weights'
-// state, as soon as it is complete. Made by
+// One program bound to one core: its kernels on the core's stream, after those that make the images
+// where it gets pixels, replayed as one CUDA graph, while a second stream copies each gradient to
+// the host, or adds it to the sums of the weights' state, as soon as it is complete. Made by
 // CudaCore, used on its thread only; shares the core's memory and streams with the core's other
 // executables.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/arena.h"
+#include "worker/backend/cuda/augment.h"
 #include "worker/backend/cuda/device_weights.h"
 #include "worker/backend/cuda/handles.h"
 #include "worker/backend/cuda/kernel.h"
@@ -40,15 +41,27 @@ struct Lane {
   std::unique_ptr<Uploader> uploader;  // on `compute`
 };
 
+// What a step launches.
+struct StepKernels {
+  const graph::Augmenter* augmenter = nullptr;  // runs get pixels for it; nullptr: images
+  std::unique_ptr<CudaAugment> augment;         // its kernels, before all others
+  std::vector<std::unique_ptr<Kernel>> nodes;   // one for each
+};
+
+// With what the kernels say that they need.
+[[nodiscard]] StepLayout LayOutStep(const graph::Program& program, const StepKernels& kernels);
+
 class CudaExecutable final : public Executable {
  public:
-  // `kernels`: one for each node; `lane` has room for `layout`. All references outlive the result.
+  // `layout` is of these kernels, and `lane` has room for it. All references, and the augmenter,
+  // outlive the result.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaExecutable>> Create(
-      const graph::Program& program, DeviceWeights& weights,
-      std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane, Replay replay);
+      const graph::Program& program, DeviceWeights& weights, StepKernels kernels, StepLayout layout,
+      Lane& lane, Replay replay);
 
-  // INVALID_ARGUMENT when sizes are not those of the program or a label is out of range.
-  // FAILED_PRECONDITION when gradients are to be summed and the weights have no state.
+  // INVALID_ARGUMENT when sizes are not those of the program, a label is out of range, or what was
+  // brought ahead is of another size or on another GPU. FAILED_PRECONDITION when gradients are to
+  // be summed and the weights have no state.
   Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) override;
 
   [[nodiscard]] const StepLayout& layout() const { return layout_; }
@@ -65,9 +78,8 @@ class CudaExecutable final : public Executable {
     GraphExec graph;
   };
 
-  CudaExecutable(const graph::Program& program, DeviceWeights& weights,
-                 std::vector<std::unique_ptr<Kernel>> kernels, StepLayout layout, Lane& lane,
-                 Replay replay);
+  CudaExecutable(const graph::Program& program, DeviceWeights& weights, StepKernels kernels,
+                 StepLayout layout, Lane& lane, Replay replay);
   Status MakeEvents();
 
   // Gives the kernels their addresses, where the lane's memory is another than before.
@@ -76,7 +88,10 @@ class CudaExecutable final : public Executable {
 
   Status RunShard(const ShardInput& input, const GradientSink& sink);
   Status Feed(const ShardInput& input);
+  Status FeedPixels(const ShardInput& input);
   Status Launch(Delivery delivery);
+  // Makes the images, where runs get pixels.
+  Status LaunchAugment();
   // Launches kernel `n`; its node stands in the error.
   Status LaunchKernel(size_t n);
   // Puts all kernels and copies on the streams; `record_flags` of the gradients' events.
@@ -95,20 +110,27 @@ class CudaExecutable final : public Executable {
   T* At(graph::ValueId value) const {
     return static_cast<T*>(addresses_[static_cast<size_t>(value)]);
   }
+  // In this core's memory, beside the values.
+  template <typename T>
+  T* Beside(size_t offset) const {
+    return reinterpret_cast<T*>(lane_.device.data() + offset);
+  }
+  [[nodiscard]] RunKeys Keys() const {
+    return {.seed_and_step = Beside<const uint64_t>(layout_.seed_and_step),
+            .samples = Beside<const uint64_t>(layout_.samples)};
+  }
   [[nodiscard]] const float* OnHost(size_t offset) const {
     return reinterpret_cast<const float*>(lane_.host.data() + offset);
   }
   // A word for each gradient, by place in gradient_order: what was refused of it.
-  [[nodiscard]] uint64_t* Flags() const {
-    return reinterpret_cast<uint64_t*>(lane_.device.data() + layout_.flags);
-  }
+  [[nodiscard]] uint64_t* Flags() const { return Beside<uint64_t>(layout_.flags); }
   [[nodiscard]] uint64_t* HostFlags() const {
     return reinterpret_cast<uint64_t*>(lane_.host.data() + layout_.host_flags);
   }
 
   const graph::Program& program_;
   DeviceWeights& weights_;
-  const std::vector<std::unique_ptr<Kernel>> kernels_;  // by node
+  const StepKernels kernels_;
   const StepLayout layout_;
   Lane& lane_;
   const Replay replay_;

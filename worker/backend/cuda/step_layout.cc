@@ -41,7 +41,7 @@ std::vector<CopyBack> GradientCopies(const graph::Program& program) {
 }  // namespace
 
 StepLayout LayOutStep(const graph::Program& program, size_t alignment,
-                      std::vector<size_t> workspace) {
+                      std::vector<size_t> workspace, const AugmentBytes& augment) {
   StepLayout layout;
   layout.core = LayOut(program, alignment, std::move(workspace));
   layout.seed_and_step = layout.core.bytes;
@@ -53,7 +53,10 @@ StepLayout LayOutStep(const graph::Program& program, size_t alignment,
   const std::vector<CopyBack> gradients = GradientCopies(program);
   layout.gradients = gradients.size();
   const size_t flag_bytes = gradients.size() * sizeof(uint64_t);
-  layout.core.bytes = layout.flags + AlignUp(flag_bytes, alignment);
+  layout.pixels = layout.flags + AlignUp(flag_bytes, alignment);
+  layout.augment_workspace = layout.pixels + AlignUp(augment.pixels, alignment);
+  layout.core.bytes = layout.augment_workspace + AlignUp(augment.workspace, alignment);
+  layout.core.input_bytes = layout.core.bytes - layout.pixels;
   layout.copies.insert(layout.copies.end(), gradients.begin(), gradients.end());
   std::ranges::stable_sort(layout.copies, {}, &CopyBack::after);
   layout.host_offsets.resize(program.graph.values().size());

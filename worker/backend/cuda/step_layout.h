@@ -20,12 +20,20 @@ struct CopyBack {
   std::optional<uint32_t> parameter;  // whose gradient it is; else it is a result
 };
 
+// Of the images' making; nothing where a run gets images.
+struct AugmentBytes {
+  size_t pixels = 0;
+  size_t workspace = 0;
+};
+
 struct StepLayout {
   // `core.bytes` counts what follows too.
   CoreLayout core;
   size_t seed_and_step = 0;  // two uint64
   size_t samples = 0;        // one uint64 a row
   size_t flags = 0;          // one uint64 a gradient, where it is summed on the GPU
+  size_t pixels = 0;
+  size_t augment_workspace = 0;
 
   // By `after`; gradients among each other in gradient_order.
   std::vector<CopyBack> copies;
@@ -41,6 +49,6 @@ struct StepLayout {
 };
 
 [[nodiscard]] StepLayout LayOutStep(const graph::Program& program, size_t alignment,
-                                    std::vector<size_t> workspace);
+                                    std::vector<size_t> workspace, const AugmentBytes& augment);
 
 }  // namespace ringmaster::cuda

@@ -10,10 +10,12 @@
 #include "tests/support/optimizers.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/hash_program.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/cuda_executable.h"
+#include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/storage.h"
 #include "worker/backend/cuda/weights.h"
 #include "worker/backend/shard_io.h"
@@ -38,14 +40,19 @@ struct Bench {
   }
 
   std::unique_ptr<CudaExecutable> Bind(const graph::Program& program, CudaWeights& weights,
-                                       Replay replay) {
-    std::vector<std::unique_ptr<Kernel>> kernels;
-    std::vector<size_t> workspace;
-    for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
-      kernels.push_back(std::make_unique<HashKernel>(program, n, switches));
-      workspace.push_back(kernels.back()->workspace_bytes());
+                                       Replay replay, const graph::Augmenter* augmenter = nullptr) {
+    StepKernels kernels = {.augmenter = augmenter};
+    if (augmenter != nullptr) {
+      const bool training = program.mode == graph::Mode::kTraining;
+      auto augment = CudaAugment::Create(
+          *augmenter, training ? graph::Use::kTraining : graph::Use::kEvaluation);
+      REQUIRE(Message(augment.status()) == "");
+      kernels.augment = *std::move(augment);
     }
-    StepLayout layout = LayOutStep(program, kAlignment, std::move(workspace));
+    for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
+      kernels.nodes.push_back(std::make_unique<HashKernel>(program, n, switches));
+    }
+    StepLayout layout = LayOutStep(program, kernels);
     REQUIRE(lane.device.Grow(layout.core.bytes).ok());
     REQUIRE(lane.host.Grow(layout.host_bytes).ok());
     auto executable = CudaExecutable::Create(program, **weights.On(0), std::move(kernels),
@@ -69,11 +76,11 @@ StatusOr<Result> Run(CudaExecutable& executable, const ShardInput& input) {
 
 // The shard's object goes before the result is looked at, as a loader's batch does.
 bool RunsRight(CudaExecutable& executable, const graph::Program& program, const Master& master,
-               uint64_t seed) {
-  const auto result = Run(executable, Shard(program, seed).input());
+               uint64_t seed, const graph::Augmenter* augmenter = nullptr) {
+  const auto result = Run(executable, Shard(program, seed, augmenter).input());
   INFO(Message(result.status()));
   CHECK(result.ok());
-  return result.ok() && *result == Expected(program, master, Shard(program, seed));
+  return result.ok() && *result == Expected(program, master, Shard(program, seed, augmenter));
 }
 
 std::vector<graph::Program> Programs() {
@@ -92,7 +99,7 @@ std::vector<graph::Program> Programs() {
 }
 
 // Small, so that a test may run it often.
-graph::Program Small(int64_t samples) {
+graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining) {
   auto program = zoo::BuildProgram(
       [] {
         v1::Model model;
@@ -101,7 +108,7 @@ graph::Program Small(int64_t samples) {
         model.mutable_hidden()->add_values(5);
         return *zoo::ResolveModel(model);
       }(),
-      {.samples = samples, .height = 3, .width = 3, .channels = 1, .classes = 3});
+      {.mode = mode, .samples = samples, .height = 3, .width = 3, .channels = 1, .classes = 3});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
@@ -183,6 +190,12 @@ bool SumsRight(CudaExecutable& executable, const graph::Program& program, Summed
     CHECK(kinds[parameter] == summed.Add(parameter, gradient));
   }
   return summed.Same();
+}
+
+// Freeing memory waits for every stream: all that was brought is there, as early as on a GPU.
+void CopyAllAtOnce() {
+  Arena memory(Place::kDevice);
+  REQUIRE(memory.Grow(1).ok());
 }
 
 }  // namespace
@@ -414,6 +427,137 @@ TEST_CASE("CUDA executable: shards and weights that are not the program's are re
   CHECK(bench.switches.ran == 0);
   CHECK(absl::IsInvalidArgument(weights.Refresh(master.layout, {}, {}, {})));
   CHECK(RunsRight(*executable, program, master, 1));
+}
+
+TEST_CASE("CUDA executable: pixels become the augmenter's images, in every run") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    for (const graph::Program& program : {Small(3), Small(3, graph::Mode::kInference)}) {
+      const graph::Augmenter augmenter = testing::AugmenterFor(program);
+      CudaWeights weights(program);
+      Bench bench;
+      const auto executable = bench.Bind(program, weights, replay, &augmenter);
+      const Master master(program, 1);
+      REQUIRE(master.Into(weights).ok());
+      for (const uint64_t seed : {1, 2, 3, 4}) {
+        CHECK(RunsRight(*executable, program, master, seed, &augmenter));
+        CHECK(executable->captured() == (replay == Replay::kGraph && seed > 1));
+      }
+    }
+  }
+  CHECK(testing::LiveObjects() == 0);
+}
+
+TEST_CASE(
+    "CUDA executable: images go where a program was bound without an augmenter, pixels else") {
+  const graph::Program program = Small(2);
+  const graph::Augmenter augmenter = testing::AugmenterFor(program);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto with_images = bench.Bind(program, weights, Replay::kGraph);
+  const auto with_pixels = bench.Bind(program, weights, Replay::kGraph, &augmenter);
+  const Master master(program, 1);
+  REQUIRE(master.Into(weights).ok());
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Shard images(program, seed);
+    const Shard pixels(program, seed, &augmenter);
+    CHECK(absl::IsInvalidArgument(Run(*with_images, pixels.input()).status()));
+    CHECK(absl::IsInvalidArgument(Run(*with_pixels, images.input()).status()));
+    CHECK(RunsRight(*with_images, program, master, seed));
+    CHECK(RunsRight(*with_pixels, program, master, seed, &augmenter));
+  }
+}
+
+TEST_CASE("CUDA executable: an augmentation that fails is named, and the next run is whole") {
+  const graph::Program program = Small(2);
+  const graph::Augmenter augmenter = testing::AugmenterFor(program);
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, replay, &augmenter);
+    const Master master(program, 1);
+    REQUIRE(master.Into(weights).ok());
+    testing::SetPutOnStream(
+        [](cudaStream_t, std::function<void()>) { return cudaErrorInvalidConfiguration; });
+    const auto failed = Run(*executable, Shard(program, 1, &augmenter).input());
+    testing::SetPutOnStream(testing::LaunchOnHost);
+    CHECK_THAT(Message(failed.status()), Catch::StartsWith("augmentation: "));
+    CHECK(bench.switches.ran == 0);
+    for (const uint64_t seed : {2, 3, 4}) {
+      CHECK(RunsRight(*executable, program, master, seed, &augmenter));
+    }
+  }
+}
+
+TEST_CASE("CUDA executable: what was brought ahead is waited for, and its slot is used again") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    const graph::Program program = Small(2);
+    const graph::Augmenter augmenter = testing::AugmenterFor(program);
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, replay, &augmenter);
+    const Master master(program, 1);
+    REQUIRE(master.Into(weights).ok());
+    auto stage = CudaInputStage::Create(
+        {.slots = 2, .slot_bytes = Shard(program, 1, &augmenter).pixels.size()});
+    REQUIRE(Message(stage.status()) == "");
+    // The pixels change as soon as they were brought, as a pageable buffer may.
+    const auto bring = [&](uint64_t seed) {
+      std::vector<uint8_t> pixels = Shard(program, seed, &augmenter).pixels;
+      auto staged = (*stage)->Bring(pixels);
+      std::ranges::fill(pixels, 0xcd);
+      REQUIRE(Message(staged.status()) == "");
+      return *std::move(staged);
+    };
+    auto next = bring(1);
+    for (uint64_t seed = 1; seed < 7; ++seed) {
+      const auto staged = std::exchange(next, bring(seed + 1));
+      REQUIRE((staged != nullptr && next != nullptr));
+      CHECK(bring(99) == nullptr);
+      if (seed % 2 == 0) CopyAllAtOnce();
+      const Shard shard(program, seed, &augmenter);
+      const std::vector<uint8_t> others(shard.pixels.size(), 0xee);
+      ShardInput input = shard.input();
+      input.pixels = others;  // not looked at: they are there
+      input.staged = staged.get();
+      const auto result = Run(*executable, input);
+      REQUIRE(Message(result.status()) == "");
+      CHECK(*result == Expected(program, master, shard));
+      // Beside one that nobody had room for.
+      CHECK(RunsRight(*executable, program, master, seed + 50, &augmenter));
+    }
+    CHECK(executable->captured() == (replay == Replay::kGraph));
+  }
+  CHECK(testing::LiveObjects() == 0);
+}
+
+TEST_CASE("CUDA executable: what was brought for another shard or GPU is refused") {
+  struct Foreign : StagedInput {};
+  const graph::Program program = Small(2);
+  const graph::Augmenter augmenter = testing::AugmenterFor(program);
+  CudaWeights weights(program);
+  Bench bench;
+  const auto executable = bench.Bind(program, weights, Replay::kGraph, &augmenter);
+  const Master master(program, 1);
+  REQUIRE(master.Into(weights).ok());
+  const Shard shard(program, 1, &augmenter);
+  const auto here = CudaInputStage::Create({.slots = 1, .slot_bytes = shard.pixels.size()});
+  const auto there =
+      CudaInputStage::Create({.device = 1, .slots = 1, .slot_bytes = shard.pixels.size()});
+  REQUIRE((here.ok() && there.ok()));
+  const auto smaller = (*here)->Bring(std::span(shard.pixels).first(7));
+  const auto elsewhere = (*there)->Bring(shard.pixels);
+  CHECK(testing::CurrentDevice() == 1);
+  REQUIRE((smaller.ok() && elsewhere.ok()));
+  const Foreign foreign;
+  ShardInput input = shard.input();
+  for (const StagedInput* staged :
+       {smaller->get(), elsewhere->get(), static_cast<const StagedInput*>(&foreign)}) {
+    input.staged = staged;
+    const Status status = Run(*executable, input).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(Message(status), Contains("input copied ahead: expected 40 bytes on GPU 0"));
+  }
+  CHECK(RunsRight(*executable, program, master, 1, &augmenter));
 }
 
 TEST_CASE("CUDA weights: a type asked for after a Refresh is filled at once; the order stays") {

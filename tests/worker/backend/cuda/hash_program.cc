@@ -41,6 +41,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+constexpr uint64_t kJobSeed = 77;  // an augmenter has it, too
+
 // SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014).
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -144,20 +146,47 @@ Status Master::Into(Weights& weights) const {
   return weights.Refresh(layout, parameters, means, variances);
 }
 
-Shard::Shard(const graph::Program& program, uint64_t seed)
-    : keys{seed, seed + 5, {}}, images(ElementsOf(program, program.images)) {
+graph::Augmenter AugmenterFor(const graph::Program& program) {
+  const graph::Shape& shape = program.graph.value(program.images).shape;
+  const graph::ImageShape model = {static_cast<uint32_t>(shape[1]), static_cast<uint32_t>(shape[2]),
+                                   static_cast<uint32_t>(shape[3])};
+  std::vector<v1::Augmentation> operations(4);
+  operations[0].mutable_random_crop()->set_padding(2);
+  operations[1].mutable_random_flip();
+  operations[2].mutable_random_brightness()->set_max_delta(63);
+  operations[3].mutable_per_image_standardization();
+  return {operations, {model.height + 2, model.width + 1, model.channels}, model, kJobSeed};
+}
+
+Shard::Shard(const graph::Program& program, uint64_t seed, const graph::Augmenter* augmenter)
+    : keys{augmenter == nullptr ? seed : kJobSeed, seed + 5, {}},
+      images(ElementsOf(program, program.images)) {
   for (int64_t row = 0; row < program.samples; ++row) {
     keys.samples.push_back(Mix(seed + static_cast<uint64_t>(row)));
     labels.push_back(static_cast<int32_t>(keys.samples.back() % 3));
   }
   Fill(seed, program.graph.value(program.images), images.data());
+  if (augmenter == nullptr) return;
+  const bool training = program.mode == graph::Mode::kTraining;
+  const size_t stored = augmenter->stored().elements();
+  const size_t elements = augmenter->model().elements();
+  graph::ImageScratch scratch;
+  for (size_t i = 0; i < keys.samples.size() * stored; ++i) {
+    pixels.push_back(static_cast<uint8_t>(Mix(seed + (i << 20)) >> 56));
+  }
+  for (size_t row = 0; row < keys.samples.size(); ++row) {
+    augmenter->Apply(training ? graph::Use::kTraining : graph::Use::kEvaluation, keys.step,
+                     keys.samples[row], std::span(pixels).subspan(row * stored, stored), &scratch,
+                     std::span(images).subspan(row * elements, elements));
+  }
 }
 
 ShardInput Shard::input() const {
   return {.seed = keys.seed,
           .step = keys.step,
           .samples = keys.samples,
-          .images = images,
+          .pixels = pixels,
+          .images = pixels.empty() ? std::span<const float>(images) : std::span<const float>(),
           .labels = labels,
           .loss_seed = static_cast<float>(keys.seed)};
 }

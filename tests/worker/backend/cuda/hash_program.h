@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/graph/augment/augment.h"
 #include "common/graph/ops/op_table.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/kernel.h"
@@ -48,11 +49,17 @@ struct Master {
   std::vector<float> parameters, means, variances;
 };
 
+// One that every operation changes, from stored images of another shape than the program's.
+[[nodiscard]] graph::Augmenter AugmenterFor(const graph::Program& program);
+
 struct Shard {
-  Shard(const graph::Program& program, uint64_t seed);
+  // With an augmenter, AugmenterFor(program): random pixels and the images that it makes of them.
+  Shard(const graph::Program& program, uint64_t seed, const graph::Augmenter* augmenter = nullptr);
+  // With the pixels, where there are some; else the images.
   [[nodiscard]] ShardInput input() const;
 
   graph::RandomKeys keys;
+  std::vector<uint8_t> pixels;
   std::vector<float> images;
   std::vector<int32_t> labels;
 };

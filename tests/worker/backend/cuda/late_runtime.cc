@@ -227,8 +227,10 @@ cudaError_t cudaFreeHost(void* data) { return Free(data); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  const bool up = kind == cudaMemcpyHostToDevice;
-  if (PlaceOf(up ? from : to, bytes) != kPinned || !IsOn(up ? to : from, bytes, stream)) {
+  const auto lies = [&](const void* data, bool on_host) {
+    return on_host ? PlaceOf(data, bytes) == kPinned : IsOn(data, bytes, stream);
+  };
+  if (!lies(from, kind == cudaMemcpyHostToDevice) || !lies(to, kind == cudaMemcpyDeviceToHost)) {
     return Report(cudaErrorInvalidValue);
   }
   return Report(Enqueue(stream, [=] { std::memcpy(to, from, bytes); }));

@@ -98,6 +98,63 @@ TEST_CASE("CUDA runtime: every run of a shard has the same bits, replayed or ker
   }
 }
 
+TEST_CASE("CUDA runtime: pixels, brought ahead or not, give the bits of the host's images") {
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    const auto backend = testing::CudaBackendOrSkip(replay);
+    if (backend == nullptr) return;
+    CHECK(backend->augments());
+    for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
+      const graph::Program program = Model({.samples = 5, .mode = mode});
+      const auto bound = Bound(*backend, program);
+      REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
+      OwnShard shard(program);
+      std::vector<v1::Augmentation> operations(3);
+      operations[0].mutable_random_crop()->set_padding(4);
+      operations[1].mutable_random_flip();
+      operations[2].mutable_per_image_standardization();
+      const graph::Augmenter augmenter(operations, {40, 24, 3}, {32, 32, 3}, shard.keys.seed);
+      auto executable = bound->core().Bind(program, bound->weights(), &augmenter);
+      REQUIRE(Message(executable.status()) == "");
+      const size_t stored = augmenter.stored().elements();
+      const auto stage = backend->MakeInputStage({.slots = 2, .slot_bytes = 5 * stored});
+      REQUIRE(Message(stage.status()) == "");
+      for (uint64_t run = 0; run < 6; ++run) {
+        shard.keys.step = run;
+        std::vector<uint8_t> pixels(5 * stored);
+        for (size_t i = 0; i < pixels.size(); ++i) {
+          pixels[i] = static_cast<uint8_t>((i * 2654435761U + run) >> 13);
+        }
+        graph::ImageScratch scratch;
+        for (size_t row = 0; row < 5; ++row) {
+          augmenter.Apply(
+              mode == graph::Mode::kTraining ? graph::Use::kTraining : graph::Use::kEvaluation, run,
+              shard.keys.samples[row], std::span(pixels).subspan(row * stored, stored), &scratch,
+              std::span(shard.images).subspan(row * 3072, 3072));
+        }
+        const auto expected = bound->Run(shard.input());
+        REQUIRE(Message(expected.status()) == "");
+        std::shared_ptr<const StagedInput> staged;
+        if (run % 2 == 1) {
+          auto brought = (*stage)->Bring(pixels);
+          REQUIRE(Message(brought.status()) == "");
+          staged = *std::move(brought);
+        }
+        ShardInput input = shard.input();
+        input.images = {};
+        input.pixels = pixels;
+        input.staged = staged.get();
+        testing::ShardResult result;
+        result.gradients.resize(program.parameters.size());
+        const GradientSink sink{.take = [&](uint32_t parameter, std::span<const float> gradient) {
+          result.gradients[parameter].assign(gradient.begin(), gradient.end());
+        }};
+        REQUIRE(Message((*executable)->Run(input, sink, &result.output)) == "");
+        CHECK(result.Hash() == expected->Hash());
+      }
+    }
+  }
+}
+
 TEST_CASE("CUDA runtime: the second run replays a graph, where it may") {
   for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
     const auto backend = testing::CudaBackendOrSkip(replay);
@@ -105,7 +162,7 @@ TEST_CASE("CUDA runtime: the second run replays a graph, where it may") {
     const graph::Program program = Model({.samples = 2});
     const auto bound = Bound(*backend, program);
     REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
-    auto executable = bound->core().Bind(program, bound->weights());
+    auto executable = bound->core().Bind(program, bound->weights(), nullptr);
     REQUIRE(Message(executable.status()) == "");
     const auto* const cuda = dynamic_cast<CudaExecutable*>(executable->get());
     REQUIRE(cuda != nullptr);
@@ -124,7 +181,7 @@ TEST_CASE("CUDA runtime: gradients come in the program's order, finite, at multi
   const graph::Program program = Model({.samples = 4, .policy = v1::POLICY_MIXED_BFLOAT16});
   const auto bound = Bound(*backend, program);
   REQUIRE(bound->Refresh(testing::FeedProgram(program)).ok());
-  auto executable = bound->core().Bind(program, bound->weights());
+  auto executable = bound->core().Bind(program, bound->weights(), nullptr);
   REQUIRE(executable.ok());
   const OwnShard shard(program);
   for (int run = 0; run < 3; ++run) {
@@ -157,7 +214,7 @@ TEST_CASE("CUDA runtime: the core takes what the largest program's plan says, an
   const uint64_t before = bound->core().memory_bytes();
   size_t free_before = 0, free_after = 0, total = 0;
   REQUIRE(cudaMemGetInfo(&free_before, &total) == cudaSuccess);
-  const auto larger = bound->core().Bind(large, bound->weights());
+  const auto larger = bound->core().Bind(large, bound->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   REQUIRE(cudaMemGetInfo(&free_after, &total) == cudaSuccess);
   const auto* const cuda = dynamic_cast<CudaExecutable*>(larger->get());
@@ -168,7 +225,7 @@ TEST_CASE("CUDA runtime: the core takes what the largest program's plan says, an
   // The driver hands out whole pages, and plans of libraries take a little beside the arena.
   constexpr uint64_t kSlack = uint64_t{64} << 20;
   CHECK(free_before - free_after <= planned - before + kSlack);
-  const auto again = bound->core().Bind(small, bound->weights());
+  const auto again = bound->core().Bind(small, bound->weights(), nullptr);
   REQUIRE(again.ok());
   CHECK(bound->core().memory_bytes() == planned);
 }
@@ -181,7 +238,7 @@ TEST_CASE("CUDA runtime: a larger program bound later moves the memory and chang
   const auto bound = Bound(*backend, small);
   const std::string before = HashOf(*bound, small, 1);
   CHECK(HashOf(*bound, small, 1) == before);
-  const auto larger = bound->core().Bind(large, bound->weights());
+  const auto larger = bound->core().Bind(large, bound->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   const OwnShard shard(large);
   for (int i = 0; i < 3; ++i) {
@@ -270,14 +327,15 @@ TEST_CASE("CUDA runtime: a core is bound on its own thread, with weights of its 
   const auto bound = Bound(*backend, program);
   Status elsewhere;
   {
-    std::jthread other([&] { elsewhere = bound->core().Bind(program, bound->weights()).status(); });
+    std::jthread other(
+        [&] { elsewhere = bound->core().Bind(program, bound->weights(), nullptr).status(); });
   }
   CHECK(absl::IsFailedPrecondition(elsewhere));
   const auto cpu = MakeBackend("cpu");
   REQUIRE(cpu.ok());
   const auto weights = (*cpu)->MakeWeights(program);
   REQUIRE(weights.ok());
-  CHECK(Message(bound->core().Bind(program, **weights).status()) ==
+  CHECK(Message(bound->core().Bind(program, **weights, nullptr).status()) ==
         "the weights are of another backend");
 }
 

@@ -35,16 +35,29 @@ TEST_CASE("Step layout: keys and flags lie behind the gradients, aligned") {
   const graph::Program program = Model("alexnet", graph::Mode::kTraining);
   std::vector<size_t> workspace(program.graph.nodes().size(), 300);
   const CoreLayout core = LayOut(program, kAligned, workspace);
-  const StepLayout layout = LayOutStep(program, kAligned, workspace);
+  const StepLayout layout = LayOutStep(program, kAligned, workspace, {});
   CHECK(layout.core.gradients == core.gradients);
   CHECK(layout.seed_and_step == core.bytes);
   CHECK(layout.samples == core.bytes + kAligned);
   CHECK(layout.flags == core.bytes + 2 * kAligned);
   CHECK(layout.core.bytes == core.bytes + 3 * kAligned);
-  const StepLayout many = LayOutStep(program, 16, workspace);
+  CHECK(layout.core.input_bytes == 0);
+  const StepLayout many = LayOutStep(program, 16, workspace, {});
   CHECK(many.flags == many.samples + 32);  // three rows
   CHECK(many.gradients == program.gradient_order.size());
   CHECK(many.core.bytes == many.flags + AlignUp(many.gradients * sizeof(uint64_t), 16));
+}
+
+TEST_CASE("Step layout: pixels and what makes images of them lie behind the flags, aligned") {
+  const graph::Program program = Model("alexnet", graph::Mode::kTraining);
+  const StepLayout images = LayOutStep(program, kAligned, {}, {});
+  const StepLayout layout = LayOutStep(program, kAligned, {}, {.pixels = 1000, .workspace = 300});
+  CHECK(layout.flags == images.flags);
+  CHECK(layout.pixels == images.core.bytes);
+  CHECK(layout.augment_workspace == layout.pixels + 1024);
+  CHECK(layout.core.bytes == layout.augment_workspace + 512);
+  CHECK(layout.core.input_bytes == 1024 + 512);
+  CHECK(layout.host_bytes == images.host_bytes);
 }
 
 TEST_CASE("Step layout: every result and every gradient comes back once, when it is complete") {
@@ -52,7 +65,7 @@ TEST_CASE("Step layout: every result and every gradient comes back once, when it
     for (const graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
       INFO(name << " mode " << static_cast<int>(mode));
       const graph::Program program = Model(name, mode);
-      const StepLayout layout = LayOutStep(program, kAligned, {});
+      const StepLayout layout = LayOutStep(program, kAligned, {}, {});
       std::vector<graph::ValueId> expected = graph::Results(program);
       std::vector<graph::ValueId> found;
       std::vector<uint32_t> gradients;
@@ -89,12 +102,12 @@ TEST_CASE("Step layout: every result and every gradient comes back once, when it
 
 TEST_CASE("Step layout: results are under way before the first gradient, the last layer's first") {
   const graph::Program program = Model("mlp", graph::Mode::kTraining);
-  const std::vector<std::string> names = Names(program, LayOutStep(program, kAligned, {}));
+  const std::vector<std::string> names = Names(program, LayOutStep(program, kAligned, {}, {}));
   CHECK(names == std::vector<std::string>{"loss/sum", "loss/correct", "fc/kernel", "fc/bias",
                                           "dense2/kernel", "dense2/bias", "dense1/kernel",
                                           "dense1/bias"});
   const graph::Program inference = Model("mlp", graph::Mode::kInference);
-  CHECK(LayOutStep(inference, kAligned, {}).copies.size() == 2);
+  CHECK(LayOutStep(inference, kAligned, {}, {}).copies.size() == 2);
 }
 
 }  // namespace ringmaster::cuda

@@ -44,6 +44,10 @@ class AbacusBackend final : public Backend {
     }
     return devices;
   }
+  [[nodiscard]] bool augments() const override { return true; }
+  StatusOr<std::unique_ptr<InputStage>> MakeInputStage(const InputStageOptions& options) override {
+    return InvalidArgument("no slot of {} bytes on device {}", options.slot_bytes, options.device);
+  }
   StatusOr<std::unique_ptr<Weights>> MakeWeights(const graph::Program&) override {
     return Internal("an abacus has no weights");
   }
