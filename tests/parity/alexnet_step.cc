@@ -90,8 +90,12 @@ StatusOr<StepResult> RunOnBackend(const graph::Program& program,
   const std::vector<double>& drawn = feeds.at(program.labels);
   const std::vector<int32_t> labels(drawn.begin(), drawn.end());
   const graph::RandomKeys keys = testing::KeysOf(program);
-  ShardInput input = {keys.seed, keys.step, keys.samples,
-                      images,    labels,    static_cast<float>(feeds.at(program.loss_seed)[0])};
+  const ShardInput input = {.seed = keys.seed,
+                            .step = keys.step,
+                            .samples = keys.samples,
+                            .images = images,
+                            .labels = labels,
+                            .loss_seed = static_cast<float>(feeds.at(program.loss_seed)[0])};
   StepResult result;
   result.gradients.resize(program.parameters.size());
   ShardOutput output;
