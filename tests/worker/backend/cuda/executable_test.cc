@@ -548,6 +548,7 @@ TEST_CASE("CUDA executable: what was brought for another shard or GPU is refused
   const auto elsewhere = (*there)->Bring(shard.pixels);
   CHECK(testing::CurrentDevice() == 1);
   REQUIRE((smaller.ok() && elsewhere.ok()));
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);  // as on a core's thread
   const Foreign foreign;
   ShardInput input = shard.input();
   for (const StagedInput* staged :
