@@ -12,7 +12,7 @@ endif()
 install(CODE "set(programs \"${program_files}\")\nset(backends \"${backends}\")\nset(strip \"${CMAKE_STRIP}\")"
         COMPONENT bundle EXCLUDE_FROM_ALL)
 install(SCRIPT cmake/BundlePrograms.cmake COMPONENT bundle EXCLUDE_FROM_ALL)
-install(PROGRAMS scripts/gpu-check DESTINATION scripts COMPONENT bundle EXCLUDE_FROM_ALL)
+install(PROGRAMS scripts/gpu-check scripts/same-bits DESTINATION scripts COMPONENT bundle EXCLUDE_FROM_ALL)
 install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE DESTINATION .
         COMPONENT bundle EXCLUDE_FROM_ALL)
 install(DIRECTORY bench DESTINATION . USE_SOURCE_PERMISSIONS COMPONENT bundle EXCLUDE_FROM_ALL

@@ -12,7 +12,7 @@ import debian_package
 from debian_package import BUILD, run
 
 MOST_BYTES = 60 << 20
-EXPECTED = ("bin/ringmaster", "bin/ringworker", "bin/ringctl", "scripts/gpu-check", "bench/vs_pytorch.py", "bench/train",
+EXPECTED = ("bin/ringmaster", "bin/ringworker", "bin/ringctl", "scripts/gpu-check", "scripts/same-bits", "bench/vs_pytorch.py", "bench/train",
             "examples/alexnet-cifar10.yaml", "docs/gpu.md", "README.md", "LICENSE")
 C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2")
 LOADER = pathlib.Path("/lib64/ld-linux-x86-64.so.2")
@@ -79,6 +79,21 @@ class BundleTest(unittest.TestCase):
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual((done.returncode, done.stderr),
                          (1, "ringworker tune: the cpu backend has no kernel table: nothing to tune\n"))
+
+    def same_bits(self, *options):
+        return subprocess.run([self.root / "scripts/same-bits", "--device", "cpu", "--epochs", "4",
+                               "--set", "model={name: mlp, hidden: [32]}", "--set", "batch=64", *options],
+                              capture_output=True, text=True, check=False, timeout=240)
+
+    def test_every_cluster_ends_with_the_same_bytes(self):
+        done = self.same_bits()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "\n3 workers, one killed +([0-9a-f]{64})\nequal: \\1\n$")
+
+    def test_it_is_said_when_they_do_not(self):
+        done = self.same_bits("--set", "reduction=float32")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "\nDIFFERENT: [234] results\n$")
 
     def test_gpu_check_without_a_gpu_says_so(self):
         if pathlib.Path("/proc/driver/nvidia/version").exists():
