@@ -43,10 +43,10 @@ struct FakeHooks {
   std::function<Status(const InputStageOptions&)> before_stage;
   // Of Weights::DeviceBytes, with a state; without one it is half of it.
   uint64_t device_bytes = 0;
-  // When a core is made, on its thread.
-  std::function<void(const CoreOptions&)> on_core;
-  // Called before each update of a state; an error is the device's.
-  std::function<Status(uint64_t update)> before_update;
+  // When a core is made, on its thread; an error is the device's.
+  std::function<Status(const CoreOptions&)> on_core;
+  // Of every state.
+  FakeDeviceHooks device;
   // May change what a training shard gives beside its gradients.
   std::function<void(const ShardInput&, ShardOutput*)> on_output;
   // What the devices say of themselves; without it they say nothing.
@@ -78,7 +78,7 @@ class FakeWeights : public Weights {
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override {
     if (hooks_ == nullptr) return nullptr;
     auto state = std::make_unique<FakeDeviceState>(
-        options, hooks_->before_update,
+        options, hooks_->device,
         [this](const exact::BlockLayout& layout, std::span<const float> parameters) {
           SetParameters(layout, parameters);
         });
@@ -266,7 +266,7 @@ class FakeBackend : public Backend {
                                              : std::make_unique<FakeWeights>();
   }
   StatusOr<std::unique_ptr<Core>> MakeCore(const CoreOptions& options) override {
-    if (hooks_.on_core) hooks_.on_core(options);
+    if (hooks_.on_core) RING_RETURN_IF_ERROR(hooks_.on_core(options));
     return std::make_unique<FakeCore>(&hooks_);
   }
 

@@ -20,17 +20,22 @@
 
 namespace ringmaster {
 
+// Called before the device does something; an error is the device's.
+struct FakeDeviceHooks {
+  std::function<Status(uint64_t update)> before_update;
+  std::function<Status()> before_read, before_write;  // of sums, and of totals
+};
+
 class FakeDeviceState : public DeviceState {
  public:
   // Told the parameters whenever they changed.
   using OnParameters = std::function<void(const exact::BlockLayout&, std::span<const float>)>;
 
-  // `before_update`, where it is set: an error of its is the device's.
-  FakeDeviceState(const DeviceStateOptions& options,
-                  std::function<Status(uint64_t update)> before_update, OnParameters on_parameters)
+  FakeDeviceState(const DeviceStateOptions& options, FakeDeviceHooks hooks,
+                  OnParameters on_parameters)
       : layout_(*options.layout),
         shards_(options.shards),
-        before_update_(std::move(before_update)),
+        hooks_(std::move(hooks)),
         on_parameters_(std::move(on_parameters)),
         optimizer_(*graph::MakeOptimizer(options.optimizer)),
         units_(&layout_, options.precision_bits),
@@ -88,19 +93,21 @@ class FakeDeviceState : public DeviceState {
   }
 
   Status ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) override {
+    if (hooks_.before_read) RING_RETURN_IF_ERROR(hooks_.before_read());
     MutexLock lock(mu_);
     std::ranges::copy(Part(sums_.span(), bucket), sums.begin());
     return absl::OkStatus();
   }
 
   Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) override {
+    if (hooks_.before_write) RING_RETURN_IF_ERROR(hooks_.before_write());
     MutexLock lock(mu_);
     std::ranges::copy(totals, Part(totals_.span(), bucket).begin());
     return absl::OkStatus();
   }
 
   StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override {
-    if (before_update_) RING_RETURN_IF_ERROR(before_update_(update));
+    if (hooks_.before_update) RING_RETURN_IF_ERROR(hooks_.before_update(update));
     MutexLock lock(mu_);
     const exact::BlockSum digest = Digest(source);
     for (size_t b = 0; b < layout_.block_count(); ++b) {
@@ -145,7 +152,7 @@ class FakeDeviceState : public DeviceState {
 
   const exact::BlockLayout& layout_;
   const uint32_t shards_;
-  const std::function<Status(uint64_t)> before_update_;
+  const FakeDeviceHooks hooks_;
   const OnParameters on_parameters_;
   const std::unique_ptr<graph::Optimizer> optimizer_;
   Mutex mu_;

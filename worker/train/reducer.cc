@@ -148,6 +148,13 @@ ring::Context Reducer::ContextOf(uint32_t bucket) const {
           .bucket = bucket};
 }
 
+template <typename Work>
+Status Reducer::OnDevice(Work work) {
+  if (device_ == nullptr) return absl::OkStatus();
+  const Status status = work();
+  return status.ok() ? status : Leave(status);
+}
+
 Status Reducer::ReduceBucket(uint32_t index) {
   const exact::Bucket& bucket = sum_->buckets()[index];
   const auto blocks = layout_->blocks().subspan(bucket.first_block, bucket.block_count);
@@ -158,9 +165,9 @@ Status Reducer::ReduceBucket(uint32_t index) {
                                        totals_->floats.span().subspan(first, count)));
   } else if (device_ == nullptr || options_.link != nullptr) {
     const std::span<int64_t> totals = totals_->integers.span().subspan(first, count);
-    if (device_ != nullptr) RING_RETURN_IF_ERROR(sum_->Fetch(bucket, device_));
+    RING_RETURN_IF_ERROR(OnDevice([&] { return sum_->Fetch(bucket, device_); }));
     RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(index), blocks, sum_->integers(bucket), totals));
-    if (device_ != nullptr) RING_RETURN_IF_ERROR(device_->WriteTotals(bucket, totals));
+    RING_RETURN_IF_ERROR(OnDevice([&] { return device_->WriteTotals(bucket, totals); }));
   }
   pulse_->Tick();
   return absl::OkStatus();

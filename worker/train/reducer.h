@@ -84,6 +84,9 @@ class Reducer {
   void Abort(Status reason);
   StatusOr<exact::Record> ReduceAll();
   Status ReduceBucket(uint32_t index);
+  // Where there is a device: when it fails, this worker is what ends, and no peer is to blame.
+  template <typename Work>
+  Status OnDevice(Work work);
   StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
   [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
 

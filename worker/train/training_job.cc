@@ -129,7 +129,13 @@ Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, Traini
   const InputStageOptions options = {.device = cores.front().device,
                                      .slots = 2 * cores.size() + 1,
                                      .slot_bytes = samples * job->augmenter->stored().elements()};
-  RING_ASSIGN_OR_RETURN(job->stage, backend->MakeInputStage(options));
+  auto stage = backend->MakeInputStage(options);
+  if (absl::IsResourceExhausted(stage.status())) {
+    spdlog::warn("input is not copied ahead, which is slower: job={} {}", job->id.value(),
+                 Message(stage.status()));
+    return absl::OkStatus();
+  }
+  RING_ASSIGN_OR_RETURN(job->stage, std::move(stage));
   if (job->stage == nullptr) return absl::OkStatus();
   const uint64_t bytes = options.slots * options.slot_bytes;
   job->planned.device += bytes;
@@ -142,12 +148,24 @@ Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, Augments au
             TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
   const DeviceStateOptions state = StateOptions(*job);
-  job->planned.device = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  const uint64_t weights_bytes = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
+  job->planned.device = weights_bytes;
   const bool on_cores = augments == Augments::kCores;
   if (on_cores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job));
-  RING_ASSIGN_OR_RETURN(job->cores, CorePool::Create(backend, &job->programs, job->weights.get(),
-                                                     on_cores ? job->augmenter.get() : nullptr,
-                                                     WithShared(cores, job->planned.device)));
+  const auto make_cores = [&] {
+    return CorePool::Create(backend, &job->programs, job->weights.get(),
+                            on_cores ? job->augmenter.get() : nullptr,
+                            WithShared(cores, job->planned.device));
+  };
+  auto made = make_cores();
+  if (absl::IsResourceExhausted(made.status()) && job->stage != nullptr) {
+    spdlog::warn("input is not copied ahead, which is slower: job={} there is no room for it",
+                 job->id.value());
+    job->stage = nullptr;
+    job->planned.device = weights_bytes;
+    made = make_cores();
+  }
+  RING_ASSIGN_OR_RETURN(job->cores, std::move(made));
   std::atomic<uint64_t> memory = 0;
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
     if (seat.index() == 0) memory = seat.memory_bytes();

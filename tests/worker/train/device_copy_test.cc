@@ -1,6 +1,8 @@
 // Workers whose backend keeps the state: the bytes are those of workers whose host does. (The other
 // tests of this folder run with both kinds, too: FakeHooks::has_state.)
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <memory>
 #include <string>
 
 #include "tests/worker/train/regroup_case.h"
@@ -44,7 +46,7 @@ TEST_CASE("DeviceCopy: a job with plain sums stays on the host") {
   v1::JobSpec spec = SmallSpec();
   spec.set_reduction(v1::REDUCTION_FLOAT32);
   FakeHooks hooks = HooksFor(Where::kDevice);
-  hooks.before_update = [](uint64_t) { return Internal("an update on the device"); };
+  hooks.device.before_update = [](uint64_t) { return Internal("an update on the device"); };
   FakeCase job(std::move(hooks), spec);
   RequireFinished(job.Run(kAlone));
 }
@@ -81,7 +83,7 @@ TEST_CASE("DeviceCopy: a copy for a peer is of the newest state, as is what a pe
 
 TEST_CASE("DeviceCopy: a device that fails in an update fails the run, with its words") {
   FakeHooks hooks = HooksFor(Where::kBoth);
-  hooks.before_update = [](uint64_t update) {
+  hooks.device.before_update = [](uint64_t update) {
     return update < 3 ? absl::OkStatus() : Status(absl::DataLossError("the GPU fell off the bus"));
   };
   FakeCase job(std::move(hooks));
@@ -93,6 +95,25 @@ TEST_CASE("DeviceCopy: a device that fails in an update fails the run, with its 
     ++failed;
     REQUIRE(result.run.reason.find("the GPU fell off the bus") != std::string::npos);
     REQUIRE(result.run.applied == 2);
+  }
+  REQUIRE(failed == 1);
+}
+
+TEST_CASE("DeviceCopy: a device that fails in a ring is no lost peer, but the end of its own run") {
+  FakeHooks hooks = HooksFor(Where::kBoth);
+  const auto fail = [calls = std::make_shared<std::atomic<int>>(0)]() -> Status {
+    return ++*calls < 7 ? absl::OkStatus()
+                        : Status(absl::DataLossError("the GPU fell off the bus"));
+  };
+  (GENERATE(true, false) ? hooks.device.before_read : hooks.device.before_write) = fail;
+  FakeCase job(std::move(hooks));
+  const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
+  size_t failed = 0;
+  for (const MemberResult& result : results) {
+    REQUIRE(result.run.end != RunEnd::kFinished);
+    if (result.run.end != RunEnd::kFailed) continue;
+    ++failed;
+    REQUIRE(result.run.reason.find("the GPU fell off the bus") != std::string::npos);
   }
   REQUIRE(failed == 1);
 }

@@ -353,6 +353,7 @@ TEST_CASE("Trainer: cores of a device share what its weights and state take of i
     hooks.on_core = [&](const CoreOptions& core) {
       MutexLock lock(mu);
       shared[core.name] = core.shared_bytes;
+      return absl::OkStatus();
     };
     FakeBackend backend(hooks);
     FakeCase job;

@@ -23,8 +23,9 @@ namespace ringmaster::cuda {
 
 class GpuGroup {
  public:
-  // Seconds are usual for a beginning with eight GPUs, milliseconds for a bucket.
-  static constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(60);
+  // Seconds are usual for a beginning with eight GPUs, milliseconds for a bucket. Who waits here
+  // hears no fence, for which the coordinator waits 60 s.
+  static constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(20);
 
   // `devices`: at least two GPUs, each once.
   [[nodiscard]] static StatusOr<std::unique_ptr<GpuGroup>> Create(

@@ -17,6 +17,15 @@ StatusOr<std::unique_ptr<GroupState>> GroupState::Create(std::unique_ptr<GpuGrou
       new GroupState(*options.layout, std::move(gpus), std::move(states)));
 }
 
+Status GroupState::Connect() {
+  const exact::Bucket whole{0, layout_.block_count()};
+  RING_RETURN_IF_ERROR(AddUpSums());
+  RING_ASSIGN_OR_RETURN(const auto sums, Integers(SumSource::kOwn, whole));
+  RING_RETURN_IF_ERROR(gpus_->MoveToFirst(sums, layout_.arena_elements()));
+  RING_ASSIGN_OR_RETURN(const auto totals, Integers(SumSource::kRing, whole));
+  return gpus_->CopyFromFirst(totals, layout_.arena_elements());
+}
+
 Status GroupState::Load(std::span<const float> parameters,
                         std::span<const std::span<const float>> slots,
                         std::span<const int16_t> exponents) {

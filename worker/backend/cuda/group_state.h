@@ -22,6 +22,11 @@ class GroupState final : public DeviceState {
       std::unique_ptr<GpuGroup> gpus, std::span<DeviceWeights* const> weights,
       const DeviceStateOptions& options);
 
+  // Does once what a step does, on arrays that hold nothing yet: NCCL connects GPUs when they first
+  // need each other, by the kind and the size of what they do, and may find only then that it
+  // cannot. Before Load.
+  Status Connect();
+
   Status Load(std::span<const float> parameters, std::span<const std::span<const float>> slots,
               std::span<const int16_t> exponents) override;
   // Of the first GPU; the others have the same.

@@ -72,15 +72,20 @@ StatusOr<std::unique_ptr<DeviceState>> CudaWeights::MakeGroup(const DeviceStateO
   std::ranges::sort(members, {}, &DeviceWeights::device);
   std::vector<int> devices;
   for (const DeviceWeights* weights : members) devices.push_back(weights->device());
-  StatusOr<Nccl> nccl = open_nccl_();
-  auto gpus = nccl.ok() ? GpuGroup::Create(*nccl, devices) : nccl.status();
-  if (!gpus.ok()) {
+  const auto without = [&](const Status& why) {
     spdlog::warn("GPUs {} add up their gradients on the host, which is slower: {}",
-                 fmt::join(devices, ", "), Message(gpus.status()));
+                 fmt::join(devices, ", "), Message(why));
     return nullptr;
-  }
+  };
+  const StatusOr<Nccl> nccl = open_nccl_();
+  if (!nccl.ok()) return without(nccl.status());
+  auto gpus = GpuGroup::Create(*nccl, devices);
+  if (!gpus.ok()) return without(gpus.status());
+  RING_ASSIGN_OR_RETURN(auto state, GroupState::Create(*std::move(gpus), members, options));
+  const Status connected = state->Connect();
+  if (!connected.ok()) return without(connected);
   spdlog::info("GPUs {} add up their gradients with NCCL", fmt::join(devices, ", "));
-  return GroupState::Create(*std::move(gpus), members, options);
+  return state;
 }
 
 }  // namespace ringmaster::cuda

@@ -204,9 +204,13 @@ TEST_CASE("CUDA weights: several GPUs have no state without NCCL, and one line s
   const graph::Program program = testing::Mlp();
   const exact::BlockLayout layout = testing::LayoutOf(program);
   const size_t objects = testing::LiveObjects();
-  for (const bool missing : {true, false}) {
+  // The collectives: what they need is connected when they first run.
+  for (const std::string call :
+       {"", "ncclCommInitRankConfig", "ncclAllReduce", "ncclReduce", "ncclBroadcast"}) {
+    INFO(call);
+    const bool missing = call.empty();
     const testing::LogLines lines;
-    const Fault fault({.call = "ncclCommInitRankConfig"});
+    const Fault fault({.call = call});
     CudaWeights weights(program, [missing]() -> StatusOr<Nccl> {
       if (!missing) return LateNccl();
       return Nccl::Open("/nowhere/libnccl.so.2");
