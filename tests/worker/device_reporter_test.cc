@@ -7,12 +7,14 @@
 #include "common/mutex.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/served.h"
+#include "tests/support/tally.h"
 #include "worker/session.h"
 
 namespace ringmaster::worker {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::Tally;
 
 constexpr milliseconds kNever = std::chrono::hours(1);
 
@@ -24,31 +26,6 @@ std::vector<v1::DeviceFigures> Devices(uint32_t count) {
   }
   return devices;
 }
-
-// Something that happens on another thread, counted.
-class Tally {
- public:
-  void Add() {
-    MutexLock lock(mu_);
-    ++count_;
-    changed_.NotifyAll();
-  }
-  // Whether it came to so many; waits at most 20 s.
-  bool Await(int count) {
-    MutexLock lock(mu_);
-    return changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + std::chrono::seconds(20),
-                              [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return count_ >= count; });
-  }
-  int count() {
-    MutexLock lock(mu_);
-    return count_;
-  }
-
- private:
-  Mutex mu_;
-  Condition changed_;
-  int count_ ABSL_GUARDED_BY(mu_) = 0;
-};
 
 // Reads sessions to their ends, attaches everybody, and keeps the reports of devices.
 class ReportedFleet : public v1::Fleet::Service {

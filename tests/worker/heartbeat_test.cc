@@ -2,38 +2,22 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/tally.h"
+
 namespace ringmaster::worker {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::Tally;
 
 constexpr std::chrono::hours kAnHour{1};
 
 // Counts what is sent.
-class Beats {
- public:
-  [[nodiscard]] std::function<void(v1::WorkerMessage)> Sink() {
-    return [this](const v1::WorkerMessage& message) {
-      MutexLock lock(mu_);
-      if (message.heartbeat().job_id() == "j1") ++count_;
-      changed_.NotifyAll();
-    };
-  }
-  [[nodiscard]] bool Reaches(int count) {
-    MutexLock lock(mu_);
-    return changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + std::chrono::seconds(20),
-                              [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return count_ >= count; });
-  }
-  [[nodiscard]] int count() {
-    MutexLock lock(mu_);
-    return count_;
-  }
-
- private:
-  Mutex mu_;
-  Condition changed_;
-  int count_ ABSL_GUARDED_BY(mu_) = 0;
-};
+std::function<void(v1::WorkerMessage)> Into(Tally& beats) {
+  return [&beats](const v1::WorkerMessage& message) {
+    if (message.heartbeat().job_id() == "j1") beats.Add();
+  };
+}
 
 v1::Heartbeat OfJob() {
   v1::Heartbeat heartbeat;
@@ -44,22 +28,22 @@ v1::Heartbeat OfJob() {
 }  // namespace
 
 TEST_CASE("Heartbeat: the first of a session comes at once, and a new interval counts at once") {
-  Beats beats;
-  Heartbeat heartbeat(OfJob, beats.Sink());
+  Tally beats;
+  Heartbeat heartbeat(OfJob, Into(beats));
   heartbeat.Start();
   heartbeat.SetInterval(kAnHour);
-  REQUIRE(beats.Reaches(1));
+  REQUIRE(beats.Await(1));
   heartbeat.SetInterval(milliseconds(1));
-  REQUIRE(beats.Reaches(5));
+  REQUIRE(beats.Await(5));
   heartbeat.SetInterval(std::nullopt);
   const int ended = beats.count();
   heartbeat.SetInterval(kAnHour);
-  REQUIRE(beats.Reaches(ended + 1));
+  REQUIRE(beats.Await(ended + 1));
 }
 
 TEST_CASE("Heartbeat: outside a session there are none") {
-  Beats beats;
-  Heartbeat heartbeat(OfJob, beats.Sink());
+  Tally beats;
+  Heartbeat heartbeat(OfJob, Into(beats));
   heartbeat.Start();
   heartbeat.SetInterval(std::nullopt);
   heartbeat.Stop();

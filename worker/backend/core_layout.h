@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/graph/memory_plan.h"
@@ -22,6 +24,9 @@ struct CoreLayout {
 [[nodiscard]] constexpr size_t AlignUp(size_t bytes, size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
+
+// As plans show bytes: 1.14G, 32.00M.
+[[nodiscard]] std::string FormatBytes(uint64_t bytes);
 
 // `workspace`: bytes that node i's kernel needs while it runs.
 [[nodiscard]] CoreLayout LayOut(const graph::Program& program, size_t alignment,

@@ -2,14 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "common/job/resolve.h"
 #include "common/log.h"
+#include "worker/backend/core_layout.h"
+#include "worker/train/bind_cores.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -35,12 +34,6 @@ Status CheckDataset(const v1::DatasetFacts& expected, const v1::DatasetFacts& fo
 
 uint64_t PhysicalMemory() {
   return uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-}
-
-std::string FormatBytes(uint64_t bytes) {
-  constexpr double kGiB = 1U << 30;
-  const double amount = static_cast<double>(bytes) / kGiB;
-  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
 }
 
 // What the state and its sums take of the host's memory, beside the cores' arenas.
@@ -93,97 +86,10 @@ Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, Train
   return absl::OkStatus();
 }
 
-// Of the state that updates the weights where they are, if the backend makes one.
-DeviceStateOptions StateOptions(const TrainingJob& job) {
-  return {.layout = &job.layout->blocks(),
-          .optimizer = job.spec().optimizer(),
-          .shards = job.spec().shards(),
-          .precision_bits = static_cast<int>(job.spec().precision_bits())};
-}
-
-// Each core with its part of what those of one device share.
-std::vector<CoreOptions> WithShared(std::vector<CoreOptions> cores, uint64_t device_bytes) {
-  std::map<uint32_t, uint64_t> on_device;
-  for (const CoreOptions& core : cores) ++on_device[core.device];
-  for (CoreOptions& core : cores) {
-    const uint64_t sharing = on_device[core.device];
-    core.shared_bytes = (device_bytes + sharing - 1) / sharing;
-  }
-  return cores;
-}
-
-// Who makes the images: the cores where they can, else the loader.
-enum class Augments : uint8_t { kCores, kLoader };
-
-// Slots for what the cores compute, for what they compute next, and one to bring into.
-Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
-  const bool one_device =
-      !cores.empty() && std::ranges::all_of(cores, [&](const CoreOptions& core) {
-        return core.device == cores.front().device;
-      });
-  if (!one_device) return absl::OkStatus();
-  uint64_t samples = 0;
-  for (const auto& [shape, program] : job->programs.programs()) {
-    samples = std::max(samples, shape.samples);
-  }
-  const InputStageOptions options = {.device = cores.front().device,
-                                     .slots = 2 * cores.size() + 1,
-                                     .slot_bytes = samples * job->augmenter->stored().elements()};
-  auto stage = backend->MakeInputStage(options);
-  if (absl::IsResourceExhausted(stage.status())) {
-    spdlog::warn("input is not copied ahead, which is slower: job={} {}", job->id.value(),
-                 Message(stage.status()));
-    return absl::OkStatus();
-  }
-  RING_ASSIGN_OR_RETURN(job->stage, std::move(stage));
-  if (job->stage == nullptr) return absl::OkStatus();
-  const uint64_t bytes = options.slots * options.slot_bytes;
-  job->planned.device += bytes;
-  spdlog::info("input is copied ahead: job={} slots={} memory={}", job->id.value(), options.slots,
-               FormatBytes(bytes));
-  return absl::OkStatus();
-}
-
-Status Bind(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,
-            TrainingJob* job) {
-  RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
-  const DeviceStateOptions state = StateOptions(*job);
-  const uint64_t weights_bytes = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
-  job->planned.device = weights_bytes;
-  const bool on_cores = augments == Augments::kCores;
-  if (on_cores) RING_RETURN_IF_ERROR(MakeStage(backend, cores, job));
-  const auto make_cores = [&] {
-    return CorePool::Create(backend, &job->programs, job->weights.get(),
-                            on_cores ? job->augmenter.get() : nullptr,
-                            WithShared(cores, job->planned.device));
-  };
-  auto made = make_cores();
-  if (absl::IsResourceExhausted(made.status()) && job->stage != nullptr) {
-    spdlog::warn("input is not copied ahead, which is slower: job={} there is no room for it",
-                 job->id.value());
-    job->stage = nullptr;
-    job->planned.device = weights_bytes;
-    made = make_cores();
-  }
-  RING_ASSIGN_OR_RETURN(job->cores, std::move(made));
-  std::atomic<uint64_t> memory = 0;
-  RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) {
-    if (seat.index() == 0) memory = seat.memory_bytes();
-    return absl::OkStatus();
-  }));
-  job->planned.core = memory;
-  spdlog::info("kernels bound: job={} programs={} cores={} memory per core={}{}", job->id.value(),
-               job->programs.programs().size(), cores.size(), FormatBytes(memory),
-               job->planned.device > 0
-                   ? " weights, state and input per device=" + FormatBytes(job->planned.device)
-                   : "");
-  return absl::OkStatus();
-}
-
 // Sums of float32 depend on the order of arrival, which a device does not promise to keep.
 Status MakeDeviceCopy(TrainingJob* job) {
   if (!job->exact_sums()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptions(*job)));
+  RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptionsOf(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));
   spdlog::info("the state is updated on the device: job={}", job->id.value());
@@ -242,7 +148,7 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   enter("plan");
   RING_RETURN_IF_ERROR(Plan(*backend, cores, job.get()));
   enter("bind");
-  RING_RETURN_IF_ERROR(Bind(backend, cores, augments, job.get()));
+  RING_RETURN_IF_ERROR(BindCores(backend, cores, augments, job.get()));
   enter("initialize");
   RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;
