@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/sha256.h"
+#include "common/ticket.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/transfer/state_fetch.h"
 #include "worker/transfer/state_service.h"
@@ -74,6 +75,8 @@ Status Measure(size_t mib) {
   StateService service;
   service.Start();
   service.Offer(kJob, [&state](uint64_t) { return state; });
+  const std::string ticket = RandomTicket();
+  service.Admit(kJob, {}, ticket);
   ring::PortOptions options;
   options.services = {&service};
   RING_ASSIGN_OR_RETURN(const auto port, ring::RingPort::Create({"127.0.0.1", 0}, options));
@@ -81,6 +84,7 @@ Status Measure(size_t mib) {
     FetchOptions fetch;
     fetch.address = fmt::format("127.0.0.1:{}", port->port());
     fetch.job = kJob;
+    fetch.ticket = ticket;
     fetch.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
     return FetchState(fetch, {}).status();
   });

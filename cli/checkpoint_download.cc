@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/durable_file.h"
+#include "common/json.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -39,7 +39,9 @@ bool IsPlainName(const std::string& name) {
 StatusOr<std::vector<DownloadedFile>> ReadManifest(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(stream), {});
-  const auto manifest = nlohmann::json::parse(text, nullptr, false);
+  const StatusOr<nlohmann::json> parsed = ParseJson(text, {});
+  if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
+  const nlohmann::json& manifest = *parsed;
   if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_array()) {
     return DataLoss("manifest.json is not a manifest: no list `files`");
   }

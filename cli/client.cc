@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/nearest.h"
 #include "cli/read_stream.h"
-#include "common/rpc/address.h"
+#include "common/address.h"
+#include "common/edit_distance.h"
+#include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
 
 namespace ringmaster::cli {
@@ -51,11 +52,11 @@ Status Client::Translate(const grpc::Status& status) const {
   if (!IsTransport(status)) return FromGrpc(status);
   const std::string reason = ErrorReason(status);
   const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
-  if (!reason.empty() && !stopping) return Internal("{}", status.error_message());
+  if (!reason.empty() && !stopping) return Internal("{}", Message(FromGrpc(status)));
   return Error(absl::StatusCode::kUnavailable,
                "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
                "name another with --coordinator or RINGMASTER_COORDINATOR",
-               coordinator_, status.error_message());
+               coordinator_, Message(FromGrpc(status)));
 }
 
 Status Client::Translate(const grpc::Status& status, const std::string& job_id) {
@@ -71,7 +72,7 @@ Status Client::Translate(const grpc::Status& status, const std::string& job_id) 
   }
   if (guess.empty()) guess = Nearest(job_id, ids);
   return Error(
-      absl::StatusCode::kNotFound, "{}; {}", status.error_message(),
+      absl::StatusCode::kNotFound, "{}; {}", Message(FromGrpc(status)),
       guess.empty() ? "`ringctl ps` lists all jobs" : fmt::format("did you mean {}?", guess));
 }
 
@@ -84,6 +85,7 @@ StatusOr<v1::SubmitResponse> Client::Submit(const v1::SubmitRequest& request,
     context.set_deadline(end);
     context.set_wait_for_ready(true);
     const grpc::Status status = stub_->Submit(&context, request, &response);
+    CleanStrings(&response, kMaxText);
     if (status.ok()) return response;
     // A connection that broke inside the call: the same key makes another try harmless.
     const bool again = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -99,7 +101,9 @@ grpc::Status Client::Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientCon
                           std::chrono::milliseconds limit) {
   grpc::ClientContext context;
   context.set_deadline(Clock::now() + limit);
-  return (stub_.get()->*method)(&context, request, response);
+  const grpc::Status status = (stub_.get()->*method)(&context, request, response);
+  CleanStrings(response, kMaxText);
+  return status;
 }
 
 StatusOr<v1::ListResponse> Client::List() {
@@ -172,7 +176,7 @@ StatusOr<v1::DrainWorkerResponse> Client::DrainWorker(const v1::DrainWorkerReque
     for (const v1::WorkerStatus& worker : workers->workers()) names.push_back(worker.name());
   }
   const std::string guess = Nearest(request.worker(), names);
-  return Error(absl::StatusCode::kNotFound, "{}; {}", status.error_message(),
+  return Error(absl::StatusCode::kNotFound, "{}; {}", Message(FromGrpc(status)),
                guess.empty() ? "`ringctl workers` lists those that are attached"
                              : fmt::format("did you mean {}?", guess));
 }

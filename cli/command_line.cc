@@ -1,15 +1,19 @@
 #include "cli/command_line.h"
 
 #include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "cli/complaint.h"
-#include "cli/nearest.h"
+#include "common/build_id.h"
+#include "common/edit_distance.h"
+#include "common/line_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -53,7 +57,12 @@ void Print(const std::string& text) {
   std::fflush(stdout);
 }
 
-void Say(const std::string& message) { std::fprintf(stderr, "ringctl: %s\n", message.c_str()); }
+void Say(const std::string& message) {
+  // Lines are ours: what others say was made one where it came in.
+  std::vector<std::string> lines = absl::StrSplit(message, '\n');
+  for (std::string& line : lines) line = OneLine(line, std::string::npos);
+  std::fprintf(stderr, "ringctl: %s\n", absl::StrJoin(lines, "\n").c_str());
+}
 
 Examples::Examples(std::string first, std::string second, std::string third) {
   for (std::string* const line : {&first, &second, &third}) {
@@ -63,6 +72,12 @@ Examples::Examples(std::string first, std::string second, std::string third) {
 
 CLI::Option* AddJob(CLI::App* command, std::string* job) {
   return command->add_option("JOB", *job, "id of the job; last is the newest")->required();
+}
+
+CLI::Option* AddJobs(CLI::App* command, std::vector<std::string>* jobs) {
+  return command->add_option("JOB", *jobs, "ids of jobs; last is the newest")
+      ->type_name("")
+      ->required();
 }
 
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values) {
@@ -80,6 +95,7 @@ CommandLine::CommandLine() : app_("Submits and watches training jobs of a Ringma
   app_.name("ringctl");
   app_.require_subcommand(1);
   app_.footer(kFooter);
+  app_.set_version_flag("--version", VersionLine("ringctl"), "print version and build, then end");
   common_.coordinator = CoordinatorFromEnvironment();
   AddCommonOptions(&app_);
 }
@@ -126,6 +142,11 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return Action([this]() -> StatusOr<ExitCode> {
       Print(Help(app_));
+      return ExitCode::kOk;
+    });
+  } catch (const CLI::CallForVersion& version) {
+    return Action([text = std::string(version.what())]() -> StatusOr<ExitCode> {
+      Print(text + "\n");
       return ExitCode::kOk;
     });
   } catch (const CLI::ParseError& error) {

@@ -65,6 +65,8 @@ class CommandLine {
 
 // The argument JOB: an id, or `last`; Client::IdOf reads it.
 CLI::Option* AddJob(CLI::App* command, std::string* job);
+// One or more of them: JOB...
+CLI::Option* AddJobs(CLI::App* command, std::vector<std::string>* jobs);
 
 // `option` takes one of `values` and nothing else; an error names the one that was probably meant.
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "cli/nearest.h"
+#include "common/edit_distance.h"
 
 namespace ringmaster::cli {
 namespace {

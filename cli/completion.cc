@@ -101,6 +101,9 @@ std::vector<std::string> Candidates(const Place& place, bool option_begun,
   if (place.positional < positionals.size()) {
     return ValuesOf(*positionals[place.positional], sources);
   }
+  if (!positionals.empty() && positionals.back()->get_items_expected_max() > 1) {
+    return ValuesOf(*positionals.back(), sources);  // JOB...
+  }
   return LongOptions(*place.command);
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/json.h"
 #include "cli/names.h"
+#include "common/job/defaults.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -12,11 +13,17 @@ namespace {
 Json TimeOrNull(int64_t unix_ms) { return Known(unix_ms != 0, unix_ms); }
 Json TextOrNull(const std::string& text) { return Known(!text.empty(), text); }
 
-Json StepMs(const v1::StepTimes& times) {
-  const auto ms = [](double seconds) { return std::round(1e6 * seconds) / 1e3; };
-  return {{"input", ms(times.input())},         {"compute", ms(times.compute())},
-          {"ring_wait", ms(times.ring_wait())}, {"ring_transfer", ms(times.ring_transfer())},
-          {"update", ms(times.update())},       {"total", ms(times.total())}};
+// Of what a peer says: a number that is not finite, or is beyond all times, is no time.
+Json WholeMs(double ms) {
+  constexpr double kLongest = 1e15;
+  return Known(std::abs(ms) < kLongest, std::llround(std::abs(ms) < kLongest ? ms : 0));
+}
+Json MsOf(double seconds) { return WholeMs(1e3 * seconds); }
+
+Json StepOf(const v1::StepTimes& times) {
+  return {{"input_ms", MsOf(times.input())},    {"compute_ms", MsOf(times.compute())},
+          {"wait_ms", MsOf(times.ring_wait())}, {"transfer_ms", MsOf(times.ring_transfer())},
+          {"update_ms", MsOf(times.update())},  {"total_ms", MsOf(times.total())}};
 }
 
 Json WorkersOf(const v1::JobStatus& status) {
@@ -31,7 +38,7 @@ Json WorkersOf(const v1::JobStatus& status) {
          {"host", TextOrNull(worker.host())},
          {"phase", TextOrNull(worker.phase())},
          {"applied", worker.applied()},
-         {"step_ms", worker.has_step_times() ? StepMs(worker.step_times()) : Json(nullptr)}});
+         {"step_times", worker.has_step_times() ? StepOf(worker.step_times()) : Json(nullptr)}});
   }
   return workers;
 }
@@ -40,7 +47,7 @@ Json StartPhasesOf(const v1::JobStatus& status) {
   Json phases = Json::array();
   for (const v1::StartPhase& phase : status.start_phases()) {
     phases.push_back({{"name", phase.name()},
-                      {"seconds", phase.seconds()},
+                      {"elapsed_ms", MsOf(phase.seconds())},
                       {"done", phase.done()},
                       {"worker", TextOrNull(phase.worker())}});
   }
@@ -86,8 +93,8 @@ Json ToJson(const v1::Regroup& regroup) {
           {"shards_kept", regroup.shards_kept()},
           {"shards_recomputed", regroup.shards_recomputed()},
           {"noticed_unix_ms", regroup.noticed_unix_ms()},
-          {"fence_ms", regroup.fence_ms()},
-          {"form_ms", Known(regroup.form_ms() > 0, regroup.form_ms())},
+          {"fence_ms", WholeMs(regroup.fence_ms())},
+          {"form_ms", regroup.form_ms() > 0 ? WholeMs(regroup.form_ms()) : Json(nullptr)},
           {"rewound", regroup.rewound()},
           {"rewound_from", Known(regroup.rewound(), regroup.rewound_from())}};
 }
@@ -95,7 +102,7 @@ Json ToJson(const v1::Regroup& regroup) {
 Json ToJson(const v1::Straggler& straggler) {
   return {{"worker", straggler.worker()},
           {"cause", straggler.cause()},
-          {"seconds", straggler.seconds()},
+          {"wait_ms", MsOf(straggler.seconds())},
           {"text", straggler.text()}};
 }
 
@@ -140,7 +147,8 @@ Json ToJson(const v1::JobStatus& status) {
           {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
           {"resumes_job", TextOrNull(status.resumes_job())},
           {"like_job", TextOrNull(status.like_job())},
-          {"straggler", OrNull(status.has_straggler(), status.straggler())}};
+          {"straggler", OrNull(status.has_straggler(), status.straggler())},
+          {"spec", ToJson(job::WithDefaults(status.spec()))}};
 }
 
 }  // namespace ringmaster::cli

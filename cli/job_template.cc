@@ -17,7 +17,7 @@ model:
   # depth: 16              # vgg: weight layers, 11, 13, 16 or 19
 
 data:
-  format: cifar10          # cifar10, cifar100, mnist
+  format: cifar10          # cifar10, cifar100, mnist; default: the one whose files are there
   path: cifar10            # folder, relative to the worker's --data-root
   # take: 5000             # only the first N training samples; default: all
   # take_test: 1000        # only the first N test samples; default: all

@@ -1,5 +1,6 @@
 // What -o json prints: names as in the protos, numbers as numbers, every field always present, null
-// where there is no value yet. Values in, values out; thread-safe (free functions).
+// where there is no value yet. Times are whole milliseconds and end in `_ms`, sizes are bytes and
+// end in `_bytes`, states are upper case. Values in, values out; thread-safe (free functions).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@ namespace ringmaster::cli {
 using Json = nlohmann::ordered_json;
 
 [[nodiscard]] Json ToJson(const v1::JobStatus& status);
+[[nodiscard]] Json ToJson(const v1::JobSpec& spec);  // as a job file: only what is set
 [[nodiscard]] Json ToJson(const v1::CheckpointRef& checkpoint);
 [[nodiscard]] Json ToJson(const v1::WorkerStatus& worker);
 [[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}

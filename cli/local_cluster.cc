@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "common/rpc/address.h"
+#include "common/address.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -57,7 +57,7 @@ LocalCluster::~LocalCluster() {
   if (signals_ >= 0) close(signals_);
 }
 
-std::string LocalCluster::WorkerName(uint32_t index) { return fmt::format("worker-{}", index + 1); }
+std::string LocalCluster::WorkerName(size_t index) { return fmt::format("worker-{}", index + 1); }
 
 StatusOr<std::string> LocalCluster::Start() {
   RING_RETURN_IF_ERROR(StartCoordinator());
@@ -76,22 +76,18 @@ Status LocalCluster::StartCoordinator() {
 }
 
 Status LocalCluster::StartWorkers() {
-  for (uint32_t i = 0; i < options_.workers; ++i) {
+  for (size_t i = 0; i < options_.workers.size(); ++i) {
     const std::string name = WorkerName(i);
+    const WorkerShare& share = options_.workers[i];
     std::vector<std::string> arguments = {
         options_.programs + "/ringworker", "--coordinator", coordinator_, "--listen", "127.0.0.1:0",
-        "--advertise", "127.0.0.1", "--cores", std::to_string(options_.cores), "--threads-per-core",
-        std::to_string(options_.threads_per_core), "--device", options_.device, "--data-root",
-        options_.data_root, "--state-dir", options_.state_dir + "/" + name,
+        "--advertise", "127.0.0.1", "--cores", std::to_string(share.cores), "--threads-per-core",
+        std::to_string(options_.threads_per_core), "--device", share.device, "--memory-per-core",
+        std::to_string(share.memory_per_core), "--data-root", options_.data_root, "--state-dir",
+        options_.state_dir + "/" + name,
         // All of them end together: no ring goes on.
-        "--drain-seconds", "0", "--name", name};
-    if (!options_.memory_per_core.empty()) {
-      arguments.insert(arguments.end(), {"--memory-per-core", options_.memory_per_core});
-    }
-    if (!options_.cpus.empty()) {
-      arguments.emplace_back("--cpus");
-      arguments.push_back(options_.cpus[i]);
-    }
+        "--drain", "0", "--name", name};
+    if (!share.cpus.empty()) arguments.insert(arguments.end(), {"--cpus", share.cpus});
     RING_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start(name, arguments));
     children_.push_back(std::move(child));
   }
@@ -105,7 +101,7 @@ bool LocalCluster::AllAttached() {
   if (!response.ok()) return false;
   std::set<std::string> names;
   for (const v1::WorkerStatus& worker : response->workers()) names.insert(worker.name());
-  for (uint32_t i = 0; i < options_.workers; ++i) {
+  for (size_t i = 0; i < options_.workers.size(); ++i) {
     if (names.count(WorkerName(i)) == 0) return false;
   }
   return true;

@@ -12,6 +12,7 @@
 
 #include "cli/child_process.h"
 #include "cli/client.h"
+#include "cli/worker_share.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {
@@ -20,15 +21,11 @@ struct LocalClusterOptions {
   std::string programs;  // folder of ringmaster and ringworker
   std::string listen;    // of the coordinator
   bool insecure = false;
-  uint32_t workers = 1;
-  uint32_t cores = 1;
+  std::vector<WorkerShare> workers;
   uint32_t threads_per_core = 1;
-  std::string device;           // of the workers
-  std::string memory_per_core;  // empty: the workers decide
   std::string data_root;
-  std::string data_dir;           // the coordinator's
-  std::string state_dir;          // a folder in it for each worker
-  std::vector<std::string> cpus;  // --cpus of each worker; empty: not pinned
+  std::string data_dir;   // the coordinator's
+  std::string state_dir;  // a folder in it for each worker
 };
 
 class LocalCluster {
@@ -48,7 +45,7 @@ class LocalCluster {
   // Idempotent. INTERNAL names a daemon that did not end well.
   [[nodiscard]] Status Stop();
 
-  [[nodiscard]] static std::string WorkerName(uint32_t index);
+  [[nodiscard]] static std::string WorkerName(size_t index);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -9,7 +9,8 @@
 #include <cmath>
 #include <ctime>
 
-#include "cli/duration.h"
+#include "common/duration.h"
+#include "common/line_text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -73,14 +74,6 @@ std::string Count(uint64_t number, const std::string& noun) {
 
 std::string Percent(double ratio) { return fmt::format("{:.1f}%", 100 * ratio); }
 
-std::string Bytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
 std::string WholeSeconds(double seconds) {
   constexpr double kLongest = 1e9;
   const double whole = std::round(std::clamp(seconds, 1.0, kLongest));
@@ -114,17 +107,6 @@ std::string TimeOfDay(int64_t unix_ms) {
   return fmt::format("{:%H:%M:%S}.{:03}", LocalTime(unix_ms), unix_ms % 1000);
 }
 
-std::string Printable(const std::string& text) {
-  std::string clean;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      clean += c;
-    } else {
-      clean += c == '\t' ? std::string(" ") : fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return clean;
-}
+std::string Printable(const std::string& text) { return OneLine(text, std::string::npos); }
 
 }  // namespace ringmaster::cli

@@ -16,4 +16,8 @@ namespace ringmaster::cli {
 // 128 + N when signal N ended it. The system sends it SIGTERM when this process dies.
 [[nodiscard]] StatusOr<int> RunToEnd(const std::vector<std::string>& arguments);
 
+// Runs arguments[0] with this process's own stderr and returns what it printed, at most 64 KiB.
+// FAILED_PRECONDITION: it did not end with 0. UNKNOWN: it was killed after a minute.
+[[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments);
+
 }  // namespace ringmaster::cli

@@ -10,9 +10,13 @@
 #include <functional>
 #include <memory>
 
+#include "common/rpc/clean_strings.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {
+
+// Of a text from the coordinator: a log line has the most.
+inline constexpr size_t kMaxText = 32 << 10;
 
 struct StreamEnd {
   grpc::Status status;
@@ -50,6 +54,7 @@ StreamEnd ReadStream(std::chrono::system_clock::time_point deadline, const Start
     }
     if (ok && tag == reinterpret_cast<void*>(kRead)) {
       answered = true;
+      CleanStrings(&message, kMaxText);
       sink(message);
     }
     if (ok) {

@@ -12,6 +12,7 @@
 #include "cli/render_job_lines.h"
 #include "cli/render_watch.h"
 #include "cli/table.h"
+#include "common/memory.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -100,7 +101,7 @@ std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
     table.Add({worker.name(), text(worker.host()), text(Ranges(worker.shards())),
                text(worker.phase()), ms(times.input()), ms(times.compute()), ms(times.ring_wait()),
                ms(times.ring_transfer()), ms(times.update()), ms(times.total()),
-               Bytes(worker.ring_bytes())});
+               FormatBytes(worker.ring_bytes())});
   }
   const bool measured =
       std::any_of(status.workers().begin(), status.workers().end(),

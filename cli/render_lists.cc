@@ -8,6 +8,7 @@
 #include "cli/names.h"
 #include "cli/render.h"
 #include "cli/table.h"
+#include "common/memory.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -87,7 +88,7 @@ std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal
   for (const v1::WorkerStatus& worker : workers.workers()) {
     table.Add({worker.name(), worker.host().empty() ? "-" : worker.host(), worker.state(),
                worker.numerics_class().backend(), fmt::format("{}", worker.cores()),
-               fmt::format("{}", worker.threads_per_core()), Bytes(worker.memory_per_core()),
+               fmt::format("{}", worker.threads_per_core()), FormatBytes(worker.memory_per_core()),
                worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
   }
   const std::string devices = DeviceTable(workers, terminal);

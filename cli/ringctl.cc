@@ -24,6 +24,7 @@ int Run(int argc, const char* const* argv) {
   AddRun(line);
   AddPs(line);
   AddStatus(line);
+  AddSpec(line);
   AddWatch(line);
   AddWait(line);
   AddWhy(line);

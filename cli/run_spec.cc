@@ -1,9 +1,9 @@
 #include "cli/run_spec.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/str_join.h>
 
-#include <algorithm>
-
+#include "common/data/format.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
@@ -11,29 +11,22 @@
 namespace ringmaster::cli {
 namespace {
 
-// The longer name first where one begins with the other.
-const std::vector<std::string>& Formats() {
-  static const std::vector<std::string> formats = {"cifar100", "cifar10", "mnist"};
-  return formats;
-}
-
-Status UnknownFormat(const std::string& text) {
-  return InvalidArgument(
-      "--data {}: which format is it? write FORMAT:PATH with one of cifar10, cifar100, mnist, for "
-      "example cifar10:{}",
-      text, text.substr(text.find(':') + 1));
-}
-
 std::string LastFolder(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);
 }
 
-v1::DataSource Source(const std::string& format, const std::string& path) {
-  v1::DataSource data;
-  data.set_format(format);
-  data.set_path(path);
-  return data;
+// MODEL-FORMAT, or with the folder in place of a format that only the workers will know; what a
+// name must not hold becomes a dash.
+std::string NameOf(const std::string& model, const v1::DataSource& data) {
+  std::string name =
+      model + '-' + (data.format().empty() ? LastFolder(data.path()) : data.format());
+  for (char& c : name) {
+    c = absl::ascii_tolower(static_cast<unsigned char>(c));
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_') c = '-';
+  }
+  constexpr size_t kLongestName = 100;
+  return name.substr(0, kLongestName);
 }
 
 void SetOptimizer(const RunOptions& options, v1::Optimizer* optimizer) {
@@ -70,19 +63,14 @@ Status AddAugmentations(const RunOptions& options, v1::JobSpec* spec) {
 }  // namespace
 
 StatusOr<v1::DataSource> ParseData(const std::string& text) {
+  v1::DataSource data;
   const size_t colon = text.find(':');
-  if (colon != std::string::npos) {
-    const std::string format = text.substr(0, colon);
-    if (std::find(Formats().begin(), Formats().end(), format) == Formats().end()) {
-      return UnknownFormat(text);
-    }
-    return Source(format, text.substr(colon + 1));
-  }
-  const std::string folder = LastFolder(text);
-  for (const std::string& format : Formats()) {
-    if (folder.starts_with(format)) return Source(format, text);
-  }
-  return UnknownFormat(text);
+  data.set_path(text.substr(colon == std::string::npos ? 0 : colon + 1));
+  if (colon == std::string::npos) return data;
+  data.set_format(text.substr(0, colon));
+  const Status known = data::FindFormat(data.format()).status();
+  if (!known.ok()) return Annotate(known, "--data " + text);
+  return data;
 }
 
 std::vector<std::string> AugmentationNames() {
@@ -95,7 +83,7 @@ std::vector<std::string> AugmentationNames() {
 StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
   v1::JobSpec spec;
   RING_ASSIGN_OR_RETURN(*spec.mutable_data(), ParseData(options.data));
-  spec.set_name(options.name.empty() ? options.model + "-" + spec.data().format() : options.name);
+  spec.set_name(options.name.empty() ? NameOf(options.model, spec.data()) : options.name);
   spec.mutable_model()->set_name(options.model);
   spec.set_batch(options.batch);
   SetLength(options, &spec);

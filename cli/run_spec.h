@@ -23,11 +23,11 @@ struct RunOptions {
   std::optional<double> learning_rate;
   std::vector<std::string> augment;
   std::vector<std::string> overrides;  // KEY=VALUE of the job file
-  std::string name;                    // MODEL-FORMAT when empty
+  std::string name;                    // when empty MODEL-FORMAT, or MODEL-FOLDER without a format
   std::optional<uint32_t> workers_min;
 };
 
-// `FORMAT:PATH`, or a PATH whose last folder begins with the name of a format. INVALID_ARGUMENT
+// `FORMAT:PATH`, or a PATH in which the workers find the format by its files. INVALID_ARGUMENT
 // names the formats.
 [[nodiscard]] StatusOr<v1::DataSource> ParseData(const std::string& text);
 

@@ -6,6 +6,18 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 set(readable FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
+# Before anything is copied. Completion is made below, the changelog in Package.cmake.
+set(completion ${CMAKE_BINARY_DIR}/deploy/completion)
+set(changelog ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
+set(built completion=${completion}/ringctl changelog=${changelog})
+foreach(target ringmaster ringworker ringctl ringmaster_cuda)
+  if(TARGET ${target})
+    list(APPEND built ${target}=$<TARGET_FILE:${target}>)
+  endif()
+endforeach()
+install(CODE "set(built \"${built}\")\nset(build \"${CMAKE_BINARY_DIR}\")")
+install(SCRIPT cmake/CheckBuilt.cmake)
+
 install(TARGETS ringmaster ringworker ringctl RUNTIME DESTINATION bin)
 if(TARGET ringmaster_cuda)
   install(TARGETS ringmaster_cuda LIBRARY DESTINATION lib/ringmaster)
@@ -25,7 +37,6 @@ install(DIRECTORY examples proto DESTINATION share/ringmaster ${readable}
         PATTERN CMakeLists.txt EXCLUDE)
 
 # bash-completion loads it by the program's name. The program writes it, so that both always agree.
-set(completion ${CMAKE_BINARY_DIR}/deploy/completion)
 file(MAKE_DIRECTORY ${completion})
 add_custom_command(
   OUTPUT ${completion}/ringctl

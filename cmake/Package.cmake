@@ -9,22 +9,23 @@ set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
 string(TIMESTAMP RINGMASTER_CHANGELOG_DATE "%a, %d %b %Y 00:00:00 +0000" UTC)
 configure_file(${debian}/changelog.in ${CMAKE_BINARY_DIR}/deploy/changelog @ONLY)
 add_custom_command(
-  OUTPUT ${CMAKE_BINARY_DIR}/deploy/changelog.gz
+  OUTPUT ${changelog}
   COMMAND gzip -9nkf ${CMAKE_BINARY_DIR}/deploy/changelog
   DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog)
-add_custom_target(changelog ALL DEPENDS ${CMAKE_BINARY_DIR}/deploy/changelog.gz)
-install(FILES ${CMAKE_BINARY_DIR}/deploy/changelog.gz ${debian}/copyright
+add_custom_target(changelog ALL DEPENDS ${changelog})
+install(FILES ${changelog} ${debian}/copyright
         DESTINATION share/doc/ringmaster)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ringmaster)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_VENDOR "The Ringmaster authors")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "exact data-parallel training on clusters of unequal machines")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "data-parallel training with the same result on every cluster")
 set(CPACK_PACKAGE_DESCRIPTION
     "A coordinator (ringmaster) splits every batch into shards, worker daemons
 (ringworker) compute gradients and sum them over a ring of gRPC streams, and
-ringctl submits and watches jobs. The result does not depend on the cluster.
+ringctl submits and watches jobs. On CPUs or GPUs of one model the result does
+not depend on how many workers took part, or on which of them were lost.
 .
 Both daemons start at installation, on loopback only.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /)

@@ -1,10 +1,13 @@
 # One folder = one noun = one target. Sources are listed, never globbed.
 
-# Every test with the label unit that this build runs; what the sanitizer stages build.
+# Every test with the label unit that this build runs, which the sanitizer stages build, and what CI
+# runs of the release preset, with the programs.
 add_custom_target(unit_tests)
+add_custom_target(release_tests)
 set(RINGMASTER_TEST_ENVIRONMENT
     "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/tsan.supp:halt_on_error=1"
     "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1"
+    "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0"
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 
 # ring_library(NAME SOURCES a.cc b.cc DEPS ring_x absl::status)
@@ -29,18 +32,34 @@ function(ring_program name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
-# ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): one Catch2 binary,
-# one ctest entry. Labels: unit (every preset), net (needs sockets), slow, gpu (does more where there is
-# one: part of the bundle, run by scripts/gpu-check); not under TSan: uninstrumented,
-# which hands work to threads of libraries that it cannot see into (OpenMP teams, gRPC), and
-# sequential, which starts no thread.
+# ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): adds tests of a folder
+# to the Catch2 program NAME, which is one ctest entry. The first call makes it and says its labels;
+# folders of one kind share a program, because each costs a reading of all headers and a link. Labels:
+# unit (every preset), net (needs sockets), slow, gpu (does more where there is one: part of the bundle,
+# run by scripts/gpu-check); not under TSan: uninstrumented, which hands work to threads of libraries
+# that it cannot see into (OpenMP teams, gRPC), and sequential, which starts no thread. Every unit test
+# runs under AddressSanitizer in CI; in the release preset CI builds and runs those that are `bits`
+# (what the optimizer makes of arithmetic) or gpu, and scripts/test nightly all of them.
 function(ring_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(TARGET ${name})
+    target_sources(${name} PRIVATE ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+    if(ARG_LABELS OR ARG_TIMEOUT)
+      message(FATAL_ERROR "ring_test(${name}): the first call says labels and time limit")
+    endif()
+    return()
+  endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
+  endif()
+  set(in_release ON)
+  if(unit IN_LIST ARG_LABELS AND NOT bits IN_LIST ARG_LABELS AND NOT gpu IN_LIST ARG_LABELS)
+    set(in_release OFF)
+    list(APPEND ARG_LABELS sanitizers)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
@@ -48,12 +67,14 @@ function(ring_test name)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${RINGMASTER_TEST_ENVIRONMENT}")
-  set(not_run OFF)
+  if(in_release)
+    add_dependencies(release_tests ${name})
+  endif()
   if(RINGMASTER_SANITIZER STREQUAL "thread"
      AND (uninstrumented IN_LIST ARG_LABELS OR sequential IN_LIST ARG_LABELS))
-    set(not_run ON)
+    return()
   endif()
-  if(unit IN_LIST ARG_LABELS AND NOT not_run)
+  if(unit IN_LIST ARG_LABELS)
     add_dependencies(unit_tests ${name})
   endif()
   if(gpu IN_LIST ARG_LABELS)
@@ -70,13 +91,16 @@ function(ring_bundle)
   endforeach()
 endfunction()
 
-# ring_loads_backends(NAME ...): programs and tests that may load a backend library. They show it
-# their symbols, and the CUDA backend is built beside them where it is built at all.
+# ring_loads_backends(NAME ...): programs and tests that may load a backend library: they show it their
+# symbols. Tests have the CUDA backend built beside them where it is built at all; of the programs of
+# users the target `programs` has, so that one who only wants ringworker need not wait for nvcc.
 function(ring_loads_backends)
   set_target_properties(${ARGN} PROPERTIES ENABLE_EXPORTS ON)
   if(TARGET ringmaster_cuda)
     foreach(name IN LISTS ARGN)
-      add_dependencies(${name} ringmaster_cuda)
+      if(NOT name STREQUAL "ringworker")
+        add_dependencies(${name} ringmaster_cuda)
+      endif()
     endforeach()
   endif()
 endfunction()

@@ -6,6 +6,15 @@ add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-march=x86-64-v3;-ffp-contract=
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Werror;-Wno-missing-field-initializers>")
 add_link_options(-Wl,--build-id=sha1)
 
+# What makes a mistake with memory hard to use: checked copies, guarded stacks, read-only relocations, programs anywhere
+# in memory. None of it touches floating point, so no bit of a result depends on it.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3;-fstack-protector-strong;-fstack-clash-protection;-fcf-protection>")
+  add_link_options(-Wl,-z,relro,-z,now)
+  include(CheckPIESupported)
+  check_pie_supported()
+endif()
+
 # Clones and worktrees share what ccache has: paths in the source tree count relative to it.
 find_program(RINGMASTER_CCACHE ccache)
 if(RINGMASTER_CCACHE)
@@ -27,6 +36,11 @@ endif()
 if(RINGMASTER_SANITIZER STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(RINGMASTER_FUZZ)
+  # clang: more steps for our constant tables, the instruction that it wants named, and no warnings of its own as errors.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+                      -fno-omit-frame-pointer -fconstexpr-steps=100000000 -mcrc32 -Wno-error)
   add_link_options(-fsanitize=address,undefined)
 elseif(RINGMASTER_SANITIZER STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)

@@ -1,6 +1,7 @@
 #include "common/build_id.h"
 
 #include <elf.h>
+#include <fmt/format.h>
 #include <link.h>
 
 #include <cstdint>
@@ -55,6 +56,13 @@ std::string BuildIdOf(const void* address) {
   Search search{reinterpret_cast<uintptr_t>(address), "unknown"};
   dl_iterate_phdr(&FindBuildId, &search);
   return search.id;
+}
+
+std::string VersionLine(const std::string& program) {
+  static const char here = 0;
+  constexpr size_t kShort = 12;
+  return fmt::format("{} {} (build {})", program, RINGMASTER_VERSION,
+                     BuildIdOf(&here).substr(0, kShort));
 }
 
 }  // namespace ringmaster

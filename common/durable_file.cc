@@ -1,6 +1,7 @@
 #include "common/durable_file.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,44 @@ Status WriteAndSync(int file, const std::string& path, const std::string& conten
 }
 
 }  // namespace
+
+Status MakePrivateFolder(const std::string& path, IfThere there) {
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+  if (errno == ENOENT) {
+    const std::string above = std::filesystem::path(path).parent_path().string();
+    if (above.empty() || above == path) return SystemError("make folder", path);
+    RING_RETURN_IF_ERROR(MakePrivateFolder(above, IfThere::kKeep));
+    return MakePrivateFolder(path, there);
+  }
+  struct stat now = {};
+  if (errno != EEXIST || stat(path.c_str(), &now) != 0) return SystemError("make folder", path);
+  if (!S_ISDIR(now.st_mode)) {
+    errno = ENOTDIR;
+    return SystemError("use as a folder", path);
+  }
+  if (there == IfThere::kTighten) {
+    const bool tight = (now.st_mode & 0077) == 0 || chmod(path.c_str(), 0700) == 0;
+    return tight ? absl::OkStatus() : SystemError("make 0700 of folder", path);
+  }
+  if ((now.st_mode & 0027) != 0) {
+    spdlog::warn(
+        "folder {} has mode {:04o}: others may read names in it, or write to it; `chmod 700` "
+        "keeps it to this user",
+        path, now.st_mode & 07777);
+  }
+  return absl::OkStatus();
+}
+
+Status MakePrivateFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file < 0) return SystemError("open", path);
+  struct stat now = {};
+  const bool tight =
+      fstat(file, &now) == 0 && ((now.st_mode & 0077) == 0 || fchmod(file, 0600) == 0);
+  const Status status = tight ? absl::OkStatus() : SystemError("make 0600 of", path);
+  close(file);
+  return status;
+}
 
 Status SyncFolder(const std::string& folder) {
   const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

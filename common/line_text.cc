@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace ringmaster {
@@ -25,7 +26,53 @@ size_t CharacterBytes(const std::string& text, size_t at) {
   return overlong || surrogate || beyond ? 0 : bytes;
 }
 
+// Of a whole character of `bytes` bytes: RFC 3629, section 3.
+uint32_t CodePoint(const std::string& text, size_t at, size_t bytes) {
+  if (bytes == 1) return ByteAt(text, at);
+  uint32_t point = ByteAt(text, at) & (0xff >> (bytes + 1));
+  for (size_t i = 1; i < bytes; ++i) point = point << 6 | (ByteAt(text, at + i) & 0x3f);
+  return point;
+}
+
+bool DirectsText(uint32_t point) {
+  return point == 0x061c || point == 0x200e || point == 0x200f ||
+         (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
+         point == 0xfeff;
+}
+
+// What stands for the character at `at`, which has `bytes` bytes, or for the byte that is none.
+std::string Harmless(const std::string& text, size_t at, size_t bytes) {
+  if (bytes == 0) return fmt::format("\\x{:02x}", ByteAt(text, at));
+  const uint32_t point = CodePoint(text, at, bytes);
+  if (point == '\n') return "\\n";
+  if (point == '\r') return "\\r";
+  if (point == '\t') return " ";
+  if (point < 0x20 || (point >= 0x7f && point < 0xa0)) return fmt::format("\\x{:02x}", point);
+  return DirectsText(point) ? fmt::format("\\u{:04x}", point) : text.substr(at, bytes);
+}
+
+std::string CutOff(size_t bytes) { return fmt::format(" [{} bytes cut off]", bytes); }
+
 }  // namespace
+
+std::string OneLine(const std::string& text, size_t max_bytes) {
+  const auto plain = [](char c) { return c >= ' ' && c <= '~'; };
+  if (text.size() <= max_bytes && std::all_of(text.begin(), text.end(), plain)) return text;
+  const size_t room = max_bytes - std::min(max_bytes, CutOff(text.size()).size());
+  std::string line;
+  size_t kept = 0,
+         kept_at = 0;  // bytes of `line` and of `text` that leave room to say what was cut
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = CharacterBytes(text, at);
+    line += Harmless(text, at, bytes);
+    if (line.size() > max_bytes) return line.substr(0, kept) + CutOff(text.size() - kept_at);
+    at += bytes == 0 ? 1 : bytes;
+    if (line.size() > room) continue;
+    kept = line.size();
+    kept_at = at;
+  }
+  return line;
+}
 
 std::string CleanText(const std::string& text, size_t max_bytes) {
   std::string clean;
@@ -33,7 +80,7 @@ std::string CleanText(const std::string& text, size_t max_bytes) {
     const size_t bytes = CharacterBytes(text, at);
     const size_t wanted = bytes == 0 ? 1 : bytes;
     if (clean.size() + wanted > max_bytes) {
-      return clean + fmt::format(" [{} bytes cut off]", text.size() - at);
+      return clean + CutOff(text.size() - at);
     }
     clean += bytes == 0 ? "?" : text.substr(at, bytes);
     at += wanted;

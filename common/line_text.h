@@ -1,11 +1,24 @@
-// The text of one log line as it travels and as it stands in a file: valid UTF-8, bounded, without
-// line breaks. Pure; thread-safe (free functions).
+// Text of others: of one log line as it travels and as it stands in a file, and of whatever a peer
+// says, as it may stand in a log, an error or on a terminal. Pure; thread-safe (free functions).
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 namespace ringmaster {
+
+// Of a name that a refusal repeats; of a reason, an error or a note of a peer; of a line of a log.
+inline constexpr size_t kMaxNameText = 200;
+inline constexpr size_t kMaxReasonText = 2'000;
+inline constexpr size_t kMaxLogText = 8 << 10;
+
+// Valid UTF-8 on one line that moves no cursor and turns no text around: a line break as `\n`,
+// `\r`, other control characters (C0, DEL, C1) and bytes that are not UTF-8 as `\x1b`, characters
+// that direct text or break lines (U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069,
+// U+FEFF) as
+// `\u202e`; a tab is a blank. At most `max_bytes`, which the note on what was cut off is a part of.
+// The same again changes nothing.
+[[nodiscard]] std::string OneLine(const std::string& text, size_t max_bytes = kMaxReasonText);
 
 // Every byte that is not part of a UTF-8 character becomes '?', because protobuf refuses others.
 // A text of more than `max_bytes` ends at a character and says how many bytes were cut off.

@@ -24,6 +24,7 @@ enum class PlantedBug {
   kKeepsStaleShards,
   kCountsShardsTwice,
   kJoinsWithoutState,
+  kEndsAlone,
   // The coordinator.
   kTwoOwners,
   kDealsNoMissingShards,
@@ -36,7 +37,7 @@ enum class PlantedBug {
   kAcknowledgesUnstored,
 };
 
-inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 16> kPlantedBugs{{
+inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 17> kPlantedBugs{{
     {PlantedBug::kFramesOfAnyGeneration, "frames_of_any_generation"},
     {PlantedBug::kAppliesAfterFence, "applies_after_fence"},
     {PlantedBug::kStartsAtLowest, "starts_at_lowest"},
@@ -44,6 +45,7 @@ inline constexpr std::array<std::pair<PlantedBug, std::string_view>, 16> kPlante
     {PlantedBug::kKeepsStaleShards, "keeps_stale_shards"},
     {PlantedBug::kCountsShardsTwice, "counts_shards_twice"},
     {PlantedBug::kJoinsWithoutState, "joins_without_state"},
+    {PlantedBug::kEndsAlone, "ends_alone"},
     {PlantedBug::kTwoOwners, "two_owners"},
     {PlantedBug::kDealsNoMissingShards, "deals_no_missing_shards"},
     {PlantedBug::kTakesOddWorkers, "takes_odd_workers"},

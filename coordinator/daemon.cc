@@ -3,6 +3,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <chrono>
 #include <utility>
@@ -15,12 +16,12 @@ namespace {
 constexpr int kMaxMessageBytes = (4 << 20) + (64 << 10);  // a piece is at most 1 MiB
 constexpr int kMaxStreamsPerConnection = 1'024;
 constexpr int kMaxMetadataBytes = 8 << 10;
+constexpr size_t kMaxTransportBytes = 1 << 30;  // gRPC's own, of all connections
 constexpr std::chrono::seconds kShutdownLimit{2};
 constexpr size_t kMaxDiskTasks = 16'384;
 
 // Peers may ping as often as they like, and one that does not answer is dropped.
 void SetConnections(grpc::ServerBuilder& builder) {
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // else a second coordinator shares it
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -30,6 +31,7 @@ void SetConnections(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("ringmaster").Resize(kMaxTransportBytes));
 }
 
 }  // namespace
@@ -46,8 +48,8 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   }
   daemon->disk_.Start();
   daemon->logs_.Start();
-  daemon->control_.Start();
-  RING_RETURN_IF_ERROR(daemon->Listen(flags.listen));
+  RING_RETURN_IF_ERROR(daemon->Listen(flags.listen, flags.connections));
+  daemon->control_.Start();  // what came meanwhile waits for it
   return daemon;
 }
 
@@ -59,34 +61,42 @@ Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::uniq
       log_folder_(std::move(logs)),
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
-      log_intakes_({*log_folder_, logs_, board_}),
-      control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_}),
+      log_intakes_({*log_folder_, logs_, board_, sessions_}),
+      control_(flags.options,
+               {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_}),
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
-      fleet_({control_, checkpoints_, disk_}, sessions_, log_intakes_) {}
+      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_) {}
 
 Daemon::~Daemon() { Stop(); }
 
-Status Daemon::Listen(const Address& listen) {
+Status Daemon::Listen(const Address& listen, const AcceptorOptions& connections) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetConnections(builder);
-  int port = 0;
-  builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &port);
+  auto acceptor = Acceptor::Listen(listen, connections);
+  if (!acceptor.ok()) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "--listen {}: cannot listen there: {} (is the port in use, or the address not of "
+                 "this host?); choose another one, or port 0 for any free port",
+                 listen.ToString(), Message(acceptor.status()));
+  }
+  acceptor_ = *std::move(acceptor);
+  acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
   server_ = builder.BuildAndStart();
-  if (!server_ || port == 0) {
-    return Error(absl::StatusCode::kUnavailable,
-                 "--listen {}: cannot listen there (is the port in use, or the address not of this "
-                 "host?); choose another one, or port 0 for any free port",
-                 listen.ToString());
-  }
-  // The empty name, for the whole server, is set already; callers may ask for one service too.
+  if (!server_) return Internal("gRPC does not start a server");
+  // The empty name, for the whole server, is set already: the process lives, and to restart it
+  // would not help. Callers may ask for one service, too: jobs are not served while nothing can be
+  // stored.
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  health->SetServingStatus(v1::Jobs::service_full_name(), true);
   health->SetServingStatus(v1::Fleet::service_full_name(), true);
-  address_ = Address{listen.host, static_cast<uint16_t>(port)}.ToString();
+  board_.WatchStore([health](bool trouble) {
+    health->SetServingStatus(v1::Jobs::service_full_name(), !trouble);
+  });
+  address_ = Address{listen.host, acceptor_->port()}.ToString();
+  acceptor_->Start();
   return absl::OkStatus();
 }
 
@@ -94,10 +104,13 @@ void Daemon::Stop() {
   // No more decisions first, so that streams that end now are not taken for lost workers; then the
   // streams, because a call that nobody finishes keeps Shutdown waiting.
   control_.Stop();
-  sessions_.Close(
-      {Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"), "UNAVAILABLE"});
+  const Refusal stopping = {Error(absl::StatusCode::kUnavailable, "the coordinator is stopping"),
+                            "UNAVAILABLE"};
+  sessions_.Close(stopping);
+  uploads_.Close(stopping);
   log_intakes_.Close();
   board_.Close();
+  if (acceptor_) acceptor_->Stop();
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
     server_->Wait();

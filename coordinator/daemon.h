@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/loop.h"
+#include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
 #include "coordinator/service/control_loop.h"
@@ -16,6 +17,7 @@
 #include "coordinator/service/log_intake.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
+#include "coordinator/service/upload_table.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/data_folder.h"
 #include "coordinator/store/log_folder.h"
@@ -40,7 +42,7 @@ class Daemon {
  private:
   Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
          std::unique_ptr<LogFolder> logs);
-  [[nodiscard]] Status Listen(const Address& listen);
+  [[nodiscard]] Status Listen(const Address& listen, const AcceptorOptions& connections);
 
   const std::unique_ptr<DataFolder> folder_;
   const std::unique_ptr<Store> store_;
@@ -48,6 +50,7 @@ class Daemon {
   const std::unique_ptr<LogFolder> log_folder_;
   StatusBoard board_;
   SessionTable sessions_;
+  UploadTable uploads_;
   Loop disk_;
   Loop logs_;
   LogIntakes log_intakes_;
@@ -55,6 +58,7 @@ class Daemon {
   JobsService jobs_;
   FleetService fleet_;
   std::string address_;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -2,22 +2,46 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+
+#include "common/build_id.h"
+#include "common/duration.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int kUsageError = 2;
-constexpr int kMinLeaseMs = 300;  // a lease must outlive a few heartbeats
-constexpr int kMaxLeaseMs = 3'600'000;
-constexpr int kMinSilenceMs = 100;
-constexpr int kMaxSilenceMs = 60'000;
+using std::chrono::milliseconds;
 
-Status CheckSilence(int silence_ms, int lease_ms) {
-  if (silence_ms <= lease_ms) return absl::OkStatus();
+constexpr int kUsageError = 2;
+// One for each worker that may attach, and a quarter more for everybody else.
+constexpr size_t kDefaultConnections = 5'120;
+constexpr int kMaxConnections = 1'000'000;
+// A lease must outlive a few heartbeats.
+constexpr DurationRange kLease{milliseconds(300), std::chrono::hours(1)};
+constexpr DurationRange kSilence{milliseconds(100), std::chrono::minutes(1)};
+
+struct RawFlags {
+  explicit RawFlags(const Options& defaults)
+      : lease(ExactDuration(defaults.lease)), silence(ExactDuration(defaults.silence)) {}
+  std::string listen = "127.0.0.1:7700";
+  std::string lease;
+  std::string silence;
+  bool insecure = false;
+};
+
+Status Finish(const RawFlags& raw, Flags* flags) {
+  RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
+  flags->insecure = raw.insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
+  Options& options = flags->options;
+  RING_ASSIGN_OR_RETURN(options.lease, ParseDuration(raw.lease, "--worker-lease", kLease));
+  RING_ASSIGN_OR_RETURN(options.silence, ParseDuration(raw.silence, "--silence", kSilence));
+  // Heartbeats come several times in it, however short it is.
+  options.heartbeat = std::min(options.heartbeat, options.silence / 4);
+  RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
+  if (options.silence <= options.lease) return absl::OkStatus();
   return InvalidArgument(
-      "--silence-ms {} is longer than --worker-lease-ms {}: the session would end first; raise "
-      "both",
-      silence_ms, lease_ms);
+      "--silence {} is longer than --worker-lease {}: the session would end first; raise both",
+      raw.silence, raw.lease);
 }
 
 }  // namespace
@@ -25,47 +49,45 @@ Status CheckSilence(int silence_ms, int lease_ms) {
 ParsedFlags ParseFlags(int argc, char** argv) {
   ParsedFlags parsed;
   Flags& flags = parsed.flags;
-  std::string listen = "127.0.0.1:7700";
-  int lease_ms = static_cast<int>(flags.options.lease.count());
-  int silence_ms = static_cast<int>(flags.options.silence.count());
-  bool insecure = false;
+  flags.connections.most = kDefaultConnections;
+  RawFlags raw(flags.options);
 
   CLI::App app(
       "ringmaster: the coordinator. It queues training jobs, starts them on attached workers "
       "and keeps their checkpoints.");
-  app.add_option("--listen", listen, "HOST:PORT; port 0 picks a free one and prints it")
+  app.add_option("--listen", raw.listen, "HOST:PORT; port 0 picks a free one and prints it")
       ->capture_default_str();
   app.add_option("--data-dir", flags.data_dir, "folder of jobs and checkpoints, on a local disk")
       ->required();
-  app.add_flag("--insecure", insecure, "listen on an address that is not loopback, without TLS");
-  app.add_option("--worker-lease-ms", lease_ms, "silence after which a worker's session is ended")
-      ->check(CLI::Range(kMinLeaseMs, kMaxLeaseMs))
+  app.add_flag("--insecure", raw.insecure,
+               "listen on an address that is not loopback, without TLS");
+  app.add_option("--worker-lease", raw.lease, "silence after which a worker's session is ended")
+      ->type_name("DURATION")
       ->capture_default_str();
-  app.add_option("--silence-ms", silence_ms,
+  app.add_option("--silence", raw.silence,
                  "silence after which a job goes on without a worker; wider for a slow network")
-      ->check(CLI::Range(kMinSilenceMs, kMaxSilenceMs))
+      ->type_name("DURATION")
+      ->capture_default_str();
+  app.set_version_flag("--version", VersionLine("ringmaster"), "print version and build, then end");
+
+  app.add_option("--max-connections", flags.connections.most,
+                 "connections at a time, at most half of the files that it may open (ulimit -n)")
+      ->check(CLI::Range(1, kMaxConnections))
+      ->capture_default_str();
+  app.add_option("--max-connections-per-address", flags.connections.most_per_address,
+                 "of them from one host; more where many workers are behind one address")
+      ->check(CLI::Range(1, kMaxConnections))
       ->capture_default_str();
 
   // CLI11 throws; its exceptions end here.
-  Status status;
   try {
     app.parse(argc, argv);
-    const StatusOr<Address> address = ParseAddress(listen, "--listen");
-    status = address.status();
-    if (address.ok()) flags.listen = *address;
   } catch (const CLI::ParseError& error) {
     parsed.exit = true;
     parsed.exit_code = app.exit(error) == 0 ? 0 : kUsageError;
     return parsed;
   }
-  flags.insecure = insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
-  flags.options.lease = std::chrono::milliseconds(lease_ms);
-  flags.options.silence = std::chrono::milliseconds(silence_ms);
-  // Heartbeats come several times in it, however short it is.
-  flags.options.heartbeat = std::min(flags.options.heartbeat, flags.options.silence / 4);
-  if (status.ok()) status = CheckBind(flags.listen, flags.insecure);
-  if (status.ok()) status = CheckSilence(silence_ms, lease_ms);
-  if (!status.ok()) {
+  if (const Status status = Finish(raw, &flags); !status.ok()) {
     fmt::print(stderr, "ringmaster: {}\n", Message(status));
     parsed.exit = true;
     parsed.exit_code = kUsageError;

@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "common/rpc/address.h"
+#include "common/address.h"
+#include "common/rpc/acceptor.h"
 #include "coordinator/logic/options.h"
 
 namespace ringmaster::coordinator {
@@ -13,6 +14,7 @@ struct Flags {
   std::string data_dir;
   InsecureBind insecure = InsecureBind::kRefuse;
   Options options;
+  AcceptorOptions connections;
 };
 
 struct ParsedFlags {

@@ -111,6 +111,8 @@ Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
   options.source = source.name();
   options.job = JobId(start_->job_id());
   options.step = start_->start_step();
+  options.generation = {start_->generation().term(), start_->generation().counter()};
+  options.ticket = start_->ticket();
   options.worker = start_->ring(static_cast<int>(rank_)).name();
   options.deadline = deadline;
   RING_ASSIGN_OR_RETURN(const StateCopy copy, sources_->peer(options, stop));

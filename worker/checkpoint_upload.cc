@@ -7,16 +7,13 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "common/stop_wait.h"
 
 namespace ringmaster::worker {
 namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
-// For one whole checkpoint: a gigabyte over a slow link.
+// For one whole checkpoint, until it is confirmed: a gigabyte over a slow link.
 constexpr std::chrono::minutes kUploadLimit{10};
-constexpr std::chrono::milliseconds kFirstPause{100};
-constexpr std::chrono::milliseconds kLastPause{2000};
 
 using Writer = grpc::ClientWriterInterface<v1::CheckpointUpload>;
 
@@ -37,8 +34,8 @@ bool WriteFile(const CheckpointFile& file, Writer* writer) {
   return true;
 }
 
-// A coordinator that is down, stops, restarts, or cannot write now. What it says about the
-// checkpoint itself stays.
+// A coordinator that is down, stops, restarts, or cannot write now; a ticket of a session that
+// broke, a generation that has just changed. What it says about the checkpoint itself stays.
 bool MayPass(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -46,6 +43,7 @@ bool MayPass(const Status& status) {
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kAborted:
     case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnknown:
       return true;
     default:
@@ -56,13 +54,14 @@ bool MayPass(const Status& status) {
 }  // namespace
 
 CheckpointUpload::CheckpointUpload(const std::shared_ptr<grpc::Channel>& channel, JobId job,
-                                   GenerationId generation, std::string worker)
-    : stub_(v1::Fleet::NewStub(channel)),
-      job_(std::move(job)),
-      generation_(generation),
-      worker_(std::move(worker)) {}
+                                   std::function<UploadRights()> rights)
+    : stub_(v1::Fleet::NewStub(channel)), job_(std::move(job)), rights_(std::move(rights)) {}
 
 Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token& stop) {
+  const UploadRights rights = rights_();
+  if (rights.ticket.empty()) {
+    return Error(absl::StatusCode::kUnavailable, "no session with the coordinator is open");
+  }
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kUploadLimit);
   const std::stop_callback cancel(stop, [&context]() { context.TryCancel(); });
@@ -72,9 +71,9 @@ Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token
   v1::CheckpointUpload upload;
   v1::CheckpointBegin& begin = *upload.mutable_begin();
   begin.set_job_id(job_.value());
-  begin.mutable_generation()->set_term(generation_.term);
-  begin.mutable_generation()->set_counter(generation_.counter);
-  begin.set_worker(worker_);
+  begin.mutable_generation()->set_term(rights.generation.term);
+  begin.mutable_generation()->set_counter(rights.generation.counter);
+  begin.set_ticket(rights.ticket);
   begin.set_step(checkpoint.step);
   if (checkpoint.standing.metric) begin.set_metric(*checkpoint.standing.metric);
   begin.set_best(checkpoint.standing.best);
@@ -90,24 +89,20 @@ Status CheckpointUpload::Try(const Checkpoint& checkpoint, const std::stop_token
 }
 
 Status CheckpointUpload::Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) {
-  std::chrono::milliseconds pause = kFirstPause;
-  while (true) {
-    const Status status = Try(checkpoint, stop);
-    if (stop.stop_requested()) return absl::CancelledError("the upload was stopped");
-    if (status.ok()) {
-      spdlog::info("checkpoint delivered: job={} step={} manifest={}{}", job_.value(),
-                   checkpoint.step, checkpoint.manifest_sha256,
-                   checkpoint.standing.best ? " best=yes" : "");
-      return status;
-    }
-    if (!MayPass(status)) {
-      return Annotate(status, fmt::format("checkpoint of step {}", checkpoint.step));
-    }
-    spdlog::warn("checkpoint of step {} not delivered yet, trying again: {}", checkpoint.step,
-                 Message(status));
-    if (WaitForStop(stop, pause)) return absl::CancelledError("the upload was stopped");
-    pause = std::min(pause * 2, kLastPause);
+  const Status status = Try(checkpoint, stop);
+  if (stop.stop_requested()) return absl::CancelledError("the upload was stopped");
+  if (status.ok()) {
+    spdlog::info("checkpoint delivered: job={} step={} manifest={}{}", job_.value(),
+                 checkpoint.step, checkpoint.manifest_sha256,
+                 checkpoint.standing.best ? " best=yes" : "");
+    return status;
   }
+  if (!MayPass(status)) {
+    return Annotate(status, fmt::format("checkpoint of step {}", checkpoint.step));
+  }
+  spdlog::warn("checkpoint of step {} not delivered yet, trying again: {}", checkpoint.step,
+               Message(status));
+  return absl::UnavailableError(Message(status));
 }
 
 }  // namespace ringmaster::worker

@@ -4,6 +4,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,12 +14,21 @@
 
 namespace ringmaster::worker {
 
+// By which the coordinator knows who uploads, and whether it may: both change while a delivery goes
+// on.
+struct UploadRights {
+  std::string ticket;       // of the session that is open; empty = none
+  GenerationId generation;  // that runs here, or ran last
+};
+
 class CheckpointUpload : public CheckpointSink {
  public:
+  // `rights` is asked at each attempt, on the thread of Deliver.
   CheckpointUpload(const std::shared_ptr<grpc::Channel>& channel, JobId job,
-                   GenerationId generation, std::string worker);
+                   std::function<UploadRights()> rights);
 
-  // While the coordinator is away it tries again, with a growing pause, until `stop`.
+  // One try. UNAVAILABLE: the coordinator is away, stops, restarts, or cannot write now, or this
+  // worker is not (yet) the one that may write: to be tried again.
   Status Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) override;
 
  private:
@@ -26,8 +36,7 @@ class CheckpointUpload : public CheckpointSink {
 
   const std::unique_ptr<v1::Fleet::Stub> stub_;
   const JobId job_;
-  const GenerationId generation_;
-  const std::string worker_;
+  const std::function<UploadRights()> rights_;
 };
 
 }  // namespace ringmaster::worker

@@ -1,9 +1,7 @@
 #include "worker/daemon.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +9,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "common/durable_file.h"
 #include "common/failpoint.h"
+#include "common/memory.h"
+#include "worker/host_devices.h"
 #include "worker/identity.h"
 
 namespace ringmaster::worker {
@@ -42,15 +43,10 @@ Status CheckCpus(const std::vector<int>& cpus) {
   return status;
 }
 
-uint64_t PhysicalMemory() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
 // An equal part of the device for each core on it; of a CPU's host, four fifths are dealt out.
 uint64_t DefaultMemory(const Flags& flags, const Backend& backend) {
   const uint64_t device = backend.device_profile().memory_per_core();
-  if (device == 0) return PhysicalMemory() / 5 * 4 / flags.cores;
+  if (device == 0) return HostMemory() / 5 * 4 / flags.cores;
   const uint32_t used = flags.device.index ? 1 : backend.devices();
   return device / ((flags.cores + used - 1) / used);
 }
@@ -59,52 +55,24 @@ uint32_t DeviceOf(const Flags& flags, const Backend& backend, uint32_t core) {
   return flags.device.index.value_or(core % backend.devices());
 }
 
-StatusOr<std::unique_ptr<Backend>> OpenBackend(const DeviceChoice& device) {
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, MakeBackend(device.kind));
-  if (device.index && *device.index >= backend->devices()) {
-    return FailedPrecondition("--device {}:{}: this host has {} of them, counted from 0",
-                              device.kind, *device.index, backend->devices());
+StatusOr<std::unique_ptr<FolderLock>> LockStateFolder(const std::string& path) {
+  if (const Status made = MakePrivateFolder(path, IfThere::kKeep); !made.ok()) {
+    return FailedPrecondition("--state-dir {}: cannot create it: {}", path, Message(made));
   }
-  const v1::NumericsClass numerics = backend->numerics_class(1);
-  if (numerics.backend() != "cpu") {
-    spdlog::info("computing on {}: {}", numerics.backend(), numerics.device_model());
-  }
-  return backend;
+  return FolderLock::Take(path, {.flag = "--state-dir", .program = "ringworker"});
 }
 
 }  // namespace
-
-StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    return FailedPrecondition("--state-dir {}: cannot create it: {}", path, error.message());
-  }
-  const std::string lock_path = path + "/lock";
-  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0) {
-    return FailedPrecondition("--state-dir {}: cannot open {}: {}", path, lock_path,
-                              std::strerror(errno));
-  }
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    close(lock);
-    return FailedPrecondition(
-        "--state-dir {} is used by another ringworker; give each one a folder of its own", path);
-  }
-  return std::unique_ptr<StateFolder>(new StateFolder(lock));
-}
-
-StateFolder::~StateFolder() { close(lock_); }
 
 StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   if (!std::filesystem::is_directory(flags.data_root)) {
     return FailedPrecondition("--data-root {} is not a folder", flags.data_root);
   }
   RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
-  RING_ASSIGN_OR_RETURN(std::unique_ptr<StateFolder> state, StateFolder::Open(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> state, LockStateFolder(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
                         Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));
-  RING_ASSIGN_OR_RETURN(const uint64_t term, LoadHighestTerm(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(const uint64_t term, TermStore::Load(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
   if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
   auto states = std::make_unique<StateService>();
@@ -117,7 +85,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
                                             std::move(port)));
 }
 
-Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
+Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
                uint64_t term, std::unique_ptr<Backend> backend,
                std::unique_ptr<StateService> states, std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
@@ -131,14 +99,16 @@ Daemon::Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<
       port_(std::move(port)),
       coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
       logic_(Self(), term),
-      shipper_(coordinator_, spool_.get(), {flags_.name}),
+      shipper_(coordinator_, spool_.get(), {flags_.name, [this]() { return ticket_.Get(); }}),
       session_(coordinator_, [this](Event event) { Post(std::move(event)); }),
       runner_(RunnerOptions(), backend_.get(), port_.get(), states_.get(), coordinator_,
               [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }),
       devices_(FiguresOf(backend_, UsedDevices()),
-               [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}) {
+               [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}),
+      terms_({flags_.state_dir}, [this](Event event) { Post(std::move(event)); }),
+      loop_({.name = "loop", .limit = 4096, .on_tick = [this]() { terms_.GiveUpLate(); }}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
   // First, so that what stands on stderr is in the spool too, whenever the process dies.
   auto& sinks = spdlog::default_logger()->sinks();
@@ -172,6 +142,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   options.begins = [sink = log_sink_](const JobId& job) { sink->BeginJob(job); };
   options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
   options.folders = {flags_.data_root, flags_.state_dir};
+  options.ticket = [this]() { return ticket_.Get(); };
   for (uint32_t i = 0; i < flags_.cores; ++i) {
     CoreOptions& core = options.cores.emplace_back();
     core.name = fmt::format("core{}", i);
@@ -196,6 +167,7 @@ void Daemon::Start() {
   states_->Start();
   shipper_.Start();
   loop_.Start();
+  terms_.Start();
   runner_.Start();
   heartbeat_.Start();
   devices_.Start();
@@ -238,8 +210,9 @@ void Daemon::Do(const Action& action) {
   } else if (const auto* close = std::get_if<CloseSession>(&action)) {
     session_.Close(close->reason);
   } else if (const auto* save = std::get_if<SaveTerm>(&action)) {
-    const Status status = StoreHighestTerm(flags_.state_dir, save->term);
-    if (!status.ok()) spdlog::error("cannot remember the term: {}", Message(status));
+    terms_.Store(save->term);
+  } else if (const auto* use = std::get_if<UseTicket>(&action)) {
+    ticket_.Set(use->ticket);
   } else if (const auto* inspect = std::get_if<InspectDataset>(&action)) {
     runner_.Submit(*inspect);
   } else if (const auto* prepare = std::get_if<PrepareJob>(&action)) {
@@ -270,6 +243,7 @@ void Daemon::Stop(const std::string& reason) {
   heartbeat_.Stop();
   runner_.Stop();
   loop_.Stop();
+  terms_.Stop();
   session_.Stop();
   shipper_.Stop();
   states_->Stop();

@@ -7,8 +7,10 @@
 #include <set>
 #include <string>
 
+#include "common/folder_lock.h"
 #include "common/loop.h"
 #include "common/status.h"
+#include "common/ticket.h"
 #include "worker/backend/backend.h"
 #include "worker/device_reporter.h"
 #include "worker/flags.h"
@@ -20,23 +22,10 @@
 #include "worker/logic/worker_logic.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/session.h"
+#include "worker/term_store.h"
 #include "worker/transfer/state_service.h"
 
 namespace ringmaster::worker {
-
-// Holds a lock on the state folder, so that two daemons never share one.
-class StateFolder {
- public:
-  // Creates the folder. FAILED_PRECONDITION: another ringworker uses it.
-  [[nodiscard]] static StatusOr<std::unique_ptr<StateFolder>> Open(const std::string& path);
-  ~StateFolder();
-  StateFolder(const StateFolder&) = delete;
-  StateFolder& operator=(const StateFolder&) = delete;
-
- private:
-  explicit StateFolder(int lock) : lock_(lock) {}
-  const int lock_;
-};
 
 class Daemon {
  public:
@@ -55,7 +44,7 @@ class Daemon {
   [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
 
  private:
-  Daemon(Flags flags, std::unique_ptr<StateFolder> state, std::unique_ptr<Spool> spool,
+  Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
          uint64_t term, std::unique_ptr<Backend> backend, std::unique_ptr<StateService> states,
          std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
@@ -69,13 +58,14 @@ class Daemon {
   const Flags flags_;
   const std::string incarnation_;
   const std::string ring_address_;
-  const std::unique_ptr<StateFolder> state_;
+  const std::unique_ptr<FolderLock> state_;
   const std::shared_ptr<Spool> spool_;
   const std::shared_ptr<SpoolSink> log_sink_;   // one of the default logger's
   const std::shared_ptr<Backend> backend_;      // with a reading of its devices that hangs
   const std::unique_ptr<StateService> states_;  // outlives the port, whose server offers it
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
+  HeldTicket ticket_;  // of the newest session
 
   // Loop thread only.
   WorkerLogic logic_;
@@ -90,7 +80,8 @@ class Daemon {
   JobRunner runner_;
   Heartbeat heartbeat_;
   DeviceReporter devices_;
-  Loop loop_{{.name = "loop", .limit = 4096}};
+  TermStore terms_;
+  Loop loop_;
 };
 
 }  // namespace ringmaster::worker

@@ -7,6 +7,9 @@
 #include <set>
 #include <sstream>
 
+#include "common/build_id.h"
+#include "common/duration.h"
+#include "common/memory.h"
 #include "worker/identity.h"
 #include "worker/log/spool.h"
 
@@ -14,13 +17,15 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr int kUsage = 2;
+constexpr DurationRange kDrain{std::chrono::milliseconds(0), std::chrono::hours(24)};
 
 struct RawFlags {
   std::string coordinator = "127.0.0.1:7700";
   std::string listen = "127.0.0.1:0";
   std::string device = "auto";
   std::string memory_per_core;
-  std::string log_spool_bytes = "64MiB";
+  std::string log_spool = "64MiB";
+  std::string drain = "30s";
   std::string cpus;
   bool insecure = false;
 };
@@ -59,13 +64,15 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   }
   RING_ASSIGN_OR_RETURN(flags->device, ParseDevice(raw.device));
   if (!raw.memory_per_core.empty()) {
-    RING_ASSIGN_OR_RETURN(flags->memory_per_core, ParseBytes(raw.memory_per_core));
+    RING_ASSIGN_OR_RETURN(flags->memory_per_core,
+                          ParseBytes(raw.memory_per_core, "--memory-per-core"));
   }
-  RING_ASSIGN_OR_RETURN(flags->log_spool_bytes, ParseBytes(raw.log_spool_bytes));
+  RING_ASSIGN_OR_RETURN(flags->log_spool_bytes, ParseBytes(raw.log_spool, "--log-spool"));
   if (flags->log_spool_bytes < kMinSpoolBytes) {
-    return InvalidArgument("--log-spool-bytes {}: expected at least {}KiB", raw.log_spool_bytes,
+    return InvalidArgument("--log-spool {}: expected at least {}KiB", raw.log_spool,
                            kMinSpoolBytes >> 10);
   }
+  RING_ASSIGN_OR_RETURN(flags->drain, ParseDuration(raw.drain, "--drain", kDrain));
   if (!raw.cpus.empty()) {
     RING_ASSIGN_OR_RETURN(flags->cpus, ParseCpuList(raw.cpus));
     const size_t needed = size_t{flags->cores} * flags->threads_per_core;
@@ -79,21 +86,6 @@ Status Finish(const RawFlags& raw, Flags* flags) {
 }
 
 }  // namespace
-
-StatusOr<uint64_t> ParseBytes(const std::string& text) {
-  static constexpr std::pair<const char*, int> kUnits[] = {
-      {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}, {"", 0}};
-  for (const auto& [unit, shift] : kUnits) {
-    const size_t length = std::string(unit).size();
-    if (text.size() < length || text.substr(text.size() - length) != unit) continue;
-    uint64_t number = 0;
-    if (!ParseNumber(text.substr(0, text.size() - length), &number)) break;
-    if (number == 0 || number > (uint64_t{1} << (63 - shift))) break;
-    return number << shift;
-  }
-  return InvalidArgument("'{}' is not an amount of memory; expected for example 8GiB or 512MiB",
-                         text);
-}
 
 StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
   if (text == "auto" || text == "cpu" || text == "cuda") return DeviceChoice{text, std::nullopt};
@@ -132,7 +124,9 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   RawFlags raw;
   flags.name = HostName();
   CLI::App app{"ringworker: computes shards of a job on this host and joins its ring"};
-  app.footer("\nringworker tune --help: times kernels on this host's GPU before any job");
+  app.footer(
+      "\nringworker devices: what this host computes on"
+      "\nringworker tune --help: times kernels on this host's GPU before any job");
   app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster")
       ->capture_default_str()
       ->envname("RINGMASTER_COORDINATOR");
@@ -151,20 +145,23 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   app.add_option("--memory-per-core", raw.memory_per_core,
-                 "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's");
+                 "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's")
+      ->type_name("BYTES");
   app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
       ->required();
-  app.add_option("--log-spool-bytes", raw.log_spool_bytes,
+  app.add_option("--log-spool", raw.log_spool,
                  "log lines kept on disk until the coordinator has them; then the oldest go")
+      ->type_name("BYTES")
       ->capture_default_str();
-  app.add_option("--drain-seconds", flags.drain_seconds,
+  app.add_option("--drain", raw.drain,
                  "after SIGTERM, wait so long for the ring to go on without it; 0: leave at once")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 86400));
+      ->type_name("DURATION")
+      ->capture_default_str();
   app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");
+  app.set_version_flag("--version", VersionLine("ringworker"), "print version and build, then end");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,12 +1,13 @@
 // The command line of ringworker as a value. Thread-safe (free functions).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "common/rpc/address.h"
+#include "common/address.h"
 #include "common/status.h"
 
 namespace ringmaster::worker {
@@ -29,7 +30,8 @@ struct Flags {
   std::string data_root;
   std::string state_dir;
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
-  uint32_t drain_seconds = 30;  // between SIGTERM and the end of a run that nobody ended
+  std::chrono::milliseconds drain{
+      30'000};  // between SIGTERM and the end of a run that nobody ended
   std::string name;
   std::vector<int> cpus;  // empty: not pinned; else cores * threads_per_core of them
 };
@@ -43,8 +45,6 @@ struct ParsedFlags {
 // Prints --help to stdout, and what is wrong to stderr (exit code 2).
 [[nodiscard]] ParsedFlags ParseFlags(int argc, char** argv);
 
-// 8GiB, 512MiB, 1024KiB or plain bytes.
-[[nodiscard]] StatusOr<uint64_t> ParseBytes(const std::string& text);
 [[nodiscard]] StatusOr<DeviceChoice> ParseDevice(const std::string& text);
 // 0,2-3: ascending or not, each CPU once.
 [[nodiscard]] StatusOr<std::vector<int>> ParseCpuList(const std::string& text);

@@ -8,7 +8,6 @@
 
 #include "common/failpoint.h"
 #include "common/stop_wait.h"
-#include "worker/checkpoint_upload.h"
 #include "worker/run_observer.h"
 
 namespace ringmaster::worker {
@@ -206,6 +205,7 @@ bool GenerationRun::Connect(const std::stop_token& stop) {
     link.predecessor_name = predecessor.name();
     link.predecessor_incarnation = predecessor.incarnation();
     link.stop = stop;
+    link.largest_payload = trainer_->largest_payload();
     StatusOr<std::unique_ptr<ring::Link>> connected =
         surroundings_->port->Connect(link, std::chrono::steady_clock::now() + kConnectLimit);
     if (!connected.ok()) {
@@ -229,7 +229,7 @@ void GenerationRun::Train(const RunStops& stops) {
   RunPeers peers;
   peers.link = link_.get();
   peers.sink = std::make_shared<CheckpointUpload>(surroundings_->coordinator, task_->job,
-                                                  ended_.generation, surroundings_->name);
+                                                  surroundings_->rights);
   RunObserver observer(&task_->start, surroundings_->phases, &surroundings_->post);
   peers.observer = &observer;
   peers.at_boundary = stops.at_boundary.get_token();
@@ -249,13 +249,18 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.manifest_sha256 = result.manifest_sha256;
   ended_.folded = result.folded;
   ended_.evaluated = result.evaluated;
+  const EitherStop either(stops);
+  if (result.end == RunEnd::kStopped && !WaitForStop(either.token(), kBetterReasonLimit)) {
+    // Another member was fenced at this boundary.
+    ended_.outcome = Outcome::kPeerLost;
+    ended_.reason = "the ring ended at a step boundary for a fence that did not come here";
+  }
   if (result.end != RunEnd::kPeerLost) return;
   // Only who is gone is named: waiting for data accuses nobody.
   if (result.link_error == absl::StatusCode::kUnavailable) {
     ended_.peer = NeighbourNamed(result.reason);
     return;
   }
-  const EitherStop either(stops);
   if (result.link_error == absl::StatusCode::kAborted &&
       WaitForStop(either.token(), kBetterReasonLimit)) {
     ended_.outcome = Outcome::kStopped;

@@ -15,6 +15,7 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "worker/catch_up.h"
+#include "worker/checkpoint_upload.h"
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
@@ -32,6 +33,7 @@ struct RunSurroundings {
   StateSources sources;
   StartPhases* phases = nullptr;
   std::function<void(Event)> post;
+  std::function<UploadRights()> rights;  // to deliver checkpoints of the job that is served
 };
 
 // How a run is told to end.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/stop_wait.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
@@ -39,7 +40,8 @@ JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort*
                     coordinator,
                     NetworkSources(coordinator),
                     &phases_,
-                    post_} {}
+                    post_,
+                    [this]() { return Rights(); }} {}
 
 JobRunner::~JobRunner() { Stop(); }
 
@@ -60,6 +62,9 @@ void JobRunner::Submit(Task task) {
     }
     former_delivery = std::exchange(delivery_, std::stop_source());
   }
+  if (const auto* run = std::get_if<RunJob>(&task)) {
+    states_->Admit(run->job, GenerationOf(run->start), run->start.ticket());
+  }
   // Whatever comes next, that state is not needed as a checkpoint any more.
   former_delivery.request_stop();
   // The logic has at most two tasks under way: one that runs and a drop behind it.
@@ -79,6 +84,11 @@ void JobRunner::Cancel(const std::string& reason, RunStop when) {
 std::shared_ptr<Trainer> JobRunner::trainer() const {
   MutexLock lock(mu_);
   return trainer_;
+}
+
+UploadRights JobRunner::Rights() const {
+  MutexLock lock(mu_);
+  return {options_.ticket(), generation_};
 }
 
 void JobRunner::ForgetCopies(uint64_t step) {
@@ -147,6 +157,9 @@ void JobRunner::Do(const InspectDataset& task) {
 void JobRunner::Do(const PrepareJob& task) {
   TrainerOptions options;
   options.on_phase = [&](const char* phase) { phases_.Enter(task.job, phase); };
+  options.on_snapshot = [post = post_, job = task.job](uint64_t step, const std::string& sha256) {
+    post(SnapshotHeld{job, step, sha256});
+  };
   PrepareDone done;
   done.job = task.job;
   StatusOr<std::unique_ptr<Trainer>> trainer =
@@ -178,17 +191,23 @@ void JobRunner::Do(const RunJob& task) {
 void JobRunner::Do(const DeliverState& task) {
   const std::shared_ptr<Trainer> trainer = this->trainer();
   StateDelivered delivered{task.job, trainer->applied(), ""};
-  GenerationId generation;
   std::stop_token stop;
   {
     MutexLock lock(mu_);
-    generation = generation_;
     stop = delivery_.get_token();
   }
-  CheckpointUpload upload(surroundings_.coordinator, task.job, generation, options_.name.value());
+  CheckpointUpload upload(surroundings_.coordinator, task.job, surroundings_.rights);
   const StatusOr<Checkpoint> checkpoint = trainer->MakeCheckpoint();
-  delivered.error =
-      Message(checkpoint.ok() ? upload.Deliver(*checkpoint, stop) : checkpoint.status());
+  Status status = checkpoint.status();
+  RetryPause pause;
+  if (checkpoint.ok()) {
+    post_(SnapshotHeld{task.job, checkpoint->step, checkpoint->manifest_sha256});
+    status = upload.Deliver(*checkpoint, stop);
+  }
+  while (status.code() == absl::StatusCode::kUnavailable && !WaitForStop(stop, pause.Next())) {
+    status = upload.Deliver(*checkpoint, stop);
+  }
+  delivered.error = Message(status);
   post_(std::move(delivered));
 }
 

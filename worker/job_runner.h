@@ -33,6 +33,8 @@ struct JobRunnerOptions {
   std::string incarnation;
   DatasetFolders folders;
   std::vector<CoreOptions> cores;
+  // Of the session that is open; empty = none. Asked on any thread.
+  std::function<std::string()> ticket = []() { return std::string(); };
   // Told when a job begins to be served, and when it ends; the next one may have begun by then.
   std::function<void(const JobId&)> begins = [](const JobId&) {};
   std::function<void(const JobId&)> ended = [](const JobId&) {};
@@ -66,6 +68,7 @@ class JobRunner {
   void Do(const DeliverState& task);
   void Do(const DropJob& task);
   [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
+  [[nodiscard]] UploadRights Rights() const;
 
   const JobRunnerOptions options_;
   Backend* const backend_;

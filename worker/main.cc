@@ -1,4 +1,5 @@
-// ringworker: flags -> Daemon, or `tune`. Signals are waited for here and nowhere else.
+// ringworker: flags -> Daemon, or `tune`, or `devices`. Signals are waited for here and nowhere
+// else.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -7,11 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/duration.h"
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "worker/daemon.h"
 #include "worker/flags.h"
+#include "worker/host_devices.h"
 #include "worker/tune.h"
 
 namespace {
@@ -19,7 +22,7 @@ namespace {
 constexpr char kReason[] = "the worker was told to stop";
 
 // Until the coordinator let it go, a second signal, or the limit.
-void WaitUntilReleased(std::chrono::seconds limit, ringmaster::worker::Daemon* daemon) {
+void WaitUntilReleased(std::chrono::milliseconds limit, ringmaster::worker::Daemon* daemon) {
   using Clock = std::chrono::steady_clock;
   if (limit.count() == 0 || daemon->exited()) return;
   daemon->Leave(kReason);
@@ -27,7 +30,8 @@ void WaitUntilReleased(std::chrono::seconds limit, ringmaster::worker::Daemon* d
   while (!daemon->exited()) {
     if (ringmaster::WaitForSignal(std::chrono::milliseconds(20))) return;
     if (Clock::now() > deadline) {
-      spdlog::warn("not released within {} s (--drain-seconds): it ends now", limit.count());
+      spdlog::warn("not released within {} (--drain): it ends now",
+                   ringmaster::ExactDuration(limit));
       return;
     }
   }
@@ -40,6 +44,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
     InitializeLog("ringworker");
     return worker::TuneMain(argc - 1, argv + 1);
+  }
+  if (argc > 1 && std::strcmp(argv[1], "devices") == 0) {
+    InitializeLog("ringworker");
+    return worker::DevicesMain(argc - 1, argv + 1);
   }
   const worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
@@ -61,7 +69,7 @@ int main(int argc, char** argv) {
 
   while (!(*daemon)->exited() && !WaitForSignal(std::chrono::seconds(1))) {
   }
-  WaitUntilReleased(std::chrono::seconds(parsed.flags.drain_seconds), daemon->get());
+  WaitUntilReleased(parsed.flags.drain, daemon->get());
   (*daemon)->Stop(kReason);
   return 0;
 }

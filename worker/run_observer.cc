@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
 #include <utility>
 
 namespace ringmaster::worker {
@@ -9,7 +10,6 @@ namespace ringmaster::worker {
 v1::Progress MessageOf(const Progress& progress) {
   v1::Progress message;
   message.set_applied(progress.applied);
-  message.set_digest(progress.digest.data(), progress.digest.size());
   message.set_ring_bytes(progress.ring_bytes);
   message.set_shards_computed(progress.shards_computed);
   message.set_shards_dropped(progress.shards_dropped);
@@ -45,10 +45,15 @@ void RunObserver::OnProgress(const Progress& progress) {
   }
   spdlog::debug("step applied: job={} generation={}.{} applied={}", start_->job_id(),
                 start_->generation().term(), start_->generation().counter(), progress.applied);
-  RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied};
+  RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied,
+                    std::string(progress.digest.begin(), progress.digest.end())};
   event.progress.set_job_id(start_->job_id());
   *event.progress.mutable_generation() = start_->generation();
   (*post_)(std::move(event));
+}
+
+void RunObserver::OnCheckpointDropped(uint64_t step, const std::string& reason) {
+  (*post_)(CheckpointDropped{JobId(start_->job_id()), step, reason});
 }
 
 }  // namespace ringmaster::worker

@@ -1,8 +1,10 @@
 // Turns what a run says about itself into events: every progress as the message that the
-// coordinator gets, and the end of the last phase of starting. One for each run; step thread.
+// coordinator gets, checkpoints that are dropped, and the end of the last phase of starting. One
+// for each run; step thread.
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "ringmaster/v1/fleet.pb.h"
 #include "worker/logic/event.h"
@@ -18,6 +20,7 @@ class RunObserver : public Observer {
       : start_(start), phases_(phases), post_(post) {}
 
   void OnProgress(const Progress& progress) override;
+  void OnCheckpointDropped(uint64_t step, const std::string& reason) override;
 
  private:
   const v1::Start* const start_;
@@ -26,7 +29,7 @@ class RunObserver : public Observer {
   bool started_ = false;  // the first step is done
 };
 
-// `progress` without job and generation.
+// `progress` without job, generation and digests.
 [[nodiscard]] v1::Progress MessageOf(const Progress& progress);
 
 }  // namespace ringmaster::worker

@@ -17,6 +17,9 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
     RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({data_root, ""}, spec.data()));
     return dataset->facts();
   }
+  if (spec.data().format().empty()) {
+    return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
+  }
   RING_ASSIGN_OR_RETURN(v1::DatasetFacts facts, data::UsualFacts(spec.data().format()));
   const v1::DataSource& source = spec.data();
   facts.set_train_samples(source.has_take() ? source.take() : spec.batch());

@@ -14,6 +14,7 @@ void AddRun(CommandLine& line);
 void AddInit(CommandLine& line);
 void AddPs(CommandLine& line);
 void AddStatus(CommandLine& line);
+void AddSpec(CommandLine& line);  // in status.cc
 void AddWatch(CommandLine& line);
 void AddWait(CommandLine& line);
 void AddCancel(CommandLine& line);

@@ -54,10 +54,9 @@ struct LookOptions {
 };
 
 StatusOr<DatasetStatistics> Look(const LookOptions& options) {
-  RING_ASSIGN_OR_RETURN(const data::Format* const format,
-                        data::ChooseFormat(options.folder, options.format));
+  if (!options.format.empty()) RING_RETURN_IF_ERROR(data::FindFormat(options.format).status());
   v1::DataSource source;
-  source.set_format(format->name);
+  source.set_format(options.format);
   source.set_path(".");
   RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset,
                         data::Dataset::Open({options.folder, ""}, source));

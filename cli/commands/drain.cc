@@ -5,9 +5,9 @@
 
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/duration.h"
 #include "cli/json.h"
 #include "cli/names.h"
+#include "common/duration.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -21,14 +21,7 @@ struct DrainOptions {
   std::string wait = "10m";
 };
 
-// A plain number is seconds, as 0 has no unit.
-StatusOr<std::chrono::milliseconds> ParseWait(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  if (plain && text.find_first_not_of('0') == std::string::npos) {
-    return std::chrono::milliseconds(0);
-  }
-  return ParseDuration(plain ? text + "s" : text, "--wait");
-}
+constexpr DurationRange kWait{std::chrono::milliseconds(0)};
 
 // Null when it is not attached.
 const v1::WorkerStatus* Find(const v1::ListWorkersResponse& workers, const std::string& name) {
@@ -43,7 +36,7 @@ std::string Doing(const v1::WorkerStatus& worker) {
                                  : fmt::format("{}, with {}", worker.state(), worker.job_id());
 }
 
-// Its last state: `drained`, `gone` once it is no longer attached, or `draining` when the time was
+// Its last state: `DRAINED`, `GONE` once it is no longer attached, or `DRAINING` when the time was
 // over. A coordinator that is away meanwhile is waited for, too.
 StatusOr<std::string> WaitUntilFree(Client& client, const std::string& name,
                                     std::chrono::milliseconds patience) {
@@ -56,9 +49,9 @@ StatusOr<std::string> WaitUntilFree(Client& client, const std::string& name,
     if (!workers.ok() && (!away || Clock::now() >= end)) return workers.status();
     if (workers.ok()) {
       const v1::WorkerStatus* const worker = Find(*workers, name);
-      if (worker == nullptr) return std::string("gone");
-      if (worker->state() == "drained") return worker->state();
-      if (worker->state() != "draining") {
+      if (worker == nullptr) return std::string("GONE");
+      if (worker->state() == "DRAINED") return worker->state();
+      if (worker->state() != "DRAINING") {
         return FailedPrecondition(
             "worker {} is {}: somebody resumed it, or the coordinator was started again; drain it "
             "again",
@@ -85,7 +78,8 @@ void Tell(const Common& common, const std::string& worker, const std::string& st
 }
 
 StatusOr<ExitCode> Drain(const Common& common, const DrainOptions& options) {
-  RING_ASSIGN_OR_RETURN(const std::chrono::milliseconds patience, ParseWait(options.wait));
+  RING_ASSIGN_OR_RETURN(const std::chrono::milliseconds patience,
+                        ParseDuration(options.wait, "--wait", kWait));
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   v1::DrainWorkerRequest request;
   request.set_worker(options.worker);
@@ -93,23 +87,23 @@ StatusOr<ExitCode> Drain(const Common& common, const DrainOptions& options) {
   RING_ASSIGN_OR_RETURN(const v1::DrainWorkerResponse response, client.DrainWorker(request));
   if (options.resume) {
     Say(fmt::format("{} takes jobs again", options.worker));
-    Tell(common, options.worker, "resumed", response.job_id());
+    Tell(common, options.worker, "RESUMED", response.job_id());
     return ExitCode::kOk;
   }
   if (!response.job_id().empty()) {
     Say(fmt::format("{} leaves {} at its next step boundary", options.worker, response.job_id()));
   }
-  std::string state = "draining";
+  std::string state = "DRAINING";
   if (patience.count() > 0) {
     RING_ASSIGN_OR_RETURN(state, WaitUntilFree(client, options.worker, patience));
   }
   Tell(common, options.worker, state, response.job_id());
-  if (state == "gone") Say(fmt::format("{} is no longer attached", options.worker));
-  if (state == "drained") {
+  if (state == "GONE") Say(fmt::format("{} is no longer attached", options.worker));
+  if (state == "DRAINED") {
     Say(fmt::format("{0} is drained; `ringctl drain {0} --resume` gives it jobs again",
                     options.worker));
   }
-  if (state != "draining" || patience.count() == 0) return ExitCode::kOk;
+  if (state != "DRAINING" || patience.count() == 0) return ExitCode::kOk;
   Say(fmt::format("{} is still draining after {}; `ringctl workers` shows when it is done",
                   options.worker, options.wait));
   return ExitCode::kTimedOut;

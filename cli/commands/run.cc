@@ -32,8 +32,8 @@ void AddTraining(CLI::App* command, RunOptions* options) {
   command->add_option("MODEL", options->model, "alexnet, mlp, vgg")->required();
   command
       ->add_option("--data", options->data,
-                   "where a worker finds the data, below its --data-root: FORMAT:PATH, or a PATH "
-                   "whose last folder begins with the format (cifar10, cifar100, mnist)")
+                   "where a worker finds the data, below its --data-root; it knows cifar10, "
+                   "cifar100 and mnist by their files")
       ->type_name("[FORMAT:]PATH")
       ->required();
   command->add_option("--batch", options->batch, "samples of one step")->required();
@@ -70,7 +70,8 @@ void AddRun(CommandLine& line) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();
-  command->add_option("--name", run->options.name, "of the job; default: MODEL-FORMAT");
+  command->add_option("--name", run->options.name,
+                      "of the job; default: MODEL-FORMAT, or MODEL-FOLDER");
   command->add_option("--workers-min", run->options.workers_min,
                       "wait until so many workers are free; default: 1");
   command->add_flag("--detach", run->detach, "return once it is submitted");

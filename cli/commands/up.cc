@@ -8,17 +8,18 @@
 #include "cli/local_cluster.h"
 #include "cli/names.h"
 #include "cli/own_programs.h"
+#include "common/memory.h"
+
+#include "common/durable_file.h"
 
 namespace ringmaster::cli {
 namespace {
 
 struct UpOptions {
   LocalClusterOptions cluster;
-  uint32_t cores = 0;  // 0: all CPUs, shared evenly; one where GPUs compute
+  ShareOptions share;
   std::string memory_per_core;
 };
-
-constexpr char kCpuMemory[] = "8GiB";  // of a core
 
 // Before anything is started: children and gRPC's threads inherit it.
 void BlockSignals() {
@@ -30,12 +31,10 @@ void BlockSignals() {
 
 Status MakeStateFolders(UpOptions* options) {
   LocalClusterOptions& cluster = options->cluster;
-  std::error_code error;
   if (cluster.state_dir.empty()) cluster.state_dir = cluster.data_dir + "/workers";
-  for (uint32_t i = 0; i < cluster.workers; ++i) {
+  for (size_t i = 0; i < cluster.workers.size(); ++i) {
     const std::string folder = cluster.state_dir + "/" + LocalCluster::WorkerName(i);
-    std::filesystem::create_directories(folder, error);
-    if (error) return FailedPrecondition("cannot create folder {}: {}", folder, error.message());
+    RING_RETURN_IF_ERROR(MakePrivateFolder(folder));
   }
   return absl::OkStatus();
 }
@@ -47,19 +46,19 @@ Status Complete(UpOptions* options) {
   if (!std::filesystem::is_directory(cluster.data_root, error)) {
     return InvalidArgument("--data-root {} is not a folder", cluster.data_root);
   }
-  if (cluster.device != "cpu") {  // the worker knows what a GPU has
-    cluster.cores = std::max<uint32_t>(1, options->cores);
-    cluster.memory_per_core = options->memory_per_core;
-    return MakeStateFolders(options);
+  ShareOptions& share = options->share;
+  if (!options->memory_per_core.empty()) {
+    RING_ASSIGN_OR_RETURN(share.memory_per_core,
+                          ParseBytes(options->memory_per_core, "--memory-per-core"));
   }
-  cluster.memory_per_core =
-      options->memory_per_core.empty() ? kCpuMemory : options->memory_per_core;
-  const std::vector<int> cpus = AvailableCpus();
-  const uint32_t threads = cluster.workers * cluster.threads_per_core;
-  cluster.cores = options->cores != 0
-                      ? options->cores
-                      : std::max<uint32_t>(1, static_cast<uint32_t>(cpus.size()) / threads);
-  cluster.cpus = DisjointCpuLists(cpus, cluster.workers, cluster.cores * cluster.threads_per_core);
+  share.threads_per_core = cluster.threads_per_core;
+  // A worker knows what there is, and whether it can use it.
+  RING_ASSIGN_OR_RETURN(const std::string said, OutputOf({cluster.programs + "/ringworker",
+                                                          "devices", "--device", share.device}));
+  RING_ASSIGN_OR_RETURN(HostDevices host, ParseHostDevices(said));
+  host.cpus = AvailableCpus();
+  cluster.workers = ShareHost(host, share);
+  Say(DescribeShares(host, cluster.workers));
   return MakeStateFolders(options);
 }
 
@@ -67,18 +66,18 @@ void Announce(const Common& common, const LocalClusterOptions& options,
               const std::string& coordinator) {
   if (common.json()) {
     Json workers = Json::array();
-    for (uint32_t i = 0; i < options.workers; ++i) workers.push_back(LocalCluster::WorkerName(i));
+    for (size_t i = 0; i < options.workers.size(); ++i)
+      workers.push_back(LocalCluster::WorkerName(i));
     Print(Json{{"coordinator", coordinator}, {"workers", workers}}.dump() + "\n");
     return;
   }
   Print(fmt::format("ringctl up: coordinator {}\n", coordinator));
   Say(
-      fmt::format("{} attached, {} each; Ctrl-C stops everything. Next, in another terminal:\n"
+      fmt::format("{} attached; Ctrl-C stops everything. Next, in another terminal:\n"
                   "  export RINGMASTER_COORDINATOR={}\n"
                   "  ringctl dataset make cifar10 {}/cifar10 --train 6000 --test 1000\n"
                   "  ringctl run alexnet --data cifar10 --batch 64 --epochs 3",
-                  Count(options.workers, "worker"), Count(options.cores, "core"), coordinator,
-                  options.data_root));
+                  Count(options.workers.size(), "worker"), coordinator, options.data_root));
 }
 
 // From here on there are children: whatever happens they are stopped.
@@ -109,7 +108,7 @@ void AddUp(CommandLine& line) {
   const auto options = std::make_shared<UpOptions>();
   LocalClusterOptions& cluster = options->cluster;
   cluster.listen = "127.0.0.1:7700";
-  cluster.device = "cpu";
+  options->share.device = "auto";
   cluster.data_root = ".";
   cluster.data_dir = "ringmaster-data";
   CLI::App* const command =
@@ -117,23 +116,27 @@ void AddUp(CommandLine& line) {
                Examples("ringctl up --workers 2 --data-root data"),
                [&line, options] { return Up(line.common(), *options); });
   const auto count = CLI::Range(1u, 4096u);
-  command->add_option("--workers", cluster.workers, "how many workers")
+  command->add_option("--workers", options->share.workers, "how many workers")
       ->check(count)
       ->capture_default_str();
   command
-      ->add_option("--device", cluster.device,
-                   "what the workers compute on: cpu, cuda, cuda:INDEX or auto")
+      ->add_option("--device", options->share.device,
+                   "what the workers compute on: cpu, cuda, cuda:INDEX, or auto: GPUs where there "
+                   "are some")
       ->capture_default_str()
       ->envname("RINGMASTER_DEVICE");
   command
-      ->add_option("--cores", options->cores,
-                   "cores of each worker; default: all CPUs, shared, and 1 where GPUs compute")
+      ->add_option(
+          "--cores", options->share.cores,
+          "cores of each worker; default: all CPUs, shared; where GPUs compute, one for each")
       ->check(count);
   command->add_option("--threads-per-core", cluster.threads_per_core, "threads of each core")
       ->check(count)
       ->capture_default_str();
-  command->add_option("--memory-per-core", options->memory_per_core,
-                      fmt::format("what a core may use; default: {}, or the GPU's", kCpuMemory));
+  command
+      ->add_option("--memory-per-core", options->memory_per_core,
+                   "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's")
+      ->type_name("BYTES");
   command->add_option("--data-root", cluster.data_root, "folder that holds the datasets")
       ->capture_default_str();
   command->add_option("--data-dir", cluster.data_dir, "the coordinator's folder")

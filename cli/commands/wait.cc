@@ -2,11 +2,11 @@
 #include <optional>
 
 #include "cli/commands/commands.h"
-#include "cli/duration.h"
 #include "cli/follow.h"
 #include "cli/json.h"
 #include "cli/names.h"
 #include "cli/render.h"
+#include "common/duration.h"
 
 namespace ringmaster::cli {
 namespace {

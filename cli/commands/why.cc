@@ -1,27 +1,29 @@
-// ringctl why JOB: why a job is in the state it is in, and how it got there.
-#include "cli/client.h"
+// ringctl why JOB...: why jobs are in the states they are in, and how they got there.
 #include "cli/commands/commands.h"
-#include "cli/json.h"
+#include "cli/each_job.h"
 #include "cli/render.h"
 
 namespace ringmaster::cli {
 namespace {
 
-StatusOr<ExitCode> Why(const Common& common, const std::string& job) {
-  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
-  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(job));
-  RING_ASSIGN_OR_RETURN(const v1::WhyResponse why, client.Why(job_id));
-  Print(common.json() ? ToJson(job_id, why).dump(2) + "\n" : RenderWhy(why, Terminal::Of(stdout)));
-  return ExitCode::kOk;
+StatusOr<ExitCode> Why(const Common& common, const std::vector<std::string>& jobs) {
+  const bool several = jobs.size() > 1;
+  return AskEach(common, jobs,
+                 [&](Client& client, const std::string& job_id) -> StatusOr<JobAnswer> {
+                   RING_ASSIGN_OR_RETURN(const v1::WhyResponse why, client.Why(job_id));
+                   const std::string text = RenderWhy(why, Terminal::Of(stdout));
+                   return JobAnswer{ToJson(job_id, why), several ? job_id + ": " + text : text};
+                 });
 }
 
 }  // namespace
 
 void AddWhy(CommandLine& line) {
-  const auto job = std::make_shared<std::string>();
-  AddJob(line.Add("why", "say why a job waits, runs or failed", Examples("ringctl why j0001"),
-                  [&line, job] { return Why(line.common(), *job); }),
-         job.get());
+  const auto jobs = std::make_shared<std::vector<std::string>>();
+  AddJobs(line.Add("why", "say why jobs wait, run or failed",
+                   Examples("ringctl why j0001", "ringctl why j0001 j0002"),
+                   [&line, jobs] { return Why(line.common(), *jobs); }),
+          jobs.get());
 }
 
 }  // namespace ringmaster::cli

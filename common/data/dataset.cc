@@ -11,14 +11,14 @@ namespace ringmaster::data {
 namespace {
 
 StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
-                                                const v1::DataSource& source,
-                                                const Format& format) {
+                                                const v1::DataSource& source) {
   RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folders.data_root));
   RING_ASSIGN_OR_RETURN(const Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
-  HashCache cache(folders.state_dir, format.name);
-  Survey survey = SurveyFolder(folder, format, &cache);
+  RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
+  HashCache cache(folders.state_dir, format->name);
+  Survey survey = SurveyFolder(folder, *format, &cache);
   cache.Save();
-  return Dataset::Of(format, std::move(survey));
+  return Dataset::Of(*format, std::move(survey));
 }
 
 Status ReadImage(const DataFile& file, uint64_t index, std::span<uint8_t> pixels) {
@@ -37,9 +37,11 @@ Status ReadImage(const DataFile& file, uint64_t index, std::span<uint8_t> pixels
 
 StatusOr<std::shared_ptr<const Dataset>> Dataset::Open(const DatasetFolders& folders,
                                                        const v1::DataSource& source) {
-  const StatusOr<const Format*> format = FindFormat(source.format());
-  if (!format.ok()) return Annotate(format.status(), "data.format");
-  StatusOr<std::shared_ptr<const Dataset>> dataset = OpenIn(folders, source, **format);
+  if (!source.format().empty()) {
+    const Status known = FindFormat(source.format()).status();
+    if (!known.ok()) return Annotate(known, "data.format");
+  }
+  StatusOr<std::shared_ptr<const Dataset>> dataset = OpenIn(folders, source);
   if (dataset.ok()) return dataset;
   return Annotate(dataset.status(),
                   fmt::format("dataset {} under {}", source.path(), folders.data_root));

@@ -93,7 +93,9 @@ std::vector<FoundFile> FilesOf(const Format& format, const std::vector<std::stri
   return found;
 }
 
-StatusOr<const Format*> FormatOf(const std::vector<std::string>& names) {
+StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string& name) {
+  if (!name.empty()) return FindFormat(name);
+  RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   std::vector<const Format*> found;
   std::vector<std::string> wanted, there;
   for (const Format* format : Formats()) {
@@ -108,8 +110,10 @@ StatusOr<const Format*> FormatOf(const std::vector<std::string>& names) {
                  "it holds no file of a known format: {}; is it another folder?",
                  fmt::join(wanted, ", "));
   }
-  return InvalidArgument("it holds files of several formats: {}; choose one by --format",
-                         fmt::join(there, ", "));
+  return InvalidArgument(
+      "it holds files of several formats: {}; say which one is meant "
+      "(data.format of a job, --format of `ringctl dataset`)",
+      fmt::join(there, ", "));
 }
 
 Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* cache) {

@@ -31,8 +31,10 @@ struct Survey {
 [[nodiscard]] std::vector<FoundFile> FilesOf(const Format& format,
                                              const std::vector<std::string>& names);
 
-// The format whose files are there. NOT_FOUND: no format's; INVALID_ARGUMENT: those of several.
-[[nodiscard]] StatusOr<const Format*> FormatOf(const std::vector<std::string>& names);
+// The format called `name`, or without a name the one whose files are in the folder. NOT_FOUND: no
+// format's are; INVALID_ARGUMENT: those of several, which it lists, or no format has this name.
+[[nodiscard]] StatusOr<const Format*> ChooseFormat(const Descriptor& folder,
+                                                   const std::string& name);
 
 [[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* cache);
 

@@ -63,20 +63,12 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
 
 }  // namespace
 
-StatusOr<const Format*> ChooseFormat(const std::string& folder, const std::string& name) {
-  if (!name.empty()) return FindFormat(name);
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
-  const StatusOr<std::vector<std::string>> names = NamesIn(opened);
-  if (!names.ok()) return Annotate(names.status(), folder);
-  const StatusOr<const Format*> format = FormatOf(*names);
-  if (!format.ok()) return Annotate(format.status(), folder);
-  return *format;
-}
-
 StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
                               const std::optional<Sha256List>& list) {
-  RING_ASSIGN_OR_RETURN(const Format* const chosen, ChooseFormat(folder, format));
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  const StatusOr<const Format*> found = ChooseFormat(opened, format);
+  if (!found.ok()) return Annotate(found.status(), folder);
+  const Format* const chosen = *found;
   HashCache nothing("", chosen->name);
   const Survey survey = SurveyFolder(opened, *chosen, &nothing);
   Verification verification;

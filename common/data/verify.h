@@ -32,8 +32,4 @@ struct Verification {
 [[nodiscard]] StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
                                             const std::optional<Sha256List>& list);
 
-// The named format, or the one whose files are in the folder when `name` is empty.
-[[nodiscard]] StatusOr<const Format*> ChooseFormat(const std::string& folder,
-                                                   const std::string& name);
-
 }  // namespace ringmaster::data

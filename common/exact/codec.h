@@ -1,4 +1,4 @@
-// Lossless packing of one block of int64 at the smallest even width (DESIGN section 4.3): vertical
+// Lossless packing of one block of int64 at the smallest even width (docs/ring.md): vertical
 // bit streams of 16 lanes; lane l holds elements l, l + 16, ...; each lane is a little-endian
 // stream of 32-bit words and word w of all lanes lies together (64 bytes). A short block packs
 // ceil(n/16) rows. Widths over 32 pack the low 32 bits as whole words and then the upper part at

@@ -1,4 +1,4 @@
-// The digest that proves that workers agree (DESIGN section 4.7). Values; thread-compatible.
+// The digest that proves that workers agree (docs/life_of_a_step.md). Values; thread-compatible.
 //
 //   digest(0)   = SHA-256("ringmaster digest 0" || result digest)
 //   digest(k+1) = SHA-256(digest(k) || k as u64 little-endian || D)

@@ -1,5 +1,6 @@
 #include "common/exact/quantize.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -83,15 +84,25 @@ void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out) {
   Dequantize(BestKernels(), q, unit_exponent, out);
 }
 
+int FractionBits(uint32_t shards) { return std::min(52, 62 - CeilLog2(shards)); }
+
 QuantizedScalar QuantizeScalar(double value, uint32_t shards) {
-  if (!std::isfinite(value)) return {0, FlagKind::kNotFinite};
-  // 2^32 is exact but for an overflow to infinity, which is refused below.
-  const double q = std::nearbyint(value * 0x1p32);
-  const double limit = static_cast<double>(int64_t{1} << (62 - CeilLog2(shards)));
-  if (std::fabs(q) >= limit) return {0, FlagKind::kTooLarge};
-  return {static_cast<int64_t>(q), FlagKind::kNone};
+  if (!std::isfinite(value)) return {0, 0, FlagKind::kNotFinite};
+  const double whole = std::floor(value);
+  const auto limit = static_cast<double>(int64_t{1} << (62 - CeilLog2(shards)));
+  if (std::fabs(whole) >= limit) return {0, 0, FlagKind::kTooLarge};
+  // Everything here is exact but for the rounding that is asked for: the scalings by a power of
+  // two, and a difference of integers that is at most 2^52.
+  const int bits = FractionBits(shards);
+  const double fraction = std::nearbyint(std::ldexp(value, bits)) - std::ldexp(whole, bits);
+  return {static_cast<int64_t>(whole), static_cast<int64_t>(fraction), FlagKind::kNone};
 }
 
-double DequantizeScalar(int64_t q) { return static_cast<double>(q) * 0x1p-32; }
+double DequantizeScalar(int64_t whole, int64_t fraction, uint32_t shards) {
+  const int bits = FractionBits(shards);
+  const int64_t carried = WrappingAdd(whole, fraction >> bits);
+  const int64_t rest = fraction & ((int64_t{1} << bits) - 1);
+  return static_cast<double>(carried) + std::ldexp(static_cast<double>(rest), -bits);
+}
 
 }  // namespace ringmaster::exact

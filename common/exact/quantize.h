@@ -1,4 +1,4 @@
-// float32 gradients to integers and back (DESIGN section 4.2 and 4.4). Thread-safe (free
+// float32 gradients to integers and back (docs/life_of_a_step.md). Thread-safe (free
 // functions). Every function gives the same result on every machine; wider vector units are chosen
 // at run time.
 #pragma once
@@ -41,14 +41,20 @@ void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out);
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
-// Scalars of the record: unit 2^-32, or 1 for counts.
-inline constexpr int kScalarUnitExponent = -32;
-// round_half_even(value * 2^32); kind says why it is 0 instead.
+// A real value of the record as two integers, so that neither large values nor tiny ones meet a
+// limit: whole = floor(value), and fraction, the rest in units of 2^-FractionBits, 0 to
+// 2^FractionBits; together value rounded half to even to that unit. `kind` says why both are 0
+// instead: not finite, or |whole| >= 2^(62 - ceil(log2 shards)). Neither wraps in the sum over all
+// shards.
 struct QuantizedScalar {
-  int64_t q = 0;
+  int64_t whole = 0;
+  int64_t fraction = 0;
   FlagKind kind = FlagKind::kNone;
 };
 [[nodiscard]] QuantizedScalar QuantizeScalar(double value, uint32_t shards);
-[[nodiscard]] double DequantizeScalar(int64_t q);
+// min(52, 62 - ceil(log2 shards)).
+[[nodiscard]] int FractionBits(uint32_t shards);
+// Of sums over shards: whole units are carried from the fraction, then one float64 addition.
+[[nodiscard]] double DequantizeScalar(int64_t whole, int64_t fraction, uint32_t shards);
 
 }  // namespace ringmaster::exact

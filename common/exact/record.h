@@ -1,9 +1,11 @@
-// The scalars record of a step: the last bucket of every reduction (DESIGN section 4.5). A vector
-// of int64 that travels as blocks of kRecordTensor. Thread-compatible.
+// The scalars record of a step, the last bucket of every reduction (docs/life_of_a_step.md): a
+// vector of int64 that travels as blocks of kRecordTensor. Thread-compatible.
 //
-// Layout: [0] loss sum, [1] correct, [2] samples, then for each normalization and channel
-// n_s * mean, then for each n_s * biased variance, then V flags. Counts have unit 1, the rest
-// 2^-32. Zeros fill it up to a whole number of blocks.
+// Layout: correct, samples, the whole parts of all real values, then their fractions in the same
+// order, then V flags. Real values are the loss sum, then n_s * mean of each normalization and
+// channel, then n_s * biased variance of each. Counts and whole parts have unit 1, fractions
+// 2^-FractionBits(V) (`common/exact/quantize.h`). Whole parts lie apart from fractions, since a
+// block travels as wide as its widest integer. Zeros fill it up to a whole number of blocks.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +49,14 @@ class Record {
   [[nodiscard]] Flagged first_flag() const;
 
  private:
-  [[nodiscard]] double PerSample(size_t at) const;
-  [[nodiscard]] size_t flags() const;  // where they begin
+  // Real value i of reals(); where its whole part, its fraction and the flags lie.
+  [[nodiscard]] double Real(size_t i) const;
+  [[nodiscard]] double PerSample(size_t i) const;
+  [[nodiscard]] size_t reals() const { return 1 + 2 * statistics_; }
+  [[nodiscard]] size_t whole(size_t i) const;
+  [[nodiscard]] size_t fraction(size_t i) const { return whole(reals()) + i; }
+  [[nodiscard]] size_t flags() const { return fraction(reals()); }
+  [[nodiscard]] size_t size() const { return flags() + shards_; }
 
   uint32_t shards_;
   size_t statistics_;

@@ -1,4 +1,4 @@
-// The unit of each block: the power of two that one integer step stands for (DESIGN section 4.1).
+// The unit of each block: the power of two that one integer step stands for (docs/glossary.md).
 // Thread-compatible. Part of the job's state: at the same step every worker holds the same
 // exponents.
 #pragma once

@@ -1,24 +1,13 @@
 // Describe: a memory plan as text.
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "common/graph/memory_plan.h"
+#include "common/memory.h"
 
 namespace ringmaster::graph {
 namespace {
-
-std::string FormatBytes(size_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "K", "M", "G", "T"};
-  auto amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (amount >= 1024 && unit + 1 < std::size(kUnits)) {
-    amount /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{}B", bytes) : fmt::format("{:.2f}{}", amount, kUnits[unit]);
-}
 
 bool LiveAt(const Placement& placement, NodeId node) {
   return placement.bytes > 0 && placement.first <= node && node <= placement.last;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/resolve.h"
+#include "common/zoo/zoo.h"
 
 namespace ringmaster::job {
 
@@ -48,6 +49,20 @@ v1::Precision WithDefaults(v1::Precision precision) {
   if (!precision.has_initial_loss_scale()) precision.set_initial_loss_scale(32768);
   if (!precision.has_growth_steps()) precision.set_growth_steps(2000);
   return precision;
+}
+
+v1::JobSpec WithDefaults(v1::JobSpec spec) {
+  if (auto model = zoo::ResolveModel(spec.model()); model.ok()) *spec.mutable_model() = *model;
+  spec.set_shards(ShardsOf(spec));
+  spec.set_seed(spec.seed());
+  *spec.mutable_precision() = WithDefaults(spec.precision());
+  *spec.mutable_optimizer() = WithDefaults(spec.optimizer());
+  for (v1::Augmentation& op : *spec.mutable_augment()) op = WithDefaults(op);
+  *spec.mutable_workers() = WorkersOf(spec);
+  *spec.mutable_checkpoint() = WithDefaults(spec.checkpoint());
+  if (spec.reduction() == v1::REDUCTION_UNSPECIFIED) spec.set_reduction(v1::REDUCTION_EXACT);
+  spec.set_precision_bits(PrecisionBitsOf(spec));
+  return spec;
 }
 
 uint32_t PrecisionBitsOf(const v1::JobSpec& spec) {

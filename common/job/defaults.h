@@ -13,6 +13,10 @@ namespace ringmaster::job {
 [[nodiscard]] v1::CheckpointOptions WithDefaults(v1::CheckpointOptions options);
 // The policy is never unspecified; loss scale and growth only with mixed_float16.
 [[nodiscard]] v1::Precision WithDefaults(v1::Precision precision);
+// All of the above, and the model's options, shards, seed, workers and reduction: a spec in which
+// nothing is left to a default, and that resolves to the same job. What names no model of the zoo
+// keeps its model as it is.
+[[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
 [[nodiscard]] uint32_t PrecisionBitsOf(const v1::JobSpec& spec);
 
 }  // namespace ringmaster::job

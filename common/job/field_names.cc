@@ -2,10 +2,6 @@
 
 #include <absl/strings/ascii.h>
 
-#include <limits>
-
-#include "common/edit_distance.h"
-
 namespace ringmaster::job {
 namespace {
 
@@ -53,20 +49,6 @@ const FieldDescriptor* ListField(const Descriptor& type) {
   if (type.field_count() != 1) return nullptr;
   const FieldDescriptor* const field = type.field(0);
   return field->is_repeated() && field->name() == "values" ? field : nullptr;
-}
-
-std::string Nearest(const std::string& name, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 64;  // of what a user typed: the rest changes nothing
-  const std::string typed = name.substr(0, kLongest);
-  std::string nearest;
-  size_t best = std::numeric_limits<size_t>::max();
-  for (const std::string& candidate : names) {
-    const size_t distance = EditDistance(typed, candidate);
-    if (distance >= best) continue;
-    best = distance;
-    nearest = candidate;
-  }
-  return nearest;
 }
 
 }  // namespace ringmaster::job

@@ -20,7 +20,4 @@ namespace ringmaster::job {
 [[nodiscard]] const google::protobuf::FieldDescriptor* ListField(
     const google::protobuf::Descriptor& type);
 
-// The name with the fewest edits (Levenshtein) to `name`; the first of several. Empty for no names.
-[[nodiscard]] std::string Nearest(const std::string& name, const std::vector<std::string>& names);
-
 }  // namespace ringmaster::job

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "common/edit_distance.h"
 #include "common/job/field_names.h"
 #include "common/job/overrides.h"
 #include "common/job/yaml_tree.h"
@@ -82,8 +83,10 @@ StatusOr<int> ReadEnum(const YamlNode& node, const std::string& what, const Enum
   const std::string expected = fmt::format("one of {}", fmt::join(names, ", "));
   if (node.kind != YamlNode::Kind::kScalar) return WrongType(node, what, expected);
   if (const auto* value = FindByShortName(type, node.text)) return value->number();
-  return InvalidArgument("{}: {}: unknown value {}; expected {}; did you mean \"{}\"?", node.where,
-                         what, Describe(node), expected, Nearest(node.text, names));
+  const std::string guess = Nearest(node.text, names);
+  return InvalidArgument("{}: {}: unknown value {}; expected {}{}", node.where, what,
+                         Describe(node), expected,
+                         guess.empty() ? "" : fmt::format("; did you mean \"{}\"?", guess));
 }
 
 // ---- messages -----------------------------------------------------------------------------------
@@ -146,8 +149,10 @@ Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
     return InvalidArgument("{}: unknown key {}; there are no keys here: write {{}}", member.where,
                            Describe(key));
   }
-  return InvalidArgument("{}: unknown key {}; did you mean \"{}\"?", member.where, Describe(key),
-                         Nearest(member.key, known));
+  const std::string guess = Nearest(member.key, known);
+  return InvalidArgument("{}: unknown key {}; {}", member.where, Describe(key),
+                         guess.empty() ? fmt::format("the keys here are {}", fmt::join(known, ", "))
+                                       : fmt::format("did you mean \"{}\"?", guess));
 }
 
 Status ReadMember(const YamlNode::Member& member, Message* message) {

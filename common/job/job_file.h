@@ -12,7 +12,7 @@ namespace ringmaster::job {
 // Parses `text` (of file `name`, used in messages) and applies `overrides` ("optimizer.adam.
 // learning_rate=0.01"). Unknown and duplicate keys, wrong types and out-of-range values are
 // INVALID_ARGUMENT: `job.yaml:4:3: unknown key "btach"; did you mean "batch"?` Values of enums and
-// lists are written as in DESIGN: `reduction: exact`, `policy: mixed_bfloat16`.
+// lists are written as `reduction: exact`, `policy: mixed_bfloat16`, `hidden: [512, 10]`.
 [[nodiscard]] StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
                                                  const std::vector<std::string>& overrides);
 

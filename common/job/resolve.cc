@@ -21,7 +21,7 @@ StatusOr<uint64_t> TotalSteps(const v1::JobSpec& spec, uint64_t steps_per_epoch)
 }
 
 Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
-  if (data.format() != spec.data().format()) {
+  if (!spec.data().format().empty() && data.format() != spec.data().format()) {
     return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
                               spec.data().format());
   }
@@ -31,6 +31,28 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 }
 
 }  // namespace
+
+StatusOr<uint64_t> StateBytes(const v1::ResultSpec& result) {
+  constexpr uint64_t kCopies = 3;           // the parameters, and two slots an element
+  constexpr uint64_t kBlockElements = 256;  // that share one exponent
+  zoo::ProgramOptions options;
+  options.samples = 1;
+  options.height = result.data_use().height();
+  options.width = result.data_use().width();
+  options.channels = result.data_use().channels();
+  options.classes = result.data().classes();
+  RING_ASSIGN_OR_RETURN(const graph::Program forward, zoo::BuildForward(result.model(), options));
+  uint64_t bytes = 0;
+  for (const graph::Parameter& parameter : forward.parameters) {
+    const auto elements = static_cast<uint64_t>(graph::Elements(parameter.shape));
+    bytes += kCopies * sizeof(float) * elements;
+    bytes += sizeof(int16_t) * (elements / kBlockElements + 1);
+  }
+  for (const graph::Normalization& norm : forward.normalizations) {
+    bytes += 2 * sizeof(float) * static_cast<uint64_t>(norm.channels);  // moving statistics
+  }
+  return bytes;
+}
 
 StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFacts& data,
                                   const v1::NumericsClass& numerics_class) {

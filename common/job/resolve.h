@@ -24,6 +24,10 @@ namespace ringmaster::job {
 [[nodiscard]] uint32_t ShardsOf(const v1::JobSpec& spec);
 [[nodiscard]] v1::WorkerRange WorkersOf(const v1::JobSpec& spec);
 
+// What the tensors of the job's state take, in bytes: an upper bound, as every optimizer's slots
+// are counted whether it has them or not. A checkpoint has little more.
+[[nodiscard]] StatusOr<uint64_t> StateBytes(const v1::ResultSpec& result);
+
 // Canonical JSON of the result-determining part: sorted keys, no spaces, every field; and its
 // SHA-256, which stands in manifests and starts the digest chain.
 [[nodiscard]] std::string CanonicalJson(const v1::ResultSpec& result);

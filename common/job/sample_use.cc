@@ -123,7 +123,7 @@ StatusOr<Fraction> ParseValidation(const v1::Validation& validation) {
 }
 
 StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
-  if (data.format() != spec.data().format()) {
+  if (!spec.data().format().empty() && data.format() != spec.data().format()) {
     return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
                               spec.data().format());
   }

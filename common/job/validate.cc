@@ -84,11 +84,9 @@ Status CheckPath(const std::string& path) {
 // ---- checks of one message ----------------------------------------------------------------------
 
 Status CheckFormat(const std::string& format) {
+  if (format.empty()) return absl::OkStatus();  // the workers look what is there
   const std::vector<std::string> known = data::FormatNames();
   if (std::find(known.begin(), known.end(), format) != known.end()) return absl::OkStatus();
-  if (format.empty()) {
-    return InvalidArgument("data.format: missing; known: {}", fmt::join(known, ", "));
-  }
   return InvalidArgument("data.format: \"{}\" is not known; known: {}", format,
                          fmt::join(known, ", "));
 }

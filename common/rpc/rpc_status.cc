@@ -1,5 +1,6 @@
 #include "common/rpc/rpc_status.h"
 
+#include "common/line_text.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -11,12 +12,14 @@ grpc::Status ToGrpc(const Status& status, const std::string& reason,
   google::rpc::ErrorInfo info;
   info.set_reason(reason);
   info.set_domain("ringmaster");
-  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  for (const auto& [key, value] : metadata) {
+    (*info.mutable_metadata())[key] = OneLine(value, kMaxNameText);
+  }
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
-  details.set_message(Message(status));
+  details.set_message(OneLine(Message(status)));
   details.add_details()->PackFrom(info);
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), Message(status),
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), details.message(),
                       details.SerializeAsString());
 }
 
@@ -26,7 +29,8 @@ grpc::Status ToGrpc(const Status& status) {
 
 Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  return Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  return Status(static_cast<absl::StatusCode>(status.error_code()),
+                OneLine(status.error_message()));
 }
 
 std::string ErrorReason(const grpc::Status& status) {

@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "common/edit_distance.h"
 #include "common/zoo/models.h"
 
@@ -36,10 +34,9 @@ Status UnknownModel(const std::string& name) {
   const std::vector<std::string> names = ModelNames();
   const std::string known = fmt::format("the models are {}", fmt::join(names, ", "));
   if (name.empty()) return InvalidArgument("model.name is missing; {}", known);
-  const auto nearest = std::min_element(
-      names.begin(), names.end(),
-      [&](const auto& a, const auto& b) { return EditDistance(name, a) < EditDistance(name, b); });
-  return InvalidArgument("there is no model named \"{}\"; did you mean {}? ({})", name, *nearest,
+  const std::string guess = Nearest(name, names);
+  if (guess.empty()) return InvalidArgument("there is no model named \"{}\"; {}", name, known);
+  return InvalidArgument("there is no model named \"{}\"; did you mean {}? ({})", name, guess,
                          known);
 }
 

@@ -30,7 +30,7 @@ struct Entry {
   std::optional<uint32_t> depth = std::nullopt;
 };
 
-// INVALID_ARGUMENT names the models and the nearest one.
+// INVALID_ARGUMENT names the models, and the one that was meant.
 [[nodiscard]] StatusOr<const Entry*> FindModel(const std::string& name);
 
 struct OptionDescription {

@@ -2,7 +2,9 @@
 // order.
 #pragma once
 
+#include <deque>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -25,22 +27,46 @@ struct Send {
   SessionId session;
   v1::CoordinatorMessage message;
 };
+// The session is this worker's from now on: sends it Attached, with a ticket of its own.
+struct Admit {
+  SessionId session;
+  std::string worker;
+  v1::Attached attached;
+};
 struct CloseSession {
   SessionId session;
   Refusal refusal;
 };
 
-// Answered by the event of the same name, with the status of the write, before anything else. A
-// checkpoint of a step that is known replaces what is said about it.
+// Answered by the event of the same name, with the status of the write, before any other event;
+// what follows from that comes after everything that was decided before (ActionQueue). A checkpoint
+// of a step that is known replaces what is said about it.
 struct InsertJob {
   JobRecord record;
 };
 struct InsertCheckpoint {
+  UploadId upload;  // that brought it
   CheckpointRecord record;
   std::string digest;
 };
 struct RaiseTerm {
   uint64_t term = 0;
+};
+
+// The pieces of an upload may come, at most so many bytes of all files together.
+struct AdmitUpload {
+  UploadId upload;
+  uint64_t max_bytes = 0;
+};
+// Its files go to their place; UploadPlaced follows, as an event of its own.
+struct PlaceUpload {
+  UploadId upload;
+};
+// Its answer: with status OK the checkpoint is durable, else its files are removed. OK becomes
+// UNAVAILABLE when something before it could not be written.
+struct EndUpload {
+  UploadId upload;
+  Refusal refusal;
 };
 
 // Reads and verifies these checkpoints, in this order, until one is whole; CheckpointFound follows,
@@ -91,9 +117,32 @@ struct Note {
   std::string text;
 };
 
-using Action =
-    std::variant<Send, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, FindCheckpoint,
-                 SaveJob, RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
+using Action = std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm,
+                            AdmitUpload, PlaceUpload, EndUpload, FindCheckpoint, SaveJob,
+                            RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
+
+// Carries actions out in the order in which they were decided, also when carrying one out leads to
+// more of them. Thread-compatible: it belongs to whoever feeds the logic.
+class ActionQueue {
+ public:
+  // All of `actions` through `act`, and all that `act` adds by calling this meanwhile, after them.
+  // Inside of `act` it returns at once.
+  template <typename Act>
+  void CarryOut(Actions actions, const Act& act) {
+    for (Action& action : actions) waiting_.push_back(std::move(action));
+    if (std::exchange(busy_, true)) return;
+    while (!waiting_.empty()) {
+      const Action action = std::move(waiting_.front());
+      waiting_.pop_front();
+      act(action);
+    }
+    busy_ = false;
+  }
+
+ private:
+  std::deque<Action> waiting_;
+  bool busy_ = false;
+};
 
 }  // namespace ringmaster::coordinator

@@ -38,7 +38,7 @@ struct SessionClosed {
   std::string reason;
 };
 
-// The five requests; each is answered by exactly one Reply before the next event.
+// The three requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
   v1::SubmitRequest submit;
 };
@@ -50,16 +50,34 @@ struct DrainAsked {
   std::string worker;
   bool resume = false;
 };
-// A worker wants to upload a checkpoint.
+
+// One UploadCheckpoint call; never reused.
+enum class UploadId : uint64_t {};
+
+// The worker of this session, whose ticket it showed, wants to upload a checkpoint: answered by
+// AdmitUpload or EndUpload.
 struct UploadAsked {
+  UploadId upload;
+  SessionId session;
   v1::CheckpointBegin begin;
 };
-// Its files are on disk and equal to the manifest; not yet in the store.
+// Its files are on disk, apart from all others, and equal to the manifest. PlaceUpload or EndUpload
+// follows, at once or later.
 struct UploadVerified {
-  v1::CheckpointBegin begin;
-  v1::CheckpointRef ref;
-  std::string digest;         // hex, as the manifest says
-  std::string result_digest;  // likewise
+  UploadId upload;
+  std::string manifest_sha256;  // hex
+  std::string digest;           // hex, as the manifest says
+  std::string result_digest;    // likewise
+};
+// Answers PlaceUpload.
+struct UploadPlaced {
+  UploadId upload;
+  std::string path;
+  Status status;
+};
+// The call is over; nobody waits for its end.
+struct UploadClosed {
+  UploadId upload;
 };
 
 // What became of a write that the logic waits for.
@@ -68,6 +86,7 @@ struct JobInserted {
   Status status;
 };
 struct CheckpointInserted {
+  UploadId upload;
   CheckpointRecord record;
   std::string digest;
   Status status;
@@ -92,8 +111,9 @@ struct TermRaised {
 // Time passed; at least ten a second.
 struct Tick {};
 
-using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
-                           DrainAsked, UploadAsked, UploadVerified, CheckpointFound, JobInserted,
-                           CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
+using Event =
+    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, DrainAsked,
+                 UploadAsked, UploadVerified, UploadPlaced, UploadClosed, CheckpointFound,
+                 JobInserted, CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

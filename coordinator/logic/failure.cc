@@ -38,15 +38,6 @@ constexpr std::array kTable = {
         "broken one out, then submit the job again."},
     Row{Cause::kProtocolViolation, "PROTOCOL_VIOLATION",
         "Install the same release on the coordinator and on {worker}, then submit the job again."},
-    Row{Cause::kStartDeadline, "START_DEADLINE",
-        "`ringctl logs {job}` shows how far each worker came; a slow disk under the data root is "
-        "the usual reason, and a second try finds the dataset's hashes remembered."},
-    Row{Cause::kStalled, "STALLED",
-        "`ringctl logs {job}` shows the last lines of each worker; look whether its host is "
-        "stopped, swaps or waits for a disk, restart the workers and submit the job again."},
-    Row{Cause::kEndDeadline, "END_DEADLINE",
-        "`ringctl logs {job}` shows what the workers did last; look whether the coordinator's disk "
-        "is full or slow, then submit the job again."},
     Row{Cause::kCheckpointDiffers, "CHECKPOINT_DIFFERS",
         "What arrived is not the state that was trained: test the memory and the disks of the "
         "hosts, then submit the job again."},

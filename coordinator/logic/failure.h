@@ -21,9 +21,6 @@ enum class Cause {
   kKnownShardDiffers,
   kStateDiffers,
   kProtocolViolation,
-  kStartDeadline,
-  kStalled,
-  kEndDeadline,
   kCheckpointDiffers,
   kNoCheckpoint,
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "common/address.h"
 #include "common/line_text.h"
 
 namespace ringmaster::coordinator {
@@ -38,15 +39,15 @@ Refusal Bad(const std::string& message) {
 
 Refusal CheckFields(const v1::Attach& attach) {
   if (attach.protocol() != kProtocolVersion) {
-    return {
-        FailedPrecondition("worker {} speaks protocol {}, this coordinator {}; install the same "
-                           "release on both",
-                           attach.name(), attach.protocol(), kProtocolVersion),
-        "PROTOCOL_MISMATCH"};
+    return {FailedPrecondition(
+                "worker {} speaks protocol {}, this coordinator {}; install the same "
+                "release on both",
+                OneLine(attach.name(), kMaxNameLength), attach.protocol(), kProtocolVersion),
+            "PROTOCOL_MISMATCH"};
   }
   if (!IsName(attach.name())) {
     return Bad(fmt::format("worker name \"{}\" is not 1 to {} of letters, digits, '.', '_', '-'",
-                           attach.name().substr(0, kMaxNameLength), kMaxNameLength));
+                           OneLine(attach.name(), kMaxNameLength), kMaxNameLength));
   }
   if (!IsIncarnation(attach.incarnation())) {
     return Bad(fmt::format("worker {}: incarnation is not 32 hex digits", attach.name()));
@@ -60,17 +61,20 @@ Refusal CheckFields(const v1::Attach& attach) {
         "worker {}: its host's name is not at most {} printable characters without blanks",
         attach.name(), kMaxHostLength));
   }
-  if (attach.ring_address().empty() || !attach.has_numerics_class()) {
-    return Bad(
-        fmt::format("worker {}: ring_address and numerics_class are required", attach.name()));
+  const auto ring_address = ParsePeerAddress(attach.ring_address(), "ring_address");
+  if (!ring_address.ok()) {
+    return Bad(fmt::format("worker {}: {}", attach.name(), Message(ring_address.status())));
+  }
+  if (!attach.has_numerics_class()) {
+    return Bad(fmt::format("worker {}: numerics_class is required", attach.name()));
   }
   return {};
 }
 
 const char* StateOf(const Worker& worker) {
-  if (worker.draining) return worker.idle() ? "drained" : "draining";
-  if (worker.idle()) return "free";
-  return worker.joining && !worker.job.empty() ? "joining" : "busy";
+  if (worker.draining) return worker.idle() ? "DRAINED" : "DRAINING";
+  if (worker.idle()) return "FREE";
+  return worker.joining && !worker.job.empty() ? "JOINING" : "BUSY";
 }
 
 }  // namespace

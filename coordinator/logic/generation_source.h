@@ -2,13 +2,21 @@
 // only.
 #pragma once
 
+#include <cstdint>
+
 #include "common/ids.h"
 
 namespace ringmaster::coordinator {
 
+// The highest that the store can hold.
+inline constexpr uint64_t kMaxTerm = INT64_MAX;
+
 class GenerationSource {
  public:
-  void BeginTerm(uint64_t term) { newest_ = {term, 0}; }
+  // Nothing happens when it is not higher: the numbers of that term may be used already.
+  void BeginTerm(uint64_t term) {
+    if (term > newest_.term) newest_ = {term, 0};
+  }
   uint64_t term() const { return newest_.term; }
   GenerationId Next() {
     ++newest_.counter;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/scheduler.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -59,6 +58,7 @@ Actions Logic::Step(const Event& event, Now now) {
   if (gap > kLate) Excuse(gap);
   now_ = now;
   std::visit([this](const auto& e) { On(e); }, event);
+  SettleUploads();
   Schedule();
   return std::exchange(actions_, {});
 }
@@ -73,10 +73,11 @@ void Logic::Schedule() {
     for (auto& [number, job] : jobs_) {
       if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job);
     }
-    if (StartQueued()) {
-      for (auto& [number, job] : jobs_) {
-        if (job.run && job.record.status.state() == v1::JOB_STATE_RUNNING) AddJoiners(job);
-      }
+    Supply supply(fleet_);
+    StartQueued(supply);
+    for (auto& [number, job] : jobs_) {
+      if (!job.run || job.record.status.state() != v1::JOB_STATE_RUNNING) continue;
+      if (!supply.Held(job.run->resolved()->result().numerics_class())) AddJoiners(job);
     }
   }
   ShowWorkers();
@@ -92,27 +93,27 @@ void Logic::ShowWorkers() {
   actions_.push_back(PublishWorkers{fleet_.View()});
 }
 
-bool Logic::StartQueued() {
-  const Job* head = nullptr;  // the first job that waits: all later ones wait for it
+void Logic::StartQueued(Supply& supply) {
   size_t position = 0;
   for (auto& [number, job] : jobs_) {
     if (job.record.status.state() != v1::JOB_STATE_QUEUED) continue;
-    ++position;
-    if (head != nullptr) {
-      WaitBehind(job, *head, position);
+    const v1::JobSpec& spec = job.record.status.spec();
+    const std::vector<std::string> workers = supply.Take(spec, job.record.resolved);
+    if (!workers.empty()) {
+      Start(job, workers);
       continue;
     }
-    const Placement placement = Place(job.record.status.spec(), job.record.resolved, fleet_);
-    if (placement.workers.empty()) {
-      head = &job;
-      job.advice = placement.advice;
-      Wait(job, placement.reason);
+    ++position;
+    const std::string first = supply.HeldFor(job.record.resolved);
+    if (first.empty()) {
+      Lack lack = supply.Explain(spec, job.record.resolved);
+      job.advice = std::move(lack.advice);
+      Wait(job, lack.reason);
     } else {
-      --position;
-      Start(job, placement.workers);
+      WaitBehind(job, *Find(first), position);
     }
+    supply.Hold(job.record.id(), spec, job.record.resolved);
   }
-  return head == nullptr;
 }
 
 void Logic::AddJoiners(Job& job) {
@@ -151,6 +152,7 @@ void Logic::Excuse(std::chrono::milliseconds late) {
 }
 
 void Logic::On(const Tick&) {
+  EndOverdueUploads();
   for (const Fleet::Overdue& overdue : fleet_.FindOverdue(now_)) {
     Refuse(overdue.session,
            {Error(absl::StatusCode::kDeadlineExceeded, "{}", overdue.reason), "LEASE_EXPIRED"});
@@ -163,9 +165,7 @@ void Logic::On(const Tick&) {
     const std::string reason = run.reason();
     const Fault fault = run.OnTick(now_, actions_);
     if (run.TakeBarEnded(now_)) queue_changed_ = true;
-    if (!fault.ok() && phase == Phase::kStopping) {
-      End(job, v1::JOB_STATE_CANCELLED, "cancelled on request, but " + fault.reason);
-    } else if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
+    if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
       Advance(job, fault);
     } else {
       ShowStart(job);

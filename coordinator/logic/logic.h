@@ -23,6 +23,8 @@
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/retention.h"
 #include "coordinator/logic/run.h"
+#include "coordinator/logic/scheduler.h"
+#include "coordinator/logic/snapshot_reports.h"
 
 namespace ringmaster::coordinator {
 
@@ -49,6 +51,7 @@ class Logic {
     JobRecord record;
     CheckpointList checkpoints;
     std::unique_ptr<Run> run;         // while it is on workers
+    SnapshotReports snapshots;        // of the run
     std::string state_reason;         // of its state, when no phase of starting is shown
     std::vector<std::string> advice;  // of one that waits
     ProgressEvents progress_events;   // of the run
@@ -56,9 +59,21 @@ class Logic {
     std::chrono::milliseconds shown_at{0};
   };
 
+  // A checkpoint on its way in.
+  struct Upload {
+    SessionId session{};
+    std::string worker;
+    v1::CheckpointBegin begin;
+    std::chrono::milliseconds since{0};
+    enum class Stage { kReceiving, kWaiting, kPlacing } stage = Stage::kReceiving;
+    std::string manifest_sha256, digest;  // hex; from kWaiting on
+    std::string waits_for;                // in kWaiting, a sentence
+  };
+
   // One event each: logic_workers.cc has who attaches and leaves, logic_messages.cc what workers
-  // say of their jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc uploads,
-  // logic.cc the rest; logic_jobs.cc carries a job along.
+  // say of their jobs, logic_clients.cc the requests of clients, logic_uploads.cc checkpoints that
+  // come in, logic_checkpoints.cc which of them stay, logic.cc the rest; logic_jobs.cc carries a
+  // job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -67,6 +82,8 @@ class Logic {
   void On(const DrainAsked& event);
   void On(const UploadAsked& event);
   void On(const UploadVerified& event);
+  void On(const UploadPlaced& event);
+  void On(const UploadClosed& event);
   void On(const JobInserted& event);
   void On(const CheckpointInserted& event);
   void On(const CheckpointFound& event);
@@ -110,7 +127,7 @@ class Logic {
   void LetGo(Job& job, const Departure& departure);
   // Starts what can start, gives every job that waits its reason.
   void Schedule();
-  bool StartQueued();  // true: nobody is left in the queue
+  void StartQueued(Supply& supply);
   void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
@@ -134,9 +151,24 @@ class Logic {
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
-  // Whether an upload may come in: the job exists, the generation is none to come, the worker
-  // serves it.
-  [[nodiscard]] Refusal CheckUpload(const v1::CheckpointBegin& begin, Job** job);
+
+  // logic_uploads.cc
+  void HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said);
+  // Whether this worker may upload this checkpoint, now.
+  [[nodiscard]] Refusal CheckUpload(const UploadAsked& event);
+  [[nodiscard]] Refusal CheckWriter(const Job& job, const Worker& worker,
+                                    const v1::CheckpointBegin& begin) const;
+  [[nodiscard]] Refusal CheckVerified(const UploadVerified& event, const Job& job) const;
+  // Whose word the upload still waits for, as a sentence; empty: it is confirmed. The refusal says
+  // why it never will be.
+  [[nodiscard]] std::string WaitsFor(const Job& job, const Upload& upload, Refusal* refusal) const;
+  // Places or refuses what waits, as far as that can be said now.
+  void SettleUploads();
+  void End(UploadId upload, Refusal refusal);
+  // All that are not being placed, of a session or a job.
+  void EndUploadsOf(SessionId session, const std::string& why);
+  void EndUploadsOf(const Job& job);
+  void EndOverdueUploads();
 
   const Options options_;
   Fleet fleet_;
@@ -145,7 +177,8 @@ class Logic {
   std::map<std::string, uint64_t> keys_;     // by idempotency key
   std::set<std::string> taken_ids_;          // that no new job may have
   GenerationSource generations_;
-  std::set<std::string> obeyed_;  // workers that this term was told to
+  std::set<std::string> obeyed_;        // workers that this term was told to
+  std::map<UploadId, Upload> uploads_;  // one a job, and those that are being placed
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
   bool devices_changed_ = false;  // nothing is decided by them

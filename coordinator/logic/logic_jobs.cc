@@ -43,6 +43,7 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
     names += (names.empty() ? "" : ", ") + name;
   }
   job.run = std::make_unique<Run>(options_, generations_, job.record);
+  job.snapshots = {};
   fleet_changed_ = true;
   job.progress_events = {};
   job.first_step = false;
@@ -87,12 +88,15 @@ void Logic::Advance(Job& job, Fault fault) {
   const bool first_step = Observe(job);
   if (run.phase() == Phase::kDone) {
     if (job.record.cancel_requested) {
-      return End(job, v1::JOB_STATE_CANCELLED, "cancelled on request");
+      return End(job, v1::JOB_STATE_CANCELLED, run.DescribeEnd());
     }
     return End(job, v1::JOB_STATE_SUCCEEDED, "");
   }
   const bool regrouped = run.started() && before != run.generation();
-  if (regrouped) MarkJoining(job);
+  if (regrouped) {
+    MarkJoining(job);
+    job.snapshots.ForgetAfter(run.start_step());
+  }
   const v1::JobState state = status.state();
   const std::string reason = job.state_reason;
   const bool resolved_now = run.resolved() && !job.record.resolved;
@@ -207,6 +211,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
     job.run->Describe(now_, job.record.status);
     for (const Happening& told : job.progress_events.Flush()) Record(job, told);
     ReleaseWorkers(job, state == v1::JOB_STATE_SUCCEEDED ? "" : reason);
+    EndUploadsOf(job);
     job.run.reset();
   }
   job.record.status.set_finished_unix_ms(now_.unix_ms);
@@ -220,6 +225,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
 void Logic::Requeue(Job& job, std::string reason) {
   v1::JobStatus& status = job.record.status;
   if (job.run) ReleaseWorkers(job, "");
+  EndUploadsOf(job);
   job.run.reset();
   status.clear_workers();
   status.clear_start_phases();

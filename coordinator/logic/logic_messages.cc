@@ -34,6 +34,10 @@ std::string JobIn(const v1::WorkerMessage& message) {
       return message.joined().job_id();
     case Kind::kStateSaved:
       return message.state_saved().job_id();
+    case Kind::kCheckpointsDropped:
+      return message.checkpoints_dropped().job_id();
+    case Kind::kSnapshotTaken:
+      return message.snapshot_taken().job_id();
     default:
       return "";
   }
@@ -115,6 +119,8 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
       return Advance(*job, run.OnFinished(from, message.job_finished(), now_));
     case Kind::kJobFailed:
       return HearFailed(*job, from, message.job_failed());
+    case Kind::kSnapshotTaken:
+      return HearSnapshot(*job, from, message.snapshot_taken().snapshot());
     case Kind::kJoined:
       run.OnJoined(from, message.joined(), now_);
       break;
@@ -127,6 +133,9 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
     case Kind::kStateSaved:
       run.OnSaved(from, message.state_saved(), now_);
       queue_changed_ = true;  // who came meanwhile may join now
+      break;
+    case Kind::kCheckpointsDropped:
+      run.OnDropped(from, message.checkpoints_dropped());
       break;
     case Kind::kSuspicion:
       run.OnSuspicion(from, message.suspicion(), now_, actions_);

@@ -6,6 +6,23 @@
 #include "coordinator/logic/logic.h"
 
 namespace ringmaster::coordinator {
+namespace {
+
+// How far a worker's highest term may be above this reign's; fleet.proto says why.
+constexpr uint64_t kMaxTermLead = uint64_t{1} << 24;
+
+Refusal CheckTerm(const v1::Attach& attach, uint64_t term) {
+  const uint64_t most = term + std::min(kMaxTermLead, kMaxTerm - 1 - std::min(term, kMaxTerm - 1));
+  if (attach.highest_term() <= most) return {};
+  return {InvalidArgument(
+              "worker {}: highest_term is {}, expected at most {}: this is term {}, and no older "
+              "copy of its store lacks so many; the file `term` in the worker's --state-dir is "
+              "damaged or another cluster's: start the worker with another --state-dir",
+              attach.name(), attach.highest_term(), most, term),
+          "INVALID_ATTACH"};
+}
+
+}  // namespace
 
 void Logic::On(const SessionOpened& event) { fleet_.Open(event.session, now_); }
 
@@ -21,6 +38,7 @@ void Logic::On(const TermRaised& event) {
 void Logic::Attach(SessionId session, const v1::Attach& attach) {
   std::optional<SessionId> superseded;
   Refusal refusal = fleet_.Check(attach, &superseded);
+  if (refusal.status.ok()) refusal = CheckTerm(attach, generations_.term());
   if (!refusal.status.ok()) return Refuse(session, std::move(refusal));
   const bool obeyed_it_elsewhere = attach.highest_term() == generations_.term() &&
                                    !obeyed_.contains(attach.name()) &&
@@ -29,7 +47,7 @@ void Logic::Attach(SessionId session, const v1::Attach& attach) {
     // The store is older than the worker: it was restored from a copy, perhaps so that this reign
     // has the term of one that the copy does not know. It must count above every term that was ever
     // obeyed, durably, before the worker may come back.
-    actions_.push_back(RaiseTerm{attach.highest_term() + 1});
+    actions_.push_back(RaiseTerm{attach.highest_term() + 1});  // no overflow: CheckTerm
     return Refuse(session,
                   {Error(absl::StatusCode::kUnavailable,
                          "worker {} obeyed term {}, this coordinator is at {}: it raises its "
@@ -51,13 +69,12 @@ void Logic::TakeBack(Worker& worker) {
   const v1::Attach& attach = worker.attach;
   Job* job = Find(attach.job_id());
   const bool resume = job != nullptr && job->run && job->run->MayReturn(attach);
-  v1::CoordinatorMessage message;
-  v1::Attached& attached = *message.mutable_attached();
+  v1::Attached attached;
   attached.set_term(generations_.term());
   obeyed_.insert(attach.name());
   attached.set_heartbeat_ms(static_cast<uint32_t>(options_.heartbeat.count()));
   attached.set_resume(resume);
-  actions_.push_back(Send{worker.session, message});
+  actions_.push_back(Admit{worker.session, attach.name(), attached});
   actions_.push_back(Note{"worker=" + attach.name(),
                           fmt::format("attached with {} core{} at {}", attach.cores(),
                                       attach.cores() == 1 ? "" : "s", attach.ring_address())});
@@ -70,7 +87,11 @@ void Logic::TakeBack(Worker& worker) {
     worker.job = JobId(attach.job_id());
     job->run->Return(worker, now_, actions_);
     worker.joining = !job->run->InRing(attach.name());
-    Advance(*job, {});
+    for (const v1::Snapshot& snapshot : attach.snapshots()) {
+      const Member* member = job->run ? job->run->Find(attach.name()) : nullptr;
+      if (member != nullptr) HearSnapshot(*job, *member, snapshot);
+    }
+    if (job->run) Advance(*job, {});
   } else if (!attach.job_id().empty()) {
     ReleaseWorker(attach.job_id(), worker);
   }
@@ -88,6 +109,7 @@ void Logic::Refuse(SessionId session, Refusal refusal) {
 void Logic::Lose(SessionId session, const std::string& why) {
   const std::optional<Worker> worker = fleet_.Close(session);
   if (!worker) return;
+  EndUploadsOf(session, worker->name() + " was lost: " + why);
   fleet_changed_ = true;
   actions_.push_back(Note{"worker=" + worker->name(), "was lost: " + why});
   Job* job = JobOf(*worker);

@@ -6,8 +6,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// The step thread's phases in which it waits for nobody else.
-constexpr std::array kOwnWork = {"input", "compute", "update", "checkpoint"};
+// The step thread's phases in which it waits for nobody else. In `checkpoint` it may wait for room
+// on the coordinator's disk.
+constexpr std::array kOwnWork = {"input", "compute", "update"};
 
 bool IsOwnWork(const std::string& phase) {
   return std::find(kOwnWork.begin(), kOwnWork.end(), phase) != kOwnWork.end();

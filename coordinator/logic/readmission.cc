@@ -14,6 +14,11 @@ std::chrono::milliseconds Readmission::Bar(const std::string& worker,
   return record.lasts;
 }
 
+void Readmission::Lift(const std::string& worker, Now now) {
+  const auto record = records_.find(worker);
+  if (record != records_.end()) record->second.until = std::min(record->second.until, now.steady);
+}
+
 bool Readmission::Barred(const std::string& worker, const std::string& incarnation, Now now) const {
   const auto record = records_.find(worker);
   return record != records_.end() && record->second.incarnation == incarnation &&

@@ -18,6 +18,8 @@ class Readmission {
 
   // Bars it from now on; for how long comes back.
   std::chrono::milliseconds Bar(const std::string& worker, const std::string& incarnation, Now now);
+  // It may join again from now on; the next bar is longer all the same.
+  void Lift(const std::string& worker, Now now);
   [[nodiscard]] bool Barred(const std::string& worker, const std::string& incarnation,
                             Now now) const;
   // Whether a bar ended since the last call.

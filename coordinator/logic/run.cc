@@ -38,7 +38,7 @@ void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& act
   phases_ = StartPhases(names);
   begun_ = now.steady;
   for (const Member& member : members_) SendInspect(member, actions);
-  Enter(Phase::kInspecting, options_.prepare_limit, now);
+  Enter(Phase::kInspecting, {}, now);
 }
 
 void Run::Adopt(const JobRecord& job, Now now) {
@@ -61,8 +61,13 @@ void Run::Adopt(const JobRecord& job, Now now) {
   newest_.set_accuracy(status.accuracy());
   newest_.set_learning_rate(status.learning_rate());
   newest_unix_ms_ = status.last_step_unix_ms();
+  start_step_ = resumed_from_ ? resumed_from_->step() : 0;
+  for (const v1::Regroup& regroup : regroups_) {
+    if (FromProto(regroup.generation()) == generation_) start_step_ = regroup.start_step();
+  }
   begun_ = now.steady;
-  if (status.state() == v1::JOB_STATE_RUNNING && !ring_.empty()) {
+  // Also of a job that waited for its last checkpoint.
+  if (!ring_.empty()) {
     return Enter(Phase::kAdopting, options_.adopt_limit, now);
   }
   holder_deadline_ = now.steady + options_.adopt_limit;
@@ -106,7 +111,10 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
       SettleAdopting(now, actions);
       return {};
     case Phase::kSaving:
-      if (Find(saver_) == nullptr) Wait(now);  // it is lost
+      SettleSaving(now, actions);
+      return {};
+    case Phase::kSearching:
+      SettleSearching(now);
       return {};
     case Phase::kStopping:
       if (std::all_of(members_.begin(), members_.end(),
@@ -114,7 +122,6 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
         phase_ = Phase::kDone;
       }
       return {};
-    case Phase::kSearching:
     case Phase::kDone:
       return {};
   }
@@ -122,9 +129,7 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
 }
 
 Fault Run::OnTick(Now now, Actions& actions) {
-  if (Fault late = CheckDeadline(now); !late.ok()) return late;
-  if (phase_ == Phase::kSaving && now.steady >= deadline_) GiveUpSaving(now);
-  if (started_) CheckJoiners(now);
+  if (phase_ == Phase::kStopping && now.steady >= deadline_) StopWaiting();
   if (started_) EvictFrozen(now);
   may_join_ = true;
   Fault fault = Settle(now, actions);
@@ -132,11 +137,19 @@ Fault Run::OnTick(Now now, Actions& actions) {
   return fault;
 }
 
+void Run::StopWaiting() {
+  for (const Member& member : members_) {
+    if (!member.stopped) unstopped_ += (unstopped_.empty() ? "" : ", ") + member.called();
+  }
+  phase_ = Phase::kDone;
+}
+
 void Run::Excuse(std::chrono::milliseconds late) {
   deadline_ += late;
   readmission_.Excuse(late);
   if (regroup_) regroup_->deadline += late;
   if (holder_deadline_) *holder_deadline_ += late;
+  if (all_finished_at_) *all_finished_at_ += late;
   for (Member& member : members_) {
     member.last_heard += late;
     member.since += late;
@@ -174,6 +187,29 @@ bool Run::InRing(const std::string& worker) const {
   return std::any_of(ring_.begin(), ring_.end(), [&](const Place& place) {
     return place.name == worker && At(place) != nullptr;
   });
+}
+
+std::optional<size_t> Run::RankOf(const std::string& worker) const {
+  for (size_t rank = 0; rank < ring_.size(); ++rank) {
+    if (ring_[rank].name == worker && At(ring_[rank]) != nullptr) return rank;
+  }
+  return std::nullopt;
+}
+
+Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) const {
+  if (phase_ == Phase::kFencing || phase_ == Phase::kAdopting) {
+    return {"", "the ring is being formed"};
+  }
+  if (phase_ != Phase::kRunning) {
+    // What somebody holds it told before it acknowledged.
+    const auto owes = std::find_if(members_.begin(), members_.end(), [&](const Member& m) {
+      return m.role == Role::kReady && m.owes && m.name() != writer;
+    });
+    return owes == members_.end() ? OtherHolder() : OtherHolder{owes->name(), ""};
+  }
+  // Its first two take it; a snapshot from before this generation was told.
+  if (step < start_step_ || ring_.size() < 2) return {};
+  return {ring_[ring_[0].name == writer ? 1 : 0].name, ""};
 }
 
 std::vector<Departure> Run::TakeDepartures() { return std::exchange(departures_, {}); }

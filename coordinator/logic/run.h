@@ -32,6 +32,7 @@
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/regroup.h"
 #include "coordinator/logic/start_phases.h"
+#include "coordinator/logic/state_digests.h"
 #include "coordinator/logic/suspicions.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
@@ -95,6 +96,7 @@ class Run {
   void OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now);
   void OnPhase(Member& from, const v1::PhaseEntered& said, Now now);
   void OnStopped(Member& from);
+  void OnDropped(const Member& from, const v1::CheckpointsDropped& said);
 
   // A checkpoint of this job is in the store; `digest` is the one of its manifest, empty when it is
   // not known.
@@ -121,6 +123,19 @@ class Run {
   const GenerationId& generation() const { return generation_; }
   bool IsCurrent(const v1::Generation& id) const { return FromProto(id) == generation_; }
   bool InRing(const std::string& worker) const;
+  // Its place in the ring, 0 writes checkpoints; nothing when it has none.
+  [[nodiscard]] std::optional<size_t> RankOf(const std::string& worker) const;
+  uint64_t start_step() const { return start_step_; }  // K of the newest generation
+  // Whether it was told to write the state that it holds alone.
+  bool Saves(const std::string& worker) const {
+    return phase_ == Phase::kSaving && saver_ == worker;
+  }
+  // Who holds, or will hold, a snapshot of this step beside `writer`, as far as it need not have
+  // told it (SnapshotTaken): empty when there is nobody, a sentence when it cannot be said now.
+  struct OtherHolder {
+    std::string worker, unknown;
+  };
+  [[nodiscard]] OtherHolder FindOtherHolder(const std::string& writer, uint64_t step) const;
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
   uint64_t committed_step() const { return committed_; }  // applied by every member
   size_t room() const;                                    // so many more workers may join
@@ -145,6 +160,8 @@ class Run {
   // RUNNING or WAITING with its reason; the state it had while the ring is being formed.
   v1::JobState state() const { return state_; }
   const std::string& reason() const { return reason_; }
+  // Of a job that was cancelled: whether somebody did not stop in time, and what is lost.
+  [[nodiscard]] std::string DescribeEnd() const;
   // What would let a WAITING job go on.
   [[nodiscard]] std::vector<std::string> Advise(Now now) const;
   // What `member` does now: its phase of starting, or what its step thread does.
@@ -176,6 +193,7 @@ class Run {
   const Member* At(const Place& place) const;  // null: that process is not here
   Member* At(const Place& place);
   void Enter(Phase phase, std::chrono::milliseconds limit, Now now);
+  void StopWaiting();  // for those that were told to stop
   void Tell(const char* type, Severity severity, std::string message, const std::string& subject);
   void Send(const Member& member, const v1::CoordinatorMessage& message, Actions& actions) const;
   void SendAll(const v1::CoordinatorMessage& message, Actions& actions) const;
@@ -189,7 +207,6 @@ class Run {
   Fault ResolveFacts();
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
-  void CheckJoiners(Now now);
 
   // run_regroup.cc
   bool Silent(const Member& member, Now now) const;
@@ -228,12 +245,17 @@ class Run {
   std::optional<std::string> FindLost(Now now);
   std::optional<std::string> FindIdle(Now now) const;
   bool LacksLastCheckpoint(Now now);
+  void ShowFinishing(Now now);
   bool FenceAtOnce(Now now, Actions& actions);
+  bool RingJoined() const;
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
 
   // run_reports.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
+  // Of a report by a member that holds S(applied).
+  Fault CheckDigests(const Member& from, uint64_t applied,
+                     const google::protobuf::RepeatedPtrField<v1::StepDigest>& said);
   Fault CheckEnd();
   void RaiseCommitted();
   bool AnyFinished() const;
@@ -242,17 +264,21 @@ class Run {
   void Wait(Now now);
   Fault SettleWaiting(Now now, Actions& actions);
   void SettleAdopting(Now now, Actions& actions);
-  void GiveUpSaving(Now now);
+  void SettleSaving(Now now, Actions& actions);
+  void SettleSearching(Now now);
   void TakeOver(Now now);
   bool SaveBeforeLeaving(Now now, Actions& actions);
+  void AskToSave(const Member& holder, Now now, Actions& actions);
   void ReleaseLeavers();
+  bool HoldsNewest(const Member& member) const;
+  bool NewestIsHere(Now now) const;
   bool HolderMayReturn() const;
+  void LiftBars(Now now, Actions& actions);
   uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
   // run_status.cc
-  Fault CheckDeadline(Now now) const;
-  bool WaitsFor(const Member& member) const;
+  std::vector<std::string> AdviseFinishing() const;
   void DescribeProgress(v1::JobStatus& status) const;
   void DescribeWorkers(v1::JobStatus& status) const;
   std::vector<Place> PlannedPlaces() const;
@@ -304,19 +330,18 @@ class Run {
   int failed_restores_ = 0;
   uint64_t kept_step_ = 0;  // of the newest checkpoint
   std::string saver_;
+  std::chrono::milliseconds save_pause_{0};  // after the newest failure to save; 0: none failed
 
   uint64_t committed_ = 0;
   uint64_t skipped_ = 0;  // of those steps
   v1::Progress newest_;   // of the member that is furthest
   int64_t newest_unix_ms_ = 0;
-  struct Witness {
-    std::string worker, digest;
-  };
-  std::map<uint64_t, Witness> digests_;       // by step, the last few
+  StateDigests digests_;
   std::optional<std::string> last_manifest_;  // SHA-256 of the one of the last step
   std::optional<std::chrono::milliseconds> all_finished_at_;
-  bool asked_again_ = false;  // to deliver it
-  std::string last_digest_;   // hex, in it; empty when it is not known
+  std::chrono::milliseconds finish_pause_{0};  // before it is asked for again; 0: it was not yet
+  std::string last_digest_;                    // hex, in it; empty when it is not known
+  std::string unstopped_;                      // who did not stop in time
 
   // What the status has of it from before.
   std::vector<v1::Regroup> regroups_;

@@ -101,6 +101,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
 }
 
 void Run::BeginGeneration() {
+  digests_.GoOnFrom(start_step_);
   all_finished_at_.reset();
   for (Member& member : members_) {
     member.joined = false;

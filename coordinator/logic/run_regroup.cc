@@ -79,6 +79,7 @@ Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
                         said.applied(), total),
             from.name()};
   }
+  if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
   from.holding.applied = said.applied();
   from.holding.digest = said.digest();

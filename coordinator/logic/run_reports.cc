@@ -9,9 +9,10 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxDigests = 64;  // members are never further apart than one step
+constexpr int kMaxDigests = 8;  // in a report: fleet.proto
 constexpr size_t kDigestBytes = 64;
 constexpr size_t kMaxPhaseBytes = 32;
+constexpr size_t kMaxReasonBytes = 500;
 
 }  // namespace
 
@@ -23,11 +24,12 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   const bool runs =
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
   if (!runs || !IsCurrent(said.generation()) || !InRing(from.name())) return {};
-  if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
+  if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (said.applied() > from.applied) {
     OnHeartbeat(from, {}, now);
     phases_.Finish(from.name(), now);
   }
+  from.joined = true;
   from.progress = said;
   from.applied = std::max(from.applied, said.applied());
   if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
@@ -77,6 +79,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   if (!IsCurrent(said.generation())) return {};
   if (phase_ == Phase::kStopping) OnStopped(from);
   if ((phase_ != Phase::kRunning && phase_ != Phase::kAdopting) || !InRing(from.name())) return {};
+  if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
   const uint64_t total = resolved_->result().total_steps();
   if (said.applied() != total) {
@@ -84,7 +87,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
                                        said.applied(), total));
   }
   if (phase_ == Phase::kRunning && !AnyFinished()) {
-    Enter(Phase::kRunning, options_.finish_limit, now);
+    Enter(Phase::kRunning, options_.finish_patience, now);
   }
   from.finished = said;
   phases_.Finish(from.name(), now);
@@ -98,6 +101,16 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
 
 void Run::OnStopped(Member& from) {
   if (phase_ == Phase::kStopping) from.stopped = true;
+}
+
+void Run::OnDropped(const Member& from, const v1::CheckpointsDropped& said) {
+  const std::string which = said.count() > 1 ? fmt::format("{} of the steps {} to {}", said.count(),
+                                                           said.first_step(), said.last_step())
+                                             : fmt::format("step {}", said.last_step());
+  Tell(event_type::kCheckpointDropped, Severity::kWarning,
+       fmt::format("{}: due, and not delivered, since training does not wait for it: {}", which,
+                   said.reason().substr(0, kMaxReasonBytes)),
+       from.name());
 }
 
 void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
@@ -147,13 +160,22 @@ Fault Run::CheckDigest(const Member& from, uint64_t step, const std::string& dig
   if (digest.size() > kDigestBytes) {
     return Violation(from, fmt::format("sent a digest of {} bytes", digest.size()));
   }
-  const auto [seen, fresh] = digests_.try_emplace(step, Witness{from.name(), digest});
-  if (!fresh) {
-    return FaultOf(
-        Cause::kStateDiffers,
-        SameDigest(step, {seen->second.worker, seen->second.digest}, {from.name(), digest}));
+  return FaultOf(Cause::kStateDiffers, digests_.Add(step, from.name(), digest));
+}
+
+Fault Run::CheckDigests(const Member& from, uint64_t applied,
+                        const google::protobuf::RepeatedPtrField<v1::StepDigest>& said) {
+  if (said.size() > kMaxDigests) {
+    return Violation(from, fmt::format("sent {} digests in a report, expected at most {}",
+                                       said.size(), kMaxDigests));
   }
-  if (digests_.size() > kMaxDigests) digests_.erase(digests_.begin());
+  for (const v1::StepDigest& each : said) {
+    if (each.step() > applied) {
+      return Violation(from, fmt::format("sent the digest of step {}, but holds that of step {}",
+                                         each.step(), applied));
+    }
+    if (Fault fault = CheckDigest(from, each.step(), each.digest()); !fault.ok()) return fault;
+  }
   return {};
 }
 

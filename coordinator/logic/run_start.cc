@@ -1,5 +1,6 @@
 // From Inspect until a worker may be fenced. Those of the first ring go together, and what one of
-// them cannot do the job cannot; a later one is compared with the job, and refused.
+// them cannot do the job cannot; a later one is compared with the job, and refused. Nothing of it
+// has a limit while the worker lives: a large dataset takes its time, and who is silent is lost.
 #include <algorithm>
 #include <utility>
 
@@ -100,7 +101,7 @@ Fault Run::SettleInspecting(Now now, Actions& actions) {
   if (!std::all_of(members_.begin(), members_.end(), looked)) return {};
   if (Fault fault = ResolveFacts(); !fault.ok()) return fault;
   for (Member& member : members_) SendPrepare(member, now, actions);
-  Enter(Phase::kPreparing, options_.prepare_limit, now);
+  Enter(Phase::kPreparing, {}, now);
   return {};
 }
 
@@ -143,26 +144,11 @@ Fault Run::SettlePreparing(Now now, Actions& actions) {
   }
   if (resumes_) {
     search_ = true;
-    Enter(Phase::kSearching, options_.restore_limit, now);
+    Enter(Phase::kSearching, {}, now);
   } else {
     BeginFence(FenceWhen::kNow, "the first generation", now, actions);
   }
   return {};
-}
-
-// ---- later ones ---------------------------------------------------------------------------------
-
-void Run::CheckJoiners(Now now) {
-  std::vector<std::pair<std::string, std::string>> late;
-  for (const Member& member : members_) {
-    if (member.role == Role::kReady || now.steady - member.since < options_.prepare_limit) continue;
-    late.emplace_back(
-        member.name(),
-        fmt::format("it did not {} within {} ms",
-                    member.role == Role::kInspecting ? "report the dataset" : "build the job",
-                    options_.prepare_limit.count()));
-  }
-  for (const auto& [name, why] : late) RefuseJoiner(name, why, now);
 }
 
 }  // namespace ringmaster::coordinator

@@ -1,36 +1,10 @@
-// The half of Run that tells: its status, and whom it waits for in vain.
+// The half of Run that tells: its status, and how it ended.
 #include <algorithm>
 
 #include "coordinator/logic/run.h"
 #include "coordinator/logic/straggler.h"
 
 namespace ringmaster::coordinator {
-namespace {
-
-// What the members were waited for in `phase`, and what that is called when it was in vain.
-struct Expectation {
-  const char* what;
-  Cause cause;
-};
-
-Expectation Expected(Phase phase, bool any_finished) {
-  switch (phase) {
-    case Phase::kInspecting:
-      return {"to report the dataset", Cause::kStartDeadline};
-    case Phase::kPreparing:
-      return {"to build the job and run the known shard", Cause::kStartDeadline};
-    case Phase::kFencing:
-      return {"to acknowledge the fence", Cause::kStartDeadline};
-    case Phase::kRunning:
-      if (any_finished) return {"to finish", Cause::kEndDeadline};
-      return {"to do any work", Cause::kStalled};
-    default:
-      return {"to stop", Cause::kStalled};
-  }
-}
-
-}  // namespace
-
 std::string Run::PhaseOf(const Member& member) const {
   // From Start on the step thread's word is more exact than `ring` and `first_step`.
   const std::string starting = phases_.PhaseOf(member.name());
@@ -39,46 +13,18 @@ std::string Run::PhaseOf(const Member& member) const {
                                            : starting;
 }
 
-bool Run::WaitsFor(const Member& member) const {
-  switch (phase_) {
-    case Phase::kInspecting:
-      return !member.facts;
-    case Phase::kPreparing:
-      return !member.prepared;
-    case Phase::kFencing:
-      return member.owes;
-    case Phase::kRunning:
-      return InRing(member.name()) && !member.finished;
-    case Phase::kStopping:
-      return !member.stopped;
-    default:
-      return false;
+std::string Run::DescribeEnd() const {
+  std::string text = "cancelled on request";
+  if (started_ && committed_ > kept_step_) {
+    text += fmt::format(" at step {}: ", committed_);
+    text += kept_step_ == 0 ? "it has no checkpoint, all of it is lost"
+                            : fmt::format(
+                                  "the checkpoint of step {} is kept, the steps after it "
+                                  "are lost",
+                                  kept_step_);
   }
-}
-
-Fault Run::CheckDeadline(Now now) const {
-  const bool limited = phase_ == Phase::kInspecting || phase_ == Phase::kPreparing ||
-                       phase_ == Phase::kRunning || phase_ == Phase::kStopping ||
-                       phase_ == Phase::kSearching || (phase_ == Phase::kFencing && !started_);
-  if (!limited || now.steady < deadline_) return {};
-  if (phase_ == Phase::kSearching) {
-    return {Cause::kNoCheckpoint,
-            fmt::format("no checkpoint was read and verified within {} ms", limit_.count()), ""};
-  }
-  std::string names;
-  std::vector<std::string> waited_for;
-  for (const Member& member : members_) {
-    if (!WaitsFor(member)) continue;
-    waited_for.push_back(member.name());
-    names += (names.empty() ? "" : ", ") + member.called();
-    const std::string phase = PhaseOf(member);
-    if (!phase.empty()) names += fmt::format(" (in {})", phase);
-  }
-  const Expectation expected = Expected(phase_, AnyFinished());
-  return {expected.cause,
-          fmt::format("waited {} ms in vain for {} {}, at step {}", limit_.count(),
-                      names.empty() ? "the last checkpoint" : names, expected.what, committed_),
-          waited_for.size() == 1 ? waited_for.front() : ""};
+  if (unstopped_.empty()) return text;
+  return text + fmt::format("; {} did not stop within {} ms", unstopped_, limit_.count());
 }
 
 void Run::Describe(Now now, v1::JobStatus& status) const {

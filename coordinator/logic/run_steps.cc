@@ -44,23 +44,41 @@ std::optional<std::string> Run::FindIdle(Now now) const {
 }
 
 // A store that was restored from an older copy does not know a checkpoint that was delivered: the
-// ring is asked once to deliver it again.
+// ring is asked to deliver it again, until it is there.
 bool Run::LacksLastCheckpoint(Now now) {
   const bool all = std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
     const Member* member = At(place);
     return member != nullptr && member->finished.has_value();
   });
-  if (!all || last_manifest_ || asked_again_) return false;
+  if (!all || last_manifest_) return false;
   if (!all_finished_at_) all_finished_at_ = now.steady;
-  asked_again_ = now.steady - *all_finished_at_ >= options_.idle_limit;
-  return asked_again_;
+  if (now.steady - *all_finished_at_ < std::max(finish_pause_, options_.ask_again)) return false;
+  finish_pause_ = std::clamp(2 * finish_pause_, options_.ask_again, options_.ask_again_most);
+  return true;
+}
+
+// Every step is applied, and the job has not ended: nothing of it is lost by waiting.
+void Run::ShowFinishing(Now now) {
+  if (!AnyFinished() || now.steady < deadline_) return;
+  std::string names;
+  for (const Place& place : ring_) {
+    const Member* member = At(place);
+    if (member == nullptr || member->finished) continue;
+    names += (names.empty() ? "" : ", ") + member->called();
+    if (const std::string phase = PhaseOf(*member); !phase.empty()) names += " (in " + phase + ")";
+  }
+  state_ = v1::JOB_STATE_WAITING;
+  reason_ = fmt::format(
+      "every step is applied, but the last checkpoint, of step {}, is not stored "
+      "yet: {}; its workers keep the state, and it ends by itself",
+      committed_, names.empty() ? "its workers are asked for it again" : "waits for " + names);
 }
 
 // A fence at a boundary waits for a step that cannot end.
 bool Run::FenceAtOnce(Now now, Actions& actions) {
   const std::optional<std::string> lost = FindLost(now);
   if (!lost && now.steady < regroup_->deadline) return false;
-  BeginFence(FenceWhen::kNow, lost.value_or(""), now, actions);
+  BeginFence(FenceWhen::kNow, lost.value_or("the step in hand does not end"), now, actions);
   return true;
 }
 
@@ -71,12 +89,23 @@ Fault Run::SettleRunning(Now now, Actions& actions) {
   } else if (LacksLastCheckpoint(now)) {
     BeginFence(FenceWhen::kNow, "every member finished, but the last checkpoint is not known here",
                now, actions);
+  } else if (!AnyFinished() && now.steady >= deadline_) {
+    BeginFence(FenceWhen::kNow,
+               fmt::format("no worker finished any work for {} ms", limit_.count()), now, actions);
   } else if (const std::optional<std::string> idle = FindIdle(now)) {
     BeginFence(FenceWhen::kNow, *idle, now, actions);
   } else {
+    ShowFinishing(now);
     RegroupComers(now, actions);
   }
   return {};
+}
+
+bool Run::RingJoined() const {
+  return std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
+    const Member* member = At(place);
+    return member != nullptr && (member->joined || member->finished);
+  });
 }
 
 void Run::RegroupComers(Now now, Actions& actions) {
@@ -92,15 +121,22 @@ void Run::RegroupComers(Now now, Actions& actions) {
     }
   }
   for (const std::string& name : idle) LetGo(name, false, "it leaves");
+  // A ring that is being connected has no boundary at which all of it could end.
+  if (!RingJoined()) return;
   const bool full = ring_.size() >= most_;
   if (full) {
     std::vector<std::string> spare;
     for (const Member& member : members_) {
       if (!InRing(member.name()) && Eligible(member, now)) spare.push_back(member.name());
     }
+    bool newer = false;  // one came back with a state that the ring has gone back from
     if (leaves.empty()) {
-      for (const std::string& name : spare) LetGo(name, false, "the job has all its workers");
-      return;
+      for (const std::string& name : spare) {
+        const bool has = Find(name)->holding.applied > newest_.applied();
+        newer = newer || has;
+        if (!has) LetGo(name, false, "the job has all its workers");
+      }
+      if (!newer) return;
     }
   }
   if (leaves.empty() && joins.empty()) return;

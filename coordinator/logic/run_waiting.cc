@@ -9,6 +9,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr int kMaxFailedRestores = 3;
+constexpr size_t kMostNamed = 4;  // workers in a reason
 
 }  // namespace
 
@@ -22,11 +23,8 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
   if (!started_ && LacksWorkers()) return {};
   if (SaveBeforeLeaving(now, actions)) return {};
   ReleaseLeavers();
-  uint64_t best = 0;
-  for (const Member& member : members_) {
-    if (Eligible(member, now)) best = std::max(best, member.holding.applied);
-  }
-  const bool lacks_state = best < NeededStep() && !restore_;
+  LiftBars(now, actions);
+  const bool lacks_state = !NewestIsHere(now) && !restore_;
   if (!lacks_state) holder_deadline_.reset();
   if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
   const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
@@ -44,9 +42,16 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
   } else {
     reason_ = fmt::format("nobody holds the state of step {}: looks for a checkpoint", committed_);
     search_ = true;
-    Enter(Phase::kSearching, options_.restore_limit, now);
+    Enter(Phase::kSearching, {}, now);
   }
   return {};
+}
+
+// The search has no limit: a slow or full disk is no proof that nothing is there. Who comes back
+// with the newest state ends it.
+void Run::SettleSearching(Now now) {
+  const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
+  if (started_ && enough && NewestIsHere(now)) Wait(now);
 }
 
 // Who has no more than one step less can compute the newest state. A checkpoint says what was
@@ -57,17 +62,36 @@ uint64_t Run::NeededStep() const {
 
 std::string Run::LacksReason(Now now) const {
   const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
-  const auto others = static_cast<size_t>(std::count_if(
-      members_.begin(), members_.end(), [](const Member& m) { return m.role != Role::kReady; }));
+  size_t others = 0;
+  std::string names;
+  for (const Member& member : members_) {
+    if (member.role == Role::kReady || ++others > kMostNamed) continue;
+    names += (names.empty() ? "" : ", ") + member.name();
+    if (!member.phase.empty()) names += fmt::format(" (in {})", member.phase);
+  }
+  if (others > kMostNamed) names += fmt::format(" and {} more", others - kMostNamed);
   std::string text = fmt::format("needs {} worker{}, {} {} ready", least, least == 1 ? "" : "s",
                                  have, have == 1 ? "is" : "are");
-  if (others > 0) text += fmt::format(" and {} {} on the way", others, others == 1 ? "is" : "are");
+  if (others > 0) {
+    text += fmt::format(" and {} {} on the way: {}", others, others == 1 ? "is" : "are", names);
+  }
   text += fmt::format("; it goes on at step {} by itself", committed_);
   if (!last_loss_.empty()) text += ". " + last_loss_;
   return text;
 }
 
 std::vector<std::string> Run::Advise(Now now) const {
+  if (phase_ == Phase::kRunning) return AdviseFinishing();
+  if (phase_ == Phase::kSaving) {
+    return {
+        "make room on the disk of the coordinator's checkpoints, if it is full: its log says so",
+        fmt::format("or keep the worker: `ringctl drain {} --resume`", saver_)};
+  }
+  if (phase_ == Phase::kSearching) {
+    return {
+        "wait: it looks at the checkpoints as long as it takes; the coordinator's log says what "
+        "is wrong with its disk"};
+  }
   const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
   if (have >= least) return {};
   return {
@@ -77,58 +101,118 @@ std::vector<std::string> Run::Advise(Now now) const {
       "wait: workers that were lost, or are busy, join it by themselves when they are back"};
 }
 
+std::vector<std::string> Run::AdviseFinishing() const {
+  const std::string kept = kept_step_ == 0
+                               ? std::string("without any checkpoint")
+                               : fmt::format("with the checkpoint of step {}", kept_step_);
+  return {
+      "make room on the disk of the coordinator's checkpoints, if it is full: its log says so; "
+      "the checkpoint is sent again every few seconds",
+      fmt::format("`ringctl logs {}` shows why it was not taken", job_id_),
+      fmt::format("`ringctl cancel {}` ends the job {}: what came after it is lost", job_id_,
+                  kept)};
+}
+
+bool Run::HoldsNewest(const Member& member) const {
+  return member.role == Role::kReady &&
+         std::max(member.holding.applied, member.applied) >= NeededStep();
+}
+
+// One who may be in the next ring has the newest state.
+bool Run::NewestIsHere(Now now) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
+    return Eligible(m, now) && m.holding.applied >= NeededStep();
+  });
+}
+
 // Somebody who has the newest state is known, and is not here, or not heard.
 bool Run::HolderMayReturn() const {
   return !lost_holders_.empty() ||
-         std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
-           return m.role == Role::kReady && !m.leaving && m.applied >= NeededStep();
-         });
+         std::any_of(members_.begin(), members_.end(),
+                     [&](const Member& m) { return !m.leaving && HoldsNewest(m); });
+}
+
+// Who was left out of a ring, and alone is left with the newest state, need not wait any longer.
+void Run::LiftBars(Now now, Actions& actions) {
+  if (restore_ || NewestIsHere(now)) return;
+  for (const Member& member : members_) {
+    if (member.leaving || !HoldsNewest(member) || !Barred(member.attach, now)) continue;
+    readmission_.Lift(member.name(), now);
+    actions.push_back(Note{"job=" + job_id_,
+                           fmt::format("{} may join again at once: nobody else holds the state of "
+                                       "step {}",
+                                       member.called(), committed_)});
+  }
 }
 
 // ---- leaving ------------------------------------------------------------------------------------
 
-// True: the only holder of the newest state writes it before it goes.
+// True: the only holder of the newest state keeps it until it is stored.
 bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
-  const Member* holder = nullptr;
+  const Member *holder = nullptr, *unheard = nullptr;
   for (const Member& member : members_) {
-    const uint64_t has = member.holding.applied;
-    if (member.role != Role::kReady || member.owes || has == 0 || has < NeededStep()) continue;
-    if (!member.leaving) return false;
-    if (!Silent(member, now) && has > kept_step_ &&
-        (holder == nullptr || has > holder->holding.applied)) {
+    const uint64_t has = std::max(member.holding.applied, member.applied);
+    if (!HoldsNewest(member) || has == 0) continue;
+    const bool answers = !member.owes && !Silent(member, now);
+    if (!member.leaving && answers) return false;
+    if (!member.leaving || has <= kept_step_) continue;
+    if (!answers) {
+      unheard = &member;
+    } else if (holder == nullptr || has > holder->holding.applied) {
       holder = &member;
     }
   }
-  if (holder == nullptr) return false;
+  if (holder == nullptr && unheard == nullptr) return false;
+  state_ = v1::JOB_STATE_WAITING;
+  if (holder != nullptr) {
+    AskToSave(*holder, now, actions);
+  } else {
+    reason_ = fmt::format(
+        "{} leaves, and nobody else has its state of step {}: waits for it to "
+        "answer",
+        unheard->called(), unheard->applied);
+  }
+  return true;
+}
+
+void Run::AskToSave(const Member& holder, Now now, Actions& actions) {
   v1::CoordinatorMessage message;
   message.mutable_save_state()->set_job_id(job_id_);
-  Send(*holder, message, actions);
-  saver_ = holder->name();
+  Send(holder, message, actions);
+  if (saver_ != holder.name()) save_pause_ = {};
+  saver_ = holder.name();
   reason_ = fmt::format("{} leaves, and writes the state of step {} before, as nobody else has it",
-                        holder->called(), holder->holding.applied);
-  state_ = v1::JOB_STATE_WAITING;
-  Enter(Phase::kSaving, options_.save_limit, now);
-  return true;
+                        holder.called(), holder.holding.applied);
+  Enter(Phase::kSaving, {}, now);
+}
+
+// It has no limit, and a failure is no reason to let the state go: the disk of the coordinator may
+// be full.
+void Run::SettleSaving(Now now, Actions& actions) {
+  const Member* saver = Find(saver_);
+  const bool stays = saver != nullptr && !saver->leaving;
+  const bool another = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
+    return Eligible(m, now) && HoldsNewest(m);
+  });
+  if (saver == nullptr || stays || another) return Wait(now);
+  if (limit_.count() == 0 || now.steady < deadline_) return;
+  AskToSave(*saver, now, actions);
 }
 
 void Run::OnSaved(Member& from, const v1::StateSaved& said, Now now) {
   if (phase_ != Phase::kSaving || from.name() != saver_) return;
-  if (!said.error().empty()) {
-    Tell(event_type::kWorkerLeft, Severity::kWarning,
-         fmt::format("{} could not save the state of step {}: {}", from.called(),
-                     from.holding.applied, said.error()),
-         from.name());
+  if (!said.error().empty() && said.applied() >= NeededStep()) {
+    const bool first = save_pause_.count() == 0;
+    save_pause_ = std::clamp(2 * save_pause_, options_.ask_again, options_.ask_again_most);
+    reason_ = fmt::format(
+        "{} leaves, and its state of step {}, which nobody else has, could not "
+        "be saved: {}; it keeps it, and tries again after {} ms",
+        from.called(), from.holding.applied, said.error(), save_pause_.count());
+    if (first) Tell(event_type::kWorkerLeft, Severity::kWarning, reason_, from.name());
+    return Enter(Phase::kSaving, save_pause_, now);
   }
   holder_deadline_ = now.steady;  // it does not come back with it
   ReleaseLeavers();
-  Wait(now);
-}
-
-void Run::GiveUpSaving(Now now) {
-  Tell(event_type::kWorkerLeft, Severity::kWarning,
-       fmt::format("{} did not save its state within {} ms", saver_, limit_.count()), saver_);
-  left_.insert(saver_);
-  LetGo(saver_, false, "it leaves");
   Wait(now);
 }
 
@@ -198,7 +282,7 @@ void Run::TakeOver(Now now) {
   state_ = v1::JOB_STATE_RUNNING;
   reason_.clear();
   RaiseCommitted();
-  Enter(Phase::kRunning, AnyFinished() ? options_.finish_limit : options_.stall_limit, now);
+  Enter(Phase::kRunning, AnyFinished() ? options_.finish_patience : options_.stall_limit, now);
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------

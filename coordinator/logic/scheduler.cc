@@ -3,77 +3,26 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "common/job/resolve.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-struct ClassGroup {
-  const v1::NumericsClass* numerics_class;
-  std::vector<std::string> free;
-};
-
-std::vector<ClassGroup> GroupFree(const std::optional<v1::ResolvedJob>& resolved,
-                                  const Fleet& fleet) {
-  std::vector<ClassGroup> groups;
+// The jobs that hold workers of a class.
+std::set<std::string> JobsOf(const v1::NumericsClass& numerics_class, const Fleet& fleet) {
+  std::set<std::string> jobs;
   for (const auto& [name, worker] : fleet.workers()) {
-    if (!worker.free()) continue;
-    const v1::NumericsClass& its = worker.attach.numerics_class();
-    if (resolved && !job::Difference(resolved->result().numerics_class(), its).empty()) continue;
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const ClassGroup& other) {
-      return job::Difference(*other.numerics_class, its).empty();
-    });
-    if (group == groups.end()) group = groups.insert(group, {&its, {}});
-    group->free.push_back(name);
-  }
-  // Stable: of two equally large classes the one of the first name stays in front.
-  std::stable_sort(groups.begin(), groups.end(), [](const ClassGroup& a, const ClassGroup& b) {
-    return a.free.size() > b.free.size();
-  });
-  return groups;
-}
-
-// Workers that would fit beside `group`, were they free; jobs that hold them go to `jobs`.
-size_t CountBusy(const Fleet& fleet, const v1::NumericsClass& numerics_class,
-                 std::set<std::string>* jobs) {
-  size_t busy = 0;
-  for (const auto& [name, worker] : fleet.workers()) {
-    if (worker.free() || worker.draining) continue;
+    if (worker.job.empty() || worker.draining) continue;
     if (!job::Difference(numerics_class, worker.attach.numerics_class()).empty()) continue;
-    ++busy;
-    if (!worker.job.empty()) jobs->insert(worker.job.value());
+    jobs.insert(worker.job.value());
   }
-  return busy;
+  return jobs;
 }
 
 std::string Plural(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-// The class that most of the free workers have; when none is free, that of the first worker.
-const v1::NumericsClass* LikelyClass(const std::vector<ClassGroup>& groups, const Fleet& fleet) {
-  if (!groups.empty()) return groups.front().numerics_class;
-  if (fleet.workers().empty()) return nullptr;
-  return &fleet.workers().begin()->second.attach.numerics_class();
-}
-
-std::vector<std::string> Advise(size_t least, size_t have, const std::vector<ClassGroup>& groups,
-                                const Fleet& fleet) {
-  std::vector<std::string> advice;
-  std::set<std::string> jobs;
-  const v1::NumericsClass* likely = LikelyClass(groups, fleet);
-  const size_t busy = likely == nullptr ? 0 : CountBusy(fleet, *likely, &jobs);
-  if (have + busy >= least) {
-    std::string names;
-    for (const std::string& job : jobs) names += (names.empty() ? "" : " and ") + job;
-    advice.push_back(names.empty() ? "wait: busy workers become free"
-                                   : fmt::format("wait until {} ended, or cancel it", names));
-  }
-  advice.push_back(fmt::format("start {}{}", Plural(least - have, "more worker"),
-                               have == 0 ? "" : " like " + groups.front().free.front()));
-  if (have > 0) advice.push_back(fmt::format("submit it again with workers.min {}", have));
-  return advice;
 }
 
 // "; 2 are busy with j0001, j0002"
@@ -102,39 +51,115 @@ std::string DescribeBusy(const Fleet& fleet) {
   return text;
 }
 
-std::string DescribeClasses(const std::vector<ClassGroup>& groups) {
-  if (groups.size() < 2) return "";
-  return fmt::format(
-      "; {} more of other numerics classes cannot join them ({} and {} differ: {})",
-      [&] {
-        size_t others = 0;
-        for (size_t i = 1; i < groups.size(); ++i) others += groups[i].free.size();
-        return others;
-      }(),
-      groups[0].free.front(), groups[1].free.front(),
-      job::Difference(*groups[0].numerics_class, *groups[1].numerics_class));
-}
+size_t LeastOf(const v1::JobSpec& spec) { return std::max<size_t>(job::WorkersOf(spec).min(), 1); }
 
 }  // namespace
 
-Placement Place(const v1::JobSpec& spec, const std::optional<v1::ResolvedJob>& resolved,
-                const Fleet& fleet) {
-  const v1::WorkerRange range = job::WorkersOf(spec);
-  const size_t most = std::min(range.max(), job::ShardsOf(spec));
-  std::vector<ClassGroup> groups = GroupFree(resolved, fleet);
-  const size_t have = groups.empty() ? 0 : groups.front().free.size();
-  if (have >= range.min() && have > 0) {
-    std::vector<std::string> chosen = std::move(groups.front().free);
-    chosen.resize(std::min(chosen.size(), most));
-    return {std::move(chosen), ""};
+Supply::Supply(const Fleet& fleet) : fleet_(fleet) {
+  for (const auto& [name, worker] : fleet.workers()) {
+    Class& its = At(worker.attach.numerics_class());
+    if (worker.free()) its.free.push_back(name);
+    if (!worker.draining) ++its.attached;
   }
-  const size_t missing = range.min() - have;
-  return {
-      {},
-      fmt::format("needs {} {} of one numerics class, {} {} attached and free: {} missing{}{}",
-                  range.min(), range.min() == 1 ? "worker" : "workers", have,
-                  have == 1 ? "is" : "are", missing, DescribeBusy(fleet), DescribeClasses(groups)),
-      Advise(range.min(), have, groups, fleet)};
+}
+
+Supply::Class& Supply::At(const v1::NumericsClass& numerics_class) {
+  for (Class& each : classes_) {
+    if (job::Difference(each.numerics_class, numerics_class).empty()) return each;
+  }
+  return classes_.emplace_back(Class{numerics_class, {}, 0, "", 0});
+}
+
+std::vector<const Supply::Class*> Supply::Usable(const Resolved& resolved) const {
+  std::vector<const Class*> usable;
+  for (const Class& each : classes_) {
+    if (resolved &&
+        !job::Difference(resolved->result().numerics_class(), each.numerics_class).empty()) {
+      continue;
+    }
+    usable.push_back(&each);
+  }
+  // Of two equally large classes the one of the first free name stays in front.
+  std::stable_sort(usable.begin(), usable.end(), [](const Class* a, const Class* b) {
+    if (a->free.size() != b->free.size()) return a->free.size() > b->free.size();
+    return !a->free.empty() && a->free.front() < b->free.front();
+  });
+  return usable;
+}
+
+std::vector<std::string> Supply::Take(const v1::JobSpec& spec, const Resolved& resolved) {
+  const size_t most = std::min<size_t>(job::WorkersOf(spec).max(), job::ShardsOf(spec));
+  for (const Class* each : Usable(resolved)) {
+    if (!each->held_for.empty()) continue;
+    if (each->free.size() < LeastOf(spec)) break;
+    std::vector<std::string>& free = At(each->numerics_class).free;
+    const auto end = free.begin() + static_cast<long>(std::min(free.size(), most));
+    std::vector<std::string> taken(free.begin(), end);
+    free.erase(free.begin(), end);
+    return taken;
+  }
+  return {};
+}
+
+std::string Supply::HeldFor(const Resolved& resolved) const {
+  const Class* earliest = nullptr;
+  for (const Class* each : Usable(resolved)) {
+    if (each->held_for.empty() || (!resolved && each->attached == 0)) continue;
+    if (earliest == nullptr || each->held_since < earliest->held_since) earliest = each;
+  }
+  return earliest == nullptr ? all_held_for_ : earliest->held_for;
+}
+
+void Supply::Hold(const std::string& job, const v1::JobSpec& spec, const Resolved& resolved) {
+  ++holders_;
+  if (resolved) (void)At(resolved->result().numerics_class());  // perhaps nobody is of it
+  const std::vector<const Class*> usable = Usable(resolved);
+  const auto enough = [&](const Class* each) { return each->attached >= LeastOf(spec); };
+  const bool any = std::any_of(usable.begin(), usable.end(), enough);
+  for (const Class* each : usable) {
+    if (!each->held_for.empty() || (any && !enough(each))) continue;
+    Class& held = At(each->numerics_class);
+    held.held_for = job;
+    held.held_since = holders_;
+  }
+  if (!resolved && !any && all_held_for_.empty()) all_held_for_ = job;
+}
+
+bool Supply::Held(const v1::NumericsClass& numerics_class) const {
+  return std::any_of(classes_.begin(), classes_.end(), [&](const Class& each) {
+    return !each.held_for.empty() && job::Difference(each.numerics_class, numerics_class).empty();
+  });
+}
+
+Lack Supply::Explain(const v1::JobSpec& spec, const Resolved& resolved) const {
+  const size_t least = LeastOf(spec);
+  const std::vector<const Class*> usable = Usable(resolved);
+  const size_t have = usable.empty() ? 0 : usable.front()->free.size();
+  const size_t missing = least - have;
+  Lack lack;
+  lack.reason = fmt::format("needs {} of one numerics class, {} {} attached and free: {} missing{}",
+                            Plural(least, "worker"), have, have == 1 ? "is" : "are", missing,
+                            DescribeBusy(fleet_));
+  size_t others = 0;
+  for (size_t i = 1; i < usable.size(); ++i) others += usable[i]->free.size();
+  if (others > 0) {
+    lack.reason +=
+        fmt::format("; {} more of other numerics classes cannot join them ({} and {} differ: {})",
+                    others, usable[0]->free.front(), usable[1]->free.front(),
+                    job::Difference(usable[0]->numerics_class, usable[1]->numerics_class));
+  }
+  if (!usable.empty() && usable.front()->attached >= least) {
+    std::string names;
+    for (const std::string& job : JobsOf(usable.front()->numerics_class, fleet_)) {
+      names += (names.empty() ? "" : " and ") + job;
+    }
+    lack.advice.push_back(names.empty() ? "wait: busy workers become free"
+                                        : fmt::format("wait until {} ended, or cancel it", names));
+  }
+  lack.advice.push_back(fmt::format("start {}{}", Plural(missing, "more worker"),
+                                    have == 0 ? "" : " like " + usable.front()->free.front()));
+  if (have > 0) lack.advice.push_back(fmt::format("submit it again with workers.min {}", have));
+  return lack;
 }
 
 std::vector<std::string> FindJoiners(const Run& run, const Fleet& fleet, Now now) {

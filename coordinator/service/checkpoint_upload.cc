@@ -18,25 +18,36 @@ std::string WordOf(const Status& status) {
 
 void CheckpointUploadCall::Begin() {
   self_ = shared_from_this();
-  StartRead(&incoming_);
+  id_ = hands_.uploads.Add(self_);
+  ReadNext();
 }
 
-void CheckpointUploadCall::Fail(const Status& status, const std::string& word) {
-  Finish(ToGrpc(status, word, {{"job_id", begin_.job_id()}}));
+void CheckpointUploadCall::ReadNext() {
+  MutexLock lock(mu_);
+  if (!ended_) StartRead(&incoming_);
+}
+
+void CheckpointUploadCall::End(const Refusal& refusal) {
+  MutexLock lock(mu_);
+  if (std::exchange(ended_, true)) return;
+  if (refusal.status.ok()) receipt_.set_manifest_sha256(manifest_sha256_);
+  Finish(ToGrpc(refusal.status, refusal.word));
 }
 
 void CheckpointUploadCall::OnDisk(std::function<void()> task) {
-  if (hands_.disk.Post(std::move(task))) return;
-  Fail(Stopping(), "UNAVAILABLE");
+  if (!hands_.disk.Post(std::move(task))) Fail(Stopping(), "UNAVAILABLE");
 }
 
 void CheckpointUploadCall::OnReadDone(bool ok) {
-  if (!ok && context_.IsCancelled()) return Finish(grpc::Status::CANCELLED);
+  {
+    MutexLock lock(mu_);
+    if (ended_) return;
+  }
   if (!begun_) return OnBegin();
   if (ok && !incoming_.has_piece()) {
     return Fail(InvalidArgument("an upload is one begin and then pieces"), "INVALID_CHECKPOINT");
   }
-  OnDisk([self = self_, ok] { ok ? self->Write() : self->Commit(); });
+  OnDisk([self = self_, ok] { ok ? self->Write() : self->Verify(); });
 }
 
 void CheckpointUploadCall::OnBegin() {
@@ -45,43 +56,80 @@ void CheckpointUploadCall::OnBegin() {
   }
   begun_ = true;
   begin_ = incoming_.begin();
-  hands_.control.Ask(UploadAsked{begin_}, [self = self_](const Reply& reply) {
-    if (!reply.refusal.status.ok()) return self->Fail(reply.refusal.status, reply.refusal.word);
-    self->OnDisk([self] { self->Stage(); });
-  });
+  const auto holder = hands_.sessions.FindByTicket(begin_.ticket());
+  if (!holder || !holder->open) {
+    return Fail(Error(absl::StatusCode::kPermissionDenied,
+                      "the ticket of this upload is of no open session: only attached workers may "
+                      "upload, with the ticket that Attached brought"),
+                "TICKET_NOT_VALID");
+  }
+  {
+    MutexLock lock(mu_);
+    asked_ = true;
+  }
+  begin_.clear_ticket();
+  Tell(UploadAsked{id_, holder->session, begin_});
 }
 
-void CheckpointUploadCall::Stage() {
-  auto staged = hands_.folder.Stage(JobId(begin_.job_id()), begin_.step());
+void CheckpointUploadCall::Tell(Event event) {
+  const Status posted = hands_.control.Post(std::move(event));
+  if (!posted.ok()) Fail(posted, "UNAVAILABLE");
+}
+
+void CheckpointUploadCall::Admit(uint64_t max_bytes) {
+  OnDisk([self = shared_from_this(), max_bytes] { self->Stage(max_bytes); });
+}
+
+void CheckpointUploadCall::Stage(uint64_t max_bytes) {
+  auto staged = hands_.folder.Stage(JobId(begin_.job_id()), begin_.step(), max_bytes);
   if (!staged.ok()) return Fail(staged.status(), WordOf(staged.status()));
   staged_ = std::move(*staged);
-  StartRead(&incoming_);
+  ReadNext();
 }
 
 void CheckpointUploadCall::Write() {
   const Status status = staged_->Write(incoming_.piece());
   if (!status.ok()) return Fail(status, WordOf(status));
-  StartRead(&incoming_);
+  ReadNext();
 }
 
-void CheckpointUploadCall::Commit() {
+void CheckpointUploadCall::Verify() {
   if (const Status status = staged_->Finish(); !status.ok()) {
     return Fail(status, "INVALID_CHECKPOINT");
   }
+  {
+    MutexLock lock(mu_);
+    manifest_sha256_ = staged_->manifest_sha256();
+  }
+  const UploadVerified verified{id_, staged_->manifest_sha256(), staged_->manifest().digest,
+                                staged_->manifest().result_digest};
+  Tell(verified);
+}
+
+bool CheckpointUploadCall::Place() {
+  return hands_.disk.Post([self = shared_from_this()] { self->Commit(); });
+}
+
+void CheckpointUploadCall::Commit() {
   const StatusOr<std::string> path = hands_.folder.Commit(*staged_);
-  if (!path.ok()) return Fail(path.status(), WordOf(path.status()));
-  UploadVerified verified;
-  verified.begin = begin_;
-  verified.ref.set_path(*path);
-  verified.ref.set_step(begin_.step());
-  verified.ref.set_sha256(staged_->manifest_sha256());
-  verified.digest = staged_->manifest().digest;
-  verified.result_digest = staged_->manifest().result_digest;
-  hands_.control.Ask(std::move(verified), [self = self_](const Reply& reply) {
-    if (!reply.refusal.status.ok()) return self->Fail(reply.refusal.status, reply.refusal.word);
-    self->receipt_.set_manifest_sha256(self->staged_->manifest_sha256());
-    self->Finish(grpc::Status::OK);
-  });
+  UploadPlaced placed{id_, path.ok() ? *path : "", path.status()};
+  Tell(std::move(placed));
+}
+
+void CheckpointUploadCall::OnCancel() {
+  Fail(absl::CancelledError("the worker ended the upload"), "CANCELLED");
+}
+
+void CheckpointUploadCall::OnDone() {
+  hands_.uploads.Remove(id_);
+  bool asked = false;
+  {
+    MutexLock lock(mu_);
+    asked = asked_;
+  }
+  // When the loop cannot take it, the limit of uploads ends what it knows.
+  if (asked) (void)hands_.control.Post(UploadClosed{id_});
+  self_.reset();
 }
 
 }  // namespace ringmaster::coordinator

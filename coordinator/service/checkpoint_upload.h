@@ -1,7 +1,7 @@
-// One UploadCheckpoint call: asks the control loop whether it may come, stages the files on the
-// disk thread, and has the verified checkpoint recorded before it replies. Lives until gRPC is done
-// with the call (it holds itself until then). One of gRPC, disk thread and control loop works on it
-// at a time.
+// One UploadCheckpoint call: shows the control loop whose it is, stages the files on the disk
+// thread, waits until the checkpoint is confirmed, and places it. Lives until gRPC is done with the
+// call (it holds itself until then). gRPC and the disk thread work on it in turn; the control loop
+// may end it at any time. Thread-safe. It decides nothing, but that who has no ticket is nobody.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -12,47 +12,65 @@
 #include <string>
 
 #include "common/loop.h"
+#include "common/mutex.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/session_table.h"
+#include "coordinator/service/upload_table.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "ringmaster/v1/fleet.pb.h"
 
 namespace ringmaster::coordinator {
 
 class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload>,
+                             public UploadCall,
                              public std::enable_shared_from_this<CheckpointUploadCall> {
  public:
   struct Hands {
     ControlLoop& control;
     const CheckpointFolder& folder;
     Loop& disk;
+    const SessionTable& sessions;
+    UploadTable& uploads;
   };
-  CheckpointUploadCall(const Hands& hands, grpc::CallbackServerContext& context,
-                       v1::CheckpointReceipt& receipt)
-      : hands_(hands), context_(context), receipt_(receipt) {}
+  CheckpointUploadCall(const Hands& hands, v1::CheckpointReceipt& receipt)
+      : hands_(hands), receipt_(receipt) {}
 
   void Begin();
 
+  void Admit(uint64_t max_bytes) override;
+  [[nodiscard]] bool Place() override;
+  void End(const Refusal& refusal) override;
+
  private:
   void OnReadDone(bool ok) override;
-  void OnCancel() override {}  // the pending read ends
-  void OnDone() override { self_.reset(); }
+  void OnCancel() override;
+  void OnDone() override;
 
   void OnBegin();
+  void ReadNext();
   void OnDisk(std::function<void()> task);
-  void Stage();   // disk thread
-  void Write();   // disk thread
-  void Commit();  // disk thread
-  void Fail(const Status& status, const std::string& word);
+  void Stage(uint64_t max_bytes);  // disk thread
+  void Write();                    // disk thread
+  void Verify();                   // disk thread
+  void Commit();                   // disk thread
+  void Tell(Event event);          // the control loop; the call ends when it is full or stopped
+  void Fail(const Status& status, const std::string& word) { End({status, word}); }
 
   const Hands hands_;
-  grpc::CallbackServerContext& context_;
   v1::CheckpointReceipt& receipt_;
   std::shared_ptr<CheckpointUploadCall> self_;
 
+  // One of gRPC and disk thread at a time.
   v1::CheckpointUpload incoming_;
   v1::CheckpointBegin begin_;
   bool begun_ = false;
+  UploadId id_{};
   std::unique_ptr<StagedCheckpoint> staged_;
+
+  Mutex mu_;
+  bool asked_ ABSL_GUARDED_BY(mu_) = false;  // the control loop knows it
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::string manifest_sha256_ ABSL_GUARDED_BY(mu_);  // of what was verified
 };
 
 }  // namespace ringmaster::coordinator

@@ -10,14 +10,21 @@
 #include "common/check.h"
 #include "common/job/resolve.h"
 #include "common/sha256.h"
+#include "common/ticket.h"
 #include "coordinator/service/checkpoint_check.h"
+#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{50};
 constexpr size_t kMaxEvents = 65'536;
+// Of events as they came; smaller ones are bounded by their number alone, so that who sends large
+// ones keeps nobody's heartbeat out.
+constexpr size_t kLargeEvent = 4 << 10;
+constexpr size_t kMaxWaitingBytes = 256 << 20;
 constexpr std::chrono::milliseconds kStorePause{500};  // between two tries of one that fails
+constexpr std::chrono::seconds kSessionPause{1};       // between two looks for stuck sessions
 
 Now ReadClocks() {
   using std::chrono::duration_cast;
@@ -26,10 +33,18 @@ Now ReadClocks() {
           duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
 }
 
+// As far as a peer chooses it.
+size_t BytesOf(const Event& event) {
+  if (const auto* said = std::get_if<WorkerSaid>(&event)) return said->message.ByteSizeLong();
+  if (const auto* asked = std::get_if<SubmitAsked>(&event)) return asked->submit.ByteSizeLong();
+  return 0;
+}
+
 }  // namespace
 
 ControlLoop::ControlLoop(const Options& options, const Hands& hands)
     : hands_(hands),
+      secret_(RandomTicket() + RandomTicket()),
       logic_(options),
       retirement_(
           {hands.checkpoints, hands.disk,
@@ -95,26 +110,42 @@ std::string ControlLoop::CheckStray(const CheckpointFolder::Stray& stray,
                      stray.job_id, stray.result_digest, expected);
 }
 
-bool ControlLoop::Post(Event event, std::function<void()> done) {
-  return loop_.Post([this, event = std::move(event), done = std::move(done)] {
+Status ControlLoop::PostSized(size_t bytes, std::function<void()> task) {
+  const size_t counted = bytes < kLargeEvent ? 0 : bytes;
+  const size_t waiting = waiting_bytes_.fetch_add(counted) + counted;
+  Status status;
+  if (counted > 0 && waiting > kMaxWaitingBytes) {
+    status = Error(absl::StatusCode::kResourceExhausted,
+                   "{} MiB of large messages wait for the coordinator, {} allowed; try again",
+                   (waiting - counted) >> 20, kMaxWaitingBytes >> 20);
+  } else if (!loop_.Post([this, counted, task = std::move(task)] {
+               waiting_bytes_ -= counted;
+               task();
+             })) {
+    status = Stopping();
+  }
+  if (!status.ok()) waiting_bytes_ -= counted;
+  return status;
+}
+
+Status ControlLoop::Post(Event event, std::function<void()> done) {
+  const size_t bytes = BytesOf(event);
+  return PostSized(bytes, [this, event = std::move(event), done = std::move(done)] {
     Handle(event);
     if (done) done();
   });
 }
 
 void ControlLoop::Ask(Event event, std::function<void(const Reply&)> done) {
-  const bool posted = loop_.Post([this, event = std::move(event), done] {
+  const size_t bytes = BytesOf(event);
+  Status posted = PostSized(bytes, [this, event = std::move(event), done] {
     reply_ = {{Internal("bug: the event was not answered"), "INTERNAL"}, "", false};
     Handle(event);
     done(reply_);
   });
-  if (posted) return;
-  done({{Error(absl::StatusCode::kUnavailable,
-               "the coordinator is stopping or overloaded; try "
-               "again"),
-         "UNAVAILABLE"},
-        "",
-        false});
+  if (posted.ok()) return;
+  const char* word = absl::IsResourceExhausted(posted) ? "OVERLOADED" : "UNAVAILABLE";
+  done({{std::move(posted), word}, "", false});
 }
 
 void ControlLoop::Handle(const Event& event) {
@@ -123,16 +154,20 @@ void ControlLoop::Handle(const Event& event) {
   CarryOut(logic_.Step(event, ReadClocks()));
 }
 
-void ControlLoop::CarryOut(const Actions& actions) {
-  for (const Action& action : actions) {
+void ControlLoop::CarryOut(Actions actions) {
+  queue_.CarryOut(std::move(actions), [this](const Action& action) {
     std::visit([this](const auto& a) { Do(a); }, action);
-  }
+  });
 }
 
 void ControlLoop::OnTick() {
   SaveUnsaved();
   for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
   Handle(Tick{});
+  const auto now = std::chrono::steady_clock::now();
+  if (now - sessions_seen_ < kSessionPause) return;
+  sessions_seen_ = now;
+  hands_.sessions->CancelStuck(now);
 }
 
 // Oldest debt first: what is shown must be stored. When all of it is, one more write that changes
@@ -146,7 +181,7 @@ void ControlLoop::SaveUnsaved() {
       hands_.board->Publish(std::move(view.mapped()));
     entry = unsaved_.erase(entry);
   }
-  if (!Write(hands_.store->RaiseTerm(hands_.store->term()), "try it").ok()) return;
+  if (!Write(hands_.store->TryWrite(), "try it").ok()) return;
   spdlog::warn("store: it can be written again, after {} ms", trouble_.End(now.steady).count());
   hands_.board->NoteStoreTrouble("");
 }
@@ -166,7 +201,19 @@ Status ControlLoop::Write(const Status& status, const std::string& what) {
                reason);
 }
 
-void ControlLoop::Do(const Send& action) { hands_.sessions->Send(action.session, action.message); }
+// Members of one generation have one ticket, which no other generation ever has.
+void ControlLoop::Do(const Send& action) {
+  if (!action.message.has_start()) return hands_.sessions->Send(action.session, action.message);
+  v1::CoordinatorMessage message = action.message;
+  v1::Start& start = *message.mutable_start();
+  const std::string generation = FromProto(start.generation()).ToString();
+  start.set_ticket(TicketFor(secret_, start.job_id() + " " + generation));
+  hands_.sessions->Send(action.session, message);
+}
+
+void ControlLoop::Do(const Admit& action) {
+  hands_.sessions->Admit(action.session, action.worker, action.attached);
+}
 
 void ControlLoop::Do(const CloseSession& action) {
   hands_.sessions->End(action.session, action.refusal);
@@ -182,7 +229,27 @@ void ControlLoop::Do(const InsertCheckpoint& action) {
   const Status status =
       Write(hands_.store->InsertCheckpoint(action.record), "checkpoint of " + action.record.job_id);
   if (status.ok()) retirement_.Add(action.record);
-  CarryOut(logic_.Step(CheckpointInserted{action.record, action.digest, status}, ReadClocks()));
+  CarryOut(logic_.Step(CheckpointInserted{action.upload, action.record, action.digest, status},
+                       ReadClocks()));
+}
+
+void ControlLoop::Do(const AdmitUpload& action) {
+  if (const auto call = hands_.uploads->Find(action.upload)) call->Admit(action.max_bytes);
+}
+
+void ControlLoop::Do(const PlaceUpload& action) {
+  const auto call = hands_.uploads->Find(action.upload);
+  if (call && call->Place()) return;
+  (void)loop_.Post([this, action] {
+    Handle(UploadPlaced{action.upload, "",
+                        Error(absl::StatusCode::kUnavailable,
+                              "the upload ended, or the disk has "
+                              "too much to do")});
+  });
+}
+
+void ControlLoop::Do(const EndUpload& action) {
+  if (const auto call = hands_.uploads->Find(action.upload)) call->End(IfStored(action.refusal));
 }
 
 void ControlLoop::Do(const RaiseTerm& action) {
@@ -255,12 +322,16 @@ void ControlLoop::Do(const PublishJob& action) {
 
 void ControlLoop::Do(const PublishWorkers& action) { hands_.board->PublishWorkers(action.workers); }
 
+Refusal ControlLoop::IfStored(const Refusal& refusal) const {
+  if (!write_failed_ || !refusal.status.ok()) return refusal;
+  return {Error(absl::StatusCode::kUnavailable,
+                "the coordinator cannot write its store; see its log, then try again"),
+          "STORE_UNAVAILABLE"};
+}
+
 void ControlLoop::Do(const Reply& action) {
   reply_ = action;
-  if (!write_failed_ || !reply_.refusal.status.ok()) return;
-  reply_.refusal = {Error(absl::StatusCode::kUnavailable,
-                          "the coordinator cannot write its store; see its log, then try again"),
-                    "STORE_UNAVAILABLE"};
+  reply_.refusal = IfStored(action.refusal);
 }
 
 void ControlLoop::Do(const Note& action) { spdlog::info("{} {}", action.subject, action.text); }

@@ -4,6 +4,9 @@
 // neither shown nor acknowledged.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
@@ -15,6 +18,7 @@
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/service/store_trouble.h"
+#include "coordinator/service/upload_table.h"
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/store.h"
 
@@ -29,6 +33,7 @@ class ControlLoop {
     Loop* disk;
     StatusBoard* board;
     SessionTable* sessions;
+    UploadTable* uploads;
   };
 
   ControlLoop(const Options& options, const Hands& hands);
@@ -38,19 +43,26 @@ class ControlLoop {
   void Start() { loop_.Start(); }
   void Stop() { loop_.Stop(); }
 
-  // `done` runs on the loop after the event. False: the loop is full or stopped, the event is lost.
-  [[nodiscard]] bool Post(Event event, std::function<void()> done = nullptr);
-  // For the events that ask: `done` always runs, on the loop or, with UNAVAILABLE, at once.
+  // `done` runs on the loop after the event. UNAVAILABLE: the loop is full or stopped;
+  // RESOURCE_EXHAUSTED: the event is large, and too much of that kind waits already. It is lost.
+  [[nodiscard]] Status Post(Event event, std::function<void()> done = nullptr);
+  // For the events that ask: `done` always runs, on the loop or, with such an error, at once.
   void Ask(Event event, std::function<void(const Reply&)> done);
 
  private:
+  // Runs `task` on the loop, and lets the next large event in before it.
+  [[nodiscard]] Status PostSized(size_t bytes, std::function<void()> task);
   void Handle(const Event& event);
-  void CarryOut(const Actions& actions);
+  void CarryOut(Actions actions);
   void Do(const Send& action);
+  void Do(const Admit& action);
   void Do(const CloseSession& action);
   void Do(const InsertJob& action);
   void Do(const InsertCheckpoint& action);
   void Do(const RaiseTerm& action);
+  void Do(const AdmitUpload& action);
+  void Do(const PlaceUpload& action);
+  void Do(const EndUpload& action);
   void Do(const FindCheckpoint& action);
   void Do(const SaveJob& action);
   void Do(const RemoveCheckpoint& action);
@@ -65,9 +77,13 @@ class ControlLoop {
   [[nodiscard]] static std::string CheckStray(const CheckpointFolder::Stray& stray,
                                               const std::vector<JobRecord>& jobs);
   [[nodiscard]] Status Write(const Status& status, const std::string& what);
+  [[nodiscard]] Refusal IfStored(const Refusal& refusal) const;
 
   const Hands hands_;
+  const std::string secret_;  // that tickets of generations are made from; never leaves here
+  std::atomic<size_t> waiting_bytes_{0};  // of large events
   Logic logic_;
+  ActionQueue queue_;
   Reply reply_;                // of the event being handled
   bool write_failed_ = false;  // likewise
   // Changes that could not be stored yet, and the views that wait for them, by job.
@@ -75,6 +91,7 @@ class ControlLoop {
   std::map<std::string, JobView> withheld_;
   std::vector<FindCheckpoint> put_off_;  // searches that the disk thread could not take
   StoreTrouble trouble_;
+  std::chrono::steady_clock::time_point sessions_seen_;  // stuck ones were looked for
   CheckpointRetirement retirement_;
   Loop loop_;  // last: its thread uses everything above
 };

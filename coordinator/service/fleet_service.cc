@@ -14,8 +14,8 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService
 }
 
 grpc::ServerReadReactor<v1::CheckpointUpload>* FleetService::UploadCheckpoint(
-    grpc::CallbackServerContext* context, v1::CheckpointReceipt* response) {
-  const auto upload = std::make_shared<CheckpointUploadCall>(hands_, *context, *response);
+    grpc::CallbackServerContext*, v1::CheckpointReceipt* response) {
+  const auto upload = std::make_shared<CheckpointUploadCall>(hands_, *response);
   upload->Begin();
   return upload.get();
 }

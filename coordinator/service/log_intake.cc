@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "common/line_text.h"
 #include "common/rpc/rpc_status.h"
 #include "coordinator/service/stopping.h"
 
@@ -11,6 +12,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxIntakes = 8'192;  // one a worker, and those that are about to end
+constexpr size_t kMaxNameShown = 100;
 
 }  // namespace
 
@@ -48,6 +50,14 @@ void LogIntake::Begin() {
 
 void LogIntake::OnReadDone(bool ok) {
   if (!ok) return End(grpc::Status::OK);
+  const auto holder = hands_.sessions.FindByTicket(chunk_.ticket());
+  if (!holder || holder->worker != chunk_.worker()) {
+    return End(ToGrpc(Error(absl::StatusCode::kPermissionDenied,
+                            "the ticket of these lines is not that of worker {}: only workers ship "
+                            "lines, with the ticket that their newest Attached brought",
+                            CleanText(chunk_.worker(), kMaxNameShown)),
+                      "TICKET_NOT_VALID"));
+  }
   if (!hands_.logs.Post([self = self_] { self->Store(); })) End(ToGrpc(Stopping()));
 }
 

@@ -1,5 +1,6 @@
-// ShipLogs calls: each chunk is stored by the logs thread and acknowledged only then, one at a time
-// on a stream. A call lives until gRPC is done with it (it holds itself until then). Thread-safe.
+// ShipLogs calls: each chunk that shows the ticket of its worker's newest session is stored by the
+// logs thread and acknowledged only then, one at a time on a stream. A call lives until gRPC is
+// done with it (it holds itself until then). Thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -9,6 +10,7 @@
 
 #include "common/loop.h"
 #include "common/mutex.h"
+#include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/store/log_folder.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -24,6 +26,7 @@ class LogIntakes {
     LogFolder& folder;  // logs thread only
     Loop& logs;
     StatusBoard& board;
+    const SessionTable& sessions;
   };
   explicit LogIntakes(const Hands& hands) : hands_(hands) {}
 

@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "common/ticket.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxSessions = 8'192;  // attached workers, and those that are about to be
+constexpr size_t kMaxEnded = 1'024;     // tickets of sessions that ended
 
 }  // namespace
 
@@ -20,6 +23,52 @@ std::optional<SessionId> SessionTable::Add(std::shared_ptr<SessionStream> stream
 void SessionTable::Remove(SessionId session) {
   MutexLock lock(mu_);
   streams_.erase(session);
+  EndTicket(session);
+}
+
+void SessionTable::Admit(SessionId session, const std::string& worker,
+                         const v1::Attached& attached) {
+  v1::CoordinatorMessage message;
+  *message.mutable_attached() = attached;
+  const std::string ticket = RandomTicket();
+  message.mutable_attached()->set_ticket(ticket);
+  {
+    MutexLock lock(mu_);
+    if (!streams_.contains(session)) return;
+    if (const auto former = by_worker_.find(worker); former != by_worker_.end()) {
+      Forget(TicketKey(former->second));
+    }
+    const TicketKey key = Sha256Of(ticket);
+    tickets_[key] = {ticket, {session, worker, true}};
+    by_session_[session] = by_worker_[worker] = key;
+  }
+  Send(session, message);
+}
+
+void SessionTable::Forget(const TicketKey& key) {
+  const auto known = tickets_.extract(key);
+  if (known.empty()) return;
+  by_session_.erase(known.mapped().holder.session);
+  by_worker_.erase(known.mapped().holder.worker);
+}
+
+void SessionTable::EndTicket(SessionId session) {
+  const auto known = by_session_.extract(session);
+  if (known.empty()) return;
+  tickets_.at(known.mapped()).holder.open = false;
+  ended_.push_back(known.mapped());
+  if (ended_.size() <= kMaxEnded) return;
+  Forget(TicketKey(ended_.front()));
+  ended_.pop_front();
+}
+
+std::optional<SessionTable::Holder> SessionTable::FindByTicket(const std::string& ticket) const {
+  if (ticket.size() != kTicketBytes) return std::nullopt;
+  const TicketKey key = Sha256Of(ticket);
+  MutexLock lock(mu_);
+  const auto known = tickets_.find(key);
+  if (known == tickets_.end() || !SameTicket(known->second.ticket, ticket)) return std::nullopt;
+  return known->second.holder;
 }
 
 std::shared_ptr<SessionStream> SessionTable::Find(SessionId session) const {
@@ -33,17 +82,31 @@ void SessionTable::Send(SessionId session, const v1::CoordinatorMessage& message
 }
 
 void SessionTable::End(SessionId session, const Refusal& refusal) {
+  {
+    MutexLock lock(mu_);
+    EndTicket(session);
+  }
   if (const auto stream = Find(session)) stream->End(refusal);
 }
 
+std::vector<std::shared_ptr<SessionStream>> SessionTable::All() const {
+  std::vector<std::shared_ptr<SessionStream>> all;
+  MutexLock lock(mu_);
+  all.reserve(streams_.size());
+  for (const auto& [session, stream] : streams_) all.push_back(stream);
+  return all;
+}
+
+void SessionTable::CancelStuck(std::chrono::steady_clock::time_point now) {
+  for (const auto& stream : All()) stream->CancelIfStuck(now);
+}
+
 void SessionTable::Close(const Refusal& refusal) {
-  std::map<SessionId, std::shared_ptr<SessionStream>> streams;
   {
     MutexLock lock(mu_);
     closed_ = true;
-    streams = streams_;
   }
-  for (const auto& [session, stream] : streams) stream->End(refusal);
+  for (const auto& stream : All()) stream->End(refusal);
 }
 
 }  // namespace ringmaster::coordinator

@@ -112,8 +112,18 @@ v1::ListWorkersResponse StatusBoard::Workers(size_t max_bytes) const {
 }
 
 void StatusBoard::NoteStoreTrouble(const std::string& trouble) {
-  MutexLock lock(mu_);
-  store_trouble_ = trouble;
+  bool news = false;
+  {
+    MutexLock lock(mu_);
+    news = store_trouble_.empty() != trouble.empty();
+    store_trouble_ = trouble;
+  }
+  if (news && on_store_) on_store_(!trouble.empty());
+}
+
+void StatusBoard::WatchStore(std::function<void(bool trouble)> told) {
+  on_store_ = std::move(told);
+  on_store_(!StoreTrouble().empty());
 }
 
 std::string StatusBoard::StoreTrouble() const {

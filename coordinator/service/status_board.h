@@ -3,6 +3,7 @@
 // views: a slow reader sees the newest one.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +32,9 @@ class StatusBoard {
   // A sentence while the store cannot be written, and what is shown is older than what is; else
   // empty.
   void NoteStoreTrouble(const std::string& trouble);
+  // `told` hears whether there is such trouble: at once, and from the writer's thread when that
+  // changes. Before that thread starts.
+  void WatchStore(std::function<void(bool trouble)> told);
   // Log lines of the job came in; so many are lost. Its listeners are told, its view says so.
   void NoteLogLines(const std::string& job_id, uint64_t lost);
   // Ends every watch.
@@ -55,6 +59,8 @@ class StatusBoard {
     std::vector<std::weak_ptr<Listener>> listeners;
   };
   static void Tell(const std::vector<std::weak_ptr<Listener>>& listeners);
+
+  std::function<void(bool)> on_store_;  // constant while the writer's thread runs
 
   mutable Mutex mu_;
   std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mu_);

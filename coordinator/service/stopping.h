@@ -8,7 +8,7 @@ namespace ringmaster::coordinator {
 
 // For one that a Loop did not take: it has stopped, or its queue is full.
 [[nodiscard]] inline Status Stopping() {
-  return absl::UnavailableError("the coordinator is stopping or overloaded");
+  return absl::UnavailableError("the coordinator is stopping or overloaded; try again");
 }
 
 }  // namespace ringmaster::coordinator

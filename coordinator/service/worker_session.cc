@@ -2,20 +2,24 @@
 
 #include <utility>
 
+#include "common/line_text.h"
+#include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
-#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxOutgoing = 256;  // a worker that reads nothing is ended
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxOutgoing = 256;
+constexpr std::chrono::seconds kWriteLimit{10};  // longer than a silent worker's lease
 
 }  // namespace
 
 void WorkerSession::Begin() {
   self_ = shared_from_this();
   const std::optional<SessionId> session = table_.Add(self_);
-  if (!session || !control_.Post(SessionOpened{*session})) {
+  if (!session || !control_.Post(SessionOpened{*session}).ok()) {
     End({Error(absl::StatusCode::kUnavailable, "the coordinator takes no more sessions now"),
          "TOO_MANY_SESSIONS"});
     return;
@@ -34,11 +38,13 @@ void WorkerSession::OnReadDone(bool ok) {
     Closed(context_.IsCancelled() ? "connection lost" : "the worker ended it");
     return End({absl::OkStatus(), ""});
   }
+  CleanStrings(&incoming_, kMaxReasonText);
   // The next message is read when this one was handled: that bounds what one worker can queue.
-  const bool posted = control_.Post(WorkerSaid{session_, std::move(incoming_)},
-                                    [self = self_] { self->ReadNext(); });
-  if (posted) return;
-  End({Stopping(), "UNAVAILABLE"});
+  Status posted = control_.Post(WorkerSaid{session_, std::move(incoming_)},
+                                [self = self_] { self->ReadNext(); });
+  if (posted.ok()) return;
+  const char* word = absl::IsResourceExhausted(posted) ? "OVERLOADED" : "UNAVAILABLE";
+  End({std::move(posted), word});
 }
 
 void WorkerSession::Send(const v1::CoordinatorMessage& message) {
@@ -52,10 +58,21 @@ void WorkerSession::Send(const v1::CoordinatorMessage& message) {
       Flush();
     }
   }
-  if (full) {
-    End({Error(absl::StatusCode::kResourceExhausted, "the worker does not read its messages"),
-         "SESSION_STUCK"});
+  if (full) Cancel(fmt::format("it does not read its messages, {} wait", kMaxOutgoing));
+}
+
+void WorkerSession::CancelIfStuck(Clock::time_point now) {
+  {
+    MutexLock lock(mu_);
+    if (!waits_since_ || now - *waits_since_ < kWriteLimit) return;
   }
+  Cancel(fmt::format("it did not read its messages for {} s", kWriteLimit.count()));
+}
+
+void WorkerSession::Cancel(const std::string& reason) {
+  Closed(reason);
+  MutexLock lock(call_mu_);
+  if (!done_) context_.TryCancel();
 }
 
 void WorkerSession::End(const Refusal& refusal) {
@@ -70,9 +87,11 @@ void WorkerSession::Flush() {
   if (writing_ || finished_) return;
   if (!outgoing_.empty()) {
     writing_ = true;
+    waits_since_ = Clock::now();
     StartWrite(&outgoing_.front());
   } else if (ending_) {
     finished_ = true;
+    waits_since_ = Clock::now();
     Finish(end_);
   }
 }
@@ -81,6 +100,7 @@ void WorkerSession::OnWriteDone(bool ok) {
   if (!ok) Closed("connection lost");
   MutexLock lock(mu_);
   writing_ = false;
+  waits_since_.reset();
   outgoing_.pop_front();
   if (!ok) {
     outgoing_.clear();
@@ -108,6 +128,10 @@ void WorkerSession::Closed(const std::string& reason) {
 
 void WorkerSession::OnDone() {
   Closed("the stream is done");
+  {
+    MutexLock lock(call_mu_);
+    done_ = true;
+  }
   table_.Remove(session_);
   self_.reset();
 }

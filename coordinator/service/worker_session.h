@@ -1,13 +1,16 @@
 // One worker's session stream: passes its messages to the control loop one at a time, and sends
-// what the loop has for it. Lives until gRPC is done with the call (it holds itself until then).
-// Thread-safe. It understands no message.
+// what the loop has for it. Lives until gRPC is done with the call (it holds itself until then). A
+// worker that does not read what it is sent is broken off: its queue is bounded, and so is the time
+// that one write, or the end, may take. Thread-safe. It understands no message.
 #pragma once
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/mutex.h"
@@ -29,6 +32,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
 
   void Send(const v1::CoordinatorMessage& message) override;
   void End(const Refusal& refusal) override;
+  void CancelIfStuck(std::chrono::steady_clock::time_point now) override;
 
  private:
   void OnReadDone(bool ok) override;
@@ -39,6 +43,8 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   void ReadNext();
   // Tells the loop, once.
   void Closed(const std::string& reason);
+  // Breaks the call off, whatever is being written; gRPC then reports its end.
+  void Cancel(const std::string& reason);
   // Writes the next message, or finishes when the end was asked for.
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -57,6 +63,13 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool told_closed_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status end_ ABSL_GUARDED_BY(mu_);
+  // Since when the write, or the end, that was begun last is under way.
+  std::optional<std::chrono::steady_clock::time_point> waits_since_ ABSL_GUARDED_BY(mu_);
+
+  // Held to cancel the call, which gRPC frees after OnDone. Never together with `mu_`: to cancel
+  // may run OnCancel.
+  Mutex call_mu_;
+  bool done_ ABSL_GUARDED_BY(call_mu_) = false;
 };
 
 }  // namespace ringmaster::coordinator

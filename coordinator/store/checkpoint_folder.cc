@@ -88,14 +88,12 @@ void CheckpointFolder::Inspect(const std::string& job, const std::string& path,
   stray.result_digest = whole->manifest.result_digest;
 }
 
-StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId& job,
-                                                                    uint64_t step) const {
+StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId& job, uint64_t step,
+                                                                    uint64_t max_bytes) const {
   const std::string target = fmt::format("{}/{}/{}", root_, job.value(), FolderName(step));
   const std::string temporary = NewStagingPath(fmt::format("{}-{}", job.value(), step));
-  std::error_code error;
-  fs::create_directories(temporary, error);
-  if (error) return DiskError("make", temporary, error);
-  return std::make_unique<StagedCheckpoint>(temporary, target, step);
+  RING_RETURN_IF_ERROR(MakePrivateFolder(temporary));
+  return std::make_unique<StagedCheckpoint>(temporary, target, step, max_bytes);
 }
 
 // Whether the place is taken by the same checkpoint. One that is not whole is taken away, as nobody
@@ -118,8 +116,7 @@ StatusOr<std::string> CheckpointFolder::Commit(const StagedCheckpoint& staged) c
   RING_ASSIGN_OR_RETURN(const bool same, HoldsSame(staged));
   if (same) return target.string();
   std::error_code error;
-  fs::create_directories(target.parent_path(), error);
-  if (error) return DiskError("make", target.parent_path().string(), error);
+  RING_RETURN_IF_ERROR(MakePrivateFolder(target.parent_path().string()));
   RING_RETURN_IF_ERROR(SyncFolder(root_));
   RING_RETURN_IF_ERROR(SyncFolder(staged.temporary()));
   fs::rename(staged.temporary(), target, error);
@@ -134,8 +131,7 @@ StatusOr<std::string> CheckpointFolder::Commit(const StagedCheckpoint& staged) c
 Status CheckpointFolder::Remove(const std::string& path) const {
   std::error_code error;
   const std::string aside = NewStagingPath("removed");
-  fs::create_directories(fs::path(aside).parent_path(), error);
-  if (error) return DiskError("make", fs::path(aside).parent_path().string(), error);
+  RING_RETURN_IF_ERROR(MakePrivateFolder(fs::path(aside).parent_path().string()));
   fs::rename(path, aside, error);
   if (error == std::errc::no_such_file_or_directory) return absl::OkStatus();
   if (error) return DiskError("rename", path, error);

@@ -40,9 +40,9 @@ class CheckpointFolder {
   // end.
   [[nodiscard]] StatusOr<Swept> Sweep(const Known& known) const;
 
-  // An empty checkpoint to write to. `job` is the id of a known job.
-  [[nodiscard]] StatusOr<std::unique_ptr<StagedCheckpoint>> Stage(const JobId& job,
-                                                                  uint64_t step) const;
+  // An empty checkpoint to write to, at most `max_bytes`. `job` is the id of a known job.
+  [[nodiscard]] StatusOr<std::unique_ptr<StagedCheckpoint>> Stage(const JobId& job, uint64_t step,
+                                                                  uint64_t max_bytes) const;
   // Puts a finished one in its place and returns its path; OK too when the same bytes are there.
   // One that is not whole is replaced.
   [[nodiscard]] StatusOr<std::string> Commit(const StagedCheckpoint& staged) const;

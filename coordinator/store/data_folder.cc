@@ -1,41 +1,29 @@
 #include "coordinator/store/data_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
+
+#include "common/durable_file.h"
 
 namespace ringmaster::coordinator {
 
-StatusOr<std::unique_ptr<DataFolder>> DataFolder::Lock(const std::string& path) {
+StatusOr<std::unique_ptr<DataFolder>> DataFolder::Lock(const std::string& path,
+                                                       std::chrono::milliseconds patience) {
   std::error_code error;
   const std::string absolute = std::filesystem::absolute(path, error).lexically_normal().string();
-  if (!error) std::filesystem::create_directories(absolute + "/checkpoints", error);
-  if (error) {
+  Status made = error ? Error(absl::StatusCode::kUnavailable, "{}", error.message())
+                      : MakePrivateFolder(absolute, IfThere::kKeep);
+  if (made.ok()) made = MakePrivateFolder(absolute + "/checkpoints");
+  if (!made.ok()) {
     return Error(absl::StatusCode::kUnavailable, "--data-dir {}: cannot be made: {}", path,
-                 error.message());
+                 Message(made));
   }
-  const std::string name = absolute + "/lock";
-  const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) {
-    return Error(absl::StatusCode::kUnavailable, "--data-dir {}: cannot open {}: {}", path, name,
-                 std::strerror(errno));
-  }
-  std::unique_ptr<DataFolder> folder(new DataFolder(absolute, lock));
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    return FailedPrecondition(
-        "--data-dir {}: another ringmaster uses it ({} is locked); stop that one, or choose "
-        "another "
-        "folder",
-        path, name);
-  }
-  return folder;
+  RING_ASSIGN_OR_RETURN(
+      std::unique_ptr<FolderLock> lock,
+      FolderLock::Take(absolute,
+                       {.flag = "--data-dir", .program = "ringmaster", .patience = patience}));
+  return std::unique_ptr<DataFolder>(new DataFolder(absolute, std::move(lock)));
 }
-
-DataFolder::~DataFolder() { close(lock_); }
 
 }  // namespace ringmaster::coordinator

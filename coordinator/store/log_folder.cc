@@ -19,6 +19,7 @@ constexpr size_t kMaxNameLength = 100;
 constexpr size_t kSpoolDigits = 32;
 constexpr size_t kMaxTextBytes = 16 << 10;  // workers send at most half of it
 constexpr size_t kMaxLevelBytes = 16;
+constexpr size_t kMaxSpools = 4;  // of a worker: one, and those that it lost
 constexpr char kCursor[] = ".cursor";
 
 // What the fleet takes for a worker's name.
@@ -53,9 +54,8 @@ StatusOr<std::unique_ptr<LogFolder>> LogFolder::Open(LogFolderOptions options) {
 }
 
 Status LogFolder::TakeOver() {
+  RING_RETURN_IF_ERROR(Annotate(MakePrivateFolder(options_.root), "log"));
   std::error_code error;
-  fs::create_directories(options_.root, error);
-  if (error) return DiskError("log: cannot make", options_.root, error);
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.root, error)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_directory()) {
@@ -65,8 +65,7 @@ Status LogFolder::TakeOver() {
       std::string spool;
       uint64_t number = 0;
       if (!(file >> spool >> number)) continue;
-      uint64_t& newest = newest_[name.substr(0, name.size() - (sizeof(kCursor) - 1))][spool];
-      newest = std::max(newest, number);
+      Remember(name.substr(0, name.size() - (sizeof(kCursor) - 1)), spool, number);
     }
   }
   return error ? DiskError("log: cannot list", options_.root, error) : absl::OkStatus();
@@ -86,8 +85,7 @@ Status LogFolder::TakeOverJob(const std::string& job) {
     RING_RETURN_IF_ERROR(track.Recover(firsts));
     const LogRecord& last = track.last();
     if (last.ordinal == 0) continue;
-    uint64_t& newest = newest_[worker][last.spool];
-    newest = std::max(newest, last.line.number());
+    Remember(worker, last.spool, last.line.number());
     jobs_[job].emplace(worker, std::move(track));
   }
   return absl::OkStatus();
@@ -98,11 +96,9 @@ StatusOr<LogTrack*> LogFolder::TrackOf(const std::string& job, const std::string
   const bool new_job = !jobs_.contains(job);
   Tracks& tracks = jobs_[job];
   if (new_job) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error) {
+    if (const Status made = MakePrivateFolder(path); !made.ok()) {
       jobs_.erase(job);
-      return DiskError("log: cannot make", path, error);
+      return Annotate(made, "log");
     }
     RING_RETURN_IF_ERROR(SyncFolder(options_.root));
   }
@@ -114,7 +110,7 @@ Status LogFolder::Keep(const std::string& job, const std::string& worker,
   if (records.empty()) return absl::OkStatus();
   RING_ASSIGN_OR_RETURN(LogTrack * track, TrackOf(job, worker));
   RING_RETURN_IF_ERROR(track->Append(records, options_.segment_bytes));
-  newest_[worker][records.back().spool] = records.back().line.number();
+  Remember(worker, records.back().spool, records.back().line.number());
   Bound(jobs_[job]);
   return absl::OkStatus();
 }
@@ -138,7 +134,7 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
                            chunk.worker().substr(0, kMaxNameLength),
                            chunk.spool().substr(0, kSpoolDigits));
   }
-  uint64_t newest = newest_[chunk.worker()][chunk.spool()];
+  uint64_t newest = Newest(chunk.worker(), chunk.spool());
   Stored stored;
   std::string job;                 // of the run of lines being collected
   std::vector<LogRecord> records;  // of that run
@@ -166,12 +162,50 @@ StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
   RING_RETURN_IF_ERROR(Keep(job, chunk.worker(), records));
   if (!last_kept) {
     // No file of a job says that this line came.
-    RING_RETURN_IF_ERROR(WriteDurably(options_.root + "/" + chunk.worker() + kCursor,
-                                      fmt::format("{} {}\n", chunk.spool(), newest)));
+    RING_RETURN_IF_ERROR(
+        WriteDurably(CursorPath(chunk.worker()), fmt::format("{} {}\n", chunk.spool(), newest)));
   }
-  newest_[chunk.worker()][chunk.spool()] = newest;
+  if (newest > 0) Remember(chunk.worker(), chunk.spool(), newest);
   stored.number = newest;
   return stored;
+}
+
+std::string LogFolder::CursorPath(const std::string& worker) const {
+  return options_.root + "/" + worker + kCursor;
+}
+
+uint64_t LogFolder::Newest(const std::string& worker, const std::string& spool) const {
+  if (const auto known = workers_.find(worker); known != workers_.end()) {
+    const auto newest = known->second.newest.find(spool);
+    if (newest != known->second.newest.end()) return newest->second;
+  }
+  uint64_t newest = 0;
+  for (const auto& [job, tracks] : jobs_) {
+    const auto track = tracks.find(worker);
+    if (track == tracks.end() || track->second.last().spool != spool) continue;
+    newest = std::max(newest, track->second.last().line.number());
+  }
+  return newest;
+}
+
+void LogFolder::Remember(const std::string& worker, const std::string& spool, uint64_t number) {
+  Spools& spools = workers_[worker];
+  spools.used = ++uses_;
+  uint64_t& newest = spools.newest[spool];
+  newest = std::max(newest, number);
+  std::erase(spools.order, spool);
+  spools.order.push_back(spool);
+  if (spools.order.size() > kMaxSpools) {
+    spools.newest.erase(spools.order.front());
+    spools.order.pop_front();
+  }
+  if (workers_.size() <= options_.max_workers) return;
+  const auto oldest = std::min_element(workers_.begin(), workers_.end(), [](auto& a, auto& b) {
+    return a.second.used < b.second.used;
+  });
+  std::error_code none;  // one that stays is read again at the next start, and goes then
+  fs::remove(CursorPath(oldest->first), none);
+  workers_.erase(oldest);
 }
 
 uint64_t LogFolder::Lost(const std::string& job) const {

@@ -1,10 +1,12 @@
 // The log lines of all jobs: FOLDER/JOB/WORKER@ORDINAL.log, bounded for each job, and for each
 // worker the newest line that came. Lines that come twice are known by spool and number; numbers
-// that never come are counted as lost. What a call stored is on disk (one fdatasync a chunk) before
-// it returns. Owned by the daemon; logs thread only, but for Open.
+// that never come are counted as lost. What is known of workers is bounded, too. What a call stored
+// is on disk (one fdatasync a chunk) before it returns. Owned by the daemon; logs thread only, but
+// for Open.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +24,7 @@ struct LogFolderOptions {
   std::string root;
   uint64_t job_bytes = uint64_t{256} << 20;  // of one job's files; then the oldest lines go
   uint64_t segment_bytes = uint64_t{4} << 20;
+  size_t max_workers = 16'384;  // of which it is known what came, beside the lines that are kept
 };
 
 class LogFolder {
@@ -55,11 +58,22 @@ class LogFolder {
   [[nodiscard]] Status Keep(const std::string& job, const std::string& worker,
                             const std::vector<LogRecord>& records);
   void Bound(Tracks& tracks) const;
+  // The number of the newest line that came; 0 when none is known.
+  [[nodiscard]] uint64_t Newest(const std::string& worker, const std::string& spool) const;
+  void Remember(const std::string& worker, const std::string& spool, uint64_t number);
+  [[nodiscard]] std::string CursorPath(const std::string& worker) const;
 
   const LogFolderOptions options_;
   std::map<std::string, Tracks> jobs_;
-  // Of each worker and spool the newest line that came.
-  std::map<std::string, std::map<std::string, uint64_t>> newest_;
+  // What came of a worker's spools, and when, counted in uses. Anybody can send lines under any
+  // name: what was used longest ago goes, and is found again in the tracks, if it left lines there.
+  struct Spools {
+    std::map<std::string, uint64_t> newest;  // by spool
+    std::deque<std::string> order;           // of them: the one that was used last is the last
+    uint64_t used = 0;
+  };
+  std::map<std::string, Spools> workers_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace ringmaster::coordinator

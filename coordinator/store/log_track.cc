@@ -132,7 +132,8 @@ void LogTrack::ReadFirst() {
 
 Status LogTrack::OpenSegment(uint64_t first) {
   Segment segment{folder_ + "/" + FileName{worker_, first}.ToString(), first, 0};
-  const int file = open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file =
+      open(segment.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return DiskError("log: cannot make", segment.path);
   close(file);
   RING_RETURN_IF_ERROR(SyncFolder(folder_));

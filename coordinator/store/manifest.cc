@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
+
+#include "common/json.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -30,9 +31,13 @@ Manifest Read(const nlohmann::json& json) {
 }  // namespace
 
 StatusOr<Manifest> ParseManifest(const std::string& text) {
+  const StatusOr<nlohmann::json> parsed = ParseJson(text, {.bytes = kMaxManifestBytes});
+  if (!parsed.ok()) {
+    return InvalidArgument("{} cannot be read: {}", kManifestName, Message(parsed.status()));
+  }
   // The JSON library throws; its exceptions end here.
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
+    const nlohmann::json& json = *parsed;
     if (const int format = json.at("format").get<int>(); format != kFormat) {
       return InvalidArgument("{} has format {}, expected {}", kManifestName, format, kFormat);
     }

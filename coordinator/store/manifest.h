@@ -10,6 +10,7 @@
 namespace ringmaster::coordinator {
 
 inline constexpr char kManifestName[] = "manifest.json";
+inline constexpr size_t kMaxManifestBytes = 1 << 20;
 
 struct Manifest {
   struct File {

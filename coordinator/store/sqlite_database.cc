@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "common/durable_file.h"
+
 namespace ringmaster::coordinator {
 
 int64_t SqlRow::Integer(int column) const { return sqlite3_column_int64(statement_, column); }
@@ -27,6 +29,8 @@ StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string
 }
 
 Status SqliteDatabase::Connect() {
+  // SQLite gives its other files the mode of this one.
+  RING_RETURN_IF_ERROR(MakePrivateFile(path_));
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(path_.c_str(), &handle_, kFlags, nullptr) != SQLITE_OK) return Fail("open");
   // The only connection ever: SQLite before 3.51.3 may corrupt a WAL that two connections reset.

@@ -1,5 +1,6 @@
 #include "coordinator/store/sqlite_store.h"
 
+#include "coordinator/logic/generation_source.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
@@ -104,13 +105,28 @@ Status SqliteStore::BeginReign() {
     term = row.Integer(0);
     return absl::OkStatus();
   }));
-  return RaiseTerm(static_cast<uint64_t>(term) + 1);
+  if (term < 0 || static_cast<uint64_t>(term) >= kMaxTerm) {
+    return Damaged(path_, fmt::format("its term is {}, expected 0 to {}", term, kMaxTerm - 1));
+  }
+  term_ = static_cast<uint64_t>(term);
+  return RaiseTerm(term_ + 1);
 }
 
 Status SqliteStore::RaiseTerm(uint64_t term) {
-  RING_RETURN_IF_ERROR(database_->Run("UPDATE reign SET term = ?", {static_cast<int64_t>(term)}));
+  if (term <= term_ || term > kMaxTerm) {
+    return FailedPrecondition("{}: its term is {}, which can be raised to {} at most; got {}",
+                              path_, term_, kMaxTerm, term);
+  }
+  // A raise that failed may be stored all the same: that one is not taken back either.
+  RING_RETURN_IF_ERROR(
+      database_->Run("UPDATE reign SET term = max(term, ?)", {static_cast<int64_t>(term)}));
   term_ = term;
   return absl::OkStatus();
+}
+
+// An UPDATE that leaves a row as it was writes nothing; the database's header is always written.
+Status SqliteStore::TryWrite() {
+  return database_->Run(fmt::format("PRAGMA user_version={}", kSchemaVersion));
 }
 
 StatusOr<std::vector<JobRecord>> SqliteStore::LoadJobs() {

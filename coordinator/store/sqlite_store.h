@@ -21,6 +21,7 @@ class SqliteStore : public Store {
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override;
   StatusOr<std::vector<DrainRecord>> LoadDrains() override;
   Status RaiseTerm(uint64_t term) override;
+  Status TryWrite() override;
   Status InsertJob(const JobRecord& job) override;
   Status SaveJob(const JobRecord& job) override;
   Status InsertCheckpoint(const CheckpointRecord& checkpoint) override;

@@ -14,12 +14,15 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr size_t kMaxFiles = 1'000;
-constexpr size_t kMaxManifestBytes = 1 << 20;
 
 }  // namespace
 
-StagedCheckpoint::StagedCheckpoint(std::string temporary, std::string target, uint64_t step)
-    : temporary_(std::move(temporary)), target_(std::move(target)), step_(step) {}
+StagedCheckpoint::StagedCheckpoint(std::string temporary, std::string target, uint64_t step,
+                                   uint64_t max_bytes)
+    : temporary_(std::move(temporary)),
+      target_(std::move(target)),
+      step_(step),
+      max_bytes_(max_bytes) {}
 
 StagedCheckpoint::~StagedCheckpoint() {
   if (file_ >= 0) close(file_);
@@ -49,7 +52,7 @@ Status StagedCheckpoint::Begin(const std::string& name) {
   if (files_.contains(name)) return InvalidArgument("file {} comes twice", name);
   if (files_.size() >= kMaxFiles) return InvalidArgument("more than {} files", kMaxFiles);
   const std::string path = temporary_ + "/" + name;
-  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file_ < 0) return DiskError("create", path);
   name_ = name;
   bytes_ = 0;
@@ -57,6 +60,13 @@ Status StagedCheckpoint::Begin(const std::string& name) {
 }
 
 Status StagedCheckpoint::Append(const std::string& data) {
+  if (data.size() > max_bytes_ - all_bytes_) {
+    return InvalidArgument(
+        "file {} at byte {}: a checkpoint of this job has at most {} bytes, half "
+        "as much again as its state",
+        name_, bytes_, max_bytes_);
+  }
+  all_bytes_ += data.size();
   for (size_t done = 0; done < data.size();) {
     const ssize_t wrote = write(file_, data.data() + done, data.size() - done);
     if (wrote < 0 && errno == EINTR) continue;

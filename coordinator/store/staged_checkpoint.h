@@ -17,13 +17,15 @@ namespace ringmaster::coordinator {
 
 class StagedCheckpoint {
  public:
-  StagedCheckpoint(std::string temporary, std::string target, uint64_t step);
+  // At most `max_bytes` of all files together.
+  StagedCheckpoint(std::string temporary, std::string target, uint64_t step, uint64_t max_bytes);
   ~StagedCheckpoint();
   StagedCheckpoint(const StagedCheckpoint&) = delete;
   StagedCheckpoint& operator=(const StagedCheckpoint&) = delete;
 
   // Pieces of a file come in order and files one after the other, manifest.json last.
-  // INVALID_ARGUMENT: they do not; UNAVAILABLE: the disk. After an error the object is spent.
+  // INVALID_ARGUMENT: they do not, or are too many bytes; UNAVAILABLE: the disk. After an error the
+  // object is spent.
   [[nodiscard]] Status Write(const v1::FilePiece& piece);
   // Compares all files with the manifest: names, sizes, SHA-256.
   [[nodiscard]] Status Finish();
@@ -42,8 +44,10 @@ class StagedCheckpoint {
   const std::string temporary_;
   const std::string target_;
   const uint64_t step_;
+  const uint64_t max_bytes_;
 
-  std::string name_;  // of the open file; empty = none
+  uint64_t all_bytes_ = 0;  // of all files
+  std::string name_;        // of the open file; empty = none
   int file_ = -1;
   uint64_t bytes_ = 0;  // of the open file
   Sha256 hash_;

@@ -24,7 +24,11 @@ class Store {
   // By worker.
   [[nodiscard]] virtual StatusOr<std::vector<DrainRecord>> LoadDrains() = 0;
 
+  // The term only ever grows: one that is not higher than term() is FAILED_PRECONDITION, and
+  // nothing is written.
   [[nodiscard]] virtual Status RaiseTerm(uint64_t term) = 0;
+  // Writes to the disk what changes nothing: whether the store can be written.
+  [[nodiscard]] virtual Status TryWrite() = 0;
   // A new job; its number and id are new, or those of one whose insertion failed, which it
   // replaces; its idempotency key must be new.
   [[nodiscard]] virtual Status InsertJob(const JobRecord& job) = 0;

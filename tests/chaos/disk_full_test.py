@@ -1,4 +1,4 @@
-"""The coordinator's disk is full for some seconds: on a small tmpfs in a mount namespace of our own."""
+"""The coordinator's disk is full for a while: on a small tmpfs in a mount namespace of our own."""
 import errno
 import json
 import time
@@ -9,11 +9,12 @@ import training  # noqa: I001  finds tests/integration
 import cluster
 
 DISK_MIB = 96
+STEPS = 60
 
 
 def spec():
     """Checkpoints of some MiB, often."""
-    return cluster.job_spec(name="disk-full", model={"name": "mlp", "hidden": [256]}, epochs=None, steps=60,
+    return cluster.job_spec(name="disk-full", model={"name": "mlp", "hidden": [256]}, epochs=None, steps=STEPS,
                             checkpoint={"every_steps": 2, "keep": 2}, workers={"min": 2, "max": 4})
 
 
@@ -29,7 +30,9 @@ def fill(path):
                     raise
 
 
-class DiskFullTest(unittest.TestCase):
+class SmallDisk(unittest.TestCase):
+    """A cluster whose coordinator is on a small disk of its own."""
+
     def setUp(self):
         private.run("ip", "link", "set", "lo", "up")
         expected = training.References().sha256(spec())
@@ -58,6 +61,16 @@ class DiskFullTest(unittest.TestCase):
         if not self.train.cluster.coordinator.running():
             self.train.restart_coordinator()
 
+    def wait_end(self):
+        def ended():
+            self.keep_coordinator()
+            return self.train.observer.state in cluster.FINAL
+        cluster.wait_until(ended, "the job ends", timeout=120)
+
+
+class DiskFullTest(SmallDisk):
+    """For some seconds, while the job trains."""
+
     def test_a_job_outlives_a_full_disk(self):
         train = self.train
         train.submit(spec())
@@ -76,14 +89,36 @@ class DiskFullTest(unittest.TestCase):
             self.keep_coordinator()
         (self.disk / "filler").unlink()
 
-        def ended():
-            self.keep_coordinator()
-            return train.observer.state in cluster.FINAL
-        cluster.wait_until(ended, "the job ends", timeout=120)
+        self.wait_end()
         train.finish(self.expected, timeout=30)
         listed = {status["job_id"] for status in train.cluster.json("ps")["jobs"]}
         self.assertLessEqual(set(acknowledged), listed)
         self.assertTrue(any("cannot write its store" in text for text in refused), refused)
+        train.stop()
+
+
+class DiskFullAtTheEndTest(SmallDisk):
+    """For a minute, from just before the last steps on."""
+
+    LASTS = 60
+
+    def test_a_trained_job_keeps_its_state_until_there_is_room(self):
+        train = self.train
+        train.submit(spec())
+        train.wait_step(STEPS - 4)
+        told = ""
+        end = time.monotonic() + self.LASTS
+        while time.monotonic() < end:
+            fill(self.disk / "filler")
+            self.keep_coordinator()
+            self.assertNotIn(train.observer.state, cluster.FINAL)
+            told += train.cluster.ringctl("why", train.job, expect=None, timeout=30).stdout
+            time.sleep(0.5)
+        self.assertRegex(told, "cannot write its store|the last checkpoint, of step 60, is not stored yet")
+        (self.disk / "filler").unlink()
+        self.wait_end()
+        status = train.finish(self.expected, timeout=30)
+        self.assertEqual([regroup for regroup in status.get("regroups", []) if regroup.get("rewound")], [])
         train.stop()
 
 

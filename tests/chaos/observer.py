@@ -1,6 +1,5 @@
 """Follows one job over gRPC while its coordinator may come and go: its steps, and each regroup."""
 import importlib
-import os
 import pathlib
 import subprocess
 import sys
@@ -8,10 +7,8 @@ import tempfile
 import threading
 import time
 
-# Children exec at once: gRPC need not come to rest before each of them is forked, for which it waits forever
-# when a channel is just being closed.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-import grpc  # noqa: E402
+import cluster  # noqa: F401, I001  before grpc
+import grpc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

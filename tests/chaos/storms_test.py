@@ -1,4 +1,4 @@
-"""Three storms of a minute each."""
+"""Storms: a short one, and three of a minute each."""
 import pathlib
 import tempfile
 import unittest
@@ -12,18 +12,24 @@ SEED = 1
 
 
 class StormsTest(unittest.TestCase):
-    def test_three_storms(self):
+    def run_storms(self, count, least_faults, **how):
         book = ledger.Ledger()
         with tempfile.TemporaryDirectory(prefix="ringmaster-storms-") as keep:
             runner = storm.Runner(book, SEED, pathlib.Path(keep))
-            for number in range(3):
+            for number in range(count):
                 with self.subTest(storm=number):
-                    line = runner.run(number)
+                    line = runner.run(number, **how)
                     logs = sorted(pathlib.Path(keep).glob(f"*-{number}/*.log"))
                     self.assertEqual(line["result"], "ok", line.get("error", "") + "".join(
                         f"---- {log.name}\n{log.read_text()[-4000:]}\n" for log in logs))
-                    self.assertGreater(line["faults"], 10, "that was no storm")
+                    self.assertGreater(line["faults"], least_faults, "that was no storm")
         print(ledger.summary(book.lines))
+
+    def test_a_short_storm(self):
+        self.run_storms(1, 3, seconds=10.0, steps=40)
+
+    def test_three_storms(self):
+        self.run_storms(3, 10)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(RunRingctl({}) == 2);
   CHECK(RunRingctl({"stauts"}) == 2);
   CHECK(RunRingctl({"status"}) == 2);
-  CHECK(RunRingctl({"status", "a", "b"}) == 2);
+  CHECK(RunRingctl({"watch", "a", "b"}) == 2);
   CHECK(RunRingctl({"ps", "-o", "yaml"}) == 2);
   CHECK(RunRingctl({"ps", "--coordinator", "nowhere"}) == 2);
   CHECK(RunRingctl({"wait", "job", "--timeout", "soon"}) == 2);
@@ -44,7 +44,8 @@ TEST_CASE("Ringctl: a wrong command line ends with 2") {
   CHECK(RunRingctl({"dataset", "make", "imagenet", "x"}) == 2);
 }
 
-TEST_CASE("Ringctl: help ends with 0") {
+TEST_CASE("Ringctl: help and version end with 0") {
+  CHECK(RunRingctl({"--version"}) == 0);
   CHECK(RunRingctl({"--help"}) == 0);
   CHECK(RunRingctl({"submit", "--help"}) == 0);
   CHECK(RunRingctl({"checkpoint", "get", "--help"}) == 0);

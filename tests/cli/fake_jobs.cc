@@ -209,9 +209,9 @@ grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRe
 std::string FakeJobs::StateOf(const std::string& worker) {
   const MutexLock lock(mu_);
   const auto drained = drained_.find(worker);
-  if (drained == drained_.end()) return worker == "a" ? "busy" : "free";
+  if (drained == drained_.end()) return worker == "a" ? "BUSY" : "FREE";
   // `a` never gets free; `b` takes two looks.
-  return worker == "b" && ++drained->second > 2 ? "drained" : "draining";
+  return worker == "b" && ++drained->second > 2 ? "DRAINED" : "DRAINING";
 }
 
 grpc::Status FakeJobs::DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRequest* request,

@@ -17,8 +17,16 @@ inline v1::JobStatus Queued() {
   status.set_name("alexnet");
   status.set_state(v1::JOB_STATE_QUEUED);
   status.set_reason("needs 3 workers, 1 is free: 2 are missing");
-  status.mutable_spec()->set_batch(64);
-  status.mutable_spec()->set_epochs(3);
+  v1::JobSpec& spec = *status.mutable_spec();
+  spec.set_name("alexnet");
+  spec.mutable_model()->set_name("alexnet");
+  spec.mutable_data()->set_format("cifar10");
+  spec.mutable_data()->set_path("cifar10");
+  spec.set_batch(64);
+  spec.set_epochs(3);
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(0.01);
+  spec.add_augment()->mutable_random_crop();
+  spec.add_augment()->mutable_random_flip();
   status.set_submitted_unix_ms(kSubmitted);
   return status;
 }

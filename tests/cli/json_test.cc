@@ -49,8 +49,9 @@ TEST_CASE("Json: what an older coordinator does not tell is null, not zero") {
     CAPTURE(key);
     CHECK(json[key].is_null());
   }
-  CHECK(json["workers"][0]["step_ms"].is_null());
-  CHECK(json["workers"][1]["step_ms"]["total"] == 125);
+  CHECK(json["workers"][0]["step_times"].is_null());
+  CHECK(json["workers"][1]["step_times"]["total_ms"] == 125);
+  CHECK(json["workers"][1]["step_times"]["wait_ms"] == 12);
 }
 
 TEST_CASE("Json: lists are objects with one list, empty ones too") {
@@ -63,15 +64,16 @@ TEST_CASE("Json: a worker has its cores, and no job when it is free") {
   v1::ListWorkersResponse workers;
   v1::WorkerStatus& worker = *workers.add_workers();
   worker.set_name("a");
-  worker.set_state("free");
+  worker.set_state("FREE");
   worker.set_cores(2);
   worker.set_threads_per_core(1);
   worker.set_memory_per_core(uint64_t{8} << 30);
   worker.set_ring_address("127.0.0.1:4000");
   worker.mutable_numerics_class()->set_backend("cpu");
   CHECK(ToJson(workers).dump() ==
-        R"({"workers":[{"name":"a","state":"free","cores":2,"threads_per_core":1,)"
-        R"("memory_per_core":8589934592,"host":null,"ring_address":"127.0.0.1:4000","job_id":null,)"
+        R"({"workers":[{"name":"a","state":"FREE","cores":2,"threads_per_core":1,)"
+        R"("memory_per_core_bytes":8589934592,"host":null,"ring_address":"127.0.0.1:4000",)"
+        R"("job_id":null,)"
         R"("backend":"cpu","device_model":"","instruction_set":"","devices":[]}]})");
 }
 
@@ -84,8 +86,8 @@ TEST_CASE("Json: what a device cannot tell is null, and an idle one is 0 percent
   device.set_memory_total(1000);
   device.set_utilization(0);
   CHECK(ToJson(worker)["devices"].dump() ==
-        R"([{"kind":"cuda","index":1,"name":"NVIDIA Abacus","memory_used":null,)"
-        R"("memory_total":1000,"utilization":0,"temperature":null,"power":null,)"
+        R"([{"kind":"cuda","index":1,"name":"NVIDIA Abacus","memory_used_bytes":null,)"
+        R"("memory_total_bytes":1000,"utilization":0,"temperature":null,"power":null,)"
         R"("power_limit":null}])");
 }
 

@@ -15,17 +15,28 @@ RunOptions SmallRun() {
   return options;
 }
 
-TEST_CASE("RunSpec: a folder tells its format, the longest name that fits") {
-  const auto format = [](const std::string& data) {
-    const auto source = ParseData(data);
-    return source.ok() ? source->format() + " " + source->path() : "";
+TEST_CASE("RunSpec: the format is what is said, or left to those who have the files") {
+  const auto data = [](const std::string& text) {
+    const auto source = ParseData(text);
+    return source.ok() ? source->format() + " " + source->path() : Message(source.status());
   };
-  CHECK(format("cifar10") == "cifar10 cifar10");
-  CHECK(format("images/cifar10-small/") == "cifar10 images/cifar10-small/");
-  CHECK(format("cifar100-fine") == "cifar100 cifar100-fine");
-  CHECK(format("mnist:digits") == "mnist digits");
-  CHECK(format("mnist/digits").empty());
-  CHECK(format("cifar:digits").empty());
+  CHECK(data("cifar10") == " cifar10");
+  CHECK(data("images/digits/") == " images/digits/");
+  CHECK(data("mnist:digits") == "mnist digits");
+  CHECK(data("cifar:digits") ==
+        "--data cifar:digits: format \"cifar\" is not known; known: cifar10, cifar100, mnist");
+}
+
+TEST_CASE("RunSpec: a job is named after its model and its data") {
+  const auto name = [](const std::string& data) {
+    RunOptions options = SmallRun();
+    options.data = data;
+    const auto spec = SpecOf(options);
+    return spec.ok() ? spec->name() : Message(spec.status());
+  };
+  CHECK(name("mnist:a/b") == "alexnet-mnist");
+  CHECK(name("images/My Digits/") == "alexnet-my-digits");
+  CHECK(name(std::string(200, 'x')).size() == 100);
 }
 
 TEST_CASE("RunSpec: the job file that is printed is the job that is submitted") {

@@ -23,24 +23,29 @@ TEST_CASE("Flags of ringmaster: silence and lease") {
   CHECK(defaults.flags.options.lease == Options().lease);
   CHECK(defaults.flags.options.heartbeat == Options().heartbeat);
 
-  const ParsedFlags slow = Parse({"--silence-ms", "5000", "--worker-lease-ms", "10000"});
+  const ParsedFlags slow = Parse({"--silence", "5s", "--worker-lease", "10s"});
   REQUIRE_FALSE(slow.exit);
   CHECK(slow.flags.options.silence == milliseconds(5000));
   CHECK(slow.flags.options.lease == milliseconds(10000));
 }
 
 TEST_CASE("Flags of ringmaster: however short the silence is, several heartbeats fit into it") {
-  const ParsedFlags quick = Parse({"--silence-ms", "100"});
+  const ParsedFlags quick = Parse({"--silence", "100ms"});
   REQUIRE_FALSE(quick.exit);
   CHECK(quick.flags.options.heartbeat == milliseconds(25));
 }
 
 TEST_CASE("Flags of ringmaster: a silence that cannot be is a usage error") {
-  for (const char* wrong : {"99", "60001", "4000"}) {  // the lease is 3000
-    const ParsedFlags parsed = Parse({"--silence-ms", wrong});
+  for (const char* wrong : {"99ms", "60001ms", "4s", "500"}) {  // the lease is 3s
+    const ParsedFlags parsed = Parse({"--silence", wrong});
     CHECK(parsed.exit);
     CHECK(parsed.exit_code == 2);
   }
+}
+
+TEST_CASE("Flags of ringmaster: --version is no error") {
+  CHECK(Parse({"--version"}).exit);
+  CHECK(Parse({"--version"}).exit_code == 0);
 }
 
 }  // namespace

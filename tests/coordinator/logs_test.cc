@@ -32,13 +32,17 @@ v1::LogChunk ChunkOf(const std::string& worker, const std::vector<uint64_t>& num
   return chunk;
 }
 
-// Ships chunks on one stream; the last acknowledged number, 0 when the stream broke.
+// Ships chunks of one worker on one stream, as it does while it is attached; the last acknowledged
+// number, 0 when the stream broke, or when it may not attach.
 uint64_t Ship(Cluster& cluster, const std::vector<v1::LogChunk>& chunks) {
+  testing::FakeWorker worker(cluster.NewChannel(), chunks.front().worker());
+  if (!worker.Attach().ok()) return 0;
   const auto stub = v1::Fleet::NewStub(cluster.channel());
   Limited context;
   const auto stream = stub->ShipLogs(&context);
   v1::LogAck ack;
-  for (const v1::LogChunk& chunk : chunks) {
+  for (v1::LogChunk chunk : chunks) {
+    chunk.set_ticket(worker.ticket());
     if (!stream->Write(chunk) || !stream->Read(&ack)) return 0;
   }
   stream->WritesDone();
@@ -101,7 +105,8 @@ TEST_CASE("Logs: many lines, more than one reading") {
   const std::string job = SubmitOne(cluster);
   std::vector<uint64_t> numbers(2000);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i + 1;
-  REQUIRE(Ship(cluster, {ChunkOf("a", numbers), ChunkOf("b", numbers)}) == 2000);
+  REQUIRE(Ship(cluster, {ChunkOf("a", numbers)}) == 2000);
+  REQUIRE(Ship(cluster, {ChunkOf("b", numbers)}) == 2000);
   const Logs logs = Read(cluster, RequestOf(job));
   REQUIRE(logs.lines.size() == 4000);
   for (size_t i = 0; i < logs.lines.size(); ++i) REQUIRE(logs.lines[i].number() == i / 2 + 1);
@@ -114,6 +119,39 @@ TEST_CASE("Logs: nobody's lines are acknowledged and dropped; bad names are refu
   CHECK(Ship(cluster, {ChunkOf("a", {3})}) == 3);
   CHECK(Read(cluster, RequestOf(job)).Text() == "a3");
   CHECK(Ship(cluster, {ChunkOf("../a", {4})}) == 0);
+}
+
+TEST_CASE("Logs: lines are taken from who has the ticket of the worker's newest session alone") {
+  Cluster cluster;
+  const std::string job = SubmitOne(cluster);
+  testing::FakeWorker a(cluster.NewChannel(), "a"), b(cluster.NewChannel(), "b");
+  REQUIRE(a.Attach().ok());
+  REQUIRE(b.Attach().ok());
+  const auto ship = [&](uint64_t number, const std::string& ticket) {
+    const auto stub = v1::Fleet::NewStub(cluster.channel());
+    Limited context;
+    const auto stream = stub->ShipLogs(&context);
+    v1::LogChunk chunk = ChunkOf("a", {number});
+    chunk.set_ticket(ticket);
+    v1::LogAck ack;
+    const bool stored = stream->Write(chunk) && stream->Read(&ack);
+    stream->WritesDone();
+    return stored ? "" : ErrorReason(stream->Finish());
+  };
+  for (const std::string& ticket :
+       {std::string(), std::string(16, 'x'), std::string("a"), b.ticket(), a.ticket().substr(1)}) {
+    CHECK(ship(1, ticket) == "TICKET_NOT_VALID");
+  }
+  const std::string first = a.ticket();
+  CHECK(ship(2, first).empty());
+  // A worker that leaves ships its last lines; one that is back has another ticket.
+  a.End();
+  CHECK(ship(3, first).empty());
+  testing::FakeWorker again(cluster.NewChannel(), "a");
+  REQUIRE(again.Attach().ok());
+  CHECK(ship(4, first) == "TICKET_NOT_VALID");
+  CHECK(ship(5, again.ticket()).empty());
+  CHECK(Read(cluster, RequestOf(job)).Text() == "+1 a2 a3 +1 a5");
 }
 
 TEST_CASE("Logs: unknown jobs and workers are not found") {
@@ -163,7 +201,11 @@ TEST_CASE("Logs: a stop of the coordinator ends followers and streams of lines")
   const auto stub = v1::Fleet::NewStub(cluster.channel());
   const auto stream = stub->ShipLogs(&ship);
   v1::LogAck ack;
-  REQUIRE(stream->Write(ChunkOf("a", {1})));
+  testing::FakeWorker worker(cluster.NewChannel(), "a");
+  REQUIRE(worker.Attach().ok());
+  v1::LogChunk chunk = ChunkOf("a", {1});
+  chunk.set_ticket(worker.ticket());
+  REQUIRE(stream->Write(chunk));
   REQUIRE(stream->Read(&ack));
   v1::LogLine line;
   REQUIRE(reader->Read(&line));
@@ -203,8 +245,11 @@ struct Source {
   }
   // Ships everything, as a worker does when it ends.
   bool ShipAll(Cluster& cluster) {
-    LogShipper shipper(cluster.channel(), spool.get(),
-                       {"a", std::chrono::seconds(10), std::chrono::seconds(20)});
+    testing::FakeWorker worker(cluster.NewChannel(), "a");
+    (void)worker.Attach();
+    LogShipper shipper(
+        cluster.channel(), spool.get(),
+        {"a", [&] { return worker.ticket(); }, std::chrono::seconds(10), std::chrono::seconds(20)});
     shipper.Start();
     shipper.Stop();
     return spool->drained();

@@ -116,7 +116,7 @@ class InstallTest(HostTest):
 
     def install(self):
         self.host.install()
-        self.assertEqual(self.host.wait_for_workers()[0]["state"], "free")
+        self.assertEqual(self.host.wait_for_workers()[0]["state"], "FREE")
         self.assert_running()
         for daemon in DAEMONS:
             enabled = self.host.run("systemctl", "is-enabled", daemon).stdout.strip()

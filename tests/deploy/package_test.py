@@ -32,6 +32,25 @@ def assignments(text, prefix=""):
     return dict(re.findall(rf"^{re.escape(prefix)}([A-Z_]+)=(.*)$", text, re.MULTILINE))
 
 
+class UnbuiltTest(unittest.TestCase):
+    def test_a_tree_that_is_not_built_says_what_to_build(self):
+        with tempfile.TemporaryDirectory(prefix="ringmaster-unbuilt-") as folder:
+            build = pathlib.Path(folder) / "build"
+            run("cmake", "-G", "Ninja", "-S", debian_package.SOURCE, "-B", build, "-DRINGMASTER_TESTS=OFF",
+                "-DRINGMASTER_CUDA=OFF")
+            programs = ("ringmaster", "ringworker", "ringctl")
+            (build / "bin").mkdir(exist_ok=True)
+            for program in programs[:2]:
+                (build / "bin" / program).touch()
+            done = subprocess.run(["cpack", "-G", "DEB"], cwd=build, capture_output=True, text=True,
+                                  timeout=120, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            said = " ".join((done.stdout + done.stderr).split())
+            self.assertIn("Not built yet: completion changelog ringctl. Build that", said)
+            self.assertIn(f"cmake --build {build} --target completion changelog ringctl", said)
+            self.assertNotIn("file INSTALL cannot find", said)
+
+
 class PackageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -1,9 +1,9 @@
 """Bad input gets a clear error and harms nothing: afterwards the daemons still serve."""
 import shutil
 
+import cluster  # noqa: I001  before grpc
 import grpc
 
-import cluster
 import ring_frames
 
 RECORD = 3073  # bytes: a label and 32 x 32 x 3 pixels
@@ -62,6 +62,30 @@ class BadInputTest(cluster.ClusterTest):
             (running.folder / "secret.bin").write_bytes((good / FIRST_FILE).read_bytes())
             (running.data_root / "linked" / FIRST_FILE).symlink_to(running.folder / "secret.bin")
             self.check_failed(submit("linked"), FIRST_FILE)
+            self.check_still_serving("a")
+
+    def test_a_format_is_found_by_the_files_and_several_are_listed(self):
+        with self.running() as running:
+            (running.data_root / "cifar10").rename(running.data_root / "pictures")
+            done = running.ringctl("run", "mlp", "--data", "pictures", "--batch", "24", "--steps", "2", "--set",
+                                   "model.hidden=[8]")
+            self.assertIn("data: {path: pictures}", done.stderr)
+            job = done.stdout.split()[0]
+            first = running.status(job)
+
+            # What `spec` prints is the same job, to the byte.
+            again = running.submit(running.ringctl("spec", job).stdout)
+            self.assertEqual(running.wait(again)["checkpoint"]["sha256"], first["checkpoint"]["sha256"])
+            self.assertEqual(running.status(again)["spec"], first["spec"])
+            self.assertEqual(first["spec"]["seed"], 0)
+
+            both = [entry["job_id"] for entry in running.json("status", job, again)]
+            self.assertEqual(both, [job, again])
+
+            (running.data_root / "pictures" / "train.bin").write_bytes(b"another format's")
+            failed = running.submit(cluster.job_spec(data={"path": "pictures"}))
+            self.check_failed(failed, "several formats: cifar10, cifar100", "data.format")
+            (running.data_root / "pictures").rename(running.data_root / "cifar10")
             self.check_still_serving("a")
 
     def test_hosts_with_different_copies_of_the_data_are_named(self):

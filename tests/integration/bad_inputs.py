@@ -75,7 +75,8 @@ BAD_COMMANDS = [
     (["sumbit"], 2, ["sumbit", "submit"]),
     (["--wokers"], 2, ["--wokers"]),
     (["status"], 2, ["JOB"]),
-    (["status", "{job}", "extra"], 2, ["extra"]),
+    (["status", "{job}", "extra"], 1, ["there is no job extra"]),
+    (["watch", "{job}", "extra"], 2, ["extra"]),
     (["status", "j999999"], 1, ["j999999"]),
     (["status", "../../etc"], 1, ["../../etc"]),
     (["ps", "-o", "xml"], 2, ["xml", "json"]),
@@ -111,7 +112,7 @@ BAD_COMMANDS = [
     (["model", "summary", "vgg", "--depth", "12"], 2, ["12"]),
     (["model", "summary", "vgg", "--image", "8x8x3"], 2, ["32"]),
     (["model", "summary", "mlp", "--image", "big"], 2, ["big"]),
-    (["run", "mlp", "--data", "{new}", "--batch", "8"], 2, ["FORMAT:PATH"]),
+    (["run", "mlp", "--data", "cifar:digits", "--batch", "8"], 2, ["cifar", "cifar10, cifar100, mnist"]),
     (["run", "mpl", "--data", "cifar10:cifar10", "--batch", "8"], 2, ["mpl", "mlp"]),
     (["run", "mlp", "--data", "cifar10:cifar10", "--batch", "0"], 2, ["batch"]),
     (["init", "{good}"], 1, ["{good}"]),
@@ -131,7 +132,7 @@ MUST = {
 BAD_FLAGS = [
     (["ringmaster", "--listen", "nonsense"], ["nonsense"]),
     (["ringmaster", "--listen", "0.0.0.0:0"], ["--insecure"]),
-    (["ringmaster", "--worker-lease-ms", "0"], ["worker-lease-ms"]),
+    (["ringmaster", "--worker-lease", "0"], ["--worker-lease 0", "300ms"]),
     (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
     (["ringworker", "--cores", "0"], ["cores"]),
     (["ringworker", "--device", "abacus"], ["abacus", "cuda:INDEX"]),
@@ -139,7 +140,7 @@ BAD_FLAGS = [
     (["ringworker", "--cpus", "3-1"], ["3-1"]),
     (["ringworker", "--listen", "0.0.0.0:0"], ["--insecure"]),
     (["ringworker", "--name", "no spaces, please"], ["name"]),
-    (["ringworker", "--log-spool-bytes", "many"], ["many"]),
+    (["ringworker", "--log-spool", "many"], ["many"]),
     (["ringworker", "--coordinator", "nowhere"], ["nowhere"]),
 ]
 

@@ -20,6 +20,10 @@ import unittest
 BIN = pathlib.Path(os.environ.get("RINGMASTER_BIN", "build/release/bin")).resolve()
 SLOW = float(os.environ.get("RINGMASTER_SLOW", "1"))  # sanitizers: longer deadlines
 
+# Children exec at once: gRPC need not come to rest before each of them is forked, for which it waits forever
+# when a channel is just being closed. It reads this when it is imported: import cluster first.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 # Results do not depend on the device's speed, tests' deadlines do.
 os.environ.setdefault("RINGMASTER_DEVICE", "cpu")
 
@@ -121,7 +125,7 @@ class Process:
 class Cluster:
     """One coordinator, workers, and ringctl, in a temporary folder.
 
-    silence_ms: the coordinator's --silence-ms; None: its default. The default here is longer than a shared
+    silence_ms: the coordinator's --silence; None: its default. The default here is longer than a shared
     machine's processors stand still: a worker is lost only where a test takes it away."""
 
     def __init__(self, silence_ms=2500):
@@ -150,7 +154,7 @@ class Cluster:
         listen = listen or self.address or "127.0.0.1:0"
         self.coordinator = self.spawn("ringmaster", [
             BIN / "ringmaster", "--listen", listen, "--data-dir", self.folder / "coordinator",
-            *([] if self.silence_ms is None else ["--silence-ms", self.silence_ms]), *extra], prefix)
+            *([] if self.silence_ms is None else ["--silence", f"{self.silence_ms}ms"]), *extra], prefix)
         if wait:
             self.address = self.coordinator.line("ringmaster listening on ")
         return self.coordinator
@@ -210,7 +214,7 @@ class Cluster:
     def wait_free(self, *names, timeout=30.0):
         def free():
             workers = self.attached()
-            return all(workers.get(name, {}).get("state") == "free" for name in names)
+            return all(workers.get(name, {}).get("state") == "FREE" for name in names)
         wait_until(free, f"workers {names} are free", timeout)
 
     def new_path(self, stem):

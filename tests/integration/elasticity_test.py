@@ -118,7 +118,7 @@ class ElasticityTest(cluster.ClusterTest):
     def test_drain_lets_a_worker_leave_and_resume_lets_it_come_back(self):
         with self.slow("ab") as (running, job):
             running.ringctl("drain", "b")
-            self.assertEqual(running.attached()["b"]["state"], "drained")
+            self.assertEqual(running.attached()["b"]["state"], "DRAINED")
             self.wait_ring(job, "a")
             running.ringctl("drain", "b", "--resume")
             self.wait_ring(job, "a", "b")
@@ -230,6 +230,12 @@ class ElasticityTest(cluster.ClusterTest):
             time.sleep(STEPS * 0.05)  # what is tested is that nothing has to be seen meanwhile
             running.start_coordinator()
             self.check_end(job)
+            # Training waited for no checkpoint: of those that came due meanwhile the newest two are there.
+            dropped = [event["message"] for event in running.json("events", job)["events"]
+                       if event["type"] == "CheckpointDropped"]
+            self.assertRegex(" ".join(dropped), r"(step 10|of the steps 10 to \d+): due, and not delivered")
+            steps = [one["step"] for one in running.json("checkpoint", "ls", job)["checkpoints"]]
+            self.assertEqual(steps[-1], STEPS)
 
     def test_a_store_from_an_older_backup_takes_a_term_above_all_that_were_seen(self):
         with self.slow("ab") as (running, job):

@@ -4,9 +4,9 @@ import pathlib
 import subprocess
 import sys
 
+import cluster  # noqa: I001  before grpc
 import grpc
 
-import cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRPC_PROTOS = pathlib.Path("/usr/share/grpc-proto")

@@ -1,12 +1,16 @@
 """Workers that are not what they seem: with a cloned state folder, with a living worker's name, of
-another protocol version. Each is refused or takes part, and harms nobody."""
+another protocol version; and whoever can reach a port, without a ticket or with somebody else's. Each is
+refused or takes part, and harms nobody."""
+import hashlib
 import importlib
 import json
+import os
+import queue
 import shutil
 
+import cluster  # noqa: I001  before grpc
 import grpc
 
-import cluster
 import peer_test
 
 
@@ -63,12 +67,16 @@ class StrangersTest(cluster.ClusterTest):
         self.assertTrue(self.status.Status.FromString(trailer).details[0].Unpack(info))
         return error.code(), error.details(), info.reason
 
-    def test_another_protocol_version(self):
+    def load_stubs(self):
         peer_test.generate(self.cluster.folder / "stubs")
-        fleet = importlib.import_module("ringmaster.v1.fleet_pb2")
-        states = importlib.import_module("ringmaster.v1.states_pb2")
+        self.fleet = importlib.import_module("ringmaster.v1.fleet_pb2")
+        self.states = importlib.import_module("ringmaster.v1.states_pb2")
         self.status = importlib.import_module("google.rpc.status_pb2")
         self.details = importlib.import_module("google.rpc.error_details_pb2")
+
+    def test_another_protocol_version(self):
+        self.load_stubs()
+        fleet, states = self.fleet, self.states
         running = self.cluster
         running.make_data()
         running.start_coordinator()
@@ -95,6 +103,102 @@ class StrangersTest(cluster.ClusterTest):
 
         self.assertEqual(set(running.attached()), {"a"})
         running.run_job(cluster.job_spec())
+        running.stop()
+
+    def attach(self, channel, name):
+        """A session of a worker that computes nothing; its ticket, and what keeps it open."""
+        fleet = self.fleet
+        said = queue.Queue()
+        attach = fleet.Attach(protocol=2, name=name, incarnation="0" * 31 + "1", cores=1,
+                              ring_address="127.0.0.1:9")
+        attach.numerics_class.backend = "none"
+        said.put(fleet.WorkerMessage(attach=attach))
+        session = channel.stream_stream(
+            "/ringmaster.v1.Fleet/Session", fleet.WorkerMessage.SerializeToString,
+            fleet.CoordinatorMessage.FromString)(iter(said.get, None), timeout=60)
+        return next(session).attached.ticket, said
+
+    def forge(self, channel, begin, files):
+        """Uploads a checkpoint whose manifest fits its files; how that ends."""
+        fleet = self.fleet
+
+        def messages():
+            yield fleet.CheckpointUpload(begin=begin)
+            for name, data in files:
+                upload = fleet.CheckpointUpload()
+                upload.piece.name, upload.piece.data, upload.piece.last = name, data, True
+                yield upload
+        upload = channel.stream_unary(
+            "/ringmaster.v1.Fleet/UploadCheckpoint", fleet.CheckpointUpload.SerializeToString,
+            fleet.CheckpointReceipt.FromString)
+        try:
+            upload(messages(), timeout=30)
+        except grpc.RpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+    def altered(self, job, step):
+        """The files of its newest checkpoint as they would be at another step, with other weights."""
+        folder = self.cluster.folder / "altered"
+        self.cluster.ringctl("checkpoint", "get", job, folder)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["step"] = step
+        files = []
+        for entry in manifest["files"]:
+            data = bytearray((folder / entry["name"]).read_bytes())
+            data[-1] ^= 1
+            entry["sha256"] = hashlib.sha256(data).hexdigest()
+            files.append((entry["name"], bytes(data)))
+        files.append(("manifest.json", json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()))
+        return files
+
+    def test_whoever_has_no_ticket(self):
+        self.load_stubs()
+        running = self.cluster
+        running.make_data()
+        running.start_coordinator()
+        worker = running.start_worker("a")
+        spec = cluster.job_spec(epochs=150, checkpoint={"every_steps": 3})
+        reference = running.run_job(spec)["checkpoint"]["sha256"]
+
+        job = running.submit(spec)
+        status = running.watch_until(job, lambda status: status["checkpoint"], "a checkpoint is listed")
+        term, counter = (int(part) for part in str(status["generation"]).split("."))
+        with grpc.insecure_channel(running.address) as channel, \
+                grpc.insecure_channel(worker.line("ringworker a listening on ")) as ring:
+            stranger, session = self.attach(channel, "stranger")
+            files = self.altered(job, 447)
+            for ticket in (b"a", b"", b"a" * 16, os.urandom(16), stranger):
+                begin = self.fleet.CheckpointBegin(job_id=job, step=447, ticket=ticket)
+                begin.generation.term, begin.generation.counter = term, counter
+                denied = {grpc.StatusCode.PERMISSION_DENIED}
+                if ticket == stranger:  # while its session lasts
+                    denied.add(grpc.StatusCode.FAILED_PRECONDITION)
+                self.assertIn(self.forge(channel, begin, files), denied, ticket)
+
+                chunk = self.fleet.LogChunk(worker="a", spool="0" * 32, ticket=ticket)
+                chunk.lines.add(number=1, job_id=job, unix_ms=1, level="error", text="forged")
+                ship = channel.stream_stream(
+                    "/ringmaster.v1.Fleet/ShipLogs", self.fleet.LogChunk.SerializeToString,
+                    self.fleet.LogAck.FromString)
+                code, text, reason = self.refusal(ship(iter([chunk]), timeout=20))
+                self.assertEqual((code, reason), (grpc.StatusCode.PERMISSION_DENIED, "TICKET_NOT_VALID"))
+                self.assertIn("not that of worker a", text)
+
+                request = self.states.FetchRequest(
+                    protocol=2, job_id=job, worker="stranger", ticket=ticket,
+                    step=running.status(job)["step"])
+                request.generation.term, request.generation.counter = term, counter
+                fetch = ring.unary_stream(
+                    "/ringmaster.v1.States/Fetch", self.states.FetchRequest.SerializeToString,
+                    self.states.StatePiece.FromString)
+                code, text, reason = self.refusal(fetch(request, timeout=20))
+                self.assertEqual((code, reason), (grpc.StatusCode.PERMISSION_DENIED, "TICKET_NOT_VALID"))
+            session.put(None)
+        done = running.wait(job)
+        self.assertEqual(done["state"], "SUCCEEDED", done["reason"])
+        self.assertEqual(done["checkpoint"]["sha256"], reference)
+        self.assertNotIn("forged", running.ringctl("logs", job).stdout)
         running.stop()
 
 

@@ -130,7 +130,7 @@ std::string Cluster::Unfinished() const {
     for (const v1::WorkerStatus& shown : oracle.workers().workers()) {
       if (shown.name() == NameAt(host)) state = shown.state();
     }
-    if (state != "free") return fmt::format("{} is {} at the end", NameAt(host), state);
+    if (state != "FREE") return fmt::format("{} is {} at the end", NameAt(host), state);
     if (worker->trainer().job() != nullptr) return NameAt(host) + " still holds a job";
   }
   return "";

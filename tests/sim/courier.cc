@@ -11,16 +11,29 @@ namespace {
 
 constexpr Time kLastPause = seconds(2);
 
+// As in worker/checkpoint_upload.cc.
+bool MayPass(const Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kPermissionDenied:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Courier::Courier(Cluster* cluster, LifePtr life, int host, std::string job,
-                 v1::Generation generation, std::string worker)
+                 v1::Generation generation)
     : cluster_(cluster),
       life_(std::move(life)),
       host_(host),
       job_(std::move(job)),
-      generation_(std::move(generation)),
-      worker_(std::move(worker)) {}
+      generation_(std::move(generation)) {}
 
 void Courier::Submit(uint64_t step, StateHash state) {
   queue_.push_back({step, state});
@@ -51,7 +64,6 @@ void Courier::Try() {
   v1::CheckpointBegin begin;
   begin.set_job_id(job_);
   *begin.mutable_generation() = generation_;
-  begin.set_worker(worker_);
   begin.set_step(queue_.front().step);
   cluster_->faults.At(Point::kUpload, host_);
   const std::weak_ptr<Courier> weak = weak_from_this();
@@ -81,7 +93,7 @@ void Courier::TryLater() {
 void Courier::Answered(const Status& status) {
   ++attempt_;
   connection_.reset();
-  if (status.code() == absl::StatusCode::kUnavailable) return TryLater();
+  if (MayPass(status)) return TryLater();
   if (!status.ok()) {
     error_ = fmt::format("checkpoint of step {}: {}", queue_.front().step, Message(status));
     return Settle();

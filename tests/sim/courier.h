@@ -20,8 +20,7 @@ struct Cluster;
 
 class Courier : public std::enable_shared_from_this<Courier> {
  public:
-  Courier(Cluster* cluster, LifePtr life, int host, std::string job, v1::Generation generation,
-          std::string worker);
+  Courier(Cluster* cluster, LifePtr life, int host, std::string job, v1::Generation generation);
   ~Courier() { Stop(); }
 
   void Submit(uint64_t step, StateHash state);
@@ -47,7 +46,6 @@ class Courier : public std::enable_shared_from_this<Courier> {
   const int host_;
   const std::string job_;
   const v1::Generation generation_;
-  const std::string worker_;
   std::deque<Parcel> queue_;
   ConnectionPtr connection_;
   uint64_t attempt_ = 0;

@@ -42,6 +42,9 @@ std::string Describe(const v1::WorkerMessage& message) {
       return "Leaving";
     case Kind::kJoined:
       return "Joined " + Describe(message.joined().generation());
+    case Kind::kSnapshotTaken:
+      return fmt::format("SnapshotTaken {} {}", message.snapshot_taken().snapshot().step(),
+                         message.snapshot_taken().snapshot().manifest_sha256().substr(0, 8));
     case Kind::kStateSaved:
       return fmt::format("StateSaved applied={} {}", message.state_saved().applied(),
                          message.state_saved().error());

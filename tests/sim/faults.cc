@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "tests/sim/cluster.h"
@@ -140,7 +141,10 @@ void Faults::StrikeCoordinator(const Fault& fault, int host) {
           [this, fault] { cluster_->KillCoordinator(fault.lasts / 3); });
     case FaultKind::kFillDisk:  // interleaving 16
       cluster_->store.set_full(true);
-      return world.After(fault.lasts, nullptr, [this] { cluster_->store.set_full(false); });
+      disk_full_until_ = std::max(disk_full_until_, world.now() + fault.lasts);
+      return world.After(fault.lasts, nullptr, [this] {
+        if (cluster_->world.now() >= disk_full_until_) cluster_->store.set_full(false);
+      });
     case FaultKind::kRestoreOlderStore:
       return RestoreOlderStore(fault.lasts);
     case FaultKind::kDamageCheckpoint:

@@ -35,6 +35,7 @@ class Faults {
 
   Cluster* const cluster_;
   std::map<Point, uint64_t> seen_;
+  Time disk_full_until_{0};
 };
 
 }  // namespace ringmaster::sim

@@ -68,6 +68,7 @@ void Oracle::OnTermSaved(const Who& who, uint64_t term) {
 
 void Oracle::OnFenceAck(const Who& who, const v1::FenceAck& ack) {
   const GenerationId generation = IdOf(ack.generation());
+  CheckReport(who, ack);
   CheckState(ack.job_id(), ack.applied(), ack.digest(), fmt::format("FenceAck by w{}", who.host));
   // A fence that came in its term may be acknowledged later: nobody waits for that any more.
   const auto heard = heard_.find({who, generation});
@@ -77,6 +78,25 @@ void Oracle::OnFenceAck(const Who& who, const v1::FenceAck& ack) {
   }
   GenerationId& newest = acknowledged_[who][ack.job_id()];
   newest = std::max(newest, generation);
+}
+
+template <typename Report>
+void Oracle::CheckReport(const Who& who, const Report& report) {
+  uint64_t last = 0;
+  for (const v1::StepDigest& each : report.digests()) {
+    CheckState(report.job_id(), each.step(), each.digest(), fmt::format("report by w{}", who.host));
+    if (each.step() <= last || each.step() > report.applied()) {
+      cluster_->world.Violate(fmt::format("w{} at step {} reports the digest of step {} after {}",
+                                          who.host, report.applied(), each.step(), last));
+    }
+    last = each.step();
+  }
+}
+
+void Oracle::OnSaid(const Who& who, const v1::WorkerMessage& message) {
+  if (message.has_fence_ack()) OnFenceAck(who, message.fence_ack());
+  if (message.has_progress()) CheckReport(who, message.progress());
+  if (message.has_job_finished()) CheckReport(who, message.job_finished());
 }
 
 void Oracle::OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied) {
@@ -109,6 +129,23 @@ void Oracle::OnApply(const Who& who, const std::string& job, const GenerationId&
                                         acknowledged_[who][job].ToString()));
   }
   CheckSkew(who, job, generation, applied);
+}
+
+void Oracle::OnStep(const Who& who, const v1::Start& start, uint64_t step) {
+  Reached& reached = reached_[start.SerializeAsString()];
+  reached.begun = std::max(reached.begun, step + 1);
+  if (!reached.boundary || *reached.boundary > step) return;
+  cluster_->world.Violate(fmt::format("rule 10: w{} begins step {} of {}, which ended before it",
+                                      who.host, step, IdOf(start.generation()).ToString()));
+}
+
+void Oracle::OnBoundary(const Who& who, const v1::Start& start, uint64_t applied) {
+  Reached& reached = reached_[start.SerializeAsString()];
+  if (!reached.boundary) reached.boundary = applied;
+  if (*reached.boundary == applied && reached.begun <= applied) return;
+  cluster_->world.Violate(fmt::format(
+      "rule 10: w{} ends {} before step {}, another one before {}, and step {} began", who.host,
+      IdOf(start.generation()).ToString(), applied, *reached.boundary, reached.begun - 1));
 }
 
 void Oracle::CheckSkew(const Who& who, const std::string& job, const GenerationId& generation,

@@ -12,6 +12,8 @@
 //  7 an acknowledged job exists, once, for ever; it fails for no reason (client.h, cluster.cc)
 //  8 no worker is in two rings
 //  9 a job has SUCCEEDED only with its last checkpoint in store and folder
+// 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
+//    behind it
 #pragma once
 
 #include <cstdint>
@@ -44,8 +46,11 @@ class Oracle {
   void OnResolved(const std::string& job, const v1::ResolvedJob& resolved);
   void OnHeard(const Who& who, const v1::CoordinatorMessage& message);
   void OnTermSaved(const Who& who, uint64_t term);
-  void OnFenceAck(const Who& who, const v1::FenceAck& ack);
+  // Whatever it says of its state, and that it stopped applying.
+  void OnSaid(const Who& who, const v1::WorkerMessage& message);
   void OnRunBegin(const Who& who, const v1::Start& start, uint64_t applied);
+  void OnStep(const Who& who, const v1::Start& start, uint64_t step);  // it begins to compute it
+  void OnBoundary(const Who& who, const v1::Start& start, uint64_t applied);  // it ends there
   void OnApply(const Who& who, const std::string& job, const GenerationId& generation,
                uint64_t applied, StateHash state);
 
@@ -84,6 +89,10 @@ class Oracle {
   };
   void CheckState(const std::string& job, uint64_t step, const std::string& digest,
                   const std::string& what);
+  void OnFenceAck(const Who& who, const v1::FenceAck& ack);
+  // `report` carries digests.
+  template <typename Report>
+  void CheckReport(const Who& who, const Report& report);
   void CheckOneRing(const v1::Start& start);
   // Whether another content of this generation is allowed: the store has forgotten the first one,
   // and none of its processes is in it again.
@@ -100,6 +109,11 @@ class Oracle {
   std::map<std::pair<Who, GenerationId>, uint64_t> heard_;  // fences: the term then
   std::map<std::string, v1::Start> newest_starts_;          // by job
   std::map<int, uint64_t> terms_;                           // by host: durable
+  struct Reached {
+    uint64_t begun = 0;                // 1 + the newest step that a member began
+    std::optional<uint64_t> boundary;  // where the first one ended
+  };
+  std::map<std::string, Reached> reached_;  // by Start
   v1::ListWorkersResponse workers_;
   Counts counts_;
 };

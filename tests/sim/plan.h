@@ -86,6 +86,9 @@ struct Plan {
 };
 
 [[nodiscard]] Plan MakePlan(uint64_t seed);
+// The coordinator's disk is full for so long when the first job has one more step to do; every
+// other fault comes as planned.
+void FillDiskAtTheEnd(Time lasts, Plan* plan);
 [[nodiscard]] const char* NameOf(FaultKind kind);
 [[nodiscard]] const char* NameOf(Point point);
 

@@ -80,11 +80,11 @@ std::optional<Reply> SimCoordinator::Ask(const Event& event) {
   return reply_;
 }
 
-void SimCoordinator::CarryOut(const Actions& actions) {
-  for (const Action& action : actions) {
+void SimCoordinator::CarryOut(Actions actions) {
+  queue_.CarryOut(std::move(actions), [this](const Action& action) {
     if (!life_->alive) return;  // it died at a write
     std::visit([this](const auto& a) { Do(a); }, action);
-  }
+  });
 }
 
 // ---- sessions -----------------------------------------------------------------------------------
@@ -128,6 +128,12 @@ void SimCoordinator::Do(const Send& action) {
           message] { cluster->WorkerAt(host).Hear(id, message); });
 }
 
+void SimCoordinator::Do(const Admit& action) {
+  v1::CoordinatorMessage message;
+  *message.mutable_attached() = action.attached;
+  Do(coordinator::Send{action.session, message});
+}
+
 void SimCoordinator::Do(const CloseSession& action) {
   const auto session = sessions_.extract(action.session);
   if (!session) return;
@@ -158,7 +164,8 @@ void SimCoordinator::Do(const InsertJob& action) {
 void SimCoordinator::Do(const InsertCheckpoint& action) {
   const Status status = Write(cluster_->store.InsertCheckpoint(action.record));
   if (!life_->alive) return;
-  CarryOut(logic_.Step(CheckpointInserted{action.record, action.digest, status}, ReadClocks()));
+  CarryOut(logic_.Step(CheckpointInserted{action.upload, action.record, action.digest, status},
+                       ReadClocks()));
 }
 
 void SimCoordinator::Do(const RaiseTerm& action) {
@@ -220,10 +227,12 @@ void SimCoordinator::Do(const PublishWorkers& action) {
 
 void SimCoordinator::Do(const Reply& action) {
   reply_ = action;
-  if (!write_failed_ || !reply_.refusal.status.ok()) return;
-  if (RING_PLANTED(kAcknowledgesUnstored)) return;
-  reply_.refusal = {Error(absl::StatusCode::kUnavailable, "the store cannot be written"),
-                    "STORE_UNAVAILABLE"};
+  reply_.refusal.status = IfStored(action.refusal.status);
+}
+
+Status SimCoordinator::IfStored(const Status& status) const {
+  if (!write_failed_ || !status.ok() || RING_PLANTED(kAcknowledgesUnstored)) return status;
+  return Error(absl::StatusCode::kUnavailable, "the store cannot be written");
 }
 
 void SimCoordinator::Do(const Note& action) {
@@ -234,37 +243,58 @@ void SimCoordinator::Do(const Note& action) {
 
 void SimCoordinator::AcceptUpload(const ConnectionPtr& connection, const v1::CheckpointBegin& begin,
                                   StateHash state, const OnTaken& answer) {
-  const std::optional<Reply> reply = Ask(UploadAsked{begin});
-  if (!reply) return;
-  if (!reply->refusal.status.ok()) {
-    connection->Send(1, [answer, status = reply->refusal.status] { answer(status); });
-    return connection->Finish(1, "refused");
+  const UploadId id{connection->id()};
+  uploads_[id] = {connection, begin, state, answer};
+  connection->SetOnEnd(1, [this, id](const std::string&) {
+    uploads_.erase(id);
+    Handle(UploadClosed{id});
+  });
+  SessionId session{};
+  for (const auto& [open, stream] : sessions_) {
+    if (stream->host(0) == connection->host(0)) session = open;
   }
-  cluster_->world.After(cluster_->TransferTime(), life_, [this, connection, begin, state, answer] {
-    if (connection->open(1)) Commit(connection, begin, state, answer);
+  Handle(UploadAsked{id, session, begin});
+}
+
+void SimCoordinator::Do(const AdmitUpload& action) {
+  cluster_->world.After(cluster_->TransferTime(), life_,
+                        [this, id = action.upload] { UploadCame(id); });
+}
+
+void SimCoordinator::UploadCame(UploadId id) {
+  const auto upload = uploads_.find(id);
+  if (upload == uploads_.end() || !upload->second.connection->open(1)) return;
+  const auto& [connection, begin, state, answer] = upload->second;
+  Handle(UploadVerified{id, ManifestSha256(begin.step(), state), DigestHex(state),
+                        cluster_->oracle.ResultDigestOf(begin.job_id())});
+}
+
+// As the product's disk thread does it: later, and also when the call has ended by then.
+void SimCoordinator::Do(const PlaceUpload& action) {
+  const auto found = uploads_.find(action.upload);
+  if (found == uploads_.end()) {
+    const Status gone = Gone();
+    return cluster_->world.After(Time(0), life_, [this, id = action.upload, gone] {
+      Handle(UploadPlaced{id, "", gone});
+    });
+  }
+  cluster_->world.After(milliseconds(1), life_, [this, id = action.upload, upload = found->second] {
+    const std::string path = SimStore::PathOf(upload.begin.job_id(), upload.begin.step());
+    if (cluster_->store.full()) return Handle(UploadPlaced{id, "", Gone()});
+    cluster_->store.folders[path] = {upload.begin.step(), upload.state, false};
+    cluster_->oracle.OnCheckpoint(upload.begin.job_id(), upload.begin.step(), upload.state);
+    Handle(UploadPlaced{id, path, absl::OkStatus()});
   });
 }
 
-void SimCoordinator::Commit(const ConnectionPtr& connection, const v1::CheckpointBegin& begin,
-                            StateHash state, const OnTaken& answer) {
-  Status status = Gone();
-  if (!cluster_->store.full()) {
-    UploadVerified verified;
-    verified.begin = begin;
-    verified.ref.set_path(SimStore::PathOf(begin.job_id(), begin.step()));
-    verified.ref.set_step(begin.step());
-    verified.ref.set_sha256(ManifestSha256(begin.step(), state));
-    verified.digest = DigestHex(state);
-    verified.result_digest = cluster_->oracle.ResultDigestOf(begin.job_id());
-    cluster_->store.folders[verified.ref.path()] = {begin.step(), state, false};
-    const std::optional<Reply> reply = Ask(verified);
-    if (!reply) return;
-    status = reply->refusal.status;
-    cluster_->world.Log(fmt::format("upload of {} step {} by {}: {}", begin.job_id(), begin.step(),
-                                    begin.worker(), status.ok() ? "kept" : Message(status)));
-    if (status.ok()) cluster_->oracle.OnCheckpoint(begin.job_id(), begin.step(), state);
-  }
-  connection->Send(1, [answer, status] { answer(status); });
+void SimCoordinator::Do(const EndUpload& action) {
+  const auto upload = uploads_.extract(action.upload);
+  if (upload.empty()) return;
+  const auto& [connection, begin, state, answer] = upload.mapped();
+  const Status status = IfStored(action.refusal.status);
+  cluster_->world.Log(fmt::format("upload of {} step {} by w{}: {}", begin.job_id(), begin.step(),
+                                  connection->host(0), status.ok() ? "kept" : Message(status)));
+  connection->Send(1, [answer = answer, status] { answer(status); });
   connection->Finish(1, "done");
 }
 

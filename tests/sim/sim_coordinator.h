@@ -29,7 +29,8 @@ class SimCoordinator {
   // What comes in. Sessions of workers:
   void AcceptSession(const ConnectionPtr& connection);
   void Hear(uint64_t connection, const v1::WorkerMessage& message);
-  // Uploads: the files of S(step) with the begin before them.
+  // Uploads: the files of S(step) with the begin before them. Whose it is says the host, as a
+  // ticket does in the product.
   using OnTaken = std::function<void(const Status& status)>;
   void AcceptUpload(const ConnectionPtr& connection, const v1::CheckpointBegin& begin,
                     StateHash state, const OnTaken& answer);
@@ -43,12 +44,16 @@ class SimCoordinator {
  private:
   [[nodiscard]] coordinator::Now ReadClocks() const;
   void Handle(const coordinator::Event& event);
-  void CarryOut(const coordinator::Actions& actions);
+  void CarryOut(coordinator::Actions actions);
   void Do(const coordinator::Send& action);
+  void Do(const coordinator::Admit& action);
   void Do(const coordinator::CloseSession& action);
   void Do(const coordinator::InsertJob& action);
   void Do(const coordinator::InsertCheckpoint& action);
   void Do(const coordinator::RaiseTerm& action);
+  void Do(const coordinator::AdmitUpload& action);
+  void Do(const coordinator::PlaceUpload& action);
+  void Do(const coordinator::EndUpload& action);
   void Do(const coordinator::FindCheckpoint& action);
   void Do(const coordinator::SaveJob& action);
   void Do(const coordinator::RemoveCheckpoint& action);
@@ -60,18 +65,26 @@ class SimCoordinator {
   [[nodiscard]] Status Write(const Status& status);
   void Tick();
   void SessionClosed(uint64_t connection, const std::string& reason);
-  void Commit(const ConnectionPtr& connection, const v1::CheckpointBegin& begin, StateHash state,
-              const OnTaken& answer);
+  [[nodiscard]] Status IfStored(const Status& status) const;
+  struct Upload {
+    ConnectionPtr connection;
+    v1::CheckpointBegin begin;
+    StateHash state = 0;
+    OnTaken answer;
+  };
+  void UploadCame(coordinator::UploadId id);
 
   Cluster* const cluster_;
   const LifePtr life_;
   coordinator::Logic logic_;
+  coordinator::ActionQueue queue_;
   coordinator::Reply reply_;
   bool write_failed_ = false;
   std::map<std::string, coordinator::JobRecord> unsaved_;
   std::map<std::string, coordinator::JobView> withheld_;
   std::map<coordinator::SessionId, ConnectionPtr> sessions_;
   std::map<uint64_t, coordinator::SessionId> by_connection_;
+  std::map<coordinator::UploadId, Upload> uploads_;
 };
 
 }  // namespace ringmaster::sim

@@ -70,7 +70,12 @@ StatusOr<std::vector<DrainRecord>> SimStore::LoadDrains() {
 }
 
 Status SimStore::RaiseTerm(uint64_t term) {
+  if (term <= now_.term) return FailedPrecondition("the term is {}, got {}", now_.term, term);
   return Write([&](Content& content) { content.term = term; });
+}
+
+Status SimStore::TryWrite() {
+  return Write([](Content&) {});
 }
 
 Status SimStore::InsertJob(const JobRecord& job) {

@@ -30,6 +30,7 @@ class SimStore : public coordinator::Store {
   [[nodiscard]] StatusOr<std::vector<coordinator::CheckpointRecord>> LoadCheckpoints() override;
   [[nodiscard]] StatusOr<std::vector<coordinator::DrainRecord>> LoadDrains() override;
   [[nodiscard]] Status RaiseTerm(uint64_t term) override;
+  [[nodiscard]] Status TryWrite() override;
   [[nodiscard]] Status InsertJob(const coordinator::JobRecord& job) override;
   [[nodiscard]] Status SaveJob(const coordinator::JobRecord& job) override;
   [[nodiscard]] Status InsertCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;

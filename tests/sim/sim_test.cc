@@ -50,6 +50,55 @@ TEST_CASE("Sim: different seeds are different simulations") {
   CHECK(hashes.size() == 20);
 }
 
+TEST_CASE(
+    "Sim: a disk that is full for 20 minutes at the end of a job costs time and nothing else") {
+  const std::string how = GENERATE("", "and its coordinator dies", "and a worker dies",
+                                   "and every worker dies", "and a worker is drained");
+  INFO("the disk is full " << how);
+  Plan plan = MakePlan(0);
+  FillDiskAtTheEnd(minutes(20), &plan);
+  Fault fault;
+  fault.at = minutes(10);
+  fault.lasts = milliseconds(500);
+  fault.kind = how == "and its coordinator dies"  ? FaultKind::kKillCoordinator
+               : how == "and a worker dies"       ? FaultKind::kKillWorker
+               : how == "and every worker dies"   ? FaultKind::kKillAll
+               : how == "and a worker is drained" ? FaultKind::kDrainWorker
+                                                  : FaultKind::kJumpClock;
+  plan.faults.push_back(fault);
+  const Verdict verdict = Simulate(plan, false);
+  CHECK(verdict.violation.empty());
+  CHECK(verdict.ended >= minutes(20));
+  CHECK(verdict.ended < minutes(22));
+  if (how == "and every worker dies") return;  // its steps are computed again
+  CHECK(verdict.counts.applied == plan.jobs[0].spec.steps() * plan.workers);
+  CHECK(verdict.counts.rewound == 0);
+}
+
+// Rule 10, whenever the fence comes.
+TEST_CASE("Sim: a ring that a worker joins ends everywhere at the same step") {
+  const auto join_at = [](Time at) {
+    Plan plan = MakePlan(0);
+    Fault fault;
+    fault.kind = FaultKind::kAddWorker;
+    fault.at = at;
+    plan.faults.push_back(fault);
+    return Simulate(plan, false);
+  };
+  size_t joined = 0, found = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Time at = milliseconds(300 + 7 * i);
+    const Verdict verdict = join_at(at);
+    CHECK(verdict.violation.empty());
+    joined += verdict.counts.generations == 2 ? 1 : 0;  // else the job had ended
+    planted_bug = PlantedBug::kEndsAlone;
+    found += join_at(at).violation.empty() ? 0 : 1;
+    planted_bug = PlantedBug::kNone;
+  }
+  CHECK(joined > 40);
+  CHECK(found > 0);
+}
+
 TEST_CASE("Sim: every rule holds in 2,000 clusters under faults") {
   const SearchResult result = Search({1, kSeeds, "", 2, false});
   for (const Failure& failure : result.failures) PrintFailure(failure, "");

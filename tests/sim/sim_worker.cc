@@ -89,6 +89,7 @@ void SimWorker::Do(const worker::CloseSession& action) {
 void SimWorker::Do(const worker::SaveTerm& action) {
   host_->highest_term = action.term;
   cluster_->oracle.OnTermSaved({host_->host, incarnation_}, action.term);
+  Post(worker::TermStored{action.term, ""});
 }
 
 void SimWorker::Do(const worker::CancelRun& action) {
@@ -142,9 +143,7 @@ void SimWorker::Send(const v1::WorkerMessage& message) {
   if (session_ == nullptr) return;
   attach_sent_ = attach_sent_ || message.has_attach();
   if (!attach_sent_) return;
-  if (message.has_fence_ack()) {
-    cluster_->oracle.OnFenceAck({host_->host, incarnation_}, message.fence_ack());
-  }
+  cluster_->oracle.OnSaid({host_->host, incarnation_}, message);
   if (message.has_fence_ack()) cluster_->faults.At(Point::kFenceAcked, host_->host);
   if (message.has_joined()) cluster_->faults.At(Point::kJoined, host_->host);
   if (message.has_job_finished()) cluster_->faults.At(Point::kFinished, host_->host);

@@ -31,6 +31,7 @@ struct Frame {
   bool farewell = false;  // of the round after the last step
   uint32_t rank = 0;      // whose contribution it is
   std::vector<Contribution> contributions;
+  bool ends = false;  // that member asks for the boundary after the step
 };
 
 struct Hello {

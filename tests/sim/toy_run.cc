@@ -20,6 +20,7 @@ using worker::RunStop;
 constexpr Time kBetterReasonLimit = seconds(2);
 // A source is given up when nobody answers there for so long (worker/transfer/state_fetch.h).
 constexpr Time kSilentSource = seconds(2);
+constexpr size_t kMostCopies = 2;  // as in worker/train/checkpoint_writer.h
 constexpr uint64_t kFarewellRound = uint64_t{1} << 40;
 
 }  // namespace
@@ -110,8 +111,10 @@ void ToyRun::Stop(RunStop when) {
   switch (phase_) {
     case Phase::kFetching:
     case Phase::kConnecting:
-    case Phase::kIdle:
       return End(Outcome::kStopped);
+    case Phase::kIdle:  // it waits for a checkpoint, or for this
+      if (when == RunStop::kNow || awaits_fence_ || left_by_peer_) End(Outcome::kStopped);
+      return;
     case Phase::kLeaving:
       return when == RunStop::kNow ? End(Outcome::kStopped) : void();
     case Phase::kComputing:
@@ -246,9 +249,11 @@ void ToyRun::Connected() {
   post_(worker::PhaseChanged{job_->id, "first_step", 0});
   phase_ = Phase::kIdle;
   KeepFolded();
+  // What is due on S(K), also where another ring had its copies.
+  if (CheckpointDue() && !job_->copies.contains(job_->applied)) TakeSnapshot();
   if (rank_ == 0) {
     courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, job_->id.value(),
-                                         start_.generation(), self_.name);
+                                         start_.generation());
     for (const auto& [step, state] : job_->copies) courier_->Submit(step, state);
   }
   // Interleaving 5: late frames of an older generation, at this step, with another shard map.
@@ -279,18 +284,30 @@ void ToyRun::KeepFolded() {
   if (RING_PLANTED(kCountsShardsTwice)) again_ = job_->folded;
 }
 
-bool ToyRun::MayGoOn() {
-  if (!stop_) return true;
-  End(Outcome::kStopped);
-  return false;
+// All members end at the same boundary (worker/train/step_loop.cc).
+bool ToyRun::EndsHere() {
+  const bool alone = ring_ == nullptr || RING_PLANTED(kEndsAlone);
+  if (alone ? !stop_ : !ends_) return false;
+  self_.cluster->oracle.OnBoundary({self_.host, self_.incarnation}, start_, job_->applied);
+  if (stop_) {
+    End(Outcome::kStopped);
+    return true;
+  }
+  awaits_fence_ = true;
+  After(kBetterReasonLimit, [](ToyRun& run) {
+    run.End(Outcome::kPeerLost, "the ring ended for a fence that did not come here");
+  });
+  return true;
 }
 
 void ToyRun::NextStep() {
   phase_ = Phase::kIdle;
   job_->phase = "idle";
-  if (!MayGoOn()) return;
+  if (stop_ == RunStop::kNow || (stop_ && left_by_peer_)) return End(Outcome::kStopped);
   if (left_by_peer_) return;
   if (job_->applied == job_->total()) return Farewell();
+  if (EndsHere()) return;
+  self_.cluster->oracle.OnStep({self_.host, self_.incarnation}, start_, job_->applied);
   phase_ = Phase::kComputing;
   job_->phase = "compute";
   own_sent_ = false;
@@ -321,7 +338,8 @@ void ToyRun::ComputeNext() {
 void ToyRun::SendOwn() {
   phase_ = Phase::kExchanging;
   job_->phase = "reduce";
-  Frame own{job_->id.value(), generation_, job_->applied, false, rank_, {}};
+  Frame own{job_->id.value(), generation_, job_->applied, false, rank_, {}, stop_.has_value()};
+  if (own.ends) asking_.insert({own.step, rank_});
   for (const auto& [shard, value] : job_->folded) own.contributions.push_back({shard, value});
   for (const auto& [shard, value] : std::exchange(again_, {})) {
     own.contributions.push_back({shard, value});
@@ -332,7 +350,8 @@ void ToyRun::SendOwn() {
     ring_->Send(own);
     for (const auto& [rank, contributions] : frames) {
       if (over_ || rank == ring_->successor_rank()) continue;
-      ring_->Send({own.job, generation_, own.step, false, rank, contributions});
+      ring_->Send({own.job, generation_, own.step, false, rank, contributions,
+                   asking_.contains({own.step, rank})});
     }
   }
   if (over_) return;
@@ -347,6 +366,7 @@ void ToyRun::Receive(const Frame& frame) {
   const uint64_t current = job_->applied + (farewell_ ? kFarewellRound : 0);
   if (frame.rank >= static_cast<uint32_t>(start_.ring_size()) || round < current) return;
   if (!inbox_[round].try_emplace(frame.rank, frame.contributions).second) return;
+  if (frame.ends) asking_.insert({round, frame.rank});
   if (round != current || !own_sent_ || ring_ == nullptr) return;
   if (frame.rank != ring_->successor_rank()) {
     Frame onward = frame;
@@ -375,6 +395,9 @@ void ToyRun::Apply() {
     all.insert(all.end(), contributions.begin(), contributions.end());
   }
   inbox_.erase(job_->applied);
+  const auto next = asking_.lower_bound({job_->applied + 1, 0});
+  ends_ = asking_.lower_bound({job_->applied, 0}) != next;
+  asking_.erase(asking_.begin(), next);
   job_->state = NextState(job_->state, std::move(all));
   ++job_->applied;
   ++job_->progress;
@@ -387,8 +410,8 @@ void ToyRun::Apply() {
   event.progress.set_job_id(job_->id.value());
   *event.progress.mutable_generation() = start_.generation();
   event.progress.set_applied(job_->applied);
-  event.progress.set_digest(DigestOf(job_->state));
   event.progress.set_updates(job_->applied);
+  event.digest = DigestOf(job_->state);
   if (job_->applied == start_.start_step() + 1) {
     post_(worker::PhaseChanged{job_->id, "done", 0});
   }
@@ -397,12 +420,16 @@ void ToyRun::Apply() {
   SaveCheckpoint();
 }
 
-void ToyRun::SaveCheckpoint() {
+// Here: the ring's first two take a copy.
+bool ToyRun::CheckpointDue() const {
   const uint64_t every = job_->resolved.checkpoint().every_steps();
-  const bool last = job_->applied == job_->total();
-  const bool due = last || (every != 0 && job_->applied % every == 0);
-  if (!due || rank_ > 1) return NextStep();
-  job_->copies[job_->applied] = job_->state;
+  const bool due = job_->applied > 0 && every != 0 && job_->applied % every == 0;
+  return rank_ <= 1 && (due || job_->applied == job_->total());
+}
+
+void ToyRun::SaveCheckpoint() {
+  if (!CheckpointDue()) return NextStep();
+  TakeSnapshot();
   if (courier_ == nullptr) return NextStep();
   // The writer takes a copy when the one before is delivered: the step loop waits for that.
   job_->phase = "checkpoint";
@@ -411,6 +438,19 @@ void ToyRun::SaveCheckpoint() {
     if (!error.empty()) return End(Outcome::kFailed, error);
     courier_->Submit(job_->applied, job_->state);
     NextStep();
+  });
+}
+
+// What worker/train/checkpoint_writer does: the copy is hashed beside the training.
+void ToyRun::TakeSnapshot() {
+  const uint64_t step = job_->applied;
+  job_->copies[step] = job_->state;
+  if (job_->copies.size() > kMostCopies) job_->copies.erase(job_->copies.begin());
+  post_(worker::SnapshotHeld{job_->id, step, ""});
+  const Time cost = microseconds(self_.cluster->world.random().Between(100, 20'000));
+  const std::string manifest = ManifestSha256(step, job_->state);
+  self_.cluster->world.After(cost, self_.life, [post = post_, id = job_->id, step, manifest] {
+    post(worker::SnapshotHeld{id, step, manifest});
   });
 }
 

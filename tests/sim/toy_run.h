@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
 
   void After(Time delay, std::function<void(ToyRun&)> what);
   void End(worker::Outcome outcome, const std::string& reason = "", const std::string& peer = "");
-  [[nodiscard]] bool MayGoOn();
+  [[nodiscard]] bool EndsHere();
 
   // Getting S(K).
   void FetchNext();
@@ -86,7 +87,9 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   void Apply();
   void Farewell();
   void Finish();
+  [[nodiscard]] bool CheckpointDue() const;
   void SaveCheckpoint();
+  void TakeSnapshot();
 
   const Self self_;
   ToyJob* const job_;
@@ -107,12 +110,15 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   std::optional<worker::RunStop> stop_;
   bool over_ = false;
   bool left_by_peer_ = false;
-  bool farewell_ = false;   // in the round after the last step
-  bool finishing_ = false;  // after it
+  bool ends_ = false;          // a member asked for this boundary: all of them end here
+  bool awaits_fence_ = false;  // it did, and the fence did not come here yet
+  bool farewell_ = false;      // in the round after the last step
+  bool finishing_ = false;     // after it
   bool own_sent_ = false;
   uint64_t update_ = 0;                 // number of the update under way
   std::map<uint32_t, uint64_t> again_;  // of a planted bug: folded twice
   std::map<uint64_t, std::map<uint32_t, std::vector<Contribution>>> inbox_;  // by round, by rank
+  std::set<std::pair<uint64_t, uint32_t>> asking_;  // for the boundary: round and rank
 };
 
 }  // namespace ringmaster::sim

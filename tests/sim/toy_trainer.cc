@@ -37,7 +37,10 @@ void ToyTrainer::Cancel(worker::RunStop when) {
 }
 
 void ToyTrainer::ForgetCopies(uint64_t step) {
-  if (job_) job_->copies.erase(step);
+  if (!job_) return;
+  std::erase_if(job_->copies, [&](const auto& copy) {
+    return copy.first <= step && copy.first != job_->total();
+  });
 }
 
 std::optional<GenerationId> ToyTrainer::running() const {
@@ -134,7 +137,8 @@ void ToyTrainer::Do(const worker::DeliverState& task) {
   generation.set_term(shown_generation_.term);
   generation.set_counter(shown_generation_.counter);
   courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, task.job.value(),
-                                       generation, self_.name);
+                                       generation);
+  post_(worker::SnapshotHeld{job_->id, job_->applied, ManifestSha256(job_->applied, job_->state)});
   courier_->Submit(job_->applied, job_->state);
   courier_->WhenIdle([this](const std::string& error) {
     post_(worker::StateDelivered{job_->id, job_->applied, error});

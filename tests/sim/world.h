@@ -20,6 +20,7 @@ namespace ringmaster::sim {
 using Time = std::chrono::microseconds;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 
 // One process from its start to its end.

@@ -2,6 +2,7 @@
 // change the fields that they are about.
 #pragma once
 
+#include <sstream>
 #include <string>
 
 #include "common/ids.h"
@@ -35,6 +36,17 @@ inline v1::Attach MakeAttach(const std::string& name) {
   attach.mutable_device_profile()->set_kind("cpu");
   attach.mutable_device_profile()->set_memory_per_core(uint64_t{1} << 30);
   return attach;
+}
+
+// `4:d4,6:other`: the digests of steps 4 and 6, as a report carries them.
+template <typename Report>
+void AddDigests(const std::string& text, Report* report) {
+  std::stringstream list(text);
+  for (std::string each; std::getline(list, each, ',');) {
+    v1::StepDigest& digest = *report->add_digests();
+    digest.set_step(std::stoull(each));
+    digest.set_digest(each.substr(each.find(':') + 1));
+  }
 }
 
 // 80 training and 20 test images in CIFAR-10's shape.

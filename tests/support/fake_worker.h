@@ -48,7 +48,9 @@ class FakeWorker {
     v1::WorkerMessage message;
     *message.mutable_attach() = attach;
     Say(message);
-    return Hear(Kind::kAttached);
+    StatusOr<v1::CoordinatorMessage> attached = Hear(Kind::kAttached);
+    if (attached.ok()) ticket_ = attached->attached().ticket();
+    return attached;
   }
 
   // What the process death of a worker looks like.
@@ -124,7 +126,7 @@ class FakeWorker {
     progress.set_job_id(job_id_);
     *progress.mutable_generation() = generation_;
     progress.set_applied(applied);
-    progress.set_digest(DigestOf(applied));
+    AddDigests(std::to_string(applied) + ":" + DigestOf(applied), &progress);
     progress.set_ring_bytes(1'000 * applied);
     progress.set_loss(1.0 / static_cast<double>(applied + 1));
     progress.set_samples_per_second(100);
@@ -139,6 +141,16 @@ class FakeWorker {
     finished.set_applied(applied);
     finished.set_digest(DigestOf(applied));
     finished.set_manifest_sha256(manifest_sha256);
+    Say(message);
+  }
+
+  void SaySnapshot(uint64_t step, const std::string& manifest_sha256) {
+    v1::WorkerMessage message;
+    v1::SnapshotTaken& taken = *message.mutable_snapshot_taken();
+    taken.set_job_id(job_id_);
+    *taken.mutable_generation() = generation_;
+    taken.mutable_snapshot()->set_step(step);
+    taken.mutable_snapshot()->set_manifest_sha256(manifest_sha256);
     Say(message);
   }
 
@@ -164,6 +176,17 @@ class FakeWorker {
     return attach;
   }
 
+  // What begins an upload of its.
+  [[nodiscard]] v1::CheckpointBegin BeginUpload(uint64_t step) const {
+    v1::CheckpointBegin begin;
+    begin.set_job_id(job_id_);
+    *begin.mutable_generation() = generation_;
+    begin.set_ticket(ticket_);
+    begin.set_step(step);
+    return begin;
+  }
+
+  const std::string& ticket() const { return ticket_; }  // of its session
   // Of the job that it serves, as the coordinator told it.
   const std::string& job_id() const { return job_id_; }
   const v1::ResolvedJob& job() const { return job_; }
@@ -181,6 +204,7 @@ class FakeWorker {
   v1::ResolvedJob job_;
   v1::Generation generation_;
   v1::Start start_;
+  std::string ticket_;
   uint64_t applied_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace ringmaster::testing {
 
 inline v1::CheckpointRef StoreCheckpoint(const coordinator::CheckpointFolder& folder,
                                          const std::string& job, const FakeCheckpoint& checkpoint) {
-  auto staged = folder.Stage(JobId(job), checkpoint.step);
+  auto staged = folder.Stage(JobId(job), checkpoint.step, 64 << 20);
   RING_CHECK(staged.ok(), "a place to write to");
   for (const v1::FilePiece& piece : PiecesOf(checkpoint)) {
     RING_CHECK((*staged)->Write(piece).ok(), "it is written");

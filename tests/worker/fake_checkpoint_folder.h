@@ -1,5 +1,5 @@
-// The coordinator's end of UploadCheckpoint: takes every checkpoint and remembers the SHA-256 of
-// its manifest. Thread-safe.
+// The coordinator's end of UploadCheckpoint: takes every checkpoint, but for those that it refuses
+// first, and remembers the SHA-256 of its manifest. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -18,6 +18,11 @@ namespace ringmaster::worker {
 class FakeCheckpointFolder : public v1::Fleet::Service {
  public:
   [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return served_.channel(); }
+  // The next uploads end with UNAVAILABLE, so many of them.
+  void RefuseNext(int uploads) {
+    MutexLock lock(mu_);
+    refusals_ = uploads;
+  }
   // By step, hex; "" when there is none.
   [[nodiscard]] std::string Manifest(uint64_t step) {
     MutexLock lock(mu_);
@@ -37,11 +42,16 @@ class FakeCheckpointFolder : public v1::Fleet::Service {
     }
     receipt->set_manifest_sha256(Hex(Sha256Of(manifest)));
     MutexLock lock(mu_);
+    if (refusals_ > 0) {
+      --refusals_;
+      return {grpc::StatusCode::UNAVAILABLE, "the disk is full"};
+    }
     manifests_[step] = receipt->manifest_sha256();
     return grpc::Status::OK;
   }
 
   Mutex mu_;
+  int refusals_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, std::string> manifests_ ABSL_GUARDED_BY(mu_);
   testing::Served served_{this};  // last: its calls use everything above
 };

@@ -15,13 +15,18 @@ ParsedFlags Parse(std::initializer_list<std::string> arguments) {
 }
 
 TEST_CASE("Flags: amounts of memory have binary units") {
-  CHECK(*ParseBytes("8GiB") == uint64_t{8} << 30);
-  CHECK(*ParseBytes("512MiB") == uint64_t{512} << 20);
-  CHECK(*ParseBytes("4096") == 4096);
-  for (const char* bad : {"", "8GB", "GiB", "-1", "0", "1.5GiB", "99999999999TiB", "8 GiB"}) {
+  CHECK(Parse({"--memory-per-core", "8GiB"}).flags.memory_per_core == uint64_t{8} << 30);
+  CHECK(Parse({"--memory-per-core", "512MiB"}).flags.memory_per_core == uint64_t{512} << 20);
+  CHECK(Parse({"--memory-per-core", "4096"}).flags.memory_per_core == 4096);
+  for (const char* bad : {"8GB", "GiB", "-1", "0", "1.5GiB", "99999999999TiB", "8 GiB"}) {
     INFO(bad);
-    CHECK_FALSE(ParseBytes(bad).ok());
+    CHECK(Parse({"--memory-per-core", bad}).exit_code == 2);
   }
+}
+
+TEST_CASE("Flags: --version is no error") {
+  CHECK(Parse({"--version"}).exit);
+  CHECK(Parse({"--version"}).exit_code == 0);
 }
 
 TEST_CASE("Flags: a CPU list has single CPUs and ranges, each CPU once") {
@@ -37,7 +42,7 @@ TEST_CASE("Flags: the usual ones are understood") {
   const ParsedFlags parsed =
       Parse({"--coordinator", "10.0.0.1:7700", "--listen", "127.0.0.1:0", "--cores", "2",
              "--threads-per-core", "3", "--memory-per-core", "1GiB", "--name", "w1", "--cpus",
-             "0-5", "--log-spool-bytes", "64KiB", "--drain-seconds", "0"});
+             "0-5", "--log-spool", "64KiB", "--drain", "0"});
   REQUIRE_FALSE(parsed.exit);
   CHECK(parsed.flags.coordinator.ToString() == "10.0.0.1:7700");
   CHECK(parsed.flags.advertise == "127.0.0.1");
@@ -47,9 +52,9 @@ TEST_CASE("Flags: the usual ones are understood") {
   CHECK(parsed.flags.cpus.size() == 6);
   CHECK(parsed.flags.name == "w1");
   CHECK(parsed.flags.log_spool_bytes == 64 << 10);
-  CHECK(parsed.flags.drain_seconds == 0);
+  CHECK(parsed.flags.drain == std::chrono::seconds(0));
   CHECK(Parse({}).flags.log_spool_bytes == 64 << 20);
-  CHECK(Parse({}).flags.drain_seconds == 30);
+  CHECK(Parse({}).flags.drain == std::chrono::seconds(30));
   CHECK(Parse({}).flags.memory_per_core == 0);  // the device's
 }
 
@@ -76,8 +81,9 @@ TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
   CHECK(Parse({"--cores", "0"}).exit_code == 2);
   CHECK(Parse({"--name", "a/b"}).exit_code == 2);
   CHECK(Parse({"--coordinator", "nowhere"}).exit_code == 2);
-  CHECK(Parse({"--log-spool-bytes", "1KiB"}).exit_code == 2);
-  CHECK(Parse({"--drain-seconds", "-1"}).exit_code == 2);
+  CHECK(Parse({"--log-spool", "1KiB"}).exit_code == 2);
+  CHECK(Parse({"--drain", "-1s"}).exit_code == 2);
+  CHECK(Parse({"--drain", "30"}).exit_code == 2);  // of what?
   CHECK(Parse({"--nonsense"}).exit_code == 2);
   CHECK_FALSE(Parse({"--listen", "0.0.0.0:0", "--insecure", "--advertise", "10.0.0.2"}).exit);
 }

@@ -50,12 +50,14 @@ TEST_CASE("RunObserver: the first step ends the last phase; an evaluation before
   progress.applied = 6;
   observer.OnProgress(progress);
   progress.applied = 7;
+  progress.digest.fill('d');
   observer.OnProgress(progress);
   REQUIRE(PhasesOf(events) == std::vector<std::string>{"done"});
   const v1::Progress& message = std::get<RunProgress>(events.back()).progress;
   REQUIRE(message.job_id() == "j1");
   REQUIRE(message.applied() == 7);
   REQUIRE(message.generation().counter() == 2);
+  REQUIRE(std::get<RunProgress>(events.back()).digest == std::string(32, 'd'));
   REQUIRE_FALSE(std::get<RunProgress>(events.back()).evaluated);
   progress.test = Evaluation{.step = 7};
   observer.OnProgress(progress);

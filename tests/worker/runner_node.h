@@ -29,6 +29,7 @@ class RunnerNode {
     JobRunnerOptions runner;
     runner.name = WorkerId(name);
     runner.incarnation = name;
+    runner.ticket = [] { return std::string("the ticket of it"); };
     runner.folders = {data_root, ""};
     runner.cores.resize(1);
     runner.cores[0].name = "core0";

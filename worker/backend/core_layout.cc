@@ -3,13 +3,9 @@
 #include <string>
 #include <utility>
 
-namespace ringmaster {
+#include "common/memory.h"
 
-std::string FormatBytes(uint64_t bytes) {
-  constexpr double kGiB = 1U << 30;
-  const double amount = static_cast<double>(bytes) / kGiB;
-  return amount < 1 ? fmt::format("{:.2f}M", amount * 1024) : fmt::format("{:.2f}G", amount);
-}
+namespace ringmaster {
 
 CoreLayout LayOut(const graph::Program& program, size_t alignment, std::vector<size_t> workspace) {
   CoreLayout layout;

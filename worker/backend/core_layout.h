@@ -25,9 +25,6 @@ struct CoreLayout {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// As plans show bytes: 1.14G, 32.00M.
-[[nodiscard]] std::string FormatBytes(uint64_t bytes);
-
 // `workspace`: bytes that node i's kernel needs while it runs.
 [[nodiscard]] CoreLayout LayOut(const graph::Program& program, size_t alignment,
                                 std::vector<size_t> workspace);

@@ -85,6 +85,9 @@ void LogShipper::Run(const std::stop_token& stop) {
 }
 
 Status LogShipper::RunStream(const std::stop_token& stop) {
+  if (options_.ticket().empty()) {
+    return Error(absl::StatusCode::kUnavailable, "no session with the coordinator was opened yet");
+  }
   ShipStream stream(stub_.get());
   {
     MutexLock lock(mu_);
@@ -114,6 +117,7 @@ bool LogShipper::ShipOne(const std::stop_token& stop, ShipStream* stream) {
   v1::LogChunk chunk;
   chunk.set_worker(options_.worker);
   chunk.set_spool(batch.spool);
+  chunk.set_ticket(options_.ticket());
   for (v1::SpooledLine& line : batch.lines) *chunk.add_lines() = std::move(line);
   const auto deadline = std::chrono::system_clock::now() + options_.answer_limit;
   v1::LogAck ack;

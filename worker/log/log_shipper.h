@@ -7,6 +7,7 @@
 #include <grpcpp/channel.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -24,6 +25,9 @@ class LogShipper {
  public:
   struct Options {
     std::string worker;
+    // Of the newest session; empty = there was none yet, and lines wait in the spool. Asked for
+    // each chunk.
+    std::function<std::string()> ticket;
     std::chrono::milliseconds answer_limit{10'000};  // for a chunk's acknowledgement
     std::chrono::milliseconds drain_limit{2'000};    // of Stop
   };

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/durable_file.h"
 #include "common/line_text.h"
 #include "common/sha256.h"
 #include "worker/log/spool_file.h"
@@ -101,14 +102,13 @@ StatusOr<std::unique_ptr<Spool>> Spool::Open(SpoolOptions options) {
 }
 
 Status Spool::TakeOver() {
-  std::error_code error;
-  fs::create_directories(options_.folder, error);
+  RING_RETURN_IF_ERROR(Annotate(MakePrivateFolder(options_.folder), "log spool"));
   const std::string path = options_.folder + "/state";
   MutexLock lock(mu_);
-  if (!error) state_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (error || state_ < 0) {
+  state_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (state_ < 0) {
     return Error(absl::StatusCode::kUnavailable, "log spool: cannot open {}: {}", path,
-                 error ? error.message() : std::strerror(errno));
+                 std::strerror(errno));
   }
   const SpoolState state = ParseState(ReadRange(state_, 0, 100)).value_or(SpoolState());
   RING_RETURN_IF_ERROR(FindSegments(state.spool));

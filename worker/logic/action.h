@@ -19,9 +19,14 @@ struct CloseSession {
   std::string reason;
 };
 
-// Stores the highest term that this worker obeyed.
+// Stores the highest term that this worker is to obey; TermStored answers.
 struct SaveTerm {
   uint64_t term = 0;
+};
+
+// Of the session that is open: uploads and streams of lines show it.
+struct UseTicket {
+  std::string ticket;
 };
 
 struct InspectDataset {
@@ -69,7 +74,8 @@ struct DropJob {
 // Nothing is left to do: the process may end.
 struct Exit {};
 
-using Action = std::variant<SendMessage, CloseSession, SaveTerm, InspectDataset, PrepareJob, RunJob,
-                            CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
+using Action =
+    std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset, PrepareJob, RunJob,
+                 CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
 
 }  // namespace ringmaster::worker

@@ -23,6 +23,12 @@ struct FromCoordinator {
   v1::CoordinatorMessage message;
 };
 
+// Answers SaveTerm: durable, or `error` says why it is not, or not yet.
+struct TermStored {
+  uint64_t term = 0;
+  std::string error;
+};
+
 // The job thread looked at the dataset; `error` is empty when it can be used.
 struct InspectDone {
   JobId job;
@@ -61,6 +67,13 @@ struct PeerSuspected {
   std::string reason;
 };
 
+// A copy of S(step) was taken for a checkpoint, and, with its manifest, hashed.
+struct SnapshotHeld {
+  JobId job;
+  uint64_t step = 0;
+  std::string manifest_sha256;  // hex; empty while it is being hashed
+};
+
 // Answers DeliverState.
 struct StateDelivered {
   JobId job;
@@ -70,8 +83,16 @@ struct StateDelivered {
 
 // The step loop applied a step or evaluated.
 struct RunProgress {
-  v1::Progress progress;
+  v1::Progress progress;   // without digests: the logic adds those that are reported
   bool evaluated = false;  // of the state whose evaluation just ended
+  std::string digest;      // digest(applied)
+};
+
+// A checkpoint that was due is not delivered: newer ones have its place.
+struct CheckpointDropped {
+  JobId job;
+  uint64_t step = 0;
+  std::string reason;
 };
 
 enum class Outcome : uint8_t { kFinished, kStopped, kFailed, kPeerLost };
@@ -96,7 +117,8 @@ struct StopRequested {
 };
 
 using Event =
-    std::variant<Connected, Disconnected, FromCoordinator, InspectDone, PrepareDone, PhaseChanged,
-                 RunJoined, PeerSuspected, RunProgress, RunEnded, StateDelivered, StopRequested>;
+    std::variant<Connected, Disconnected, FromCoordinator, TermStored, InspectDone, PrepareDone,
+                 PhaseChanged, RunJoined, PeerSuspected, RunProgress, CheckpointDropped, RunEnded,
+                 SnapshotHeld, StateDelivered, StopRequested>;
 
 }  // namespace ringmaster::worker

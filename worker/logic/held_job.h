@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +15,7 @@
 #include "worker/logic/action.h"
 #include "worker/logic/job_messages.h"
 #include "worker/logic/kept_reports.h"
+#include "worker/logic/step_digests.h"
 
 namespace ringmaster::worker {
 
@@ -37,9 +40,17 @@ struct HeldJob {
   std::set<std::string> accused;  // peers that a Suspicion of this generation named
   std::optional<std::chrono::steady_clock::time_point> last_progress;
   std::optional<v1::Progress> held_back;  // newer than what was sent
+  StepDigests digests;                    // that the next report carries
+
+  // Not said yet, and when some were said last.
+  std::optional<v1::CheckpointsDropped> dropped;
+  std::optional<std::chrono::steady_clock::time_point> dropped_told;
 
   bool delivering = false;  // a checkpoint that SaveState asked for
-  KeptReports reports;      // of the current generation
+  // By step, the newest few that were taken: what their manifests are, empty while that is unknown.
+  // They stay true when the copies go, and are told again in every new session.
+  std::map<uint64_t, std::string> snapshots;
+  KeptReports reports;  // of the current generation
 
   [[nodiscard]] bool running() const { return phase == Phase::kRunning; }
   // It goes as soon as the job thread is done with it.

@@ -92,6 +92,17 @@ v1::WorkerMessage SuspicionMessage(const PeerSuspected& event) {
   return message;
 }
 
+v1::WorkerMessage SnapshotMessage(const JobId& job, const GenerationId& generation, uint64_t step,
+                                  const std::string& manifest_sha256) {
+  v1::WorkerMessage message;
+  v1::SnapshotTaken& taken = *message.mutable_snapshot_taken();
+  taken.set_job_id(job.value());
+  Fill(generation, taken.mutable_generation());
+  taken.mutable_snapshot()->set_step(step);
+  taken.mutable_snapshot()->set_manifest_sha256(manifest_sha256);
+  return message;
+}
+
 v1::WorkerMessage SavedMessage(const StateDelivered& event) {
   v1::WorkerMessage message;
   v1::StateSaved& saved = *message.mutable_state_saved();

@@ -6,6 +6,13 @@
 #include <utility>
 
 namespace ringmaster::worker {
+namespace {
+
+// Of a coordinator, while its term is being stored: it says a few, and then waits for answers.
+constexpr size_t kMostHeld = 64;
+
+}  // namespace
+
 WorkerLogic::WorkerLogic(v1::Attach self, uint64_t highest_term)
     : self_(std::move(self)), highest_term_(highest_term) {}
 
@@ -34,12 +41,19 @@ Decision WorkerLogic::On(const Connected&, Time) {
     for (const std::string& sha256 : job_->known_shard_sha256) {
       attach.add_known_shard_sha256(sha256);
     }
+    for (const auto& [step, manifest] : job_->snapshots) {
+      v1::Snapshot& snapshot = *attach.add_snapshots();
+      snapshot.set_step(step);
+      snapshot.set_manifest_sha256(manifest);
+    }
   }
   return Do(std::move(send), "a session begins with attach");
 }
 
 Decision WorkerLogic::On(const Disconnected& event, Time) {
   attached_ = false;
+  waiting_.reset();
+  held_.clear();
   next_.reset();
   if (stopping_ && !(job_ && job_->ever_started())) {
     return Do(Exit{}, fmt::format("stopping: the session has ended ({})", event.reason));
@@ -53,10 +67,20 @@ Decision WorkerLogic::On(const Disconnected& event, Time) {
                              job_ && job_->running() ? "; the run goes on" : ""));
 }
 
-Decision WorkerLogic::On(const FromCoordinator& event, Time) {
+Decision WorkerLogic::On(const FromCoordinator& event, Time now) {
   const v1::CoordinatorMessage& message = event.message;
-  if (message.has_attached()) return OnAttached(message.attached());
+  if (message.has_attached()) return OnAttached(message.attached(), now);
+  if (waiting_) {
+    held_.push_back(message);
+    if (held_.size() <= kMostHeld) return Nothing("held until the new term is stored");
+    return Do(CloseSession{"too much is said while the new term is being stored"},
+              "the new term takes too long to be stored");
+  }
   if (!attached_) return Nothing("not attached: a message before Attached is ignored");
+  return OnMessage(message);
+}
+
+Decision WorkerLogic::OnMessage(const v1::CoordinatorMessage& message) {
   switch (message.kind_case()) {
     case v1::CoordinatorMessage::kInspect:
       return OnInspect(message.inspect());
@@ -79,25 +103,54 @@ Decision WorkerLogic::On(const FromCoordinator& event, Time) {
   }
 }
 
-Decision WorkerLogic::OnAttached(const v1::Attached& message) {
+Decision WorkerLogic::OnAttached(const v1::Attached& message, Time now) {
   if (message.term() < highest_term_) {
     return Do(CloseSession{fmt::format("the coordinator's term {} is lower than {}, which this "
                                        "worker obeyed before: its store is an older copy",
                                        message.term(), highest_term_)},
               "a term never goes back");
   }
+  if (message.term() == highest_term_) return Obey(message, now);
+  waiting_ = message;
+  return Do(SaveTerm{message.term()},
+            fmt::format("term {} is stored before it is obeyed", message.term()));
+}
+
+Decision WorkerLogic::On(const TermStored& event, Time now) {
+  if (event.error.empty()) highest_term_ = std::max(highest_term_, event.term);
+  if (!waiting_ || waiting_->term() != event.term) return Nothing("of a session that is over");
+  const v1::Attached attached = *std::exchange(waiting_, std::nullopt);
+  const std::vector<v1::CoordinatorMessage> held = std::exchange(held_, {});
+  if (!event.error.empty()) {
+    return Do(CloseSession{fmt::format("term {} cannot be stored", event.term)},
+              fmt::format("term {} cannot be stored, so its coordinator is not obeyed: {}",
+                          event.term, event.error));
+  }
+  Decision decision = Obey(attached, now);
+  for (const v1::CoordinatorMessage& message : held) {
+    Decision next = OnMessage(message);
+    for (Action& action : next.actions) decision.actions.push_back(std::move(action));
+    decision.reason += "; " + next.reason;
+  }
+  return decision;
+}
+
+Decision WorkerLogic::Obey(const v1::Attached& message, Time now) {
   attached_ = true;
+  Decision decision;
+  if (!message.ticket().empty()) decision.actions.emplace_back(UseTicket{message.ticket()});
   // More often than this the network would be busy with nothing else.
   constexpr uint32_t kLeastMs = 10;
   heartbeat_interval_ = std::chrono::milliseconds(std::max(message.heartbeat_ms(), kLeastMs));
-  Decision decision;
   decision.reason = fmt::format("attached in term {}", message.term());
-  if (message.term() > highest_term_) {
-    highest_term_ = message.term();
-    decision.actions.emplace_back(SaveTerm{highest_term_});
-  }
   if (job_ && !job_->dropping() && message.resume()) {
     job_->last_progress.reset();
+    // Once more: one may have been taken since Attach was sent.
+    for (const auto& [step, manifest] : job_->snapshots) {
+      decision.actions.emplace_back(
+          SendMessage{SnapshotMessage(job_->id, job_->started, step, manifest)});
+    }
+    TellDropped(now, &decision.actions);
     for (v1::WorkerMessage& report : job_->reports.All()) {
       decision.actions.emplace_back(SendMessage{std::move(report)});
     }

@@ -2,18 +2,20 @@
 // Loop thread only; the daemon feeds events and carries out actions in order. It never decides who
 // is in a ring: only the coordinator does. Its two safety rules (checked by tests):
 //   - it stops applying before it acknowledges a fence, and
-//   - it obeys no term lower than the highest it has seen.
+//   - it obeys no term lower than the highest that it ever obeyed, and none before it is durable.
 //
 // What a driver may rely on (docs/regroup.md): a run ends with exactly one RunEnded, also one whose
 // state was still being fetched; a fence of the generation that was fenced last is acknowledged
 // again, so the coordinator repeats it after an Attach; reports and Joined of the newest generation
-// are said again after Attached{resume}. The first StopRequested asks to leave, the second one ends
-// the run and exits at once. Nothing but Attach is sent before Attached.
+// are said again after Attached{resume}, snapshots in every Attach, too; a FenceAck is said after
+// every snapshot that was taken before the run ended. The first StopRequested asks to leave, the
+// second one ends the run and exits at once. Nothing but Attach is sent before Attached.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "worker/logic/decision.h"
 #include "worker/logic/event.h"
@@ -45,17 +47,24 @@ class WorkerLogic {
   Decision On(const Connected& event, Time now);
   Decision On(const Disconnected& event, Time now);
   Decision On(const FromCoordinator& event, Time now);
+  Decision On(const TermStored& event, Time now);
   Decision On(const InspectDone& event, Time now);
   Decision On(const PrepareDone& event, Time now);
   Decision On(const PhaseChanged& event, Time now);
   Decision On(const RunProgress& event, Time now);
+  Decision On(const CheckpointDropped& event, Time now);
   Decision On(const RunJoined& event, Time now);
   Decision On(const PeerSuspected& event, Time now);
+  Decision On(const SnapshotHeld& event, Time now);
   Decision On(const StateDelivered& event, Time now);
   Decision On(const RunEnded& event, Time now);
   Decision On(const StopRequested& event, Time now);
 
-  Decision OnAttached(const v1::Attached& message);
+  // In an attached session.
+  Decision OnMessage(const v1::CoordinatorMessage& message);
+  Decision OnAttached(const v1::Attached& message, Time now);
+  // Its term is durable: from now on the coordinator is obeyed.
+  Decision Obey(const v1::Attached& message, Time now);
   Decision OnInspect(const v1::Inspect& message);
   Decision OnPrepare(const v1::Prepare& message);
   // worker_logic_run.cc: what concerns a prepared job.
@@ -70,9 +79,14 @@ class WorkerLogic {
   [[nodiscard]] bool Has(const std::string& job_id) const {
     return job_ && job_->id.value() == job_id;
   }
-  [[nodiscard]] Action FenceAck() const;
+  // Each with the digests that were not reported yet.
+  [[nodiscard]] Action FenceAck();
+  [[nodiscard]] Action SendProgress(v1::Progress progress);
   // Sends it, and keeps it for a session to come.
   [[nodiscard]] Action Report(v1::WorkerMessage message);
+  // Adds what is to be said of dropped checkpoints, when there is something, and somebody to hear
+  // it.
+  void TellDropped(Time now, std::vector<Action>* actions);
   // Names the peer of this generation, once.
   Decision Accuse(v1::WorkerMessage suspicion);
   // Tells the run to end, unless it was told as much before.
@@ -84,6 +98,9 @@ class WorkerLogic {
   v1::Attach self_;
   uint64_t highest_term_;
   bool attached_ = false;
+  // Of a coordinator whose term is being stored, and what it said since.
+  std::optional<v1::Attached> waiting_;
+  std::vector<v1::CoordinatorMessage> held_;
   std::chrono::milliseconds heartbeat_interval_{0};
   bool stopping_ = false;
   std::string stop_reason_;

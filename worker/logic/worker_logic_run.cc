@@ -12,6 +12,10 @@ namespace {
 constexpr std::chrono::milliseconds kProgressInterval{250};
 // An evaluation is news that the next progress does not repeat, as it speaks of another epoch.
 constexpr std::chrono::milliseconds kEvaluationInterval{20};
+// A coordinator that is away for long, or slow, drops many checkpoints.
+constexpr std::chrono::seconds kDroppedInterval{10};
+
+constexpr size_t kMostSnapshots = 4;  // two copies are kept, and a third may be on its way
 
 GenerationId ToGeneration(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
@@ -19,8 +23,17 @@ GenerationId ToGeneration(const v1::Generation& generation) {
 
 }  // namespace
 
-Action WorkerLogic::FenceAck() const {
-  return SendMessage{FenceAckMessage(job_->id, job_->fenced, job_->state)};
+Action WorkerLogic::FenceAck() {
+  SendMessage send{FenceAckMessage(job_->id, job_->fenced, job_->state)};
+  if (attached_) *send.message.mutable_fence_ack()->mutable_digests() = job_->digests.Take();
+  return send;
+}
+
+Action WorkerLogic::SendProgress(v1::Progress progress) {
+  SendMessage send;
+  *progress.mutable_digests() = job_->digests.Take();
+  *send.message.mutable_progress() = std::move(progress);
+  return send;
 }
 
 Action WorkerLogic::Report(v1::WorkerMessage message) {
@@ -70,9 +83,12 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
   job_->stop.reset();
   job_->after_run = AfterRun::kReport;
   job_->accused.clear();
+  job_->digests = StepDigests();
   job_->last_progress.reset();
   job_->held_back.reset();
   job_->reports.Clear();
+  // The job was set back: later ones are taken again.
+  job_->snapshots.erase(job_->snapshots.upper_bound(message.start_step()), job_->snapshots.end());
   return Do(RunJob{job_->id, message}, "run generation " + generation.ToString());
 }
 
@@ -105,17 +121,42 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
   if (!Has(event.progress.job_id()) || !job_->running()) {
     return Nothing("progress of a run that ended");
   }
-  job_->state = {event.progress.applied(), event.progress.digest(), {}, false};
+  job_->state = {event.progress.applied(), event.digest, {}, false};
+  job_->digests.Add(event.progress.applied(), event.digest);
   const auto interval = event.evaluated ? kEvaluationInterval : kProgressInterval;
-  if (job_->last_progress && now - *job_->last_progress < interval) {
+  if (!attached_ || (job_->last_progress && now - *job_->last_progress < interval)) {
     job_->held_back = event.progress;
     return Nothing("progress is sent 4 x a second, and after evaluations");
   }
   job_->last_progress = now;
   job_->held_back.reset();
+  return Do(SendProgress(event.progress), "progress");
+}
+
+Decision WorkerLogic::On(const CheckpointDropped& event, Time now) {
+  if (!job_ || job_->id != event.job) return Nothing("a checkpoint of a job that is gone");
+  if (!job_->dropped) job_->dropped.emplace();
+  v1::CheckpointsDropped& dropped = *job_->dropped;
+  dropped.set_job_id(event.job.value());
+  if (dropped.count() == 0) dropped.set_first_step(event.step);
+  dropped.set_last_step(event.step);
+  dropped.set_count(dropped.count() + 1);
+  dropped.set_reason(event.reason);
+  const bool quiet = job_->dropped_told && now - *job_->dropped_told < kDroppedInterval;
+  if (quiet) return Nothing("more checkpoints are dropped; they are told every 10 s");
+  Decision decision;
+  decision.reason = fmt::format("the checkpoint of step {} of job {} is dropped: {}", event.step,
+                                event.job.value(), event.reason);
+  TellDropped(now, &decision.actions);
+  return decision;
+}
+
+void WorkerLogic::TellDropped(Time now, std::vector<Action>* actions) {
+  if (!attached_ || !job_->dropped) return;
+  job_->dropped_told = now;
   SendMessage send;
-  *send.message.mutable_progress() = event.progress;
-  return Do(std::move(send), "progress");
+  *send.message.mutable_checkpoints_dropped() = *std::exchange(job_->dropped, std::nullopt);
+  actions->emplace_back(std::move(send));
 }
 
 Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
@@ -152,6 +193,18 @@ Decision WorkerLogic::OnSaveState(const v1::SaveState& message) {
   return Do(DeliverState{id}, "deliver a checkpoint of the state");
 }
 
+Decision WorkerLogic::On(const SnapshotHeld& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("a snapshot of a job that is gone");
+  std::string& manifest = job_->snapshots[event.step];
+  if (!event.manifest_sha256.empty()) manifest = event.manifest_sha256;
+  Decision decision =
+      Do(SendMessage{SnapshotMessage(job_->id, job_->started, event.step, manifest)},
+         fmt::format("the snapshot of step {} {}", event.step,
+                     manifest.empty() ? "is taken" : "has manifest " + manifest));
+  if (job_->snapshots.size() > kMostSnapshots) job_->snapshots.erase(job_->snapshots.begin());
+  return decision;
+}
+
 Decision WorkerLogic::On(const StateDelivered& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("delivered the state of a job that is gone");
   job_->delivering = false;
@@ -166,18 +219,16 @@ Decision WorkerLogic::OnCheckpointKept(const v1::CheckpointKept& message) {
             fmt::format("the checkpoint of step {} is kept", message.step()));
 }
 
-Decision WorkerLogic::On(const RunEnded& event, Time) {
+Decision WorkerLogic::On(const RunEnded& event, Time now) {
   if (!job_ || job_->id != event.job || !job_->running() || job_->started != event.generation) {
     return Nothing("the end of a run that is gone");
   }
   job_->phase = Phase::kPrepared;
   job_->state = {event.applied, event.digest, event.folded, event.evaluated};
   std::vector<Action> actions;
-  if (job_->held_back) {
-    SendMessage send;
-    *send.message.mutable_progress() = *std::exchange(job_->held_back, std::nullopt);
-    actions.emplace_back(std::move(send));
-  }
+  auto held_back = std::exchange(job_->held_back, std::nullopt);
+  if (held_back && attached_) actions.push_back(SendProgress(*std::move(held_back)));
+  TellDropped(now, &actions);
   Decision decision = AfterRunEnded(event);
   for (Action& action : decision.actions) actions.push_back(std::move(action));
   decision.actions = std::move(actions);
@@ -198,7 +249,11 @@ Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
   if (event.outcome == Outcome::kPeerLost) return Accuse(EndMessage(event));
   // Cut short because the process ends: the end of its session says the rest.
   if (event.outcome == Outcome::kStopped && stopping_) return Nothing("stopped to exit");
-  return Do(Report(EndMessage(event)),
+  v1::WorkerMessage end = EndMessage(event);
+  if (end.has_job_finished()) {
+    *end.mutable_job_finished()->mutable_digests() = job_->digests.Take();
+  }
+  return Do(Report(std::move(end)),
             event.outcome == Outcome::kFinished ? "finished" : event.reason);
 }
 

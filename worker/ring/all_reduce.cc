@@ -71,20 +71,25 @@ void CopyBlocks(std::span<const exact::Block> blocks, std::span<const T> own, st
   }
 }
 
+size_t SegmentBlocks(const ReduceOptions& options) {
+  return options.segment_elements / exact::kBlockElements;
+}
+
 }  // namespace
 
 AllReduce::AllReduce(Link* link, Position position, ReduceOptions options)
     : link_(link),
       position_(position),
       options_(options),
-      pool_(ExactSegments::PayloadLimit(segment_blocks()), kSpareBuffers) {
+      pool_(LargestPayload(options), kSpareBuffers) {
   RING_CHECK(options.segment_elements % exact::kBlockElements == 0 && options.segment_elements > 0,
              "segments are whole blocks");
   RING_CHECK(position.size == 1 || link != nullptr, "a ring of several members needs a link");
 }
 
-size_t AllReduce::segment_blocks() const {
-  return options_.segment_elements / exact::kBlockElements;
+size_t AllReduce::LargestPayload(const ReduceOptions& options) {
+  // float32 takes half of what the widest integers do.
+  return ExactSegments::PayloadLimit(SegmentBlocks(options));
 }
 
 Status AllReduce::Exact(const Context& context, std::span<const exact::Block> blocks,
@@ -111,7 +116,7 @@ Status AllReduce::Float32(const Context& context, std::span<const exact::Block> 
 
 Status AllReduce::Run(const Context& context, size_t blocks, Segments* segments) {
   PhasePoints points(context);
-  for (const Turn& turn : MakeSchedule(blocks, position_, segment_blocks(), kWindowFrames)) {
+  for (const Turn& turn : MakeSchedule(blocks, position_, SegmentBlocks(options_), kWindowFrames)) {
     Status status = Do(context, turn, segments);
     if (!status.ok()) {
       link_->Cancel(status);

@@ -36,6 +36,8 @@ struct ReduceOptions {
 class AllReduce {
  public:
   AllReduce(Link* link, Position position, ReduceOptions options);
+  // Bytes of the largest payload that any member sends.
+  [[nodiscard]] static size_t LargestPayload(const ReduceOptions& options);
 
   // totals = the sum of every member's `own`, exact (mod 2^64). `blocks` has the elements of each
   // block (1 to 256); both spans hold 256 elements a block, padding is ignored and left alone.
@@ -56,7 +58,6 @@ class AllReduce {
   [[nodiscard]] size_t unsent() const { return pool_.out(); }
 
  private:
-  [[nodiscard]] size_t segment_blocks() const;
   // Carries out every turn of the bucket.
   Status Run(const Context& context, size_t blocks, Segments* segments);
   Status Do(const Context& context, const Turn& turn, Segments* segments);

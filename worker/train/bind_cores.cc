@@ -5,7 +5,7 @@
 #include <map>
 
 #include "common/log.h"
-#include "worker/backend/core_layout.h"
+#include "common/memory.h"
 
 namespace ringmaster::worker {
 namespace {

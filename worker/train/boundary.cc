@@ -109,12 +109,27 @@ StatusOr<Evaluation> Boundary::Evaluate(job::SampleSet set, Round round) {
   return result;
 }
 
+// False: the copy that is due is the one to do without.
+bool Boundary::MakeRoom(const Standing& standing) {
+  const uint64_t step = job_->state->step;
+  const std::optional<DroppedCheckpoint> dropped =
+      job_->checkpoints.MakeRoom(step, standing, LastStep());
+  if (!dropped) return true;
+  // What the second member keeps is in case the first one dies: nobody misses it yet.
+  const bool delivers = parts_.checkpoints == CheckpointPart::kDeliver;
+  if (delivers && parts_.observer != nullptr) {
+    parts_.observer->OnCheckpointDropped(dropped->step, dropped->reason);
+  }
+  return dropped->step != step;
+}
+
 Status Boundary::WriteCheckpoint(Due due, const Standing& standing) {
   if (due == Due::kNo || parts_.checkpoints == CheckpointPart::kNone) return absl::OkStatus();
   if (job_->checkpoints.Covers(job_->state->step, LastStep())) return absl::OkStatus();
   const PhaseScope phase(&job_->pulse, "checkpoint", &parts_.times->checkpoint);
-  const Status room = job_->checkpoints.WaitForRoom(stop_);
-  if (!room.ok()) return parts_.reducer->Leave(room);
+  const Status earlier = job_->checkpoints.status();
+  if (!earlier.ok()) return parts_.reducer->Leave(earlier);
+  if (!MakeRoom(standing)) return absl::OkStatus();
   job_->checkpoint_began = std::chrono::steady_clock::now();
   {
     MutexLock lock(job_->state_mu);

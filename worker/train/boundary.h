@@ -32,7 +32,8 @@ struct BoundaryParts {
   std::span<const uint32_t> shards;  // this member's
   PhaseTimes* times = nullptr;
   CheckpointPart checkpoints = CheckpointPart::kNone;
-  bool evaluated = false;  // what is due on the first state is known to all its holders
+  Observer* observer = nullptr;  // may be: nobody listens
+  bool evaluated = false;        // what is due on the first state is known to all its holders
 };
 
 class Boundary {
@@ -54,6 +55,7 @@ class Boundary {
   Status EvaluateAll();
   StatusOr<Evaluation> Evaluate(job::SampleSet set, Round round);
   Standing LookForBest();
+  [[nodiscard]] bool MakeRoom(const Standing& standing);
   Status WriteCheckpoint(Due due, const Standing& standing);
 
   const BoundaryParts parts_;

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "common/json.h"
 #include "worker/train/state_tensors.h"
 
 namespace ringmaster::worker {
@@ -42,7 +42,9 @@ StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
 }
 
 StatusOr<Json> ParseManifest(const std::string& text) {
-  Json manifest = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  StatusOr<Json> parsed = ParseJson(text, {});
+  if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
+  Json& manifest = *parsed;
   if (!manifest.is_object()) return DataLoss("manifest.json is not a JSON object");
   if (manifest.value("format", Json()) != kFormat) {
     return Error(absl::StatusCode::kDataLoss, "manifest.json is not of format {}", kFormat);

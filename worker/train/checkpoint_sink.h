@@ -2,6 +2,8 @@
 // the coordinator, tests keep them in memory or in a folder.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
@@ -36,12 +38,26 @@ struct Checkpoint {
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;
-  // Delivers one checkpoint and returns when it is durable. Called on the trainer's writer thread,
-  // one at a time, in the order of steps, and only on the ring's first member; it may go on when
-  // the run is over, and it may be called again for a step. An error is final: of the last or a
-  // best checkpoint it fails the run, any other checkpoint is given up. So what may pass (a
-  // coordinator that is down) is retried inside, until `stop` is requested: then CANCELLED.
+  // One try to deliver a checkpoint; returns when it is durable. Called on the trainer's writer
+  // thread, one at a time, in the order of steps, and only on the ring's first member; it may go on
+  // when the run is over. UNAVAILABLE: it may pass (a coordinator that is down), and the same
+  // checkpoint, or a newer one instead of it, comes again after a pause. Any other error is final:
+  // of the last or a best checkpoint it fails the run, any other checkpoint is given up. `stop`
+  // ends it at once: CANCELLED.
   virtual Status Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) = 0;
+};
+
+// The pauses between tries: they grow to two seconds.
+class RetryPause {
+ public:
+  std::chrono::milliseconds Next() {
+    const std::chrono::milliseconds pause = next_;
+    next_ = std::min(next_ * 2, std::chrono::milliseconds(2000));
+    return pause;
+  }
+
+ private:
+  std::chrono::milliseconds next_{100};
 };
 
 }  // namespace ringmaster::worker

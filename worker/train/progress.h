@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "common/sha256.h"
 
@@ -26,7 +27,7 @@ struct PhaseTimes {
   double ring_transfer = 0;  // after the last gradient: receiving, adding, sending
   double update = 0;         // digest, optimizer, units, compute copies of the weights
   double evaluate = 0;       // whole evaluations
-  double checkpoint = 0;     // copying the state, waiting for the writer
+  double checkpoint = 0;     // copying the state; at the end, waiting for the writer
 };
 
 struct Progress {
@@ -49,11 +50,14 @@ struct Progress {
   PhaseTimes run_times;                  // of this worker: of the run so far
 };
 
-// Told on the step thread after every applied step and every evaluation; must return quickly.
+// Told on the step thread, after every applied step and every evaluation; must return quickly.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void OnProgress(const Progress& progress) = 0;
+  // The checkpoint of this step was due and is not delivered, because newer ones wait already. On
+  // the step thread of the member that delivers.
+  virtual void OnCheckpointDropped(uint64_t /*step*/, const std::string& /*reason*/) {}
 };
 
 // What a heartbeat needs: read from any thread, without a lock.

@@ -70,10 +70,11 @@ void Reducer::BucketReady(uint32_t bucket) {
   changed_.NotifyAll();
 }
 
-void Reducer::SubmitRecord(exact::Record own) {
+void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends) {
   ring_.waits().CountFrom(std::chrono::steady_clock::now());
   MutexLock lock(mu_);
   own_record_ = std::move(own);
+  own_ends_ = ends;
   changed_.NotifyAll();
 }
 
@@ -175,15 +176,38 @@ Status Reducer::ReduceBucket(uint32_t index) {
 
 StatusOr<exact::Record> Reducer::ReduceRecord(uint32_t bucket) {
   std::optional<exact::Record> own;
+  EndsAtBoundary ends;
   {
     MutexLock lock(mu_);
     own = std::exchange(own_record_, std::nullopt);
+    ends = own_ends_;
   }
   exact::Record total = *own;
-  RING_RETURN_IF_ERROR(
-      ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
+  if (round_ == Round::kStep) {
+    RING_RETURN_IF_ERROR(ReduceStepRecord(bucket, *own, ends, &total));
+  } else {
+    RING_RETURN_IF_ERROR(
+        ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
+  }
   pulse_->Tick();
   return total;
+}
+
+// One more block, of one integer: how many members ask for the boundary. It is no part of the
+// record, and so of no digest.
+Status Reducer::ReduceStepRecord(uint32_t bucket, const exact::Record& own, EndsAtBoundary ends,
+                                 exact::Record* total) {
+  std::vector<exact::Block> blocks = own.blocks();
+  const size_t at = blocks.size() * exact::kBlockElements;
+  blocks.push_back({exact::kRecordTensor, static_cast<uint32_t>(blocks.size()), 1});
+  std::vector<int64_t> integers(own.integers().begin(), own.integers().end());
+  integers.resize(at + exact::kBlockElements);
+  integers[at] = ends == EndsAtBoundary::kAsked ? 1 : 0;
+  std::vector<int64_t> totals(integers.size());
+  RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(bucket), blocks, integers, totals));
+  std::copy_n(totals.begin(), at, total->integers().begin());
+  ends_at_boundary_.store(totals[at] != 0, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::worker

@@ -33,6 +33,11 @@ struct Totals {
 // its end knows that every other has all results, so that it may leave without being missed.
 enum class Round : uint8_t { kStep, kValidation, kTest, kFarewell };
 
+// Whether this member wants the run to end at the boundary after the step. It goes round with the
+// step's record, so that all members know the same and none begins a step that another one does
+// not.
+enum class EndsAtBoundary : uint8_t { kNo, kAsked };
+
 struct ReducerOptions {
   ring::Link* link = nullptr;
   ring::Position position;
@@ -59,10 +64,14 @@ class Reducer {
   void BucketReady(uint32_t bucket);
   // This worker's own record, of the same shape on every member; the last thing that a reduction
   // waits for.
-  void SubmitRecord(exact::Record own);
+  void SubmitRecord(exact::Record own, EndsAtBoundary ends = EndsAtBoundary::kNo);
   // Waits for the end of the reduction: the ring's record. The error is the link's, or what Leave
   // gave.
   StatusOr<exact::Record> Wait();
+  // Of the step whose record came round last: whether any member asked for its boundary.
+  [[nodiscard]] bool ends_at_boundary() const {
+    return ends_at_boundary_.load(std::memory_order_relaxed);
+  }
   // Of the round that ended: how long the ring waited for the predecessor after the own record was
   // there.
   [[nodiscard]] double wait_seconds() { return ring_.waits().seconds(); }
@@ -88,6 +97,8 @@ class Reducer {
   template <typename Work>
   Status OnDevice(Work work);
   StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
+  Status ReduceStepRecord(uint32_t bucket, const exact::Record& own, EndsAtBoundary ends,
+                          exact::Record* total);
   [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
 
   const ReducerOptions options_;
@@ -105,12 +116,14 @@ class Reducer {
   absl::StatusCode link_error_ = absl::StatusCode::kOk;  // step thread
 
   std::atomic<bool> failed_{false};
+  std::atomic<bool> ends_at_boundary_{false};
 
   Mutex mu_;
   Condition changed_;
   Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
   std::vector<bool> ready_ ABSL_GUARDED_BY(mu_);  // by bucket
   std::optional<exact::Record> own_record_ ABSL_GUARDED_BY(mu_);
+  EndsAtBoundary own_ends_ ABSL_GUARDED_BY(mu_) = EndsAtBoundary::kNo;  // goes with it
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);

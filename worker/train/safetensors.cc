@@ -4,9 +4,10 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <numeric>
+#include <optional>
 #include <utility>
+
+#include "common/json.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -16,7 +17,8 @@ using Json = nlohmann::json;  // objects are sorted by key
 static_assert(std::endian::native == std::endian::little, "tensors are written as they lie");
 
 constexpr size_t kLengthBytes = 8;
-constexpr uint64_t kLargestHeader = 100'000'000;  // the format's own limit
+// The format itself allows 100 MB. A tensor needs some 100 bytes: this is room for 100,000.
+constexpr JsonLimits kHeader = {.bytes = 16 << 20, .depth = 3};
 
 struct TypeName {
   ElementType type;
@@ -31,9 +33,14 @@ constexpr std::array<TypeName, 5> kTypes = {{{ElementType::kU8, "U8", 1},
 
 const TypeName& Entry(ElementType type) { return kTypes[static_cast<size_t>(type)]; }
 
-uint64_t ExpectedBytes(const TensorView& view) {
-  return std::accumulate(view.shape.begin(), view.shape.end(), uint64_t{ByteSize(view.type)},
-                         [](uint64_t a, int64_t b) { return a * static_cast<uint64_t>(b); });
+// Nothing for a shape that is negative or larger than anything.
+std::optional<uint64_t> ExpectedBytes(const TensorView& view) {
+  uint64_t bytes = ByteSize(view.type);
+  bool fits = true;
+  for (const int64_t extent : view.shape) {
+    fits = fits && extent >= 0 && !__builtin_mul_overflow(bytes, extent, &bytes);
+  }
+  return fits ? std::optional(bytes) : std::nullopt;
 }
 
 // Tensors as they lie in a file: large elements first, so that each is aligned to its own size.
@@ -58,8 +65,7 @@ StatusOr<TensorView> ParseTensor(const std::string& name, const Json& entry,
   view.shape = entry.at("shape").get<std::vector<int64_t>>();
   const auto range = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
   const bool inside = range[0] <= range[1] && range[1] <= data.size();
-  const bool negative = std::ranges::any_of(view.shape, [](int64_t n) { return n < 0; });
-  if (!inside || negative || range[1] - range[0] != ExpectedBytes(view)) {
+  if (!inside || range[1] - range[0] != ExpectedBytes(view)) {
     return Error(absl::StatusCode::kDataLoss,
                  "tensor {}: shape [{}] and bytes {} to {} of {} do not fit", name,
                  fmt::join(view.shape, ", "), range[0], range[1], data.size());
@@ -84,8 +90,13 @@ Status CheckCovered(std::vector<std::pair<uint64_t, uint64_t>> ranges, uint64_t 
 }
 
 StatusOr<TensorViews> ParseHeader(const std::string& header, std::span<const uint8_t> data) {
+  const StatusOr<Json> parsed = ParseJson(header, kHeader);
+  if (!parsed.ok()) {
+    return Error(absl::StatusCode::kDataLoss, "the header is not safetensors' JSON: {}",
+                 Message(parsed.status()));
+  }
   try {
-    const Json json = Json::parse(header);
+    const Json& json = *parsed;
     TensorViews tensors;
     std::vector<std::pair<uint64_t, uint64_t>> ranges;
     for (const auto& [name, entry] : json.items()) {
@@ -116,7 +127,7 @@ StatusOr<std::string> WriteSafetensors(const TensorViews& tensors) {
     const auto& [name, view] = *tensor;
     if (view.bytes.size() != ExpectedBytes(view)) {
       return Internal("tensor {} has {} bytes, its shape says {}", name, view.bytes.size(),
-                      ExpectedBytes(view));
+                      ExpectedBytes(view).value_or(0));
     }
     const uint64_t end = at + view.bytes.size();
     header[name] = {{"dtype", Name(view.type)}, {"shape", view.shape}, {"data_offsets", {at, end}}};
@@ -142,9 +153,10 @@ StatusOr<TensorViews> ReadSafetensors(const std::string& file) {
     return Error(absl::StatusCode::kDataLoss, "{} bytes are too few for a header", file.size());
   }
   std::memcpy(&length, file.data(), kLengthBytes);
-  if (length > kLargestHeader || length > file.size() - kLengthBytes) {
-    return Error(absl::StatusCode::kDataLoss, "a header of {} bytes in a file of {}", length,
-                 file.size());
+  if (length > kHeader.bytes || length > file.size() - kLengthBytes) {
+    return Error(absl::StatusCode::kDataLoss,
+                 "a header of {} bytes in a file of {}; expected at most {}", length, file.size(),
+                 kHeader.bytes);
   }
   const auto* const bytes = reinterpret_cast<const uint8_t*>(file.data());
   const std::span<const uint8_t> data(bytes + kLengthBytes + length,

@@ -29,8 +29,9 @@ using TensorViews = std::map<std::string, TensorView>;
 // The whole file. INTERNAL when bytes and shape of a tensor do not agree.
 [[nodiscard]] StatusOr<std::string> WriteSafetensors(const TensorViews& tensors);
 
-// Views into `file`, which must outlive them. DATA_LOSS says what is wrong: a short file, a header
-// that is not JSON of the format, a range outside the file, holes, overlaps.
+// Views into `file`, which must outlive them. A header has at most 16 MiB and nests 3 deep.
+// DATA_LOSS says what is wrong: a short file, a header that is not JSON of the format, a range
+// outside the file, holes, overlaps.
 [[nodiscard]] StatusOr<TensorViews> ReadSafetensors(const std::string& file);
 
 }  // namespace ringmaster::worker

@@ -49,6 +49,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
            .shards = assignment_.shards,
            .times = &times_,
            .checkpoints = PartOf(assignment, peers),
+           .observer = peers.observer,
            .evaluated = assignment.evaluated},
           [this] { return abandoned(); }, stop_),
       reporter_(job, peers.link, peers.observer) {
@@ -102,7 +103,7 @@ Status StepLoop::Train() {
   RING_RETURN_IF_ERROR(ReachBoundary());
   while (job_->state->step < job_->spec().total_steps()) {
     if (stop_.stop_requested()) return absl::CancelledError("the run was stopped");
-    left_at_boundary_ = peers_.at_boundary.stop_requested();
+    left_at_boundary_ = EndsHere();
     if (left_at_boundary_) return absl::CancelledError("the run was stopped at a step boundary");
     RING_RETURN_IF_ERROR(Step());
     RING_RETURN_IF_ERROR(ReachBoundary());
@@ -110,6 +111,11 @@ Status StepLoop::Train() {
   Farewell();
   RING_ASSIGN_OR_RETURN(manifest_sha256_, boundary_.Finish());
   return absl::OkStatus();
+}
+
+// All members of a ring end at the same boundary: the one after the step whose record said so.
+bool StepLoop::EndsHere() const {
+  return peers_.link == nullptr ? peers_.at_boundary.stop_requested() : reducer_.ends_at_boundary();
 }
 
 Status StepLoop::ReachBoundary() {
@@ -164,7 +170,10 @@ StatusOr<exact::Record> StepLoop::Reduce() {
   StatusOr<exact::Record> total;
   {
     const PhaseScope phase(&job_->pulse, "reduce", &times_.ring_transfer);
-    if (job_->step_work.complete()) reducer_.SubmitRecord(OwnRecord());
+    const bool ends = peers_.at_boundary.stop_requested();
+    if (job_->step_work.complete()) {
+      reducer_.SubmitRecord(OwnRecord(), ends ? EndsAtBoundary::kAsked : EndsAtBoundary::kNo);
+    }
     total = reducer_.Wait();
   }
   times_.ring_wait += reducer_.wait_seconds();

@@ -30,6 +30,9 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
 uint64_t Trainer::applied() const { return job_->state->step; }
 const Sha256Digest& Trainer::digest() const { return job_->state->digest; }
 PlannedMemory Trainer::planned_memory() const { return job_->planned; }
+size_t Trainer::largest_payload() const {
+  return ring::AllReduce::LargestPayload(job_->options.reduce);
+}
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
 
 StatusOr<std::shared_ptr<const StateCopy>> Trainer::Copy(uint64_t step) const {

@@ -44,12 +44,14 @@ struct RunPeers {
                                // before its time
   std::shared_ptr<CheckpointSink> sink;  // used by rank 0 only; nullptr: no checkpoints
   Observer* observer = nullptr;          // nullptr: nobody listens
-  std::stop_token at_boundary;           // ends the run at the next step boundary
+  // Ends the run at a step boundary: at the one after the next step whose record this member has
+  // not handed over yet, for every member of the ring, told or not.
+  std::stop_token at_boundary;
 };
 
 enum class RunEnd : uint8_t {
   kFinished,  // every step applied, evaluated, checkpoint delivered
-  kStopped,   // the stop token, or at_boundary at a boundary
+  kStopped,   // the stop token, or at a boundary a member's at_boundary
   kPeerLost,  // the link failed: `reason` is its error
   kFailed,    // the job cannot go on: `reason` names step, shard and tensor where it can
 };
@@ -74,14 +76,19 @@ struct TrainerOptions {
   size_t bucket_elements = size_t{1} << 20;
   ring::ReduceOptions reduce;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
+  size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
   // Told on the thread of Prepare when a phase of it begins: graph, plan, bind, initialize.
   std::function<void(const char* phase)> on_phase;
+  // Told when a copy is taken for a checkpoint (no manifest), and when it is hashed. On the step
+  // thread and a thread of the job's, as long as the trainer lives; must not block.
+  std::function<void(uint64_t step, const std::string& manifest_sha256)> on_snapshot =
+      [](uint64_t, const std::string&) {};
 };
 
 // What a job takes of memory on this worker, as it was planned: without the samples that are read
 // ahead, compute copies of weights, libraries and drivers.
 struct PlannedMemory {
-  uint64_t state = 0;  // host, once: parameters, optimizer slots, sums of gradients
+  uint64_t state = 0;  // host, once: the state, sums of gradients, every copy there may be at once
   uint64_t core = 0;   // of each core: what its largest program takes
   // Of each device whose memory is not the host's, beside its cores: weights, and a state and
   // input that is copied ahead there.
@@ -109,6 +116,8 @@ class Trainer {
     return known_shard_sha256_;
   }
   [[nodiscard]] PlannedMemory planned_memory() const;
+  // Bytes of the largest payload that a member of its rings sends.
+  [[nodiscard]] size_t largest_payload() const;
   // k and digest(k) of the state that it holds. Step thread.
   [[nodiscard]] uint64_t applied() const;
   [[nodiscard]] const Sha256Digest& digest() const;

@@ -32,12 +32,13 @@
 namespace ringmaster::worker {
 
 struct TrainingJob {
-  TrainingJob(JobId job_id, const v1::ResolvedJob& resolved_job, const TrainerOptions& options)
+  TrainingJob(JobId job_id, const v1::ResolvedJob& resolved_job,
+              const TrainerOptions& trainer_options)
       : id(std::move(job_id)),
         resolved(resolved_job),
-        options(options),
+        options(trainer_options),
         best(resolved_job.checkpoint().best()),
-        checkpoints(id.value()) {}
+        checkpoints(id.value(), trainer_options.checkpoint_copies, trainer_options.on_snapshot) {}
 
   JobId id;
   v1::ResolvedJob resolved;

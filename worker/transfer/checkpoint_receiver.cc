@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/line_text.h"
 #include "common/sha256.h"
 #include "worker/train/checkpoint.h"
 #include "worker/transfer/file_name.h"
@@ -14,7 +15,8 @@ Status CheckpointReceiver::Take(const v1::FilePiece& piece) {
   CheckpointFile& file = checkpoint_.files.back();
   if (piece.name() != file.name || piece.offset() != file.bytes.size()) {
     return DataLoss("a piece of {} at byte {} arrived, expected {} at byte {}",
-                    PrintableName(piece.name()), piece.offset(), file.name, file.bytes.size());
+                    OneLine(piece.name(), kMaxNameText), piece.offset(), file.name,
+                    file.bytes.size());
   }
   if (piece.data().size() > max_bytes_ - received_) {
     return DataLoss("more than {} bytes arrived, in {}", max_bytes_, file.name);
@@ -28,7 +30,7 @@ Status CheckpointReceiver::Take(const v1::FilePiece& piece) {
 Status CheckpointReceiver::Open(const v1::FilePiece& piece) {
   if (!IsPlainFileName(piece.name())) {
     return DataLoss("a file named `{}` arrived: not a plain file name",
-                    PrintableName(piece.name()));
+                    OneLine(piece.name(), kMaxNameText));
   }
   if (std::ranges::count(checkpoint_.files, piece.name(), &CheckpointFile::name) > 0) {
     return DataLoss("{} arrived twice", piece.name());

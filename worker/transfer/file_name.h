@@ -20,12 +20,4 @@ inline constexpr size_t kMaxFiles = 64;  // of one state or checkpoint
          std::all_of(name.begin(), name.end(), allowed);
 }
 
-// For a message: short, and without control characters.
-[[nodiscard]] inline std::string PrintableName(const std::string& name) {
-  std::string text = name.substr(0, 64);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 }  // namespace ringmaster::worker

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "common/address.h"
+#include "common/line_text.h"
 #include "common/rpc/rpc_status.h"
 #include "common/stop_wait.h"
 #include "ringmaster/v1/states.grpc.pb.h"
@@ -52,7 +54,7 @@ struct Attempt {
 
 class StateFetch {
  public:
-  StateFetch(const FetchOptions& options, const std::stop_token& stop);
+  StateFetch(const FetchOptions& options, const Address& address, const std::stop_token& stop);
   [[nodiscard]] StatusOr<StateCopy> Run();
 
  private:
@@ -68,14 +70,15 @@ class StateFetch {
   const std::unique_ptr<v1::States::Stub> stub_;
 };
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
   grpc::ChannelArguments arguments;
   for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(), arguments);
 }
 
-StateFetch::StateFetch(const FetchOptions& options, const std::stop_token& stop)
-    : options_(options), stop_(stop), stub_(v1::States::NewStub(ChannelTo(options.address))) {}
+StateFetch::StateFetch(const FetchOptions& options, const Address& address,
+                       const std::stop_token& stop)
+    : options_(options), stop_(stop), stub_(v1::States::NewStub(ChannelTo(address))) {}
 
 StatusOr<StateCopy> StateFetch::Run() {
   Clock::time_point heard = Clock::now();
@@ -104,6 +107,9 @@ Attempt StateFetch::Try() {
   request.set_job_id(options_.job.value());
   request.set_step(options_.step);
   request.set_worker(options_.worker);
+  request.mutable_generation()->set_term(options_.generation.term);
+  request.mutable_generation()->set_counter(options_.generation.counter);
+  request.set_ticket(options_.ticket);
   const auto prepare = [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     return stub_->PrepareAsyncFetch(context, request, queue);
   };
@@ -153,11 +159,14 @@ Status StateFetch::Broken(const StateReceiver& receiver, Stream* stream) const {
 }  // namespace
 
 StatusOr<StateCopy> FetchState(const FetchOptions& options, const std::stop_token& stop) {
-  StatusOr<StateCopy> state = StateFetch(options, stop).Run();
+  const StatusOr<Address> address = ParsePeerAddress(options.address, "ring_address");
+  StatusOr<StateCopy> state =
+      address.ok() ? StateFetch(options, *address, stop).Run() : address.status();
   if (state.ok()) return state;
   const std::string source = options.source.empty()
-                                 ? options.address
-                                 : fmt::format("{} ({})", options.source, options.address);
+                                 ? OneLine(options.address, kMaxNameText)
+                                 : fmt::format("{} ({})", OneLine(options.source, kMaxNameText),
+                                               OneLine(options.address, kMaxNameText));
   return Annotate(state.status(), fmt::format("state of job {} at step {} from {}",
                                               options.job.value(), options.step, source));
 }

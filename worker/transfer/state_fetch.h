@@ -19,6 +19,8 @@ struct FetchOptions {
   std::string source;   // its name, for messages; may be empty
   JobId job;
   uint64_t step = 0;
+  GenerationId generation;  // that begins there, and its ticket
+  std::string ticket;
   std::string worker;  // that asks
   std::chrono::steady_clock::time_point deadline;
   // The source is given up when it sends nothing for so long while it streams, or when for so long
@@ -31,7 +33,8 @@ struct FetchOptions {
 // within milliseconds. Errors name source, job and step: CANCELLED: `stop`; DEADLINE_EXCEEDED: not
 // there until then, with the source's last answer; UNAVAILABLE: the source was lost or is silent;
 // FAILED_PRECONDITION: it is past that step, serves another job, or speaks another protocol
-// version; DATA_LOSS: what arrived is not what was sent.
+// version; PERMISSION_DENIED: the ticket is not the generation's; DATA_LOSS: what arrived is not
+// what was sent; INVALID_ARGUMENT: an address that is none of a worker (ParsePeerAddress).
 [[nodiscard]] StatusOr<StateCopy> FetchState(const FetchOptions& options,
                                              const std::stop_token& stop);
 

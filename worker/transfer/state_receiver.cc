@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/line_text.h"
 #include "worker/ring/crc32c.h"
 #include "worker/transfer/file_name.h"
 
@@ -66,7 +67,7 @@ Status StateReceiver::TakeFiles(const v1::StateHeader& header) {
   for (const v1::StateFile& file : header.files()) {
     if (!IsPlainFileName(file.name())) {
       return DataLoss("the header names a file `{}`: not a plain file name",
-                      PrintableName(file.name()));
+                      OneLine(file.name(), kMaxNameText));
     }
     if (std::ranges::count(copy_.files, file.name(), &CheckpointFile::name) > 0) {
       return DataLoss("the header names {} twice", file.name());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/rpc/rpc_status.h"
+#include "common/ticket.h"
 #include "worker/transfer/state_stream.h"
 
 namespace ringmaster::worker {
@@ -52,7 +53,13 @@ void StateService::Stop() {
 void StateService::Offer(const JobId& job, CopyState copy) {
   Withdraw();
   MutexLock lock(mu_);
-  offered_ = std::make_shared<Offered>(Offered{job, std::move(copy), {}});
+  offered_ = std::make_shared<Offered>(Offered{job, std::move(copy)});
+}
+
+void StateService::Admit(const JobId& job, const GenerationId& generation,
+                         const std::string& ticket) {
+  MutexLock lock(mu_);
+  admitted_ = {job, generation, ticket};
 }
 
 void StateService::Withdraw() {
@@ -60,6 +67,7 @@ void StateService::Withdraw() {
   std::shared_ptr<Offered> withdrawn;  // ends after the lock: who knows what it holds
   MutexLock lock(mu_);
   withdrawn = std::move(offered_);
+  admitted_ = Admitted();
   while (!changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + kPatience, no_calls)) {
     spdlog::warn("a copy of the state has been under way for more than {} s", kPatience.count());
   }
@@ -71,7 +79,7 @@ grpc::ServerWriteReactor<v1::StatePiece>* StateService::Fetch(grpc::CallbackServ
   grpc::Status refusal;
   {
     MutexLock lock(mu_);
-    refusal = Admit(*request);
+    refusal = Check(*request);
     if (refusal.ok()) {
       stream = std::make_shared<StateStream>(this, context, *request);
       streams_.insert(stream);
@@ -82,7 +90,27 @@ grpc::ServerWriteReactor<v1::StatePiece>* StateService::Fetch(grpc::CallbackServ
   return stream.get();
 }
 
-grpc::Status StateService::Admit(const v1::FetchRequest& request) const {
+grpc::Status StateService::CheckTicket(const v1::FetchRequest& request) const {
+  const GenerationId its{request.generation().term(), request.generation().counter()};
+  const bool is_ticket = request.ticket().size() == kTicketBytes;
+  // Its Start came there before ours came here.
+  const bool may_come = admitted_.job.empty() ||
+                        (admitted_.job.value() == request.job_id() && its > admitted_.generation);
+  if (is_ticket && may_come) {
+    return ToGrpc(Error(absl::StatusCode::kUnavailable, "generation {} has not begun here yet",
+                        its.ToString()),
+                  kReasonNoStateYet);
+  }
+  const bool same = admitted_.job.value() == request.job_id() && its == admitted_.generation;
+  if (same && SameTicket(request.ticket(), admitted_.ticket)) return grpc::Status::OK;
+  return ToGrpc(
+      Error(absl::StatusCode::kPermissionDenied,
+            "a state is given to members of the generation that begins here alone: the ticket that "
+            "came with the request is not that of its Start"),
+      kReasonStateTicket);
+}
+
+grpc::Status StateService::Check(const v1::FetchRequest& request) const {
   if (request.protocol() != kProtocolVersion) {
     return ToGrpc(FailedPrecondition("worker {} speaks protocol version {}, this one {}: update "
                                      "the older one",
@@ -94,6 +122,7 @@ grpc::Status StateService::Admit(const v1::FetchRequest& request) const {
                         stopping_ ? "stops" : "is not ready yet"),
                   stopping_ ? kReasonStateStopping : kReasonNoStateYet);
   }
+  if (grpc::Status status = CheckTicket(request); !status.ok()) return status;
   if (streams_.size() >= options_.max_streams) {
     return ToGrpc(
         Error(absl::StatusCode::kResourceExhausted,
@@ -109,14 +138,9 @@ StatusOr<std::shared_ptr<const StateCopy>> StateService::CopyOf(const JobId& job
     return Error(absl::StatusCode::kUnavailable, "the worker offers no state of {} now",
                  job.value());
   }
-  StatusOr<std::shared_ptr<const StateCopy>> copy = offered->newest.lock();
-  if (offered->job != job) {
-    copy =
-        FailedPrecondition("the worker serves job {}, not {}", offered->job.value(), job.value());
-  } else if (*copy == nullptr || (*copy)->step != step) {
-    copy = offered->copy(step);
-    if (copy.ok()) offered->newest = *copy;
-  }
+  StatusOr<std::shared_ptr<const StateCopy>> copy =
+      FailedPrecondition("the worker serves job {}, not {}", offered->job.value(), job.value());
+  if (offered->job == job) copy = offered->copy(step);
   offered.reset();  // Withdraw may be waiting, and then this one is the last
   EndCall();
   return copy;

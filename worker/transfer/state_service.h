@@ -1,8 +1,8 @@
 // Offers the state S(k) of this worker's job to others, on the ring's port: one States service for
 // the life of the daemon, which outlives the server that it is registered with. Its thread,
 // "states", asks the job for copies, cuts and hashes them; gRPC's threads only pass on what is
-// ready. Thread-safe, but for Start and Stop, which its one owner calls. It does not know who may
-// ask: S(k) is the same in all generations.
+// ready. Thread-safe, but for Start and Stop, which its one owner calls. Only who shows the ticket
+// of the newest generation that began here gets a state: those whom its Start names.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,7 @@ inline constexpr char kReasonCrowded[] = "STATE_TOO_MANY_STREAMS";    // ask aga
 inline constexpr char kReasonStateGone[] = "STATE_GONE";              // past it, or another job
 inline constexpr char kReasonStateProtocol[] = "STATE_PROTOCOL";      // another protocol version
 inline constexpr char kReasonStateStopping[] = "STATE_SOURCE_STOPS";  // the worker ends
+inline constexpr char kReasonStateTicket[] = "TICKET_NOT_VALID";      // not of that generation
 
 class StateStream;
 
@@ -38,6 +39,8 @@ class StateService : public v1::States::CallbackService {
     std::chrono::milliseconds write_limit{10'000};
   };
   // As Trainer::Copy: UNAVAILABLE: not there yet; FAILED_PRECONDITION: past it. May take long.
+  // Asked for every stream: whether several share a copy is for who knows what belongs to the
+  // state.
   using CopyState = std::function<StatusOr<std::shared_ptr<const StateCopy>>(uint64_t step)>;
 
   StateService() : StateService(Options()) {}
@@ -53,8 +56,11 @@ class StateService : public v1::States::CallbackService {
   // From now on `copy` answers for this job, on the thread "states". What was offered before is
   // withdrawn first.
   void Offer(const JobId& job, CopyState copy);
-  // Forgets the function, and returns when no call into it is under way: what it refers to may go
-  // then. Streams that have their copy go on. Never called by the function itself. Idempotent.
+  // A generation of that job begins: from now on who shows its ticket is admitted, and nobody else.
+  void Admit(const JobId& job, const GenerationId& generation, const std::string& ticket);
+  // Forgets the function and the generation, and returns when no call into the function is under
+  // way: what it refers to may go then. Streams that have their copy go on. Never called by the
+  // function itself. Idempotent.
   void Withdraw();
 
   grpc::ServerWriteReactor<v1::StatePiece>* Fetch(grpc::CallbackServerContext* context,
@@ -65,11 +71,12 @@ class StateService : public v1::States::CallbackService {
   struct Offered {
     JobId job;
     CopyState copy;
-    std::weak_ptr<const StateCopy> newest;  // thread "states" only: shared by streams of one step
   };
 
   // Whether the request may become a stream.
-  [[nodiscard]] grpc::Status Admit(const v1::FetchRequest& request) const
+  [[nodiscard]] grpc::Status Check(const v1::FetchRequest& request) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  [[nodiscard]] grpc::Status CheckTicket(const v1::FetchRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // For streams: a copy, on the thread "states"; a task for that thread; the stream is over.
   [[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> CopyOf(const JobId& job, uint64_t step);
@@ -87,7 +94,13 @@ class StateService : public v1::States::CallbackService {
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<Offered> offered_ ABSL_GUARDED_BY(mu_);
-  size_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // into the function, under way
+  struct Admitted {
+    JobId job;
+    GenerationId generation;
+    std::string ticket;
+  };
+  Admitted admitted_ ABSL_GUARDED_BY(mu_);  // without a job: nobody
+  size_t calls_ ABSL_GUARDED_BY(mu_) = 0;   // into the function, under way
   std::set<std::shared_ptr<StateStream>> streams_ ABSL_GUARDED_BY(mu_);
 
   Loop loop_;  // "states"; last: its tasks use the rest

@@ -17,7 +17,7 @@ StatusOr<std::vector<ValueId>> AddGradient(const GradientRequest& request) {
   return std::vector<ValueId>(2, request.output_gradients[0]);
 }
 
-void Reference(const ReferenceCall& call) {
+void AddReference(const ReferenceCall& call) {
   for (size_t i = 0; i < call.outputs[0].size(); ++i) {
     call.outputs[0][i] = call.inputs[0][i] + call.inputs[1][i];
   }
@@ -26,6 +26,6 @@ void Reference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kAdd = {
-    .name = "add", .shape = AddShape, .gradient = AddGradient, .reference = Reference};
+    .name = "add", .shape = AddShape, .gradient = AddGradient, .reference = AddReference};
 
 }  // namespace ringmaster::graph

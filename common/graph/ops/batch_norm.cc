@@ -12,8 +12,8 @@ namespace ringmaster::graph {
 namespace {
 
 // x, and after it one float32 vector over the channels for each of `names`.
-Status CheckOperands(const Node& node, std::span<const TensorType> inputs,
-                     std::initializer_list<const char*> names) {
+Status CheckBatchNormOperands(const Node& node, std::span<const TensorType> inputs,
+                              std::initializer_list<const char*> names) {
   RING_RETURN_IF_ERROR(AttributesOf<BatchNormAttributes>(node).status());
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   if (inputs[0].shape.size() < 2) {
@@ -31,7 +31,7 @@ Status CheckOperands(const Node& node, std::span<const TensorType> inputs,
 Status TrainingShape(const Node& node, std::span<const TensorType> inputs,
                      std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, {"gamma", "beta"}));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(node, inputs, {"gamma", "beta"}));
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype},
               {channels, DType::kFloat32, "mean"},
@@ -40,12 +40,12 @@ Status TrainingShape(const Node& node, std::span<const TensorType> inputs,
 }
 
 // x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu.
-Status GradientShape(const Node& node, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
+Status BatchNormGradientShape(const Node& node, std::span<const TensorType> inputs,
+                              std::vector<TensorType>* outputs) {
   RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<BatchNormAttributes>(node));
   const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs, {"gamma", "mean", "variance"}));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(node, inputs, {"gamma", "mean", "variance"}));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
   if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
   const Shape channels = {inputs[0].shape.back()};
@@ -60,7 +60,7 @@ Status InferenceShape(const Node& node, std::span<const TensorType> inputs,
                       std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
   RING_RETURN_IF_ERROR(
-      CheckOperands(node, inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
+      CheckBatchNormOperands(node, inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   return absl::OkStatus();
 }
@@ -127,7 +127,7 @@ void InferenceReference(const ReferenceCall& call) {
 
 // dx = gamma r (dy - mean(dy) - n mean(dy n)), n the normalized x, r = 1 / sqrt(variance + epsilon)
 // (Ioffe and Szegedy, "Batch normalization", 2015, section 3).
-void GradientReference(const ReferenceCall& call) {
+void BatchNormGradientReference(const ReferenceCall& call) {
   const std::span<const double> x = call.inputs[0];
   const size_t channels = call.inputs[1].size();
   const double count = static_cast<double>(x.size() / channels);
@@ -161,9 +161,9 @@ constinit const Op kBatchNorm = {.name = "batch_norm",
                                  .reference = TrainingReference,
                                  .float32_inputs = 0b110};
 constinit const Op kBatchNormGradient = {.name = "batch_norm_gradient",
-                                         .shape = GradientShape,
+                                         .shape = BatchNormGradientShape,
                                          .gradient = nullptr,
-                                         .reference = GradientReference,
+                                         .reference = BatchNormGradientReference,
                                          .float32_inputs = 0b1110};
 constinit const Op kBatchNormInference = {.name = "batch_norm_inference",
                                           .shape = InferenceShape,

@@ -27,13 +27,13 @@ StatusOr<std::vector<ValueId>> CastGradient(const GradientRequest& request) {
 }
 
 // The executor rounds each value to its type when it is asked to.
-void Reference(const ReferenceCall& call) {
+void CastReference(const ReferenceCall& call) {
   std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
 }
 
 }  // namespace
 
 constinit const Op kCast = {
-    .name = "cast", .shape = CastShape, .gradient = CastGradient, .reference = Reference};
+    .name = "cast", .shape = CastShape, .gradient = CastGradient, .reference = CastReference};
 
 }  // namespace ringmaster::graph

@@ -7,7 +7,7 @@
 namespace ringmaster::graph {
 namespace {
 
-struct Geometry {
+struct Conv2dGeometry {
   WindowAxis height, width;
   int64_t samples, channels, filters;
 
@@ -16,13 +16,14 @@ struct Geometry {
   Shape y() const { return {samples, height.output(), width.output(), filters}; }
 };
 
-Geometry MakeGeometry(const Conv2dAttributes& attributes, const Shape& x, const Shape& kernel) {
+Conv2dGeometry MakeConv2dGeometry(const Conv2dAttributes& attributes, const Shape& x,
+                                  const Shape& kernel) {
   return {HeightAxis(attributes, x[1], kernel[1]), WidthAxis(attributes, x[2], kernel[2]), x[0],
           x[3], kernel[0]};
 }
 
-StatusOr<Geometry> CheckedGeometry(const Node& node, const TensorType& x,
-                                   const TensorType& kernel) {
+StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorType& x,
+                                               const TensorType& kernel) {
   RING_ASSIGN_OR_RETURN(auto attributes, AttributesOf<Conv2dAttributes>(node));
   RING_RETURN_IF_ERROR(ExpectFloating("x", x));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", x, 4));
@@ -32,50 +33,52 @@ StatusOr<Geometry> CheckedGeometry(const Node& node, const TensorType& x,
     return InvalidArgument("x {} has {} channels, the kernel {} expects {}", ToString(x.shape),
                            x.shape[3], ToString(kernel.shape), kernel.shape[3]);
   }
-  const Geometry geometry = MakeGeometry(attributes, x.shape, kernel.shape);
+  const Conv2dGeometry geometry = MakeConv2dGeometry(attributes, x.shape, kernel.shape);
   RING_RETURN_IF_ERROR(geometry.height.Check("height"));
   RING_RETURN_IF_ERROR(geometry.width.Check("width"));
   return geometry;
 }
 
-Status ForwardShape(const Node& node, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
+Status Conv2dShape(const Node& node, std::span<const TensorType> inputs,
+                   std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 3));
-  RING_ASSIGN_OR_RETURN(const Geometry geometry, CheckedGeometry(node, inputs[0], inputs[1]));
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
+                        CheckedConv2dGeometry(node, inputs[0], inputs[1]));
   if (inputs.size() == 3) RING_RETURN_IF_ERROR(ExpectVector("b(O)", inputs[2], geometry.filters));
   *outputs = {{geometry.y(), inputs[0].dtype}};
   return absl::OkStatus();
 }
 
 // dy w -> dx of the wanted shape.
-Status InputGradientShape(const Node& node, std::span<const TensorType> inputs,
-                          std::vector<TensorType>* outputs) {
+Status Conv2dInputGradientShape(const Node& node, std::span<const TensorType> inputs,
+                                std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
   RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
   const TensorType x = {wanted, inputs[0].dtype};
-  RING_ASSIGN_OR_RETURN(const Geometry geometry, CheckedGeometry(node, x, inputs[1]));
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry, CheckedConv2dGeometry(node, x, inputs[1]));
   RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], geometry.y()));
   *outputs = {x};
   return absl::OkStatus();
 }
 
 // x dy -> dw of the wanted shape, and db when a second output is wanted. Both float32.
-Status WeightGradientShape(const Node& node, std::span<const TensorType> inputs,
-                           std::vector<TensorType>* outputs) {
+Status Conv2dWeightGradientShape(const Node& node, std::span<const TensorType> inputs,
+                                 std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
   if (outputs->empty() || outputs->size() > 2) {
     return InvalidArgument("expected the wanted shape of dw and at most db beside it");
   }
   const bool bias = outputs->size() == 2;
   const TensorType kernel = {outputs->front().shape, inputs[0].dtype};
-  RING_ASSIGN_OR_RETURN(const Geometry geometry, CheckedGeometry(node, inputs[0], kernel));
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
+                        CheckedConv2dGeometry(node, inputs[0], kernel));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], {geometry.y(), inputs[0].dtype}));
   *outputs = {{kernel.shape, DType::kFloat32}};
   if (bias) outputs->push_back({{geometry.filters}, DType::kFloat32, "bias"});
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> Conv2dGradient(const GradientRequest& request) {
   const Node& node = request.node;
   Graph* graph = request.graph;
   std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
@@ -117,7 +120,7 @@ StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
 // first channel of filter 0 of the kernel, for each pair of an output position and an input
 // position under its window.
 template <typename Tap>
-void ForEachTap(const Geometry& g, const Tap& tap) {
+void ForEachTap(const Conv2dGeometry& g, const Tap& tap) {
   for (int64_t n = 0; n < g.samples; ++n) {
     for (int64_t p = 0; p < g.height.output(); ++p) {
       for (int64_t q = 0; q < g.width.output(); ++q) {
@@ -137,11 +140,13 @@ void ForEachTap(const Geometry& g, const Tap& tap) {
   }
 }
 
-int64_t FilterElements(const Geometry& g) { return g.height.window * g.width.window * g.channels; }
+int64_t FilterElements(const Conv2dGeometry& g) {
+  return g.height.window * g.width.window * g.channels;
+}
 
-void ForwardReference(const ReferenceCall& call) {
+void Conv2dReference(const ReferenceCall& call) {
   const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
-  const Geometry g = MakeGeometry(attributes, call.input_shape(0), call.input_shape(1));
+  const Conv2dGeometry g = MakeConv2dGeometry(attributes, call.input_shape(0), call.input_shape(1));
   const double* x = call.inputs[0].data();
   const double* kernel = call.inputs[1].data();
   std::span<double> y = call.outputs[0];
@@ -162,9 +167,10 @@ void ForwardReference(const ReferenceCall& call) {
   }
 }
 
-void InputGradientReference(const ReferenceCall& call) {
+void Conv2dInputGradientReference(const ReferenceCall& call) {
   const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
-  const Geometry g = MakeGeometry(attributes, call.output_shape(0), call.input_shape(1));
+  const Conv2dGeometry g =
+      MakeConv2dGeometry(attributes, call.output_shape(0), call.input_shape(1));
   const double* dy = call.inputs[0].data();
   const double* kernel = call.inputs[1].data();
   double* dx = call.outputs[0].data();
@@ -176,9 +182,10 @@ void InputGradientReference(const ReferenceCall& call) {
   });
 }
 
-void WeightGradientReference(const ReferenceCall& call) {
+void Conv2dWeightGradientReference(const ReferenceCall& call) {
   const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
-  const Geometry g = MakeGeometry(attributes, call.input_shape(0), call.output_shape(0));
+  const Conv2dGeometry g =
+      MakeConv2dGeometry(attributes, call.input_shape(0), call.output_shape(0));
   const double* x = call.inputs[0].data();
   const std::span<const double> dy = call.inputs[1];
   double* dw = call.outputs[0].data();
@@ -198,17 +205,17 @@ void WeightGradientReference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kConv2d = {.name = "conv2d",
-                              .shape = ForwardShape,
-                              .gradient = ForwardGradient,
-                              .reference = ForwardReference,
+                              .shape = Conv2dShape,
+                              .gradient = Conv2dGradient,
+                              .reference = Conv2dReference,
                               .float32_inputs = 0b100};
 constinit const Op kConv2dInputGradient = {.name = "conv2d_input_gradient",
-                                           .shape = InputGradientShape,
+                                           .shape = Conv2dInputGradientShape,
                                            .gradient = nullptr,
-                                           .reference = InputGradientReference};
+                                           .reference = Conv2dInputGradientReference};
 constinit const Op kConv2dWeightGradient = {.name = "conv2d_weight_gradient",
-                                            .shape = WeightGradientShape,
+                                            .shape = Conv2dWeightGradientShape,
                                             .gradient = nullptr,
-                                            .reference = WeightGradientReference};
+                                            .reference = Conv2dWeightGradientReference};
 
 }  // namespace ringmaster::graph

@@ -7,7 +7,7 @@
 namespace ringmaster::graph {
 namespace {
 
-Status CheckOperands(const Node& node, const TensorType& x, const TensorType& kernel) {
+Status CheckDenseOperands(const Node& node, const TensorType& x, const TensorType& kernel) {
   RING_RETURN_IF_ERROR(AttributesOf<DenseAttributes>(node).status());
   RING_RETURN_IF_ERROR(ExpectFloating("x", x));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,I)", x, 2));
@@ -18,10 +18,10 @@ Status CheckOperands(const Node& node, const TensorType& x, const TensorType& ke
                          x.shape[1], ToString(kernel.shape), kernel.shape[0]);
 }
 
-Status ForwardShape(const Node& node, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
+Status DenseShape(const Node& node, std::span<const TensorType> inputs,
+                  std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 3));
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs[0], inputs[1]));
+  RING_RETURN_IF_ERROR(CheckDenseOperands(node, inputs[0], inputs[1]));
   const int64_t units = inputs[1].shape[1];
   if (inputs.size() == 3) RING_RETURN_IF_ERROR(ExpectVector("b(O)", inputs[2], units));
   *outputs = {{{inputs[0].shape[0], units}, inputs[0].dtype}};
@@ -29,27 +29,27 @@ Status ForwardShape(const Node& node, std::span<const TensorType> inputs,
 }
 
 // dy w -> dx.
-Status InputGradientShape(const Node& node, std::span<const TensorType> inputs,
-                          std::vector<TensorType>* outputs) {
+Status DenseInputGradientShape(const Node& node, std::span<const TensorType> inputs,
+                               std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
   RING_RETURN_IF_ERROR(ExpectRank("dy(N,O)", inputs[0], 2));
   RING_RETURN_IF_ERROR(ExpectRank("the kernel(I,O)", inputs[1], 2));
   const TensorType x = {{inputs[0].shape[0], inputs[1].shape[0]}, inputs[0].dtype};
-  RING_RETURN_IF_ERROR(CheckOperands(node, x, inputs[1]));
+  RING_RETURN_IF_ERROR(CheckDenseOperands(node, x, inputs[1]));
   RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {x.shape[0], inputs[1].shape[1]}));
   *outputs = {x};
   return absl::OkStatus();
 }
 
 // x dy -> dw, and db when two outputs are wanted. Both float32.
-Status WeightGradientShape(const Node& node, std::span<const TensorType> inputs,
-                           std::vector<TensorType>* outputs) {
+Status DenseWeightGradientShape(const Node& node, std::span<const TensorType> inputs,
+                                std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,I)", inputs[0], 2));
   RING_RETURN_IF_ERROR(ExpectRank("dy(N,O)", inputs[1], 2));
   const int64_t units = inputs[1].shape[1];
   const TensorType kernel = {{inputs[0].shape[1], units}, inputs[0].dtype};
-  RING_RETURN_IF_ERROR(CheckOperands(node, inputs[0], kernel));
+  RING_RETURN_IF_ERROR(CheckDenseOperands(node, inputs[0], kernel));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], {{inputs[0].shape[0], units}, kernel.dtype}));
   const bool bias = outputs->size() == 2;
   *outputs = {{kernel.shape, DType::kFloat32}};
@@ -57,7 +57,7 @@ Status WeightGradientShape(const Node& node, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> DenseGradient(const GradientRequest& request) {
   const Node& node = request.node;
   Graph* graph = request.graph;
   std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
@@ -110,7 +110,7 @@ void Accumulate(const Product& p, const double* a, const double* b, double* c) {
   }
 }
 
-void ForwardReference(const ReferenceCall& call) {
+void DenseReference(const ReferenceCall& call) {
   const int64_t features = call.input_shape(1)[0];
   const int64_t units = call.input_shape(1)[1];
   const std::span<double> y = call.outputs[0];
@@ -125,14 +125,14 @@ void ForwardReference(const ReferenceCall& call) {
   }
 }
 
-void InputGradientReference(const ReferenceCall& call) {
+void DenseInputGradientReference(const ReferenceCall& call) {
   const int64_t features = call.input_shape(1)[0];
   const int64_t units = call.input_shape(1)[1];
   Accumulate({call.input_shape(0)[0], features, units, units, 1, 1, units}, call.inputs[0].data(),
              call.inputs[1].data(), call.outputs[0].data());
 }
 
-void WeightGradientReference(const ReferenceCall& call) {
+void DenseWeightGradientReference(const ReferenceCall& call) {
   const int64_t features = call.input_shape(0)[1];
   const int64_t units = call.input_shape(1)[1];
   const std::span<const double> dy = call.inputs[1];
@@ -147,17 +147,17 @@ void WeightGradientReference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kDense = {.name = "dense",
-                             .shape = ForwardShape,
-                             .gradient = ForwardGradient,
-                             .reference = ForwardReference,
+                             .shape = DenseShape,
+                             .gradient = DenseGradient,
+                             .reference = DenseReference,
                              .float32_inputs = 0b100};
 constinit const Op kDenseInputGradient = {.name = "dense_input_gradient",
-                                          .shape = InputGradientShape,
+                                          .shape = DenseInputGradientShape,
                                           .gradient = nullptr,
-                                          .reference = InputGradientReference};
+                                          .reference = DenseInputGradientReference};
 constinit const Op kDenseWeightGradient = {.name = "dense_weight_gradient",
-                                           .shape = WeightGradientShape,
+                                           .shape = DenseWeightGradientShape,
                                            .gradient = nullptr,
-                                           .reference = WeightGradientReference};
+                                           .reference = DenseWeightGradientReference};
 
 }  // namespace ringmaster::graph

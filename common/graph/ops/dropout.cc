@@ -7,8 +7,8 @@
 namespace ringmaster::graph {
 namespace {
 
-Status SameShape(const Node& node, std::span<const TensorType> inputs,
-                 std::vector<TensorType>* outputs) {
+Status DropoutShape(const Node& node, std::span<const TensorType> inputs,
+                    std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<DropoutAttributes>(node));
@@ -20,7 +20,7 @@ Status SameShape(const Node& node, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> DropoutGradient(const GradientRequest& request) {
   const Node& node = request.node;
   return AddOp(request.graph, {node.name + "/gradient",
                                "dropout_gradient",
@@ -30,7 +30,7 @@ StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
 }
 
 // The mask is linear, so that one kernel serves both directions.
-void Reference(const ReferenceCall& call) {
+void DropoutReference(const ReferenceCall& call) {
   const auto& attributes = std::get<DropoutAttributes>(call.node.attributes);
   const auto rows = static_cast<size_t>(call.input_shape(0)[0]);
   const size_t row_elements = call.inputs[0].size() / rows;
@@ -48,14 +48,14 @@ void Reference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kDropout = {.name = "dropout",
-                               .shape = SameShape,
-                               .gradient = ForwardGradient,
-                               .reference = Reference,
+                               .shape = DropoutShape,
+                               .gradient = DropoutGradient,
+                               .reference = DropoutReference,
                                .storage = Storage::kInPlace};
 constinit const Op kDropoutGradient = {.name = "dropout_gradient",
-                                       .shape = SameShape,
+                                       .shape = DropoutShape,
                                        .gradient = nullptr,
-                                       .reference = Reference,
+                                       .reference = DropoutReference,
                                        .storage = Storage::kInPlace};
 
 }  // namespace ringmaster::graph

@@ -5,8 +5,8 @@
 namespace ringmaster::graph {
 namespace {
 
-Status ForwardShape(const Node&, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
+Status AveragePoolShape(const Node&, std::span<const TensorType> inputs,
+                        std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", inputs[0], 4));
@@ -15,8 +15,8 @@ Status ForwardShape(const Node&, std::span<const TensorType> inputs,
 }
 
 // dy -> dx of the wanted shape.
-Status GradientShape(const Node&, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
+Status AveragePoolGradientShape(const Node&, std::span<const TensorType> inputs,
+                                std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
   const TensorType x = {wanted, inputs[0].dtype};
@@ -26,7 +26,7 @@ Status GradientShape(const Node&, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> AveragePoolGradient(const GradientRequest& request) {
   const Node& node = request.node;
   const Shape x = request.graph->value(node.inputs[0]).shape;
   return AddOp(request.graph,
@@ -48,13 +48,13 @@ void ForEachElement(const Shape& x, const Visit& visit) {
   }
 }
 
-void ForwardReference(const ReferenceCall& call) {
+void AveragePoolReference(const ReferenceCall& call) {
   const Shape& x = call.input_shape(0);
   ForEachElement(x, [&](size_t i, size_t mean) { call.outputs[0][mean] += call.inputs[0][i]; });
   for (double& mean : call.outputs[0]) mean /= static_cast<double>(x[1] * x[2]);
 }
 
-void GradientReference(const ReferenceCall& call) {
+void AveragePoolGradientReference(const ReferenceCall& call) {
   const Shape& x = call.output_shape(0);
   const auto count = static_cast<double>(x[1] * x[2]);
   ForEachElement(x,
@@ -64,12 +64,12 @@ void GradientReference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kGlobalAveragePool = {.name = "global_average_pool",
-                                         .shape = ForwardShape,
-                                         .gradient = ForwardGradient,
-                                         .reference = ForwardReference};
+                                         .shape = AveragePoolShape,
+                                         .gradient = AveragePoolGradient,
+                                         .reference = AveragePoolReference};
 constinit const Op kGlobalAveragePoolGradient = {.name = "global_average_pool_gradient",
-                                                 .shape = GradientShape,
+                                                 .shape = AveragePoolGradientShape,
                                                  .gradient = nullptr,
-                                                 .reference = GradientReference};
+                                                 .reference = AveragePoolGradientReference};
 
 }  // namespace ringmaster::graph

@@ -7,40 +7,40 @@
 namespace ringmaster::graph {
 namespace {
 
-struct Geometry {
+struct PoolGeometry {
   WindowAxis height, width;
   int64_t samples, channels;
 
   Shape y() const { return {samples, height.output(), width.output(), channels}; }
 };
 
-Geometry MakeGeometry(const PoolAttributes& a, const Shape& x) {
+PoolGeometry MakePoolGeometry(const PoolAttributes& a, const Shape& x) {
   return {HeightAxis(a, x[1], a.window_height), WidthAxis(a, x[2], a.window_width), x[0], x[3]};
 }
 
-StatusOr<Geometry> CheckedGeometry(const Node& node, const TensorType& x) {
+StatusOr<PoolGeometry> CheckedPoolGeometry(const Node& node, const TensorType& x) {
   RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<PoolAttributes>(node));
   RING_RETURN_IF_ERROR(ExpectFloating("x", x));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", x, 4));
-  const Geometry geometry = MakeGeometry(attributes, x.shape);
+  const PoolGeometry geometry = MakePoolGeometry(attributes, x.shape);
   RING_RETURN_IF_ERROR(geometry.height.Check("height"));
   RING_RETURN_IF_ERROR(geometry.width.Check("width"));
   return geometry;
 }
 
-Status ForwardShape(const Node& node, std::span<const TensorType> inputs,
+Status MaxPoolShape(const Node& node, std::span<const TensorType> inputs,
                     std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
-  RING_ASSIGN_OR_RETURN(const Geometry geometry, CheckedGeometry(node, inputs[0]));
+  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
   *outputs = {{geometry.y(), inputs[0].dtype}};
   return absl::OkStatus();
 }
 
 // x y dy -> dx.
-Status GradientShape(const Node& node, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
+Status MaxPoolGradientShape(const Node& node, std::span<const TensorType> inputs,
+                            std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_ASSIGN_OR_RETURN(const Geometry geometry, CheckedGeometry(node, inputs[0]));
+  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
   const TensorType y = {geometry.y(), inputs[0].dtype};
   RING_RETURN_IF_ERROR(ExpectSame("y", inputs[1], y));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[2], y));
@@ -48,7 +48,7 @@ Status GradientShape(const Node& node, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> MaxPoolGradient(const GradientRequest& request) {
   const Node& node = request.node;
   return AddOp(request.graph, {node.name + "/gradient",
                                "max_pool_gradient",
@@ -58,8 +58,8 @@ StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
 }
 
 // Offset in x of the first maximum under output position (n, p, q) of channel c.
-int64_t FirstMaximum(const Geometry& g, std::span<const double> x, int64_t n, int64_t p, int64_t q,
-                     int64_t c) {
+int64_t FirstMaximum(const PoolGeometry& g, std::span<const double> x, int64_t n, int64_t p,
+                     int64_t q, int64_t c) {
   int64_t best = -1;
   for (int64_t h = 0; h < g.height.window; ++h) {
     const int64_t row = g.height.at(p, h);
@@ -77,8 +77,8 @@ int64_t FirstMaximum(const Geometry& g, std::span<const double> x, int64_t n, in
 // Calls visit(x, y) with the offsets of each output element and of the input element it came from.
 template <typename Visit>
 void ForEachMaximum(const ReferenceCall& call, const Visit& visit) {
-  const Geometry g =
-      MakeGeometry(std::get<PoolAttributes>(call.node.attributes), call.input_shape(0));
+  const PoolGeometry g =
+      MakePoolGeometry(std::get<PoolAttributes>(call.node.attributes), call.input_shape(0));
   size_t y = 0;
   for (int64_t n = 0; n < g.samples; ++n) {
     for (int64_t p = 0; p < g.height.output(); ++p) {
@@ -91,23 +91,23 @@ void ForEachMaximum(const ReferenceCall& call, const Visit& visit) {
   }
 }
 
-void ForwardReference(const ReferenceCall& call) {
+void MaxPoolReference(const ReferenceCall& call) {
   ForEachMaximum(call, [&](size_t x, size_t y) { call.outputs[0][y] = call.inputs[0][x]; });
 }
 
-void GradientReference(const ReferenceCall& call) {
+void MaxPoolGradientReference(const ReferenceCall& call) {
   ForEachMaximum(call, [&](size_t x, size_t y) { call.outputs[0][x] += call.inputs[2][y]; });
 }
 
 }  // namespace
 
 constinit const Op kMaxPool = {.name = "max_pool",
-                               .shape = ForwardShape,
-                               .gradient = ForwardGradient,
-                               .reference = ForwardReference};
+                               .shape = MaxPoolShape,
+                               .gradient = MaxPoolGradient,
+                               .reference = MaxPoolReference};
 constinit const Op kMaxPoolGradient = {.name = "max_pool_gradient",
-                                       .shape = GradientShape,
+                                       .shape = MaxPoolGradientShape,
                                        .gradient = nullptr,
-                                       .reference = GradientReference};
+                                       .reference = MaxPoolGradientReference};
 
 }  // namespace ringmaster::graph

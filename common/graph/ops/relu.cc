@@ -7,16 +7,16 @@
 namespace ringmaster::graph {
 namespace {
 
-Status ForwardShape(const Node&, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
+Status ReluShape(const Node&, std::span<const TensorType> inputs,
+                 std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   return absl::OkStatus();
 }
 
-Status GradientShape(const Node&, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
+Status ReluGradientShape(const Node&, std::span<const TensorType> inputs,
+                         std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
   RING_RETURN_IF_ERROR(ExpectFloating("y", inputs[0]));
   RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], inputs[0]));
@@ -24,7 +24,7 @@ Status GradientShape(const Node&, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> ReluGradient(const GradientRequest& request) {
   const Node& node = request.node;
   return AddOp(request.graph, {node.name + "/gradient",
                                "relu_gradient",
@@ -33,13 +33,13 @@ StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
                                {}});
 }
 
-void ForwardReference(const ReferenceCall& call) {
+void ReluReference(const ReferenceCall& call) {
   for (size_t i = 0; i < call.outputs[0].size(); ++i) {
     call.outputs[0][i] = std::max(call.inputs[0][i], 0.0);
   }
 }
 
-void GradientReference(const ReferenceCall& call) {
+void ReluGradientReference(const ReferenceCall& call) {
   for (size_t i = 0; i < call.outputs[0].size(); ++i) {
     call.outputs[0][i] = call.inputs[0][i] > 0 ? call.inputs[1][i] : 0;
   }
@@ -48,14 +48,14 @@ void GradientReference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kRelu = {.name = "relu",
-                            .shape = ForwardShape,
-                            .gradient = ForwardGradient,
-                            .reference = ForwardReference,
+                            .shape = ReluShape,
+                            .gradient = ReluGradient,
+                            .reference = ReluReference,
                             .storage = Storage::kInPlace};
 constinit const Op kReluGradient = {.name = "relu_gradient",
-                                    .shape = GradientShape,
+                                    .shape = ReluGradientShape,
                                     .gradient = nullptr,
-                                    .reference = GradientReference,
+                                    .reference = ReluGradientReference,
                                     .storage = Storage::kInPlace,
                                     .storage_input = 1};
 

@@ -26,7 +26,7 @@ StatusOr<std::vector<ValueId>> ReshapeGradient(const GradientRequest& request) {
                {node.name + "/gradient", "reshape", {request.output_gradients[0]}, {}, {}}, {{x}});
 }
 
-void Reference(const ReferenceCall& call) {
+void ReshapeReference(const ReferenceCall& call) {
   std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
 }
 
@@ -35,7 +35,7 @@ void Reference(const ReferenceCall& call) {
 constinit const Op kReshape = {.name = "reshape",
                                .shape = ReshapeShape,
                                .gradient = ReshapeGradient,
-                               .reference = Reference,
+                               .reference = ReshapeReference,
                                .storage = Storage::kAlias};
 
 }  // namespace ringmaster::graph

@@ -10,31 +10,31 @@
 namespace ringmaster::graph {
 namespace {
 
-Status CheckOperands(std::span<const TensorType> inputs) {
+Status CheckLossOperands(std::span<const TensorType> inputs) {
   RING_RETURN_IF_ERROR(ExpectRank("logits(N,K)", inputs[0], 2));
   RING_RETURN_IF_ERROR(ExpectType("logits", inputs[0], DType::kFloat32));
   RING_RETURN_IF_ERROR(ExpectShape("labels", inputs[1], {inputs[0].shape[0]}));
   return ExpectType("labels", inputs[1], DType::kInt32);
 }
 
-Status ForwardShape(const Node&, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
+Status LossShape(const Node&, std::span<const TensorType> inputs,
+                 std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  RING_RETURN_IF_ERROR(CheckOperands(inputs));
+  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
   *outputs = {{{}, DType::kFloat32, "sum"}, {{}, DType::kFloat32, "correct"}};
   return absl::OkStatus();
 }
 
-Status GradientShape(const Node&, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
+Status LossGradientShape(const Node&, std::span<const TensorType> inputs,
+                         std::vector<TensorType>* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckOperands(inputs));
+  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
   RING_RETURN_IF_ERROR(ExpectSame("the seed", inputs[2], {{}, DType::kFloat32}));
   *outputs = {{inputs[0].shape, DType::kFloat32}};
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> ForwardGradient(const GradientRequest& request) {
+StatusOr<std::vector<ValueId>> LossGradient(const GradientRequest& request) {
   const Node& node = request.node;
   RING_ASSIGN_OR_RETURN(
       const auto made,
@@ -64,7 +64,7 @@ double LogSum(std::span<const double> logits) {
   return largest + std::log(sum);
 }
 
-void ForwardReference(const ReferenceCall& call) {
+void LossReference(const ReferenceCall& call) {
   for (size_t n = 0; n < call.inputs[1].size(); ++n) {
     const Row row = RowAt(call, n);
     call.outputs[0][0] += LogSum(row.logits) - row.logits[row.label];
@@ -73,7 +73,7 @@ void ForwardReference(const ReferenceCall& call) {
   }
 }
 
-void GradientReference(const ReferenceCall& call) {
+void LossGradientReference(const ReferenceCall& call) {
   const double seed = call.inputs[2][0];
   for (size_t n = 0; n < call.inputs[1].size(); ++n) {
     const Row row = RowAt(call, n);
@@ -89,14 +89,14 @@ void GradientReference(const ReferenceCall& call) {
 }  // namespace
 
 constinit const Op kSoftmaxCrossEntropy = {.name = "softmax_cross_entropy",
-                                           .shape = ForwardShape,
-                                           .gradient = ForwardGradient,
-                                           .reference = ForwardReference,
+                                           .shape = LossShape,
+                                           .gradient = LossGradient,
+                                           .reference = LossReference,
                                            .float32_inputs = 0b1};
 constinit const Op kSoftmaxCrossEntropyGradient = {.name = "softmax_cross_entropy_gradient",
-                                                   .shape = GradientShape,
+                                                   .shape = LossGradientShape,
                                                    .gradient = nullptr,
-                                                   .reference = GradientReference,
+                                                   .reference = LossGradientReference,
                                                    .float32_inputs = 0b101};
 
 }  // namespace ringmaster::graph

@@ -111,6 +111,17 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
         "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist");
 }
 
+TEST_CASE_METHOD(DatasetFixture, "Dataset: without a format it is the one whose files are there") {
+  v1::DataSource source = Source("d");
+  source.clear_format();
+  const auto dataset = Dataset::Open(folders(), source);
+  REQUIRE(dataset.ok());
+  CHECK((*dataset)->facts().format() == "cifar10");
+  std::ofstream(File("train-images-idx3-ubyte")) << "also";
+  CHECK_THAT(Message(Dataset::Open(folders(), source).status()),
+             Catch::Contains("files of several formats: cifar10, mnist; say which"));
+}
+
 TEST_CASE_METHOD(DatasetFixture, "Dataset: a file of the wrong size is named with the remainder") {
   fs::resize_file(File("data_batch_2.bin"), kCifar10RecordBytes - 1);
   CHECK(ErrorOf() ==

@@ -90,7 +90,8 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or on
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());
   CHECK(Problems() == std::vector<std::string>{"error: " + folder() +
                                                ": it holds files of several formats: cifar10, "
-                                               "cifar100; choose one by --format"});
+                                               "cifar100; say which one is meant (data.format of a "
+                                               "job, --format of `ringctl dataset`)"});
   CHECK(Verify(folder(), "cifar100", {})->problems.empty());
 }
 

@@ -224,20 +224,59 @@ TEST_CASE("Flag: a code that nobody encodes is still a flag") {
   }
 }
 
-TEST_CASE("QuantizeScalar: rounds half to even at 2^-32 and refuses what is too large") {
-  REQUIRE(QuantizeScalar(1.0, 8).q == int64_t{1} << 32);
-  REQUIRE(QuantizeScalar(0x1p-33, 8).q == 0);
-  REQUIRE(QuantizeScalar(0x1.8p-32, 8).q == 2);
-  REQUIRE(QuantizeScalar(-0x1.4p-31, 8).q == -2);
-  REQUIRE(QuantizeScalar(0x1p-1074, 8).q == 0);
-  REQUIRE(DequantizeScalar(QuantizeScalar(-2.302585, 8).q) == Approx(-2.302585).epsilon(1e-9));
-  REQUIRE(QuantizeScalar(std::nextafter(0x1p27, 0.0), 8).kind == FlagKind::kNone);
-  REQUIRE(QuantizeScalar(0x1p27, 8).kind == FlagKind::kTooLarge);
+bool IsSplit(const QuantizedScalar& scalar, int64_t whole, int64_t fraction) {
+  return scalar.kind == FlagKind::kNone && scalar.whole == whole && scalar.fraction == fraction;
+}
+
+TEST_CASE("QuantizeScalar: floor and a fraction that is rounded half to even to 2^-52") {
+  const int64_t one = int64_t{1} << 52;
+  REQUIRE(IsSplit(QuantizeScalar(0.0, 8), 0, 0));
+  REQUIRE(IsSplit(QuantizeScalar(-0.0, 8), 0, 0));
+  REQUIRE(IsSplit(QuantizeScalar(1.0, 8), 1, 0));
+  REQUIRE(IsSplit(QuantizeScalar(-1.0, 8), -1, 0));
+  REQUIRE(IsSplit(QuantizeScalar(2.25, 8), 2, one / 4));
+  REQUIRE(IsSplit(QuantizeScalar(-2.25, 8), -3, one / 4 * 3));
+  REQUIRE(IsSplit(QuantizeScalar(0x1p-53, 8), 0, 0));
+  REQUIRE(IsSplit(QuantizeScalar(0x1.8p-52, 8), 0, 2));
+  REQUIRE(IsSplit(QuantizeScalar(-0x1.4p-51, 8), -1, one - 2));
+  REQUIRE(IsSplit(QuantizeScalar(-0x1p-1074, 8), -1, one));  // which is 0
+  REQUIRE(IsSplit(QuantizeScalar(0x1p52 + 1, 8), (int64_t{1} << 52) + 1, 0));
+}
+
+TEST_CASE("QuantizeScalar: the fraction loses bits with more than 2^10 shards") {
+  REQUIRE(FractionBits(1) == 52);
+  REQUIRE(FractionBits(1024) == 52);
+  REQUIRE(FractionBits(1025) == 51);
+  REQUIRE(FractionBits(0xffffffff) == 30);
+  REQUIRE(IsSplit(QuantizeScalar(0.75, 0xffffffff), 0, 3 << 28));
+}
+
+TEST_CASE("QuantizeScalar: refuses what is not finite or whose whole part may overflow a sum") {
+  REQUIRE(IsSplit(QuantizeScalar(std::nextafter(0x1p59, 0.0), 8), (int64_t{1} << 59) - 64, 0));
+  REQUIRE(QuantizeScalar(0x1p59, 8).kind == FlagKind::kTooLarge);
+  REQUIRE(QuantizeScalar(-0x1p59, 8).kind == FlagKind::kTooLarge);
+  REQUIRE(QuantizeScalar(std::nextafter(0x1p30, 0.0), 0xffffffff).kind == FlagKind::kNone);
+  REQUIRE(QuantizeScalar(-0x1p30 + 0.5, 0xffffffff).kind == FlagKind::kTooLarge);  // its floor
   REQUIRE(QuantizeScalar(-1e300, 8).kind == FlagKind::kTooLarge);
-  REQUIRE(QuantizeScalar(kNaN, 8).kind == FlagKind::kNotFinite);
-  REQUIRE(QuantizeScalar(-static_cast<double>(kInfinity), 8).kind == FlagKind::kNotFinite);
-  // Rounding up may reach the limit.
-  REQUIRE(QuantizeScalar((0x1p30 - 0.25) * 0x1p-32, 0xffffffff).kind == FlagKind::kTooLarge);
+  for (const double value : {double{kNaN}, double{kInfinity}, -double{kInfinity}}) {
+    REQUIRE(QuantizeScalar(value, 8).kind == FlagKind::kNotFinite);
+    REQUIRE(QuantizeScalar(value, 8).whole == 0);
+    REQUIRE(QuantizeScalar(value, 8).fraction == 0);
+  }
+}
+
+TEST_CASE("DequantizeScalar: carries whole units before its one addition") {
+  const int64_t one = int64_t{1} << 52;
+  REQUIRE(DequantizeScalar(0, 0, 8) == 0.0);
+  REQUIRE(DequantizeScalar(-1, one, 8) == 0.0);
+  REQUIRE(DequantizeScalar(-2, one + one / 2, 8) == -0.5);
+  REQUIRE(DequantizeScalar(-8, 8 * (one - 1), 8) == -8 * 0x1p-52);
+  REQUIRE(DequantizeScalar(int64_t{1} << 52, 5 * one, 8) == 0x1p52 + 5);
+  for (const double value : {-2.302585, 0x1.fffffffffffffp-1, 12345.678901, -0x1.8p-40}) {
+    const QuantizedScalar scalar = QuantizeScalar(value, 8);
+    REQUIRE(DequantizeScalar(scalar.whole, scalar.fraction, 8) ==
+            std::nearbyint(value * 0x1p52) * 0x1p-52);
+  }
 }
 
 }  // namespace

@@ -1,8 +1,14 @@
 #include "common/exact/record.h"
 
+#include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
+
+#include "tests/support/wide_fixed.h"
 
 namespace ringmaster::exact {
 namespace {
@@ -41,18 +47,18 @@ TEST_CASE("Record: lies in whole blocks of the record's tensor") {
   const Record small(8, 0);
   REQUIRE(small.integers().size() == 256);
   REQUIRE(small.blocks().size() == 1);
-  REQUIRE(small.blocks()[0].count == 11);
+  REQUIRE(small.blocks()[0].count == 12);
 
-  const Record large(10, 500);  // 3 + 1000 + 10
-  REQUIRE(large.integers().size() == 4 * 256);
-  REQUIRE(large.blocks().size() == 4);
-  for (uint32_t b = 0; b < 4; ++b) {
+  const Record large(10, 500);  // two counts, two integers of 1 + 1000 values, ten flags
+  REQUIRE(large.integers().size() == 8 * 256);
+  REQUIRE(large.blocks().size() == 8);
+  for (uint32_t b = 0; b < 8; ++b) {
     REQUIRE(large.blocks()[b].tensor == kRecordTensor);
     REQUIRE(large.blocks()[b].index == b);
-    REQUIRE(large.blocks()[b].count == (b < 3 ? 256 : 1013 - 768));
+    REQUIRE(large.blocks()[b].count == (b < 7 ? 256 : 2014 - 1792));
   }
-  REQUIRE(Record(253, 0).blocks().size() == 1);
-  REQUIRE(Record(254, 0).blocks().size() == 2);
+  REQUIRE(Record(252, 0).blocks().size() == 1);
+  REQUIRE(Record(253, 0).blocks().size() == 2);
 }
 
 TEST_CASE("Record: the first flagged shard comes back with tensor and kind") {
@@ -98,6 +104,140 @@ TEST_CASE("Record: a flag of the gradient comes before one of the scalars") {
   REQUIRE(record.first_flag().flag.tensor == 5);
   REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
   REQUIRE(record.loss_sum() == 0);
+}
+
+// What the shards of a step bring; statistics 0 and 1 are a mean and a variance times n_s.
+struct ShardScalars {
+  double loss = 0;
+  Values statistics{0, 0};
+};
+
+void AddTo(Record* record, uint32_t shard, const ShardScalars& scalars) {
+  record->AddShard(shard, scalars.loss, 1, 1, Values{scalars.statistics[0]},
+                   Values{scalars.statistics[1]}, 0);
+}
+
+Record RecordOf(const std::vector<ShardScalars>& all) {
+  Record record(static_cast<uint32_t>(all.size()), 1);
+  for (uint32_t shard = 0; shard < all.size(); ++shard) AddTo(&record, shard, all[shard]);
+  return record;
+}
+
+// The smallest power of two of shards that holds `shards`, as an exponent.
+int CeilLog2(size_t shards) { return static_cast<int>(std::bit_width(shards - 1)); }
+
+// Every magnitude that fits a record of so many shards, from 2^-70 on, and values of few bits whose
+// sums are awkward. Two's powers and their neighbours often.
+double AnyValue(std::mt19937_64* random, size_t shards) {
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(*random);
+  };
+  const int exponent = draw(-70, 61 - CeilLog2(shards));
+  const double significand =
+      draw(0, 3) == 0 ? 1.0 : std::uniform_real_distribution<double>(1, 2)(*random);
+  const double value = std::ldexp(significand, exponent);
+  const double beside = draw(0, 3) == 0 ? std::nextafter(value, 0.0) : value;
+  return draw(0, 1) == 0 ? beside : -beside;
+}
+
+// How far a value of the record may be from the sum of what was added: half a unit for each shard,
+// and four roundings to float64.
+WideFixed Allowed(size_t shards, double value) {
+  const int fraction_bits = std::min(52, 62 - CeilLog2(shards));
+  return WideFixed(static_cast<double>(shards) * std::ldexp(1, -fraction_bits - 1)) +
+         WideFixed(std::fabs(value) * 0x1.1p-51);
+}
+
+bool IsNear(double value, const WideFixed& sum, size_t shards) {
+  return (WideFixed(value) - sum).Abs() <= Allowed(shards, value);
+}
+
+TEST_CASE("Record: sums of any finite size are those of the reals, for any number of shards") {
+  std::mt19937_64 random(7);
+  for (const size_t shards : {1U, 2U, 8U, 100U, 1024U, 1025U, 5000U}) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<ShardScalars> all(shards);
+      WideFixed loss, mean, variance;
+      for (ShardScalars& shard : all) {
+        shard = {AnyValue(&random, shards),
+                 {AnyValue(&random, shards), std::fabs(AnyValue(&random, shards))}};
+        loss += WideFixed(shard.loss);
+        mean += WideFixed(shard.statistics[0]);
+        variance += WideFixed(shard.statistics[1]);
+      }
+      const Record record = RecordOf(all);
+      const auto count = static_cast<double>(shards);
+      REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
+      REQUIRE(IsNear(record.loss_sum(), loss, shards));
+      REQUIRE(IsNear(record.mean(0) * count, mean, shards));
+      REQUIRE(IsNear(record.variance(0) * count, variance, shards));
+    }
+  }
+}
+
+TEST_CASE("Record: the sum does not depend on who holds which shard, nor on the order") {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 50; ++round) {
+    const auto shards = std::uniform_int_distribution<size_t>(1, 40)(random);
+    std::vector<ShardScalars> all(shards);
+    for (ShardScalars& shard : all) {
+      shard = {AnyValue(&random, shards), {AnyValue(&random, shards), AnyValue(&random, shards)}};
+    }
+    const Record expected = RecordOf(all);
+    std::vector<uint32_t> order(shards);
+    for (uint32_t shard = 0; shard < shards; ++shard) order[shard] = shard;
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<Record> members(3, Record(static_cast<uint32_t>(shards), 1));
+    for (const uint32_t shard : order) AddTo(&members[random() % 3], shard, all[shard]);
+    std::shuffle(members.begin(), members.end(), random);
+    Record total = members[0];
+    for (size_t i = 0; i < total.integers().size(); ++i) {
+      for (const size_t member : {1U, 2U}) {
+        total.integers()[i] = WrappingAdd(total.integers()[i], members[member].integers()[i]);
+      }
+    }
+    REQUIRE(std::ranges::equal(total.integers(), expected.integers()));
+    REQUIRE(total.loss_sum() == expected.loss_sum());
+  }
+}
+
+TEST_CASE("Record: variances of large activations and of tiny ones stand side by side") {
+  // 64 samples with values about 1e6, and 64 whose spread is 1e-6.
+  const Record record =
+      RecordOf({{150, {64 * 1e6, 64 * 1e12}}, {150, {64 * 1e-6, 64 * 1e-12}}, {0, {-64 * 1e6, 0}}});
+  REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
+  REQUIRE(record.loss_sum() == 300);
+  REQUIRE(record.mean(0) == Approx(64 * 1e-6 / 3).epsilon(1e-10));
+  REQUIRE(record.variance(0) == Approx(64 * 1e12 / 3).epsilon(1e-12));
+  const Record tiny = RecordOf({{0, {0, 64 * 1e-12}}, {0, {0, 64 * 3e-12}}});
+  REQUIRE(tiny.variance(0) == Approx(64 * 2e-12).epsilon(1e-5));
+}
+
+TEST_CASE("Record: every shard at its limit does not wrap, one step beyond sets the flag") {
+  for (const size_t shards : {1U, 3U, 8U, 1024U, 4096U}) {
+    const double limit = std::ldexp(1, 62 - CeilLog2(shards));
+    const double largest = std::nextafter(limit, 0.0);
+    for (const double value : {largest, -std::floor(largest)}) {
+      const Record record = RecordOf(std::vector<ShardScalars>(shards, {value, {value, value}}));
+      REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
+      REQUIRE(record.loss_sum() == Approx(value * static_cast<double>(shards)).epsilon(1e-15));
+      REQUIRE(record.variance(0) == Approx(value).epsilon(1e-15));
+    }
+    // The largest fraction from each: they carry into whole units.
+    const double below_zero = -0x1p-1074;
+    const Record carried =
+        RecordOf(std::vector<ShardScalars>(shards, {below_zero, {below_zero, below_zero}}));
+    REQUIRE(carried.loss_sum() == 0);
+    for (const double value : {limit, -limit}) {
+      std::vector<ShardScalars> all(shards, {1, {1, 1}});
+      all.back().statistics[1] = value;
+      const Record record = RecordOf(all);
+      REQUIRE(record.first_flag().shard == shards - 1);
+      REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
+      REQUIRE(record.loss_sum() == static_cast<double>(shards));
+      REQUIRE(record.variance(0) == Approx(double(shards - 1) / double(shards)));
+    }
+  }
 }
 
 }  // namespace

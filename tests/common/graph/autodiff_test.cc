@@ -13,7 +13,7 @@
 namespace ringmaster::graph {
 namespace {
 
-using Values = std::vector<std::vector<double>>;
+using ValueLists = std::vector<std::vector<double>>;
 
 Program Differentiated(StatusOr<Program> program) {
   REQUIRE(program.ok());
@@ -23,7 +23,7 @@ Program Differentiated(StatusOr<Program> program) {
   return std::move(program).value();
 }
 
-Values Run(const Program& program, const ReferenceFeeds& feeds) {
+ValueLists Run(const Program& program, const ReferenceFeeds& feeds) {
   auto values = RunReference(program.graph, feeds, testing::KeysOf(program));
   INFO(values.status().ToString());
   REQUIRE(values.ok());
@@ -35,7 +35,7 @@ void CheckGradients(const Program& program) {
   constexpr double kStep = 1e-5;
   constexpr double kSeed = 0.5;
   ReferenceFeeds feeds = testing::FeedProgram(program, {.classes = 3, .loss_seed = kSeed});
-  const Values values = Run(program, feeds);
+  const ValueLists values = Run(program, feeds);
   const auto loss = [&] { return Run(program, feeds)[static_cast<size_t>(program.loss_sum)][0]; };
   for (const Parameter& parameter : program.parameters) {
     const auto& gradient = values[static_cast<size_t>(parameter.gradient)];

@@ -286,7 +286,7 @@ TEST_CASE("MemoryPlan: the description names the largest values at the peak") {
   const std::string text = Describe(program, plan);
   INFO(text);
   CHECK(text.find("for 64 samples") != std::string::npos);
-  CHECK(text.find("  conv1 output (64, 32, 32, 96) bfloat16 12.00M\n") != std::string::npos);
+  CHECK(text.find("  conv1 output (64, 32, 32, 96) bfloat16 12.0 MiB\n") != std::string::npos);
 }
 
 }  // namespace

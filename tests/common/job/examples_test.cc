@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "common/data/format.h"
+#include "common/job/defaults.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 
@@ -47,6 +48,19 @@ TEST_CASE("Examples: every job file is valid, and is resolved with a dataset of 
     INFO(job.status());
     REQUIRE(job.ok());
     CHECK(job->result().data_use().test_samples() == 1000);
+
+    // With every default filled in it is the same job, and so is what is printed of that.
+    const v1::JobSpec complete = WithDefaults(spec);
+    const auto again = ParseJobFile("printed.yaml", PrintJobFile(complete), {});
+    INFO(PrintJobFile(complete));
+    REQUIRE(again.ok());
+    CHECK(again->SerializeAsString() == complete.SerializeAsString());
+    const auto same = Resolve(*again, facts, {});
+    REQUIRE(same.ok());
+    CHECK(same->SerializeAsString() == job->SerializeAsString());
+    for (const char* key : {"shards: ", "seed: ", "workers: {min: ", "reduction: exact"}) {
+      CHECK_THAT(PrintJobFile(complete), Catch::Contains(key));
+    }
   }
   CHECK(found >= 3);
 }

@@ -88,7 +88,10 @@ TEST_CASE("Job file: unknown keys name the place and the nearest known key") {
         "job.yaml:4:5: unknown key \"learning_rat\"; did you mean \"learning_rate\"?");
   CHECK(ParseError("augment: [{random_flip: {p: 1}}]") ==
         "job.yaml:1:26: unknown key \"p\"; there are no keys here: write {}");
-  CHECK(ParseError("<<: {name: a}") == "job.yaml:1:1: unknown key \"<<\"; did you mean \"name\"?");
+  CHECK(ParseError("optimizer: {rmsprop: {}}") ==
+        "job.yaml:1:13: unknown key \"rmsprop\"; the keys here are sgd, adam");
+  CHECK_THAT(ParseError("<<: {name: a}"),
+             Catch::StartsWith("job.yaml:1:1: unknown key \"<<\"; the keys here are name, model"));
 }
 
 TEST_CASE("Job file: duplicate keys are refused at any depth") {
@@ -157,7 +160,7 @@ TEST_CASE("Job file: enum values are the short lower-case names") {
         "mean \"exact\"?");
   CHECK(ParseError("precision: {policy: POLICY_FLOAT32}") ==
         "job.yaml:1:21: policy: unknown value \"POLICY_FLOAT32\"; expected one of float32, "
-        "mixed_bfloat16, mixed_float16; did you mean \"float32\"?");
+        "mixed_bfloat16, mixed_float16");
   CHECK(ParseError("precision: {policy: unspecified}").find("unknown value") != std::string::npos);
 }
 

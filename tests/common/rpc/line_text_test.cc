@@ -1,5 +1,6 @@
 #include "common/line_text.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace ringmaster {
@@ -22,6 +23,39 @@ TEST_CASE("Line text: a long text is cut at a character, and says so") {
   CHECK(CleanText("12345", 5) == "12345");
   CHECK(CleanText("123456", 5) == "12345 [1 bytes cut off]");
   CHECK(CleanText("1234\xc3\xa4", 5) == "1234 [2 bytes cut off]");
+}
+
+TEST_CASE("Line text: what a peer says is one line that moves no cursor and turns nothing around") {
+  CHECK(OneLine("plain \xc3\xa4 \\n") == "plain \xc3\xa4 \\n");
+  CHECK(OneLine("a\nb\r\nc\td") == "a\\nb\\r\\nc d");
+  CHECK(OneLine(std::string("\0\x07\x1b[31m\x7f", 8)) == "\\x00\\x07\\x1b[31m\\x7f");
+  CHECK(OneLine("\xc2\x9b"
+                "2J\xc2\x85\xc2\xa0") ==
+        "\\x9b"
+        "2J\\x85\xc2\xa0");  // C1, not U+00A0
+  CHECK(OneLine("\xe2\x80\xae"
+                "abc\xe2\x81\xa9") ==
+        "\\u202e"
+        "abc\\u2069");  // bidi
+  CHECK(OneLine("a\xe2\x80\xa8"
+                "b\xef\xbb\xbf\xd8\x9c") ==
+        "a\\u2028"
+        "b\\ufeff\\u061c");
+  CHECK(OneLine("\xff\xc3") == "\\xff\\xc3");
+}
+
+TEST_CASE(
+    "Line text: what a peer says is at most as long as allowed, and the same again is the same") {
+  CHECK(OneLine(std::string(100, 'x'), 100) == std::string(100, 'x'));
+  CHECK(OneLine(std::string(101, 'x'), 100) == std::string(80, 'x') + " [21 bytes cut off]");
+  std::string hostile;
+  for (int i = 0; i < 300; ++i) hostile += i % 3 == 0 ? "\x1b" : i % 3 == 1 ? "\xe2\x80\xae" : "y";
+  for (size_t most = 0; most < 200; ++most) {
+    const std::string line = OneLine(hostile, most);
+    CHECK(line.size() <= std::max<size_t>(most, 22));
+    CHECK((most < 22 || OneLine(line, most) == line));
+  }
+  CHECK(OneLine(std::string(4 << 20, '\n')).size() <= kMaxReasonText);
 }
 
 TEST_CASE("Line text: line breaks and backslashes come back") {

@@ -1,6 +1,7 @@
 // What workers say of their devices: kept and shown, and nothing else.
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "coordinator/logic/logic.h"
@@ -48,6 +49,13 @@ class Cluster {
     *report.add_devices() = Device(memory_used);
     return Report(session, report);
   }
+  // As the control loop carries it out: the store writes, and says so at once.
+  void Submit() {
+    SubmitAsked asked;
+    *asked.submit.mutable_spec() = testing::MakeSpec();
+    asked.submit.set_idempotency_key("key");
+    CarryOut(logic_.Step(asked, now_));
+  }
   Actions Break(SessionId session) { return Step(SessionClosed{session, "gone"}); }
   Actions Tick() { return Step(coordinator::Tick{}); }
   void Pass(int64_t ms) { now_.steady += milliseconds(ms); }
@@ -65,13 +73,20 @@ class Cluster {
   }
   Actions Step(const Event& event) {
     Actions actions = logic_.Step(event, now_);
-    for (const Action& action : actions) {
-      if (const auto* publish = std::get_if<PublishWorkers>(&action)) shown_ = publish->workers;
-    }
+    CarryOut(actions);
     return actions;
+  }
+  void CarryOut(Actions actions) {
+    queue_.CarryOut(std::move(actions), [this](const Action& action) {
+      if (const auto* publish = std::get_if<PublishWorkers>(&action)) shown_ = publish->workers;
+      if (const auto* insert = std::get_if<InsertJob>(&action)) {
+        CarryOut(logic_.Step(JobInserted{insert->record, absl::OkStatus()}, now_));
+      }
+    });
   }
 
   Logic logic_{Options{}};
+  ActionQueue queue_;
   Now now_;
   v1::ListWorkersResponse shown_;
 };
@@ -109,6 +124,18 @@ TEST_CASE("Devices: reports of many workers are shown together, once a second") 
   CHECK(cluster.Shown(1).devices(0).memory_used() == 300);
   cluster.Pass(1'000);
   CHECK(cluster.Tick().empty());
+}
+
+TEST_CASE("Devices: a list that was decided before a job started does not hide who is busy now") {
+  Cluster cluster;
+  REQUIRE(cluster.Report(Cluster::kA, 100).size() == 1);
+  cluster.Pass(500);
+  REQUIRE(cluster.Report(Cluster::kA, 200).empty());
+  cluster.Pass(500);
+  // Those figures are due in the step that takes the job in, before the one that starts it.
+  cluster.Submit();
+  CHECK(cluster.Shown(0).state() == "BUSY");
+  CHECK(cluster.Shown(1).state() == "BUSY");
 }
 
 TEST_CASE("Devices: they go with their session, and do not come back with the worker") {

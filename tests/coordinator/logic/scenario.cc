@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "coordinator/logic/explain.h"
 #include "coordinator/logic/logic.h"
 #include "tests/coordinator/logic/scenario_command.h"
+#include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
 
@@ -32,10 +34,12 @@ class Player {
     const auto verb = verbs_.find(command.verb);
     if (verb != verbs_.end() && command.subject.find(',') != std::string::npos) {
       PlayEach(verb->second, command);
-      return out_;
+    } else if (verb == verbs_.end()) {
+      throw std::runtime_error("unknown command: " + command.verb);
+    } else {
+      verb->second(command);
     }
-    if (verb == verbs_.end()) throw std::runtime_error("unknown command: " + command.verb);
-    verb->second(command);
+    for (; !later_.empty(); later_.pop_front()) Step(later_.front());
     return out_;
   }
 
@@ -97,8 +101,13 @@ class Player {
         for (uint64_t core = 0; core < attach.cores(); ++core) {
           attach.add_known_shard_sha256(command.Text("known", "known"));
         }
+        if (const uint64_t step = command.Number("snapshot", 0); step > 0) {
+          attach.add_snapshots()->set_step(step);
+          attach.mutable_snapshots(0)->set_manifest_sha256(fmt::format("m{}", step));
+        }
       }
       attach.set_host(command.Text("host", "node-" + name));
+      attach.set_ring_address(command.Text("ring_address", attach.ring_address()));
       attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
     });
   }
@@ -123,24 +132,23 @@ class Player {
   }
 
   void Upload(const Command& command) {
-    UploadVerified verified;
-    verified.begin.set_job_id(command.Text("job", "j0001"));
-    verified.begin.set_worker(command.subject);
-    verified.begin.set_step(command.Number("step", 10));
-    *verified.begin.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-    const std::string sha = command.Text("sha", "m" + std::to_string(verified.begin.step()));
-    verified.begin.set_best(command.options.contains("best"));
-    if (command.options.contains("best")) verified.begin.set_metric(command.Real("best", 0));
-    if (command.options.contains("metric")) verified.begin.set_metric(command.Real("metric", 0));
-    verified.ref.set_path(fmt::format("{}/{}", verified.begin.job_id(), verified.begin.step()));
-    verified.ref.set_step(verified.begin.step());
-    verified.ref.set_sha256(sha);
-    verified.digest = HexOf(command.Text("digest", "d" + std::to_string(verified.begin.step())));
-    verified.result_digest = command.Text("result", "");
-    if (verified.result_digest.empty() && job_results_.contains(verified.begin.job_id())) {
-      verified.result_digest = job_results_.at(verified.begin.job_id());
-    }
-    Step(verified);
+    const auto session = sessions_.find(command.subject);
+    const std::string job = command.Text("job", "j0001");
+    Step(uploads_.Begin(command, session == sessions_.end() ? SessionId{} : session->second,
+                        job_results_.contains(job) ? job_results_.at(job) : ""));
+  }
+
+  void Checkpoint(const Command& command) {
+    Command by = command;
+    by.subject = command.Text("by", command.subject);
+    PlayEach([this](const Command& c) { Snapshot(c); }, by);
+    Upload(command);
+  }
+
+  void Snapshot(const Command& command) {
+    Say(command, [&](v1::WorkerMessage& message) {
+      *message.mutable_snapshot_taken() = PlayedUploads::Snapshot(command);
+    });
   }
 
   // Time goes by in ticks; the workers of alive=a,b send heartbeats, for job=j0001 if that is said.
@@ -234,6 +242,7 @@ class Player {
         said.add_folded(static_cast<uint32_t>(std::stoul(shard)));
       }
       said.set_evaluated(command.options.contains("evaluated"));
+      testing::AddDigests(command.Text("digests", ""), &said);
     });
   }
 
@@ -256,22 +265,8 @@ class Player {
   }
 
   void Progress(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      v1::Progress& said = *message.mutable_progress();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_applied(command.Number("applied", 0));
-      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
-      said.set_updates(said.applied() - command.Number("skipped", 0));
-      said.set_epoch(command.Number("epoch", 0));
-      if (command.options.contains("scale")) said.set_loss_scale(command.Real("scale", 0));
-      if (command.options.contains("test")) said.set_test_accuracy(command.Real("test", 0));
-      v1::StepTimes& times = *said.mutable_step_times();
-      times.set_input(command.Real("input", 0));
-      times.set_compute(command.Real("compute", 0));
-      times.set_ring_transfer(command.Real("ring", 0));
-      times.set_total(command.Real("total", 0));
-    });
+    Say(command,
+        [&](v1::WorkerMessage& message) { *message.mutable_progress() = ParseProgress(command); });
   }
 
   // `enters a phase=bind seconds=3.1`
@@ -292,6 +287,7 @@ class Player {
       said.set_applied(command.Number("applied", 10));
       said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
       said.set_manifest_sha256(command.Text("manifest", ""));
+      testing::AddDigests(command.Text("digests", ""), &said);
     });
   }
 
@@ -347,8 +343,7 @@ class Player {
     }
   }
 
-  // ---- what a client may ask
-  // ----------------------------------------------------------------------
+  // ---- what a client may ask --------------------------------------------------------------------
 
   void Why(const Command& command) {
     const v1::WhyResponse why = Explain(views_.at(command.subject));
@@ -371,37 +366,15 @@ class Player {
 
   // What the other lines do not show.
   void ShowStatus(const Command& command) {
-    const v1::JobStatus& status = views_.at(command.subject).status;
-    Line(fmt::format("status step {} updates {} epoch {} reason \"{}\"", status.step(),
-                     status.updates(), status.epoch(), status.reason()));
-    for (const v1::StartPhase& phase : status.start_phases()) {
-      Line(fmt::format("status phase {} {:.1f} s on {}{}", phase.name(), phase.seconds(),
-                       phase.worker(), phase.done() ? " done" : ""));
-    }
-    if (status.has_resumed_from()) {
-      Line(fmt::format("status resumed from step {}", status.resumed_from().step()));
-    }
-    if (status.regroup_count() > 0) {
-      Line(fmt::format("status regroups {}, shards recomputed {}", status.regroup_count(),
-                       status.shards_recomputed()));
-    }
-    for (const v1::Regroup& regroup : status.regroups()) Line(Told(regroup));
-    for (const v1::JobWorker& worker : status.workers()) {
-      Line(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
-                       worker.host(), worker.applied(), worker.phase()));
-    }
-    for (const v1::CheckpointRef& ref : views_.at(command.subject).checkpoints) {
-      Line(fmt::format("status checkpoint {}{}", ref.step(),
-                       ref.has_metric() ? fmt::format(" metric {}", ref.metric()) : ""));
-    }
+    for (const std::string& line : Told(views_.at(command.subject))) Line(line);
   }
 
   // ---- actions ----------------------------------------------------------------------------------
 
-  void CarryOut(const Actions& actions) {
-    for (const Action& action : actions) {
+  void CarryOut(Actions actions) {
+    queue_.CarryOut(std::move(actions), [this](const Action& action) {
       std::visit([this](const auto& a) { Do(a); }, action);
-    }
+    });
   }
 
   void Do(const coordinator::Send& action) {
@@ -410,6 +383,23 @@ class Player {
       job_results_[prepare.job_id()] = Hex(job::ResultDigest(prepare.job().result()));
     }
     Line(fmt::format("send {}: {}", names_[action.session], Told(action.message)));
+  }
+
+  void Do(const Admit& action) {
+    v1::CoordinatorMessage message;
+    *message.mutable_attached() = action.attached;
+    Do(coordinator::Send{action.session, message});
+  }
+
+  void Do(const AdmitUpload& action) { later_.emplace_back(uploads_.Verified(action.upload)); }
+
+  void Do(const PlaceUpload& action) {
+    Line(uploads_.Called(action.upload) + " is confirmed");
+    later_.emplace_back(uploads_.Placed(action.upload));
+  }
+
+  void Do(const EndUpload& action) {
+    Line(uploads_.Called(action.upload) + ": " + Print(action.refusal));
   }
 
   void Do(const CloseSession& action) {
@@ -426,7 +416,7 @@ class Player {
     Line(fmt::format("insert checkpoint {} step {}", action.record.job_id,
                      action.record.ref.step()));
     if (store_works_) Keep(action.record, stored_.checkpoints);
-    Step(CheckpointInserted{action.record, action.digest, StoreStatus()});
+    Step(CheckpointInserted{action.upload, action.record, action.digest, StoreStatus()});
   }
 
   void Do(const SaveJob& action) {
@@ -540,6 +530,10 @@ class Player {
       {"events", [this](const Command& c) { Events(c); }},
       {"status", [this](const Command& c) { ShowStatus(c); }},
       {"progress", [this](const Command& c) { Progress(c); }},
+      {"dropped",
+       [this](const Command& c) {
+         Say(c, [&](v1::WorkerMessage& m) { *m.mutable_checkpoints_dropped() = ParseDropped(c); });
+       }},
       {"finished", [this](const Command& c) { Finished(c); }},
       {"stopped", [this](const Command& c) { Stopped(c); }},
       {"failed", [this](const Command& c) { Failed(c); }},
@@ -554,6 +548,8 @@ class Player {
          Step(SessionClosed{sessions_.at(c.subject), "connection lost"});
        }},
       {"upload", [this](const Command& c) { Upload(c); }},
+      {"snapshot", [this](const Command& c) { Snapshot(c); }},
+      {"checkpoint", [this](const Command& c) { Checkpoint(c); }},
       {"wait", [this](const Command& c) { Wait(c); }},
       {"stall", [this](const Command& c) { Stall(c); }},
       {"store", [this](const Command& c) { store_works_ = c.subject == "works"; }},
@@ -562,10 +558,13 @@ class Player {
 
   const Options options_;
   std::unique_ptr<Logic> logic_;
+  ActionQueue queue_;
   Restored stored_;
   bool store_works_ = true;
   Now now_;
   uint64_t last_session_ = 0;
+  PlayedUploads uploads_;
+  std::deque<Event> later_;  // of the disk thread
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
   std::map<std::string, uint64_t> cores_;

@@ -1,6 +1,11 @@
 #include "tests/coordinator/logic/scenario_command.h"
 
+#include <fmt/format.h>
+
 #include <vector>
+
+#include "tests/coordinator/logic/told.h"
+#include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
 
@@ -27,6 +32,36 @@ Command ParseCommand(const std::string& line) {
     }
   }
   return command;
+}
+
+v1::Progress ParseProgress(const Command& command) {
+  v1::Progress said;
+  said.set_job_id(command.Text("job", "j0001"));
+  *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+  said.set_applied(command.Number("applied", 0));
+  const std::string own = fmt::format("{}:{}", said.applied(),
+                                      command.Text("digest", fmt::format("d{}", said.applied())));
+  testing::AddDigests(command.Text("digests", own), &said);
+  said.set_updates(said.applied() - command.Number("skipped", 0));
+  said.set_epoch(command.Number("epoch", 0));
+  if (command.options.contains("scale")) said.set_loss_scale(command.Real("scale", 0));
+  if (command.options.contains("test")) said.set_test_accuracy(command.Real("test", 0));
+  v1::StepTimes& times = *said.mutable_step_times();
+  times.set_input(command.Real("input", 0));
+  times.set_compute(command.Real("compute", 0));
+  times.set_ring_transfer(command.Real("ring", 0));
+  times.set_total(command.Real("total", 0));
+  return said;
+}
+
+v1::CheckpointsDropped ParseDropped(const Command& command) {
+  v1::CheckpointsDropped dropped;
+  dropped.set_job_id(command.Text("job", "j0001"));
+  dropped.set_count(command.Number("count", 1));
+  dropped.set_first_step(command.Number("step", 0));
+  dropped.set_last_step(command.Number("last", dropped.first_step()));
+  dropped.set_reason(command.Text("error", "the disk is full"));
+  return dropped;
 }
 
 }  // namespace ringmaster::coordinator

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "ringmaster/v1/fleet.pb.h"
+
 namespace ringmaster::coordinator {
 
 // `verb subject key=value ...`; a value with blanks stands in double quotes.
@@ -25,5 +27,12 @@ struct Command {
 };
 
 [[nodiscard]] Command ParseCommand(const std::string& line);
+
+// `... applied=4 total=100 compute=80`: the digest is d4, unless `digest` or `digests` says
+// otherwise.
+[[nodiscard]] v1::Progress ParseProgress(const Command& command);
+
+// `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.
+[[nodiscard]] v1::CheckpointsDropped ParseDropped(const Command& command);
 
 }  // namespace ringmaster::coordinator

@@ -79,4 +79,32 @@ std::string Told(const v1::Regroup& regroup) {
   return text + fmt::format(" (\"{}\")", regroup.reason());
 }
 
+std::vector<std::string> Told(const JobView& view) {
+  const v1::JobStatus& status = view.status;
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("status step {} updates {} epoch {} reason \"{}\"", status.step(),
+                              status.updates(), status.epoch(), status.reason()));
+  for (const v1::StartPhase& phase : status.start_phases()) {
+    lines.push_back(fmt::format("status phase {} {:.1f} s on {}{}", phase.name(), phase.seconds(),
+                                phase.worker(), phase.done() ? " done" : ""));
+  }
+  if (status.has_resumed_from()) {
+    lines.push_back(fmt::format("status resumed from step {}", status.resumed_from().step()));
+  }
+  if (status.regroup_count() > 0) {
+    lines.push_back(fmt::format("status regroups {}, shards recomputed {}", status.regroup_count(),
+                                status.shards_recomputed()));
+  }
+  for (const v1::Regroup& regroup : status.regroups()) lines.push_back(Told(regroup));
+  for (const v1::JobWorker& worker : status.workers()) {
+    lines.push_back(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
+                                worker.host(), worker.applied(), worker.phase()));
+  }
+  for (const v1::CheckpointRef& ref : view.checkpoints) {
+    lines.push_back(fmt::format("status checkpoint {}{}", ref.step(),
+                                ref.has_metric() ? fmt::format(" metric {}", ref.metric()) : ""));
+  }
+  return lines;
+}
+
 }  // namespace ringmaster::coordinator

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "coordinator/logic/action.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -14,5 +16,7 @@ namespace ringmaster::coordinator {
 
 [[nodiscard]] std::string Told(const v1::CoordinatorMessage& m);
 [[nodiscard]] std::string Told(const v1::Regroup& regroup);
+// Of its status, what other lines do not show.
+[[nodiscard]] std::vector<std::string> Told(const JobView& view);
 
 }  // namespace ringmaster::coordinator

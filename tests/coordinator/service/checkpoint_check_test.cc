@@ -16,8 +16,8 @@ namespace {
 using Next = CheckpointCheck::Next;
 
 // Three checkpoints of 3 MB, of steps 10, 20, 30.
-struct Fixture {
-  Fixture() {
+struct CheckedFolder {
+  CheckedFolder() {
     for (const uint64_t step : {10, 20, 30}) {
       refs.push_back(testing::StoreCheckpoint(
           folder, "j0001", testing::MakeCheckpoint(step, "aa", std::to_string(step))));
@@ -58,21 +58,23 @@ struct Fixture {
 
 using Told = std::vector<std::string>;
 
-TEST_CASE_METHOD(Fixture, "CheckpointCheck: whole ones are told with their digest, in order") {
+TEST_CASE_METHOD(CheckedFolder,
+                 "CheckpointCheck: whole ones are told with their digest, in order") {
   CHECK(Check(0) == Told{"ok 10", "ok 20", "ok 30", "end "});
   CHECK(last_index == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointCheck: the hearer says when it is enough") {
+TEST_CASE_METHOD(CheckedFolder, "CheckpointCheck: the hearer says when it is enough") {
   CHECK(Check(2) == Told{"ok 10", "ok 20", "end "});
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointCheck: it ends when nobody wants it any more") {
+TEST_CASE_METHOD(CheckedFolder, "CheckpointCheck: it ends when nobody wants it any more") {
   cancel_after = 1;
   CHECK(Check(0) == Told{"ok 10", "end "});
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointCheck: what is wrong is named, and the others are read") {
+TEST_CASE_METHOD(CheckedFolder,
+                 "CheckpointCheck: what is wrong is named, and the others are read") {
   testing::Damage(refs[0]);
   std::filesystem::remove_all(refs[1].path());
   Told told = Check(0);
@@ -86,7 +88,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointCheck: what is wrong is named, and the othe
   CHECK_THAT(told[2], Catch::EndsWith("/manifest.json is of step 30, expected 31"));
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CheckedFolder,
                  "CheckpointCheck: a large one is read in parts, also when it is removed") {
   refs = {testing::StoreCheckpoint(folder, "j0002",
                                    testing::MakeCheckpoint(40, "aa", "40", 40'000'000))};
@@ -98,7 +100,7 @@ TEST_CASE_METHOD(Fixture,
   CHECK_FALSE(std::filesystem::exists(refs[0].path()));
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CheckedFolder,
                  "CheckpointCheck: a disk thread that stopped is UNAVAILABLE, not damage") {
   disk.Stop();
   const Told told = Check(0);
@@ -106,7 +108,7 @@ TEST_CASE_METHOD(Fixture,
   CHECK_THAT(told[0], Catch::Contains("stopping or overloaded"));
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CheckedFolder,
                  "CheckpointCheck: of no checkpoint there is nothing to tell but the end") {
   refs.clear();
   CHECK(Check(0) == Told{"end "});

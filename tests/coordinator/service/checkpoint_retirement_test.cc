@@ -18,8 +18,8 @@ namespace ringmaster::coordinator {
 namespace {
 
 // Checkpoints of j0001 of steps 10, 20, 30, 40, and a control loop that is this thread.
-struct Fixture {
-  Fixture() {
+struct RetiredFolder {
+  RetiredFolder() {
     spdlog::set_level(spdlog::level::off);
     for (const uint64_t step : {10, 20, 30, 40}) {
       CheckpointRecord& record = records[step];
@@ -29,7 +29,7 @@ struct Fixture {
     }
     disk.Start();
   }
-  ~Fixture() { disk.Stop(); }
+  ~RetiredFolder() { disk.Stop(); }
 
   void Add(std::vector<uint64_t> steps) {
     for (const uint64_t step : steps) retirement.Add(records[step]);
@@ -69,7 +69,8 @@ struct Fixture {
 
 using Steps = std::vector<uint64_t>;
 
-TEST_CASE_METHOD(Fixture, "CheckpointRetirement: one goes once the two newest were read back") {
+TEST_CASE_METHOD(RetiredFolder,
+                 "CheckpointRetirement: one goes once the two newest were read back") {
   Add({10, 20, 30});
   retirement.Retire(records[10]);
   CHECK(forgotten.empty());
@@ -84,7 +85,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointRetirement: one goes once the two newest we
   CHECK(retirement.Waiting("j0001").empty());
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointRetirement: none goes while a newer one is damaged") {
+TEST_CASE_METHOD(RetiredFolder, "CheckpointRetirement: none goes while a newer one is damaged") {
   Add({10, 20, 30});
   const uint64_t damaged = GENERATE(20, 30);
   testing::Damage(records[damaged].ref);
@@ -98,7 +99,8 @@ TEST_CASE_METHOD(Fixture, "CheckpointRetirement: none goes while a newer one is 
              Catch::StartsWith(fmt::format("the one of step {} is not whole: ", damaged)));
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointRetirement: a retained one goes when newer ones are whole") {
+TEST_CASE_METHOD(RetiredFolder,
+                 "CheckpointRetirement: a retained one goes when newer ones are whole") {
   Add({10, 20, 30});
   testing::Damage(records[20].ref);
   retirement.Retire(records[10]);
@@ -120,7 +122,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointRetirement: a retained one goes when newer 
   CHECK(Exists(30));
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointRetirement: two others stay, whatever was asked for") {
+TEST_CASE_METHOD(RetiredFolder, "CheckpointRetirement: two others stay, whatever was asked for") {
   Add({10, 20});
   retirement.Retire(records[10]);
   RunOne();
@@ -129,7 +131,8 @@ TEST_CASE_METHOD(Fixture, "CheckpointRetirement: two others stay, whatever was a
   CHECK(retained[10] == "there are no two newer ones");
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointRetirement: what the store cannot forget stays on the disk") {
+TEST_CASE_METHOD(RetiredFolder,
+                 "CheckpointRetirement: what the store cannot forget stays on the disk") {
   Add({10, 20, 30});
   store_fails = true;
   retirement.Retire(records[10]);

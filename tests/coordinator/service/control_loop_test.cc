@@ -32,6 +32,7 @@ class FullStore : public Store {
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override { return checkpoints; }
   StatusOr<std::vector<DrainRecord>> LoadDrains() override { return std::vector<DrainRecord>(); }
   Status RaiseTerm(uint64_t) override { return Write(); }
+  Status TryWrite() override { return Write(); }
   Status InsertJob(const JobRecord&) override { return Write(); }
   Status SaveJob(const JobRecord&) override { return Write(); }
   Status InsertCheckpoint(const CheckpointRecord& record) override {
@@ -48,8 +49,8 @@ class FullStore : public Store {
   }
 };
 
-struct Fixture {
-  Fixture() {
+struct RunningLoop {
+  RunningLoop() {
     spdlog::set_level(spdlog::level::off);
     REQUIRE(control.Restore().ok());
     disk.Start();
@@ -73,7 +74,8 @@ struct Fixture {
   Loop disk{{"disk", 16, std::chrono::seconds(1), nullptr}};
   StatusBoard board;
   SessionTable sessions;
-  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+  UploadTable uploads;
+  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
 };
 
 // Fulfils a promise when the job is shown with a state.
@@ -88,7 +90,7 @@ struct Seen : StatusBoard::Listener {
   std::promise<void> promise;
 };
 
-TEST_CASE_METHOD(Fixture, "ControlLoop: a job that cannot be stored is not acknowledged") {
+TEST_CASE_METHOD(RunningLoop, "ControlLoop: a job that cannot be stored is not acknowledged") {
   store.full = true;
   const Reply refused = Submit();
   CHECK(refused.refusal.status.code() == absl::StatusCode::kUnavailable);
@@ -99,7 +101,8 @@ TEST_CASE_METHOD(Fixture, "ControlLoop: a job that cannot be stored is not ackno
   CHECK(board.Find("j0001") != nullptr);
 }
 
-TEST_CASE_METHOD(Fixture, "ControlLoop: a change that cannot be stored is not shown until it is") {
+TEST_CASE_METHOD(RunningLoop,
+                 "ControlLoop: a change that cannot be stored is not shown until it is") {
   REQUIRE(Submit().refusal.status.ok());
   store.full = true;
   CHECK(Ask(CancelAsked{JobId("j0001")}).refusal.status.code() == absl::StatusCode::kUnavailable);
@@ -110,7 +113,8 @@ TEST_CASE_METHOD(Fixture, "ControlLoop: a change that cannot be stored is not sh
   CHECK(seen->promise.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
 }
 
-TEST_CASE_METHOD(Fixture, "ControlLoop: that the store cannot be written is shown until it can") {
+TEST_CASE_METHOD(RunningLoop,
+                 "ControlLoop: that the store cannot be written is shown until it can") {
   CHECK(board.StoreTrouble().empty());
   store.full = true;
   CHECK_FALSE(Submit().refusal.status.ok());
@@ -163,7 +167,7 @@ struct OlderStore {
   }
   // Of j0001, as everyone sees them.
   std::vector<uint64_t> StepsAfterRestore() {
-    ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+    ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
     REQUIRE(control.Restore().ok());
     std::vector<uint64_t> steps;
     for (const v1::CheckpointRef& ref : board.Find("j0001")->checkpoints) {
@@ -179,6 +183,7 @@ struct OlderStore {
   Loop disk{{"disk", 16, std::chrono::seconds(1), nullptr}};
   StatusBoard board;
   SessionTable sessions;
+  UploadTable uploads;
 };
 
 TEST_CASE_METHOD(OlderStore, "ControlLoop: checkpoints that an older store lost are its again") {
@@ -202,7 +207,7 @@ TEST_CASE_METHOD(OlderStore, "ControlLoop: of strays none is used that is not wh
 
 TEST_CASE_METHOD(OlderStore, "ControlLoop: a new job gets no id whose checkpoints are there") {
   const v1::CheckpointRef unknown = Put("j0002", 4, result_digest);
-  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
   REQUIRE(control.Restore().ok());
   control.Start();
   SubmitAsked asked;
@@ -215,10 +220,40 @@ TEST_CASE_METHOD(OlderStore, "ControlLoop: a new job gets no id whose checkpoint
   control.Stop();
 }
 
-TEST_CASE_METHOD(Fixture, "ControlLoop: after its stop questions are answered with UNAVAILABLE") {
+TEST_CASE_METHOD(RunningLoop,
+                 "ControlLoop: after its stop questions are answered with UNAVAILABLE") {
   control.Stop();
   CHECK(Submit().refusal.status.code() == absl::StatusCode::kUnavailable);
-  CHECK_FALSE(control.Post(Tick{}));
+  CHECK(control.Post(Tick{}).code() == absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE_METHOD(OlderStore,
+                 "ControlLoop: large messages wait up to a bound, small ones beside them") {
+  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+  REQUIRE(control.Restore().ok());
+  WorkerSaid large{SessionId{1}, {}};  // of a session that is not open: ignored
+  large.message.mutable_leaving()->set_reason(std::string(4 << 20, 'x'));
+  int taken = 0;
+  Status status;
+  while (taken < 100 && (status = control.Post(large)).ok()) ++taken;
+  CHECK(taken == 63);  // 256 MiB, and each is some bytes more than 4
+  CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(Message(status), Catch::Contains("252 MiB of large messages wait"));
+  SubmitAsked submit;
+  *submit.submit.mutable_spec() = testing::MakeSpec();
+  submit.submit.set_idempotency_key(std::string(5 << 20, 'x'));
+  std::promise<Reply> refused;
+  control.Ask(submit, [&](const Reply& reply) { refused.set_value(reply); });
+  CHECK(refused.get_future().get().refusal.word == "OVERLOADED");
+  // A heartbeat is let in; behind it there is room again.
+  WorkerSaid small{SessionId{1}, {}};
+  small.message.mutable_heartbeat();
+  std::promise<void> handled;
+  CHECK(control.Post(small, [&] { handled.set_value(); }).ok());
+  control.Start();
+  handled.get_future().wait();
+  CHECK(control.Post(large).ok());
+  control.Stop();
 }
 
 }  // namespace

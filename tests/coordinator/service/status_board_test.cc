@@ -86,5 +86,18 @@ TEST_CASE("StatusBoard: lost log lines stand in every view from then on") {
   CHECK(counter->changes == 3);
 }
 
+TEST_CASE("StatusBoard: trouble of the store is told at once, and when it begins and ends") {
+  StatusBoard board;
+  std::vector<bool> told;
+  board.NoteStoreTrouble("full");
+  board.WatchStore([&](bool trouble) { told.push_back(trouble); });
+  CHECK(told == std::vector{true});
+  board.NoteStoreTrouble("broken");
+  board.NoteStoreTrouble("");
+  board.NoteStoreTrouble("");
+  board.NoteStoreTrouble("full");
+  CHECK(told == std::vector{true, false, true});
+}
+
 }  // namespace
 }  // namespace ringmaster::coordinator

@@ -15,10 +15,11 @@ namespace fs = std::filesystem;
 using testing::FakeCheckpoint;
 
 const JobId kJob("j0001");
+constexpr uint64_t kMaxBytes = 16 << 20;
 
 // Stages and finishes; the status of the first call that fails.
 Status Bring(const CheckpointFolder& folder, const FakeCheckpoint& checkpoint, std::string* path) {
-  RING_ASSIGN_OR_RETURN(auto staged, folder.Stage(kJob, checkpoint.step));
+  RING_ASSIGN_OR_RETURN(auto staged, folder.Stage(kJob, checkpoint.step, kMaxBytes));
   for (const v1::FilePiece& piece : testing::PiecesOf(checkpoint)) {
     RING_RETURN_IF_ERROR(staged->Write(piece));
   }
@@ -32,14 +33,15 @@ size_t CountEntries(const std::string& path) {
       std::distance(fs::recursive_directory_iterator(path), fs::recursive_directory_iterator()));
 }
 
-struct Fixture {
+struct CheckpointDisk {
   TemporaryFolder root;
   CheckpointFolder folder{root.path()};
   FakeCheckpoint checkpoint = testing::MakeCheckpoint(10, "aa", "bb");
   std::string path;
 };
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: what was committed is read back byte for byte") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: what was committed is read back byte for byte") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   CHECK(path == root.path() + "/j0001/step-00000010");
   auto reader = CheckpointReader::Open(path, checkpoint.manifest_sha256());
@@ -60,14 +62,16 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: what was committed is read back byt
   CHECK(files == sent);
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: the same bytes may come twice, others may not") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: the same bytes may come twice, others may not") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   CHECK(Bring(folder, checkpoint, &path).ok());
   const FakeCheckpoint other = testing::MakeCheckpoint(10, "aa", "cc");
   CHECK(Bring(folder, other, &path).code() == absl::StatusCode::kAlreadyExists);
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: every wrong upload is refused and leaves nothing") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: every wrong upload is refused and leaves nothing") {
   std::string expected;
   SECTION("a byte is wrong") {
     checkpoint.files[1].second[2'000'000] = 'x';
@@ -123,15 +127,37 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: every wrong upload is refused and l
   CHECK(CountEntries(root.path()) <= 1);  // the empty staging folder
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: pieces out of order are refused") {
-  auto staged = folder.Stage(kJob, 10);
+TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: pieces out of order are refused") {
+  auto staged = folder.Stage(kJob, 10, kMaxBytes);
   v1::FilePiece piece;
   piece.set_name("model.safetensors");
   piece.set_offset(5);
   CHECK((*staged)->Write(piece).code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep removes what is staged and nothing else") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: more bytes than the job's state can have are refused") {
+  uint64_t bytes = 0;
+  for (const auto& [name, content] : checkpoint.files) bytes += content.size();
+  for (const uint64_t limit : {bytes, bytes - 1}) {
+    auto staged = folder.Stage(kJob, checkpoint.step, limit);
+    REQUIRE(staged.ok());
+    Status status;
+    for (const v1::FilePiece& piece : testing::PiecesOf(checkpoint)) {
+      if (status.ok()) status = (*staged)->Write(piece);
+    }
+    if (limit == bytes) {
+      CHECK(status.ok());
+      continue;
+    }
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK_THAT(Message(status), Catch::Contains(fmt::format("at most {} bytes", limit)));
+  }
+  CHECK(CountEntries(root.path()) <= 1);  // nothing is left of either
+}
+
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: a sweep removes what is staged and nothing else") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   fs::create_directories(root.path() + "/.staging/left");
   const auto swept = folder.Sweep({{"j0001"}, {path}});
@@ -143,7 +169,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep removes what is staged and 
   CHECK_FALSE(fs::exists(root.path() + "/.staging"));
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep finds whole ones that the store lost") {
+TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: a sweep finds whole ones that the store lost") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   const FakeCheckpoint newer = testing::MakeCheckpoint(11, "aa", "bb");
   std::string stray;
@@ -158,7 +184,8 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep finds whole ones that the s
   CHECK(swept->strays[0].result_digest == "aa");
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep leaves what it cannot use, and says so") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: a sweep leaves what it cannot use, and says so") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   std::string expected;
   CheckpointFolder::Known known{{"j0001"}, {}};
@@ -188,7 +215,8 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: a sweep leaves what it cannot use, 
   CHECK(fs::exists(path));
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a damaged one is replaced by the one that comes") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: a damaged one is replaced by the one that comes") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   std::fstream(path + "/model.safetensors", std::ios::in | std::ios::out) << "W";
   REQUIRE(Bring(folder, checkpoint, &path).ok());
@@ -197,7 +225,8 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: a damaged one is replaced by the on
   CHECK(swept->strays.size() == 1);  // whole again
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointFolder: a removed one is gone, and once more is no error") {
+TEST_CASE_METHOD(CheckpointDisk,
+                 "CheckpointFolder: a removed one is gone, and once more is no error") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   REQUIRE(folder.Remove(path).ok());
   CHECK_FALSE(fs::exists(path));
@@ -205,7 +234,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointFolder: a removed one is gone, and once mor
   CHECK(folder.Remove(path).ok());
 }
 
-TEST_CASE_METHOD(Fixture, "CheckpointReader: a damaged file is told before its last piece") {
+TEST_CASE_METHOD(CheckpointDisk, "CheckpointReader: a damaged file is told before its last piece") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   std::fstream(path + "/model.safetensors", std::ios::in | std::ios::out) << "W";
   auto reader = CheckpointReader::Open(path, checkpoint.manifest_sha256());
@@ -219,7 +248,7 @@ TEST_CASE_METHOD(Fixture, "CheckpointReader: a damaged file is told before its l
   CHECK(status.code() == absl::StatusCode::kDataLoss);
 }
 
-TEST_CASE_METHOD(Fixture,
+TEST_CASE_METHOD(CheckpointDisk,
                  "CheckpointReader: a removed checkpoint and another manifest are refused") {
   REQUIRE(Bring(folder, checkpoint, &path).ok());
   CHECK(CheckpointReader::Open(path, std::string(64, '0')).status().code() ==

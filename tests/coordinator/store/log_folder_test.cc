@@ -36,8 +36,8 @@ v1::LogChunk ChunkOf(const std::vector<uint64_t>& numbers, const std::string& wo
   return chunk;
 }
 
-struct Fixture {
-  Fixture() { Restart(); }
+struct LogDisk {
+  LogDisk() { Restart(); }
   void Restart() {
     folder.reset();
     auto opened = LogFolder::Open(options);
@@ -82,7 +82,7 @@ struct Fixture {
 };
 
 TEST_CASE("LogFolder: lines are stored once, in order, whatever comes twice") {
-  Fixture f;
+  LogDisk f;
   CHECK(f.Store(ChunkOf({1, 2, 3})) == 3);
   CHECK(f.Store(ChunkOf({2, 3, 4})) == 4);
   CHECK(f.Store(ChunkOf({1, 2})) == 4);
@@ -91,7 +91,7 @@ TEST_CASE("LogFolder: lines are stored once, in order, whatever comes twice") {
 }
 
 TEST_CASE("LogFolder: a gap is shown before the line behind it, and counted") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({4, 5}));
   f.Store(ChunkOf({5, 9}));
   CHECK(f.Read() == "+3 a4 a5 +3 a9");
@@ -102,7 +102,7 @@ TEST_CASE("LogFolder: a gap is shown before the line behind it, and counted") {
 }
 
 TEST_CASE("LogFolder: a restart knows what it has, also of lines that it dropped") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1, 2}));
   CHECK(f.Store(ChunkOf({3, 4}, "a", "unknown")) == 4);
   f.Restart();
@@ -113,7 +113,7 @@ TEST_CASE("LogFolder: a restart knows what it has, also of lines that it dropped
 }
 
 TEST_CASE("LogFolder: one spool serves one job after the other") {
-  Fixture f;
+  LogDisk f;
   v1::LogChunk chunk = ChunkOf({1, 2});
   *chunk.add_lines() = LineOf(5, "j0002");
   *chunk.add_lines() = LineOf(6, "unknown");
@@ -128,7 +128,7 @@ TEST_CASE("LogFolder: one spool serves one job after the other") {
 }
 
 TEST_CASE("LogFolder: a spool that began anew counts from 1 again") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1, 2, 3}));
   v1::LogChunk anew = ChunkOf({1, 2});
   anew.set_spool(std::string(32, 'b'));
@@ -138,7 +138,7 @@ TEST_CASE("LogFolder: a spool that began anew counts from 1 again") {
 }
 
 TEST_CASE("LogReader: workers are merged by time, each in its own order") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1, 2, 5}, "a"));
   v1::LogChunk b = ChunkOf({1, 2, 3}, "b");
   b.mutable_lines(0)->set_unix_ms(1500);
@@ -151,18 +151,18 @@ TEST_CASE("LogReader: workers are merged by time, each in its own order") {
 }
 
 TEST_CASE("LogReader: it goes on with what comes later, of new workers too") {
-  Fixture f;
+  LogDisk f;
   LogReader reader(*f.folder, "j0001", "");
-  CHECK(Fixture::ReadOn(reader).empty());
+  CHECK(LogDisk::ReadOn(reader).empty());
   f.Store(ChunkOf({1, 2}));
-  CHECK(Fixture::ReadOn(reader) == "a1 a2");
+  CHECK(LogDisk::ReadOn(reader) == "a1 a2");
   f.Store(ChunkOf({3}));
   f.Store(ChunkOf({1}, "b"));
-  CHECK(Fixture::ReadOn(reader) == "b1 a3");
+  CHECK(LogDisk::ReadOn(reader) == "b1 a3");
 }
 
 TEST_CASE("LogFolder: half a record is cut off at the next start, and comes again") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1, 2, 3}));
   const std::string path = f.temporary.path() + "/j0001/" + f.Files()[0];
   fs::resize_file(path, fs::file_size(path) - 2);
@@ -174,7 +174,7 @@ TEST_CASE("LogFolder: half a record is cut off at the next start, and comes agai
 }
 
 TEST_CASE("LogFolder: what a damaged file has lost is shown") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1, 2, 3, 4}));
   const std::string path = f.temporary.path() + "/j0001/" + f.Files()[0];
   std::string text = ReadWhole(path);
@@ -189,7 +189,7 @@ TEST_CASE("LogFolder: what a damaged file has lost is shown") {
 }
 
 TEST_CASE("LogFolder: a job's files are bounded, the oldest lines of the largest worker go") {
-  Fixture f;
+  LogDisk f;
   f.options.job_bytes = 20'000;
   f.options.segment_bytes = 1'000;
   f.Restart();
@@ -215,13 +215,13 @@ TEST_CASE("LogFolder: a job's files are bounded, the oldest lines of the largest
 }
 
 TEST_CASE("LogReader: segments that go while it reads are shown as lost") {
-  Fixture f;
+  LogDisk f;
   f.options.job_bytes = 2'000;
   f.options.segment_bytes = 500;
   f.Restart();
   f.Store(ChunkOf({1, 2}));
   LogReader reader(*f.folder, "j0001", "");
-  CHECK(Fixture::ReadOn(reader) == "a1 a2");
+  CHECK(LogDisk::ReadOn(reader) == "a1 a2");
   for (uint64_t number = 3; number <= 200; ++number) f.Store(ChunkOf({number}));
   const std::vector<v1::LogLine> rest = reader.Next(200);
   REQUIRE_FALSE(rest.empty());
@@ -229,7 +229,7 @@ TEST_CASE("LogReader: segments that go while it reads are shown as lost") {
 }
 
 TEST_CASE("LogFolder: names that could be paths are refused, texts are bounded") {
-  Fixture f;
+  LogDisk f;
   for (const char* worker : {"", "a/b", "a@b", "a b"}) {
     INFO(worker);
     CHECK(f.folder->Store(ChunkOf({1}, worker), &IsKnown).status().code() ==
@@ -254,7 +254,7 @@ TEST_CASE("LogFolder: names that could be paths are refused, texts are bounded")
 }
 
 TEST_CASE("LogFolder: what cannot be written is not acknowledged, and may come again") {
-  Fixture f;
+  LogDisk f;
   f.Store(ChunkOf({1}));
   const std::string path = f.temporary.path() + "/j0001";
   fs::rename(path, path + ".away");
@@ -263,6 +263,52 @@ TEST_CASE("LogFolder: what cannot be written is not acknowledged, and may come a
   fs::rename(path + ".away", path);
   CHECK(f.Store(ChunkOf({2, 3})) == 3);
   CHECK(f.Read() == "a1 a2 a3");
+}
+
+size_t CountCursors(const std::string& root) {
+  size_t cursors = 0;
+  for (const auto& entry : fs::directory_iterator(root)) {
+    cursors += entry.path().extension() == ".cursor" ? 1 : 0;
+  }
+  return cursors;
+}
+
+TEST_CASE_METHOD(LogDisk, "LogFolder: names that anybody can send are not all remembered") {
+  options.max_workers = 8;
+  Restart();
+  CHECK(Store(ChunkOf({1, 2}, "worker")) == 2);
+  // Of no job: nothing but what came is known of them.
+  for (int i = 0; i < 100; ++i) CHECK(Store(ChunkOf({5}, "x" + std::to_string(i), "none")) == 5);
+  CHECK(CountCursors(options.root) == 8);
+  // Who was here last is known still, and who left lines of a job is found again.
+  CHECK(Store(ChunkOf({4, 5}, "x99", "none")) == 5);
+  CHECK(Store(ChunkOf({1, 2, 3}, "worker")) == 3);
+  CHECK(Read() == "worker1 worker2 worker3");
+  CHECK(folder->Lost("j0001") == 0);
+  // A start reads no more of them, either.
+  options.max_workers = 4;
+  Restart();
+  CHECK(CountCursors(options.root) <= 4);
+}
+
+TEST_CASE_METHOD(LogDisk, "LogFolder: of a worker's spools the newest few are remembered") {
+  v1::LogChunk chunk = ChunkOf({7}, "a", "none");
+  for (char digit : std::string("0123456789")) {
+    chunk.set_spool(std::string(32, digit));
+    CHECK(Store(chunk) == 7);
+  }
+  chunk.mutable_lines(0)->set_number(3);
+  CHECK(Store(chunk) == 7);  // known
+  chunk.set_spool(std::string(32, '0'));
+  CHECK(Store(chunk) == 3);  // forgotten
+}
+
+TEST_CASE_METHOD(LogDisk, "LogFolder: a chunk without lines leaves nothing behind") {
+  options.max_workers = 1;
+  Restart();
+  CHECK(Store(ChunkOf({5}, "a", "none")) == 5);
+  CHECK(Store(ChunkOf({}, "b", "none")) == 0);
+  CHECK(Store(ChunkOf({4}, "a", "none")) == 5);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <new>
 
+#include "coordinator/store/sqlite_store.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {
@@ -166,6 +167,20 @@ TEST_CASE("SqliteDatabase: on a full disk nothing is stored, and it goes on when
   disk.full = false;
   CHECK((*database)->Run("INSERT INTO t VALUES (1)").ok());
   CHECK(Sum(**database) == 1);
+}
+
+// What tells that a full disk has room again must itself need room.
+TEST_CASE("SqliteStore: to try whether it can be written really writes") {
+  const FailingDisk failing;
+  const TemporaryFolder folder;
+  auto store = SqliteStore::Open(folder.path() + "/db");
+  REQUIRE(store.ok());
+  CHECK((*store)->TryWrite().ok());
+  disk.full = true;
+  CHECK((*store)->TryWrite().code() == absl::StatusCode::kUnavailable);
+  disk.full = false;
+  CHECK((*store)->TryWrite().ok());
+  CHECK((*store)->term() == 1);
 }
 
 }  // namespace

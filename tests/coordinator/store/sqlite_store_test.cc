@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "coordinator/logic/generation_source.h"
 #include "coordinator/store/data_folder.h"
 #include "tests/support/cluster_messages.h"
 #include "tests/support/temporary_folder.h"
@@ -129,6 +130,34 @@ TEST_CASE("SqliteStore: each reign has a higher term, also after it was raised")
   CHECK((*SqliteStore::Open(path))->term() == 42);
 }
 
+TEST_CASE("SqliteStore: a term is never taken back, nor used again") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE((*store)->RaiseTerm(41).ok());
+    for (const uint64_t term :
+         {uint64_t{0}, uint64_t{40}, uint64_t{41}, kMaxTerm + 1, UINT64_MAX}) {
+      INFO(term);
+      const Status status = (*store)->RaiseTerm(term);
+      CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+      CHECK_THAT(Message(status), Catch::Contains("its term is 41") &&
+                                      Catch::Contains("got " + std::to_string(term)));
+      CHECK((*store)->term() == 41);
+    }
+    CHECK((*store)->RaiseTerm(kMaxTerm - 1).ok());
+  }
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE(store.ok());
+    CHECK((*store)->term() == kMaxTerm);
+  }
+  // No number is left for another reign.
+  const auto store = SqliteStore::Open(path);
+  CHECK(store.status().code() == absl::StatusCode::kDataLoss);
+  CHECK_THAT(Message(store.status()), Catch::Contains("its term is 9223372036854775807"));
+}
+
 TEST_CASE("SqliteStore: an idempotency key is stored once") {
   TemporaryFolder folder;
   auto store = SqliteStore::Open(folder.path() + "/db");
@@ -191,9 +220,9 @@ TEST_CASE("DataFolder: a second coordinator on the same folder is refused") {
   const std::string path = folder.path() + "/a/b";
   auto first = DataFolder::Lock(path);
   REQUIRE(first.ok());
-  const auto second = DataFolder::Lock(path);
+  const auto second = DataFolder::Lock(path, {});
   REQUIRE(second.status().code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(Message(second.status()).find("another ringmaster uses it") != std::string::npos);
+  CHECK(Message(second.status()).find("is used by another ringmaster") != std::string::npos);
   first->reset();
   CHECK(DataFolder::Lock(path).ok());
 }

@@ -66,10 +66,11 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   const CoreLayout layout = LayOut(*program, 256, {});
   CHECK(CheckFits(*program, layout, 1, layout.bytes + 1).ok());
   CHECK_THAT(Message(CheckFits(*program, layout, 3 << 20, layout.bytes + 1)),
-             Contains("(exceeded by 3.00M)") && Contains(", weights, state and input 3.00M\n"));
+             Contains("(exceeded by 3.0 MiB)") && Contains(", weights, state and input 3.0 MiB\n"));
   const Status status = CheckFits(*program, layout, 0, size_t{32} << 20);
   CHECK(absl::IsResourceExhausted(status));
-  CHECK_THAT(Message(status), Catch::StartsWith("Used ") && Contains("of 32.00M memory per core") &&
+  CHECK_THAT(Message(status), Catch::StartsWith("Used ") &&
+                                  Contains("of 32.0 MiB memory per core") &&
                                   Contains("(64, 32, 32, 96) float32"));
   CHECK_THAT(Message(status), !Contains("pixels"));
   CoreLayout with_pixels = layout;
@@ -78,7 +79,7 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
   const std::string gradients =
       Message(status).substr(0, Message(status).find('\n')).substr(Message(status).find("arena"));
   CHECK_THAT(Message(CheckFits(*program, with_pixels, 0, size_t{32} << 20)),
-             Contains(gradients + ", pixels 5.00M\n"));
+             Contains(gradients + ", pixels 5.0 MiB\n"));
 }
 
 }  // namespace ringmaster

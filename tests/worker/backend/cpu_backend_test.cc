@@ -22,7 +22,7 @@ TEST_CASE("CPU backend: a program that does not fit the core's memory is refused
       **backend, *program, {.name = "core0", .memory_bytes = uint64_t{32} << 20});
   REQUIRE(absl::IsResourceExhausted(bound.status()));
   const std::string message = Message(bound.status());
-  CHECK_THAT(message, Contains("of 32.00M memory per core"));
+  CHECK_THAT(message, Contains("of 32.0 MiB memory per core"));
   CHECK(message.rfind("Used ", 0) == 0);
   CHECK_THAT(message, Contains("(64, 32, 32, 96) float32"));
   CHECK(testing::BoundProgram::Create(**backend, *program,

@@ -31,7 +31,7 @@ TEST_CASE("Plugin: a library is looked for beside the program and in ../lib/ring
   const std::vector<std::string> paths = PluginPaths("cuda");
   REQUIRE(paths.size() == 2);
   const std::filesystem::path beside = paths[0];
-  CHECK(std::filesystem::exists(beside.parent_path() / "plugin_test"));
+  CHECK(std::filesystem::exists(beside.parent_path() / "backend_test"));
   CHECK(beside.filename() == "libringmaster_cuda.so");
   CHECK(paths[1] ==
         (beside.parent_path().parent_path() / "lib/ringmaster/libringmaster_cuda.so").string());

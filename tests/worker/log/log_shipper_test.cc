@@ -16,7 +16,7 @@ namespace {
 enum class Answer : uint8_t { kAcknowledge, kBreak, kStoreAndBreak, kStaySilent };
 
 // Stores lines as a coordinator does; its next answers can be told.
-class FakeFleet : public v1::Fleet::Service {
+class LineFleet : public v1::Fleet::Service {
  public:
   void Next(std::vector<Answer> answers) {
     MutexLock lock(mu_);
@@ -107,7 +107,8 @@ class FakeFleet : public v1::Fleet::Service {
 };
 
 struct Fixture {
-  explicit Fixture(LogShipper::Options options = {"a"}) {
+  explicit Fixture(LogShipper::Options options = {"a", {}}) {
+    options.ticket = [] { return std::string("the ticket of it"); };
     spdlog::set_level(spdlog::level::off);
     spool = *Spool::Open({folder.path(), uint64_t{16} << 20});
     shipper = std::make_unique<LogShipper>(fleet.channel(), spool.get(), options);
@@ -130,7 +131,7 @@ struct Fixture {
   }
 
   TemporaryFolder folder;
-  FakeFleet fleet;
+  LineFleet fleet;
   std::unique_ptr<Spool> spool;
   std::unique_ptr<LogShipper> shipper;
 };
@@ -163,7 +164,7 @@ TEST_CASE("LogShipper: what was not acknowledged comes again") {
 }
 
 TEST_CASE("LogShipper: a coordinator that does not answer is given up, then tried again") {
-  Fixture f({"a", std::chrono::milliseconds(200)});
+  Fixture f({"a", {}, std::chrono::milliseconds(200)});
   f.fleet.Next({Answer::kStaySilent});
   f.Append(2);
   f.shipper->Start();
@@ -186,7 +187,7 @@ TEST_CASE("LogShipper: chunks are bounded") {
 }
 
 TEST_CASE("LogShipper: a stop ships the rest first") {
-  Fixture f({"a", std::chrono::seconds(10), std::chrono::seconds(20)});
+  Fixture f({"a", {}, std::chrono::seconds(10), std::chrono::seconds(20)});
   f.shipper->Start();
   f.Append(500, 4000);
   f.shipper->Stop();
@@ -195,7 +196,7 @@ TEST_CASE("LogShipper: a stop ships the rest first") {
 }
 
 TEST_CASE("LogShipper: a stop does not wait for a coordinator that is away or silent") {
-  Fixture f({"a", std::chrono::hours(1), std::chrono::milliseconds(1)});
+  Fixture f({"a", {}, std::chrono::hours(1), std::chrono::milliseconds(1)});
   f.fleet.Next({Answer::kStaySilent});
   f.Append(1);
   f.shipper->Start();
@@ -204,7 +205,9 @@ TEST_CASE("LogShipper: a stop does not wait for a coordinator that is away or si
   CHECK_FALSE(f.spool->drained());
 
   LogShipper away(grpc::CreateChannel("127.0.0.1:1", grpc::InsecureChannelCredentials()),
-                  f.spool.get(), {"a", std::chrono::hours(1), std::chrono::hours(1)});
+                  f.spool.get(),
+                  {"a", [] { return std::string("the ticket of it"); }, std::chrono::hours(1),
+                   std::chrono::hours(1)});
   away.Start();
   away.Stop();
   CHECK_FALSE(f.spool->drained());

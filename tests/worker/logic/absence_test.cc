@@ -32,8 +32,7 @@ TEST_CASE("Absence: a run goes on, and attach says how far it is") {
   v1::Progress progress;
   progress.set_job_id("j1");
   progress.set_applied(7);
-  progress.set_digest("d7");
-  CHECK(logic.Step(RunProgress{progress}, kNow).actions.empty());
+  CHECK(logic.Step(RunProgress{progress, false, "d7"}, kNow).actions.empty());
   const v1::Attach attach = Sent(logic.Step(Connected{}, kNow)).attach();
   CHECK(attach.job_id() == "j1");
   CHECK(attach.generation().counter() == 1);
@@ -59,6 +58,43 @@ TEST_CASE("Absence: a run that is fenced is not said to go on") {
     CHECK_FALSE(attach.has_generation());
     CHECK(attach.applied() == 9);
   }
+}
+
+TEST_CASE("Absence: snapshots are told at once, in every Attach, and once more behind Attached") {
+  WorkerLogic logic = RunningLogic();
+  const auto told = [](const v1::WorkerMessage& message) {
+    const v1::Snapshot& snapshot = message.snapshot_taken().snapshot();
+    return std::to_string(snapshot.step()) + snapshot.manifest_sha256();
+  };
+  const auto taken = logic.Step(SnapshotHeld{JobId("j1"), 5, ""}, kNow);
+  CHECK(told(Sent(taken)) == "5");
+  CHECK(Sent(taken).snapshot_taken().generation().counter() == 1);
+  CHECK(told(Sent(logic.Step(SnapshotHeld{JobId("j1"), 5, "aa"}, kNow))) == "5aa");
+  // The coordinator is away.
+  (void)logic.Step(Disconnected{"lost"}, kNow);
+  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, ""}, kNow).actions.empty());
+  const v1::WorkerMessage message = Sent(logic.Step(Connected{}, kNow));
+  REQUIRE(message.attach().snapshots_size() == 2);
+  CHECK(message.attach().snapshots(0).manifest_sha256() == "aa");
+  CHECK(message.attach().snapshots(1).step() == 6);
+  CHECK(message.attach().snapshots(1).manifest_sha256().empty());
+  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, "bb"}, kNow).actions.empty());
+  const auto again = AllSent(logic.Step(Attached(3, true), kNow));
+  REQUIRE(again.size() == 2);
+  CHECK(told(again[0]) == "5aa");
+  CHECK(told(again[1]) == "6bb");
+  // Only the newest few are remembered, and none of steps that a rewind takes back.
+  for (const uint64_t step : {7, 8, 9}) {
+    (void)logic.Step(SnapshotHeld{JobId("j1"), step, "cc"}, kNow);
+  }
+  (void)logic.Step(Fence("j1", 2), kNow);
+  (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  (void)logic.Step(Start("j1", 2, 7), kNow);
+  (void)logic.Step(Disconnected{"lost"}, kNow);
+  const v1::WorkerMessage later = Sent(logic.Step(Connected{}, kNow));
+  REQUIRE(later.attach().snapshots_size() == 2);
+  CHECK(later.attach().snapshots(0).step() == 6);
+  CHECK(later.attach().snapshots(1).step() == 7);
 }
 
 TEST_CASE("Absence: nothing but Attach is sent before Attached") {
@@ -108,6 +144,47 @@ TEST_CASE("Absence: that a job stopped, or its state is saved, is said again") {
   CHECK(said[1].job_stopped().applied() == 9);
 }
 
+CheckpointDropped Dropped(uint64_t step) { return {JobId("j1"), step, "it is away"}; }
+
+TEST_CASE(
+    "Absence: checkpoints that were dropped meanwhile are named when the coordinator is back") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  for (const uint64_t step : {10U, 20U, 30U}) {
+    CHECK(logic.Step(Dropped(step), kNow).actions.empty());
+  }
+  (void)logic.Step(Connected{}, kNow);
+  const auto said = AllSent(logic.Step(Attached(3, true), kNow));
+  REQUIRE(said.size() == 1);
+  const v1::CheckpointsDropped& dropped = said[0].checkpoints_dropped();
+  CHECK(dropped.job_id() == "j1");
+  CHECK(dropped.count() == 3);
+  CHECK(dropped.first_step() == 10);
+  CHECK(dropped.last_step() == 30);
+  CHECK(dropped.reason() == "it is away");
+  CHECK(SaidAgain(&logic).empty());
+}
+
+TEST_CASE("WorkerLogic: dropped checkpoints are told at most every ten seconds, and at the end") {
+  WorkerLogic logic = RunningLogic();
+  const v1::CheckpointsDropped first = Sent(logic.Step(Dropped(10), kNow)).checkpoints_dropped();
+  CHECK(first.count() == 1);
+  CHECK(first.last_step() == 10);
+  const auto later = kNow + std::chrono::seconds(9);
+  CHECK(logic.Step(Dropped(20), later).actions.empty());
+  CHECK(logic.Step(Dropped(30), later).actions.empty());
+  const auto again = kNow + std::chrono::seconds(10);
+  const v1::CheckpointsDropped more = Sent(logic.Step(Dropped(40), again)).checkpoints_dropped();
+  CHECK(more.count() == 3);
+  CHECK(more.first_step() == 20);
+  CHECK(more.last_step() == 40);
+  CHECK(logic.Step(Dropped(50), again).actions.empty());
+  const auto said = AllSent(logic.Step(Ended(Outcome::kFinished, 60), again));
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].checkpoints_dropped().last_step() == 50);
+  CHECK(said[1].has_job_finished());
+}
+
 TEST_CASE("Absence: what was said before a generation is not said again in it") {
   WorkerLogic logic = PreparedLogic();
   (void)logic.Step(Fence("j1", 1), kNow);
@@ -121,7 +198,8 @@ TEST_CASE("Absence: a coordinator that does not resume the job hears nothing of 
   (void)logic.Step(Ended(Outcome::kFailed, 9), kNow);
   (void)logic.Step(Disconnected{"broken"}, kNow);
   (void)logic.Step(Connected{}, kNow);
-  const Decision attached = logic.Step(Attached(4, false), kNow);
+  (void)logic.Step(Attached(4, false), kNow);
+  const Decision attached = logic.Step(TermStored{4, ""}, kNow);
   CHECK(AllSent(attached).empty());
   CHECK(Find<DropJob>(attached) != nullptr);
 }

@@ -102,6 +102,7 @@ inline WorkerLogic AttachedLogic() {
   WorkerLogic logic(Self(), 0);
   (void)logic.Step(Connected{}, kNow);
   (void)logic.Step(Attached(3), kNow);
+  (void)logic.Step(TermStored{3, ""}, kNow);
   return logic;
 }
 

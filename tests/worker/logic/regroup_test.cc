@@ -10,7 +10,6 @@ v1::Progress ProgressOf(uint64_t applied) {
   v1::Progress progress;
   progress.set_job_id("j1");
   progress.set_applied(applied);
-  progress.set_digest("d" + std::to_string(applied));
   return progress;
 }
 

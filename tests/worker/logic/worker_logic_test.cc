@@ -1,6 +1,9 @@
 #include "worker/logic/worker_logic.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
+#include <vector>
 
 #include "tests/worker/logic/logic_words.h"
 
@@ -12,8 +15,7 @@ TEST_CASE("WorkerLogic: a session begins with attach and carries the job that it
   v1::Progress progress;
   progress.set_job_id("j1");
   progress.set_applied(7);
-  progress.set_digest("d7");
-  (void)logic.Step(RunProgress{progress}, kNow + std::chrono::seconds(1));
+  (void)logic.Step(RunProgress{progress, false, "d7"}, kNow + std::chrono::seconds(1));
   (void)logic.Step(Disconnected{"broken"}, kNow);
   const Decision decision = logic.Step(Connected{}, kNow);
   const v1::Attach& attach = Sent(decision).attach();
@@ -40,6 +42,8 @@ TEST_CASE("WorkerLogic: heartbeats come as often as the coordinator says, in its
   FromCoordinator attached = Attached(1);
   attached.message.mutable_attached()->set_heartbeat_ms(75);
   (void)logic.Step(attached, kNow);
+  CHECK_FALSE(logic.heartbeat_interval().has_value());
+  (void)logic.Step(TermStored{1, ""}, kNow);
   CHECK(logic.heartbeat_interval() == std::chrono::milliseconds(75));
   (void)logic.Step(Disconnected{"broken"}, kNow);
   CHECK_FALSE(logic.heartbeat_interval().has_value());
@@ -53,6 +57,46 @@ TEST_CASE("WorkerLogic: a new term is stored before anything else happens in it"
   const Decision decision = logic.Step(Attached(6), kNow);
   REQUIRE(decision.actions.size() == 1);
   CHECK(std::get<SaveTerm>(decision.actions[0]).term == 6);
+  CHECK_FALSE(logic.attached());
+  CHECK(logic.Step(Inspect("j1"), kNow).actions.empty());
+  CHECK(logic.Step(TermStored{5, ""}, kNow).actions.empty());  // another one
+  CHECK_FALSE(logic.attached());
+  const Decision stored = logic.Step(TermStored{6, ""}, kNow);
+  CHECK(logic.attached());
+  REQUIRE(Find<InspectDataset>(stored) != nullptr);  // what was said meanwhile
+  CHECK(Find<InspectDataset>(stored)->job == JobId("j1"));
+}
+
+TEST_CASE("WorkerLogic: a term that cannot be stored is not obeyed, and its session ends") {
+  WorkerLogic logic(Self(), 5);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(6), kNow);
+  (void)logic.Step(Inspect("j1"), kNow);
+  const Decision failed = logic.Step(TermStored{6, "the disk is full"}, kNow);
+  REQUIRE(failed.actions.size() == 1);
+  CHECK(Find<CloseSession>(failed) != nullptr);
+  CHECK_THAT(failed.reason, Catch::Contains("the disk is full"));
+  CHECK_FALSE(logic.attached());
+  CHECK(logic.job().empty());
+  // The next session tries again, with the term that is durable.
+  (void)logic.Step(Disconnected{"closed"}, kNow);
+  CHECK(Sent(logic.Step(Connected{}, kNow)).attach().highest_term() == 5);
+  CHECK(Find<SaveTerm>(logic.Step(Attached(6), kNow)) != nullptr);
+  (void)logic.Step(TermStored{6, ""}, kNow);
+  CHECK(logic.attached());
+}
+
+TEST_CASE("WorkerLogic: a session that ends while its term is stored leaves nothing behind") {
+  WorkerLogic logic(Self(), 5);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(6), kNow);
+  (void)logic.Step(Inspect("j1"), kNow);
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  CHECK(logic.Step(TermStored{6, ""}, kNow).actions.empty());
+  CHECK_FALSE(logic.attached());
+  CHECK(Sent(logic.Step(Connected{}, kNow)).attach().highest_term() == 6);
+  CHECK(logic.Step(Attached(6), kNow).actions.empty());  // it is durable
+  CHECK(logic.attached());
 }
 
 TEST_CASE("WorkerLogic: it serves one job at a time") {
@@ -135,7 +179,8 @@ TEST_CASE("WorkerLogic: a job that the coordinator does not resume is dropped at
   WorkerLogic logic = RunningLogic();
   (void)logic.Step(Disconnected{"broken"}, kNow);
   (void)logic.Step(Connected{}, kNow);
-  const Decision attached = logic.Step(Attached(4, false), kNow);
+  (void)logic.Step(Attached(4, false), kNow);
+  const Decision attached = logic.Step(TermStored{4, ""}, kNow);
   CHECK(Find<CancelRun>(attached) != nullptr);
   CHECK(Find<DropJob>(logic.Step(Ended(Outcome::kStopped, 5), kNow)) != nullptr);
 }
@@ -201,6 +246,109 @@ TEST_CASE("WorkerLogic: progress that was held back goes out before the end of t
   REQUIRE(ended.actions.size() == 2);
   CHECK(std::get<SendMessage>(ended.actions[0]).message.progress().test_accuracy() == 0.75);
   CHECK(std::get<SendMessage>(ended.actions[1]).message.has_job_finished());
+}
+
+// ---- digests ------------------------------------------------------------------------------------
+
+RunProgress Applied(uint64_t step) {
+  RunProgress event;
+  event.progress.set_job_id("j1");
+  event.progress.set_applied(step);
+  event.digest = "d" + std::to_string(step);
+  return event;
+}
+
+// The steps whose digests are in a report; each digest must be its step's.
+template <typename Report>
+std::vector<uint64_t> StepsIn(const Report& report) {
+  std::vector<uint64_t> steps;
+  for (const v1::StepDigest& each : report.digests()) {
+    CHECK(each.digest() == "d" + std::to_string(each.step()));
+    steps.push_back(each.step());
+  }
+  return steps;
+}
+
+// A member of a job that applies 40 steps a millisecond, whose first report is sent after step
+// `first`: the steps of each later one.
+std::vector<std::vector<uint64_t>> ReportsOfFastJob(uint64_t first, uint64_t last) {
+  WorkerLogic logic = RunningLogic();
+  std::vector<std::vector<uint64_t>> reports;
+  for (uint64_t step = first; step <= last; ++step) {
+    const Time now = kNow + std::chrono::microseconds(25 * step);
+    const Decision decision = logic.Step(Applied(step), now);
+    if (Find<SendMessage>(decision) == nullptr) continue;
+    reports.push_back(StepsIn(Sent(decision).progress()));
+  }
+  reports.erase(reports.begin());
+  return reports;
+}
+
+TEST_CASE("WorkerLogic: the digest of every step of a slow job is reported") {
+  WorkerLogic logic = RunningLogic();
+  for (uint64_t step = 1; step <= 3; ++step) {
+    const Time now = kNow + std::chrono::seconds(step);
+    CHECK(StepsIn(Sent(logic.Step(Applied(step), now)).progress()) == std::vector{step});
+    // Its evaluation says nothing new of the state.
+    RunProgress evaluated = Applied(step);
+    evaluated.evaluated = true;
+    const Time later = now + std::chrono::milliseconds(100);
+    CHECK(StepsIn(Sent(logic.Step(evaluated, later)).progress()).empty());
+  }
+}
+
+TEST_CASE("WorkerLogic: members whose reports never coincide report digests of the same steps") {
+  // 10,000 steps between two reports of a member; theirs are 3,333 steps apart.
+  const auto a = ReportsOfFastJob(1, 90'000);
+  const auto b = ReportsOfFastJob(3'334, 90'000);
+  REQUIRE(a.size() == 8);
+  REQUIRE(b.size() == 8);
+  std::set<uint64_t> of_b;
+  for (const auto& report : b) of_b.insert(report.begin(), report.end());
+  for (const auto& report : a) {
+    CHECK(report.size() >= 4);
+    CHECK(report.size() <= 8);
+    const auto both = std::count_if(report.begin(), report.end(),
+                                    [&](uint64_t step) { return of_b.contains(step); });
+    if (report.back() < b.back().back()) CHECK(both >= 3);
+  }
+}
+
+TEST_CASE("WorkerLogic: a longer gap leaves coarser steps, which the others report, too") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  for (uint64_t step = 1; step <= 1'000; ++step) (void)logic.Step(Applied(step), kNow);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(3, true), kNow);
+  const auto said = StepsIn(Sent(logic.Step(Applied(1'001), kNow)).progress());
+  CHECK(said == std::vector<uint64_t>{128, 256, 384, 512, 640, 768, 896});
+}
+
+TEST_CASE("WorkerLogic: digests of a run that ended in an absence go out with what is said of it") {
+  for (const Outcome outcome : {Outcome::kPeerLost, Outcome::kFinished}) {
+    WorkerLogic logic = RunningLogic();
+    (void)logic.Step(Applied(1), kNow);
+    (void)logic.Step(Disconnected{"broken"}, kNow);
+    (void)logic.Step(Applied(2), kNow);
+    (void)logic.Step(Ended(outcome, 2), kNow);
+    (void)logic.Step(Connected{}, kNow);
+    const Decision said = logic.Step(Attached(3, true), kNow);
+    const Decision fenced = logic.Step(Fence("j1", 2), kNow);
+    const auto at_end = StepsIn(Sent(said).job_finished());
+    const auto at_fence = StepsIn(Sent(fenced).fence_ack());
+    CHECK(at_end.size() + at_fence.size() == 1);
+    CHECK((outcome == Outcome::kFinished ? at_end : at_fence) == std::vector<uint64_t>{2});
+  }
+}
+
+TEST_CASE("WorkerLogic: a new generation reports nothing that was applied before it") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Applied(8), kNow);
+  (void)logic.Step(Applied(9), kNow);
+  (void)logic.Step(Fence("j1", 2), kNow);
+  (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  (void)logic.Step(Start("j1", 2, 4), kNow);  // back to an older state
+  CHECK(StepsIn(Sent(logic.Step(Applied(5), kNow)).progress()) == std::vector<uint64_t>{5});
 }
 
 }  // namespace

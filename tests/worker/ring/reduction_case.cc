@@ -115,7 +115,7 @@ void AddScalars(uint64_t seed, size_t step, uint32_t shard, int64_t flag, exact:
 
 using Quantizer = exact::FlagKind (*)(std::span<const float>, int, float, uint32_t, int64_t*);
 
-// What DESIGN's point "quantize" says, in double arithmetic, which is exact here.
+// Quantize's definition (common/exact/quantize.h) in double arithmetic, which is exact here.
 exact::FlagKind QuantizeAddInDouble(std::span<const float> gradient, int unit_exponent,
                                     float gradient_scale, uint32_t shards, int64_t* sums) {
   int bits = 0;

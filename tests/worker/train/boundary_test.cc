@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "tests/worker/train/fake_case.h"
+#include "tests/worker/train/regroup_case.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -111,6 +111,88 @@ TEST_CASE("Boundary: checkpoint options change no byte") {
     REQUIRE(checkpoint.standing.metric.has_value() == (checkpoint.step % 2 == 0));
   }
   REQUIRE(b[0].checkpoints.size() >= 4);  // 2 (the first is best), 3, 6, 8
+}
+
+// Delivers nothing until it is opened. kAway: it says so at once; kHangs: a delivery waits.
+class ShutSink : public MemorySink {
+ public:
+  enum class How { kAway, kHangs };
+  explicit ShutSink(How how) : how_(how) {}
+  Status Deliver(const Checkpoint& checkpoint, const std::stop_token& stop) override {
+    {
+      MutexLock lock(mu_);
+      const auto limit = std::chrono::steady_clock::now() +
+                         (how_ == How::kHangs ? std::chrono::seconds(60) : std::chrono::seconds(0));
+      const bool open = opened_.WaitUntil(mu_, limit, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return open_ || stop.stop_requested();
+      });
+      if (!open) return absl::UnavailableError("the coordinator is away");
+    }
+    return MemorySink::Deliver(checkpoint, stop);
+  }
+  void Open() {
+    MutexLock lock(mu_);
+    open_ = true;
+    opened_.NotifyAll();
+  }
+
+ private:
+  const How how_;
+  Mutex mu_;
+  Condition opened_;
+  bool open_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Opens a sink when S(steps) is evaluated, which is after its checkpoint came due.
+class OpenAtEnd : public ProgressList {
+ public:
+  OpenAtEnd(uint64_t steps, ShutSink* sink) : steps_(steps), sink_(sink) {}
+  void OnProgress(const Progress& progress) override {
+    if (progress.test && progress.test->step == steps_) sink_->Open();
+    ProgressList::OnProgress(progress);
+  }
+
+ private:
+  const uint64_t steps_;
+  ShutSink* const sink_;
+};
+
+TEST_CASE("Boundary: no step waits for a checkpoint that cannot be delivered") {
+  const auto how = GENERATE(ShutSink::How::kAway, ShutSink::How::kHangs);
+  v1::JobSpec spec = SmallSpec();  // a checkpoint is due at every second step
+  spec.set_epochs(4);
+  constexpr uint64_t kAll = 12;
+  FakeCase job({}, spec);
+  const auto reference = job.Run(kAlone);
+  TrainerOptions options = SmallBuckets();
+  options.checkpoint_copies = 2;
+  const auto first = job.Prepare(1, options);
+  const auto second = job.Prepare(1, options);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  const auto sink = std::make_shared<ShutSink>(how);
+  OpenAtEnd observer(kAll, sink.get());
+  ProgressList beside;
+  Generation generation;
+  generation.ring = {{.trainer = first->get(), .shards = {0, 1}, .observer = &observer},
+                     {.trainer = second->get(), .shards = {2, 3}, .observer = &beside}};
+  generation.sink = sink;
+  for (const RunResult& result : RunGeneration(generation)) {
+    INFO(result.reason);
+    REQUIRE(result.end == RunEnd::kFinished);
+    REQUIRE(result.applied == kAll);
+  }
+  // Two are delivered, of which one is the last; every other one is named, by the first member.
+  std::set<uint64_t> steps;
+  for (const auto& [step, reason] : observer.dropped) REQUIRE(steps.insert(step).second);
+  REQUIRE(steps.size() == 4);
+  REQUIRE(beside.dropped.empty());
+  REQUIRE(sink->checkpoints().size() == 2);
+  for (const Checkpoint& checkpoint : sink->checkpoints()) {
+    REQUIRE(steps.insert(checkpoint.step).second);
+  }
+  REQUIRE(steps == std::set<uint64_t>{2, 4, 6, 8, 10, 12});
+  REQUIRE(sink->checkpoints().back().manifest_sha256 == LastManifest(reference));
 }
 
 Evaluation Of(uint64_t step, double accuracy, std::optional<double> loss) {

@@ -216,6 +216,30 @@ TEST_CASE("Safetensors: what is not the format is refused") {
   }
 }
 
+TEST_CASE("Safetensors: a header is at most 16 MiB and nests at most 3 deep, in linear time") {
+  const auto with = [](std::string header, size_t bytes, char filler) {
+    header.resize(bytes, filler);
+    const uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + "abcd";
+  };
+  const std::string good = R"({"a":{"data_offsets":[0,4],"dtype":"F32","shape":[1]}})";
+  CHECK(ReadSafetensors(with(good, 16 << 20, ' ')).ok());
+  const Status long_one = ReadSafetensors(with(good, (16 << 20) + 1, ' ')).status();
+  CHECK(Message(long_one) ==
+        "a header of 16777217 bytes in a file of 16777229; expected at most 16777216");
+  const Status deep = ReadSafetensors(with("", 16 << 20, '[')).status();
+  CHECK(Message(deep) ==
+        "the header is not safetensors' JSON: arrays and objects nested 16777216 deep, at most 3 "
+        "are allowed");
+  CHECK(ReadSafetensors(with("", 20'000'000, '[')).status().code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE("Safetensors: a shape whose size is more than 64 bits does not pass for an empty one") {
+  const std::string header =
+      R"({"a":{"data_offsets":[0,0],"dtype":"F32","shape":[4294967296,4294967296]}})";
+  CHECK(ReadSafetensors(WithHeader(header, "")).status().code() == absl::StatusCode::kDataLoss);
+}
+
 TEST_CASE("Safetensors: data start at a multiple of 8 and large elements come first") {
   const std::string bytes = "0123456789";
   const auto* const data = reinterpret_cast<const uint8_t*>(bytes.data());

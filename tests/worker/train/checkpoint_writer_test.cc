@@ -1,5 +1,6 @@
 #include "worker/train/checkpoint_writer.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
@@ -69,11 +70,11 @@ DueCopy BestAt(uint64_t step) {
 
 TEST_CASE("CheckpointWriter: training goes on while a checkpoint is delivered") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(sink);
   writer.Keep(CopyAt(10));
   REQUIRE(sink->WaitUntilBegun(1));
-  REQUIRE(writer.WaitForRoom({}).ok());  // the delivery is still on its way
+  REQUIRE_FALSE(writer.MakeRoom(20, {}, false));  // the delivery is still on its way
   writer.Keep(CopyAt(20));
   REQUIRE_FALSE(writer.HasRoom());
   sink->Open(2);
@@ -84,44 +85,62 @@ TEST_CASE("CheckpointWriter: training goes on while a checkpoint is delivered") 
   REQUIRE(writer.HasRoom());
   REQUIRE(writer.Covers(20, true));
   REQUIRE_FALSE(writer.Covers(30, false));
+  writer.Begin(sink);  // the coordinator does not know the last one: its store is an older copy
+  REQUIRE_FALSE(writer.Covers(20, true));
+  REQUIRE(writer.Covers(20, false));
 }
 
 TEST_CASE("CheckpointWriter: without checkpoints there is nothing to wait for") {
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(std::make_shared<GatedSink>());
   const auto sha = writer.Finish({});
   REQUIRE(sha.ok());
   REQUIRE(sha->empty());
 }
 
-TEST_CASE("CheckpointWriter: a stop ends a wait, and the delivery goes on") {
+TEST_CASE("CheckpointWriter: a stop ends the wait for the end, and the delivery goes on") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(sink);
   writer.Keep(CopyAt(10));
   writer.Keep(CopyAt(20));
   REQUIRE(sink->WaitUntilBegun(1));
   std::stop_source stop;
-  Status room;
+  Status finished;
   {
-    const std::jthread waiter([&] { room = writer.WaitForRoom(stop.get_token()); });
+    const std::jthread waiter([&] { finished = writer.Finish(stop.get_token()).status(); });
     stop.request_stop();
   }
-  REQUIRE(room.code() == absl::StatusCode::kCancelled);
-  REQUIRE(writer.Finish(stop.get_token()).status().code() == absl::StatusCode::kCancelled);
+  REQUIRE(finished.code() == absl::StatusCode::kCancelled);
   sink->Open(2);
   REQUIRE(writer.Finish({}).ok());
   REQUIRE(sink->begun() == std::vector<uint64_t>{10, 20});
 }
 
+// Makes room for a copy as the step loop does, and keeps it; the step that is dropped for it.
+uint64_t KeepDue(CheckpointWriter* writer, DueCopy copy) {
+  const auto dropped = writer->MakeRoom(copy.facts.step, copy.standing, copy.last);
+  if (!dropped) {
+    writer->Keep(std::move(copy));
+    return 0;
+  }
+  if (dropped->step != copy.facts.step) writer->Keep(std::move(copy));
+  return dropped->step;
+}
+
+DueCopy LastAt(uint64_t step) {
+  DueCopy copy = CopyAt(step);
+  copy.last = true;
+  return copy;
+}
+
 TEST_CASE("CheckpointWriter: who is not the first keeps the newest two, and delivers them later") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(nullptr);
-  for (const uint64_t step : {10U, 20U, 30U}) {
-    REQUIRE(writer.WaitForRoom({}).ok());  // it never waits
-    writer.Keep(CopyAt(step));
-  }
+  REQUIRE(KeepDue(&writer, CopyAt(10)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(20)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(30)) == 10);
   REQUIRE(writer.Finish({}).value().empty());
   REQUIRE_FALSE(writer.Covers(10, false));
   REQUIRE(writer.Covers(20, false));
@@ -131,18 +150,148 @@ TEST_CASE("CheckpointWriter: who is not the first keeps the newest two, and deli
   REQUIRE(sink->begun() == std::vector<uint64_t>{20, 30});
 }
 
+TEST_CASE("CheckpointWriter: a delivery that hangs costs the checkpoints between, and no wait") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job", 2);
+  writer.Begin(sink);
+  REQUIRE(KeepDue(&writer, CopyAt(10)) == 0);
+  REQUIRE(sink->WaitUntilBegun(1));
+  REQUIRE(KeepDue(&writer, CopyAt(20)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(30)) == 20);
+  REQUIRE(writer.MakeRoom(40, {}, false)->reason ==
+          "checkpoints come due faster than they are stored");
+  writer.Keep(CopyAt(40));
+  REQUIRE(KeepDue(&writer, LastAt(50)) == 40);
+  sink->Open(2);
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 50}, Files()).manifest_sha256);
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10, 50});
+}
+
+// A coordinator that is away for its first deliveries.
+class AwaySink : public CheckpointSink {
+ public:
+  explicit AwaySink(size_t tries) : left_(tries) {}
+  Status Deliver(const Checkpoint& checkpoint, const std::stop_token&) override {
+    MutexLock lock(mu_);
+    tried_.NotifyAll();
+    if (left_ > 0) {
+      --left_;
+      return absl::UnavailableError("the coordinator is away");
+    }
+    delivered_.push_back(checkpoint.step);
+    return absl::OkStatus();
+  }
+  bool WaitUntilLeft(size_t tries) {
+    MutexLock lock(mu_);
+    return tried_.WaitUntil(mu_, std::chrono::steady_clock::now() + kPatience,
+                            [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return left_ <= tries; });
+  }
+  std::vector<uint64_t> delivered() {
+    MutexLock lock(mu_);
+    return delivered_;
+  }
+
+ private:
+  Mutex mu_;
+  Condition tried_;
+  size_t left_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint64_t> delivered_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_CASE("CheckpointWriter: what may pass is tried again, until it is delivered") {
+  const auto sink = std::make_shared<AwaySink>(2);
+  CheckpointWriter writer("job", 2);
+  writer.Begin(sink);
+  writer.Keep(CopyAt(10));
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 10}, Files()).manifest_sha256);
+  REQUIRE(sink->delivered() == std::vector<uint64_t>{10});
+}
+
+TEST_CASE("CheckpointWriter: between two tries the oldest makes room, and the reason says why") {
+  const auto sink = std::make_shared<AwaySink>(1'000'000);
+  CheckpointWriter writer("job", 2);
+  writer.Begin(sink);
+  REQUIRE(KeepDue(&writer, CopyAt(10)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(20)) == 0);
+  REQUIRE(sink->WaitUntilLeft(999'998));  // the first try ended: the second one began
+  const auto dropped = writer.MakeRoom(30, {}, false);
+  REQUIRE(dropped.has_value());
+  REQUIRE(dropped->reason == "the coordinator is away");
+}
+
+TEST_CASE("CheckpointWriter: the newest best one and the last one are never dropped") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job", 2);
+  writer.Begin(nullptr);
+  REQUIRE(KeepDue(&writer, BestAt(10)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(20)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(30)) == 20);
+  REQUIRE(KeepDue(&writer, BestAt(40)) == 10);  // which it takes the place of
+  REQUIRE(KeepDue(&writer, BestAt(50)) == 30);
+  REQUIRE(KeepDue(&writer, CopyAt(60)) == 40);
+  REQUIRE(KeepDue(&writer, LastAt(70)) == 60);
+  sink->Open(2);
+  writer.Begin(sink);
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 70}, Files()).manifest_sha256);
+  REQUIRE(sink->begun() == std::vector<uint64_t>{50, 70});
+}
+
+TEST_CASE("CheckpointWriter: where both copies must stay, the one that is due is not made") {
+  const auto sink = std::make_shared<GatedSink>();
+  CheckpointWriter writer("job", 2);
+  writer.Begin(sink);
+  REQUIRE(KeepDue(&writer, CopyAt(10)) == 0);
+  REQUIRE(sink->WaitUntilBegun(1));
+  REQUIRE(KeepDue(&writer, BestAt(20)) == 0);
+  REQUIRE(KeepDue(&writer, CopyAt(30)) == 30);
+  REQUIRE_FALSE(writer.Covers(30, false));
+  REQUIRE(KeepDue(&writer, LastAt(40)) == 0);  // the one time that there are three
+  sink->Open(3);
+  REQUIRE(writer.Finish({}).value() == Seal({.step = 40}, Files()).manifest_sha256);
+  REQUIRE(sink->begun() == std::vector<uint64_t>{10, 20, 40});
+}
+
+TEST_CASE("CheckpointWriter: what it takes is told, and hashed whoever delivers") {
+  const auto sink = std::make_shared<GatedSink>();
+  Mutex mu;
+  std::vector<std::string> told;
+  const auto tell = [&](uint64_t step, const std::string& manifest_sha256) {
+    MutexLock lock(mu);
+    told.push_back(std::to_string(step) + " " + manifest_sha256);
+  };
+  const auto manifest = [](uint64_t step) { return Seal({.step = step}, Files()).manifest_sha256; };
+  {
+    CheckpointWriter writer("job", 2, tell);
+    writer.Begin(nullptr);  // the second member
+    for (const uint64_t step : {10U, 20U, 30U}) {
+      REQUIRE(KeepDue(&writer, CopyAt(step)) == (step == 30 ? 10 : 0));
+    }
+    // A delivery that hangs holds up no hash.
+    writer.Begin(sink);
+    REQUIRE(sink->WaitUntilBegun(1));
+    writer.Begin(nullptr);
+    REQUIRE(KeepDue(&writer, CopyAt(40)) == 30);
+    sink->Open(1);
+  }
+  MutexLock lock(mu);
+  for (const uint64_t step : {10U, 20U, 30U}) {
+    const auto taken = std::ranges::find(told, std::to_string(step) + " ");
+    const auto hashed = std::ranges::find(told, std::to_string(step) + " " + manifest(step));
+    CHECK(taken < hashed);
+    CHECK(hashed != told.end());
+  }
+}
+
 TEST_CASE("CheckpointWriter: what is durable needs no copy any more") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(nullptr);
   writer.Keep(CopyAt(10));
   writer.Keep(CopyAt(20));
   writer.Forget(10);
   REQUIRE(writer.HasRoom());
   REQUIRE(writer.Covers(10, false));  // durable, so that no second one is made
-  DueCopy last = CopyAt(30);
-  last.last = true;
-  writer.Keep(std::move(last));
+  writer.Keep(LastAt(30));
   writer.Forget(30);
   sink->Open(2);
   writer.Begin(sink);
@@ -157,7 +306,7 @@ TEST_CASE("CheckpointWriter: what is durable needs no copy any more") {
 TEST_CASE("CheckpointWriter: a delivery that fails is given up, unless the run depends on it") {
   const auto broken = std::make_shared<BrokenSink>();
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(broken);
   writer.Keep(CopyAt(10));
   REQUIRE(writer.Finish({}).value().empty());
@@ -166,7 +315,7 @@ TEST_CASE("CheckpointWriter: a delivery that fails is given up, unless the run d
   const Status failed = writer.Finish({}).status();
   REQUIRE(failed.code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(Message(failed).find("the checkpoint of step 20: disk full") != std::string::npos);
-  REQUIRE(writer.WaitForRoom({}) == failed);
+  REQUIRE(writer.status() == failed);
   sink->Open(1);
   writer.Begin(sink);  // the next run tries again
   REQUIRE(writer.Finish({}).value() == Seal({.step = 20}, Files()).manifest_sha256);
@@ -174,14 +323,14 @@ TEST_CASE("CheckpointWriter: a delivery that fails is given up, unless the run d
 
 TEST_CASE("CheckpointWriter: a delivery in hand goes on when another member is the first") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job");
+  CheckpointWriter writer("job", 2);
   writer.Begin(sink);
   writer.Keep(CopyAt(10));
   writer.Keep(CopyAt(20));
   REQUIRE(sink->WaitUntilBegun(1));
   writer.Begin(nullptr);
   writer.Forget(10);  // not what is being read
-  writer.Keep(CopyAt(30));
+  REQUIRE(KeepDue(&writer, CopyAt(30)) == 20);
   REQUIRE(writer.Covers(10, false));
   REQUIRE_FALSE(writer.Covers(20, false));
   sink->Open(1);
@@ -192,7 +341,7 @@ TEST_CASE("CheckpointWriter: a delivery in hand goes on when another member is t
 TEST_CASE("CheckpointWriter: its end cancels a delivery") {
   const auto sink = std::make_shared<GatedSink>();
   {
-    CheckpointWriter writer("job");
+    CheckpointWriter writer("job", 2);
     writer.Begin(sink);
     writer.Keep(CopyAt(10));
     REQUIRE(sink->WaitUntilBegun(1));

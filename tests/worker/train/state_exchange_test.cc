@@ -1,6 +1,8 @@
 // The state as a copy for peers, and its replacement by a copy or a checkpoint.
 #include "worker/train/state_exchange.h"
 
+#include <malloc.h>
+
 #include <catch2/catch.hpp>
 #include <map>
 #include <thread>
@@ -286,6 +288,51 @@ TEST_CASE("StateExchange: a new state drops what was folded for the former one")
   REQUIRE(progress.all.back().shards_computed == 22);
   REQUIRE(progress.all.back().shards_dropped == 2);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose heap is another one
+
+int64_t HeapBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+TEST_CASE("Memory plan: every copy of the state that may be there at once is counted") {
+  const auto reduction = GENERATE(v1::REDUCTION_EXACT, v1::REDUCTION_FLOAT32);
+  const auto best = GENERATE(v1::BEST_METRIC_UNSPECIFIED, v1::BEST_METRIC_TEST_LOSS);
+  v1::JobSpec spec = EveryStep(best);
+  spec.mutable_model()->mutable_hidden()->add_values(512);
+  spec.set_reduction(reduction);
+  FakeHooks hooks;
+  hooks.has_state = [](uint32_t) { return false; };
+  FakeCase job(hooks, spec);
+  TrainerOptions options = SmallBuckets();
+  options.checkpoint_copies = 2;
+  const int64_t before = HeapBytes();
+  auto built = BuildTrainingJob(JobId("job"), job.resolved, job.data.dataset(), &job.backend,
+                                Cores(1), options);
+  REQUIRE(built.ok());
+  TrainingJob& training = **built;
+  training.checkpoints.Begin(nullptr);
+  const bool by_metric = best != v1::BEST_METRIC_UNSPECIFIED;
+  for (uint64_t step = 1; step <= (by_metric ? 3U : 2U); ++step) {
+    const Standing standing{.metric = {}, .best = by_metric && step < 3};
+    DueCopy copy{.facts = {.step = step}, .standing = standing, .last = step == 3, .files = {}};
+    copy.files = *CopyState(*training.state);
+    training.checkpoints.Keep(std::move(copy));
+  }
+  const auto peers = ShareState(&training, 0);
+  REQUIRE(peers.ok());
+  const State taken_over(training.layout, static_cast<int>(training.spec().precision_bits()));
+  // The backend's own copy of the weights is not the state's.
+  const int64_t weights = static_cast<int64_t>(training.layout->blocks().arena_elements()) * 4;
+  const int64_t allocated = HeapBytes() - before - weights;
+  const auto planned = static_cast<int64_t>(training.planned.state);
+  INFO("planned " << planned << ", allocated " << allocated);
+  REQUIRE(planned > 100'000'000);
+  REQUIRE(std::abs(allocated - planned) < planned / 100);
+}
+
+#endif
 
 }  // namespace
 }  // namespace ringmaster::worker

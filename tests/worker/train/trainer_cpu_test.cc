@@ -1,8 +1,12 @@
 // The promise with real kernels: whole checkpoints of small jobs, equal on every cluster.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <vector>
 
 #include "tests/worker/train/training_case.h"
 #include "worker/train/checkpoint.h"
+#include "worker/train/safetensors.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -112,6 +116,35 @@ TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
   const auto two = Run({{1, {2, 3}}, {1, {0, 1}}}, spec, data, backend.get());
   REQUIRE(LastManifest(one) == LastManifest(two));
   REQUIRE(one[0].run.digest == two[0].run.digest);
+}
+
+// A normalized layer does not care how large its input is, so its gradients stay finite, and small,
+// whatever the filters have grown to: here the first step makes them so large that variances times
+// samples are far beyond 2^28.
+TEST_CASE("Trainer on CPU kernels: batch statistics of huge activations end no job") {
+  const auto backend = CpuBackend();
+  const SmallDataset data(30, 10);
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  spec.mutable_model()->set_batch_norm(true);
+  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(1e5);
+  spec.clear_epochs();
+  spec.set_steps(2);
+  const auto one = Run(kOneCore, spec, data, backend.get());
+  const auto three = Run(kThreeWorkers, spec, data, backend.get());
+  REQUIRE(LastManifest(one) == LastManifest(three));
+  const std::string& model = one[0].checkpoints.back().files[0].bytes;
+  const auto tensors = ReadSafetensors(model);
+  REQUIRE(tensors.ok());
+  float largest = 0;  // of the moving variances, which have 0.01 of the newest batch's
+  for (const auto& [name, tensor] : *tensors) {
+    if (!name.ends_with("/moving_variance")) continue;
+    std::vector<float> variances(tensor.bytes.size() / sizeof(float));
+    std::memcpy(variances.data(), tensor.bytes.data(), tensor.bytes.size());
+    largest = std::max(largest, std::ranges::max(variances));
+  }
+  REQUIRE(largest > 0x1p26F);
 }
 
 }  // namespace

@@ -57,9 +57,13 @@ TEST_CASE("Trainer: what it planned of memory, and a run's times, are told") {
   FakeCase job;
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
-  // 3072 x 10 and 10 parameters in blocks of 256, Adam's two slots, two sums of 8 bytes, the
-  // reduced gradients.
-  REQUIRE((*trainer)->planned_memory().state == (30720 + 256) * (4 + 2 * 4 + 2 * 8 + 4));
+  // 3072 x 10 and 10 parameters in 121 blocks of 256, Adam's two slots, an exponent a block; two
+  // sums of 8 bytes, the reduced gradients; copies of the state: for checkpoints, for a peer or
+  // from it, and the second state in which that is looked at.
+  constexpr uint64_t kElements = 30720 + 256;
+  constexpr uint64_t kState = kElements * (4 + 2 * 4) + 121 * 2;
+  const uint64_t copies = SmallBuckets().checkpoint_copies + 2;
+  REQUIRE((*trainer)->planned_memory().state == kState * (1 + copies) + kElements * (2 * 8 + 4));
   ProgressList progress;
   const RunResult result = (*trainer)->Run(Alone(1, 0), {.observer = &progress}, {});
   REQUIRE(result.end == RunEnd::kFinished);

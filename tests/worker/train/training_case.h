@@ -39,7 +39,11 @@ class BrokenSink : public CheckpointSink {
 class ProgressList : public Observer {
  public:
   void OnProgress(const Progress& progress) override { all.push_back(progress); }
-  std::vector<Progress> all;  // read when the run is over
+  void OnCheckpointDropped(uint64_t step, const std::string& reason) override {
+    dropped.emplace_back(step, reason);
+  }
+  std::vector<Progress> all;                              // read when the run is over
+  std::vector<std::pair<uint64_t, std::string>> dropped;  // likewise
 };
 
 // A dataset of few images in a folder of its own.

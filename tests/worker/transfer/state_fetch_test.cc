@@ -19,7 +19,14 @@ namespace {
 using Pieces = std::vector<v1::StatePiece>;
 
 FetchOptions From(const std::string& address) {
-  return {address, "worker-a", JobId("job-1"), 7, "worker-b", Soon(), std::chrono::seconds(30)};
+  FetchOptions options{.address = address, .source = "worker-a", .job = JobId("job-1")};
+  options.step = 7;
+  options.generation = {1, 2};
+  options.ticket = std::string(16, 't');
+  options.worker = "worker-b";
+  options.deadline = Soon();
+  options.silence = std::chrono::seconds(30);
+  return options;
 }
 
 FakeStates::Answer Sends(const Pieces& pieces, const grpc::Status& end = grpc::Status::OK) {
@@ -82,7 +89,7 @@ const std::vector<BadStream>& BadStreams() {
       {"half a digest", [](Pieces* p) { (*p)[0].mutable_header()->mutable_digest()->resize(16); },
        "digest has 16 bytes, expected 32"},
       {"a path", [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(0)->set_name("../up\n"); },
-       "a file `../up?`: not a plain file name"},
+       "a file `../up\\n`: not a plain file name"},
       {"a hidden file",
        [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(0)->set_name("."); },
        "not a plain file name"},
@@ -249,6 +256,14 @@ TEST_CASE("FetchState: nobody at the address") {
   options.deadline = In(std::chrono::milliseconds(100));
   status = FetchState(options, {}).status();
   CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_CASE("FetchState: an address that is none of a worker is not connected to") {
+  for (const char* address : {"unix:/run/x", "dns://192.0.2.1/host:80", "169.254.169.254:80"}) {
+    const Status status = FetchState(From(address), {}).status();
+    CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(Message(status).find("ring_address " + std::string(address)) != std::string::npos);
+  }
 }
 
 TEST_CASE("FetchState: stop ends it, wherever it is") {

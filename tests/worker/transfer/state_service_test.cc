@@ -19,6 +19,8 @@ namespace {
 using CopyOr = StatusOr<std::shared_ptr<const StateCopy>>;
 
 const JobId kJob("job-1");
+constexpr GenerationId kGeneration{1, 2};
+const std::string kTicket(16, 't');
 
 // A service on a port of its own.
 class Source {
@@ -39,8 +41,15 @@ class Source {
   }
   [[nodiscard]] std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
   [[nodiscard]] v1::States::Stub* stub() const { return stub_.get(); }
+  // For those that have the ticket of a generation of kJob.
+  void Offer(const JobId& job, StateService::CopyState copy) {
+    service.Offer(job, std::move(copy));
+    service.Admit(kJob, kGeneration, kTicket);
+  }
   [[nodiscard]] FetchOptions Ask(uint64_t step) const {
-    return {address(), "worker-a", kJob, step, "worker-b", Soon(), std::chrono::seconds(30)};
+    return {address(),  "worker-a",  kJob,
+            step,       kGeneration, kTicket,
+            "worker-b", Soon(),      std::chrono::seconds(30)};
   }
 
   StateService service;
@@ -60,6 +69,9 @@ class SlowReader {
     request.set_job_id(kJob.value());
     request.set_step(7);
     request.set_worker("worker-c");
+    request.mutable_generation()->set_term(kGeneration.term);
+    request.mutable_generation()->set_counter(kGeneration.counter);
+    request.set_ticket(kTicket);
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     reader_ = source.stub()->Fetch(&context_, request);
   }
@@ -85,7 +97,7 @@ CopyOr Shared(StateCopy copy) { return std::make_shared<const StateCopy>(std::mo
 TEST_CASE("States: a state of several MiB, with empty files, arrives as it is") {
   const StateCopy copy = MakeState(7, {3 * kMiB + 17, 0, kMiB, 0, 9});
   Source source;
-  source.service.Offer(kJob, [&copy](uint64_t) { return Shared(copy); });
+  source.Offer(kJob, [&copy](uint64_t) { return Shared(copy); });
   const StatusOr<StateCopy> got = FetchState(source.Ask(7), {});
   REQUIRE(got.status() == absl::OkStatus());
   CHECK(Same(*got, copy));
@@ -95,7 +107,7 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
   Source source;
   std::atomic<int> asked = 0;
   SECTION("the job is offered and not at that step") {
-    source.service.Offer(kJob, [&asked](uint64_t step) -> CopyOr {
+    source.Offer(kJob, [&asked](uint64_t step) -> CopyOr {
       if (++asked < 4) return absl::UnavailableError("the state is at step 6");
       return Shared(MakeState(step, {5}));
     });
@@ -107,12 +119,11 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
   SECTION("no job is offered") {
     auto fetch = std::async(std::launch::async, [&]() { return FetchState(source.Ask(7), {}); });
     SlowReader(source).ReadAll();
-    source.service.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {5})); });
+    source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {5})); });
     CHECK(fetch.get().status() == absl::OkStatus());
   }
   SECTION("it does not come in time") {
-    source.service.Offer(kJob,
-                         [](uint64_t) -> CopyOr { return absl::UnavailableError("at step 6"); });
+    source.Offer(kJob, [](uint64_t) -> CopyOr { return absl::UnavailableError("at step 6"); });
     const Status status = UntilItSays("at step 6", [&source](auto span) {
       FetchOptions options = source.Ask(7);
       options.deadline = In(span);
@@ -124,11 +135,55 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
   }
 }
 
+TEST_CASE("States: only who was told the ticket of the newest generation gets a state") {
+  Source source;
+  source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {5})); });
+  FetchOptions options = source.Ask(7);
+  REQUIRE(FetchState(options, {}).status() == absl::OkStatus());
+  const auto refused = [&options] {
+    const Status status = FetchState(options, {}).status();
+    CHECK(Says(status, "the ticket that came with the request is not that of its Start"));
+    return status.code() == absl::StatusCode::kPermissionDenied;
+  };
+  SECTION("none") {
+    options.ticket.clear();
+    CHECK(refused());
+  }
+  SECTION("another one") {
+    options.ticket.back() = 'u';
+    CHECK(refused());
+  }
+  SECTION("of another length") {
+    options.ticket += 't';
+    CHECK(refused());
+  }
+  SECTION("of an older generation") {
+    source.service.Admit(kJob, {1, 3}, std::string(16, 'n'));
+    CHECK(refused());
+  }
+  SECTION("of another job") {
+    options.job = JobId("job-2");
+    CHECK(refused());
+  }
+  SECTION("of one that has not begun here: it may come") {
+    options.generation = {1, 3};
+    const Status status = UntilItSays("generation 1.3 has not begun here yet", [&](auto span) {
+      options.deadline = In(span);
+      return FetchState(options, {}).status();
+    });
+    CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
+    options.deadline = Soon();
+    auto fetch = std::async(std::launch::async, [&] { return FetchState(options, {}); });
+    source.service.Admit(kJob, {1, 3}, kTicket);
+    CHECK(fetch.get().status() == absl::OkStatus());
+  }
+}
+
 TEST_CASE("States: refusals that do not pass are told at once, with their reason") {
   Source source;
   FetchOptions options = source.Ask(7);
   SECTION("past the step") {
-    source.service.Offer(
+    source.Offer(
         kJob, [](uint64_t) -> CopyOr { return FailedPrecondition("the state is at step {}", 9); });
     const Status status = FetchState(options, {}).status();
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
@@ -136,13 +191,13 @@ TEST_CASE("States: refusals that do not pass are told at once, with their reason
     CHECK(Says(status, "the state is at step 9"));
   }
   SECTION("another job") {
-    source.service.Offer(JobId("job-2"), [](uint64_t) { return Shared(MakeState(7, {1})); });
+    source.Offer(JobId("job-2"), [](uint64_t) { return Shared(MakeState(7, {1})); });
     const Status status = FetchState(options, {}).status();
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Says(status, "serves job job-2, not job-1"));
   }
   SECTION("another protocol version") {
-    source.service.Offer(kJob, [](uint64_t) { return Shared(MakeState(7, {1})); });
+    source.Offer(kJob, [](uint64_t) { return Shared(MakeState(7, {1})); });
     const grpc::Status status = SlowReader(source, kProtocolVersion + 1).ReadAll();
     CHECK(status.error_code() == grpc::FAILED_PRECONDITION);
     CHECK(ErrorReason(status) == kReasonStateProtocol);
@@ -150,7 +205,7 @@ TEST_CASE("States: refusals that do not pass are told at once, with their reason
                                              kProtocolVersion + 1, kProtocolVersion)));
   }
   SECTION("the copy fails") {
-    source.service.Offer(kJob, [](uint64_t) -> CopyOr { return Internal("no memory for {}", 7); });
+    source.Offer(kJob, [](uint64_t) -> CopyOr { return Internal("no memory for {}", 7); });
     const Status status = FetchState(options, {}).status();
     CHECK(status.code() == absl::StatusCode::kInternal);
     CHECK(Says(status, "no memory for 7"));
@@ -163,7 +218,7 @@ TEST_CASE("States: nobody is in the function once it is withdrawn") {
     Gate inside;
     Gate go;
     std::atomic<bool> left = false;
-    source.service.Offer(kJob, [&](uint64_t step) {
+    source.Offer(kJob, [&](uint64_t step) {
       inside.Open();
       go.Await();
       StateCopy copy = MakeState(step, {kMiB / 4});
@@ -182,7 +237,7 @@ TEST_CASE("States: nobody is in the function once it is withdrawn") {
 TEST_CASE("States: a stream that has its copy goes on after Withdraw") {
   Source source;
   auto copy = std::make_shared<const StateCopy>(MakeState(7, {5 * kMiB}));
-  source.service.Offer(kJob, [&copy](uint64_t) -> CopyOr { return std::exchange(copy, nullptr); });
+  source.Offer(kJob, [&copy](uint64_t) -> CopyOr { return std::exchange(copy, nullptr); });
   SlowReader reader(source);
   REQUIRE(reader.Read());
   source.service.Withdraw();
@@ -191,18 +246,21 @@ TEST_CASE("States: a stream that has its copy goes on after Withdraw") {
   CHECK(reader.piece().has_end());
 }
 
-TEST_CASE("States: streams of one step share one copy") {
+// The state of a step stays as it is, what is known of it grows: its evaluation may come after the
+// first stream began.
+TEST_CASE("States: each stream gets what is known of the state when it begins") {
   Source source;
   std::atomic<int> copies = 0;
-  source.service.Offer(kJob, [&copies](uint64_t step) {
-    ++copies;
-    return Shared(MakeState(step, {32 * kMiB}));
+  source.Offer(kJob, [&copies](uint64_t step) {
+    StateCopy copy = MakeState(step, {32 * kMiB});
+    if (++copies > 1) copy.best = StateCopy::Best{.step = step, .value = 0.5};
+    return Shared(std::move(copy));
   });
   SlowReader reader(source);  // more than all buffers on the way take
   REQUIRE(reader.Read());
-  CHECK(FetchState(source.Ask(7), {}).status() == absl::OkStatus());
-  CHECK(copies == 1);
-  CHECK(FetchState(source.Ask(8), {})->step == 8);
+  const auto later = FetchState(source.Ask(7), {});
+  REQUIRE(later.ok());
+  CHECK(later->best == StateCopy::Best{.step = 7, .value = 0.5});
   CHECK(copies == 2);
 }
 
@@ -210,7 +268,7 @@ TEST_CASE("States: so many streams and no more") {
   Source source({.max_streams = 1});
   Gate inside;
   Gate go;
-  source.service.Offer(kJob, [&](uint64_t step) {
+  source.Offer(kJob, [&](uint64_t step) {
     inside.Open();
     go.Await();
     return Shared(MakeState(step, {5}));
@@ -227,8 +285,8 @@ TEST_CASE("States: so many streams and no more") {
 
 TEST_CASE("States: a fetcher that takes nothing is given up") {
   Source source({.max_streams = 1, .write_limit = std::chrono::milliseconds(1)});
-  source.service.Offer(
-      kJob, [](uint64_t step) { return Shared(MakeState(step, {step == 7 ? 32 * kMiB : 5})); });
+  source.Offer(kJob,
+               [](uint64_t step) { return Shared(MakeState(step, {step == 7 ? 32 * kMiB : 5})); });
   SlowReader stalled(source);
   REQUIRE(stalled.Read());
   // On a busy machine this one may be taken for stalled as well.
@@ -240,7 +298,7 @@ TEST_CASE("States: a fetcher that takes nothing is given up") {
 
 TEST_CASE("States: Stop ends every stream, also one that nobody reads") {
   Source source;
-  source.service.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {32 * kMiB})); });
+  source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {32 * kMiB})); });
   SlowReader stalled(source);
   REQUIRE(stalled.Read());
   source.Stop();

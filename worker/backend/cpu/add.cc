@@ -4,9 +4,6 @@
 #include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
-namespace {
-constexpr int64_t kPiece = 8192;
-}  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindAdd(BindContext& context) {
   const int64_t count = graph::Elements(context.output(0).shape);
@@ -15,7 +12,7 @@ StatusOr<std::unique_ptr<Kernel>> BindAdd(BindContext& context) {
       const T* a = operands.input<T>(0);
       const T* b = operands.input<T>(1);
       T* y = operands.output<T>(0);
-      ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
+      ParallelPieces(threads, count, kElementPiece, [=](int64_t first, int64_t last) {
         InStrips(
             last - first,
             []<typename U>(int64_t, int64_t length, const U* a, const U* b, U* y) {

@@ -6,14 +6,12 @@
 namespace ringmaster::cpu {
 namespace {
 
-constexpr int64_t kPiece = 8192;
-
 template <typename From, typename To>
 std::unique_ptr<Kernel> MakeCast(int64_t count, int threads) {
   return MakeLoop([=](const Operands& operands, const RunKeys&) {
     const From* x = operands.input<From>(0);
     To* y = operands.output<To>(0);
-    ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
+    ParallelPieces(threads, count, kElementPiece, [=](int64_t first, int64_t last) {
       Convert(x + first, y + first, last - first);
     });
   });

@@ -22,8 +22,8 @@ struct Convolution {
   dnnl::memory::dims pads_high() const { return {attributes.pad_bottom, attributes.pad_right}; }
 };
 
-Convolution Describe(const BindContext& context, const graph::Value& x, const graph::Value& w,
-                     const graph::Value& y) {
+Convolution DescribeConvolution(const BindContext& context, const graph::Value& x,
+                                const graph::Value& w, const graph::Value& y) {
   const auto type = [&](const graph::Value& value) {
     return context.device.compute_type(value.dtype);
   };
@@ -32,28 +32,25 @@ Convolution Describe(const BindContext& context, const graph::Value& x, const gr
 }
 
 // Without bias and activation: what oneDNN asks for as a hint of the backward passes.
-dnnl::convolution_forward::primitive_desc ForwardHint(const BindContext& context,
-                                                      const Convolution& c,
-                                                      const DnnlDesc& weights) {
+dnnl::convolution_forward::primitive_desc ConvolutionHint(const BindContext& context,
+                                                          const Convolution& c,
+                                                          const DnnlDesc& weights) {
   return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, c.x, weights,
            c.y, c.strides(), c.pads_low(), c.pads_high()},
           PrimitiveAttributes(graph::Activation::kNone),
           context.device.engine};
 }
 
-DnnlDesc VectorDesc(const graph::Value& value) {
-  return CanonicalWeightDesc(value.shape, DnnlType::f32);
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
-  const Convolution c = Describe(context, context.input(0), context.input(1), context.output(0));
+  const Convolution c =
+      DescribeConvolution(context, context.input(0), context.input(1), context.output(0));
   const bool has_bias = context.node.inputs.size() > 2;
   RING_ASSIGN_OR_RETURN(
       const auto choice, GuardDnnl(context.node.name, [&] {
         const auto attributes = PrimitiveAttributes(c.attributes.activation);
-        const DnnlDesc bias = has_bias ? VectorDesc(context.input(2)) : DnnlDesc();
+        const DnnlDesc bias = has_bias ? BiasDesc(context.input(2)) : DnnlDesc();
         return dnnl::convolution_forward::primitive_desc(
             {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, c.x, c.w, bias,
              c.y, c.strides(), c.pads_low(), c.pads_high()},
@@ -69,13 +66,14 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) {
-  const Convolution c = Describe(context, context.output(0), context.input(1), context.input(0));
+  const Convolution c =
+      DescribeConvolution(context, context.output(0), context.input(1), context.input(0));
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           return dnnl::convolution_backward_data::primitive_desc(
                               {dnnl::algorithm::convolution_direct, c.x, c.w, c.y, c.strides(),
                                c.pads_low(), c.pads_high()},
                               PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
-                              ForwardHint(context, c, c.w));
+                              ConvolutionHint(context, c, c.w));
                         }));
   RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
   return MakePrimitiveKernel(context, choice,
@@ -86,17 +84,17 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) 
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(BindContext& context) {
   const graph::Value& dw = context.output(0);
-  const Convolution c = Describe(context, context.input(0), dw, context.input(1));
+  const Convolution c = DescribeConvolution(context, context.input(0), dw, context.input(1));
   const bool has_bias = context.node.outputs.size() > 1;
-  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
-                          const DnnlDesc bias =
-                              has_bias ? VectorDesc(context.output(1)) : DnnlDesc();
-                          return dnnl::convolution_backward_weights::primitive_desc(
-                              {dnnl::algorithm::convolution_direct, c.x, c.w, bias, c.y,
-                               c.strides(), c.pads_low(), c.pads_high()},
-                              PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
-                              ForwardHint(context, c, AnyWeightDesc(dw.shape, c.x.data_type())));
-                        }));
+  RING_ASSIGN_OR_RETURN(
+      const auto choice, GuardDnnl(context.node.name, [&] {
+        const DnnlDesc bias = has_bias ? BiasDesc(context.output(1)) : DnnlDesc();
+        return dnnl::convolution_backward_weights::primitive_desc(
+            {dnnl::algorithm::convolution_direct, c.x, c.w, bias, c.y, c.strides(), c.pads_low(),
+             c.pads_high()},
+            PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
+            ConvolutionHint(context, c, AnyWeightDesc(dw.shape, c.x.data_type())));
+      }));
   std::vector<PrimitiveOperand> operands = {
       ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
       ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 1),

@@ -1,11 +1,11 @@
 #include "worker/backend/cpu/cpu_core.h"
 
 #include <omp.h>
-#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <utility>
 
+#include "common/memory.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cpu/cpu_executable.h"
@@ -41,10 +41,6 @@ Status MakeGroup(const CoreOptions& options) {
       options.name, wanted, group);
 }
 
-size_t PhysicalMemory() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
 
 CpuCore::CpuCore(CoreOptions options, const Device& device, Arena arena)
@@ -58,7 +54,7 @@ StatusOr<std::unique_ptr<CpuCore>> CpuCore::Create(const CoreOptions& options,
   if (options.threads == 0) return InvalidArgument("{}: a core needs a thread", options.name);
   RING_RETURN_IF_ERROR(PinThread(options));
   RING_RETURN_IF_ERROR(MakeGroup(options));
-  const size_t limit = options.memory_bytes == 0 ? PhysicalMemory() : options.memory_bytes;
+  const size_t limit = options.memory_bytes == 0 ? HostMemory() : options.memory_bytes;
   RING_ASSIGN_OR_RETURN(Arena arena, Arena::Create(limit));
   return std::unique_ptr<CpuCore>(new CpuCore(options, device, std::move(arena)));
 }

@@ -17,8 +17,8 @@ struct Product {
   DnnlDesc x, w, y;
 };
 
-Product Describe(const BindContext& context, const graph::Value& x, const graph::Value& w,
-                 const graph::Value& y) {
+Product DescribeProduct(const BindContext& context, const graph::Value& x, const graph::Value& w,
+                        const graph::Value& y) {
   const auto type = [&](const graph::Value& value) {
     return context.device.compute_type(value.dtype);
   };
@@ -26,31 +26,26 @@ Product Describe(const BindContext& context, const graph::Value& x, const graph:
           ActivationDesc(y.shape, type(y))};
 }
 
-dnnl::inner_product_forward::primitive_desc ForwardHint(const BindContext& context,
+dnnl::inner_product_forward::primitive_desc ProductHint(const BindContext& context,
                                                         const Product& p, const DnnlDesc& weights) {
   return {{dnnl::prop_kind::forward_training, p.x, weights, p.y},
           PrimitiveAttributes(graph::Activation::kNone),
           context.device.engine};
 }
 
-DnnlDesc VectorDesc(const graph::Value& value) {
-  return CanonicalWeightDesc(value.shape, DnnlType::f32);
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
-  const Product p = Describe(context, context.input(0), context.input(1), context.output(0));
+  const Product p = DescribeProduct(context, context.input(0), context.input(1), context.output(0));
   const bool has_bias = context.node.inputs.size() > 2;
-  RING_ASSIGN_OR_RETURN(
-      const auto choice, GuardDnnl(context.node.name, [&] {
-        const auto attributes =
-            PrimitiveAttributes(context.attributes<graph::DenseAttributes>().activation);
-        const DnnlDesc bias = has_bias ? VectorDesc(context.input(2)) : DnnlDesc();
-        return dnnl::inner_product_forward::primitive_desc(
-            {dnnl::prop_kind::forward_training, p.x, p.w, bias, p.y}, attributes,
-            context.device.engine);
-      }));
+  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
+                          const auto attributes = PrimitiveAttributes(
+                              context.attributes<graph::DenseAttributes>().activation);
+                          const DnnlDesc bias = has_bias ? BiasDesc(context.input(2)) : DnnlDesc();
+                          return dnnl::inner_product_forward::primitive_desc(
+                              {dnnl::prop_kind::forward_training, p.x, p.w, bias, p.y}, attributes,
+                              context.device.engine);
+                        }));
   RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
   std::vector<PrimitiveOperand> operands = {
       ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
@@ -61,11 +56,11 @@ StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
-  const Product p = Describe(context, context.output(0), context.input(1), context.input(0));
+  const Product p = DescribeProduct(context, context.output(0), context.input(1), context.input(0));
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           return dnnl::inner_product_backward_data::primitive_desc(
                               {p.x, p.w, p.y}, PrimitiveAttributes(graph::Activation::kNone),
-                              context.device.engine, ForwardHint(context, p, p.w));
+                              context.device.engine, ProductHint(context, p, p.w));
                         }));
   RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
   return MakePrimitiveKernel(context, choice,
@@ -76,15 +71,14 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(BindContext& context) {
   const graph::Value& dw = context.output(0);
-  const Product p = Describe(context, context.input(0), dw, context.input(1));
+  const Product p = DescribeProduct(context, context.input(0), dw, context.input(1));
   const bool has_bias = context.node.outputs.size() > 1;
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
-                          const DnnlDesc bias =
-                              has_bias ? VectorDesc(context.output(1)) : DnnlDesc();
+                          const DnnlDesc bias = has_bias ? BiasDesc(context.output(1)) : DnnlDesc();
                           return dnnl::inner_product_backward_weights::primitive_desc(
                               {p.x, p.w, bias, p.y}, PrimitiveAttributes(graph::Activation::kNone),
                               context.device.engine,
-                              ForwardHint(context, p, AnyWeightDesc(dw.shape, p.x.data_type())));
+                              ProductHint(context, p, AnyWeightDesc(dw.shape, p.x.data_type())));
                         }));
   std::vector<PrimitiveOperand> operands = {
       ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),

@@ -34,6 +34,11 @@ inline DnnlDesc CanonicalWeightDesc(const graph::Shape& shape, DnnlType type) {
   return DnnlDesc(WeightDims(shape), type, tag);
 }
 
+// A bias or its gradient, which are float32 beside tensors of any type.
+inline DnnlDesc BiasDesc(const graph::Value& bias) {
+  return CanonicalWeightDesc(bias.shape, DnnlType::f32);
+}
+
 // The layout is left to the primitive.
 inline DnnlDesc AnyWeightDesc(const graph::Shape& shape, DnnlType type) {
   return DnnlDesc(WeightDims(shape), type, DnnlTag::any);

@@ -19,6 +19,9 @@ void ParallelFor(int threads, int64_t count, Body&& body) {
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
+// Elements of a piece in loops over elements.
+inline constexpr int64_t kElementPiece = 8192;
+
 // body(first, last) for pieces of [0, count) of at most `piece` each.
 template <typename Body>
 void ParallelPieces(int threads, int64_t count, int64_t piece, Body&& body) {

@@ -39,7 +39,7 @@ struct Staging {
   std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: 16 bits <-> float32
 };
 
-constexpr int64_t kPiece = 4096;
+constexpr int64_t kReorderPiece = 4096;
 
 int64_t ElementsOf(const dnnl::memory::desc& desc) {
   int64_t elements = 1;
@@ -118,7 +118,7 @@ class PrimitiveKernel final : public Kernel {
   void Widen(const PrimitiveOperand& operand, const Staging& staging) const {
     WithStorage(StoredType(operand), [&]<typename T>(T) {
       const auto* from = static_cast<const T*>(Address(operand));
-      ParallelPieces(threads_, ElementsOf(operand.compute), kPiece,
+      ParallelPieces(threads_, ElementsOf(operand.compute), kReorderPiece,
                      [from, to = CopyOf(staging)](int64_t first, int64_t last) {
                        Convert(from + first, to + first, last - first);
                      });
@@ -128,7 +128,7 @@ class PrimitiveKernel final : public Kernel {
   void Narrow(const PrimitiveOperand& operand, const Staging& staging) const {
     WithStorage(StoredType(operand), [&]<typename T>(T) {
       auto* to = static_cast<T*>(Address(operand));
-      ParallelPieces(threads_, ElementsOf(operand.compute), kPiece,
+      ParallelPieces(threads_, ElementsOf(operand.compute), kReorderPiece,
                      [from = CopyOf(staging), to](int64_t first, int64_t last) {
                        Convert(from + first, to + first, last - first);
                      });

@@ -4,9 +4,6 @@
 #include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
-namespace {
-constexpr int64_t kPiece = 8192;
-}  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindRelu(BindContext& context) {
   const int64_t count = graph::Elements(context.output(0).shape);
@@ -14,7 +11,7 @@ StatusOr<std::unique_ptr<Kernel>> BindRelu(BindContext& context) {
     return MakeLoop([count, threads = context.threads](const Operands& operands, const RunKeys&) {
       const T* x = operands.input<T>(0);
       T* y = operands.output<T>(0);
-      ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
+      ParallelPieces(threads, count, kElementPiece, [=](int64_t first, int64_t last) {
         InStrips(
             last - first,
             []<typename U>(int64_t, int64_t length, const U* x, U* y) {
@@ -36,7 +33,7 @@ StatusOr<std::unique_ptr<Kernel>> BindReluGradient(BindContext& context) {
       const T* y = operands.input<T>(0);
       const T* dy = operands.input<T>(1);
       T* dx = operands.output<T>(0);
-      ParallelPieces(threads, count, kPiece, [=](int64_t first, int64_t last) {
+      ParallelPieces(threads, count, kElementPiece, [=](int64_t first, int64_t last) {
         InStrips(
             last - first,
             []<typename U>(int64_t, int64_t length, const U* y, const U* dy, U* dx) {

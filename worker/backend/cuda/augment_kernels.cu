@@ -7,6 +7,7 @@
 
 #include "common/lane_sum.h"
 #include "worker/backend/cuda/launch.h"
+#include "worker/backend/cuda/warp.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -18,7 +19,6 @@ constexpr uint32_t kFewElements = 1 << 14;
 constexpr unsigned kSumBlock = kLaneSumBlock;
 constexpr unsigned kSumLanes = 8;
 constexpr unsigned kNearSums = 640;  // in the multiprocessor's own memory: all of 224 x 224 x 3
-constexpr unsigned kAllLanes = 0xffffffffU;
 constexpr int kNone = -1;
 
 // PhiloxStream::Uniform and Below, of an element's 32 bits.

@@ -7,7 +7,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-BatchNormShape ShapeOf(const BindContext& context) {
+BatchNormShape NormShapeOf(const BindContext& context) {
   const auto& attributes = context.attributes<graph::BatchNormAttributes>();
   const graph::Shape& x = context.input(0).shape;
   return {graph::Elements(x) / x.back(), x.back(), static_cast<float>(attributes.epsilon),
@@ -17,7 +17,7 @@ BatchNormShape ShapeOf(const BindContext& context) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(const BindContext& context) {
-  const BatchNormShape shape = ShapeOf(context);
+  const BatchNormShape shape = NormShapeOf(context);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [shape](const Operands& o, cudaStream_t stream) {
@@ -31,7 +31,7 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(const BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& context) {
-  const BatchNormShape shape = ShapeOf(context);
+  const BatchNormShape shape = NormShapeOf(context);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [shape](const Operands& o, cudaStream_t stream) {
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& cont
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
-  const BatchNormShape shape = ShapeOf(context);
+  const BatchNormShape shape = NormShapeOf(context);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
         [shape](const Operands& o, cudaStream_t stream) {

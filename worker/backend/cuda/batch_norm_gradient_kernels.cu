@@ -6,21 +6,21 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kThreads = ChannelTiles::kThreads;
-constexpr int kRows = 4;  // that a thread loads at once
+constexpr int kNormGradientThreads = ChannelTiles::kThreads;
+constexpr int kNormGradientRows = 4;  // that a thread loads at once
 
 // Some rows of what the gradient reads.
 template <typename T, int kWidth, bool kRelu>
 struct GradientRows {
-  Pack<T, kWidth> x[kRows] = {};
-  Pack<T, kWidth> dy[kRows] = {};
-  Pack<T, kWidth> y[kRelu ? kRows : 1] = {};
+  Pack<T, kWidth> x[kNormGradientRows] = {};
+  Pack<T, kWidth> dy[kNormGradientRows] = {};
+  Pack<T, kWidth> y[kRelu ? kNormGradientRows : 1] = {};
 
   // Rows at, at + stride, ... of which `n` are there.
   __device__ __forceinline__ void Load(const T* from_x, const T* from_dy, const T* from_y,
                                        int64_t at, int64_t stride, int64_t n) {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kNormGradientRows; ++i) {
       if (i >= n) continue;
       x[i] = LoadPack<kWidth>(from_x + at + i * stride);
       dy[i] = LoadPack<kWidth>(from_dy + at + i * stride);
@@ -36,9 +36,10 @@ struct GradientRows {
   }
 };
 
-// How many of the rows row, row + lanes, ... lie before `end`; more than kRows count as kRows.
+// How many of the rows row, row + lanes, ... lie before `end`; more than kNormGradientRows count as
+// kNormGradientRows.
 __device__ __forceinline__ int64_t RowsThere(int64_t row, int64_t lanes, int64_t end) {
-  if (row + (kRows - 1) * lanes < end) return kRows;
+  if (row + (kNormGradientRows - 1) * lanes < end) return kNormGradientRows;
   return (end - row + lanes - 1) / lanes;
 }
 
@@ -46,8 +47,8 @@ __device__ __forceinline__ int64_t RowsThere(int64_t row, int64_t lanes, int64_t
 template <int kWidth>
 __device__ void SumLanes(const ChannelTiles& tiles, float (&first)[kWidth],
                          float (&second)[kWidth]) {
-  __shared__ float firsts[kWidth][kThreads];
-  __shared__ float seconds[kWidth][kThreads];
+  __shared__ float firsts[kWidth][kNormGradientThreads];
+  __shared__ float seconds[kWidth][kNormGradientThreads];
   const int mine = static_cast<int>(threadIdx.x);
   for (int half = tiles.lanes() / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -70,7 +71,7 @@ __device__ void SumLanes(const ChannelTiles& tiles, float (&first)[kWidth],
 
 // Sums of dy and of dy (x - mean) over each piece, by channel.
 template <typename T, int kWidth, bool kRelu>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kNormGradientThreads, 2)
     PieceGradients(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
                    const T* __restrict__ y, const float* __restrict__ mean,
                    float* __restrict__ pieces) {
@@ -80,12 +81,12 @@ __global__ void __launch_bounds__(kThreads, 2)
   float product[kWidth] = {};
   if (place.inside) {
     const auto means = LoadPack<kWidth>(mean + place.channel);
-    for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
+    for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
       GradientRows<T, kWidth, kRelu> rows;
       const int64_t n = RowsThere(row, lanes, place.end);
       rows.Load(x, dy, y, row * tiles.channels + place.channel, lanes * tiles.channels, n);
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
+      for (int i = 0; i < kNormGradientRows; ++i) {
         if (i >= n) break;
 #pragma unroll
         for (int c = 0; c < kWidth; ++c) {
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
 }
 
 template <typename T, int kWidth, bool kRelu>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kNormGradientThreads, 2)
     ApplyGradient(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
                   const T* __restrict__ y, const float* __restrict__ mean,
                   const float* __restrict__ scale, const float* __restrict__ offset,
@@ -152,14 +153,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   const auto offsets = LoadPack<kWidth>(offset + place.channel);
   const auto slopes = LoadPack<kWidth>(slope + place.channel);
   const int64_t lanes = tiles.lanes();
-  for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
+  for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
     GradientRows<T, kWidth, kRelu> rows;
     const int64_t n = RowsThere(row, lanes, place.end);
     const int64_t at = row * tiles.channels + place.channel;
     const int64_t stride = lanes * tiles.channels;
     rows.Load(x, dy, y, at, stride, n);
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kNormGradientRows; ++i) {
       if (i >= n) break;
       Pack<T, kWidth> out;
 #pragma unroll
@@ -177,8 +178,9 @@ cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperand
                      cudaStream_t stream) {
   const ChannelTiles sums = CutForSums(shape, kWidth);
   const BatchNormScratch scratch(sums, o.workspace);
-  cudaError_t error = Enqueue(PieceGradients<T, kWidth, kRelu>, sums.blocks(), dim3(kThreads),
-                              stream, sums, o.x, o.dy, o.y, o.mean, scratch.pieces);
+  cudaError_t error =
+      Enqueue(PieceGradients<T, kWidth, kRelu>, sums.blocks(), dim3(kNormGradientThreads), stream,
+              sums, o.x, o.dy, o.y, o.mean, scratch.pieces);
   if (error != cudaSuccess) return error;
   const GradientFinish finish = {scratch.pieces, o.gamma,       o.variance,     o.dgamma,
                                  o.dbeta,        scratch.scale, scratch.offset, scratch.slope};
@@ -186,8 +188,9 @@ cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperand
                   sums, shape.epsilon, finish);
   if (error != cudaSuccess) return error;
   const ChannelTiles tiles = CutForRows(shape, kWidth);
-  return Enqueue(ApplyGradient<T, kWidth, kRelu>, tiles.blocks(), dim3(kThreads), stream, tiles,
-                 o.x, o.dy, o.y, o.mean, scratch.scale, scratch.offset, scratch.slope, o.dx);
+  return Enqueue(ApplyGradient<T, kWidth, kRelu>, tiles.blocks(), dim3(kNormGradientThreads),
+                 stream, tiles, o.x, o.dy, o.y, o.mean, scratch.scale, scratch.offset,
+                 scratch.slope, o.dx);
 }
 
 }  // namespace

@@ -10,12 +10,12 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kThreads = ChannelTiles::kThreads;
-constexpr int kBatch = ChannelTiles::kBatch;
+constexpr int kNormThreads = ChannelTiles::kThreads;
+constexpr int kNormBatch = ChannelTiles::kBatch;
 
 // The first `n` rows of a batch.
 template <typename T, int kWidth>
-__device__ __forceinline__ void AddBatch(const Pack<T, kWidth> (&rows)[kBatch], int n,
+__device__ __forceinline__ void AddBatch(const Pack<T, kWidth> (&rows)[kNormBatch], int n,
                                          PackMoments<kWidth>& moments) {
   const auto count = static_cast<float>(n);
   const float share = moments.ShareOf(count);
@@ -23,11 +23,11 @@ __device__ __forceinline__ void AddBatch(const Pack<T, kWidth> (&rows)[kBatch], 
   for (int c = 0; c < kWidth; ++c) {
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) sum += i < n ? rows[i].get(c) : 0.0F;
+    for (int i = 0; i < kNormBatch; ++i) sum += i < n ? rows[i].get(c) : 0.0F;
     const float mean = sum / count;
     float squares = 0;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
+    for (int i = 0; i < kNormBatch; ++i) {
       const float deviation = i < n ? rows[i].get(c) - mean : 0.0F;
       squares = fmaf(deviation, deviation, squares);
     }
@@ -39,9 +39,9 @@ __device__ __forceinline__ void AddBatch(const Pack<T, kWidth> (&rows)[kBatch], 
 // Lane 0 of each pack gets the moments of all its lanes.
 template <int kWidth>
 __device__ void CombineLanes(const ChannelTiles& tiles, PackMoments<kWidth>& moments) {
-  __shared__ float counts[kThreads];
-  __shared__ float means[kWidth][kThreads];
-  __shared__ float squares[kWidth][kThreads];
+  __shared__ float counts[kNormThreads];
+  __shared__ float means[kWidth][kNormThreads];
+  __shared__ float squares[kWidth][kNormThreads];
   const int mine = static_cast<int>(threadIdx.x);
   for (int half = tiles.lanes() / 2; half > 0; half /= 2) {
     counts[mine] = moments.count;
@@ -66,25 +66,25 @@ __device__ void CombineLanes(const ChannelTiles& tiles, PackMoments<kWidth>& mom
 
 // Mean and sum of squared deviations of each piece, by channel.
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kNormThreads, 2)
     PieceMoments(ChannelTiles tiles, const T* __restrict__ x, float* __restrict__ pieces) {
   const TilePlace place(tiles, blockIdx.x);
   const int64_t lanes = tiles.lanes();
   PackMoments<kWidth> moments;
   if (place.inside) {
-    for (int64_t row = place.row; row < place.end; row += lanes * kBatch) {
-      Pack<T, kWidth> batch[kBatch] = {};
+    for (int64_t row = place.row; row < place.end; row += lanes * kNormBatch) {
+      Pack<T, kWidth> batch[kNormBatch] = {};
       const T* from = x + row * tiles.channels + place.channel;
-      if (row + (kBatch - 1) * lanes < place.end) {
+      if (row + (kNormBatch - 1) * lanes < place.end) {
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
+        for (int i = 0; i < kNormBatch; ++i) {
           batch[i] = LoadPack<kWidth>(from + i * lanes * tiles.channels);
         }
-        AddBatch(batch, kBatch, moments);
+        AddBatch(batch, kNormBatch, moments);
       } else {
         int n = 0;
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
+        for (int i = 0; i < kNormBatch; ++i) {
           if (row + i * lanes >= place.end) continue;
           batch[i] = LoadPack<kWidth>(from + i * lanes * tiles.channels);
           n = i + 1;
@@ -133,16 +133,16 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
 }
 
 // scale = gamma / sqrt(variance + epsilon).
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNormThreads)
     Scales(int64_t channels, float epsilon, const float* __restrict__ gamma,
            const float* __restrict__ variance, float* __restrict__ scale) {
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormThreads + threadIdx.x;
   if (channel < channels) scale[channel] = gamma[channel] / sqrtf(variance[channel] + epsilon);
 }
 
 // y = (x - mean) scale + beta, clamped at 0 where there is an activation.
 template <typename T, int kWidth, bool kRelu>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNormThreads)
     NormalizeRows(ChannelTiles tiles, const T* __restrict__ x, const float* __restrict__ mean,
                   const float* __restrict__ scale, const float* __restrict__ beta,
                   T* __restrict__ y) {
@@ -181,7 +181,8 @@ cudaError_t Normalize(const BatchNormShape& shape, const T* x, const float* mean
                       const float* scale, const float* beta, T* y, cudaStream_t stream) {
   const ChannelTiles tiles = CutForRows(shape, kWidth);
   const auto kernel = shape.relu ? NormalizeRows<T, kWidth, true> : NormalizeRows<T, kWidth, false>;
-  return Enqueue(kernel, tiles.blocks(), dim3(kThreads), stream, tiles, x, mean, scale, beta, y);
+  return Enqueue(kernel, tiles.blocks(), dim3(kNormThreads), stream, tiles, x, mean, scale, beta,
+                 y);
 }
 
 template <typename T, int kWidth>
@@ -190,7 +191,7 @@ cudaError_t TrainingForward(const BatchNormShape& shape, const T* x, const float
                             cudaStream_t stream) {
   const ChannelTiles tiles = CutForSums(shape, kWidth);
   const BatchNormScratch scratch(tiles, workspace);
-  cudaError_t error = Enqueue(PieceMoments<T, kWidth>, tiles.blocks(), dim3(kThreads), stream,
+  cudaError_t error = Enqueue(PieceMoments<T, kWidth>, tiles.blocks(), dim3(kNormThreads), stream,
                               tiles, x, scratch.pieces);
   if (error != cudaSuccess) return error;
   error = Enqueue(FinishMoments, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
@@ -220,23 +221,24 @@ cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, co
                                      const float* beta, const float* mean, const float* variance,
                                      T* y, void* workspace, cudaStream_t stream) {
   auto* const scale = static_cast<float*>(workspace);
-  const cudaError_t error = Enqueue(Scales, CeilDiv(shape.channels, kThreads), dim3(kThreads),
-                                    stream, shape.channels, shape.epsilon, gamma, variance, scale);
+  const cudaError_t error =
+      Enqueue(Scales, CeilDiv(shape.channels, kNormThreads), dim3(kNormThreads), stream,
+              shape.channels, shape.epsilon, gamma, variance, scale);
   if (error != cudaSuccess) return error;
   const bool single = BatchNormWidth(shape, kPackWidth<T>) == 1;
   const auto normalize = single ? Normalize<T, 1> : Normalize<T, kPackWidth<T>>;
   return normalize(shape, x, mean, scale, beta, y, stream);
 }
 
-#define RING_INSTANTIATE(T)                                                                    \
+#define RING_INSTANTIATE_NORM(T)                                                               \
   template cudaError_t LaunchBatchNorm(const BatchNormShape&, const T*, const float*,          \
                                        const float*, T*, float*, float*, void*, cudaStream_t); \
   template cudaError_t LaunchBatchNormInference(const BatchNormShape&, const T*, const float*, \
                                                 const float*, const float*, const float*, T*,  \
                                                 void*, cudaStream_t);
-RING_INSTANTIATE(float)
-RING_INSTANTIATE(__nv_bfloat16)
-RING_INSTANTIATE(__half)
-#undef RING_INSTANTIATE
+RING_INSTANTIATE_NORM(float)
+RING_INSTANTIATE_NORM(__nv_bfloat16)
+RING_INSTANTIATE_NORM(__half)
+#undef RING_INSTANTIATE_NORM
 
 }  // namespace ringmaster::cuda

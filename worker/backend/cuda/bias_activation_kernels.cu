@@ -7,12 +7,12 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kThreads = ChannelTiles::kThreads;
+constexpr int kBiasThreads = ChannelTiles::kThreads;
 constexpr int64_t kSummingBlocks = 1024;  // wanted: enough for the largest GPUs
 constexpr int64_t kMostBlocks = 4096;     // of kernels that loop over what is left
 
 int64_t LoopBlocks(int64_t items) {
-  const int64_t blocks = CeilDiv(items, kThreads);
+  const int64_t blocks = CeilDiv(items, kBiasThreads);
   return blocks < kMostBlocks ? blocks : kMostBlocks;
 }
 
@@ -27,14 +27,14 @@ __device__ inline float Activate(float value, graph::Activation activation) {
 }
 
 template <typename X, typename Y, int kWidth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBiasThreads)
     BiasActivation(MatrixSize size, const X* x, const float* bias, graph::Activation activation,
                    Y* y) {
   const int64_t row_packs = size.channels / kWidth;
   const int64_t packs = size.rows * row_packs;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBiasThreads;
   const int64_t column_stride = stride % row_packs;
-  int64_t pack = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  int64_t pack = static_cast<int64_t>(blockIdx.x) * kBiasThreads + threadIdx.x;
   int64_t column = pack % row_packs;
   for (; pack < packs; pack += stride) {
     const Pack<X, kWidth> in = LoadPack<kWidth>(x + pack * kWidth);
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // Lane 0 of each pack gets the sums of all its lanes, by halves.
 template <int kWidth>
-__device__ void SumLanes(const ChannelTiles& tiles, float (&sums)[kWidth]) {
-  __shared__ float shared[kWidth][kThreads];
+__device__ void SumColumnLanes(const ChannelTiles& tiles, float (&sums)[kWidth]) {
+  __shared__ float shared[kWidth][kBiasThreads];
   const int mine = static_cast<int>(threadIdx.x);
   for (int half = tiles.lanes() / 2; half > 0; half /= 2) {
 #pragma unroll
@@ -70,7 +70,8 @@ __device__ void SumLanes(const ChannelTiles& tiles, float (&sums)[kWidth]) {
 
 // sums[piece][c] = sum over the rows of the piece of x[r][c].
 template <typename X, int kWidth>
-__global__ void __launch_bounds__(kThreads) SumPieces(ChannelTiles tiles, const X* x, float* sums) {
+__global__ void __launch_bounds__(kBiasThreads)
+    SumPieces(ChannelTiles tiles, const X* x, float* sums) {
   const auto wide = static_cast<unsigned>(tiles.tiles);
   const auto tile_packs = static_cast<unsigned>(tiles.tile_packs);
   const int64_t pack =
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) SumPieces(ChannelTiles tiles, const 
       for (int c = 0; c < kWidth; ++c) sum[c] += in.get(c);
     }
   }
-  SumLanes<kWidth>(tiles, sum);
+  SumColumnLanes<kWidth>(tiles, sum);
   if (!inside || threadIdx.x >= tile_packs) return;
   float* const to = sums + piece * tiles.channels + pack * kWidth;
 #pragma unroll
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) SumPieces(ChannelTiles tiles, const 
 
 template <typename X, int kWidth>
 cudaError_t StartSums(const ChannelTiles& tiles, const X* x, float* sums, cudaStream_t stream) {
-  return Enqueue(SumPieces<X, kWidth>, tiles.blocks(), dim3(kThreads), stream, tiles, x, sums);
+  return Enqueue(SumPieces<X, kWidth>, tiles.blocks(), dim3(kBiasThreads), stream, tiles, x, sums);
 }
 
 template <typename X>
@@ -107,11 +108,11 @@ ChannelTiles CutForSums(MatrixSize size) {
 }
 
 template <typename X, typename Y>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBiasThreads)
     ResizeRows(MatrixSize from, const X* x, MatrixSize to, Y* y) {
   const int64_t elements = to.rows * to.channels;
-  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < elements;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kBiasThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBiasThreads + threadIdx.x; i < elements;
        i += stride) {
     const int64_t row = i / to.channels;
     const int64_t channel = i - row * to.channels;
@@ -124,7 +125,7 @@ template <typename X, typename Y, int kWidth>
 cudaError_t StartBias(MatrixSize size, const X* x, const float* bias, graph::Activation activation,
                       Y* y, cudaStream_t stream) {
   const int64_t blocks = LoopBlocks(size.rows * (size.channels / kWidth));
-  return Enqueue(BiasActivation<X, Y, kWidth>, blocks, dim3(kThreads), stream, size, x, bias,
+  return Enqueue(BiasActivation<X, Y, kWidth>, blocks, dim3(kBiasThreads), stream, size, x, bias,
                  activation, y);
 }
 
@@ -161,8 +162,8 @@ cudaError_t LaunchColumnSums(MatrixSize size, const X* x, float* scratch, float*
 
 template <typename X, typename Y>
 cudaError_t LaunchResize(MatrixSize from, const X* x, MatrixSize to, Y* y, cudaStream_t stream) {
-  return Enqueue(ResizeRows<X, Y>, LoopBlocks(to.rows * to.channels), dim3(kThreads), stream, from,
-                 x, to, y);
+  return Enqueue(ResizeRows<X, Y>, LoopBlocks(to.rows * to.channels), dim3(kBiasThreads), stream,
+                 from, x, to, y);
 }
 
 #define RING_INSTANTIATE_BIAS(X, Y)                                                                \
@@ -170,19 +171,19 @@ cudaError_t LaunchResize(MatrixSize from, const X* x, MatrixSize to, Y* y, cudaS
                                             Y*, cudaStream_t);
 #define RING_INSTANTIATE_RESIZE(X, Y) \
   template cudaError_t LaunchResize(MatrixSize, const X*, MatrixSize, Y*, cudaStream_t);
-#define RING_INSTANTIATE(T)                        \
+#define RING_INSTANTIATE_COLUMNS(T)                \
   RING_INSTANTIATE_BIAS(T, T)                      \
   RING_INSTANTIATE_RESIZE(T, T)                    \
   template size_t ColumnSumScratch<T>(MatrixSize); \
   template cudaError_t LaunchColumnSums(MatrixSize, const T*, float*, float*, cudaStream_t);
-RING_INSTANTIATE(float)
-RING_INSTANTIATE(__nv_bfloat16)
-RING_INSTANTIATE(__half)
+RING_INSTANTIATE_COLUMNS(float)
+RING_INSTANTIATE_COLUMNS(__nv_bfloat16)
+RING_INSTANTIATE_COLUMNS(__half)
 RING_INSTANTIATE_BIAS(float, __nv_bfloat16)
 RING_INSTANTIATE_BIAS(float, __half)
 RING_INSTANTIATE_RESIZE(__nv_bfloat16, float)
 RING_INSTANTIATE_RESIZE(__half, float)
-#undef RING_INSTANTIATE
+#undef RING_INSTANTIATE_COLUMNS
 #undef RING_INSTANTIATE_RESIZE
 #undef RING_INSTANTIATE_BIAS
 

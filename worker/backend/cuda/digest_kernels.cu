@@ -4,18 +4,17 @@
 #include "common/exact/block_hash.h"
 #include "worker/backend/cuda/digest_kernels.h"
 #include "worker/backend/cuda/launch.h"
+#include "worker/backend/cuda/warp.h"
 
 namespace ringmaster::cuda {
 namespace {
 
 using exact::Halves;
 
-constexpr int kLanes = 32;
-constexpr int kWarps = 8;  // of one block of threads
+constexpr int kHashWarps = 8;  // of one block of threads
 constexpr int kBlocksOfWarp = 8;
-constexpr int kElementsOfLane = exact::kBlockElements / kLanes;
-constexpr int kSumThreads = 64;
-constexpr unsigned kAllLanes = 0xffffffffU;
+constexpr int kHashedOfLane = exact::kBlockElements / kWarpLanes;
+constexpr int kHashSumThreads = 64;
 
 __device__ constexpr exact::ElementKeys kElementKeys = exact::MakeElementKeys();
 
@@ -26,14 +25,14 @@ __device__ Halves ShuffleXor(const Halves& halves, int lanes) {
 
 // The keys of a lane's elements, which are `lane`, lane + 32, ... of every block.
 struct LaneKeys {
-  uint64_t first[kElementsOfLane];
-  uint64_t second[kElementsOfLane];
+  uint64_t first[kHashedOfLane];
+  uint64_t second[kHashedOfLane];
 
   __device__ explicit LaneKeys(unsigned lane) {
 #pragma unroll
-    for (int k = 0; k < kElementsOfLane; ++k) {
-      first[k] = kElementKeys.first[k * kLanes + lane];
-      second[k] = kElementKeys.second[k * kLanes + lane];
+    for (int k = 0; k < kHashedOfLane; ++k) {
+      first[k] = kElementKeys.first[k * kWarpLanes + lane];
+      second[k] = kElementKeys.second[k * kWarpLanes + lane];
     }
   }
 
@@ -41,15 +40,15 @@ struct LaneKeys {
   __device__ Halves Compress(const int64_t* block, unsigned count, unsigned lane) const {
     Halves halves;
 #pragma unroll
-    for (int k = 0; k < kElementsOfLane; ++k) {
-      const unsigned i = k * kLanes + lane;
+    for (int k = 0; k < kHashedOfLane; ++k) {
+      const unsigned i = k * kWarpLanes + lane;
       if (i >= count) continue;
       const int64_t integer = block[i];
       halves.first += exact::KeyedProduct(integer, first[k]);
       halves.second += exact::KeyedProduct(integer, second[k]);
     }
 #pragma unroll
-    for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int half = kWarpLanes / 2; half > 0; half /= 2) {
       const Halves other = ShuffleXor(halves, half);
       halves.first += other.first;
       halves.second += other.second;
@@ -58,12 +57,13 @@ struct LaneKeys {
   }
 };
 
-__global__ void __launch_bounds__(kLanes* kWarps)
+__global__ void __launch_bounds__(kWarpLanes* kHashWarps)
     HashBlocks(BlockNames names, const int64_t* __restrict__ integers, int64_t blocks,
                Halves* __restrict__ partial) {
-  __shared__ Halves sums[kWarps];
+  __shared__ Halves sums[kHashWarps];
   const unsigned lane = threadIdx.x;
-  const int64_t begin = (static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y) * kBlocksOfWarp;
+  const int64_t begin =
+      (static_cast<int64_t>(blockIdx.x) * kHashWarps + threadIdx.y) * kBlocksOfWarp;
   const LaneKeys keys(lane);
   Halves mine;  // of block begin + lane
   for (unsigned k = 0; k < kBlocksOfWarp; ++k) {
@@ -85,18 +85,18 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   if (lane == 0) sums[threadIdx.y] = sum;
   __syncthreads();
   if (lane != 0 || threadIdx.y != 0) return;
-  for (int warp = 1; warp < kWarps; ++warp) exact::AddHash(sums[warp], &sum);
+  for (int warp = 1; warp < kHashWarps; ++warp) exact::AddHash(sums[warp], &sum);
   partial[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kHashSumThreads)
     SumHashes(const Halves* __restrict__ partial, int64_t count, Halves* __restrict__ to) {
-  __shared__ Halves sums[kSumThreads];
+  __shared__ Halves sums[kHashSumThreads];
   const unsigned mine = threadIdx.x;
   Halves sum;
 #pragma unroll 4
-  for (int64_t i = mine; i < count; i += kSumThreads) exact::AddHash(partial[i], &sum);
-  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
+  for (int64_t i = mine; i < count; i += kHashSumThreads) exact::AddHash(partial[i], &sum);
+  for (unsigned half = kHashSumThreads / 2; half > 0; half /= 2) {
     sums[mine] = sum;
     __syncthreads();
     if (mine < half) exact::AddHash(sums[mine + half], &sum);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (mine == 0) *to = sum;
 }
 
-int64_t HashingBlocks(int64_t blocks) { return CeilDiv(blocks, kWarps * kBlocksOfWarp); }
+int64_t HashingBlocks(int64_t blocks) { return CeilDiv(blocks, kHashWarps * kBlocksOfWarp); }
 
 }  // namespace
 
@@ -118,10 +118,10 @@ cudaError_t LaunchDigest(const BlockNames& names, const int64_t* integers, int64
   static_assert(sizeof(Halves) == 2 * sizeof(uint64_t));
   auto* const partial = reinterpret_cast<Halves*>(scratch);
   const int64_t partials = HashingBlocks(blocks);
-  const cudaError_t error =
-      Enqueue(HashBlocks, partials, dim3(kLanes, kWarps), stream, names, integers, blocks, partial);
+  const cudaError_t error = Enqueue(HashBlocks, partials, dim3(kWarpLanes, kHashWarps), stream,
+                                    names, integers, blocks, partial);
   if (error != cudaSuccess) return error;
-  return Enqueue(SumHashes, 1, dim3(kSumThreads), stream, partial, partials,
+  return Enqueue(SumHashes, 1, dim3(kHashSumThreads), stream, partial, partials,
                  reinterpret_cast<Halves*>(sum));
 }
 

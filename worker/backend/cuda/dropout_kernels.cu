@@ -6,7 +6,7 @@ namespace ringmaster::cuda {
 namespace {
 
 constexpr int kKeyThreads = 64;
-constexpr int kThreads = 256;
+constexpr int kDropThreads = 256;
 constexpr int kGroup = 8;  // elements of one thread: two blocks of the stream
 
 __global__ void __launch_bounds__(kKeyThreads)
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kKeyThreads)
 
 // A row is `blocks` blocks of threads, each thread a group; kVector: groups are whole and aligned.
 template <typename T, bool kVector>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kDropThreads)
     DropGroups(DropoutMask mask, const StreamKey* __restrict__ keys, const T* x, T* y,
                int64_t row_elements, unsigned blocks) {
   const int64_t row = blockIdx.x / blocks;
@@ -60,7 +60,7 @@ cudaError_t LaunchDropout(const DropoutMask& mask, const StreamKey* keys, const 
                           int64_t rows, int64_t row_elements, cudaStream_t stream) {
   const int64_t groups = CeilDiv(row_elements, kGroup);
   // Whole warps, few of them for a short row.
-  const int64_t threads = groups < kThreads ? CeilDiv(groups, 32) * 32 : kThreads;
+  const int64_t threads = groups < kDropThreads ? CeilDiv(groups, 32) * 32 : kDropThreads;
   const int64_t blocks = CeilDiv(groups, threads);
   const auto kernel = row_elements % kGroup == 0 ? DropGroups<T, true> : DropGroups<T, false>;
   return Enqueue(kernel, rows * blocks, dim3(static_cast<unsigned>(threads)), stream, mask, keys, x,

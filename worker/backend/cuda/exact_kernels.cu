@@ -5,17 +5,16 @@
 #include "common/exact/arithmetic.h"
 #include "worker/backend/cuda/exact_kernels.h"
 #include "worker/backend/cuda/launch.h"
+#include "worker/backend/cuda/warp.h"
 
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kThreads = exact::kBlockElements;
-constexpr int kWarpLanes = 32;
-constexpr int kWarps = 8;  // of one block of threads
+constexpr int kBlockThreads = exact::kBlockElements;
+constexpr int kExactWarps = 8;  // of one block of threads
 constexpr int kElementsOfLane = exact::kBlockElements / kWarpLanes;
 constexpr int kScanThreads = 1024;
 constexpr int kScanItems = 4;  // of one thread
-constexpr unsigned kAllLanes = 0xffffffffU;
 
 // exact::QuantizeAdd's arguments as a block of threads needs them.
 struct BlockQuantization {
@@ -35,13 +34,13 @@ __device__ unsigned long long RefusedCode(int64_t element, uint32_t magnitude) {
   return static_cast<unsigned long long>(element) * 4 + static_cast<unsigned>(kind);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBlockThreads)
     QuantizeAdd(const float* __restrict__ gradient, int64_t elements,
                 BlockQuantization quantization, unsigned long long* sums,
                 unsigned long long* flag) {
   __shared__ unsigned long long first_refused;
   const exact::Quantization block = quantization.of(blockIdx.x);
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x;
   const float value = i < elements ? gradient[i] : 0.0F;
   const uint32_t magnitude = exact::FloatBits(value) & exact::kMagnitudeMask;
   const bool refused = magnitude >= block.limit;
@@ -61,10 +60,10 @@ __device__ uint64_t Footprint(int64_t v) {
   return static_cast<uint64_t>(v ^ (v >> 63)) << 1 | (v != 0 ? 1U : 0U);
 }
 
-__global__ void __launch_bounds__(kWarpLanes* kWarps)
+__global__ void __launch_bounds__(kWarpLanes* kExactWarps)
     MeasureWidths(const int64_t* __restrict__ integers, const uint32_t* __restrict__ counts,
                   int64_t blocks, uint8_t* __restrict__ widths) {
-  const int64_t b = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.y;
+  const int64_t b = static_cast<int64_t>(blockIdx.x) * kExactWarps + threadIdx.y;
   if (b >= blocks) return;  // a whole warp
   const unsigned lane = threadIdx.x;
   const unsigned count = counts[b];
@@ -159,7 +158,7 @@ __device__ uint32_t StreamWord(const int64_t* block, unsigned lane, int word, in
 }
 
 // A thread makes a word of each plane: 16 lanes have at most 16 words.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBlockThreads)
     PackBlocks(PackedBlocks packed, const int64_t* __restrict__ integers,
                uint8_t* __restrict__ bytes) {
   __shared__ int64_t block[exact::kBlockElements];
@@ -198,7 +197,7 @@ __device__ int64_t SignExtend(uint32_t value, int width) {
   return static_cast<int32_t>(value << (32 - width)) >> (32 - width);
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kBlockThreads)
     UnpackBlocks(PackedBlocks packed, const uint8_t* __restrict__ bytes,
                  int64_t* __restrict__ integers) {
   const int64_t b = blockIdx.x;
@@ -233,14 +232,14 @@ cudaError_t LaunchQuantizeAdd(const float* gradient, int64_t elements,
                               cudaStream_t stream) {
   const BlockQuantization block = {quantization,
                                    static_cast<int>(std::bit_width(quantization.shards - 1))};
-  return Enqueue(QuantizeAdd, CeilDiv(elements, kThreads), dim3(kThreads), stream, gradient,
-                 elements, block, Atomic(sums), Atomic(flag));
+  return Enqueue(QuantizeAdd, CeilDiv(elements, kBlockThreads), dim3(kBlockThreads), stream,
+                 gradient, elements, block, Atomic(sums), Atomic(flag));
 }
 
 cudaError_t LaunchWidths(const int64_t* integers, const uint32_t* counts, int64_t blocks,
                          uint8_t* widths, cudaStream_t stream) {
-  return Enqueue(MeasureWidths, CeilDiv(blocks, kWarps), dim3(kWarpLanes, kWarps), stream, integers,
-                 counts, blocks, widths);
+  return Enqueue(MeasureWidths, CeilDiv(blocks, kExactWarps), dim3(kWarpLanes, kExactWarps), stream,
+                 integers, counts, blocks, widths);
 }
 
 cudaError_t LaunchOffsets(const uint8_t* widths, const uint32_t* counts, int64_t blocks,
@@ -250,12 +249,12 @@ cudaError_t LaunchOffsets(const uint8_t* widths, const uint32_t* counts, int64_t
 
 cudaError_t LaunchPack(const PackedBlocks& packed, const int64_t* integers, uint8_t* bytes,
                        cudaStream_t stream) {
-  return Enqueue(PackBlocks, packed.blocks, dim3(kThreads), stream, packed, integers, bytes);
+  return Enqueue(PackBlocks, packed.blocks, dim3(kBlockThreads), stream, packed, integers, bytes);
 }
 
 cudaError_t LaunchUnpack(const PackedBlocks& packed, const uint8_t* bytes, int64_t* integers,
                          cudaStream_t stream) {
-  return Enqueue(UnpackBlocks, packed.blocks, dim3(kThreads), stream, packed, bytes, integers);
+  return Enqueue(UnpackBlocks, packed.blocks, dim3(kBlockThreads), stream, packed, bytes, integers);
 }
 
 }  // namespace ringmaster::cuda

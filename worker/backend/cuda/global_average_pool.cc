@@ -8,14 +8,14 @@ namespace ringmaster::cuda {
 namespace {
 
 // Of x, or of dx.
-AverageShape ShapeOf(const graph::Value& x) {
+AverageShape AverageShapeOf(const graph::Value& x) {
   return {x.shape[0], x.shape[1] * x.shape[2], x.shape[3]};
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindGlobalAveragePool(const BindContext& context) {
-  const AverageShape shape = ShapeOf(context.input(0));
+  const AverageShape shape = AverageShapeOf(context.input(0));
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch([shape](const Operands& operands, cudaStream_t stream) {
       return FromCuda(
@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<Kernel>> BindGlobalAveragePool(const BindContext& conte
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindGlobalAveragePoolGradient(const BindContext& context) {
-  const AverageShape shape = ShapeOf(context.output(0));
+  const AverageShape shape = AverageShapeOf(context.output(0));
   return WithStorage(context.output(0).dtype, [&]<typename T>(T) {
     return MakeLaunch([shape](const Operands& operands, cudaStream_t stream) {
       return FromCuda(LaunchGlobalAveragePoolGradient(shape, operands.input<T>(0),

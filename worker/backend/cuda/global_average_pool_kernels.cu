@@ -7,7 +7,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
+constexpr int kAverageThreads = 256;
 constexpr int kLanePositions = 8;  // that a lane should have at least
 constexpr int kMaxLanes = 32;
 constexpr int kUnroll = 4;
@@ -25,7 +25,7 @@ AverageTiles Cut(const AverageShape& shape, int width) {
   while (cut.lanes < kMaxLanes && shape.positions >= int64_t{2} * cut.lanes * kLanePositions) {
     cut.lanes *= 2;
   }
-  while (cut.tile_packs * cut.lanes < kMaxThreads &&
+  while (cut.tile_packs * cut.lanes < kAverageThreads &&
          (cut.tile_packs < cut.packs || cut.tile_packs * cut.lanes < 32)) {
     cut.tile_packs *= 2;
   }
@@ -52,9 +52,9 @@ struct AveragePlace {
 };
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kAverageThreads)
     Average(AverageTiles cut, const T* __restrict__ x, T* __restrict__ y) {
-  __shared__ float sums[kWidth][kMaxThreads];
+  __shared__ float sums[kWidth][kAverageThreads];
   const AveragePlace place(cut, kWidth);
   const int64_t positions = cut.shape.positions;
   const int64_t channels = cut.shape.channels;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 }
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kAverageThreads)
     Spread(AverageTiles cut, const T* __restrict__ dy, T* __restrict__ dx) {
   const AveragePlace place(cut, kWidth);
   if (!place.inside) return;
@@ -135,13 +135,13 @@ cudaError_t LaunchGlobalAveragePoolGradient(const AverageShape& shape, const T* 
   return (whole ? Backward<T, kPackWidth<T>> : Backward<T, 1>)(shape, dy, dx, stream);
 }
 
-#define RING_INSTANTIATE(T)                                                                      \
+#define RING_INSTANTIATE_AVERAGE(T)                                                              \
   template cudaError_t LaunchGlobalAveragePool(const AverageShape&, const T*, T*, cudaStream_t); \
   template cudaError_t LaunchGlobalAveragePoolGradient(const AverageShape&, const T*, T*,        \
                                                        cudaStream_t);
-RING_INSTANTIATE(float)
-RING_INSTANTIATE(__nv_bfloat16)
-RING_INSTANTIATE(__half)
-#undef RING_INSTANTIATE
+RING_INSTANTIATE_AVERAGE(float)
+RING_INSTANTIATE_AVERAGE(__nv_bfloat16)
+RING_INSTANTIATE_AVERAGE(__half)
+#undef RING_INSTANTIATE_AVERAGE
 
 }  // namespace ringmaster::cuda

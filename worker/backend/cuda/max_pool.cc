@@ -19,7 +19,7 @@ PoolAxis AxisOf(const graph::WindowAxis& axis) {
 }
 
 // Kernels count what is in one row of x, and positions of an axis, with 32 bits.
-StatusOr<PoolShape> ShapeOf(const BindContext& context) {
+StatusOr<PoolShape> PoolShapeOf(const BindContext& context) {
   const auto& a = context.attributes<graph::PoolAttributes>();
   const graph::Shape& x = context.input(0).shape;
   const graph::WindowAxis height = graph::HeightAxis(a, x[1], a.window_height);
@@ -36,7 +36,7 @@ StatusOr<PoolShape> ShapeOf(const BindContext& context) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindMaxPool(const BindContext& context) {
-  RING_ASSIGN_OR_RETURN(const PoolShape shape, ShapeOf(context));
+  RING_ASSIGN_OR_RETURN(const PoolShape shape, PoolShapeOf(context));
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch([shape](const Operands& operands, cudaStream_t stream) {
       return FromCuda(LaunchMaxPool(shape, operands.input<T>(0), operands.output<T>(0), stream),
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Kernel>> BindMaxPool(const BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindMaxPoolGradient(const BindContext& context) {
-  RING_ASSIGN_OR_RETURN(const PoolShape shape, ShapeOf(context));
+  RING_ASSIGN_OR_RETURN(const PoolShape shape, PoolShapeOf(context));
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch([shape](const Operands& operands, cudaStream_t stream) {
       return FromCuda(LaunchMaxPoolGradient(shape, operands.input<T>(0), operands.input<T>(1),

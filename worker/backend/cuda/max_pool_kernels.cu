@@ -9,7 +9,7 @@
 namespace ringmaster::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
+constexpr int kPoolThreads = 256;
 
 __device__ __forceinline__ int ThreadOfRow() { return static_cast<int>(threadIdx.x); }
 __device__ __forceinline__ int ThreadsOfRow() { return static_cast<int>(blockDim.x); }
@@ -35,7 +35,7 @@ __device__ __forceinline__ int CoverLast(const PoolAxis& axis, int i) {
 }
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kPoolThreads)
     PoolRows(PoolShape s, int packs, const T* __restrict__ x, T* __restrict__ y) {
   const int64_t n = blockIdx.x / static_cast<unsigned>(s.height.output);
   const int p = static_cast<int>(blockIdx.x % static_cast<unsigned>(s.height.output));
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 // Each element of x lies in exactly one window: rows of y.
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kPoolThreads)
     ScatterTiles(PoolShape s, int packs, const T* __restrict__ x, const T* __restrict__ y,
                  const T* __restrict__ dy, T* __restrict__ dx) {
   const int64_t n = blockIdx.x / static_cast<unsigned>(s.height.output);
@@ -122,7 +122,7 @@ __device__ unsigned TakenBefore(const PoolShape& s, const T* sample, int p, int 
 
 // Any windows: rows of x.
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kPoolThreads)
     GatherRows(PoolShape s, int packs, const T* __restrict__ x, const T* __restrict__ y,
                const T* __restrict__ dy, T* __restrict__ dx) {
   const int64_t n = blockIdx.x / static_cast<unsigned>(s.height.input);
@@ -172,7 +172,7 @@ bool Tiles(const PoolAxis& axis) {
 // Whole warps, no more than the row has work for.
 dim3 ThreadsFor(int row_packs) {
   const int64_t wanted = CeilDiv(row_packs, 32) * 32;
-  return dim3(static_cast<unsigned>(wanted < kMaxThreads ? wanted : kMaxThreads));
+  return dim3(static_cast<unsigned>(wanted < kPoolThreads ? wanted : kPoolThreads));
 }
 
 template <typename T, int kWidth>
@@ -209,13 +209,13 @@ cudaError_t LaunchMaxPoolGradient(const PoolShape& shape, const T* x, const T* y
   return (whole ? Gradient<T, kPackWidth<T>> : Gradient<T, 1>)(shape, x, y, dy, dx, stream);
 }
 
-#define RING_INSTANTIATE(T)                                                                      \
+#define RING_INSTANTIATE_POOL(T)                                                                 \
   template cudaError_t LaunchMaxPool(const PoolShape&, const T*, T*, cudaStream_t);              \
   template cudaError_t LaunchMaxPoolGradient(const PoolShape&, const T*, const T*, const T*, T*, \
                                              cudaStream_t);
-RING_INSTANTIATE(float)
-RING_INSTANTIATE(__nv_bfloat16)
-RING_INSTANTIATE(__half)
-#undef RING_INSTANTIATE
+RING_INSTANTIATE_POOL(float)
+RING_INSTANTIATE_POOL(__nv_bfloat16)
+RING_INSTANTIATE_POOL(__half)
+#undef RING_INSTANTIATE_POOL
 
 }  // namespace ringmaster::cuda

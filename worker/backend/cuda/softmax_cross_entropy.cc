@@ -6,14 +6,14 @@
 namespace ringmaster::cuda {
 namespace {
 
-LogitsShape ShapeOf(const BindContext& context) {
+LogitsShape LogitsShapeOf(const BindContext& context) {
   return {context.input(0).shape[0], context.input(0).shape[1]};
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& context) {
-  const LogitsShape shape = ShapeOf(context);
+  const LogitsShape shape = LogitsShapeOf(context);
   return MakeLaunch(
       [shape](const Operands& o, cudaStream_t stream) {
         return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1),
@@ -24,7 +24,7 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& con
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(const BindContext& context) {
-  const LogitsShape shape = ShapeOf(context);
+  const LogitsShape shape = LogitsShapeOf(context);
   return MakeLaunch([shape](const Operands& o, cudaStream_t stream) {
     return FromCuda(LaunchLossGradient(shape, o.input<float>(0), o.input<int32_t>(1),
                                        o.input<float>(2), o.output<float>(0), stream),

@@ -7,7 +7,7 @@ namespace ringmaster::cuda {
 namespace {
 
 constexpr int kTensorThreads = 1024;
-constexpr int kBatch = 8;  // exponents that a thread loads at once
+constexpr int kExponentBatch = 8;  // exponents that a thread loads at once
 constexpr int kFillThreads = 256;
 
 // The largest of a block of threads' numbers, in all of them.
@@ -31,12 +31,12 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t end = first_blocks[blockIdx.x + 1];
   const int64_t begin = static_cast<int64_t>(first_blocks[blockIdx.x]) + threadIdx.x;
   int largest = exact::ExponentOf(0);
-#pragma unroll kBatch
+#pragma unroll kExponentBatch
   for (int64_t b = begin; b < end; b += kTensorThreads) {
     largest = exponents[b] > largest ? exponents[b] : largest;
   }
   const int lowest = exact::LowestExponent(LargestOfAll(largest), precision_bits);
-#pragma unroll kBatch
+#pragma unroll kExponentBatch
   for (int64_t b = begin; b < end; b += kTensorThreads) {
     exponents[b] = exact::ClampExponent(exponents[b], lowest);
   }

@@ -5,6 +5,7 @@
 #include "worker/backend/cuda/exact_arithmetic.h"
 #include "worker/backend/cuda/launch.h"
 #include "worker/backend/cuda/packs.h"
+#include "worker/backend/cuda/warp.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -12,15 +13,14 @@ namespace {
 using exact::kBlockElements;
 
 // A thread has four elements: sixteen bytes of a parameter, two such loads of its integers.
-constexpr int kWidth = 4;
-constexpr int kThreads = static_cast<int>(kBlockElements) / kWidth;
-constexpr int kWarp = 32;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kUpdateWidth = 4;
+constexpr int kUpdateThreads = static_cast<int>(kBlockElements) / kUpdateWidth;
+constexpr int kUpdateWarps = kUpdateThreads / kWarpLanes;
 
 // As many packs as a formula has slots, and one more where C++ wants one.
 template <typename Formula>
 struct Slots {
-  Pack<float, kWidth> packs[Formula::kSlots + 1];
+  Pack<float, kUpdateWidth> packs[Formula::kSlots + 1];
 };
 
 template <typename Formula>
@@ -37,42 +37,43 @@ __device__ void ApplyFormula(const Formula& formula, float gradient, int k, floa
 
 // The largest of all threads' values. Whoever has it knows that all threads were here.
 __device__ uint32_t LargestOfBlock(uint32_t largest) {
-  __shared__ uint32_t warps[kWarps];
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+  __shared__ uint32_t warps[kUpdateWarps];
+  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) {
     const uint32_t other = __shfl_xor_sync(0xffffffffU, largest, lanes);
     largest = other > largest ? other : largest;
   }
-  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = largest;
+  if (threadIdx.x % kWarpLanes == 0) warps[threadIdx.x / kWarpLanes] = largest;
   __syncthreads();
   for (const uint32_t other : warps) largest = other > largest ? other : largest;
   return largest;
 }
 
 template <typename T>
-__device__ void StoreNarrow(const Pack<float, kWidth>& from, T* to) {
-  Pack<T, kWidth> narrow;
-  for (int k = 0; k < kWidth; ++k) narrow.set(k, from.elements[k]);
+__device__ void StoreNarrow(const Pack<float, kUpdateWidth>& from, T* to) {
+  Pack<T, kUpdateWidth> narrow;
+  for (int k = 0; k < kUpdateWidth; ++k) narrow.set(k, from.elements[k]);
   StorePack(narrow, to);
 }
 
 template <typename Formula>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUpdateThreads)
     Update(Formula formula, UpdateArrays arrays, int64_t first_block, int precision_bits) {
   const int64_t block = first_block + blockIdx.x;
-  const int place = static_cast<int>(threadIdx.x) * kWidth;
+  const int place = static_cast<int>(threadIdx.x) * kUpdateWidth;
   const int64_t at = block * int64_t{kBlockElements} + place;
   const int left = static_cast<int>(arrays.counts[block]) - place;  // what lies behind is padding
   const float unit = UnitOf(arrays.exponents[block], precision_bits);
 
-  const auto totals = LoadPack<kWidth>(arrays.totals + at);
-  auto parameters = LoadPack<kWidth>(arrays.parameters + at);
+  const auto totals = LoadPack<kUpdateWidth>(arrays.totals + at);
+  auto parameters = LoadPack<kUpdateWidth>(arrays.parameters + at);
   Slots<Formula> slots;
 #pragma unroll
-  for (int s = 0; s < Formula::kSlots; ++s) slots.packs[s] = LoadPack<kWidth>(arrays.slots[s] + at);
+  for (int s = 0; s < Formula::kSlots; ++s)
+    slots.packs[s] = LoadPack<kUpdateWidth>(arrays.slots[s] + at);
 
   uint32_t largest = 0;
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) {
+  for (int k = 0; k < kUpdateWidth; ++k) {
     if (k >= left) continue;
     const float gradient = Dequantize(totals.elements[k], unit);
     const uint32_t magnitude = exact::FloatBits(gradient) & exact::kMagnitudeMask;
@@ -98,8 +99,8 @@ template <typename Formula>
 cudaError_t LaunchUpdate(const Formula& formula, const UpdateArrays& arrays, int64_t first_block,
                          int64_t blocks, int precision_bits, cudaStream_t stream) {
   static_assert(Formula::kSlots <= UpdateArrays::kMaxSlots);
-  return Enqueue(Update<Formula>, blocks, dim3(kThreads), stream, formula, arrays, first_block,
-                 precision_bits);
+  return Enqueue(Update<Formula>, blocks, dim3(kUpdateThreads), stream, formula, arrays,
+                 first_block, precision_bits);
 }
 
 template cudaError_t LaunchUpdate(const graph::PlainSgdFormula&, const UpdateArrays&, int64_t,

@@ -49,8 +49,6 @@ constexpr Option kClientOnly[] = {
 };
 
 constexpr Option kServerOnly[] = {
-    // Two daemons on one port would share its connections by chance.
-    {GRPC_ARG_ALLOW_REUSEPORT, 0},
     // However often a peer pings, it is not an attack: by default a client that pings every 500 ms
     // loses its connection after some seconds (too_many_pings).
     {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100},
@@ -78,6 +76,12 @@ grpc::ChannelArguments PulseChannelArguments() {
   grpc::ChannelArguments arguments = ClientArguments(kPulseKeepalive);
   arguments.SetMaxReceiveMessageSize(kMaxBeatBytes);
   return arguments;
+}
+
+AcceptorOptions RingConnections() {
+  AcceptorOptions options;
+  options.unacknowledged = std::chrono::milliseconds(kBulkKeepalive[1].second);
+  return options;
 }
 
 void SetRingOptions(grpc::ServerBuilder* builder) {

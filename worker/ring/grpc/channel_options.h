@@ -5,20 +5,24 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "common/rpc/acceptor.h"
+
 namespace ringmaster::ring {
 
 // The path of ringmaster.v1.Ring/Link.
 inline constexpr char kLinkMethod[] = "/ringmaster.v1.Ring/Link";
 
-// A segment of 1 MiB of float32 packs to 2 MiB at worst; this leaves room for longer segments, and
-// a stranger cannot make the port hold more.
-inline constexpr int kMaxMessageBytes = 16 << 20;
+// A segment of 1 MiB of float32 packs to 2 MiB at worst (AllReduce::LargestPayload); a stranger
+// cannot make the port hold more than this, and of a predecessor a link takes what its job needs.
+inline constexpr int kMaxMessageBytes = 4 << 20;
 // A Beat is two numbers and a word.
 inline constexpr int kMaxBeatBytes = 4096;
 
 [[nodiscard]] grpc::ChannelArguments RingChannelArguments();
 // Of the connection that carries beats alone.
 [[nodiscard]] grpc::ChannelArguments PulseChannelArguments();
+// Who may connect to a ring port: two neighbours, those who fetch a state, and monitors.
+[[nodiscard]] AcceptorOptions RingConnections();
 void SetRingOptions(grpc::ServerBuilder* builder);
 
 }  // namespace ringmaster::ring

@@ -23,23 +23,37 @@ bool IncomingPulse::Accept(std::shared_ptr<WatchState> state) {
   state->Connected(Edge::kPredecessor);
   state->SetIncoming(shared_from_this());
   state_ = std::move(state);
-  StartSendInitialMetadata();
-  StartRead(&received_);
+  calls_.Add([this]() {
+    StartSendInitialMetadata();
+    StartRead(&received_);
+  });
   return true;
 }
 
 void IncomingPulse::Send(const v1::Beat& beat) {
-  MutexLock lock(mu_);
-  if (closed_ || std::exchange(writing_, true)) return;
-  sent_ = beat;
-  StartWrite(&sent_);
+  {
+    MutexLock lock(mu_);
+    if (closed_ || std::exchange(writing_, true)) return;
+    sent_ = beat;
+    calls_.Add([this]() { StartWrite(&sent_); });
+  }
+  Run();
 }
 
-void IncomingPulse::Close(const grpc::Status& status) {
+void IncomingPulse::End(const grpc::Status& status) {
   MutexLock lock(mu_);
   if (std::exchange(closed_, true)) return;
   status_ = status;
-  if (!writing_) Finish(status_);
+  if (!writing_) AddFinish();
+}
+
+void IncomingPulse::AddFinish() {
+  calls_.Add([this, status = status_]() { Finish(status); });
+}
+
+void IncomingPulse::Close(const grpc::Status& status) {
+  End(status);
+  Run();
 }
 
 bool IncomingPulse::closed() const {
@@ -64,14 +78,20 @@ void IncomingPulse::OnReadDone(bool ok) {
     return;
   }
   state->Heard(Edge::kPredecessor, received_);
-  MutexLock lock(mu_);
-  if (!closed_) StartRead(&received_);
+  {
+    MutexLock lock(mu_);
+    if (!closed_) calls_.Add([this]() { StartRead(&received_); });
+  }
+  Run();
 }
 
 void IncomingPulse::OnWriteDone(bool /*ok*/) {
-  MutexLock lock(mu_);
-  writing_ = false;
-  if (closed_) Finish(status_);
+  {
+    MutexLock lock(mu_);
+    writing_ = false;
+    if (closed_) AddFinish();
+  }
+  Run();
 }
 
 void IncomingPulse::OnCancel() { Broke("it was cancelled"); }

@@ -9,6 +9,7 @@
 
 #include "common/mutex.h"
 #include "ringmaster/v1/ring.pb.h"
+#include "worker/ring/grpc/call_queue.h"
 #include "worker/ring/grpc/watch_state.h"
 
 namespace ringmaster::ring {
@@ -24,11 +25,14 @@ class IncomingPulse : public grpc::ServerBidiReactor<v1::Beat, v1::Beat>,
   static IncomingPulse* Refused(const grpc::Status& status);
 
   [[nodiscard]] const v1::LinkHello& hello() const { return hello_; }
-  // False when the stream has ended meanwhile.
+  // Both ask gRPC nothing before Run: a lock may be held. False when the stream has ended
+  // meanwhile.
   [[nodiscard]] bool Accept(std::shared_ptr<WatchState> state);
+  void End(const grpc::Status& status);
+  void Run() { calls_.Run(shared_from_this()); }
   // Dropped while the one before is under way: a peer that reads nothing is sent nothing.
   void Send(const v1::Beat& beat);
-  // Ends the stream, after the beat that is under way; the first status counts.
+  // End and Run: ends the stream, after the beat that is under way; the first status counts.
   void Close(const grpc::Status& status);
   [[nodiscard]] bool closed() const;
 
@@ -41,6 +45,7 @@ class IncomingPulse : public grpc::ServerBidiReactor<v1::Beat, v1::Beat>,
   explicit IncomingPulse(v1::LinkHello hello) : hello_(std::move(hello)) {}
   [[nodiscard]] std::shared_ptr<WatchState> state() const;
   void Broke(const char* how);
+  void AddFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const v1::LinkHello hello_;
   v1::Beat received_;  // of the read under way
@@ -52,6 +57,8 @@ class IncomingPulse : public grpc::ServerBidiReactor<v1::Beat, v1::Beat>,
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status status_ ABSL_GUARDED_BY(mu_);                // when closed
   std::shared_ptr<WatchState> state_ ABSL_GUARDED_BY(mu_);  // since Accept
+
+  CallQueue calls_;
 };
 
 }  // namespace ringmaster::ring

@@ -7,6 +7,16 @@
 #include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
+namespace {
+
+StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, size_t largest_payload) {
+  if (message.Length() <= kHeaderBytes + largest_payload) return FromMessage(message);
+  return InvalidArgument(
+      "frame length: at most {} bytes of payload in this job, got a message of {}", largest_payload,
+      message.Length());
+}
+
+}  // namespace
 
 std::shared_ptr<IncomingStream> IncomingStream::Open(v1::LinkHello hello) {
   std::shared_ptr<IncomingStream> stream(new IncomingStream(std::move(hello)));
@@ -29,22 +39,32 @@ bool IncomingStream::Accept(std::shared_ptr<LinkState> state) {
   state->Begin(Edge::kPredecessor);
   state->Joined(Edge::kPredecessor);
   state_ = std::move(state);
-  StartSendInitialMetadata();
-  StartRead(&message_);
+  calls_.Add([this]() {
+    StartSendInitialMetadata();
+    StartRead(&message_);
+  });
   return true;
 }
 
 void IncomingStream::Resume() { ReadNext(); }
 
 void IncomingStream::ReadNext() {
+  {
+    MutexLock lock(mu_);
+    if (!closed_) calls_.Add([this]() { StartRead(&message_); });
+  }
+  Run();
+}
+
+void IncomingStream::End(const grpc::Status& status) {
   MutexLock lock(mu_);
-  if (!closed_) StartRead(&message_);
+  if (std::exchange(closed_, true)) return;
+  calls_.Add([this, status]() { Finish(status); });
 }
 
 void IncomingStream::Close(const grpc::Status& status) {
-  MutexLock lock(mu_);
-  if (std::exchange(closed_, true)) return;
-  Finish(status);
+  End(status);
+  Run();
 }
 
 bool IncomingStream::closed() const {
@@ -83,7 +103,7 @@ void IncomingStream::Take(LinkState* state) {
     ReadNext();
     return;
   }
-  StatusOr<Frame> frame = FromMessage(message_);
+  StatusOr<Frame> frame = FrameOf(message_, state->largest_payload());
   message_.Clear();
   Status status = frame.status();
   if (status.ok() &&

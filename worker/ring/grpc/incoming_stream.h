@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/ring.pb.h"
+#include "worker/ring/grpc/call_queue.h"
 #include "worker/ring/grpc/link_state.h"
 
 namespace ringmaster::ring {
@@ -27,11 +28,14 @@ class IncomingStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   static IncomingStream* Refused(const grpc::Status& status);
 
   [[nodiscard]] const v1::LinkHello& hello() const { return hello_; }
-  // False when the stream has ended meanwhile.
+  // Both ask gRPC nothing before Run: a lock may be held. False when the stream has ended
+  // meanwhile.
   [[nodiscard]] bool Accept(std::shared_ptr<LinkState> state);
+  void End(const grpc::Status& status);
+  void Run() { calls_.Run(shared_from_this()); }
   // Reads on after the window was full.
   void Resume();
-  // Ends the stream; the first status counts.
+  // End and Run: ends the stream; the first status counts.
   void Close(const grpc::Status& status);
   [[nodiscard]] bool closed() const;
 
@@ -54,6 +58,8 @@ class IncomingStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::By
   mutable Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<LinkState> state_ ABSL_GUARDED_BY(mu_);  // since Accept
+
+  CallQueue calls_;
 };
 
 }  // namespace ringmaster::ring

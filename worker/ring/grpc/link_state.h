@@ -19,12 +19,15 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class LinkState {
  public:
-  // Names of the neighbours, for messages.
-  LinkState(std::string successor, std::string predecessor)
-      : successor_(std::move(successor)), predecessor_(std::move(predecessor)) {}
+  // Names of the neighbours, for messages, and the largest payload that the predecessor may send.
+  LinkState(std::string successor, std::string predecessor, size_t largest_payload)
+      : successor_(std::move(successor)),
+        predecessor_(std::move(predecessor)),
+        largest_payload_(largest_payload) {}
 
   [[nodiscard]] const std::string& successor() const { return successor_; }
   [[nodiscard]] const std::string& predecessor() const { return predecessor_; }
+  [[nodiscard]] size_t largest_payload() const { return largest_payload_; }
 
   // Ends every call, now and later; the first reason stays.
   void Fail(const Status& reason);
@@ -64,6 +67,7 @@ class LinkState {
 
   const std::string successor_;
   const std::string predecessor_;
+  const size_t largest_payload_;
 
   mutable Mutex mu_;
   Condition changed_;

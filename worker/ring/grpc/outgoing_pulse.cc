@@ -12,7 +12,7 @@
 
 namespace ringmaster::ring {
 
-std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const std::string& address,
+std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const Address& address,
                                                    const v1::LinkHello& hello,
                                                    std::shared_ptr<WatchState> state) {
   state->Begin(Edge::kSuccessor);
@@ -25,10 +25,10 @@ std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const std::string& address,
   return stream;
 }
 
-OutgoingPulse::OutgoingPulse(const std::string& address, const v1::LinkHello& hello,
+OutgoingPulse::OutgoingPulse(const Address& address, const v1::LinkHello& hello,
                              std::shared_ptr<WatchState> state)
     : state_(std::move(state)),
-      channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+      channel_(grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
                                          PulseChannelArguments())),
       stub_(v1::Ring::NewStub(channel_)) {
   context_.set_wait_for_ready(true);
@@ -36,18 +36,22 @@ OutgoingPulse::OutgoingPulse(const std::string& address, const v1::LinkHello& he
 }
 
 void OutgoingPulse::Send(const v1::Beat& beat) {
-  MutexLock lock(mu_);
-  if (!accepted_ || !held_ || closing_ || writing_) return;
-  sent_ = beat;
-  Write();
+  {
+    MutexLock lock(mu_);
+    if (!accepted_ || !held_ || closing_ || writing_) return;
+    sent_ = beat;
+    Write();
+  }
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingPulse::Write() {
   writing_ = true;
   if (closing_) {
-    StartWriteLast(&sent_, grpc::WriteOptions());
+    calls_.Add([this]() { StartWriteLast(&sent_, grpc::WriteOptions()); });
+    EndHold();
   } else {
-    StartWrite(&sent_);
+    calls_.Add([this]() { StartWrite(&sent_); });
   }
 }
 
@@ -67,7 +71,7 @@ void OutgoingPulse::Close() {
       Write();
     }
   }
-  DropHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingPulse::Abort() {
@@ -75,12 +79,16 @@ void OutgoingPulse::Abort() {
   DropHold();
 }
 
+void OutgoingPulse::EndHold() {
+  if (std::exchange(held_, false)) calls_.Add([this]() { RemoveHold(); });
+}
+
 void OutgoingPulse::DropHold() {
   {
     MutexLock lock(mu_);
-    if (!std::exchange(held_, false)) return;
+    EndHold();
   }
-  RemoveHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingPulse::OnReadInitialMetadataDone(bool ok) {
@@ -100,16 +108,16 @@ void OutgoingPulse::OnReadDone(bool ok) {
 }
 
 void OutgoingPulse::OnWriteDone(bool ok) {
-  bool over = !ok;
   {
     MutexLock lock(mu_);
     writing_ = false;
-    if (ok && closing_ && sent_.number() != 0) {
+    if (ok && closing_ && held_ && sent_.number() != 0) {
       sent_.Clear();
       Write();
     }
+    if (!ok) EndHold();
   }
-  if (over) DropHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingPulse::OnDone(const grpc::Status& status) {

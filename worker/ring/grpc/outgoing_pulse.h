@@ -10,8 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "common/address.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
+#include "worker/ring/grpc/call_queue.h"
 #include "worker/ring/grpc/watch_state.h"
 
 namespace ringmaster::ring {
@@ -19,8 +21,8 @@ namespace ringmaster::ring {
 class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
                       public std::enable_shared_from_this<OutgoingPulse> {
  public:
-  // Starts to connect to HOST:PORT, again and again until Abort.
-  static std::shared_ptr<OutgoingPulse> Open(const std::string& address, const v1::LinkHello& hello,
+  // Starts to connect, again and again until Abort.
+  static std::shared_ptr<OutgoingPulse> Open(const Address& address, const v1::LinkHello& hello,
                                              std::shared_ptr<WatchState> state);
 
   // Dropped before the successor has accepted the stream, and while the one before is under way.
@@ -37,9 +39,11 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
   void OnDone(const grpc::Status& status) override;
 
  private:
-  OutgoingPulse(const std::string& address, const v1::LinkHello& hello,
+  OutgoingPulse(const Address& address, const v1::LinkHello& hello,
                 std::shared_ptr<WatchState> state);
+  // Both ask gRPC only when calls_ are run.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndHold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropHold();
 
   const std::shared_ptr<WatchState> state_;
@@ -54,7 +58,10 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
   bool accepted_ ABSL_GUARDED_BY(mu_) = false;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;  // no beat any more but the goodbye
-  bool held_ ABSL_GUARDED_BY(mu_) = true;      // gRPC's hold for calls from outside reactions
+  // gRPC's hold for calls from outside reactions: until the goodbye was begun, or the stream broke.
+  bool held_ ABSL_GUARDED_BY(mu_) = true;
+
+  CallQueue calls_;
 };
 
 }  // namespace ringmaster::ring

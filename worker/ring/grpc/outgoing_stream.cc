@@ -37,7 +37,7 @@ Status EndOf(const grpc::Status& status, const std::string& successor, const std
 
 }  // namespace
 
-std::shared_ptr<OutgoingStream> OutgoingStream::Open(const std::string& address,
+std::shared_ptr<OutgoingStream> OutgoingStream::Open(const Address& address,
                                                      const v1::LinkHello& hello,
                                                      std::shared_ptr<LinkState> state) {
   state->Begin(Edge::kSuccessor);
@@ -50,11 +50,11 @@ std::shared_ptr<OutgoingStream> OutgoingStream::Open(const std::string& address,
   return stream;
 }
 
-OutgoingStream::OutgoingStream(const std::string& address, const v1::LinkHello& hello,
+OutgoingStream::OutgoingStream(const Address& address, const v1::LinkHello& hello,
                                std::shared_ptr<LinkState> state)
     : state_(std::move(state)),
-      address_(address),
-      channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+      address_(address.ToString()),
+      channel_(grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
                                          RingChannelArguments())),
       stub_(channel_) {
   context_.set_wait_for_ready(true);
@@ -66,20 +66,26 @@ Status OutgoingStream::Send(const FrameHeader& header, const Payload& payload, T
   RING_RETURN_IF_ERROR(state_->Reserve(bytes, deadline));
   grpc::ByteBuffer message =
       ToMessage(header, payload, std::make_shared<const Unsent>(state_, bytes));
-  MutexLock lock(mu_);
-  if (!held_ || closing_) return absl::OkStatus();
-  queue_.push_back(std::move(message));
-  if (!writing_) WriteNext();
+  {
+    MutexLock lock(mu_);
+    if (!held_ || closing_) return absl::OkStatus();
+    queue_.push_back(std::move(message));
+    if (!writing_) WriteNext();
+  }
+  calls_.Run(shared_from_this());
   return absl::OkStatus();
 }
 
 void OutgoingStream::WriteNext() {
-  writing_ = !queue_.empty();
+  writing_ = held_ && !queue_.empty();
   if (!writing_) return;
+  // The message stays where it is while it is the first.
+  const grpc::ByteBuffer* const message = &queue_.front();
   if (closing_ && queue_.size() == 1) {
-    StartWriteLast(&queue_.front(), grpc::WriteOptions());
+    calls_.Add([this, message]() { StartWriteLast(message, grpc::WriteOptions()); });
+    EndHold();
   } else {
-    StartWrite(&queue_.front());
+    calls_.Add([this, message]() { StartWrite(message); });
   }
 }
 
@@ -104,7 +110,7 @@ void OutgoingStream::Close(Queued queued) {
     queue_.emplace_back(grpc::ByteBuffer(nullptr, 0));  // the goodbye: a message without bytes
     if (!writing_) WriteNext();
   }
-  DropHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingStream::Abort() {
@@ -112,12 +118,16 @@ void OutgoingStream::Abort() {
   DropHold();
 }
 
+void OutgoingStream::EndHold() {
+  if (std::exchange(held_, false)) calls_.Add([this]() { RemoveHold(); });
+}
+
 void OutgoingStream::DropHold() {
   {
     MutexLock lock(mu_);
-    if (!std::exchange(held_, false)) return;
+    EndHold();
   }
-  RemoveHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingStream::OnReadInitialMetadataDone(bool ok) {
@@ -142,9 +152,13 @@ void OutgoingStream::OnWriteDone(bool ok) {
     written = std::move(queue_.front());
     queue_.pop_front();
     writing_ = false;
-    if (ok) WriteNext();
+    if (ok) {
+      WriteNext();
+    } else {
+      EndHold();
+    }
   }
-  if (!ok) DropHold();
+  calls_.Run(shared_from_this());
 }
 
 void OutgoingStream::OnDone(const grpc::Status& status) {

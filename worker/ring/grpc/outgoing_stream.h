@@ -12,9 +12,11 @@
 #include <memory>
 #include <string>
 
+#include "common/address.h"
 #include "common/mutex.h"
 #include "common/status.h"
 #include "ringmaster/v1/ring.pb.h"
+#include "worker/ring/grpc/call_queue.h"
 #include "worker/ring/grpc/link_state.h"
 
 namespace ringmaster::ring {
@@ -22,9 +24,8 @@ namespace ringmaster::ring {
 class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                        public std::enable_shared_from_this<OutgoingStream> {
  public:
-  // Starts to connect to HOST:PORT, again and again until Abort.
-  static std::shared_ptr<OutgoingStream> Open(const std::string& address,
-                                              const v1::LinkHello& hello,
+  // Starts to connect, again and again until Abort.
+  static std::shared_ptr<OutgoingStream> Open(const Address& address, const v1::LinkHello& hello,
                                               std::shared_ptr<LinkState> state);
 
   // Bounded by LinkState::Reserve. A frame that comes after the end is dropped: the LinkState says
@@ -43,9 +44,11 @@ class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   void OnDone(const grpc::Status& status) override;
 
  private:
-  OutgoingStream(const std::string& address, const v1::LinkHello& hello,
+  OutgoingStream(const Address& address, const v1::LinkHello& hello,
                  std::shared_ptr<LinkState> state);
+  // Both ask gRPC only when calls_ are run.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndHold() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropHold();
 
   const std::shared_ptr<LinkState> state_;
@@ -60,7 +63,10 @@ class OutgoingStream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);  // the first is being written
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;  // a goodbye was queued: no frame after it
-  bool held_ ABSL_GUARDED_BY(mu_) = true;      // gRPC's hold for calls from outside reactions
+  // gRPC's hold for calls from outside reactions: until the goodbye was begun, or the stream broke.
+  bool held_ ABSL_GUARDED_BY(mu_) = true;
+
+  CallQueue calls_;
 };
 
 }  // namespace ringmaster::ring

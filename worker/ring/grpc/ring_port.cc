@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/line_text.h"
+#include "common/rpc/acceptor.h"
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "worker/ring/grpc/channel_options.h"
@@ -34,6 +36,15 @@ void EnableStandardServices() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
+}
+
+// Others say where a successor is: the coordinator, and to that the successor.
+template <typename Options>
+StatusOr<Address> SuccessorOf(const Options& options) {
+  StatusOr<Address> address = ParsePeerAddress(options.successor_address, "ring_address");
+  if (address.ok()) return address;
+  return Annotate(address.status(),
+                  "successor " + OneLine(options.successor_name, kMaxNameText) + " of the ring");
 }
 
 using LinkTable = StreamTable<IncomingStream>;
@@ -89,6 +100,7 @@ class GrpcRingPort : public RingPort {
   PulseTable pulses_;
   RingService service_;
   std::atomic<bool> stopping_ = false;
+  std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
   std::jthread tender_;  // "ring-port": refuses streams that waited too long, aborts old ones
@@ -98,20 +110,23 @@ Status GrpcRingPort::Listen(const Address& listen) {
   EnableStandardServices();
   grpc::ServerBuilder builder;
   SetRingOptions(&builder);
-  int bound = 0;
-  builder.AddListeningPort(listen.ToString(), grpc::InsecureServerCredentials(), &bound);
+  auto acceptor = Acceptor::Listen(listen, RingConnections());
+  if (!acceptor.ok()) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "cannot listen on {} for the ring: {} (does another process use the port, or is "
+                 "the address not of this host?); choose another --listen, port 0 picks a free one",
+                 listen.ToString(), Message(acceptor.status()));
+  }
+  acceptor_ = *std::move(acceptor);
+  acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);
   for (grpc::Service* service : options_.services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || bound == 0) {
-    return Error(absl::StatusCode::kUnavailable,
-                 "cannot listen on {} for the ring: another process uses the port, or the address "
-                 "is not of this host; choose another --listen, port 0 picks a free one",
-                 listen.ToString());
-  }
+  if (server_ == nullptr) return Internal("gRPC does not start a server");
   // The empty name, for the whole server, is set already.
   server_->GetHealthCheckService()->SetServingStatus(v1::Ring::service_full_name(), true);
-  port_ = static_cast<uint16_t>(bound);
+  port_ = acceptor_->port();
+  acceptor_->Start();
   tender_ = std::jthread([this]() { TendStreams(); });
   pthread_setname_np(tender_.native_handle(), "ring-port");
   return absl::OkStatus();
@@ -129,11 +144,12 @@ void GrpcRingPort::TendStreams() {
 
 StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options,
                                                       TimePoint deadline) {
+  RING_ASSIGN_OR_RETURN(const Address successor, SuccessorOf(options));
   LinkStreams streams;
   streams.self_name = options.self_name;
   streams.state = std::make_shared<LinkState>(
       options.successor_name.empty() ? options.successor_address : options.successor_name,
-      options.predecessor_name);
+      options.predecessor_name, options.largest_payload);
   streams.ending = ending_;
   streams.goodbye_limit = options_.goodbye_limit;
   streams.cancel_limit = options_.cancel_limit;
@@ -145,7 +161,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
 
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingStream::Open(options.successor_address, hello, streams.state);
+  streams.outgoing = OutgoingStream::Open(successor, hello, streams.state);
 
   Status status;
   {
@@ -164,6 +180,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
 }
 
 StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& options) {
+  RING_ASSIGN_OR_RETURN(const Address successor, SuccessorOf(options));
   WatchStreams streams;
   streams.state = std::make_shared<WatchState>(options.successor_name, options.predecessor_name,
                                                options.limits);
@@ -175,7 +192,7 @@ StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& opt
   RING_RETURN_IF_ERROR(pulses_.Begin(membership, streams.state, &streams.lease));
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingPulse::Open(options.successor_address, hello, streams.state);
+  streams.outgoing = OutgoingPulse::Open(successor, hello, streams.state);
   return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
 }
 
@@ -186,6 +203,7 @@ void GrpcRingPort::Stop() {
   pulses_.Stop(stops);
   ending_->Stop();
   if (tender_.joinable()) tender_.join();
+  if (acceptor_ != nullptr) acceptor_->Stop();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
 }
 

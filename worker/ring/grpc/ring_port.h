@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "common/address.h"
 #include "common/ids.h"
-#include "common/rpc/address.h"
 #include "common/status.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/link.h"
@@ -28,6 +28,9 @@ struct LinkOptions {
   std::string predecessor_name, predecessor_incarnation;  // whom to accept
   std::string successor_name;                             // for messages; the address when empty
   std::stop_token stop;                                   // ends Connect with CANCELLED
+  // Of a frame of the predecessor's; a larger one ends the link. With kWindowFrames this bounds
+  // what a predecessor can make this worker hold.
+  size_t largest_payload = size_t{3} << 20;
 };
 
 struct PortOptions {
@@ -54,6 +57,7 @@ class RingPort {
   // Connects to the successor and waits for the predecessor, whichever comes first; both carry job
   // and generation. An older Link of this port must be gone: FAILED_PRECONDITION. DEADLINE_EXCEEDED
   // names who is missing; CANCELLED: `stop` or Stop(); else why the successor refused.
+  // INVALID_ARGUMENT: the successor's address is none of a worker (ParsePeerAddress).
   [[nodiscard]] virtual StatusOr<std::unique_ptr<Link>> Connect(
       const LinkOptions& options, std::chrono::steady_clock::time_point deadline) = 0;
   // Watches both neighbours of a generation from now on, before, beside and after its Link. An

@@ -68,7 +68,7 @@ bool StreamTable<Stream>::Settle(const std::shared_ptr<Stream>& stream) {
       return true;
     }
     case Verdict::kRefuse:
-      stream->Close(refusal);
+      stream->End(refusal);
       return true;
     case Verdict::kWait:
       break;
@@ -78,17 +78,25 @@ bool StreamTable<Stream>::Settle(const std::shared_ptr<Stream>& stream) {
 
 template <typename Stream>
 void StreamTable<Stream>::Add(const std::shared_ptr<Stream>& stream) {
-  MutexLock lock(mu_);
+  {
+    MutexLock lock(mu_);
+    Take(stream);
+  }
+  stream->Run();
+}
+
+template <typename Stream>
+void StreamTable<Stream>::Take(const std::shared_ptr<Stream>& stream) {
   if (!stopped_.ok()) {
-    stream->Close(ToGrpc(stopped_, kReasonLeft));
+    stream->End(ToGrpc(stopped_, kReasonLeft));
     return;
   }
   if (Settle(stream)) return;
   std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.stream->closed(); });
   if (waiting_.size() >= waiting_streams_) {
-    stream->Close(Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, stream->hello(),
-                          fmt::format("{}: {} streams wait here already for their generations",
-                                      Named(stream->hello()), waiting_.size())));
+    stream->End(Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, stream->hello(),
+                        fmt::format("{}: {} streams wait here already for their generations",
+                                    Named(stream->hello()), waiting_.size())));
     return;
   }
   waiting_.push_back({stream, std::chrono::steady_clock::now() + waiting_limit_});
@@ -97,6 +105,7 @@ void StreamTable<Stream>::Add(const std::shared_ptr<Stream>& stream) {
 template <typename Stream>
 Status StreamTable<Stream>::Begin(const Membership& membership, const std::shared_ptr<State>& state,
                                   std::shared_ptr<const void>* lease) {
+  Settled settled;  // outlives the lock
   MutexLock lock(mu_);
   RING_RETURN_IF_ERROR(stopped_);
   if (current_ && !current_->lease.expired()) {
@@ -107,8 +116,11 @@ Status StreamTable<Stream>::Begin(const Membership& membership, const std::share
   }
   *lease = std::make_shared<const char>();
   current_ = Current{.of = membership, .state = state, .lease = *lease};
-  std::erase_if(waiting_, [this](const Waiting& waiting)
-                              ABSL_NO_THREAD_SAFETY_ANALYSIS { return Settle(waiting.stream); });
+  std::erase_if(waiting_, [&](const Waiting& waiting) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const bool is_settled = Settle(waiting.stream);
+    if (is_settled) settled.streams.push_back(waiting.stream);
+    return is_settled;
+  });
   return absl::OkStatus();
 }
 
@@ -122,14 +134,16 @@ std::shared_ptr<Stream> StreamTable<Stream>::EndAccepting() {
 
 template <typename Stream>
 std::optional<TimePoint> StreamTable<Stream>::Expire(TimePoint now) {
+  Settled settled;  // outlives the lock
   MutexLock lock(mu_);
   std::optional<TimePoint> next;
   std::erase_if(waiting_, [&](const Waiting& waiting) {
     if (waiting.until <= now) {
       const v1::LinkHello& hello = waiting.stream->hello();
-      waiting.stream->Close(Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
-                                    fmt::format("{}: this worker did not join it within {} ms",
-                                                Named(hello), waiting_limit_.count())));
+      waiting.stream->End(Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
+                                  fmt::format("{}: this worker did not join it within {} ms",
+                                              Named(hello), waiting_limit_.count())));
+      settled.streams.push_back(waiting.stream);
       return true;
     }
     if (!next || waiting.until < *next) next = waiting.until;
@@ -140,15 +154,20 @@ std::optional<TimePoint> StreamTable<Stream>::Expire(TimePoint now) {
 
 template <typename Stream>
 void StreamTable<Stream>::Stop(const Status& reason) {
-  MutexLock lock(mu_);
-  if (!stopped_.ok()) return;
-  stopped_ = reason;
-  const grpc::Status left = ToGrpc(reason, kReasonLeft);
-  for (const Waiting& waiting : waiting_) waiting.stream->Close(left);
-  waiting_.clear();
-  if (!current_) return;
-  if (const auto state = current_->state.lock(); state != nullptr) state->Fail(reason);
-  if (current_->accepted != nullptr) current_->accepted->Close(left);
+  Settled settled;               // outlives the lock
+  std::shared_ptr<State> state;  // as well
+  {
+    MutexLock lock(mu_);
+    if (!stopped_.ok()) return;
+    stopped_ = reason;
+    const grpc::Status left = ToGrpc(reason, kReasonLeft);
+    for (const Waiting& waiting : waiting_) settled.streams.push_back(waiting.stream);
+    waiting_.clear();
+    if (current_) state = current_->state.lock();
+    if (current_ && current_->accepted != nullptr) settled.streams.push_back(current_->accepted);
+    for (const std::shared_ptr<Stream>& stream : settled.streams) stream->End(left);
+  }
+  if (state != nullptr) state->Fail(reason);
 }
 
 template class StreamTable<IncomingStream>;

@@ -59,13 +59,23 @@ class StreamTable {
     std::shared_ptr<Stream> stream;
     TimePoint until;
   };
+  // Streams whose fate was decided under the lock; what follows for gRPC happens after it.
+  struct Settled {
+    std::vector<std::shared_ptr<Stream>> streams;
+    ~Settled() {
+      for (const std::shared_ptr<Stream>& stream : streams) stream->Run();
+    }
+  };
   enum class Verdict { kAccept, kWait, kRefuse };
 
   // For kRefuse `*refusal` says why.
   Verdict Judge(const v1::LinkHello& hello, grpc::Status* refusal) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // False when the stream is to wait.
+  // False when the stream is to wait. What was decided happens when the stream is Run, without the
+  // lock.
   bool Settle(const std::shared_ptr<Stream>& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void Take(const std::shared_ptr<Stream>& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t waiting_streams_;
   const std::chrono::milliseconds waiting_limit_;

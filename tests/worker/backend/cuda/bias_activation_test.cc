@@ -9,10 +9,6 @@
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "worker/backend/cuda/storage.h"
 
-// The little of the runtime that it names.
-const char* cudaGetErrorName(cudaError_t) { return "error"; }
-const char* cudaGetErrorString(cudaError_t) { return "of a launch"; }
-
 namespace ringmaster::cuda {
 namespace {
 

@@ -27,7 +27,7 @@ constexpr Schedule kSchedules[] = {Schedule::kForward, Schedule::kBackward};
 size_t BlocksOf(size_t elements) { return (elements + kBlockElements - 1) / kBlockElements; }
 
 // The gradients of a tensor and how they are quantized.
-struct Tensor {
+struct TensorCase {
   std::vector<float> gradient;
   std::vector<int> unit_exponents;  // of each block
   int precision_bits = 21;
@@ -42,7 +42,7 @@ struct Sums {
 };
 
 // One element at a time, so that it is known which one is refused.
-void AddOnHost(const Tensor& tensor, Sums* sums) {
+void AddOnHost(const TensorCase& tensor, Sums* sums) {
   for (size_t i = 0; i < tensor.gradient.size(); ++i) {
     const FlagKind kind =
         exact::QuantizeAdd({&tensor.gradient[i], 1}, tensor.unit_exponents[i / kBlockElements],
@@ -52,7 +52,8 @@ void AddOnHost(const Tensor& tensor, Sums* sums) {
   }
 }
 
-void AddOnDevice(const Tensor& tensor, GuardedArray<int64_t>* sums, GuardedArray<uint64_t>* flag) {
+void AddOnDevice(const TensorCase& tensor, GuardedArray<int64_t>* sums,
+                 GuardedArray<uint64_t>* flag) {
   GuardedArray<float> gradient(tensor.gradient);
   GuardedArray<int16_t> exponents(tensor.unit_exponents.size());
   for (size_t b = 0; b < exponents.size(); ++b) {
@@ -65,16 +66,16 @@ void AddOnDevice(const Tensor& tensor, GuardedArray<int64_t>* sums, GuardedArray
 }
 
 // What is added to is whatever was there.
-void CheckSums(const std::vector<Tensor>& tensors, RandomValues* random) {
+void CheckSums(const std::vector<TensorCase>& tensors, RandomValues* random) {
   Sums expected;
   expected.integers = random->Integers(40, tensors[0].unit_exponents.size() * kBlockElements);
   const std::vector<int64_t> before = expected.integers;
-  for (const Tensor& tensor : tensors) AddOnHost(tensor, &expected);
+  for (const TensorCase& tensor : tensors) AddOnHost(tensor, &expected);
   for (const Schedule schedule : kSchedules) {
     testing::SetSchedule(schedule);
     GuardedArray<int64_t> sums(before);
     GuardedArray<uint64_t> flag(std::vector{kNothingRefused});
-    for (const Tensor& tensor : tensors) AddOnDevice(tensor, &sums, &flag);
+    for (const TensorCase& tensor : tensors) AddOnDevice(tensor, &sums, &flag);
     testing::SetSchedule(Schedule::kForward);
     REQUIRE(sums.FirstDifference(expected.integers) == -1);
     REQUIRE(flag[0] == expected.flag);
@@ -104,8 +105,8 @@ float AnyGradient(RandomValues* random, int log2_unit, bool anything) {
   }
 }
 
-Tensor AnyTensor(RandomValues* random, size_t elements, int log2_scale, uint32_t shards) {
-  Tensor tensor;
+TensorCase AnyTensor(RandomValues* random, size_t elements, int log2_scale, uint32_t shards) {
+  TensorCase tensor;
   tensor.precision_bits = static_cast<int>(random->Between(8, 24));
   tensor.scale = std::ldexp(1.0F, log2_scale);
   tensor.shards = shards;
@@ -193,7 +194,7 @@ struct Packed {
 
 TEST_CASE("Quantize kernel: every unit, and short last blocks of every count") {
   RandomValues random(41);
-  Tensor tensor = AnyTensor(&random, 160 * kBlockElements - 100, 0, 8);
+  TensorCase tensor = AnyTensor(&random, 160 * kBlockElements - 100, 0, 8);
   for (int b = 0; b < 160; ++b) tensor.unit_exponents[static_cast<size_t>(b)] = b - 40;
   CheckSums({tensor}, &random);
   for (size_t count = 1; count <= kBlockElements; ++count) {
@@ -215,7 +216,7 @@ TEST_CASE("Quantize kernel: any bits, scales and numbers of shards") {
 TEST_CASE("Quantize kernel: shards add to the same sums, in any order") {
   RandomValues random(43);
   for (int round = 0; round < 10; ++round) {
-    std::vector<Tensor> shards;
+    std::vector<TensorCase> shards;
     for (int shard = 0; shard < 3; ++shard) {
       shards.push_back(AnyTensor(&random, 1000, 0, 3));
       shards.back().unit_exponents = shards[0].unit_exponents;
@@ -229,10 +230,10 @@ TEST_CASE("Quantize kernel: shards add to the same sums, in any order") {
 
 TEST_CASE("Quantize kernel: the flag names the first refused element and why") {
   RandomValues random(44);
-  Tensor tensor = AnyTensor(&random, 5 * kBlockElements, 0, 1);
+  TensorCase tensor = AnyTensor(&random, 5 * kBlockElements, 0, 1);
   for (float& g : tensor.gradient) g = 1.0F;
   for (int& unit : tensor.unit_exponents) unit = 0;
-  const auto flag_of = [](const Tensor& t) {
+  const auto flag_of = [](const TensorCase& t) {
     GuardedArray<int64_t> sums(std::vector<int64_t>(t.gradient.size()));
     GuardedArray<uint64_t> flag(std::vector{kNothingRefused});
     AddOnDevice(t, &sums, &flag);

@@ -476,10 +476,9 @@ TEST_CASE("CUDA executable: an augmentation that fails is named, and the next ru
     const auto executable = bench.Bind(program, weights, replay, &augmenter);
     const Master master(program, 1);
     REQUIRE(master.Into(weights).ok());
-    testing::SetPutOnStream(
-        [](cudaStream_t, std::function<void()>) { return cudaErrorInvalidConfiguration; });
+    testing::SetLaunchError(cudaErrorInvalidConfiguration);
     const auto failed = Run(*executable, Shard(program, 1, &augmenter).input());
-    testing::SetPutOnStream(testing::LaunchOnHost);
+    testing::SetLaunchError(cudaSuccess);
     CHECK_THAT(Message(failed.status()), Catch::StartsWith("augmentation: "));
     CHECK(bench.switches.ran == 0);
     for (const uint64_t seed : {2, 3, 4}) {

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "tests/worker/backend/cuda/emulation/block_emulator.h"
-
 namespace {
 
 // Something on a stream. Done once, after everything before it.
@@ -88,6 +86,7 @@ struct Runtime {
   size_t graph_launches = 0;
   CUgraph_st* capturing = nullptr;
   cudaError_t last_error = cudaSuccess;
+  cudaError_t launch_error = cudaSuccess;
   int device = 0;
   Ready events_ready = Ready::kSecondTime;
 };
@@ -106,6 +105,11 @@ cudaError_t OutsideCapture() {
 }
 
 cudaError_t Enqueue(CUstream_st* stream, std::function<void()> run, cudaEvent_t records = nullptr) {
+  if (stream == nullptr) {
+    if (!runtime.streams.empty()) return cudaErrorInvalidResourceHandle;
+    run();
+    return cudaSuccess;
+  }
   if (stream->capture == nullptr) {
     const auto work = std::make_shared<Work>(Work{std::move(run), stream->last});
     stream->last = {work};
@@ -126,10 +130,14 @@ int PlaceOf(const void* data, size_t bytes) {
   return kUnknown;
 }
 
+int DeviceOf(const CUstream_st* stream) {
+  return stream == nullptr ? runtime.device : stream->device;
+}
+
 // A test may have memory of its own, which is anywhere.
 bool IsOn(const void* data, size_t bytes, const CUstream_st* stream) {
   const int place = PlaceOf(data, bytes);
-  return place == stream->device || place == kUnknown;
+  return place == DeviceOf(stream) || place == kUnknown;
 }
 
 // Whether everything that the graph's streams did comes before its end.
@@ -183,11 +191,11 @@ T* Make(T object = {}) {
 namespace ringmaster::testing {
 
 cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work) {
-  if (stream->device != runtime.device) return Report(cudaErrorInvalidResourceHandle);
+  if (runtime.launch_error != cudaSuccess) return Report(runtime.launch_error);
+  if (DeviceOf(stream) != runtime.device) return Report(cudaErrorInvalidResourceHandle);
   return Report(Enqueue(stream, std::move(work)));
 }
-
-const bool kGridsAreLate = (SetPutOnStream(LaunchOnHost), true);
+void SetLaunchError(cudaError_t error) { runtime.launch_error = error; }
 
 int CurrentDevice() { return runtime.device; }
 int DeviceOfStream(cudaStream_t stream) { return stream->device; }
@@ -237,7 +245,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  if (stream->device != runtime.device) return Report(cudaErrorInvalidResourceHandle);
+  if (DeviceOf(stream) != runtime.device) return Report(cudaErrorInvalidResourceHandle);
   if (!IsOn(to, bytes, stream)) return Report(cudaErrorInvalidValue);
   return Report(Enqueue(stream, [=] { std::memset(to, value, bytes); }));
 }

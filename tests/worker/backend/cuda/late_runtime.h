@@ -3,7 +3,9 @@
 // that wait demands, so that a missing dependency shows on every run. Captures follow the rules of
 // the CUDA programming guide ("CUDA Graphs"); what would be an error of CUDA is one here, and so is
 // work on a stream of one GPU with an event or memory of another. There are as many GPUs as
-// somebody makes current. Kernels compiled for the block emulator run in it. One thread.
+// somebody makes current. Kernels compiled for the block emulator run in it. What is put on the
+// default stream (nullptr), as tests of single kernels do, is done at once; while there are other
+// streams that is an error: nothing but such tests means that stream. One thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,6 +18,9 @@ namespace ringmaster::testing {
 
 // Enqueues what a kernel would do.
 [[nodiscard]] cudaError_t LaunchOnHost(cudaStream_t stream, std::function<void()> work);
+
+// What becomes of launches from now on; with cudaSuccess they are enqueued.
+void SetLaunchError(cudaError_t error);
 
 // A call that a capture forbids, as a library makes it that allocates when it first runs.
 void ForbiddenInCapture();

@@ -282,7 +282,7 @@ TEST_CASE("CUDA runtime: a program that does not fit the core's memory is refuse
       *backend, program, {.name = "core0", .memory_bytes = uint64_t{32} << 20});
   REQUIRE(absl::IsResourceExhausted(bound.status()));
   CHECK_THAT(Message(bound.status()), Catch::StartsWith("Used ") &&
-                                          Contains("of 32.00M memory per core") &&
+                                          Contains("of 32.0 MiB memory per core") &&
                                           Contains("(64, 32, 32, 96) float32"));
 }
 

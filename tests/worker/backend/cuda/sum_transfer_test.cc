@@ -12,7 +12,7 @@ namespace {
 
 using exact::kBlockElements;
 
-exact::BlockLayout Layout() {
+exact::BlockLayout TransferLayout() {
   auto layout = exact::BlockLayout::Create(
       std::vector<exact::BlockLayout::Tensor>{{1, 1000}, {0, 17}, {2, 600}});
   REQUIRE(layout.ok());
@@ -35,7 +35,7 @@ std::vector<int64_t> Integers(const exact::BlockLayout& layout) {
 }  // namespace
 
 TEST_CASE("Sum transfer: buckets cut into slices of any size arrive as they were, both ways") {
-  const exact::BlockLayout layout = Layout();
+  const exact::BlockLayout layout = TransferLayout();
   std::vector<uint32_t> counts;
   for (const exact::Block& block : layout.blocks()) counts.push_back(block.count);
   const std::vector<int64_t> integers = Integers(layout);

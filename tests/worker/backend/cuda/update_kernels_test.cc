@@ -26,8 +26,8 @@ using testing::Adam;
 using testing::GuardedMemory;
 using testing::Sgd;
 
-constexpr int kPrecisionBits = 21;
-constexpr int kSmallestExponent = kPrecisionBits + exact::kSmallestUnitExponent;
+constexpr int kUpdatePrecisionBits = 21;
+constexpr int kSmallestExponent = kUpdatePrecisionBits + exact::kSmallestUnitExponent;
 
 // The last epsilon is zero in float32: an element that never had a gradient becomes NaN, its
 // padding does not.
@@ -36,7 +36,7 @@ std::vector<v1::Optimizer> Optimizers() {
 }
 
 // Tensors with a short last block of every kind, and whole blocks before it.
-exact::BlockLayout Layout() {
+exact::BlockLayout UpdateLayout() {
   const std::vector<exact::BlockLayout::Tensor> tensors = {{2, 1},   {0, 256}, {1, 3},
                                                            {4, 700}, {5, 255}, {3, 514}};
   auto layout = exact::BlockLayout::Create(tensors);
@@ -116,7 +116,7 @@ struct Model {
     std::vector<float> reduced(layout.arena_elements());
     for (size_t b = 0; b < layout.block_count(); ++b) {
       const std::span<const int64_t> q(&totals[b * kBlockElements], layout.blocks()[b].count);
-      exact::Dequantize(q, exponents[b] - kPrecisionBits, &reduced[b * kBlockElements]);
+      exact::Dequantize(q, exponents[b] - kUpdatePrecisionBits, &reduced[b * kBlockElements]);
     }
     std::ranges::fill(exponents, -127);
     EachElement([&](size_t i, size_t b) {
@@ -149,8 +149,8 @@ struct Model {
 };
 
 // The same in the memory of the emulator's GPU.
-struct OnDevice {
-  explicit OnDevice(const Model& model)
+struct UpdateOnDevice {
+  explicit UpdateOnDevice(const Model& model)
       : totals(model.totals),
         exponents(model.exponents),
         counts(CountsOf(model.layout)),
@@ -185,7 +185,8 @@ struct OnDevice {
     return std::visit(
         [&](const auto& f) {
           return LaunchUpdate(f, arrays(), static_cast<int64_t>(range.first_block),
-                              static_cast<int64_t>(range.block_count), kPrecisionBits, nullptr);
+                              static_cast<int64_t>(range.block_count), kUpdatePrecisionBits,
+                              nullptr);
         },
         formula);
   }
@@ -210,12 +211,12 @@ struct OnDevice {
 }  // namespace
 
 TEST_CASE("CUDA update: the CPU's bits for every optimizer, update after update") {
-  const exact::BlockLayout layout = Layout();
+  const exact::BlockLayout layout = UpdateLayout();
   for (const auto schedule : {testing::Schedule::kForward, testing::Schedule::kBackward}) {
     testing::SetSchedule(schedule);
     for (const v1::Optimizer& options : Optimizers()) {
       Model model(layout, options);
-      OnDevice device(model);
+      UpdateOnDevice device(model);
       for (uint64_t update = 1; update <= 6; ++update) {
         INFO(options.ShortDebugString() << " update " << update);
         model.DrawTotals();
@@ -231,10 +232,10 @@ TEST_CASE("CUDA update: the CPU's bits for every optimizer, update after update"
 }
 
 TEST_CASE("CUDA update: ranges of blocks give what the whole arena gives, and touch nothing else") {
-  const exact::BlockLayout layout = Layout();
+  const exact::BlockLayout layout = UpdateLayout();
   for (const v1::Optimizer& options : Optimizers()) {
     Model model(layout, options);
-    OnDevice device(model);
+    UpdateOnDevice device(model);
     model.DrawTotals();
     device.Take(model);
     const graph::Formula formula = model.optimizer->formula(1);
@@ -248,9 +249,9 @@ TEST_CASE("CUDA update: ranges of blocks give what the whole arena gives, and to
 }
 
 TEST_CASE("CUDA update: copies that nobody reads are not written") {
-  const exact::BlockLayout layout = Layout();
+  const exact::BlockLayout layout = UpdateLayout();
   Model model(layout, Sgd(0.1, 0.9, false));
-  OnDevice device(model);
+  UpdateOnDevice device(model);
   const auto none = model.float16;
   model.DrawTotals();
   device.Take(model);
@@ -258,7 +259,7 @@ TEST_CASE("CUDA update: copies that nobody reads are not written") {
   UpdateArrays arrays = device.arrays();
   arrays.float16 = nullptr;
   REQUIRE(LaunchUpdate(std::get<graph::MomentumSgdFormula>(model.optimizer->formula(1)), arrays, 0,
-                       static_cast<int64_t>(layout.block_count()), kPrecisionBits,
+                       static_cast<int64_t>(layout.block_count()), kUpdatePrecisionBits,
                        nullptr) == cudaSuccess);
   CHECK(device.bfloat16.Has(model.bfloat16));
   CHECK(device.float16.Has(none));

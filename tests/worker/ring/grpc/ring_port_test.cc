@@ -250,6 +250,19 @@ TEST_CASE("RingPort: a frame that is garbage or of another generation ends its s
   CHECK(ended(encoded(HeaderFor(0, payload), "abd"), "payload checksum"));
   CHECK(ended(encoded(HeaderFor(0, payload), "ab"), "frame length"));
   CHECK(ended(encoded(HeaderFor(0, payload, {3, 4}), "abc"), "generation 3.4"));
+  // The largest payload passes; one byte more is refused, however right it is.
+  const std::string large(LinkOptions().largest_payload, 'x');
+  const Payload largest(std::vector<uint8_t>(large.begin(), large.end()));
+  {
+    HalfRing half;
+    REQUIRE(half.link != nullptr);
+    REQUIRE(half.predecessor->Write(encoded(HeaderFor(0, largest), large)));
+    const StatusOr<Frame> frame = half.link->Receive(Soon());
+    CHECK(frame.ok());
+  }
+  const Payload too_large(std::vector<uint8_t>(large.size() + 1, 'x'));
+  CHECK(ended(encoded(HeaderFor(0, too_large), large + "x"),
+              "at most 3145728 bytes of payload in this job"));
 }
 
 TEST_CASE("RingPort: a predecessor that breaks off is lost, one that says goodbye left") {
@@ -343,6 +356,27 @@ TEST_CASE("RingPort: offers health and reflection") {
   REQUIRE(services.has_value());
   CHECK(services->find("ringmaster.v1.Ring") != std::string::npos);
   CHECK(services->find("grpc.health.v1.Health") != std::string::npos);
+}
+
+TEST_CASE("RingPort: a successor whose address is none of a worker is not connected to") {
+  PortRing ring(1);
+  for (const char* address : {"unix:/run/x", "dns://192.0.2.1/host:80", "169.254.169.254:80"}) {
+    LinkOptions link;
+    link.job_id = "job-1";
+    link.generation = kGeneration;
+    link.successor_name = "b\x1b[2J";
+    link.successor_address = address;
+    const Status linked = ring.port(0)->Connect(link, Soon()).status();
+    CHECK(linked.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(Has(linked, "successor b\\x1b[2J of the ring: ring_address " + std::string(address)));
+    WatchOptions watch;
+    watch.job_id = link.job_id;
+    watch.generation = kGeneration;
+    watch.successor_address = address;
+    const Status watched = ring.port(0)->Watch(watch).status();
+    CHECK(watched.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(Has(watched, "ring_address " + std::string(address)));
+  }
 }
 
 }  // namespace ringmaster::ring

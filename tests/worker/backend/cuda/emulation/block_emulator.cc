@@ -123,14 +123,6 @@ void RunBlock(dim3 block) {
   }
 }
 
-PutOnStream& ThePut() {
-  static PutOnStream put = [](cudaStream_t, std::function<void()> grid) {
-    grid();
-    return cudaSuccess;
-  };
-  return put;
-}
-
 }  // namespace
 
 const ThreadPlace& CurrentThread() { return TheMachine().place; }
@@ -146,12 +138,6 @@ void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread) {
     machine.place.block = {machine.schedule == Schedule::kForward ? i : grid.x - 1 - i, 0, 0};
     RunBlock(block);
   }
-}
-
-void SetPutOnStream(PutOnStream put) { ThePut() = put; }
-
-cudaError_t LaunchGrid(cudaStream_t stream, std::function<void()> grid) {
-  return ThePut()(stream, std::move(grid));
 }
 
 void SyncBlock() { WaitAs(State::kAtBarrier); }

@@ -25,11 +25,6 @@ void SetSchedule(Schedule schedule);
 // wait at a barrier that others have left behind.
 void RunGrid(dim3 grid, dim3 block, const std::function<void()>& thread);
 
-// What puts a grid on a stream: it runs at once, unless a test's runtime has set something else.
-using PutOnStream = cudaError_t (*)(cudaStream_t stream, std::function<void()> grid);
-void SetPutOnStream(PutOnStream put);
-[[nodiscard]] cudaError_t LaunchGrid(cudaStream_t stream, std::function<void()> grid);
-
 // __syncthreads().
 void SyncBlock();
 

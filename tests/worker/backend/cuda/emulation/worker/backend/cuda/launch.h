@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
+#include "tests/worker/backend/cuda/late_runtime.h"
 
 #undef __global__
 #undef __device__
@@ -38,7 +39,7 @@ cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, c
   if (blocks < 1 || blocks > INT32_MAX || block.x * block.y * block.z > 1024) {
     return cudaErrorInvalidConfiguration;
   }
-  return testing::LaunchGrid(stream, [=] {
+  return testing::LaunchOnHost(stream, [=] {
     testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
   });
 }

@@ -1,0 +1,35 @@
+// HOST:PORT addresses: of flags, and those that peers give each other. Pure; thread-safe (free
+// functions).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/status.h"
+
+namespace ringmaster {
+
+struct Address {
+  std::string host;  // without brackets
+  uint16_t port = 0;
+  // `host:port`, an IPv6 host in brackets.
+  [[nodiscard]] std::string ToString() const;
+  // What gRPC is to connect to. With its scheme, because a host could be called `unix` or `dns`.
+  [[nodiscard]] std::string Target() const;
+};
+
+// Accepts `host:port` and `[v6]:port`; `what` names the flag or field in the error.
+[[nodiscard]] StatusOr<Address> ParseAddress(const std::string& text, const std::string& what);
+// Of a peer whom others connect to, and who may be anybody: a port that is not 0, and a numeric
+// address or a DNS name. No scheme, and nothing that can only be meant for something else than a
+// worker: link-local (a cloud's metadata service), multicast, the unspecified address.
+[[nodiscard]] StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& what);
+
+// 127.0.0.0/8, ::1 and localhost.
+[[nodiscard]] bool IsLoopback(const std::string& host);
+
+// Without TLS only loopback may be listened on, unless the user said --insecure.
+enum class InsecureBind { kRefuse, kAllow };
+[[nodiscard]] Status CheckBind(const Address& listen, InsecureBind insecure);
+
+}  // namespace ringmaster

@@ -1,0 +1,239 @@
+#include "common/rpc/acceptor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/server.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ringmaster {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kNever{600'000};
+constexpr milliseconds kSoon{50};
+
+// A server that answers every call with UNIMPLEMENTED, behind an acceptor.
+struct Served {
+  explicit Served(AcceptorOptions options, const std::string& host = "127.0.0.1") {
+    auto listening = Acceptor::Listen({host, 0}, options);
+    if (!listening.ok()) FAIL(Message(listening.status()));
+    acceptor = *std::move(listening);
+    grpc::ServerBuilder builder;
+    acceptor->AddTo(&builder, grpc::InsecureServerCredentials());
+    builder.RegisterCallbackGenericService(&service);
+    server = builder.BuildAndStart();
+    acceptor->Start();
+  }
+  ~Served() {
+    acceptor->Stop();
+    server->Shutdown(std::chrono::system_clock::now() + seconds(2));
+    server->Wait();
+  }
+  std::unique_ptr<Acceptor> acceptor;
+  grpc::CallbackGenericService service;
+  std::unique_ptr<grpc::Server> server;
+};
+
+// Whether the server answers a client with a connection of its own, which tries to connect for at
+// most 20 s.
+bool Answers(const std::string& host, uint16_t port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);
+  grpc::GenericStub stub(grpc::CreateCustomChannel(Address{host, port}.Target(),
+                                                   grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+  const grpc::ByteBuffer request(nullptr, 0);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> done;
+  stub.UnaryCall(&context, "/a.Service/Method", {}, &request, &response,
+                 [&](grpc::Status status) { done.set_value(std::move(status)); });
+  return done.get_future().get().error_code() == grpc::StatusCode::UNIMPLEMENTED;
+}
+
+OwnedFile Unconnected() { return OwnedFile(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+
+bool ConnectTo(const OwnedFile& file, uint16_t port, const char* from = nullptr) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  if (from != nullptr) {
+    inet_pton(AF_INET, from, &address.sin_addr);
+    if (bind(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return false;
+  }
+  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  address.sin_port = htons(port);
+  return connect(file.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+OwnedFile Connected(uint16_t port, const char* from = nullptr) {
+  OwnedFile file = Unconnected();
+  REQUIRE(ConnectTo(file, port, from));
+  return file;
+}
+
+// Whether the other side ends the connection within 20 s; what it sends before is dropped.
+bool Ends(const OwnedFile& file) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+  char bytes[256];
+  while (std::chrono::steady_clock::now() < deadline) {
+    pollfd wait = {file.get(), POLLIN, 0};
+    if (poll(&wait, 1, 1'000) <= 0) continue;
+    if (recv(file.get(), bytes, sizeof(bytes), 0) <= 0) return true;
+  }
+  return false;
+}
+
+// Whether the server has greeted: it serves the connection.
+bool IsServed(const OwnedFile& file) {
+  pollfd wait = {file.get(), POLLIN, 0};
+  char byte = 0;
+  return poll(&wait, 1, 20'000) == 1 && recv(file.get(), &byte, 1, 0) == 1;
+}
+
+// What an HTTP/2 client says first: the preface and empty settings.
+void Greet(const OwnedFile& file) {
+  const std::string greeting =
+      std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\0\0\0\4\0\0\0\0\0", 9);
+  REQUIRE(send(file.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(greeting.size()));
+}
+
+TEST_CASE("Acceptor: clients of every family reach the server, at the port that was chosen") {
+  for (const char* host : {"127.0.0.1", "localhost", "0.0.0.0", "::1", "::"}) {
+    const bool v6 = std::string(host).find(':') != std::string::npos;
+    if (v6 && !Acceptor::Listen({"::1", 0}, {}).ok()) continue;  // a host without IPv6
+    const Served served({}, host);
+    CAPTURE(host);
+    CHECK(served.acceptor->port() != 0);
+    if (std::string(host) != "::1") {
+      CHECK(Answers("127.0.0.1", served.acceptor->port()));
+    }
+    if (v6) CHECK(Answers("::1", served.acceptor->port()));
+    CHECK(Answers("localhost", served.acceptor->port()));
+  }
+}
+
+TEST_CASE("Acceptor: an address that is taken, or of another host, is refused with the reason") {
+  const Served served({});
+  const Status taken = Acceptor::Listen({"127.0.0.1", served.acceptor->port()}, {}).status();
+  CHECK(Message(taken) == "bind: Address already in use");
+  const Status elsewhere = Acceptor::Listen({"192.0.2.1", 0}, {}).status();
+  CHECK(Message(elsewhere) == "bind: Cannot assign requested address");
+  CHECK_FALSE(Acceptor::Listen({"no-such-host.invalid", 0}, {}).ok());
+}
+
+TEST_CASE("Acceptor: one connection too many from an address is closed, others are served") {
+  AcceptorOptions options;
+  options.most_per_address = 3;
+  const Served served(options);
+  const uint16_t port = served.acceptor->port();
+  std::vector<OwnedFile> crowd;
+  for (size_t i = 0; i < options.most_per_address; ++i) {
+    crowd.push_back(Connected(port, "127.0.0.2"));
+    CHECK(IsServed(crowd.back()));
+  }
+  CHECK(Ends(Connected(port, "127.0.0.2")));
+  CHECK(IsServed(Connected(port, "127.0.0.3")));
+  CHECK(Answers("127.0.0.1", port));
+  // The room of those that end is free again, as soon as gRPC has closed them.
+  crowd.clear();
+  bool served_again = false;
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+  while (!served_again && std::chrono::steady_clock::now() < deadline) {
+    served_again = IsServed(Connected(port, "127.0.0.2"));
+  }
+  CHECK(served_again);
+}
+
+TEST_CASE("Acceptor: one connection too many in all is closed, until another one ends") {
+  AcceptorOptions options;
+  options.most = 4;
+  const Served served(options);
+  const uint16_t port = served.acceptor->port();
+  std::vector<OwnedFile> crowd;
+  for (size_t i = 0; i < options.most; ++i) {
+    crowd.push_back(Connected(port, ("127.0.1." + std::to_string(i + 1)).c_str()));
+    CHECK(IsServed(crowd.back()));
+  }
+  CHECK(Ends(Connected(port, "127.0.1.9")));
+  auto call = std::async(std::launch::async, [port]() { return Answers("127.0.0.1", port); });
+  crowd.pop_back();
+  CHECK(call.get());
+}
+
+// CVE-2023-4785: behind gRPC's own listener the port is dead after this.
+TEST_CASE("Acceptor: a full file table costs the connections of that time, not the port") {
+  // Those that find room, because another test's connections end late, end soon.
+  const Served served({.handshake = kSoon, .idle = kSoon});
+  const uint16_t port = served.acceptor->port();
+  std::vector<OwnedFile> clients;
+  for (int i = 0; i < 20; ++i) clients.push_back(Unconnected());
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(clients.back().get()) + 10;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  std::vector<OwnedFile> fillers;
+  while (true) {
+    fillers.emplace_back(fcntl(clients[0].get(), F_DUPFD_CLOEXEC, 0));
+    if (fillers.back().get() < 0) break;
+  }
+  size_t connected = 0, ended = 0;
+  for (const OwnedFile& client : clients) connected += ConnectTo(client, port) ? 1 : 0;
+  for (const OwnedFile& client : clients) ended += Ends(client) ? 1 : 0;
+  fillers.clear();
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(connected == clients.size());
+  CHECK(ended == clients.size());
+  CHECK(Answers("127.0.0.1", port));
+}
+
+TEST_CASE("Acceptor: who says nothing is cut off, and so is who makes no call") {
+  SECTION("nothing, or half a greeting") {
+    const Served served({.handshake = kSoon, .idle = kNever});
+    const OwnedFile silent = Connected(served.acceptor->port());
+    const OwnedFile torn = Connected(served.acceptor->port());
+    REQUIRE(send(torn.get(), "PRI * HT", 8, MSG_NOSIGNAL) == 8);
+    CHECK(Ends(silent));
+    CHECK(Ends(torn));
+  }
+  SECTION("a greeting, and no call") {
+    const Served served({.handshake = kNever, .idle = kSoon});
+    const OwnedFile idle = Connected(served.acceptor->port());
+    Greet(idle);
+    CHECK(Ends(idle));
+    CHECK(Answers("127.0.0.1", served.acceptor->port()));
+  }
+}
+
+TEST_CASE("Acceptor: nobody connects after Stop") {
+  const Served served({});
+  const uint16_t port = served.acceptor->port();
+  CHECK(Answers("127.0.0.1", port));
+  served.acceptor->Stop();
+  served.acceptor->Stop();
+  CHECK_FALSE(ConnectTo(Unconnected(), port));
+}
+
+}  // namespace
+}  // namespace ringmaster

@@ -1,0 +1,72 @@
+// The uploads of a story, as their calls would carry them: what `upload` and `checkpoint` lines
+// say, as events, in the order in which the service would have them. Thread-compatible.
+//
+//   snapshot a,b step=4           both tell the manifest of their snapshot: m4, or sha=...;
+//                                 hashing=yes: that they took it
+//   upload a step=4               a uploads a checkpoint with manifest m4
+//   checkpoint a step=4 by=a,b    both of it; by=a when nothing is said
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+
+#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/event.h"
+#include "tests/coordinator/logic/scenario_command.h"
+#include "tests/coordinator/logic/told.h"
+
+namespace ringmaster::coordinator {
+
+class PlayedUploads {
+ public:
+  // `result` is the result digest of a job that is known, else empty.
+  UploadAsked Begin(const Command& command, SessionId session, const std::string& result) {
+    UploadAsked asked{UploadId{++last_}, session, {}};
+    v1::CheckpointBegin& begin = asked.begin;
+    begin.set_job_id(command.Text("job", "j0001"));
+    begin.set_step(command.Number("step", 10));
+    *begin.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+    begin.set_best(command.options.contains("best"));
+    if (command.options.contains("best")) begin.set_metric(command.Real("best", 0));
+    if (command.options.contains("metric")) begin.set_metric(command.Real("metric", 0));
+    Played& played = played_[asked.upload];
+    played.begin = begin;
+    UploadVerified& verified = played.verified;
+    verified.upload = asked.upload;
+    verified.manifest_sha256 = command.Text("sha", "m" + std::to_string(begin.step()));
+    verified.digest = HexOf(command.Text("digest", "d" + std::to_string(begin.step())));
+    verified.result_digest = command.Text("result", result);
+    return asked;
+  }
+  [[nodiscard]] static v1::SnapshotTaken Snapshot(const Command& command) {
+    v1::SnapshotTaken said;
+    said.set_job_id(command.Text("job", "j0001"));
+    v1::Snapshot& snapshot = *said.mutable_snapshot();
+    snapshot.set_step(command.Number("step", 10));
+    if (command.options.contains("hashing")) return said;
+    snapshot.set_manifest_sha256(command.Text("sha", "m" + std::to_string(snapshot.step())));
+    return said;
+  }
+  [[nodiscard]] const UploadVerified& Verified(UploadId upload) const {
+    return played_.at(upload).verified;
+  }
+  [[nodiscard]] UploadPlaced Placed(UploadId upload) const {
+    const v1::CheckpointBegin& begin = played_.at(upload).begin;
+    return {upload, fmt::format("{}/{}", begin.job_id(), begin.step()), absl::OkStatus()};
+  }
+  [[nodiscard]] std::string Called(UploadId upload) const {
+    return fmt::format("upload of step {}", played_.at(upload).begin.step());
+  }
+
+ private:
+  struct Played {
+    v1::CheckpointBegin begin;
+    UploadVerified verified;
+  };
+  std::map<UploadId, Played> played_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace ringmaster::coordinator
