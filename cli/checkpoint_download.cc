@@ -12,7 +12,7 @@
 #include <iterator>
 #include <utility>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 #include "common/json.h"
 
 namespace ringmaster::cli {

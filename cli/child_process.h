@@ -1,18 +1,20 @@
-// One daemon that `ringctl up` started: its output as lines, its end, and no orphan whatever
-// happens. Owned by LocalCluster; main thread only.
+// Programs that ringctl starts: daemons of `ringctl up`, and those that lie beside it, run in its
+// place or asked. Main thread only.
 #pragma once
-
-#include <sys/types.h>
 
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "common/status.h"
 
 namespace ringmaster::cli {
 
+// One daemon that `ringctl up` started: its output as lines, its end, and no orphan whatever
+// happens. Owned by LocalCluster; main thread only.
 class ChildProcess {
  public:
   // Starts `arguments[0]` in a process group of its own (a terminal's Ctrl-C is for the parent,
@@ -48,5 +50,19 @@ class ChildProcess {
   int wait_status_ = 0;
   std::string partial_;  // a line whose end has not come
 };
+
+// The programs that lie beside ringctl: where they are, and one of them run in its place. Main
+// thread only.
+
+// The folder of ringctl, which must hold all of `programs`.
+[[nodiscard]] StatusOr<std::string> FolderOf(const std::vector<std::string>& programs);
+
+// Runs arguments[0] with this process's own streams and waits for its end, which is its exit code;
+// 128 + N when signal N ended it. The system sends it SIGTERM when this process dies.
+[[nodiscard]] StatusOr<int> RunToEnd(const std::vector<std::string>& arguments);
+
+// Runs arguments[0] with this process's own stderr and returns what it printed, at most 64 KiB.
+// FAILED_PRECONDITION: it did not end with 0. UNKNOWN: it was killed after a minute.
+[[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments);
 
 }  // namespace ringmaster::cli

@@ -10,9 +10,9 @@
 
 #include "cli/read_stream.h"
 #include "common/address.h"
-#include "common/edit_distance.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
+#include "common/text.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -1,19 +1,18 @@
 #include "cli/command_line.h"
 
-#include <absl/strings/str_join.h>
-#include <absl/strings/str_split.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <CLI/CLI.hpp>
+
 #include "cli/complaint.h"
 #include "common/build_id.h"
-#include "common/edit_distance.h"
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -153,6 +152,38 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
     return Complaint(app_, error.what());
   }
   return chosen_;
+}
+
+namespace {
+
+StatusOr<JobAnswer> AnswerOf(Client& client, const std::string& job, const AskJob& ask) {
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(job));
+  return ask(client, job_id);
+}
+
+}  // namespace
+
+StatusOr<ExitCode> AskEach(const Common& common, const std::vector<std::string>& jobs,
+                           const AskJob& ask) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  ExitCode worst = ExitCode::kOk;
+  Json list = Json::array();
+  std::string text;
+  for (const std::string& job : jobs) {
+    const StatusOr<JobAnswer> answer = AnswerOf(client, job, ask);
+    if (answer.ok()) {
+      list.push_back(answer->json);
+      text += (text.empty() || answer->text.empty() ? "" : "\n") + answer->text;
+      continue;
+    }
+    if (jobs.size() == 1) return answer.status();
+    Say(Message(answer.status()));
+    worst = std::max(worst, ExitCodeOf(answer.status()));
+    if (worst == ExitCode::kUnreachable) break;
+  }
+  if (common.json()) text = (jobs.size() == 1 ? list.front() : list).dump(2) + "\n";
+  Print(text);
+  return worst;
 }
 
 }  // namespace ringmaster::cli

@@ -1,13 +1,16 @@
-// The command line: the options that every command has, the commands, and which one was chosen.
-// CLI11's exceptions stop here. Main thread only. It runs nothing: ringctl.cc does.
+// The command line: the options that every command has, the commands, which one was chosen, and
+// how one that takes several jobs asks about each. Main thread only.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "cli/exit_code.h"
+#include <CLI/App.hpp>
+
+#include "cli/client.h"
+#include "cli/complaint.h"
+#include "cli/json.h"
 #include "cli/terminal.h"
 #include "common/status.h"
 
@@ -68,7 +71,8 @@ CLI::Option* AddJob(CLI::App* command, std::string* job);
 // One or more of them: JOB...
 CLI::Option* AddJobs(CLI::App* command, std::vector<std::string>* jobs);
 
-// `option` takes one of `values` and nothing else; an error names the one that was probably meant.
+// `option` takes one of `values` and nothing else; an error names the one that was probably
+// meant.
 CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);
 
 // `--name` of each option that `command` takes.
@@ -78,5 +82,22 @@ CLI::Option* OneOf(CLI::Option* option, const std::vector<std::string>& values);
 void Print(const std::string& text);
 // One line on stderr.
 void Say(const std::string& message);
+
+// Commands that take several jobs: each is asked about, in the order of the command line. Main
+// thread only.
+
+// What a command says of one job.
+struct JobAnswer {
+  Json json;
+  std::string text;  // with -o table; may be empty
+};
+using AskJob = std::function<StatusOr<JobAnswer>(Client& client, const std::string& job_id)>;
+
+// Prints the answers: with -o json an object for one job, a list for several; else their texts
+// with an empty line between. A job that cannot be answered is named on stderr, and the others
+// still are; the exit code is then the worst, the highest. Only a coordinator that is away ends
+// it.
+[[nodiscard]] StatusOr<ExitCode> AskEach(const Common& common, const std::vector<std::string>& jobs,
+                                         const AskJob& ask);
 
 }  // namespace ringmaster::cli

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/table.h"
+#include "cli/terminal.h"
 
 namespace ringmaster::cli {
 namespace {

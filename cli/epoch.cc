@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/exit_code.h"
+#include "cli/complaint.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -1,4 +1,4 @@
-// Follows a job to its end through restarts of the coordinator. Thread-compatible.
+// Following a job to its end, and its log, through restarts of the coordinator.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 
 namespace ringmaster::cli {
 
+// Follows a job to its end through restarts of the coordinator. Thread-compatible.
 struct FollowOptions {
   // How long to follow at most; for ever when absent.
   std::optional<std::chrono::milliseconds> timeout;
@@ -28,5 +29,19 @@ struct FollowOptions {
 [[nodiscard]] StatusOr<v1::JobStatus> Follow(
     Client& client, const std::string& job_id, const FollowOptions& options,
     const std::function<void(const v1::JobStatus&)>& on_status);
+
+// Reads a job's log lines, and with `follow` what comes, through restarts of the coordinator: no
+// line twice. Thread-compatible.
+struct FollowLogsOptions {
+  std::string worker;  // empty: of all
+  bool follow = false;
+  // How long a coordinator that had answered may be away.
+  std::chrono::milliseconds patience = std::chrono::seconds(30);
+};
+
+// Hands every line to `on_line` (called on this thread) and returns at the end of the log.
+[[nodiscard]] Status FollowLogs(Client& client, const std::string& job_id,
+                                const FollowLogsOptions& options,
+                                const std::function<void(const v1::LogLine&)>& on_line);
 
 }  // namespace ringmaster::cli

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <ctime>
 
-#include "common/duration.h"
-#include "common/line_text.h"
+#include "common/amount.h"
+#include "common/text.h"
 
 namespace ringmaster::cli {
 namespace {

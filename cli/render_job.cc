@@ -1,20 +1,89 @@
-// RenderStatus and RenderEnd: everything about one job.
-#include <fmt/format.h>
+#include "cli/render.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include <absl/strings/str_join.h>
+#include <fmt/format.h>
+
+#include "cli/complaint.h"
 #include "cli/epoch.h"
-#include "cli/exit_code.h"
 #include "cli/names.h"
-#include "cli/render.h"
-#include "cli/render_job_lines.h"
 #include "cli/render_watch.h"
-#include "cli/table.h"
-#include "common/memory.h"
+#include "cli/terminal.h"
+#include "common/amount.h"
 
 namespace ringmaster::cli {
+namespace {
+
+// The `key: value` lines of one job's status, in the order in which they are added.
+class JobLines {
+ public:
+  // An empty key goes on with the line before it.
+  void Add(bool known, const char* key, const std::string& value) {
+    const std::string name = *key == '\0' ? "" : std::string(key) + ":";
+    if (known) text_ += fmt::format("{:<20} {}\n", name, value);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// `lost c; joined d, e`, each part where it is.
+std::string Members(const v1::Regroup& regroup) {
+  std::string text;
+  if (regroup.lost_size() > 0) text += "; lost " + absl::StrJoin(regroup.lost(), ", ");
+  if (regroup.joined_size() > 0) text += "; joined " + absl::StrJoin(regroup.joined(), ", ");
+  return text;
+}
+
+std::string Describe(const v1::Regroup& regroup) {
+  std::string text = fmt::format("{}.{} at step {}, {}: {}{}", regroup.generation().term(),
+                                 regroup.generation().counter(), regroup.start_step(),
+                                 DateAndTime(regroup.noticed_unix_ms()),
+                                 Printable(regroup.reason()), Members(regroup));
+  if (regroup.rewound()) text += fmt::format("; back from step {}", regroup.rewound_from());
+  return text;
+}
+
+std::string DescribeCost(const v1::Regroup& regroup) {
+  std::string text =
+      fmt::format("{} kept, {} computed again; fenced in {}", Count(regroup.shards_kept(), "shard"),
+                  regroup.shards_recomputed(), Seconds(regroup.fence_ms() / 1e3));
+  if (regroup.form_ms() > 0) {
+    text += fmt::format(", computing {} later", Seconds(regroup.form_ms() / 1e3));
+  }
+  return text;
+}
+
+// Which job, and which checkpoint, it goes on from.
+void AddOrigin(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(!status.resumes_job().empty(), "resumes", status.resumes_job());
+  lines->Add(!status.like_job().empty(), "like", status.like_job());
+  const v1::CheckpointRef& from = status.resumed_from();
+  lines->Add(status.has_resumed_from(), "resumed from",
+             fmt::format("step {} in {}", from.step(), from.path()));
+}
+
+// The newest change of the ring, how many there were, and whom the others wait for.
+void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(status.regroup_count() > 0, "regroups", fmt::format("{}", status.regroup_count()));
+  if (status.regroups_size() > 0) {
+    const v1::Regroup& newest = *status.regroups().rbegin();
+    lines->Add(true, "newest regroup", Describe(newest));
+    lines->Add(true, "", DescribeCost(newest));
+  }
+  lines->Add(status.shards_recomputed() > 0, "shards recomputed",
+             fmt::format("{}", status.shards_recomputed()));
+  lines->Add(status.has_straggler(), "straggler", Printable(status.straggler().text()));
+}
+
+}  // namespace
+
+// RenderStatus and RenderEnd: everything about one job.
+
 namespace {
 
 void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines* lines) {
@@ -141,6 +210,34 @@ std::string RenderEnd(const v1::JobStatus& status, const Terminal& terminal) {
   if (status.has_checkpoint()) add("checkpoint", status.checkpoint());
   const bool other = status.best_checkpoint().step() != status.checkpoint().step();
   if (status.has_best_checkpoint() && other) add("best checkpoint", status.best_checkpoint());
+  return text;
+}
+
+// RenderWhy and RenderFailure: reasons, and what to do about them.
+
+namespace {
+
+std::string Line(const char* key, const std::string& value) {
+  return value.empty() ? "" : fmt::format("{:<11} {}\n", key, Printable(value));
+}
+
+}  // namespace
+
+std::string RenderFailure(const v1::Failure& failure) {
+  return Line("worker:", failure.worker()) + Line("host:", failure.host()) +
+         Line("step:", fmt::format("{}", failure.step())) + Line("phase:", failure.phase()) +
+         Line("what to do:", failure.advice());
+}
+
+std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal) {
+  std::string text = terminal.Paint(ColourOf(why.state()), StateName(why.state()));
+  text += why.reason().empty() ? "\n" : ": " + Printable(why.reason()) + "\n";
+  if (why.has_failure()) text += RenderFailure(why.failure());
+  for (const std::string& advice : why.advice()) {
+    if (advice != why.failure().advice())
+      text += Line(why.has_failure() ? "what to do:" : "what helps:", advice);
+  }
+  for (const std::string& line : why.history()) text += "  " + Printable(line) + "\n";
   return text;
 }
 

@@ -1,16 +1,19 @@
-// RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
-#include <fmt/format.h>
+#include "cli/render.h"
 
 #include <algorithm>
 #include <optional>
 
+#include <absl/strings/ascii.h>
+#include <fmt/format.h>
+
 #include "cli/epoch.h"
 #include "cli/names.h"
-#include "cli/render.h"
-#include "cli/table.h"
-#include "common/memory.h"
+#include "cli/terminal.h"
+#include "common/amount.h"
 
 namespace ringmaster::cli {
+// RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
+
 namespace {
 
 std::string Done(const v1::JobStatus& job) {
@@ -114,6 +117,33 @@ std::string RenderCheckpoints(const v1::ListCheckpointsResponse& checkpoints,
                checkpoint.sha256(), checkpoint.path()});
   }
   return table.Print(terminal);
+}
+
+// RenderLogLine and RenderEvents: what happened, with its time.
+
+std::string RenderEvents(const v1::ListEventsResponse& events, const Terminal& terminal) {
+  Table table({"TIME", "SEVERITY", "TYPE", "SUBJECT", "MESSAGE"});
+  for (const v1::Event& event : events.events()) {
+    table.Add({DateAndTime(event.unix_ms()),
+               {event.severity(), ColourOfSeverity(event.severity())},
+               event.type(),
+               event.subject(),
+               Printable(event.message())});
+  }
+  return table.Print(terminal);
+}
+
+std::string RenderLogLine(const v1::LogLine& line, const Terminal& terminal) {
+  std::string text;
+  if (line.lost() > 0) {
+    text = terminal.Paint(Colour::kYellow,
+                          fmt::format("... {} lost ...", Count(line.lost(), "line"))) +
+           "\n";
+  }
+  const std::string level = fmt::format("{:<7}", absl::AsciiStrToUpper(line.level()));
+  return text + fmt::format("{} {} {} {}\n", TimeOfDay(line.unix_ms()), line.worker(),
+                            terminal.Paint(ColourOfSeverity(line.level()), level),
+                            Printable(line.text()));
 }
 
 }  // namespace ringmaster::cli

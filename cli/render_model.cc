@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/table.h"
+#include "cli/terminal.h"
 
 namespace ringmaster::cli {
 namespace {

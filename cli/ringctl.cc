@@ -4,7 +4,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/exit_code.h"
+#include "cli/complaint.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -10,6 +10,19 @@
 
 namespace ringmaster::cli {
 
+// Which CPUs each worker of a local cluster is pinned to. Thread-safe (free functions).
+
+// The CPUs that this process may run on, ascending; empty where the system does not say.
+[[nodiscard]] std::vector<int> AvailableCpus();
+
+// One list for --cpus a worker, disjoint, `per_worker` CPUs each, in order; none at all when there
+// are not enough CPUs for every worker, because pinning some and not others helps nobody.
+[[nodiscard]] std::vector<std::string> DisjointCpuLists(const std::vector<int>& available,
+                                                        uint32_t workers, uint32_t per_worker);
+
+// What each worker of `ringctl up` gets of its host: devices, cores, memory, CPUs. Values in,
+// values out; thread-safe (free functions).
+
 // What `ringworker devices` says of this host, and the CPUs that this process may run on.
 struct HostDevices {
   std::string device;  // cpu or cuda

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster {
 namespace {

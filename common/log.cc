@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster {
 namespace {

@@ -1,5 +1,5 @@
 // Logging of the daemons: one line a state change on stderr, ids as key=value. Every line is made
-// one (common/line_text.h) before any sink sees it, whatever peers put into it. Thread-safe.
+// one (common/text.h) before any sink sees it, whatever peers put into it. Thread-safe.
 #pragma once
 
 #include <spdlog/spdlog.h>

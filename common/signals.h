@@ -1,9 +1,12 @@
-// SIGINT and SIGTERM as ordinary control flow: blocked before the first thread starts, then waited
-// for by main. Main thread only.
+// Ends that come from outside: SIGINT and SIGTERM as ordinary control flow, blocked before the
+// first thread starts, then waited for by main, on the main thread only; and stop tokens.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 
 namespace ringmaster {
 
@@ -12,5 +15,14 @@ void BlockSignals();
 
 // Waits for SIGINT or SIGTERM; nullopt after `timeout`. Needs BlockSignals().
 [[nodiscard]] std::optional<int> WaitForSignal(std::chrono::milliseconds timeout);
+
+// Thread-safe. Waits for `duration` or until `stop` is requested; true when it was.
+inline bool WaitForStop(const std::stop_token& stop, std::chrono::milliseconds duration) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock<std::mutex> lock(mutex);
+  wake.wait_for(lock, stop, duration, []() { return false; });
+  return stop.stop_requested();
+}
 
 }  // namespace ringmaster

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/amount.h"
 #include "common/build_id.h"
-#include "common/duration.h"
 
 namespace ringmaster::coordinator {
 namespace {

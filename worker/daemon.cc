@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/durable_file.h"
+#include "common/amount.h"
 #include "common/failpoint.h"
-#include "common/memory.h"
-#include "worker/host_devices.h"
+#include "common/files.h"
+#include "worker/devices.h"
 #include "worker/identity.h"
 
 namespace ringmaster::worker {

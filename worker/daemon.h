@@ -7,12 +7,12 @@
 #include <set>
 #include <string>
 
-#include "common/folder_lock.h"
+#include "common/files.h"
 #include "common/loop.h"
 #include "common/status.h"
 #include "common/ticket.h"
 #include "worker/backend/backend.h"
-#include "worker/device_reporter.h"
+#include "worker/devices.h"
 #include "worker/flags.h"
 #include "worker/heartbeat.h"
 #include "worker/job_runner.h"

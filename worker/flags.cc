@@ -7,9 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "common/amount.h"
 #include "common/build_id.h"
-#include "common/duration.h"
-#include "common/memory.h"
 #include "worker/identity.h"
 #include "worker/log/spool.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/failpoint.h"
-#include "common/stop_wait.h"
+#include "common/signals.h"
 #include "worker/run_observer.h"
 
 namespace ringmaster::worker {

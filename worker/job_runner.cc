@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/stop_wait.h"
+#include "common/signals.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
@@ -157,8 +157,8 @@ void JobRunner::Do(const InspectDataset& task) {
 void JobRunner::Do(const PrepareJob& task) {
   TrainerOptions options;
   options.on_phase = [&](const char* phase) { phases_.Enter(task.job, phase); };
-  options.on_snapshot = [post = post_, job = task.job](uint64_t step, const std::string& sha256) {
-    post(SnapshotHeld{job, step, sha256});
+  options.on_snapshot = [post = post_, job = task.job](const HeldCopy& copy) {
+    post(SnapshotHeld{job, copy.step, copy.manifest_sha256, copy.held});
   };
   PrepareDone done;
   done.job = task.job;
@@ -201,7 +201,7 @@ void JobRunner::Do(const DeliverState& task) {
   Status status = checkpoint.status();
   RetryPause pause;
   if (checkpoint.ok()) {
-    post_(SnapshotHeld{task.job, checkpoint->step, checkpoint->manifest_sha256});
+    post_(SnapshotHeld{task.job, checkpoint->step, checkpoint->manifest_sha256, {}});
     status = upload.Deliver(*checkpoint, stop);
   }
   while (status.code() == absl::StatusCode::kUnavailable && !WaitForStop(stop, pause.Next())) {

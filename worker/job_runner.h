@@ -22,7 +22,7 @@
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
-#include "worker/start_phases.h"
+#include "worker/run_observer.h"
 #include "worker/train/trainer.h"
 #include "worker/transfer/state_service.h"
 

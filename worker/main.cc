@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "common/duration.h"
+#include "common/amount.h"
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/signals.h"
 #include "worker/daemon.h"
+#include "worker/devices.h"
 #include "worker/flags.h"
-#include "worker/host_devices.h"
 #include "worker/tune.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -6,14 +6,154 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <set>
+#include <utility>
 
-#include "common/durable_file.h"
+#include <CLI/CLI.hpp>
+
+#include "common/data/dataset.h"
+#include "common/data/usual_facts.h"
+#include "common/files.h"
+#include "common/job/field_names.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/named_file.h"
-#include "worker/tune_flags.h"
 
 namespace ringmaster::worker {
+namespace {
+
+constexpr int kWrongTuning = 2;
+constexpr uint32_t kMostSamples = 1 << 24;
+
+void AddTuneOptions(CLI::App* app, TuneFlags* flags, std::string* device, bool* narrow) {
+  app->add_option("FILE", flags->job_file, "the job file, YAML; - is stdin")->required();
+  app->add_option("--device", *device, "cuda, or one GPU as cuda:INDEX")
+      ->capture_default_str()
+      ->envname("RINGMASTER_DEVICE");
+  app->add_option("--set", flags->overrides,
+                  "replace a value of the file, e.g. precision.policy=mixed_float16; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  app->add_option("--samples", flags->samples,
+                  "samples of a shard; default: those of the job, by its batch and shards")
+      ->type_name("N,N,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1U, kMostSamples).description(""));
+  app->add_option("--data-root", flags->data_root,
+                  "folder that holds the dataset: its counts decide how large the last batch is");
+  app->add_option("--table", flags->table, "the kernel table: rows that it lacks are added")
+      ->type_name("FILE")
+      ->capture_default_str()
+      ->envname("RINGMASTER_KERNEL_TABLE");
+  app->add_flag("--narrow", *narrow,
+                "gradients of weights may be rounded to 16 bits where that is quicker");
+}
+
+}  // namespace
+
+ParsedTuneFlags ParseTuneFlags(int argc, const char* const* argv) {
+  ParsedTuneFlags parsed;
+  TuneFlags& flags = parsed.flags;
+  std::string device = "cuda";
+  bool narrow = false;
+  CLI::App app{
+      "times the kernels of a job on this host's GPU, before any job, and writes the table"};
+  app.name("ringworker tune");
+  AddTuneOptions(&app, &flags, &device, &narrow);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    parsed.exit = true;
+    parsed.exit_code = app.exit(error) == 0 ? 0 : kWrongTuning;
+    return parsed;
+  }
+  flags.gradient_bits = narrow ? GradientBits::kMayBeRounded : GradientBits::kKept;
+  const auto choice = ParseDevice(device);
+  if (choice.ok()) {
+    flags.device = *choice;
+    return parsed;
+  }
+  std::cerr << "ringworker tune: " << Message(choice.status()) << "\n";
+  parsed.exit = true;
+  parsed.exit_code = kWrongTuning;
+  return parsed;
+}
+
+namespace {
+
+// A number that nobody says is that of one full batch.
+StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& data_root) {
+  if (!data_root.empty()) {
+    RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({data_root, ""}, spec.data()));
+    return dataset->facts();
+  }
+  if (spec.data().format().empty()) {
+    return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
+  }
+  RING_ASSIGN_OR_RETURN(v1::DatasetFacts facts, data::UsualFacts(spec.data().format()));
+  const v1::DataSource& source = spec.data();
+  facts.set_train_samples(source.has_take() ? source.take() : spec.batch());
+  facts.set_test_samples(source.has_take_test() ? source.take_test() : spec.batch());
+  return facts;
+}
+
+StatusOr<v1::ResultSpec> ResultOf(v1::JobSpec spec, const std::string& data_root) {
+  const bool split_of_unknown =
+      spec.has_validation() && data_root.empty() && !spec.data().has_take();
+  if (split_of_unknown) {
+    spec.clear_validation();
+    spec.clear_checkpoint();  // it may name a metric of the validation set
+  }
+  RING_ASSIGN_OR_RETURN(const v1::DatasetFacts facts, FactsOf(spec, data_root));
+  RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, job::Resolve(spec, facts, {}));
+  v1::ResultSpec result = std::move(*job.mutable_result());
+  if (split_of_unknown) result.mutable_data_use()->set_validation_samples(spec.batch());
+  return result;
+}
+
+// One shard of so many samples, of training and of evaluation.
+v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
+  result.set_batch(samples);
+  result.set_shards(1);
+  result.mutable_data_use()->set_train_samples(samples);
+  result.mutable_data_use()->set_test_samples(samples);
+  result.mutable_data_use()->set_validation_samples(0);
+  return result;
+}
+
+std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
+  const v1::DataUse& use = result.data_use();
+  return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
+                     result.model().name(),
+                     job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
+                     use.height(), use.width(), use.channels(), result.data().classes());
+}
+
+std::string NoteOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
+  const bool known = spec.data().has_take() && spec.data().has_take_test();
+  if (known || !options.data_root.empty() || !options.samples.empty()) return "";
+  return "the job file does not say how many samples there are: smaller last batches are left out; "
+         "--data-root DIR, or data.take and data.take_test, would tell their size";
+}
+
+}  // namespace
+
+StatusOr<TuneSubject> TuneSubjectOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultOf(spec, options.data_root));
+  TuneSubject subject = {TitleOf(spec, result), NoteOf(spec, options), {}};
+  std::vector<v1::ResultSpec> results;
+  for (const uint32_t samples : std::set(options.samples.begin(), options.samples.end())) {
+    results.push_back(WithShard(result, samples));
+  }
+  if (results.empty()) results.push_back(result);
+  for (const v1::ResultSpec& one : results) {
+    RING_ASSIGN_OR_RETURN(ProgramSet programs, ProgramSet::Build(one));
+    subject.programs.push_back(std::move(programs));
+  }
+  return subject;
+}
+
 namespace {
 
 constexpr int kWrongJob = 2;

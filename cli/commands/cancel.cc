@@ -1,6 +1,6 @@
 // ringctl cancel JOB...: asks for a stop at the next step boundary; `wait` sees it happen.
+#include "cli/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/each_job.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
 #include "common/data/verify.h"
-#include "common/named_file.h"
+#include "common/files.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/commands/commands.h"
 #include "cli/json.h"
 #include "cli/names.h"
-#include "common/duration.h"
+#include "common/amount.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cli/commands/commands.h"
-#include "cli/job_template.h"
+#include "cli/job_spec.h"
 
 namespace ringmaster::cli {
 namespace {

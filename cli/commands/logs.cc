@@ -1,6 +1,6 @@
 // ringctl logs JOB [-f] [--worker W]: what a job's workers logged while they served it.
 #include "cli/commands/commands.h"
-#include "cli/follow_logs.h"
+#include "cli/follow.h"
 #include "cli/json.h"
 #include "cli/render.h"
 

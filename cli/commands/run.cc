@@ -1,7 +1,7 @@
 // ringctl run MODEL --data D --batch N: a job without a file.
 #include "cli/commands/commands.h"
-#include "cli/job_submission.h"
-#include "cli/run_spec.h"
+#include "cli/job_spec.h"
+#include "cli/watch_job.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
 

@@ -1,6 +1,6 @@
 // ringctl status JOB...: jobs, now; ringctl spec JOB: the settings of one.
+#include "cli/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/each_job.h"
 #include "cli/render.h"
 #include "common/job/defaults.h"
 #include "common/job/job_file.h"

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/job_submission.h"
+#include "cli/watch_job.h"
+#include "common/files.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/named_file.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -1,7 +1,7 @@
 // ringctl tune FILE: kernels for a job are timed on this host's GPU, by the ringworker that lies
 // beside ringctl. Asks no coordinator.
+#include "cli/child_process.h"
 #include "cli/commands/commands.h"
-#include "cli/own_programs.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -2,15 +2,15 @@
 #include <csignal>
 #include <filesystem>
 
+#include "cli/child_process.h"
 #include "cli/commands/commands.h"
-#include "cli/cpu_lists.h"
 #include "cli/json.h"
 #include "cli/local_cluster.h"
 #include "cli/names.h"
-#include "cli/own_programs.h"
-#include "common/memory.h"
+#include "cli/worker_share.h"
+#include "common/amount.h"
 
-#include "common/durable_file.h"
+#include "common/files.h"
 
 namespace ringmaster::cli {
 namespace {

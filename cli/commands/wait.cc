@@ -6,7 +6,7 @@
 #include "cli/json.h"
 #include "cli/names.h"
 #include "cli/render.h"
-#include "common/duration.h"
+#include "common/amount.h"
 
 namespace ringmaster::cli {
 namespace {

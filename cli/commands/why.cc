@@ -1,6 +1,6 @@
 // ringctl why JOB...: why jobs are in the states they are in, and how they got there.
+#include "cli/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/each_job.h"
 #include "cli/render.h"
 
 namespace ringmaster::cli {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 #include "common/log.h"
 
 namespace ringmaster::data {

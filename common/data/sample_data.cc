@@ -9,7 +9,7 @@
 
 #include "common/data/format.h"
 #include "common/data/gzip.h"
-#include "common/durable_file.h"
+#include "common/files.h"
 
 namespace ringmaster::data {
 namespace {

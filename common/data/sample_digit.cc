@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/data/mnist.h"
 #include "common/philox.h"
-#include "common/square_root.h"
 
 namespace ringmaster::data {
 namespace {

@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
+#include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/philox.h"
-#include "common/square_root.h"
 
 namespace ringmaster::data {
 namespace {

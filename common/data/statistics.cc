@@ -1,6 +1,6 @@
 #include "common/data/statistics.h"
 
-#include "common/square_root.h"
+#include "common/arithmetic.h"
 
 namespace ringmaster::data {
 namespace {

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "common/amount.h"
 #include "common/graph/memory_plan.h"
-#include "common/memory.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -7,10 +7,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "common/edit_distance.h"
 #include "common/job/field_names.h"
 #include "common/job/overrides.h"
 #include "common/job/yaml_tree.h"
+#include "common/text.h"
 
 namespace ringmaster::job {
 namespace {

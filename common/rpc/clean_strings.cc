@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster {
 namespace {

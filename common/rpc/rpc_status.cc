@@ -1,6 +1,6 @@
 #include "common/rpc/rpc_status.h"
 
-#include "common/line_text.h"
+#include "common/text.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 

@@ -1,6 +1,6 @@
 // The one place where absl::Status and grpc::Status meet. Errors carry google.rpc.ErrorInfo in the
 // `grpc-status-details-bin` trailer. Messages are one line of at most kMaxReasonText on both ways
-// (common/line_text.h), whoever's words they repeat: a client takes 8 KiB of trailers. Thread-safe
+// (common/text.h), whoever's words they repeat: a client takes 8 KiB of trailers. Thread-safe
 // (free functions).
 #pragma once
 

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "common/edit_distance.h"
+#include "common/text.h"
 #include "common/zoo/models.h"
 
 namespace ringmaster::zoo {

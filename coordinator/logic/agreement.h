@@ -1,7 +1,12 @@
-// What must be equal on every worker of a job, and in what two of them differ. Pure; thread-safe
-// (free functions). Every function returns OK, or FAILED_PRECONDITION naming both workers.
+// What must be equal on every worker of a job, at its start and at every step, and in what two of
+// them differ. Functions are pure and thread-safe; each returns OK, or FAILED_PRECONDITION naming
+// both workers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
 #include <string>
 
 #include "common/status.h"
@@ -28,5 +33,28 @@ struct Claim {
 
 // Lower-case hex of raw bytes.
 [[nodiscard]] std::string HexOf(const std::string& bytes);
+
+// What members said of their state: for the newest steps that anybody spoke of, who said first what
+// digest it has. Members choose the steps whose digests they report by number alone (fleet.proto),
+// so that it does not matter when each of them reports. Owned by Run, loop thread only. What
+// follows from a difference is Run's to say.
+class StateDigests {
+ public:
+  // OK, or FAILED_PRECONDITION naming both workers, when another one said something else.
+  [[nodiscard]] Status Add(uint64_t step, const std::string& worker, const std::string& digest);
+  // A generation begins with S(step): whoever spoke of later steps is not in it, and what it said
+  // holds for nobody.
+  void GoOnFrom(uint64_t step);
+
+ private:
+  // A member reports at most 8 every 250 ms, nearly the same as the others: seconds of a fast job.
+  static constexpr size_t kMost = 256;
+
+  struct Witness {
+    std::string worker, digest;
+  };
+  std::map<uint64_t, Witness> first_;  // by step
+  std::deque<uint64_t> order_;         // of the same steps: in which they were first spoken of
+};
 
 }  // namespace ringmaster::coordinator

@@ -1,15 +1,28 @@
-// Why a job is in its state, and what would help: the answer to Jobs.Why, made of what everyone may
+// Why a job is in its state, which worker slows it, and what would help; made of what everyone may
 // see. Pure; thread-safe (free functions).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "coordinator/logic/action.h"
+#include "ringmaster/v1/job.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
 
+// The answer to Jobs.Why.
 [[nodiscard]] v1::WhyResponse Explain(const JobView& view);
+
+// The worker that the others of a ring wait for, from the step times that they report. All members
+// take the same wall time for a step, as they wait for each other; what tells them apart is who
+// waits. It names nobody when nobody stands out, and decides nothing.
+//
+// The member that waits least at the ring, when the median of the others' waits is longer by more
+// than a tenth of a step and 5 ms; the cause is what it spends most more on than their median:
+// samples (`input`), kernels (`compute`) or its part of the ring (`link`). Nothing for fewer than
+// two members that were measured, and when nothing of it is longer.
+[[nodiscard]] std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status);
 
 }  // namespace ringmaster::coordinator

@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "common/address.h"
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster::coordinator {
 namespace {

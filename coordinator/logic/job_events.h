@@ -1,17 +1,23 @@
-// What happened to a job, oldest first, as Jobs.ListEvents shows it. A value: copies share what
-// they hold until one of them grows, so that a view of a job costs no copy of its events.
-// Thread-compatible; a copy may be read on any thread.
+// What happened to a job, and what of its progress is worth telling.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "ringmaster/v1/job.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
+
+// What happened to a job, oldest first, as Jobs.ListEvents shows it. A value: copies share what
+// they hold until one of them grows, so that a view of a job costs no copy of its events.
+// Thread-compatible; a copy may be read on any thread.
+struct Now;  // event.h, whose records hold events
 
 enum class Severity { kInfo, kWarning, kError };
 
@@ -72,6 +78,38 @@ class JobEvents {
 
  private:
   std::shared_ptr<const List> events_;
+};
+
+// What the progress of one job says that is worth an event: evaluations, skipped steps, changes of
+// the loss scale. Owned by Logic, one a run, loop thread only. Of two evaluations with equal
+// numbers one is told. A run of skipped steps is one event, told when it ended; changes of the loss
+// scale and ends of such runs are told at most every kQuiet, so that a job which skips for ever
+// does not push everything else out of the list.
+class ProgressEvents {
+ public:
+  static constexpr std::chrono::milliseconds kQuiet{10'000};
+
+  // `status` after each progress; step, updates and the metrics are looked at.
+  [[nodiscard]] std::vector<Happening> Observe(const v1::JobStatus& status, Now now);
+  // What was held back; the job ended.
+  [[nodiscard]] std::vector<Happening> Flush();
+
+ private:
+  using Time = std::chrono::milliseconds;
+  void ObserveEvaluation(const v1::JobStatus& status, std::vector<Happening>& told);
+  void ObserveSkips(const v1::JobStatus& status, Now now, std::vector<Happening>& told);
+  void ObserveScale(const v1::JobStatus& status, Now now, std::vector<Happening>& told);
+  void TellSkips(std::vector<Happening>& told);
+  void TellScale(std::vector<Happening>& told);
+  static bool Quiet(const std::optional<Time>& told_at, Now now);
+
+  std::string evaluation_;                                // the newest
+  uint64_t step_ = 0, skipped_ = 0;                       // of the newest progress
+  uint64_t run_begin_ = 0, run_end_ = 0, run_skips_ = 0;  // steps (begin, end], not told yet
+  std::optional<Time> skips_told_at_;
+  std::optional<double> scale_, scale_told_;
+  uint64_t scale_step_ = 0;
+  std::optional<Time> scale_told_at_;
 };
 
 }  // namespace ringmaster::coordinator

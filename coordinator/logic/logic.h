@@ -13,18 +13,16 @@
 #include <vector>
 
 #include "coordinator/logic/action.h"
+#include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
-#include "coordinator/logic/generation_source.h"
+#include "coordinator/logic/generation.h"
 #include "coordinator/logic/job_events.h"
 #include "coordinator/logic/options.h"
-#include "coordinator/logic/progress_events.h"
 #include "coordinator/logic/record.h"
-#include "coordinator/logic/retention.h"
 #include "coordinator/logic/run.h"
 #include "coordinator/logic/scheduler.h"
-#include "coordinator/logic/snapshot_reports.h"
 
 namespace ringmaster::coordinator {
 
@@ -71,9 +69,8 @@ class Logic {
   };
 
   // One event each: logic_workers.cc has who attaches and leaves, logic_messages.cc what workers
-  // say of their jobs, logic_clients.cc the requests of clients, logic_uploads.cc checkpoints that
-  // come in, logic_checkpoints.cc which of them stay, logic.cc the rest; logic_jobs.cc carries a
-  // job along.
+  // say of their jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints
+  // that come in and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -152,8 +149,9 @@ class Logic {
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
 
-  // logic_uploads.cc
-  void HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said);
+  // logic_checkpoints.cc
+  void HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said,
+                    const google::protobuf::RepeatedField<uint64_t>& held);
   // Whether this worker may upload this checkpoint, now.
   [[nodiscard]] Refusal CheckUpload(const UploadAsked& event);
   [[nodiscard]] Refusal CheckWriter(const Job& job, const Worker& worker,

@@ -2,6 +2,7 @@
 // happened to it.
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "coordinator/logic/logic.h"
@@ -96,6 +97,9 @@ void Logic::Advance(Job& job, Fault fault) {
   if (regrouped) {
     MarkJoining(job);
     job.snapshots.ForgetAfter(run.start_step());
+    std::set<std::string> members;
+    for (const Member& member : run.members()) members.insert(member.name());
+    job.snapshots.KeepHolders(members);
   }
   const v1::JobState state = status.state();
   const std::string reason = job.state_reason;

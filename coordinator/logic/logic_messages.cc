@@ -120,7 +120,8 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
     case Kind::kJobFailed:
       return HearFailed(*job, from, message.job_failed());
     case Kind::kSnapshotTaken:
-      return HearSnapshot(*job, from, message.snapshot_taken().snapshot());
+      return HearSnapshot(*job, from, message.snapshot_taken().snapshot(),
+                          message.snapshot_taken().held());
     case Kind::kJoined:
       run.OnJoined(from, message.joined(), now_);
       break;

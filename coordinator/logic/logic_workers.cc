@@ -87,9 +87,11 @@ void Logic::TakeBack(Worker& worker) {
     worker.job = JobId(attach.job_id());
     job->run->Return(worker, now_, actions_);
     worker.joining = !job->run->InRing(attach.name());
+    google::protobuf::RepeatedField<uint64_t> held;
+    for (const v1::Snapshot& snapshot : attach.snapshots()) held.Add(snapshot.step());
     for (const v1::Snapshot& snapshot : attach.snapshots()) {
       const Member* member = job->run ? job->run->Find(attach.name()) : nullptr;
-      if (member != nullptr) HearSnapshot(*job, *member, snapshot);
+      if (member != nullptr) HearSnapshot(*job, *member, snapshot, held);
     }
     if (job->run) Advance(*job, {});
   } else if (!attach.job_id().empty()) {

@@ -1,8 +1,8 @@
 // The half of Run that tells: its status, and how it ended.
 #include <algorithm>
 
+#include "coordinator/logic/explain.h"
 #include "coordinator/logic/run.h"
-#include "coordinator/logic/straggler.h"
 
 namespace ringmaster::coordinator {
 std::string Run::PhaseOf(const Member& member) const {

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "common/line_text.h"
 #include "common/rpc/rpc_status.h"
+#include "common/text.h"
 #include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {

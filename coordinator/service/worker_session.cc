@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/line_text.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
+#include "common/text.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/store/checkpoint_reader.h"
 #include "coordinator/store/disk_error.h"

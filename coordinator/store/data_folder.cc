@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 
 namespace ringmaster::coordinator {
 

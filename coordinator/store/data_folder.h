@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "common/folder_lock.h"
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster::coordinator {

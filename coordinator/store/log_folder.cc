@@ -6,8 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "common/durable_file.h"
-#include "common/line_text.h"
+#include "common/files.h"
+#include "common/text.h"
 #include "coordinator/store/disk_error.h"
 
 namespace ringmaster::coordinator {

@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster::coordinator {
 namespace {

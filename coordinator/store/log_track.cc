@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 #include "coordinator/store/disk_error.h"
 
 namespace ringmaster::coordinator {

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 
 namespace ringmaster::coordinator {
 

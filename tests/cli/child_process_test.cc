@@ -1,9 +1,10 @@
-#include "cli/child_process.h"
-
 #include <poll.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
+
+#include <catch2/catch.hpp>
+
+#include "cli/child_process.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -58,5 +59,24 @@ TEST_CASE("ChildProcess: a program that is not there ends with 127 and a word wh
   CHECK(child->HowItEnded() == "ended with exit code 127");
 }
 
+using Catch::Matchers::Contains;
+
+TEST_CASE("OwnPrograms: those that are missing are named with the folder") {
+  const auto folder = FolderOf({"ringctl"});
+  REQUIRE(folder.ok());
+  CHECK(std::string(RINGMASTER_RINGCTL) == *folder + "/ringctl");
+  const auto missing = FolderOf({"ringctl", "ringtool"});
+  CHECK(Message(missing.status()) == "there is no ringtool beside ringctl in " + *folder);
+}
+
+TEST_CASE("OwnPrograms: a program's exit code is that of the run") {
+  CHECK(*RunToEnd({"/bin/sh", "-c", "exit 0"}) == 0);
+  CHECK(*RunToEnd({"/bin/sh", "-c", "exit 7"}) == 7);
+  CHECK(*RunToEnd({"/bin/sh", "-c", "kill -TERM $$"}) == 128 + 15);
+  const auto none = RunToEnd({"/no/such/program"});
+  CHECK_THAT(Message(none.status()), Contains("/no/such/program cannot be executed"));
+}
+
 }  // namespace
+
 }  // namespace ringmaster::cli

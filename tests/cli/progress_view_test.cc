@@ -2,9 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "cli/line_progress.h"
 #include "cli/render_watch.h"
-#include "cli/screen_progress.h"
 #include "tests/cli/job_statuses.h"
 #include "tests/cli/screen.h"
 

@@ -4,7 +4,7 @@
 #include "common/address.h"
 #include "common/check.h"
 #include "common/json.h"
-#include "common/line_text.h"
+#include "common/text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;

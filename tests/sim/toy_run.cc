@@ -446,11 +446,13 @@ void ToyRun::TakeSnapshot() {
   const uint64_t step = job_->applied;
   job_->copies[step] = job_->state;
   if (job_->copies.size() > kMostCopies) job_->copies.erase(job_->copies.begin());
-  post_(worker::SnapshotHeld{job_->id, step, ""});
+  std::vector<uint64_t> held;
+  for (const auto& [held_step, state] : job_->copies) held.push_back(held_step);
+  post_(worker::SnapshotHeld{job_->id, step, "", held});
   const Time cost = microseconds(self_.cluster->world.random().Between(100, 20'000));
   const std::string manifest = ManifestSha256(step, job_->state);
   self_.cluster->world.After(cost, self_.life, [post = post_, id = job_->id, step, manifest] {
-    post(worker::SnapshotHeld{id, step, manifest});
+    post(worker::SnapshotHeld{id, step, manifest, {}});
   });
 }
 

@@ -138,7 +138,8 @@ void ToyTrainer::Do(const worker::DeliverState& task) {
   generation.set_counter(shown_generation_.counter);
   courier_ = std::make_shared<Courier>(self_.cluster, self_.life, self_.host, task.job.value(),
                                        generation);
-  post_(worker::SnapshotHeld{job_->id, job_->applied, ManifestSha256(job_->applied, job_->state)});
+  post_(worker::SnapshotHeld{
+      job_->id, job_->applied, ManifestSha256(job_->applied, job_->state), {}});
   courier_->Submit(job_->applied, job_->state);
   courier_->WhenIdle([this](const std::string& error) {
     post_(worker::StateDelivered{job_->id, job_->applied, error});

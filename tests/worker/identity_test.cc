@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/durable_file.h"
+#include "common/files.h"
 #include "common/mutex.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/term_store.h"

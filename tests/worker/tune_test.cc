@@ -1,18 +1,161 @@
-#include "worker/tune.h"
-
-#include <sys/stat.h>
-
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <sstream>
 
+#include <sys/stat.h>
+#include <catch2/catch.hpp>
+
+#include "common/data/sample_data.h"
 #include "common/job/job_file.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/backend/plugin.h"
+#include "worker/tune.h"
 
 namespace ringmaster::worker {
 namespace {
+
+ParsedTuneFlags ParseTune(const std::vector<const char*>& arguments) {
+  std::vector<const char*> words = {"tune"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return ParseTuneFlags(static_cast<int>(words.size()), words.data());
+}
+
+TEST_CASE("TuneFlags: a job file is enough") {
+  unsetenv("RINGMASTER_DEVICE");
+  unsetenv("RINGMASTER_KERNEL_TABLE");
+  const ParsedTuneFlags parsed = ParseTune({"job.yaml"});
+  REQUIRE_FALSE(parsed.exit);
+  CHECK(parsed.flags.job_file == "job.yaml");
+  CHECK(parsed.flags.device.kind == "cuda");
+  CHECK_FALSE(parsed.flags.device.index);
+  CHECK(parsed.flags.samples.empty());
+  CHECK(parsed.flags.table == "kernel_table.txt");
+  CHECK(parsed.flags.gradient_bits == GradientBits::kKept);
+}
+
+TEST_CASE("TuneFlags: all of them are understood") {
+  const ParsedTuneFlags parsed =
+      ParseTune({"--device", "cuda:1", "--samples", "32,64", "job.yaml", "--set", "batch=4",
+                 "--set", "shards=2", "--table", "t.txt", "--data-root", "/data", "--narrow"});
+  REQUIRE_FALSE(parsed.exit);
+  CHECK(parsed.flags.job_file == "job.yaml");
+  CHECK(parsed.flags.device.index == 1U);
+  CHECK(parsed.flags.samples == std::vector<uint32_t>{32, 64});
+  CHECK(parsed.flags.overrides == std::vector<std::string>{"batch=4", "shards=2"});
+  CHECK(parsed.flags.table == "t.txt");
+  CHECK(parsed.flags.data_root == "/data");
+  CHECK(parsed.flags.gradient_bits == GradientBits::kMayBeRounded);
+}
+
+TEST_CASE("TuneFlags: the table that workers read is the one that is written") {
+  setenv("RINGMASTER_KERNEL_TABLE", "/etc/table.txt", 1);
+  CHECK(ParseTune({"job.yaml"}).flags.table == "/etc/table.txt");
+  CHECK(ParseTune({"job.yaml", "--table", "t.txt"}).flags.table == "t.txt");
+  unsetenv("RINGMASTER_KERNEL_TABLE");
+}
+
+TEST_CASE("TuneFlags: what is wrong ends with exit code 2") {
+  const std::vector<std::vector<const char*>> cases = {
+      {},
+      {"job.yaml", "--samples", "0"},
+      {"job.yaml", "--samples", "-1"},
+      {"job.yaml", "--samples", "4,many"},
+      {"job.yaml", "--device", "abacus"},
+      {"job.yaml", "--cores", "2"},
+      {"job.yaml", "other.yaml"},
+  };
+  for (const auto& words : cases) {
+    const ParsedTuneFlags parsed = ParseTune(words);
+    CHECK(parsed.exit);
+    CHECK(parsed.exit_code == 2);
+  }
+}
+
+using Catch::Matchers::Contains;
+
+// batch 16 in 3 shards: 5 or 6 samples each.
+constexpr char kSmallJob[] =
+    "name: small\nmodel: {name: mlp, hidden: [4]}\ndata: {format: mnist, path: digits}\n"
+    "batch: 16\nshards: 3\nepochs: 1\noptimizer: {sgd: {}}\n";
+
+TuneSubject SubjectWith(const std::vector<std::string>& overrides,
+                        const TuneSubjectOptions& options = {}) {
+  const auto spec = job::ParseJobFile("job.yaml", kSmallJob, overrides);
+  REQUIRE(Message(spec.status()) == "");
+  auto subject = TuneSubjectOf(*spec, options);
+  REQUIRE(Message(subject.status()) == "");
+  return *std::move(subject);
+}
+
+// training 5 6, evaluation 5: as T5 T6 E5.
+std::string Shapes(const TuneSubject& subject) {
+  std::string text;
+  for (const ProgramSet& set : subject.programs) {
+    for (const auto& [shape, program] : set.programs()) {
+      CHECK(program.samples == static_cast<int64_t>(shape.samples));
+      const char* const mode = shape.mode == graph::Mode::kTraining ? "T" : "E";
+      text += fmt::format("{}{}{}", text.empty() ? "" : " ", mode, shape.samples);
+    }
+  }
+  return text;
+}
+
+TEST_CASE("TuneSubject: without a dataset full batches, and a note that says what is left out") {
+  const TuneSubject subject = SubjectWith({});
+  CHECK(Shapes(subject) == "T5 T6 E5 E6");
+  CHECK(subject.title == "small: mlp in float32, images of 28x28x1, 10 classes");
+  CHECK_THAT(subject.note, Contains("--data-root") && Contains("data.take_test"));
+}
+
+TEST_CASE("TuneSubject: numbers of samples in the job file tell the last batches too") {
+  // 16 + 8 training samples, 7 test samples.
+  const TuneSubject subject = SubjectWith({"data.take=24", "data.take_test=7"});
+  CHECK(Shapes(subject) == "T2 T3 T5 T6 E2 E3");
+  CHECK(subject.note.empty());
+  CHECK_FALSE(SubjectWith({"data.take=24"}).note.empty());
+}
+
+TEST_CASE("TuneSubject: a validation set has its shards, also when its size is not known") {
+  // 24 - 4 = 16 + 4 training samples; validation 4; test 16.
+  CHECK(Shapes(SubjectWith({"data.take=24", "data.take_test=16", "validation.fold=1/6"})) ==
+        "T1 T2 T5 T6 E1 E2 E5 E6");
+  const TuneSubject unknown =
+      SubjectWith({"data.take_test=1", "validation.split=0.1", "checkpoint.best=validation_loss"});
+  CHECK(Shapes(unknown) == "T5 T6 E1 E5 E6");
+}
+
+TEST_CASE("TuneSubject: the dataset tells all shapes where there is one") {
+  const TemporaryFolder root;
+  REQUIRE(data::MakeSampleData(root / "digits", {.format = "mnist", .train = 24, .test = 7}).ok());
+  const TuneSubject subject = SubjectWith({}, {.samples = {}, .data_root = root.path()});
+  CHECK(Shapes(subject) == "T2 T3 T5 T6 E2 E3");
+  CHECK(subject.note.empty());
+}
+
+TEST_CASE("TuneSubject: a dataset that is named and not there is an error") {
+  const TemporaryFolder root;
+  const auto spec = job::ParseJobFile("job.yaml", kSmallJob, {});
+  REQUIRE(spec.ok());
+  const auto subject = TuneSubjectOf(*spec, {.samples = {}, .data_root = root.path()});
+  CHECK_THAT(Message(subject.status()), Contains("digits"));
+}
+
+TEST_CASE("TuneSubject: given samples are those of a shard, each once") {
+  const TuneSubject subject =
+      SubjectWith({"validation.split=0.5"}, {.samples = {9, 4, 9}, .data_root = ""});
+  CHECK(Shapes(subject) == "T4 E4 T9 E9");
+  CHECK(subject.note.empty());
+}
+
+TEST_CASE("TuneSubject: model, policy and images are those of the job") {
+  const TuneSubject subject = SubjectWith(
+      {"model={name: vgg, depth: 11}", "data={format: cifar100, path: c, resize: [64, 32]}",
+       "precision.policy=mixed_bfloat16"},
+      {.samples = {1}, .data_root = ""});
+  CHECK(subject.title == "small: vgg in mixed_bfloat16, images of 64x32x3, 100 classes");
+  CHECK(Shapes(subject) == "T1 E1");
+}
 
 using Catch::Matchers::Contains;
 
@@ -191,4 +334,5 @@ TEST_CASE("Tune: exit codes tell a wrong job file from a host that cannot") {
 }
 
 }  // namespace
+
 }  // namespace ringmaster::worker

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "common/memory.h"
+#include "common/amount.h"
 
 namespace ringmaster {
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "common/stop_wait.h"
+#include "common/signals.h"
 #include "worker/log/ship_stream.h"
 
 namespace ringmaster::worker {

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/durable_file.h"
-#include "common/line_text.h"
+#include "common/files.h"
 #include "common/sha256.h"
+#include "common/text.h"
 #include "worker/log/spool_file.h"
 
 namespace ringmaster::worker {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "common/line_text.h"
+#include "common/text.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -72,6 +72,7 @@ struct SnapshotHeld {
   JobId job;
   uint64_t step = 0;
   std::string manifest_sha256;  // hex; empty while it is being hashed
+  std::vector<uint64_t> held;   // of all copies there are now; empty: as before, and this step
 };
 
 // Answers DeliverState.

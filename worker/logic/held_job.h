@@ -47,10 +47,12 @@ struct HeldJob {
   std::optional<std::chrono::steady_clock::time_point> dropped_told;
 
   bool delivering = false;  // a checkpoint that SaveState asked for
-  // By step, the newest few that were taken: what their manifests are, empty while that is unknown.
-  // They stay true when the copies go, and are told again in every new session.
+  // By step, the copies that are held, and the newest few that were: what their manifests are,
+  // empty while that is unknown. They stay true when the copies go, and are told again in every new
+  // session.
   std::map<uint64_t, std::string> snapshots;
-  KeptReports reports;  // of the current generation
+  std::vector<uint64_t> copies;  // steps that are held
+  KeptReports reports;           // of the current generation
 
   [[nodiscard]] bool running() const { return phase == Phase::kRunning; }
   // It goes as soon as the job thread is done with it.

@@ -92,14 +92,14 @@ v1::WorkerMessage SuspicionMessage(const PeerSuspected& event) {
   return message;
 }
 
-v1::WorkerMessage SnapshotMessage(const JobId& job, const GenerationId& generation, uint64_t step,
-                                  const std::string& manifest_sha256) {
+v1::WorkerMessage SnapshotMessage(const GenerationId& generation, const SnapshotHeld& snapshot) {
   v1::WorkerMessage message;
   v1::SnapshotTaken& taken = *message.mutable_snapshot_taken();
-  taken.set_job_id(job.value());
+  taken.set_job_id(snapshot.job.value());
   Fill(generation, taken.mutable_generation());
-  taken.mutable_snapshot()->set_step(step);
-  taken.mutable_snapshot()->set_manifest_sha256(manifest_sha256);
+  taken.mutable_snapshot()->set_step(snapshot.step);
+  taken.mutable_snapshot()->set_manifest_sha256(snapshot.manifest_sha256);
+  taken.mutable_held()->Assign(snapshot.held.begin(), snapshot.held.end());
   return message;
 }
 

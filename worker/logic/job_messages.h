@@ -33,8 +33,8 @@ void Fill(const GenerationId& from, v1::Generation* to);
                                               uint64_t step, const std::string& reason);
 [[nodiscard]] v1::WorkerMessage JoinedMessage(const RunJoined& event);
 [[nodiscard]] v1::WorkerMessage SuspicionMessage(const PeerSuspected& event);
-[[nodiscard]] v1::WorkerMessage SnapshotMessage(const JobId& job, const GenerationId& generation,
-                                                uint64_t step, const std::string& manifest_sha256);
+[[nodiscard]] v1::WorkerMessage SnapshotMessage(const GenerationId& generation,
+                                                const SnapshotHeld& snapshot);
 [[nodiscard]] v1::WorkerMessage SavedMessage(const StateDelivered& event);
 [[nodiscard]] v1::WorkerMessage LeavingMessage(const std::string& reason);
 // Finished, a suspicion, or failed: by the outcome.

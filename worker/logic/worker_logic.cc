@@ -148,7 +148,7 @@ Decision WorkerLogic::Obey(const v1::Attached& message, Time now) {
     // Once more: one may have been taken since Attach was sent.
     for (const auto& [step, manifest] : job_->snapshots) {
       decision.actions.emplace_back(
-          SendMessage{SnapshotMessage(job_->id, job_->started, step, manifest)});
+          SendMessage{SnapshotMessage(job_->started, {job_->id, step, manifest, job_->copies})});
     }
     TellDropped(now, &decision.actions);
     for (v1::WorkerMessage& report : job_->reports.All()) {

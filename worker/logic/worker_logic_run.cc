@@ -1,6 +1,8 @@
 // What concerns a prepared job: fence, start, the run and its end, cancel, release, SaveState.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/planted_bug.h"
@@ -15,7 +17,7 @@ constexpr std::chrono::milliseconds kEvaluationInterval{20};
 // A coordinator that is away for long, or slow, drops many checkpoints.
 constexpr std::chrono::seconds kDroppedInterval{10};
 
-constexpr size_t kMostSnapshots = 4;  // two copies are kept, and a third may be on its way
+constexpr size_t kMostSnapshots = 4;  // whose copies are gone: the other holder may be behind
 
 GenerationId ToGeneration(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
@@ -89,6 +91,7 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
   job_->reports.Clear();
   // The job was set back: later ones are taken again.
   job_->snapshots.erase(job_->snapshots.upper_bound(message.start_step()), job_->snapshots.end());
+  std::erase_if(job_->copies, [&](uint64_t step) { return step > message.start_step(); });
   return Do(RunJob{job_->id, message}, "run generation " + generation.ToString());
 }
 
@@ -197,11 +200,20 @@ Decision WorkerLogic::On(const SnapshotHeld& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("a snapshot of a job that is gone");
   std::string& manifest = job_->snapshots[event.step];
   if (!event.manifest_sha256.empty()) manifest = event.manifest_sha256;
-  Decision decision =
-      Do(SendMessage{SnapshotMessage(job_->id, job_->started, event.step, manifest)},
-         fmt::format("the snapshot of step {} {}", event.step,
-                     manifest.empty() ? "is taken" : "has manifest " + manifest));
-  if (job_->snapshots.size() > kMostSnapshots) job_->snapshots.erase(job_->snapshots.begin());
+  if (!event.held.empty()) {
+    job_->copies = event.held;
+  } else if (std::ranges::find(job_->copies, event.step) == job_->copies.end()) {
+    job_->copies.push_back(event.step);
+  }
+  Decision decision = Do(
+      SendMessage{SnapshotMessage(job_->started, {job_->id, event.step, manifest, job_->copies})},
+      fmt::format("the snapshot of step {} {}", event.step,
+                  manifest.empty() ? "is taken" : "has manifest " + manifest));
+  for (auto oldest = job_->snapshots.begin();
+       job_->snapshots.size() > kMostSnapshots && oldest != job_->snapshots.end();) {
+    const bool held = std::ranges::find(job_->copies, oldest->first) != job_->copies.end();
+    oldest = held ? std::next(oldest) : job_->snapshots.erase(oldest);
+  }
   return decision;
 }
 

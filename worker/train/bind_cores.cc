@@ -4,8 +4,8 @@
 #include <atomic>
 #include <map>
 
+#include "common/amount.h"
 #include "common/log.h"
-#include "common/memory.h"
 
 namespace ringmaster::worker {
 namespace {

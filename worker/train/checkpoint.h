@@ -1,3 +1,45 @@
+// S(k) as files, and back; and the one list of what these contain.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/sha256.h"
+#include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
+#include "worker/train/checkpoint_sink.h"
+#include "worker/train/progress.h"
+#include "worker/train/safetensors.h"
+#include "worker/train/state.h"
+
+namespace ringmaster::worker {
+
+// The state as named tensors in the three files of a checkpoint: the one list of what a checkpoint
+// contains, used to write and to read. Free functions; the caller owns the state and its thread.
+
+// The state's numbers, at addresses that views can point to.
+struct Scalars {
+  int64_t step = 0;
+  int64_t updates = 0;
+  int64_t loss_scale = 1;
+  int64_t good_steps = 0;
+  int64_t epoch = 0;
+  double loss_sum = 0;
+  int64_t correct = 0;
+  int64_t samples = 0;
+};
+[[nodiscard]] Scalars ScalarsOf(const State& state);
+
+// By file name. The views point into `state` and `scalars`.
+[[nodiscard]] std::map<std::string, TensorViews> TensorsOf(const State& state,
+                                                           const Scalars& scalars);
+
+// The reverse: copies everything into `state`. DATA_LOSS names file and tensor when one is missing,
+// superfluous, or of another type or shape.
+Status SetTensors(const std::map<std::string, TensorViews>& files, State* state);
+
 // S(k) as files, and back. The bytes are a function of (ResolvedJob, k): no time, host, job id,
 // worker or generation. Free functions on values; the caller owns the state and its thread.
 //
@@ -8,18 +50,6 @@
 //                          loss_scale, good_steps, metrics/epoch, metrics/loss_sum,
 //                          metrics/correct, metrics/samples
 //   manifest.json          names, sizes and SHA-256 of those, step, digests; canonical JSON
-#pragma once
-
-#include <string>
-#include <vector>
-
-#include "common/sha256.h"
-#include "common/status.h"
-#include "ringmaster/v1/job.pb.h"
-#include "worker/train/checkpoint_sink.h"
-#include "worker/train/state.h"
-
-namespace ringmaster::worker {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
@@ -50,5 +80,23 @@ struct ManifestFacts {
 // checkpoint is another job's; DATA_LOSS names the tensor that is missing, superfluous or of
 // another shape. The state is garbage after an error.
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state);
+
+// S(k) as bytes, for a peer that joins or is behind: the files of a checkpoint, and what is derived
+// from the past and stands in no checkpoint. An immutable value, shared between threads; it knows
+// no network.
+struct StateCopy {
+  // The best evaluated state so far, by `checkpoint.best`.
+  struct Best {
+    uint64_t step = 0;
+    double value = 0;
+    bool operator==(const Best&) const = default;
+  };
+
+  uint64_t step = 0;
+  Sha256Digest digest{};                       // digest(step)
+  std::vector<CheckpointFile> files;           // without manifest, by name
+  std::optional<Evaluation> validation, test;  // the newest
+  std::optional<Best> best;
+};
 
 }  // namespace ringmaster::worker

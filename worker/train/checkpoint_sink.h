@@ -35,6 +35,13 @@ struct Checkpoint {
   std::string manifest_sha256;  // hex, of manifest.json
 };
 
+// What a member says of its copies of states whose checkpoints are due.
+struct HeldCopy {
+  uint64_t step = 0;            // of the copy that was taken, or hashed
+  std::string manifest_sha256;  // hex; empty while it is being hashed
+  std::vector<uint64_t> held;   // steps of all copies that are held now
+};
+
 class CheckpointSink {
  public:
   virtual ~CheckpointSink() = default;

@@ -9,7 +9,7 @@
 
 #include "common/failpoint.h"
 #include "common/log.h"
-#include "worker/train/patience.h"
+#include "common/mutex.h"
 
 namespace ringmaster::worker {
 
@@ -102,8 +102,13 @@ std::optional<DroppedCheckpoint> CheckpointWriter::MakeRoom(uint64_t step, const
   return result;
 }
 
+void CheckpointWriter::TellOf(uint64_t step, const std::string& manifest_sha256) {
+  HeldCopy told{.step = step, .manifest_sha256 = manifest_sha256, .held = {}};
+  for (const Kept& kept : kept_) told.held.push_back(kept.step);
+  tell_(told);
+}
+
 void CheckpointWriter::Keep(DueCopy copy) {
-  tell_(copy.facts.step, "");
   MutexLock lock(mu_);
   Kept& kept = kept_.emplace_back();
   kept.step = copy.facts.step;
@@ -111,6 +116,7 @@ void CheckpointWriter::Keep(DueCopy copy) {
   kept.best = copy.standing.best;
   kept.last = copy.last;
   kept.copy = std::move(copy);
+  TellOf(kept.step, "");
   changed_.NotifyAll();
 }
 
@@ -171,8 +177,8 @@ void CheckpointWriter::Hash() {
     }
     kept->sealed = Seal(kept->copy.facts, std::move(kept->copy.files));
     kept->sealed->standing = kept->copy.standing;
-    tell_(kept->step, kept->sealed->manifest_sha256);
     MutexLock lock(mu_);
+    TellOf(kept->step, kept->sealed->manifest_sha256);
     kept->hashed = true;
     kept->busy = false;
     changed_.NotifyAll();

@@ -42,12 +42,13 @@ struct DroppedCheckpoint {
 
 class CheckpointWriter {
  public:
-  // A copy was taken (no manifest), and hashed. Step thread and "snapshot"; must not block.
-  using Tell = std::function<void(uint64_t step, const std::string& manifest_sha256)>;
+  // A copy was taken (no manifest), and hashed. Step thread and "snapshot", one at a time; must not
+  // block.
+  using Tell = std::function<void(const HeldCopy& copy)>;
 
   // So many copies are kept; with checkpoint.best one more at the end (MostKept).
   CheckpointWriter(
-      std::string job_id, size_t most_copies, Tell tell = [](uint64_t, const std::string&) {});
+      std::string job_id, size_t most_copies, Tell tell = [](const HeldCopy&) {});
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -102,6 +103,7 @@ class CheckpointWriter {
   };
   using KeptList = std::list<Kept>;  // as they came; elements stay where they are
 
+  void TellOf(uint64_t step, const std::string& manifest_sha256) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Hash();                                // thread "snapshot"
   void Deliver(const std::stop_token& stop);  // thread "checkpoint"
   // What is to be hashed or delivered next; the end when there is nothing now.

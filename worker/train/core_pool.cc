@@ -8,7 +8,7 @@
 
 #include "common/check.h"
 #include "common/float_mode.h"
-#include "worker/train/patience.h"
+#include "common/mutex.h"
 
 namespace ringmaster::worker {
 StatusOr<Executable*> Seat::executable(const ShardShape& shape) const {

@@ -12,7 +12,6 @@
 #include "common/status.h"
 #include "worker/backend/backend.h"
 #include "worker/data/reader.h"
-#include "worker/train/shard_result.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {

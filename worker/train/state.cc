@@ -9,6 +9,40 @@
 
 namespace ringmaster::worker {
 
+StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
+    const graph::Program& training, std::vector<std::string> slot_names) {
+  std::vector<exact::BlockLayout::Tensor> arena_order;
+  for (const uint32_t number : training.gradient_order) {
+    if (number >= training.parameters.size()) {
+      return Internal("gradient order names parameter {}, the model has {}", number,
+                      training.parameters.size());
+    }
+    const auto elements = graph::Elements(training.parameters[number].shape);
+    arena_order.push_back({.tensor = number, .elements = static_cast<uint64_t>(elements)});
+  }
+  if (arena_order.size() != training.parameters.size()) {
+    return Internal("backward yields {} gradients, the model has {} parameters", arena_order.size(),
+                    training.parameters.size());
+  }
+  RING_ASSIGN_OR_RETURN(exact::BlockLayout blocks, exact::BlockLayout::Create(arena_order));
+  std::shared_ptr<StateLayout> layout(new StateLayout(std::move(blocks)));
+  for (const graph::Parameter& parameter : training.parameters) {
+    layout->tensors_.push_back({parameter.name, parameter.shape, parameter.initializer});
+  }
+  for (const graph::Normalization& norm : training.normalizations) {
+    const auto channels = static_cast<size_t>(norm.channels);
+    layout->normalizations_.push_back({norm.name, norm.momentum, layout->channels_, channels});
+    layout->channels_ += channels;
+  }
+  layout->slot_names_ = std::move(slot_names);
+  return layout;
+}
+
+std::string StateLayout::NameOf(uint32_t tensor) const {
+  if (tensor == exact::kRecordTensor) return "loss or batch statistics";
+  return tensor < tensors_.size() ? tensors_[tensor].name : fmt::format("tensor {}", tensor);
+}
+
 State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits)
     : layout(std::move(state_layout)),
       parameters(layout->blocks().arena_elements()),

@@ -1,20 +1,99 @@
-// S(k): everything that step k reads and changes, and nothing else. A pure function of
-// (ResolvedJob, k). Owned by the trainer; step thread, or several threads on ranges of their own
-// inside one update.
+// S(k): everything that step k reads and changes, and nothing else; how it lies in memory, and what
+// its parts are called.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "common/exact/block_layout.h"
 #include "common/exact/units.h"
+#include "common/graph/program.h"
 #include "common/sha256.h"
+#include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/train/arena.h"
-#include "worker/train/loss_scale.h"
-#include "worker/train/state_layout.h"
 
 namespace ringmaster::worker {
+
+// How the state of a job lies in memory and what its parts are called: one arena for parameters and
+// one for each optimizer slot, in the order of backward, cut into blocks; all normalizations'
+// channels one after the other. Immutable, shared, thread-safe. Made from the training program, the
+// same for every shard shape.
+class StateLayout {
+ public:
+  struct Tensor {
+    std::string name;
+    graph::Shape shape;
+    graph::Initializer initializer;
+  };
+  struct Normalization {
+    std::string name;
+    double momentum = 0;
+    size_t first_channel = 0;  // in the statistics of all normalizations
+    size_t channels = 0;
+  };
+
+  // INTERNAL when the program's gradient order does not name each parameter once.
+  [[nodiscard]] static StatusOr<std::shared_ptr<const StateLayout>> Create(
+      const graph::Program& training, std::vector<std::string> slot_names);
+
+  StateLayout(const StateLayout&) = delete;
+  StateLayout& operator=(const StateLayout&) = delete;
+
+  [[nodiscard]] const exact::BlockLayout& blocks() const { return blocks_; }
+  // By canonical number.
+  [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::vector<Normalization>& normalizations() const { return normalizations_; }
+  [[nodiscard]] size_t channels() const { return channels_; }  // of all normalizations
+  [[nodiscard]] const std::vector<std::string>& slot_names() const { return slot_names_; }
+  // The tensor's name, or what the scalars record is called in messages.
+  [[nodiscard]] std::string NameOf(uint32_t tensor) const;
+
+ private:
+  explicit StateLayout(exact::BlockLayout blocks) : blocks_(std::move(blocks)) {}
+
+  exact::BlockLayout blocks_;
+  std::vector<Tensor> tensors_;
+  std::vector<Normalization> normalizations_;
+  size_t channels_ = 0;
+  std::vector<std::string> slot_names_;
+};
+
+// The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",
+// 2018), part of the state: backward is seeded with S/n and gradients are multiplied by 1/S, both
+// exact, as S is a power of two. Values and free functions. With other policies S is 1 and never
+// changes.
+
+// Also the most that a job may start with: S/n stays far from float32's limits for every batch.
+inline constexpr uint32_t kLargestLossScale = uint32_t{1} << 24;
+
+struct LossScale {
+  uint32_t value = 1;       // S: a power of two, 1 to kLargestLossScale
+  uint32_t good_steps = 0;  // applied in a row since S was set
+  bool operator==(const LossScale&) const = default;
+
+  // S/n, rounded once; 1/S, exact.
+  [[nodiscard]] float seed(uint64_t samples) const {
+    return static_cast<float>(value) / static_cast<float>(samples);
+  }
+  [[nodiscard]] float inverse() const { return 1.0F / static_cast<float>(value); }
+};
+
+// After an applied step: the growth_steps-th good one in a row doubles S (not past its largest) and
+// starts to count anew.
+[[nodiscard]] constexpr LossScale AfterGoodStep(LossScale scale, uint32_t growth_steps) {
+  if (++scale.good_steps < growth_steps) return scale;
+  return {scale.value < kLargestLossScale ? scale.value * 2 : scale.value, 0};
+}
+
+// After a skipped step. S is at least 2: under 1 there is no scale.
+[[nodiscard]] constexpr LossScale AfterSkippedStep(LossScale scale) { return {scale.value / 2, 0}; }
+
+// S(k): everything that step k reads and changes, and nothing else. A pure function of
+// (ResolvedJob, k). Owned by the trainer; step thread, or several threads on ranges of their own
+// inside one update.
 
 // Over the samples of one epoch so far, skipped steps left out; starts anew with the epoch's first
 // applied step.

@@ -8,11 +8,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "common/sha256.h"
 #include "common/status.h"
 #include "worker/train/checkpoint.h"
-#include "worker/train/state_copy.h"
+#include "worker/train/checkpoint_sink.h"
+#include "worker/train/progress.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {

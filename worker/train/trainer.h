@@ -22,9 +22,9 @@
 #include "worker/data/shard_loader.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/link.h"
+#include "worker/train/checkpoint.h"
 #include "worker/train/checkpoint_sink.h"
 #include "worker/train/progress.h"
-#include "worker/train/state_copy.h"
 
 namespace ringmaster::worker {
 
@@ -81,8 +81,7 @@ struct TrainerOptions {
   std::function<void(const char* phase)> on_phase;
   // Told when a copy is taken for a checkpoint (no manifest), and when it is hashed. On the step
   // thread and a thread of the job's, as long as the trainer lives; must not block.
-  std::function<void(uint64_t step, const std::string& manifest_sha256)> on_snapshot =
-      [](uint64_t, const std::string&) {};
+  std::function<void(const HeldCopy& copy)> on_snapshot = [](const HeldCopy&) {};
 };
 
 // What a job takes of memory on this worker, as it was planned: without the samples that are read

@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "common/amount.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
-#include "common/memory.h"
 #include "worker/train/bind_cores.h"
 
 namespace ringmaster::worker {

@@ -17,6 +17,7 @@
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
 #include "worker/train/best_metric.h"
+#include "worker/train/checkpoint.h"
 #include "worker/train/checkpoint_writer.h"
 #include "worker/train/core_pool.h"
 #include "worker/train/device_copy.h"
@@ -25,7 +26,6 @@
 #include "worker/train/reducer.h"
 #include "worker/train/shard_shapes.h"
 #include "worker/train/state.h"
-#include "worker/train/state_copy.h"
 #include "worker/train/step_work.h"
 #include "worker/train/trainer.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "common/stop_wait.h"
+#include "common/signals.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "worker/transfer/checkpoint_receiver.h"
 #include "worker/transfer/read_stream.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "common/line_text.h"
 #include "common/sha256.h"
+#include "common/text.h"
 #include "worker/train/checkpoint.h"
 #include "worker/transfer/file_name.h"
 

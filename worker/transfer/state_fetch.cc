@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "common/address.h"
-#include "common/line_text.h"
 #include "common/rpc/rpc_status.h"
-#include "common/stop_wait.h"
+#include "common/signals.h"
+#include "common/text.h"
 #include "ringmaster/v1/states.grpc.pb.h"
 #include "worker/transfer/read_stream.h"
 #include "worker/transfer/state_pieces.h"

@@ -10,7 +10,7 @@
 
 #include "common/ids.h"
 #include "common/status.h"
-#include "worker/train/state_copy.h"
+#include "worker/train/checkpoint.h"
 
 namespace ringmaster::worker {
 

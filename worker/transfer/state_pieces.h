@@ -7,7 +7,7 @@
 
 #include "common/sha256.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/train/state_copy.h"
+#include "worker/train/checkpoint.h"
 
 namespace ringmaster::worker {
 

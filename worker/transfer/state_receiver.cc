@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "common/line_text.h"
+#include "common/text.h"
 #include "worker/ring/crc32c.h"
 #include "worker/transfer/file_name.h"
 

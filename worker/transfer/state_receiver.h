@@ -9,7 +9,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/train/state_copy.h"
+#include "worker/train/checkpoint.h"
 
 namespace ringmaster::worker {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "common/arithmetic.h"
 #include "common/host_device.h"
-#include "common/square_root.h"
 
 namespace ringmaster::graph {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/arithmetic.h"
 #include "common/graph/augment/formulas.h"
-#include "common/lane_sum.h"
 
 namespace ringmaster::graph {
 

@@ -5,8 +5,8 @@
 // A formula changes a parameter and its kSlots slots, in the order of Optimizer::slot_names().
 #pragma once
 
+#include "common/arithmetic.h"
 #include "common/host_device.h"
-#include "common/square_root.h"
 
 namespace ringmaster::graph {
 

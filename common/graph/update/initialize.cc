@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "common/arithmetic.h"
 #include "common/philox.h"
-#include "common/square_root.h"
 
 namespace ringmaster::graph {
 namespace {

@@ -1,7 +1,7 @@
 #include "common/graph/update/optimizer.h"
 
+#include "common/arithmetic.h"
 #include "common/check.h"
-#include "common/square_root.h"
 
 namespace ringmaster::graph {
 namespace {

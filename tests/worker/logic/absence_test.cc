@@ -66,26 +66,26 @@ TEST_CASE("Absence: snapshots are told at once, in every Attach, and once more b
     const v1::Snapshot& snapshot = message.snapshot_taken().snapshot();
     return std::to_string(snapshot.step()) + snapshot.manifest_sha256();
   };
-  const auto taken = logic.Step(SnapshotHeld{JobId("j1"), 5, ""}, kNow);
+  const auto taken = logic.Step(SnapshotHeld{JobId("j1"), 5, "", {5}}, kNow);
   CHECK(told(Sent(taken)) == "5");
   CHECK(Sent(taken).snapshot_taken().generation().counter() == 1);
-  CHECK(told(Sent(logic.Step(SnapshotHeld{JobId("j1"), 5, "aa"}, kNow))) == "5aa");
+  CHECK(told(Sent(logic.Step(SnapshotHeld{JobId("j1"), 5, "aa", {5}}, kNow))) == "5aa");
   // The coordinator is away.
   (void)logic.Step(Disconnected{"lost"}, kNow);
-  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, ""}, kNow).actions.empty());
+  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, "", {5, 6}}, kNow).actions.empty());
   const v1::WorkerMessage message = Sent(logic.Step(Connected{}, kNow));
   REQUIRE(message.attach().snapshots_size() == 2);
   CHECK(message.attach().snapshots(0).manifest_sha256() == "aa");
   CHECK(message.attach().snapshots(1).step() == 6);
   CHECK(message.attach().snapshots(1).manifest_sha256().empty());
-  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, "bb"}, kNow).actions.empty());
+  CHECK(logic.Step(SnapshotHeld{JobId("j1"), 6, "bb", {5, 6}}, kNow).actions.empty());
   const auto again = AllSent(logic.Step(Attached(3, true), kNow));
   REQUIRE(again.size() == 2);
   CHECK(told(again[0]) == "5aa");
   CHECK(told(again[1]) == "6bb");
   // Only the newest few are remembered, and none of steps that a rewind takes back.
   for (const uint64_t step : {7, 8, 9}) {
-    (void)logic.Step(SnapshotHeld{JobId("j1"), step, "cc"}, kNow);
+    (void)logic.Step(SnapshotHeld{JobId("j1"), step, "cc", {step}}, kNow);
   }
   (void)logic.Step(Fence("j1", 2), kNow);
   (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
@@ -95,6 +95,20 @@ TEST_CASE("Absence: snapshots are told at once, in every Attach, and once more b
   REQUIRE(later.attach().snapshots_size() == 2);
   CHECK(later.attach().snapshots(0).step() == 6);
   CHECK(later.attach().snapshots(1).step() == 7);
+}
+
+TEST_CASE("Absence: a copy that is held is told however many came after it") {
+  WorkerLogic logic = RunningLogic();
+  for (uint64_t step = 1; step <= 9; ++step) {
+    const auto sent = Sent(logic.Step(SnapshotHeld{JobId("j1"), step, "aa", {1, step}}, kNow));
+    CHECK(sent.snapshot_taken().held_size() == 2);
+  }
+  (void)logic.Step(Disconnected{"lost"}, kNow);
+  const v1::WorkerMessage message = Sent(logic.Step(Connected{}, kNow));
+  REQUIRE(message.attach().snapshots_size() == 4);
+  CHECK(message.attach().snapshots(0).step() == 1);
+  CHECK(message.attach().snapshots(1).step() == 7);
+  CHECK(message.attach().snapshots(3).step() == 9);
 }
 
 TEST_CASE("Absence: nothing but Attach is sent before Attached") {

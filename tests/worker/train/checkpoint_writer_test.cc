@@ -255,9 +255,11 @@ TEST_CASE("CheckpointWriter: what it takes is told, and hashed whoever delivers"
   const auto sink = std::make_shared<GatedSink>();
   Mutex mu;
   std::vector<std::string> told;
-  const auto tell = [&](uint64_t step, const std::string& manifest_sha256) {
+  std::vector<uint64_t> held;
+  const auto tell = [&](const HeldCopy& copy) {
     MutexLock lock(mu);
-    told.push_back(std::to_string(step) + " " + manifest_sha256);
+    told.push_back(std::to_string(copy.step) + " " + copy.manifest_sha256);
+    held = copy.held;
   };
   const auto manifest = [](uint64_t step) { return Seal({.step = step}, Files()).manifest_sha256; };
   {
@@ -271,6 +273,10 @@ TEST_CASE("CheckpointWriter: what it takes is told, and hashed whoever delivers"
     REQUIRE(sink->WaitUntilBegun(1));
     writer.Begin(nullptr);
     REQUIRE(KeepDue(&writer, CopyAt(40)) == 30);
+    {
+      MutexLock lock(mu);
+      CHECK(held == std::vector<uint64_t>{20, 40});  // 20 is on its way
+    }
     sink->Open(1);
   }
   MutexLock lock(mu);

@@ -5,8 +5,8 @@
 #include <limits>
 #include <thread>
 
-#include "worker/train/loss_scale.h"
 #include "worker/train/shard_shapes.h"
+#include "worker/train/state.h"
 #include "worker/train/shard_work.h"
 
 namespace ringmaster::worker {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "common/memory.h"
+#include "common/amount.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cpu/cpu_executable.h"

@@ -2,10 +2,10 @@
 // from the last to the first, and then goes through the operations that change values: so no image
 // has to be stored between two operations, and as many as there are need no memory. Once nothing
 // moves elements any more, a pass that reads all of them keeps them in the model's image, where the
-// next pass finds them. Sums are those of common/lane_sum.h: eight threads take a block of 256.
+// next pass finds them. Sums are those of common/arithmetic.h: eight threads take a block of 256.
 #include "worker/backend/cuda/augment_kernels.h"
 
-#include "common/lane_sum.h"
+#include "common/arithmetic.h"
 #include "worker/backend/cuda/launch.h"
 #include "worker/backend/cuda/warp.h"
 

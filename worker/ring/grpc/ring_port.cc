@@ -13,9 +13,9 @@
 #include <thread>
 #include <utility>
 
-#include "common/line_text.h"
 #include "common/rpc/acceptor.h"
 #include "common/rpc/rpc_status.h"
+#include "common/text.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/ending_streams.h"

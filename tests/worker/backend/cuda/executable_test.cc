@@ -570,10 +570,9 @@ TEST_CASE("CUDA weights: a type asked for after a Refresh is filled at once; the
   REQUIRE(master.Into(weights).ok());
   REQUIRE((*device)->Provide(graph::DType::kFloat16).ok());
   for (uint32_t p = 0; p < program.parameters.size(); ++p) {
-    const auto* const from =
-        reinterpret_cast<const std::byte*>(&master.parameters[master.layout.tensor(p).offset()]);
+    const float first = master.parameters[master.layout.tensor(p).offset()];
     const void* const copy = (*device)->parameter(p, graph::DType::kFloat16);
-    CHECK(std::memcmp(copy, from + 2, 2) == 0);
+    CHECK(std::memcmp(copy, testing::Cast(first, graph::DType::kFloat16).data(), 2) == 0);
     CHECK(reinterpret_cast<uintptr_t>(copy) % kAlignment == 0);
   }
   std::vector<exact::BlockLayout::Tensor> canonical;

@@ -1,45 +1,19 @@
 #include "tests/worker/backend/cuda/hash_program.h"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "tests/worker/backend/cuda/late_runtime.h"
-#include "worker/backend/cuda/cast_kernels.h"
+#include "worker/backend/cpu/bfloat16.h"
+#include "worker/backend/cpu/float16.h"
 #include "worker/backend/cuda/cuda_status.h"
 #include "worker/backend/cuda/storage.h"
 #include "worker/backend/shard_io.h"
 
-namespace ringmaster::cuda {
-
-// A narrow type is the upper half of float32: any function of the values does.
-template <typename T>
-cudaError_t LaunchUpperHalves(const float* x, T* y, int64_t count, cudaStream_t stream) {
-  return testing::LaunchOnHost(stream, [=] {
-    for (int64_t i = 0; i < count; ++i) {
-      std::memcpy(y + i, reinterpret_cast<const std::byte*>(x + i) + 2, 2);
-    }
-  });
-}
-template <>
-cudaError_t LaunchCast(const float* x, __nv_bfloat16* y, int64_t count, cudaStream_t stream) {
-  return LaunchUpperHalves(x, y, count, stream);
-}
-template <>
-cudaError_t LaunchCast(const float* x, __half* y, int64_t count, cudaStream_t stream) {
-  return LaunchUpperHalves(x, y, count, stream);
-}
-template <>
-cudaError_t LaunchCast(const float*, float*, int64_t, cudaStream_t) {
-  return cudaErrorInvalidValue;  // there is nothing to cast
-}
-
-}  // namespace ringmaster::cuda
-
 namespace ringmaster::testing {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 constexpr uint64_t kJobSeed = 77;  // an augmenter has it, too
 
@@ -104,6 +78,14 @@ std::vector<float> Floats(const Bytes& bytes) {
 }
 
 }  // namespace
+
+Bytes Cast(float value, graph::DType type) {
+  if (type == graph::DType::kFloat32) return Raw(&value, sizeof(value));
+  const auto narrow = type == graph::DType::kBFloat16
+                          ? std::bit_cast<uint16_t>(cpu::BFloat16(value))
+                          : std::bit_cast<uint16_t>(cpu::Float16(value));
+  return Raw(&narrow, sizeof(narrow));
+}
 
 Status HashKernel::Attach(const cuda::Operands& operands) {
   operands_ = operands;
@@ -204,10 +186,9 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
   for (uint32_t p = 0; p < program.parameters.size(); ++p) {
     const graph::ValueId value = program.parameters[p].value;
     const float* const from = &master.parameters[master.layout.tensor(p).offset()];
-    const size_t size = graph::ByteSize(program.graph.value(value).dtype);
     for (size_t i = 0; i < master.sizes.parameters[p]; ++i) {
-      std::memcpy(&at(value)[i * size], reinterpret_cast<const std::byte*>(from + i) + 4 - size,
-                  size);
+      const Bytes narrow = Cast(from[i], program.graph.value(value).dtype);
+      std::ranges::copy(narrow, &at(value)[i * narrow.size()]);
     }
   }
   size_t channel = 0;

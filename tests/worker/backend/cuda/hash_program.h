@@ -2,6 +2,7 @@
 // shows in its results. What these are is computed here with memory of its own for each value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,6 +16,11 @@
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::testing {
+
+using Bytes = std::vector<std::byte>;
+
+// `value` as a graph's float type holds it: what a backend's cast makes of it.
+[[nodiscard]] Bytes Cast(float value, graph::DType type);
 
 // What tests tell kernels, and kernels tests.
 struct Switches {

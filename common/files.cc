@@ -1,0 +1,186 @@
+#include "common/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "common/log.h"
+
+namespace ringmaster {
+namespace {
+
+Status SystemError(const std::string& what, const std::string& path) {
+  return Error(absl::StatusCode::kUnavailable, "cannot {} {}: {}", what, path,
+               std::strerror(errno));
+}
+
+Status WriteAndSync(int file, const std::string& path, const std::string& content) {
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t wrote = write(file, content.data() + done, content.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return SystemError("write", path);
+    done += static_cast<size_t>(wrote);
+  }
+  if (fsync(file) != 0) return SystemError("sync", path);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status MakePrivateFolder(const std::string& path, IfThere there) {
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
+  if (errno == ENOENT) {
+    const std::string above = std::filesystem::path(path).parent_path().string();
+    if (above.empty() || above == path) return SystemError("make folder", path);
+    RING_RETURN_IF_ERROR(MakePrivateFolder(above, IfThere::kKeep));
+    return MakePrivateFolder(path, there);
+  }
+  struct stat now = {};
+  if (errno != EEXIST || stat(path.c_str(), &now) != 0) return SystemError("make folder", path);
+  if (!S_ISDIR(now.st_mode)) {
+    errno = ENOTDIR;
+    return SystemError("use as a folder", path);
+  }
+  if (there == IfThere::kTighten) {
+    const bool tight = (now.st_mode & 0077) == 0 || chmod(path.c_str(), 0700) == 0;
+    return tight ? absl::OkStatus() : SystemError("make 0700 of folder", path);
+  }
+  if ((now.st_mode & 0027) != 0) {
+    spdlog::warn(
+        "folder {} has mode {:04o}: others may read names in it, or write to it; `chmod 700` "
+        "keeps it to this user",
+        path, now.st_mode & 07777);
+  }
+  return absl::OkStatus();
+}
+
+Status MakePrivateFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file < 0) return SystemError("open", path);
+  struct stat now = {};
+  const bool tight =
+      fstat(file, &now) == 0 && ((now.st_mode & 0077) == 0 || fchmod(file, 0600) == 0);
+  const Status status = tight ? absl::OkStatus() : SystemError("make 0600 of", path);
+  close(file);
+  return status;
+}
+
+Status SyncFolder(const std::string& folder) {
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return SystemError("open folder", folder);
+  const int result = fsync(file);
+  const int error = errno;
+  close(file);
+  errno = error;
+  return result == 0 ? absl::OkStatus() : SystemError("sync folder", folder);
+}
+
+Status WriteDurably(const std::string& path, const std::string& content, mode_t mode) {
+  std::string temporary = path + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return SystemError("create a temporary beside", path);
+  Status status = fchmod(file, mode) == 0 ? WriteAndSync(file, temporary, content)
+                                          : SystemError("set the mode of", temporary);
+  close(file);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = SystemError("rename to", path);
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return SyncFolder(folder.empty() ? "." : folder);
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenTries{20};
+
+// Who wrote into the lock's file last: `process 123 has it`; empty when nobody did.
+std::string HolderIn(int file) {
+  std::array<char, 24> text{};
+  const ssize_t bytes = pread(file, text.data(), text.size() - 1, 0);
+  int pid = 0;
+  if (bytes <= 0 || std::from_chars(text.data(), text.data() + bytes, pid).ec != std::errc()) {
+    return "";
+  }
+  return fmt::format("process {} has it", pid);
+}
+
+// For people alone: who waits for the lock asks the kernel.
+void WriteHolder(int file) {
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (ftruncate(file, 0) != 0 || pwrite(file, pid.data(), pid.size(), 0) < 0) return;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder,
+                                                       const Options& options) {
+  const std::string path = folder + "/lock";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) {
+    return Error(absl::StatusCode::kUnavailable, "{} {}: cannot open {}: {}", options.flag, folder,
+                 path, std::strerror(errno));
+  }
+  std::unique_ptr<FolderLock> lock(new FolderLock(file));
+  const auto deadline = std::chrono::steady_clock::now() + options.patience;
+  for (bool told = false; flock(file, LOCK_EX | LOCK_NB) != 0; told = true) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return Error(absl::StatusCode::kUnavailable, "{} {}: cannot lock {}: {}", options.flag,
+                   folder, path, std::strerror(errno));
+    }
+    const std::string holder = HolderIn(file);
+    const std::string who = holder.empty() ? "" : fmt::format(" ({})", holder);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return FailedPrecondition(
+          "{} {} is used by another {}: {} is locked{}; stop that one, or give each one a folder "
+          "of its own",
+          options.flag, folder, options.program, path, who);
+    }
+    if (!told) {
+      const std::string line =
+          fmt::format("{} {} is locked{}: waiting up to {} s for its end", options.flag, folder,
+                      who, options.patience.count() / 1000);
+      options.waits ? options.waits(line) : spdlog::info("{}", line);
+    }
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  WriteHolder(file);
+  return lock;
+}
+
+FolderLock::~FolderLock() { close(file_); }
+
+StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  // Opening a folder succeeds, and reading it would throw.
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return InvalidArgument("cannot read {} {}: it is a folder", what, path);
+  }
+  std::ifstream stream(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (!stream.is_open() || stream.bad()) {
+    return InvalidArgument("cannot read {} {}: {}", what, path, std::strerror(errno));
+  }
+  return text;
+}
+
+}  // namespace ringmaster

@@ -1,0 +1,65 @@
+// Files and folders of a daemon's own: nobody else's to read, whatever the umask, written so that
+// they are there, whole, after a crash (temporary name, fsync, rename, fsync of the folder), and
+// locked. And files that a command line names. Functions are thread-safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <sys/types.h>
+
+#include "common/status.h"
+
+namespace ringmaster {
+
+// Replaces `path` by `content`, whatever mode it had by `mode`. After an error the old file is
+// untouched and no temporary is left.
+[[nodiscard]] Status WriteDurably(const std::string& path, const std::string& content,
+                                  mode_t mode = 0600);
+
+// Makes a folder, and those above it that are missing, for this user alone (0700). One that is
+// there is made so, too; but a folder that somebody else named is kept as it is, with a warning
+// when everybody may read it or others may write to it. UNAVAILABLE: it cannot be made, or is none.
+enum class IfThere { kTighten, kKeep };
+[[nodiscard]] Status MakePrivateFolder(const std::string& path, IfThere there = IfThere::kTighten);
+
+// Makes an empty file for this user alone (0600), or makes one that is there so. Never through a
+// symbolic link.
+[[nodiscard]] Status MakePrivateFile(const std::string& path);
+
+// Makes the names in a folder durable.
+[[nodiscard]] Status SyncFolder(const std::string& folder);
+
+// A lock on a folder of one program's own, so that two processes never share it. The kernel lets it
+// go when the process is over, however it ended; who comes next right after a kill waits a while
+// for that. Owned by what uses the folder; thread-compatible.
+class FolderLock {
+ public:
+  struct Options {
+    std::string flag;     // names the folder in messages: --state-dir
+    std::string program;  // that uses such folders: ringworker
+    std::chrono::milliseconds patience{10'000};
+    // Told once, when it begins to wait; by default a line of the log.
+    std::function<void(const std::string& line)> waits;
+  };
+
+  // Locks `folder`, which exists, by its file `lock`. FAILED_PRECONDITION: another process has it,
+  // after all patience; UNAVAILABLE: the file cannot be used, and why. Signals do not end the wait.
+  [[nodiscard]] static StatusOr<std::unique_ptr<FolderLock>> Take(const std::string& folder,
+                                                                  const Options& options);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  explicit FolderLock(int file) : file_(file) {}
+  const int file_;
+};
+
+// A file that the command line names, read whole; `-` is stdin. INVALID_ARGUMENT: `what` it is, its
+// path, and why it cannot be read.
+[[nodiscard]] StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path);
+
+}  // namespace ringmaster

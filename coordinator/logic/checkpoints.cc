@@ -1,0 +1,102 @@
+#include "coordinator/logic/checkpoints.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "common/job/best_metric.h"
+
+namespace ringmaster::coordinator {
+
+const CheckpointRecord* BestOf(const CheckpointList& checkpoints, v1::BestMetric metric) {
+  const CheckpointRecord* best = nullptr;
+  for (const CheckpointRecord& each : checkpoints) {
+    if (!each.best) continue;
+    const bool better =
+        best == nullptr || (job::LowerIsBetter(metric) ? each.ref.metric() < best->ref.metric()
+                                                       : each.ref.metric() > best->ref.metric());
+    if (better) best = &each;
+  }
+  return best;
+}
+
+void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
+  const auto place =
+      std::lower_bound(checkpoints.begin(), checkpoints.end(), checkpoint,
+                       [](const auto& a, const auto& b) { return a.ref.step() < b.ref.step(); });
+  if (place != checkpoints.end() && place->ref.step() == checkpoint.ref.step()) {
+    *place = checkpoint;
+  } else {
+    checkpoints.insert(place, checkpoint);
+  }
+}
+
+CheckpointList TakeSuperseded(const v1::CheckpointOptions& options, CheckpointList& checkpoints) {
+  CheckpointList superseded;
+  const size_t keep = std::max<size_t>(2, options.keep());
+  if (checkpoints.size() <= keep) return superseded;
+  const CheckpointRecord* best = BestOf(checkpoints, options.best());
+  const uint64_t best_step = best == nullptr ? 0 : best->ref.step();
+  const auto newest = checkpoints.end() - static_cast<std::ptrdiff_t>(keep);
+  const auto kept = std::stable_partition(
+      checkpoints.begin(), newest,
+      [best_step](const CheckpointRecord& c) { return c.ref.step() != best_step; });
+  superseded.assign(checkpoints.begin(), kept);
+  checkpoints.erase(checkpoints.begin(), kept);
+  return superseded;
+}
+
+namespace {
+
+constexpr size_t kMaxSteps = 16;    // but for those that are held
+constexpr size_t kMaxReports = 64;  // of a step: two, and two more for each change of the ring
+
+}  // namespace
+
+bool SnapshotReports::Held(uint64_t step) const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [step](const auto& member) { return member.second.contains(step); });
+}
+
+void SnapshotReports::Add(const Member& from, const v1::Snapshot& snapshot,
+                          const google::protobuf::RepeatedField<uint64_t>& held) {
+  held_[from.name()] = {held.begin(), held.end()};
+  std::vector<SnapshotReport>& reports = by_step_[snapshot.step()];
+  const std::string& manifest_sha256 = snapshot.manifest_sha256();
+  const auto known = std::find_if(reports.begin(), reports.end(), [&](const SnapshotReport& r) {
+    return r.worker == from.name() && r.incarnation == from.incarnation();
+  });
+  if (known != reports.end()) {
+    if (!manifest_sha256.empty()) known->manifest_sha256 = manifest_sha256;
+  } else if (reports.size() < kMaxReports) {
+    reports.push_back({from.name(), from.incarnation(), from.called(), manifest_sha256});
+  }
+  size_t too_many = by_step_.size() > kMaxSteps ? by_step_.size() - kMaxSteps : 0;
+  for (auto step = by_step_.begin(); too_many > 0 && step != by_step_.end(); --too_many) {
+    step = Held(step->first) ? std::next(step) : by_step_.erase(step);
+  }
+}
+
+void SnapshotReports::KeepHolders(const std::set<std::string>& members) {
+  std::erase_if(held_, [&](const auto& holder) { return !members.contains(holder.first); });
+}
+
+void SnapshotReports::ForgetAfter(uint64_t step) {
+  by_step_.erase(by_step_.upper_bound(step), by_step_.end());
+}
+
+const std::vector<SnapshotReport>& SnapshotReports::At(uint64_t step) const {
+  static const std::vector<SnapshotReport> kNone;
+  const auto reports = by_step_.find(step);
+  return reports == by_step_.end() ? kNone : reports->second;
+}
+
+const SnapshotReport* SnapshotReports::Of(const Member& member, uint64_t step) const {
+  for (const SnapshotReport& report : At(step)) {
+    if (report.worker == member.name() && report.incarnation == member.incarnation()) {
+      return &report;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace ringmaster::coordinator

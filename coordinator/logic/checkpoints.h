@@ -1,0 +1,71 @@
+// The checkpoints of a job: which stay, and what the holders of snapshots said they must be.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <google/protobuf/repeated_field.h>
+
+#include "coordinator/logic/member.h"
+#include "coordinator/logic/record.h"
+#include "ringmaster/v1/fleet.pb.h"
+
+namespace ringmaster::coordinator {
+
+// Which checkpoints of a job stay. Pure; thread-safe (free functions).
+
+// The checkpoints of one job, by step.
+using CheckpointList = std::vector<CheckpointRecord>;
+
+// The best of a job by checkpoint.best, the oldest of several: after a restore a worker marks
+// states as the best that are not. Null when none was marked.
+[[nodiscard]] const CheckpointRecord* BestOf(const CheckpointList& checkpoints,
+                                             v1::BestMetric metric);
+
+// Puts it in its place; one of the same step is replaced.
+void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints);
+
+// Takes out what need not be kept, oldest first: all but the newest and the best. At least two
+// newest ones stay: when one does not verify there is another to go back to.
+[[nodiscard]] CheckpointList TakeSuperseded(const v1::CheckpointOptions& options,
+                                            CheckpointList& checkpoints);
+
+// What the holders of a job's snapshots reported of them, each over its own session: the SHA-256 of
+// the manifest that a checkpoint of that step must have. Of every step of which a member says that
+// it holds a copy, since an upload of it may come, and of the newest few others. A value, owned by
+// Logic with the job's run; loop thread only. It decides nothing.
+struct SnapshotReport {
+  std::string worker, incarnation;
+  std::string called;           // `worker w2 on host node-b`
+  std::string manifest_sha256;  // empty while it is being hashed
+};
+
+class SnapshotReports {
+ public:
+  static constexpr int kMostHeld = 16;  // copies of a member; it keeps three
+
+  // `held`, at most kMostHeld: the steps of all copies that the member has now.
+  void Add(const Member& from, const v1::Snapshot& snapshot,
+           const google::protobuf::RepeatedField<uint64_t>& held);
+  // Another ring: only these members can still upload a copy.
+  void KeepHolders(const std::set<std::string>& members);
+  // The job was set back: what comes later is computed again.
+  void ForgetAfter(uint64_t step);
+
+  // In the order in which they came; also of workers that are gone by now.
+  [[nodiscard]] const std::vector<SnapshotReport>& At(uint64_t step) const;
+  // Of this process of a worker; null: it told none.
+  [[nodiscard]] const SnapshotReport* Of(const Member& member, uint64_t step) const;
+
+ private:
+  [[nodiscard]] bool Held(uint64_t step) const;
+
+  std::map<uint64_t, std::vector<SnapshotReport>> by_step_;
+  std::map<std::string, std::set<uint64_t>> held_;  // by member
+};
+
+}  // namespace ringmaster::coordinator

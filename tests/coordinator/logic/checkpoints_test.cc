@@ -1,0 +1,92 @@
+#include "coordinator/logic/checkpoints.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::coordinator {
+namespace {
+
+CheckpointRecord Rated(uint64_t step, double metric = 0, bool best = false) {
+  CheckpointRecord checkpoint;
+  checkpoint.ref.set_step(step);
+  if (best) checkpoint.ref.set_metric(metric);
+  checkpoint.best = best;
+  return checkpoint;
+}
+
+v1::CheckpointOptions Keep(uint32_t keep, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
+  v1::CheckpointOptions options;
+  options.set_keep(keep);
+  options.set_best(best);
+  return options;
+}
+
+std::vector<uint64_t> StepsOf(const CheckpointList& checkpoints) {
+  std::vector<uint64_t> steps;
+  for (const CheckpointRecord& checkpoint : checkpoints) steps.push_back(checkpoint.ref.step());
+  return steps;
+}
+
+using Steps = std::vector<uint64_t>;
+
+}  // namespace
+
+TEST_CASE("Retention: the newest stay, at least two") {
+  CheckpointList checkpoints = {Rated(1), Rated(2), Rated(3), Rated(4)};
+  CHECK(StepsOf(TakeSuperseded(Keep(3), checkpoints)) == Steps{1});
+  CHECK(StepsOf(TakeSuperseded(Keep(0), checkpoints)) == Steps{2});
+  CHECK(TakeSuperseded(Keep(1), checkpoints).empty());
+  CHECK(StepsOf(checkpoints) == Steps{3, 4});
+}
+
+TEST_CASE("Retention: after a restore a worse state that is marked does not replace the best") {
+  const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
+                              Rated(4), Rated(5)};
+  CheckpointList by_accuracy = all;
+  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_ACCURACY), by_accuracy)) ==
+        Steps{1, 3});
+  CHECK(BestOf(by_accuracy, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 2);
+  CheckpointList by_loss = all;
+  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_LOSS), by_loss)) == Steps{2, 3});
+  CHECK(BestOf(by_loss, v1::BEST_METRIC_TEST_LOSS)->ref.step() == 1);
+}
+
+TEST_CASE("Retention: of equal ones the oldest is the best, and without a mark there is none") {
+  const CheckpointList equal = {Rated(1, 0.8, true), Rated(2, 0.8, true)};
+  CHECK(BestOf(equal, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 1);
+  CHECK(BestOf({Rated(1), Rated(2)}, v1::BEST_METRIC_TEST_ACCURACY) == nullptr);
+}
+
+void Tell(SnapshotReports& reports, const Member& member, uint64_t step, const Steps& held) {
+  v1::Snapshot snapshot;
+  snapshot.set_step(step);
+  snapshot.set_manifest_sha256("aa");
+  reports.Add(member, snapshot, {held.begin(), held.end()});
+}
+
+Member Named(const std::string& name) {
+  Member member;
+  member.attach.set_name(name);
+  return member;
+}
+
+TEST_CASE(
+    "SnapshotReports: what is said of a copy that is held outlives any number of newer ones") {
+  const Member a = Named("a");
+  const Member b = Named("b");
+  SnapshotReports reports;
+  Tell(reports, b, 3, Steps{3});  // its own copy goes, a's is on its way
+  for (uint64_t step = 3; step <= 300; step += 3) {
+    Tell(reports, a, step, Steps{3, step});
+    if (step > 3) Tell(reports, b, step, Steps{step});
+  }
+  REQUIRE(reports.At(3).size() == 2);
+  CHECK(reports.Of(b, 3) != nullptr);
+  CHECK(reports.Of(a, 300) != nullptr);
+  CHECK(reports.Of(a, 6) == nullptr);  // nobody has one
+  // It is out of the ring: nobody else can upload that copy.
+  reports.KeepHolders({"b"});
+  Tell(reports, b, 303, Steps{303});
+  CHECK(reports.At(3).empty());
+}
+
+}  // namespace ringmaster::coordinator

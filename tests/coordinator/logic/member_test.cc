@@ -1,0 +1,63 @@
+#include "coordinator/logic/member.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/coordinator/logic/moment.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kOtherwise{300'000};
+// `count` pieces of work in `phase`, one every `gap` ms; the time of the last.
+int64_t Work(ProgressWatch& watch, const char* phase, int count, int64_t gap) {
+  for (int i = 0; i <= count; ++i) watch.Observe(phase, i, AtMs(i * gap));
+  return count * gap;
+}
+
+TEST_CASE("ProgressWatch: the limit is five seconds, or five times the longest gap") {
+  ProgressWatch quick;
+  int64_t last = Work(quick, "compute", 8, 100);
+  CHECK_FALSE(quick.Frozen(kOtherwise, AtMs(last + 4'999)));
+  CHECK(quick.Frozen(kOtherwise, AtMs(last + 5'000)) == milliseconds(5'000));
+  ProgressWatch slow;
+  last = Work(slow, "compute", 8, 2'000);
+  CHECK_FALSE(slow.Frozen(kOtherwise, AtMs(last + 9'999)));
+  CHECK(slow.Frozen(kOtherwise, AtMs(last + 10'000)));
+}
+
+TEST_CASE("ProgressWatch: before eight gaps the other limit holds, for each phase of its own") {
+  ProgressWatch watch;
+  int64_t last = Work(watch, "compute", 7, 100);
+  CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(last + 299'999)));
+  CHECK(watch.Frozen(kOtherwise, AtMs(last + 300'000)));
+  watch.Observe("compute", 8, AtMs(800));
+  watch.Observe("update", 8, AtMs(900));
+  CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(10'000)));
+}
+
+TEST_CASE("ProgressWatch: who waits for others is not accused") {
+  for (const char* phase : {"reduce", "farewell", "idle", "evaluate", "ring", ""}) {
+    ProgressWatch watch;
+    const int64_t last = Work(watch, phase, 20, 100);
+    INFO(phase);
+    CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(last + 1'000'000)));
+  }
+}
+
+TEST_CASE(
+    "ProgressWatch: the time between two generations, or that the coordinator lost, is no gap") {
+  ProgressWatch watch;
+  const int64_t last = Work(watch, "compute", 8, 100);
+  watch.Excuse(milliseconds(3'000));
+  CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(last + 7'000)));
+  watch.Restart();
+  CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(last + 100'000)));
+  watch.Observe("compute", 9, AtMs(last + 100'000));
+  CHECK_FALSE(watch.Frozen(kOtherwise, AtMs(last + 104'999)));
+  CHECK(watch.Frozen(kOtherwise, AtMs(last + 105'000)));
+}
+
+}  // namespace
+}  // namespace ringmaster::coordinator
