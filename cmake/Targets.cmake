@@ -32,16 +32,17 @@ function(ring_program name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
-# ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds]): adds tests of a folder
+# ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds] [NIGHTLY]): adds tests of a folder
 # to the Catch2 program NAME, which is one ctest entry. The first call makes it and says its labels;
 # folders of one kind share a program, because each costs a reading of all headers and a link. Labels:
 # unit (every preset), net (needs sockets), slow, gpu (does more where there is one: part of the bundle,
 # run by scripts/gpu-check); not under TSan: uninstrumented, which hands work to threads of libraries
 # that it cannot see into (OpenMP teams, gRPC), and sequential, which starts no thread. Every unit test
 # runs under AddressSanitizer in CI; in the release preset CI builds and runs those that are `bits`
-# (what the optimizer makes of arithmetic) or gpu, and scripts/test nightly all of them.
+# (what the optimizer makes of arithmetic) or gpu, and scripts/test nightly all of them. With NIGHTLY
+# the cases with the tag [nightly] are an entry of their own, NAME_nightly, which CI leaves out.
 function(ring_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "NIGHTLY" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(TARGET ${name})
     target_sources(${name} PRIVATE ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE ${ARG_DEPS})
@@ -64,8 +65,16 @@ function(ring_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ring_testing_main ${ARG_DEPS})
-  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  add_test(NAME ${name} COMMAND ${name} $<$<BOOL:${ARG_NIGHTLY}>:~[nightly]>
+           WORKING_DIRECTORY ${CMAKE_BINARY_DIR} COMMAND_EXPAND_LISTS)
+  set(entries ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+  if(ARG_NIGHTLY)
+    add_test(NAME ${name}_nightly COMMAND ${name} [nightly] WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    set_tests_properties(${name}_nightly PROPERTIES LABELS "nightly")
+    list(APPEND entries ${name}_nightly)
+  endif()
+  set_tests_properties(${entries} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${RINGMASTER_TEST_ENVIRONMENT}")
   if(in_release)
     add_dependencies(release_tests ${name})

@@ -26,7 +26,7 @@ class StormsTest(unittest.TestCase):
         print(ledger.summary(book.lines))
 
     def test_a_short_storm(self):
-        self.run_storms(1, 3, seconds=10.0, steps=40)
+        self.run_storms(1, 3, seconds=8.0, steps=40)
 
     def test_three_storms(self):
         self.run_storms(3, 10)

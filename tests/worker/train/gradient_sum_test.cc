@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "worker/train/shard_shapes.h"
-#include "worker/train/state.h"
 #include "worker/train/shard_work.h"
+#include "worker/train/state.h"
 
 namespace ringmaster::worker {
 namespace {

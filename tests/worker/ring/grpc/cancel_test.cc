@@ -189,7 +189,8 @@ bool Eventually(Done done) {
 
 }  // namespace
 
-TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its contribution") {
+TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its contribution",
+          "[nightly]") {
   // A machine under load may take long to deliver a goodbye; nobody waits for it here.
   PortRing ring(4, {.cancel_limit = seconds(60)});
   std::deque<CancelCase> cases;
