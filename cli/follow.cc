@@ -125,7 +125,12 @@ Status FollowLogs(Client& client, const std::string& job_id, const FollowLogsOpt
     });
     const bool cut = Clock::now() >= deadline;
     if (stream.ok() && !(cut && options.follow)) return stream;
-    if (stream.ok()) answered = Clock::now();
+    // A stream of a job that logs nothing ends as one of a coordinator that is gone: it is asked.
+    const bool lives = stream.ok() || (cut && options.follow && client.Get(job_id).ok());
+    if (lives) {
+      answered = Clock::now();
+      continue;
+    }
     const bool away = stream.code() == absl::StatusCode::kUnavailable;
     if (!stream.ok() && !(away && options.follow && any)) return stream;
     if (away && Clock::now() >= answered + options.patience) return stream;

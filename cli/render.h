@@ -1,5 +1,5 @@
 // What -o table prints. Values in, text out; thread-safe (free functions). Each function stands in
-// the file of its noun: render_job.cc, render_lists.cc, render_why.cc, render_logs.cc.
+// the file of its noun: render_job.cc, render_lists.cc.
 #pragma once
 
 #include <string>

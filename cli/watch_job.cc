@@ -110,6 +110,7 @@ StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission)
                     kSubmitPatience.count()));
   }
   for (std::string* const other : {request.mutable_resume_job(), request.mutable_like_job()}) {
+    if (*other == "last") (void)client.WaitUntilConnected(Client::Clock::now() + kSubmitPatience);
     RING_ASSIGN_OR_RETURN(*other, client.IdOf(*other));
   }
   RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kSubmitPatience));

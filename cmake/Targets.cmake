@@ -37,8 +37,8 @@ endfunction()
 # folders of one kind share a program, because each costs a reading of all headers and a link. Labels:
 # unit (every preset), net (needs sockets), slow, gpu (does more where there is one: part of the bundle,
 # run by scripts/gpu-check); not under TSan: uninstrumented, which hands work to threads of libraries
-# that it cannot see into (OpenMP teams, gRPC), and sequential, which starts no thread. Every unit test
-# runs under AddressSanitizer in CI; in the release preset CI builds and runs those that are `bits`
+# that it cannot see into (OpenMP teams, gRPC), and sequential, which starts no thread. Every unit test,
+# but for those of CUDA, runs under AddressSanitizer in CI; in the release preset CI builds and runs those that are `bits`
 # (what the optimizer makes of arithmetic) or gpu, and scripts/test nightly all of them. With NIGHTLY
 # the cases with the tag [nightly] are an entry of their own, NAME_nightly, which CI leaves out.
 function(ring_test name)
@@ -46,8 +46,8 @@ function(ring_test name)
   if(TARGET ${name})
     target_sources(${name} PRIVATE ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE ${ARG_DEPS})
-    if(ARG_LABELS OR ARG_TIMEOUT)
-      message(FATAL_ERROR "ring_test(${name}): the first call says labels and time limit")
+    if(ARG_LABELS OR ARG_TIMEOUT OR ARG_NIGHTLY)
+      message(FATAL_ERROR "ring_test(${name}): the first call says labels, time limit and NIGHTLY")
     endif()
     return()
   endif()

@@ -19,12 +19,14 @@ Status WriteNew(const std::string& file, const std::string& text) {
                  "{} exists and stays as it is; name another file, or - for stdout", file);
   }
   if (descriptor < 0) return InvalidArgument("cannot create {}: {}", file, std::strerror(errno));
+  errno = 0;
   const bool written =
       write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
+  const int error = written ? 0 : errno;
   close(descriptor);
   if (written) return absl::OkStatus();
-  return Internal("cannot write {}: {}", file, std::strerror(error));
+  unlink(file.c_str());  // of a part nobody has anything
+  return Internal("cannot write {}: {}", file, error == 0 ? "no room" : std::strerror(error));
 }
 
 StatusOr<ExitCode> Init(const std::string& file) {

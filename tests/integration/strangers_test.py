@@ -14,43 +14,10 @@ import grpc
 import peer_test
 
 
-class StrangersTest(cluster.ClusterTest):
+class StrangersTestCase(cluster.ClusterTest):
     def clone(self, name, copy):
         folder = self.cluster.folder
         shutil.copytree(folder / f"state-{name}", folder / f"state-{copy}")
-
-    def test_a_cloned_state_folder(self):
-        running = self.cluster
-        running.make_data()
-        running.start_coordinator()
-        running.start_worker("a")
-        running.run_job(cluster.job_spec(name="before"))
-        self.clone("a", "clone")
-        self.clone("a", "twin")
-
-        # Under a name of its own it is a worker like others.
-        clone = running.start_worker("b", state="clone")
-        job = running.run_job(cluster.job_spec(name="both", workers={"min": 2, "max": 2}))["job_id"]
-        for worker in ("a", "b"):
-            lines = cluster.wait_until(lambda worker=worker: self.lines(job, worker), f"lines of {worker}")
-            self.assertEqual({line["worker"] for line in lines}, {worker})
-
-        # The same folder twice at a time.
-        second = running.start_worker("c", state="clone", wait=False)
-        self.assertNotEqual(second.wait(), 0)
-        self.assertIn("is used by another ringworker", second.log())
-
-        # The same name twice at a time: it waits for the other one's end.
-        original = running.workers["a"]
-        twin = running.start_worker("a", state="twin", wait=False)
-        cluster.wait_until(lambda: "a living worker is called a" in twin.log(), "the twin is refused")
-        self.assertTrue(original.running() and twin.running())
-        running.run_job(cluster.job_spec(name="beside-a-twin", workers={"min": 2, "max": 2}))
-        self.assertEqual(original.stop(), 0)
-        running.wait_free("a", "b")
-        running.run_job(cluster.job_spec(name="with-the-twin", workers={"min": 2, "max": 2}))
-        self.assertTrue(clone.running())
-        running.stop()
 
     def lines(self, job, worker):
         out = self.cluster.ringctl("logs", job, "--worker", worker, "-o", "json").stdout
@@ -73,37 +40,6 @@ class StrangersTest(cluster.ClusterTest):
         self.states = importlib.import_module("ringmaster.v1.states_pb2")
         self.status = importlib.import_module("google.rpc.status_pb2")
         self.details = importlib.import_module("google.rpc.error_details_pb2")
-
-    def test_another_protocol_version(self):
-        self.load_stubs()
-        fleet, states = self.fleet, self.states
-        running = self.cluster
-        running.make_data()
-        running.start_coordinator()
-        worker = running.start_worker("a")
-
-        attach = fleet.WorkerMessage(attach=fleet.Attach(
-            protocol=99, name="old", incarnation="0" * 32, ring_address="127.0.0.1:9", cores=1))
-        with grpc.insecure_channel(running.address) as channel:
-            session = channel.stream_stream(
-                "/ringmaster.v1.Fleet/Session", fleet.WorkerMessage.SerializeToString,
-                fleet.CoordinatorMessage.FromString)
-            code, text, reason = self.refusal(session(iter([attach]), timeout=20))
-        self.assertEqual((code, reason), (grpc.StatusCode.FAILED_PRECONDITION, "PROTOCOL_MISMATCH"))
-        self.assertIn("worker old speaks protocol 99", text)
-
-        request = states.FetchRequest(protocol=99, job_id="j0001", step=1, worker="old")
-        with grpc.insecure_channel(worker.line("ringworker a listening on ")) as channel:
-            fetch = channel.unary_stream(
-                "/ringmaster.v1.States/Fetch", states.FetchRequest.SerializeToString,
-                states.StatePiece.FromString)
-            code, text, reason = self.refusal(fetch(request, timeout=20))
-        self.assertEqual((code, reason), (grpc.StatusCode.FAILED_PRECONDITION, "STATE_PROTOCOL"))
-        self.assertIn("worker old speaks protocol version 99", text)
-
-        self.assertEqual(set(running.attached()), {"a"})
-        running.run_job(cluster.job_spec())
-        running.stop()
 
     def attach(self, channel, name):
         """A session of a worker that computes nothing; its ticket, and what keeps it open."""
@@ -152,6 +88,72 @@ class StrangersTest(cluster.ClusterTest):
         files.append(("manifest.json", json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()))
         return files
 
+
+class StrangersTest(StrangersTestCase):
+    def test_a_cloned_state_folder(self):
+        running = self.cluster
+        running.make_data()
+        running.start_coordinator()
+        running.start_worker("a")
+        running.run_job(cluster.job_spec(name="before"))
+        self.clone("a", "clone")
+        self.clone("a", "twin")
+
+        # Under a name of its own it is a worker like others.
+        clone = running.start_worker("b", state="clone")
+        job = running.run_job(cluster.job_spec(name="both", workers={"min": 2, "max": 2}))["job_id"]
+        for worker in ("a", "b"):
+            lines = cluster.wait_until(lambda worker=worker: self.lines(job, worker), f"lines of {worker}")
+            self.assertEqual({line["worker"] for line in lines}, {worker})
+
+        # The same folder twice at a time.
+        second = running.start_worker("c", state="clone", wait=False)
+        self.assertNotEqual(second.wait(), 0)
+        self.assertIn("is used by another ringworker", second.log())
+
+        # The same name twice at a time: it waits for the other one's end.
+        original = running.workers["a"]
+        twin = running.start_worker("a", state="twin", wait=False)
+        cluster.wait_until(lambda: "a living worker is called a" in twin.log(), "the twin is refused")
+        self.assertTrue(original.running() and twin.running())
+        running.run_job(cluster.job_spec(name="beside-a-twin", workers={"min": 2, "max": 2}))
+        self.assertEqual(original.stop(), 0)
+        running.wait_free("a", "b")
+        running.run_job(cluster.job_spec(name="with-the-twin", workers={"min": 2, "max": 2}))
+        self.assertTrue(clone.running())
+        running.stop()
+
+    def test_another_protocol_version(self):
+        self.load_stubs()
+        fleet, states = self.fleet, self.states
+        running = self.cluster
+        running.make_data()
+        running.start_coordinator()
+        worker = running.start_worker("a")
+
+        attach = fleet.WorkerMessage(attach=fleet.Attach(
+            protocol=99, name="old", incarnation="0" * 32, ring_address="127.0.0.1:9", cores=1))
+        with grpc.insecure_channel(running.address) as channel:
+            session = channel.stream_stream(
+                "/ringmaster.v1.Fleet/Session", fleet.WorkerMessage.SerializeToString,
+                fleet.CoordinatorMessage.FromString)
+            code, text, reason = self.refusal(session(iter([attach]), timeout=20))
+        self.assertEqual((code, reason), (grpc.StatusCode.FAILED_PRECONDITION, "PROTOCOL_MISMATCH"))
+        self.assertIn("worker old speaks protocol 99", text)
+
+        request = states.FetchRequest(protocol=99, job_id="j0001", step=1, worker="old")
+        with grpc.insecure_channel(worker.line("ringworker a listening on ")) as channel:
+            fetch = channel.unary_stream(
+                "/ringmaster.v1.States/Fetch", states.FetchRequest.SerializeToString,
+                states.StatePiece.FromString)
+            code, text, reason = self.refusal(fetch(request, timeout=20))
+        self.assertEqual((code, reason), (grpc.StatusCode.FAILED_PRECONDITION, "STATE_PROTOCOL"))
+        self.assertIn("worker old speaks protocol version 99", text)
+
+        self.assertEqual(set(running.attached()), {"a"})
+        running.run_job(cluster.job_spec())
+        running.stop()
+
     def test_whoever_has_no_ticket(self):
         self.load_stubs()
         running = self.cluster
@@ -199,6 +201,85 @@ class StrangersTest(cluster.ClusterTest):
         self.assertEqual(done["state"], "SUCCEEDED", done["reason"])
         self.assertEqual(done["checkpoint"]["sha256"], reference)
         self.assertNotIn("forged", running.ringctl("logs", job).stdout)
+        running.stop()
+
+
+class FullDiskTest(StrangersTestCase):
+    """Whoever can reach the port wants the coordinator's disk: uploads without end, jobs without end, log
+    lines without end. Each meets its limit, and a job that trains beside them ends as it would alone."""
+    LOG_BYTES = 256 << 20  # of one job's lines: LogFolderOptions
+
+    def upload_without_end(self, channel, begin):
+        def messages():
+            yield self.fleet.CheckpointUpload(begin=begin)
+            piece = self.fleet.CheckpointUpload()
+            piece.piece.name, piece.piece.data = "model.safetensors", b"x" * (1 << 20)
+            while True:
+                yield piece
+        upload = channel.stream_unary(
+            "/ringmaster.v1.Fleet/UploadCheckpoint", self.fleet.CheckpointUpload.SerializeToString,
+            self.fleet.CheckpointReceipt.FromString)
+        with self.assertRaises(grpc.RpcError) as refused:
+            upload(messages(), timeout=60)
+        return refused.exception.code()
+
+    def submit_until_refused(self, channel):
+        jobs, job = importlib.import_module("ringmaster.v1.jobs_pb2"), importlib.import_module("ringmaster.v1.job_pb2")
+        submit = channel.unary_unary("/ringmaster.v1.Jobs/Submit", jobs.SubmitRequest.SerializeToString,
+                                     jobs.SubmitResponse.FromString)
+        spec = job.JobSpec()
+        spec.name, spec.batch, spec.shards, spec.epochs = "flood", 8, 1, 1
+        spec.model.name, spec.data.path = "mlp", "nowhere"
+        spec.optimizer.sgd.learning_rate = 0.1
+        spec.workers.min = 500  # never there
+        for number in range(100_000):
+            try:
+                submit(jobs.SubmitRequest(spec=spec, idempotency_key=f"flood-{number}"), timeout=20)
+            except grpc.RpcError as error:
+                return number, error.code(), error.details()
+        return None
+
+    def flood_the_log(self, channel, job, ticket):
+        """More than a job may have, as a worker that is attached; what is on the disk then."""
+        def chunks():
+            number = 0
+            for _ in range(self.LOG_BYTES // (1 << 20) + 32):
+                chunk = self.fleet.LogChunk(worker="stranger", spool="1" * 32, ticket=ticket)
+                for _ in range(128):
+                    number += 1
+                    chunk.lines.add(number=number, job_id=job, unix_ms=1, level="info", text="y" * 8000)
+                yield chunk
+        ship = channel.stream_stream("/ringmaster.v1.Fleet/ShipLogs", self.fleet.LogChunk.SerializeToString,
+                                     self.fleet.LogAck.FromString)
+        acknowledged = [ack.number for ack in ship(chunks(), timeout=300)]
+        self.assertGreater(acknowledged[-1] * 8000, self.LOG_BYTES)
+        logs = self.cluster.folder.rglob(f"logs/{job}/*")
+        return sum(path.stat().st_size for path in logs if path.is_file())
+
+    def test_a_disk_that_others_want_to_fill(self):
+        self.load_stubs()
+        running = self.cluster
+        running.make_data()
+        running.start_coordinator()
+        running.start_worker("a")
+        spec = cluster.job_spec(epochs=600, checkpoint={"every_steps": 100})
+        reference = running.run_job(spec)["checkpoint"]["sha256"]
+
+        job = running.submit(spec)
+        status = running.watch_until(job, lambda status: status["checkpoint"], "a checkpoint is listed")
+        with grpc.insecure_channel(running.address) as channel:
+            ticket, session = self.attach(channel, "stranger")
+            begin = self.fleet.CheckpointBegin(job_id=job, step=447, ticket=ticket)
+            term, counter = (int(part) for part in str(status["generation"]).split("."))
+            begin.generation.term, begin.generation.counter = term, counter
+            self.assertEqual(self.upload_without_end(channel, begin), grpc.StatusCode.FAILED_PRECONDITION)
+            number, code, text = self.submit_until_refused(channel)
+            self.assertEqual(code, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            self.assertLessEqual(number, 1000)
+            self.assertLess(self.flood_the_log(channel, job, ticket), self.LOG_BYTES + (32 << 20))
+            session.put(None)
+        done = running.wait(job)
+        self.assertEqual((done["state"], done["checkpoint"]["sha256"]), ("SUCCEEDED", reference))
         running.stop()
 
 
