@@ -12,8 +12,9 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
-// For one whole checkpoint, until it is confirmed: a gigabyte over a slow link.
-constexpr std::chrono::minutes kUploadLimit{10};
+// For one whole checkpoint, until it is confirmed: a gigabyte over a slow link. The coordinator
+// ends it after 15 minutes and says what it waited for.
+constexpr std::chrono::minutes kUploadLimit{16};
 
 using Writer = grpc::ClientWriterInterface<v1::CheckpointUpload>;
 

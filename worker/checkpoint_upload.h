@@ -17,7 +17,7 @@ namespace ringmaster::worker {
 // By which the coordinator knows who uploads, and whether it may: both change while a delivery goes
 // on.
 struct UploadRights {
-  std::string ticket;       // of the session that is open; empty = none
+  std::string ticket;       // of the newest session; empty: there was none yet
   GenerationId generation;  // that runs here, or ran last
 };
 

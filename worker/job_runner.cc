@@ -108,6 +108,10 @@ void JobRunner::Stop() {
   delivery.request_stop();
   thread_.join();
   states_->Withdraw();
+  // Its threads post, too.
+  std::shared_ptr<Trainer> trainer;
+  MutexLock lock(mu_);
+  trainer = std::exchange(trainer_, nullptr);
 }
 
 v1::Heartbeat JobRunner::heartbeat() const {

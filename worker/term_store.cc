@@ -43,7 +43,12 @@ void TermStore::Store(uint64_t term) {
     open_[attempt] = {term, Clock::now() + options_.limit};
   }
   const bool posted = loop_.Post([this, attempt, term]() {
-    Answer(attempt, term, WriteDurably(TermPath(options_.state_dir), std::to_string(term) + "\n"));
+    Status status;
+    if (term > written_) {
+      status = WriteDurably(TermPath(options_.state_dir), std::to_string(term) + "\n");
+      if (status.ok()) written_ = term;
+    }  // else as much, or more, is there
+    Answer(attempt, term, status);
   });
   if (posted) return;
   Answer(attempt, term,

@@ -67,13 +67,24 @@ void SnapshotReports::Add(const Member& from, const v1::Snapshot& snapshot,
   });
   if (known != reports.end()) {
     if (!manifest_sha256.empty()) known->manifest_sha256 = manifest_sha256;
-  } else if (reports.size() < kMaxReports) {
+  } else {
+    // Of processes that are gone, the oldest first.
+    if (reports.size() >= kMaxReports) reports.erase(reports.begin());
     reports.push_back({from.name(), from.incarnation(), from.called(), manifest_sha256});
   }
   size_t too_many = by_step_.size() > kMaxSteps ? by_step_.size() - kMaxSteps : 0;
   for (auto step = by_step_.begin(); too_many > 0 && step != by_step_.end(); --too_many) {
     step = Held(step->first) ? std::next(step) : by_step_.erase(step);
   }
+}
+
+bool SnapshotReports::Passed(const Member& member, uint64_t step) const {
+  const auto held = held_.find(member.name());
+  if (held == held_.end() || held->second.contains(step) || Of(member, step) != nullptr) {
+    return false;
+  }
+  return std::any_of(by_step_.upper_bound(step), by_step_.end(),
+                     [&](const auto& entry) { return Of(member, entry.first) != nullptr; });
 }
 
 void SnapshotReports::KeepHolders(const std::set<std::string>& members) {

@@ -51,6 +51,8 @@ class SnapshotReports {
   // `held`, at most kMostHeld: the steps of all copies that the member has now.
   void Add(const Member& from, const v1::Snapshot& snapshot,
            const google::protobuf::RepeatedField<uint64_t>& held);
+  // It told of a later step, and has no copy of this one: it will never tell of it.
+  [[nodiscard]] bool Passed(const Member& member, uint64_t step) const;
   // Another ring: only these members can still upload a copy.
   void KeepHolders(const std::set<std::string>& members);
   // The job was set back: what comes later is computed again.

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/logic/event.h"
+
 namespace ringmaster::coordinator {
 namespace {
 

@@ -96,10 +96,11 @@ void Logic::HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said,
   for (const SnapshotReport& other : job.snapshots.At(said.step())) {
     if (other.manifest_sha256.empty() || other.manifest_sha256 == manifest) continue;
     // Nobody can tell which of the two is right, and neither may be trained on from.
+    const bool listed = FindStep(job.checkpoints, said.step()) != nullptr;
     const std::string reason = fmt::format(
-        "the snapshots of step {} differ: {} reported manifest {}, {} reported manifest {}; "
-        "neither is kept",
-        said.step(), other.called, other.manifest_sha256, from.called(), manifest);
+        "the snapshots of step {} differ: {} reported manifest {}, {} reported manifest {}; {}",
+        said.step(), other.called, other.manifest_sha256, from.called(), manifest,
+        listed ? "two had agreed before, and their checkpoint is listed" : "neither is kept");
     Record(job, {event_type::kCheckpointDiffers, Severity::kError, reason});
     return Fail(job, {Cause::kCheckpointDiffers, reason, "", said.step()});
   }
@@ -112,14 +113,17 @@ Refusal Logic::CheckWriter(const Job& job, const Worker& worker,
   const std::string& id = job.record.id();
   const GenerationId current = job.run->generation();
   const GenerationId its = FromProto(begin.generation());
+  // Who was told to save the state it holds ran the newest generation, or an older one, or one that
+  // an older store has forgotten: nobody has more.
+  const bool saves = job.run->Saves(worker.name());
   // One to come is known to a worker whose coordinator got an older store: the ring is formed anew
   // in a moment.
-  if (its > current) {
+  if (its > current && !saves) {
     return Again(absl::StatusCode::kUnavailable, "UNKNOWN_GENERATION",
                  fmt::format("generation {} of job {} is newer than its current one, {}",
                              its.ToString(), id, current.ToString()));
   }
-  if (its < current) {
+  if (its < current && !saves) {
     return Again(absl::StatusCode::kAborted, "OLD_GENERATION",
                  fmt::format("generation {} of job {} is over: {} writes its checkpoints",
                              its.ToString(), id, current.ToString()));
@@ -127,8 +131,7 @@ Refusal Logic::CheckWriter(const Job& job, const Worker& worker,
   const Member* member = job.run->Find(worker.name());
   const bool older_copy = member != nullptr && begin.step() <= job.run->start_step() &&
                           job.snapshots.Of(*member, begin.step()) != nullptr;
-  if (job.run->RankOf(worker.name()) != size_t{0} && !job.run->Saves(worker.name()) &&
-      !older_copy) {
+  if (job.run->RankOf(worker.name()) != size_t{0} && !saves && !older_copy) {
     return Denied("NOT_THE_WRITER",
                   fmt::format("worker {} is not the one that writes the checkpoint of step {} of "
                               "job {} in generation {}: the ring's first is",
@@ -215,13 +218,15 @@ void Logic::On(const UploadVerified& event) {
   if (Refusal refusal = CheckVerified(event, job); !refusal.status.ok()) {
     return End(event.upload, std::move(refusal));
   }
-  const CheckpointRecord* known = FindStep(job.checkpoints, upload.begin.step());
-  if (known != nullptr && !SaysMore(RecordOf(upload.begin, event.manifest_sha256), *known)) {
-    return End(event.upload, {});
-  }
-  upload.stage = Upload::Stage::kWaiting;
   upload.manifest_sha256 = event.manifest_sha256;
   upload.digest = event.digest;
+  // One that was confirmed before is put in its place at once: what lies there may be damaged.
+  if (FindStep(job.checkpoints, upload.begin.step()) == nullptr) {
+    upload.stage = Upload::Stage::kWaiting;
+    return;
+  }
+  upload.stage = Upload::Stage::kPlacing;
+  actions_.push_back(PlaceUpload{event.upload});
 }
 
 std::string Logic::WaitsFor(const Job& job, const Upload& upload, Refusal* refusal) const {
@@ -254,6 +259,15 @@ std::string Logic::WaitsFor(const Job& job, const Upload& upload, Refusal* refus
   const Run::OtherHolder other = run.FindOtherHolder(upload.worker, step);
   if (!other.unknown.empty()) return "other holders: " + other.unknown;
   if (other.worker.empty() || OnlyByTime(*job.record.resolved, upload.begin)) return "";
+  const Member* holder = run.Find(other.worker);
+  if (holder != nullptr && job.snapshots.Passed(*holder, step)) {
+    *refusal = {FailedPrecondition(
+                    "{} has no snapshot of step {} any more, and this coordinator never heard "
+                    "what its manifest was: a newer checkpoint takes its place",
+                    holder->called(), step),
+                "SNAPSHOT_PASSED"};
+    return "";
+  }
   return fmt::format("worker {} to report its snapshot", other.worker);
 }
 
@@ -295,6 +309,15 @@ void Logic::On(const UploadPlaced& event) {
   }
   CheckpointRecord record = RecordOf(upload.begin, upload.manifest_sha256);
   record.ref.set_path(event.path);
+  const Job* job = Find(record.job_id);
+  const CheckpointRecord* known =
+      job == nullptr ? nullptr : FindStep(job->checkpoints, record.ref.step());
+  if (known != nullptr) {  // first written because it was due, then because it is the best
+    record.best = record.best || known->best;
+    if (!record.ref.has_metric() && known->ref.has_metric()) {
+      record.ref.set_metric(known->ref.metric());
+    }
+  }
   actions_.push_back(InsertCheckpoint{event.upload, std::move(record), upload.digest});
 }
 
@@ -347,8 +370,12 @@ void Logic::On(const CheckpointInserted& event) {
   if (!event.status.ok()) return End(event.upload, {event.status, "STORE_UNAVAILABLE"});
   Job* job = Find(event.record.job_id);
   if (job == nullptr) return End(event.upload, NoSuchJob(event.record.job_id));
+  const CheckpointRecord* known = FindStep(job->checkpoints, event.record.ref.step());
+  const bool news = known == nullptr || SaysMore(event.record, *known);
   Keep(event.record, job->checkpoints);
-  Record(*job, {event_type::kCheckpointSaved, Severity::kInfo, Describe(event.record)});
+  if (news) {
+    Record(*job, {event_type::kCheckpointSaved, Severity::kInfo, Describe(event.record)});
+  }
   DropOldCheckpoints(*job);
   DescribeCheckpoints(*job);
   Save(*job);  // before the answer: what is acknowledged is durable

@@ -280,6 +280,7 @@ void Logic::LetGo(Job& job, const Departure& departure) {
          {Error(absl::StatusCode::kAborted, "left out of job {}: {}; attach again", job.record.id(),
                 departure.reason),
           "EVICTED"});
+  EndUploadsOf(departure.session, worker->name() + " was left out");
   fleet_.Close(departure.session);
   fleet_changed_ = true;
 }

@@ -142,6 +142,7 @@ void Logic::EndLeaving(Worker& worker) {
   const SessionId session = worker.session;
   actions_.push_back(Note{"worker=" + worker.name(), "left"});
   Refuse(session, {absl::OkStatus(), ""});
+  EndUploadsOf(session, worker.name() + " left");
   fleet_.Close(session);
   fleet_changed_ = true;
 }

@@ -18,8 +18,12 @@ std::string WordOf(const Status& status) {
 
 void CheckpointUploadCall::Begin() {
   self_ = shared_from_this();
-  id_ = hands_.uploads.Add(self_);
-  ReadNext();
+  if (const auto id = hands_.uploads.Add(self_)) {
+    id_ = *id;
+    return ReadNext();
+  }
+  Fail(Error(absl::StatusCode::kUnavailable, "the coordinator takes no more uploads now"),
+       "OVERLOADED");
 }
 
 void CheckpointUploadCall::ReadNext() {
@@ -113,7 +117,8 @@ bool CheckpointUploadCall::Place() {
 void CheckpointUploadCall::Commit() {
   const StatusOr<std::string> path = hands_.folder.Commit(*staged_);
   UploadPlaced placed{id_, path.ok() ? *path : "", path.status()};
-  Tell(std::move(placed));
+  // The job's uploads wait for this word: it is never lost.
+  if (!hands_.control.Post(placed).ok()) hands_.uploads.KeepUnheard(std::move(placed));
 }
 
 void CheckpointUploadCall::OnCancel() {

@@ -7,6 +7,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
 
   void Begin();
 
+  [[nodiscard]] bool spoke() override { return begun_; }
   void Admit(uint64_t max_bytes) override;
   [[nodiscard]] bool Place() override;
   void End(const Refusal& refusal) override;
@@ -63,8 +65,8 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
   // One of gRPC and disk thread at a time.
   v1::CheckpointUpload incoming_;
   v1::CheckpointBegin begin_;
-  bool begun_ = false;
-  UploadId id_{};
+  std::atomic<bool> begun_{false};  // read by whoever wants its place
+  UploadId id_{};                   // none before it has a place
   std::unique_ptr<StagedCheckpoint> staged_;
 
   Mutex mu_;

@@ -163,6 +163,7 @@ void ControlLoop::CarryOut(Actions actions) {
 void ControlLoop::OnTick() {
   SaveUnsaved();
   for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
+  for (UploadPlaced& placed : hands_.uploads->TakeUnheard()) Handle(std::move(placed));
   Handle(Tick{});
   const auto now = std::chrono::steady_clock::now();
   if (now - sessions_seen_ < kSessionPause) return;
@@ -240,12 +241,9 @@ void ControlLoop::Do(const AdmitUpload& action) {
 void ControlLoop::Do(const PlaceUpload& action) {
   const auto call = hands_.uploads->Find(action.upload);
   if (call && call->Place()) return;
-  (void)loop_.Post([this, action] {
-    Handle(UploadPlaced{action.upload, "",
-                        Error(absl::StatusCode::kUnavailable,
-                              "the upload ended, or the disk has "
-                              "too much to do")});
-  });
+  hands_.uploads->KeepUnheard(
+      {action.upload, "",
+       Error(absl::StatusCode::kUnavailable, "the upload ended, or the disk has too much to do")});
 }
 
 void ControlLoop::Do(const EndUpload& action) {

@@ -11,7 +11,8 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxIntakes = 8'192;  // one a worker, and those that are about to end
+constexpr size_t kMaxIntakes = 8'192;         // one a worker, and those that are about to end
+constexpr std::chrono::seconds kSilence{10};  // of a call whose place another one wants
 constexpr size_t kMaxNameShown = 100;
 
 }  // namespace
@@ -19,15 +20,26 @@ constexpr size_t kMaxNameShown = 100;
 std::shared_ptr<LogIntake> LogIntakes::Begin() {
   auto intake = std::make_shared<LogIntake>(hands_);
   intake->Begin();
+  bool closed = false;
+  std::vector<std::shared_ptr<LogIntake>> silent;
   {
     MutexLock lock(mu_);
     std::erase_if(open_, [](const auto& weak) { return weak.expired(); });
-    if (!closed_ && open_.size() < kMaxIntakes) {
+    closed = closed_;
+    if (!closed && open_.size() < kMaxIntakes) {
       open_.push_back(intake);
       return intake;
     }
+    for (const auto& weak : open_) {
+      auto call = weak.lock();
+      if (call != nullptr && call->SilentFor(kSilence)) silent.push_back(std::move(call));
+    }
   }
-  intake->End(ToGrpc(Stopping()));
+  // Who says nothing makes room for who might, when that comes again.
+  const Status full = Error(absl::StatusCode::kUnavailable,
+                            "the coordinator takes no more calls with log lines now");
+  for (const auto& call : silent) call->End(ToGrpc(full, "OVERLOADED"));
+  intake->End(closed ? ToGrpc(Stopping()) : ToGrpc(full, "OVERLOADED"));
   return intake;
 }
 
@@ -50,6 +62,7 @@ void LogIntake::Begin() {
 
 void LogIntake::OnReadDone(bool ok) {
   if (!ok) return End(grpc::Status::OK);
+  spoke_ = true;
   const auto holder = hands_.sessions.FindByTicket(chunk_.ticket());
   if (!holder || holder->worker != chunk_.worker()) {
     return End(ToGrpc(Error(absl::StatusCode::kPermissionDenied,

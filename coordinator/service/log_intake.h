@@ -5,6 +5,8 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -48,6 +50,10 @@ class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
   explicit LogIntake(const LogIntakes::Hands& hands) : hands_(hands) {}
 
   void Begin();
+  // It has been open for so long, and never showed whose it is.
+  [[nodiscard]] bool SilentFor(std::chrono::seconds least) const {
+    return !spoke_ && std::chrono::steady_clock::now() - since_ >= least;
+  }
   // After the acknowledgement that is being written.
   void End(const grpc::Status& status);
 
@@ -61,6 +67,8 @@ class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
   void Acknowledge(uint64_t number);
 
   const LogIntakes::Hands hands_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::atomic<bool> spoke_{false};
   std::shared_ptr<LogIntake> self_;
   v1::LogChunk chunk_;  // one of gRPC and logs thread at a time
   v1::LogAck ack_;

@@ -12,19 +12,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxOutgoing = 256;
-constexpr std::chrono::seconds kWriteLimit{10};  // longer than a silent worker's lease
+// A worker that takes nothing for so long is lost, whatever its lease.
+constexpr std::chrono::seconds kWriteLimit{10};
 
 }  // namespace
 
 void WorkerSession::Begin() {
   self_ = shared_from_this();
   const std::optional<SessionId> session = table_.Add(self_);
+  if (session) session_ = *session;  // OnDone takes it out
   if (!session || !control_.Post(SessionOpened{*session}).ok()) {
     End({Error(absl::StatusCode::kUnavailable, "the coordinator takes no more sessions now"),
          "TOO_MANY_SESSIONS"});
     return;
   }
-  session_ = *session;
   ReadNext();
 }
 

@@ -65,8 +65,9 @@ class LogFolder {
 
   const LogFolderOptions options_;
   std::map<std::string, Tracks> jobs_;
-  // What came of a worker's spools, and when, counted in uses. Anybody can send lines under any
-  // name: what was used longest ago goes, and is found again in the tracks, if it left lines there.
+  // What came of a worker's spools, and when, counted in uses. Workers come
+  // and go: what was used longest ago goes, and is found again in the tracks, if it left lines
+  // there.
   struct Spools {
     std::map<std::string, uint64_t> newest;  // by spool
     std::deque<std::string> order;           // of them: the one that was used last is the last

@@ -20,7 +20,7 @@ using worker::RunStop;
 constexpr Time kBetterReasonLimit = seconds(2);
 // A source is given up when nobody answers there for so long (worker/transfer/state_fetch.h).
 constexpr Time kSilentSource = seconds(2);
-constexpr size_t kMostCopies = 2;  // as in worker/train/checkpoint_writer.h
+constexpr size_t kMostCopies = 2;  // TrainerOptions::checkpoint_copies
 constexpr uint64_t kFarewellRound = uint64_t{1} << 40;
 
 }  // namespace

@@ -60,6 +60,19 @@ TEST_CASE("TermStore: the highest term outlives the process") {
   CHECK(*TermStore::Load(folder.path()) == 8);
 }
 
+TEST_CASE("TermStore: a lower term never takes the place of a higher one") {
+  const TemporaryFolder folder;
+  Answers answers;
+  TermStore terms({folder.path()}, [&](const Event& event) { answers.Add(event); });
+  terms.Store(6);
+  terms.Store(5);
+  terms.Start();
+  const auto said = answers.Await(2);
+  REQUIRE(said.size() == 2);
+  CHECK(said[1].error.empty());
+  CHECK(*TermStore::Load(folder.path()) == 6);
+}
+
 TEST_CASE("TermStore: a term that cannot be stored is said to be not, with the path") {
   const TemporaryFolder folder;
   Answers answers;

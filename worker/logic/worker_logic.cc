@@ -126,6 +126,8 @@ Decision WorkerLogic::On(const TermStored& event, Time now) {
               fmt::format("term {} cannot be stored, so its coordinator is not obeyed: {}",
                           event.term, event.error));
   }
+  // A session before this one asked for more, and only now it is on the disk.
+  if (attached.term() < highest_term_) return OnAttached(attached, now);
   Decision decision = Obey(attached, now);
   for (const v1::CoordinatorMessage& message : held) {
     Decision next = OnMessage(message);

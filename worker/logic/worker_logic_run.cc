@@ -17,7 +17,9 @@ constexpr std::chrono::milliseconds kEvaluationInterval{20};
 // A coordinator that is away for long, or slow, drops many checkpoints.
 constexpr std::chrono::seconds kDroppedInterval{10};
 
-constexpr size_t kMostSnapshots = 4;  // whose copies are gone: the other holder may be behind
+// Of which no copy is held any more: the other holder may be behind. With those that are held they
+// are no more than the coordinator takes in Attach.
+constexpr size_t kMostSnapshots = 10;
 
 GenerationId ToGeneration(const v1::Generation& generation) {
   return {generation.term(), generation.counter()};
@@ -209,10 +211,18 @@ Decision WorkerLogic::On(const SnapshotHeld& event, Time) {
       SendMessage{SnapshotMessage(job_->started, {job_->id, event.step, manifest, job_->copies})},
       fmt::format("the snapshot of step {} {}", event.step,
                   manifest.empty() ? "is taken" : "has manifest " + manifest));
-  for (auto oldest = job_->snapshots.begin();
-       job_->snapshots.size() > kMostSnapshots && oldest != job_->snapshots.end();) {
-    const bool held = std::ranges::find(job_->copies, oldest->first) != job_->copies.end();
-    oldest = held ? std::next(oldest) : job_->snapshots.erase(oldest);
+  const auto held = [&](const auto& snapshot) {
+    return std::ranges::find(job_->copies, snapshot.first) != job_->copies.end();
+  };
+  auto gone =
+      job_->snapshots.size() - static_cast<size_t>(std::ranges::count_if(job_->snapshots, held));
+  for (auto oldest = job_->snapshots.begin(); gone > kMostSnapshots;) {
+    if (held(*oldest)) {
+      ++oldest;
+    } else {
+      oldest = job_->snapshots.erase(oldest);
+      --gone;
+    }
   }
   return decision;
 }
@@ -220,6 +230,7 @@ Decision WorkerLogic::On(const SnapshotHeld& event, Time) {
 Decision WorkerLogic::On(const StateDelivered& event, Time) {
   if (!job_ || job_->id != event.job) return Nothing("delivered the state of a job that is gone");
   job_->delivering = false;
+  std::erase(job_->copies, event.applied);
   return Do(Report(SavedMessage(event)), event.error.empty() ? "the state is saved" : event.error);
 }
 
@@ -227,6 +238,7 @@ Decision WorkerLogic::OnCheckpointKept(const v1::CheckpointKept& message) {
   if (!Has(message.job_id()) || job_->phase < Phase::kPrepared) {
     return Nothing("a checkpoint of a job that is not here");
   }
+  std::erase_if(job_->copies, [&](uint64_t step) { return step <= message.step(); });
   return Do(ForgetCopies{job_->id, message.step()},
             fmt::format("the checkpoint of step {} is kept", message.step()));
 }

@@ -49,7 +49,7 @@ Boundary::Due Boundary::CheckpointDue() const {
   if (options.every_steps() > 0 && step % options.every_steps() == 0) return Due::kStep;
   const bool by_time =
       options.every_seconds() > 0 && parts_.checkpoints == CheckpointPart::kDeliver;
-  if (!by_time || !job_->checkpoints.HasRoom()) return Due::kNo;
+  if (!by_time) return Due::kNo;
   const std::chrono::duration<double> age =
       std::chrono::steady_clock::now() - *job_->checkpoint_began;
   return age.count() >= options.every_seconds() ? Due::kTime : Due::kNo;

@@ -94,7 +94,9 @@ std::optional<DroppedCheckpoint> CheckpointWriter::MakeRoom(uint64_t step, const
     return !kept.busy && !kept.last && &kept != newest_best;
   };
   const auto oldest = std::ranges::find_if(kept_, may_go);
-  if (oldest == kept_.end() && (standing.best || last)) return std::nullopt;
+  // Whoever only keeps takes every copy that the first member may take: its word is waited for.
+  const bool must = standing.best || last || sink_ == nullptr;
+  if (oldest == kept_.end() && must) return std::nullopt;
   const DroppedCheckpoint result{
       .step = oldest == kept_.end() ? step : oldest->step,
       .reason = obstacle_.empty() ? "checkpoints come due faster than they are stored" : obstacle_};
@@ -152,7 +154,7 @@ CheckpointWriter::KeptList::iterator CheckpointWriter::NextToDeliver() {
 CheckpointWriter::KeptList::iterator CheckpointWriter::WaitToDeliver() {
   while (!stopped_) {
     const KeptList::iterator next = NextToDeliver();
-    const bool pausing = next != kept_.end() && Clock::now() < try_at_;
+    const bool pausing = Clock::now() < try_at_;
     if (next != kept_.end() && !pausing) return next;
     // A deadline in any case: waking early only makes it look again.
     const auto until = pausing ? try_at_ : Clock::now() + std::chrono::minutes(1);

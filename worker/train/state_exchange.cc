@@ -97,7 +97,9 @@ Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob*
                  "step {} with digest {}",
                  copy.step, Hex(digest), fresh.step, Hex(fresh.digest));
   }
-  return Replace(std::move(fresh), {copy.validation, copy.test, copy.best}, job);
+  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {copy.validation, copy.test, copy.best}, job));
+  job->checkpoints.Rewind();
+  return absl::OkStatus();
 }
 
 Status AdoptCheckpoint(const Checkpoint& checkpoint, TrainingJob* job) {

@@ -86,6 +86,20 @@ TEST_CASE("WorkerLogic: a term that cannot be stored is not obeyed, and its sess
   CHECK(logic.attached());
 }
 
+TEST_CASE("WorkerLogic: a term is not obeyed when a higher one was stored before it") {
+  WorkerLogic logic(Self(), 4);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(6), kNow);  // the disk is slow
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  (void)logic.Step(Connected{}, kNow);
+  (void)logic.Step(Attached(5), kNow);  // of an older store
+  CHECK(logic.Step(TermStored{6, ""}, kNow).actions.empty());
+  const Decision stored = logic.Step(TermStored{5, ""}, kNow);
+  REQUIRE(Find<CloseSession>(stored) != nullptr);
+  CHECK_THAT(Find<CloseSession>(stored)->reason, Catch::Contains("lower than 6"));
+  CHECK_FALSE(logic.attached());
+}
+
 TEST_CASE("WorkerLogic: a session that ends while its term is stored leaves nothing behind") {
   WorkerLogic logic(Self(), 5);
   (void)logic.Step(Connected{}, kNow);
