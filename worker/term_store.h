@@ -53,7 +53,7 @@ class TermStore {
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, Attempt> open_ ABSL_GUARDED_BY(mu_);  // attempts without an answer
 
-  uint64_t written_ = 0;  // the highest by this process; loop thread
+  uint64_t written_ = 0;                     // the highest by this process; loop thread
   Loop loop_{{.name = "term", .limit = 8}};  // last: its tasks use the rest
 };
 
