@@ -193,9 +193,9 @@ class TwoHostsTest(HostTest):
     def settings(self):
         """(host, path, content) of each row of the page's table."""
         text = OPERATIONS.read_text()
-        rows = re.findall(r"(?m)^\| ([ab]): `(/etc/[^`]+)` \| (.*) \|$", text)
-        return [(host, path, "\n".join(re.findall("`([^`]+)`", cell)) + "\n")
-                for host, path, cell in rows]
+        rows = re.findall(r"(?m)^\| ([ab]): `(\w+\.env)` \| (.*) \|$", text)
+        return [(host, f"/etc/ringmaster/{file}", "\n".join(re.findall("`([^`]+)`", cell)) + "\n")
+                for host, file, cell in rows]
 
     def test_two_hosts_train_one_job(self):
         hosts = {"a": self.make_host(), "b": self.make_host()}
