@@ -228,10 +228,10 @@ class FullDiskTest(StrangersTestCase):
         submit = channel.unary_unary("/ringmaster.v1.Jobs/Submit", jobs.SubmitRequest.SerializeToString,
                                      jobs.SubmitResponse.FromString)
         spec = job.JobSpec()
-        spec.name, spec.batch, spec.shards, spec.epochs = "flood", 8, 1, 1
+        spec.name, spec.batch, spec.shards, spec.epochs = "flood", 8, 8, 1
         spec.model.name, spec.data.path = "mlp", "nowhere"
         spec.optimizer.sgd.learning_rate = 0.1
-        spec.workers.min = 500  # never there
+        spec.workers.min = 8  # never there
         for number in range(100_000):
             try:
                 submit(jobs.SubmitRequest(spec=spec, idempotency_key=f"flood-{number}"), timeout=20)
