@@ -229,7 +229,7 @@ TEST_CASE_METHOD(RunningLoop,
 
 TEST_CASE_METHOD(OlderStore,
                  "ControlLoop: large messages wait up to a bound, small ones beside them") {
-  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions}};
+  ControlLoop control{{}, {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
   REQUIRE(control.Restore().ok());
   WorkerSaid large{SessionId{1}, {}};  // of a session that is not open: ignored
   large.message.mutable_leaving()->set_reason(std::string(4 << 20, 'x'));
