@@ -50,7 +50,7 @@ constexpr Peak kPeaks[] = {{"H200", 989.4, 67}};
 ModelFlops CountFlops(const graph::Program& training) {
   ModelFlops flops;
   for (const Node& node : training.graph.nodes()) {
-    const LayerOp* const op = FindLayerOp(node.op);
+    const LayerOp* const op = FindLayerOp(node.op());
     if (op == nullptr) continue;
     const auto shape = [&](bool output, size_t i) -> const Shape& {
       return training.graph.value(output ? node.outputs[i] : node.inputs[i]).shape;

@@ -54,11 +54,11 @@ class Differentiator {
       flows = flows || request.output_gradients.back() != kNoValue;
     }
     if (!wanted || !flows) return absl::OkStatus();
-    const Op* op = FindOp(request.node.op);
-    if (op == nullptr || op->gradient == nullptr) {
-      return InvalidArgument("{} ({}) has no gradient rule", request.node.name, request.node.op);
+    const GradientRule rule = OpOf(request.node).gradient;
+    if (rule == nullptr) {
+      return InvalidArgument("{} ({}) has no gradient rule", request.node.name, request.node.op());
     }
-    RING_ASSIGN_OR_RETURN(const std::vector<ValueId> gradients, op->gradient(request));
+    RING_ASSIGN_OR_RETURN(const std::vector<ValueId> gradients, rule(request));
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i] == kNoValue || !request.wanted[i]) continue;
       RING_RETURN_IF_ERROR(Contribute(request.node.inputs[i], gradients[i]));
@@ -74,7 +74,7 @@ class Differentiator {
       return absl::OkStatus();
     }
     const std::string name = graph_->value(value).name + "/gradient_sum";
-    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph_, {name, "add", {sum, gradient}, {}, {}}));
+    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph_, {name, graph::Add{}, {sum, gradient}}));
     sum = made[0];
     return absl::OkStatus();
   }

@@ -23,11 +23,8 @@ Attributes WindowAttributes(const Options& options, const Shape& x) {
   const Pads rows = MakePads(options.padding, x[1], options.window, options.stride);
   const Pads columns = MakePads(options.padding, x[2], options.window, options.stride);
   Attributes attributes;
-  attributes.stride_height = attributes.stride_width = options.stride;
-  attributes.pad_top = rows.low;
-  attributes.pad_bottom = rows.high;
-  attributes.pad_left = columns.low;
-  attributes.pad_right = columns.high;
+  attributes.strides = {options.stride, options.stride};
+  attributes.pads = {rows.low, columns.low, rows.high, columns.high};
   return attributes;
 }
 
@@ -53,7 +50,7 @@ ValueId GraphBuilder::Conv2d(const std::string& name, ValueId x, const Conv2dOpt
   if (!Ready(name, x, 4)) return kNoValue;
   const Shape kernel = {options.filters, options.window, options.window, shape(x)[3]};
   const int64_t area = options.window * options.window;
-  Node node = {name, "conv2d", {x}, {}, WindowAttributes<Conv2dAttributes>(options, shape(x))};
+  Node node = {name, graph::Conv2d{WindowAttributes<Conv2dAttributes>(options, shape(x))}, {x}};
   node.inputs.push_back(AddParameter(
       name + "/kernel", kernel,
       {Initializer::Kind::kGlorotUniform, area * shape(x)[3], area * options.filters}));
@@ -66,7 +63,7 @@ ValueId GraphBuilder::Conv2d(const std::string& name, ValueId x, const Conv2dOpt
 ValueId GraphBuilder::Dense(const std::string& name, ValueId x, int64_t units, Bias bias) {
   if (!Ready(name, x, 2)) return kNoValue;
   const int64_t features = shape(x)[1];
-  Node node = {name, "dense", {x}, {}, DenseAttributes{}};
+  Node node = {name, graph::Dense{}, {x}};
   node.inputs.push_back(AddParameter(name + "/kernel", {features, units},
                                      {Initializer::Kind::kGlorotUniform, features, units}));
   if (bias == Bias::kUse) node.inputs.push_back(AddParameter(name + "/bias", {units}, {}));
@@ -79,7 +76,8 @@ ValueId GraphBuilder::BatchNorm(const std::string& name, ValueId x,
   const Shape channels = {shape(x).back()};
   Normalization normalization = {name,     channels[0], options.momentum, kNoValue,
                                  kNoValue, kNoValue,    kNoValue};
-  Node node = {name, "batch_norm", {x}, {}, BatchNormAttributes{.epsilon = options.epsilon}};
+  const BatchNormAttributes attributes = {.epsilon = options.epsilon};
+  Node node = {name, graph::BatchNorm{attributes}, {x}};
   node.inputs.push_back(AddParameter(name + "/gamma", channels, {Initializer::Kind::kOnes}));
   node.inputs.push_back(AddParameter(name + "/beta", channels, {}));
   if (program_.mode == Mode::kInference) {
@@ -87,7 +85,7 @@ ValueId GraphBuilder::BatchNorm(const std::string& name, ValueId x,
     normalization.moving_mean = graph.AddFed(name + "/moving_mean", channels, DType::kFloat32);
     normalization.moving_variance =
         graph.AddFed(name + "/moving_variance", channels, DType::kFloat32);
-    node.op = "batch_norm_inference";
+    node.kind = BatchNormInference{attributes};
     node.inputs.push_back(normalization.moving_mean);
     node.inputs.push_back(normalization.moving_variance);
     program_.normalizations.push_back(std::move(normalization));
@@ -102,37 +100,37 @@ ValueId GraphBuilder::BatchNorm(const std::string& name, ValueId x,
 
 ValueId GraphBuilder::Relu(const std::string& name, ValueId x) {
   if (!Ready(name, x)) return kNoValue;
-  return Add({name, "relu", {x}, {}, {}})[0];
+  return Add({name, graph::Relu{}, {x}})[0];
 }
 
 ValueId GraphBuilder::MaxPool(const std::string& name, ValueId x, const MaxPoolOptions& options) {
   if (!Ready(name, x, 4)) return kNoValue;
   auto attributes = WindowAttributes<PoolAttributes>(options, shape(x));
-  attributes.window_height = attributes.window_width = options.window;
-  return Add({name, "max_pool", {x}, {}, attributes})[0];
+  attributes.window = {options.window, options.window};
+  return Add({name, graph::MaxPool{attributes}, {x}})[0];
 }
 
 ValueId GraphBuilder::GlobalAveragePool(const std::string& name, ValueId x) {
   if (!Ready(name, x, 4)) return kNoValue;
-  return Add({name, "global_average_pool", {x}, {}, {}})[0];
+  return Add({name, graph::GlobalAveragePool{}, {x}})[0];
 }
 
 ValueId GraphBuilder::Dropout(const std::string& name, ValueId x, double rate) {
   if (!Ready(name, x)) return kNoValue;
   if (program_.mode == Mode::kInference || rate == 0) return x;
-  return Add({name, "dropout", {x}, {}, DropoutAttributes{rate, name}})[0];
+  return Add({name, graph::Dropout{{rate, name}}, {x}})[0];
 }
 
 ValueId GraphBuilder::Flatten(const std::string& name, ValueId x) {
   if (!Ready(name, x)) return kNoValue;
   const int64_t features = Elements(shape(x)) / program_.samples;
-  return Add({name, "reshape", {x}, {}, {}}, {{{program_.samples, features}}})[0];
+  return Add({name, Reshape{}, {x}}, {{{program_.samples, features}}})[0];
 }
 
 void GraphBuilder::SoftmaxCrossEntropy(const std::string& name, ValueId logits) {
   if (!Ready(name, logits, 2)) return;
   const std::vector<ValueId> outputs =
-      Add({name, "softmax_cross_entropy", {logits, program_.labels}, {}, {}});
+      Add({name, graph::SoftmaxCrossEntropy{}, {logits, program_.labels}});
   program_.loss_sum = outputs[0];
   program_.correct = outputs[1];
 }

@@ -8,25 +8,14 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
-#include "common/graph/attributes.h"
-#include "common/status.h"
+#include "common/graph/ops/op_list.h"
+#include "common/graph/tensor_type.h"
 
 namespace ringmaster::graph {
-
-enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32 };
-[[nodiscard]] const char* Name(DType dtype);
-[[nodiscard]] size_t ByteSize(DType dtype);
-
-using Shape = std::vector<int64_t>;  // empty = a scalar
-[[nodiscard]] int64_t Elements(const Shape& shape);
-[[nodiscard]] std::string ToString(const Shape& shape);  // (64, 32, 32, 3)
-
-using ValueId = int32_t;
-using NodeId = int32_t;
-inline constexpr ValueId kNoValue = -1;
-inline constexpr NodeId kFed = -1;
 
 struct Value {
   std::string name;
@@ -36,12 +25,34 @@ struct Value {
 };
 
 struct Node {
-  std::string
-      name;        // of the layer it came from, plus what a pass adds: conv1, conv1/weight_gradient
-  std::string op;  // key of the op table (common/graph/ops/op_table.h)
+  std::string name;  // of the layer it came from, plus what a pass adds: conv1/weight_gradient
+  Kind kind;         // the op, with its attributes
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
-  Attributes attributes;
+  std::vector<ValueId> outputs = {};
+
+  // The op as one type, nullptr when it is another.
+  template <typename Op>
+  [[nodiscard]] const Op* as() const {
+    return std::get_if<Op>(&kind);
+  }
+  template <typename Op>
+  [[nodiscard]] Op* as() {
+    return std::get_if<Op>(&kind);
+  }
+  // What the op shares with its family (Conv2dAttributes); nullptr when it is of another.
+  template <typename Attributes>
+  [[nodiscard]] const Attributes* attributes() const {
+    return std::visit(
+        []<typename Op>(const Op& op) -> const Attributes* {
+          if constexpr (std::is_base_of_v<Attributes, Op>) {
+            return &op;
+          } else {
+            return nullptr;
+          }
+        },
+        kind);
+  }
+  [[nodiscard]] const char* op() const { return TraitsOf(kind).name; }
 };
 
 class Graph {

@@ -113,14 +113,14 @@ class Planner {
   // Lays output 0 where the op allows it; false when it needs bytes of its own. A fed value is
   // never overwritten.
   bool Share(const Node& node, NodeId id) {
-    const Op* op = FindOp(node.op);
-    if (op == nullptr || op->storage == Storage::kOwn) return false;
-    const ValueId input = node.inputs[static_cast<size_t>(op->storage_input)];
+    const OpTraits& op = TraitsOf(node.kind);
+    if (op.storage == Storage::kOwn) return false;
+    const ValueId input = node.inputs[static_cast<size_t>(op.storage_input)];
     const ValueId output = node.outputs[0];
     const size_t buffer = buffer_of_[static_cast<size_t>(input)];
     if (buffer == kOutside || outside_[static_cast<size_t>(output)]) return false;
     const bool dies = buffers_[buffer].last == id && !fed_[buffer];
-    if (op->storage == Storage::kInPlace && (!dies || Bytes(input) != Bytes(output))) return false;
+    if (op.storage == Storage::kInPlace && (!dies || Bytes(input) != Bytes(output))) return false;
     buffer_of_[static_cast<size_t>(output)] = buffer;
     buffers_[buffer].last =
         std::max(buffers_[buffer].last, last_reader_[static_cast<size_t>(output)]);

@@ -1,25 +1,13 @@
 #include "common/zoo/summary.h"
 
-#include <map>
-
 #include "common/zoo/zoo.h"
 
 namespace ringmaster::zoo {
 namespace {
 
-const char* TypeOf(const std::string& op) {
-  static const std::map<std::string, const char*> types = {
-      {"batch_norm", "BatchNormalization"},
-      {"conv2d", "Conv2D"},
-      {"dense", "Dense"},
-      {"dropout", "Dropout"},
-      {"global_average_pool", "GlobalAveragePooling2D"},
-      {"max_pool", "MaxPooling2D"},
-      {"relu", "ReLU"},
-      {"reshape", "Flatten"},
-  };
-  const auto found = types.find(op);
-  return found == types.end() ? op.c_str() : found->second;
+const char* TypeOf(const graph::Node& node) {
+  const graph::OpTraits& op = graph::TraitsOf(node.kind);
+  return op.keras == nullptr ? op.name : op.keras;
 }
 
 graph::Shape WithoutSamples(const graph::Shape& shape) { return {shape.begin() + 1, shape.end()}; }
@@ -62,7 +50,7 @@ StatusOr<Summary> Summarize(const v1::Model& model, const ImageShape& images, in
     const int64_t trainable = TrainableOf(program, node);
     const int64_t moving = MovingOf(program, node);
     summary.layers.push_back(
-        {node.name, TypeOf(node.op), WithoutSamples(output.shape), trainable + moving});
+        {node.name, TypeOf(node), WithoutSamples(output.shape), trainable + moving});
     summary.trainable_parameters += trainable;
     summary.non_trainable_parameters += moving;
   }

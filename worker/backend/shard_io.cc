@@ -17,7 +17,8 @@ std::optional<uint32_t> ParameterOf(const graph::Program& program, graph::ValueI
 
 int64_t ClassesOf(const graph::Program& program) {
   for (const graph::Node& node : program.graph.nodes()) {
-    if (node.op == "softmax_cross_entropy") return program.graph.value(node.inputs[0]).shape[1];
+    if (node.as<graph::SoftmaxCrossEntropy>() != nullptr)
+      return program.graph.value(node.inputs[0]).shape[1];
   }
   return 0;
 }

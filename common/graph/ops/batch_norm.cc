@@ -1,20 +1,17 @@
-// Batch normalization over all axes but the last: training, its gradient, and inference.
-//   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
-// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0.
+#include "common/graph/ops/batch_norm.h"
+
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 
 namespace ringmaster::graph {
 namespace {
 
 // x, and after it one float32 vector over the channels for each of `names`.
-Status CheckBatchNormOperands(const Node& node, std::span<const TensorType> inputs,
+Status CheckBatchNormOperands(std::span<const TensorType> inputs,
                               std::initializer_list<const char*> names) {
-  RING_RETURN_IF_ERROR(AttributesOf<BatchNormAttributes>(node).status());
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   if (inputs[0].shape.size() < 2) {
     return InvalidArgument("expected x with at least 2 dimensions, got {}",
@@ -27,68 +24,12 @@ Status CheckBatchNormOperands(const Node& node, std::span<const TensorType> inpu
   return absl::OkStatus();
 }
 
-// x gamma beta -> y mean variance.
-Status TrainingShape(const Node& node, std::span<const TensorType> inputs,
-                     std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckBatchNormOperands(node, inputs, {"gamma", "beta"}));
-  const Shape channels = {inputs[0].shape.back()};
-  *outputs = {{inputs[0].shape, inputs[0].dtype},
-              {channels, DType::kFloat32, "mean"},
-              {channels, DType::kFloat32, "variance"}};
-  return absl::OkStatus();
-}
-
-// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu.
-Status BatchNormGradientShape(const Node& node, std::span<const TensorType> inputs,
-                              std::vector<TensorType>* outputs) {
-  RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<BatchNormAttributes>(node));
-  const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
-  RING_RETURN_IF_ERROR(CheckBatchNormOperands(node, inputs, {"gamma", "mean", "variance"}));
-  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
-  if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
-  const Shape channels = {inputs[0].shape.back()};
-  *outputs = {{inputs[0].shape, inputs[0].dtype},
-              {channels, DType::kFloat32, "gamma"},
-              {channels, DType::kFloat32, "beta"}};
-  return absl::OkStatus();
-}
-
-// x gamma beta moving_mean moving_variance -> y.
-Status InferenceShape(const Node& node, std::span<const TensorType> inputs,
-                      std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
-  RING_RETURN_IF_ERROR(
-      CheckBatchNormOperands(node, inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
-  *outputs = {{inputs[0].shape, inputs[0].dtype}};
-  return absl::OkStatus();
-}
-
-StatusOr<std::vector<ValueId>> TrainingGradient(const GradientRequest& request) {
-  const Node& node = request.node;
-  if (request.output_gradients[1] != kNoValue || request.output_gradients[2] != kNoValue) {
-    return InvalidArgument("{}: no gradient flows through the statistics of a batch_norm",
-                           node.name);
-  }
-  Node gradient = {node.name + "/gradient",
-                   "batch_norm_gradient",
-                   {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2],
-                    request.output_gradients[0]},
-                   {},
-                   node.attributes};
-  if (std::get<BatchNormAttributes>(node.attributes).activation == Activation::kRelu) {
-    gradient.inputs.push_back(node.outputs[0]);
-  }
-  return AddOp(request.graph, std::move(gradient));
-}
-
 double InverseDeviation(const ReferenceCall& call, double variance) {
-  return 1 / std::sqrt(variance + std::get<BatchNormAttributes>(call.node.attributes).epsilon);
+  return 1 / std::sqrt(variance + call.node.attributes<BatchNormAttributes>()->epsilon);
 }
 
 bool HasRelu(const ReferenceCall& call) {
-  return std::get<BatchNormAttributes>(call.node.attributes).activation == Activation::kRelu;
+  return call.node.attributes<BatchNormAttributes>()->activation == Activation::kRelu;
 }
 
 // One channel: y from x by the given statistics.
@@ -102,7 +43,61 @@ void Normalize(const ReferenceCall& call, size_t channel, double mean, double va
   }
 }
 
-void TrainingReference(const ReferenceCall& call) {
+}  // namespace
+
+// x gamma beta -> y mean variance.
+Status BatchNorm::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, {"gamma", "beta"}));
+  const Shape channels = {inputs[0].shape.back()};
+  *outputs = {{inputs[0].shape, inputs[0].dtype},
+              {channels, DType::kFloat32, "mean"},
+              {channels, DType::kFloat32, "variance"}};
+  return absl::OkStatus();
+}
+
+// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu.
+Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  const auto& attributes = *node.attributes<BatchNormAttributes>();
+  const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, {"gamma", "mean", "variance"}));
+  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
+  if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
+  const Shape channels = {inputs[0].shape.back()};
+  *outputs = {{inputs[0].shape, inputs[0].dtype},
+              {channels, DType::kFloat32, "gamma"},
+              {channels, DType::kFloat32, "beta"}};
+  return absl::OkStatus();
+}
+
+// x gamma beta moving_mean moving_variance -> y.
+Status BatchNormInference::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
+  RING_RETURN_IF_ERROR(
+      CheckBatchNormOperands(inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
+  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+Gradients BatchNorm::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  if (request.output_gradients[1] != kNoValue || request.output_gradients[2] != kNoValue) {
+    return InvalidArgument("{}: no gradient flows through the statistics of a batch_norm",
+                           node.name);
+  }
+  const auto& attributes = *node.attributes<BatchNormAttributes>();
+  Node gradient = {node.name + "/gradient",
+                   BatchNormGradient{attributes},
+                   {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2],
+                    request.output_gradients[0]}};
+  if (attributes.activation == Activation::kRelu) {
+    gradient.inputs.push_back(node.outputs[0]);
+  }
+  return AddOp(request.graph, std::move(gradient));
+}
+
+void BatchNorm::Reference(const ReferenceCall& call) {
   const std::span<const double> x = call.inputs[0];
   const size_t channels = call.inputs[1].size();
   const double count = static_cast<double>(x.size() / channels);
@@ -119,7 +114,7 @@ void TrainingReference(const ReferenceCall& call) {
   }
 }
 
-void InferenceReference(const ReferenceCall& call) {
+void BatchNormInference::Reference(const ReferenceCall& call) {
   for (size_t c = 0; c < call.inputs[1].size(); ++c) {
     Normalize(call, c, call.inputs[3][c], call.inputs[4][c]);
   }
@@ -127,7 +122,7 @@ void InferenceReference(const ReferenceCall& call) {
 
 // dx = gamma r (dy - mean(dy) - n mean(dy n)), n the normalized x, r = 1 / sqrt(variance + epsilon)
 // (Ioffe and Szegedy, "Batch normalization", 2015, section 3).
-void BatchNormGradientReference(const ReferenceCall& call) {
+void BatchNormGradient::Reference(const ReferenceCall& call) {
   const std::span<const double> x = call.inputs[0];
   const size_t channels = call.inputs[1].size();
   const double count = static_cast<double>(x.size() / channels);
@@ -152,23 +147,5 @@ void BatchNormGradientReference(const ReferenceCall& call) {
     call.outputs[2][c] = dbeta;
   }
 }
-
-}  // namespace
-
-constinit const Op kBatchNorm = {.name = "batch_norm",
-                                 .shape = TrainingShape,
-                                 .gradient = TrainingGradient,
-                                 .reference = TrainingReference,
-                                 .float32_inputs = 0b110};
-constinit const Op kBatchNormGradient = {.name = "batch_norm_gradient",
-                                         .shape = BatchNormGradientShape,
-                                         .gradient = nullptr,
-                                         .reference = BatchNormGradientReference,
-                                         .float32_inputs = 0b1110};
-constinit const Op kBatchNormInference = {.name = "batch_norm_inference",
-                                          .shape = InferenceShape,
-                                          .gradient = nullptr,
-                                          .reference = InferenceReference,
-                                          .float32_inputs = 0b11110};
 
 }  // namespace ringmaster::graph

@@ -1,14 +1,12 @@
-// cast: another floating type, rounded half to even.
+#include "common/graph/ops/cast.h"
+
 #include <algorithm>
 
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 
 namespace ringmaster::graph {
-namespace {
 
-Status CastShape(const Node&, std::span<const TensorType> inputs,
-                 std::vector<TensorType>* outputs) {
+Status Cast::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   if (outputs->size() != 1) return InvalidArgument("expected the wanted type of its output");
@@ -18,22 +16,16 @@ Status CastShape(const Node&, std::span<const TensorType> inputs,
   return absl::OkStatus();
 }
 
-StatusOr<std::vector<ValueId>> CastGradient(const GradientRequest& request) {
+Gradients Cast::Gradient(const GradientRequest& request) {
   const Node& node = request.node;
   const DType dtype = request.graph->value(node.inputs[0]).dtype;
-  return AddOp(request.graph,
-               {node.name + "/gradient", "cast", {request.output_gradients[0]}, {}, {}},
+  return AddOp(request.graph, {node.name + "/gradient", Cast{}, {request.output_gradients[0]}},
                {{{}, dtype}});
 }
 
 // The executor rounds each value to its type when it is asked to.
-void CastReference(const ReferenceCall& call) {
+void Cast::Reference(const ReferenceCall& call) {
   std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
 }
-
-}  // namespace
-
-constinit const Op kCast = {
-    .name = "cast", .shape = CastShape, .gradient = CastGradient, .reference = CastReference};
 
 }  // namespace ringmaster::graph

@@ -1,7 +1,6 @@
-// conv2d and its two gradients: y(n,p,q,o) = sum over h,w,i of x(n, ps-t+h, qs-l+w, i) k(o,h,w,i),
-// plus b(o): a correlation, as every framework means by convolution.
+#include "common/graph/ops/conv2d.h"
+
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 #include "common/graph/ops/window.h"
 
 namespace ringmaster::graph {
@@ -24,7 +23,7 @@ Conv2dGeometry MakeConv2dGeometry(const Conv2dAttributes& attributes, const Shap
 
 StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorType& x,
                                                const TensorType& kernel) {
-  RING_ASSIGN_OR_RETURN(auto attributes, AttributesOf<Conv2dAttributes>(node));
+  const auto& attributes = *node.attributes<Conv2dAttributes>();
   RING_RETURN_IF_ERROR(ExpectFloating("x", x));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", x, 4));
   RING_RETURN_IF_ERROR(ExpectRank("the kernel(O,h,w,I)", kernel, 4));
@@ -37,83 +36,6 @@ StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorTyp
   RING_RETURN_IF_ERROR(geometry.height.Check("height"));
   RING_RETURN_IF_ERROR(geometry.width.Check("width"));
   return geometry;
-}
-
-Status Conv2dShape(const Node& node, std::span<const TensorType> inputs,
-                   std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 3));
-  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
-                        CheckedConv2dGeometry(node, inputs[0], inputs[1]));
-  if (inputs.size() == 3) RING_RETURN_IF_ERROR(ExpectVector("b(O)", inputs[2], geometry.filters));
-  *outputs = {{geometry.y(), inputs[0].dtype}};
-  return absl::OkStatus();
-}
-
-// dy w -> dx of the wanted shape.
-Status Conv2dInputGradientShape(const Node& node, std::span<const TensorType> inputs,
-                                std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
-  const TensorType x = {wanted, inputs[0].dtype};
-  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry, CheckedConv2dGeometry(node, x, inputs[1]));
-  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], geometry.y()));
-  *outputs = {x};
-  return absl::OkStatus();
-}
-
-// x dy -> dw of the wanted shape, and db when a second output is wanted. Both float32.
-Status Conv2dWeightGradientShape(const Node& node, std::span<const TensorType> inputs,
-                                 std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  if (outputs->empty() || outputs->size() > 2) {
-    return InvalidArgument("expected the wanted shape of dw and at most db beside it");
-  }
-  const bool bias = outputs->size() == 2;
-  const TensorType kernel = {outputs->front().shape, inputs[0].dtype};
-  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
-                        CheckedConv2dGeometry(node, inputs[0], kernel));
-  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], {geometry.y(), inputs[0].dtype}));
-  *outputs = {{kernel.shape, DType::kFloat32}};
-  if (bias) outputs->push_back({{geometry.filters}, DType::kFloat32, "bias"});
-  return absl::OkStatus();
-}
-
-StatusOr<std::vector<ValueId>> Conv2dGradient(const GradientRequest& request) {
-  const Node& node = request.node;
-  Graph* graph = request.graph;
-  std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
-  Conv2dAttributes attributes = std::get<Conv2dAttributes>(node.attributes);
-  ValueId dy = request.output_gradients[0];
-  if (attributes.activation == Activation::kRelu) {
-    Node mask = {node.name + "/relu_gradient", "relu_gradient", {node.outputs[0], dy}, {}, {}};
-    RING_ASSIGN_OR_RETURN(const auto masked, AddOp(graph, std::move(mask)));
-    dy = masked[0];
-    attributes.activation = Activation::kNone;
-  }
-  const bool bias = node.inputs.size() == 3 && request.wanted[2];
-  if (request.wanted[1] || bias) {
-    std::vector<TensorType> wanted = {{graph->value(node.inputs[1]).shape}};
-    if (bias) wanted.push_back({});
-    Node weight = {node.name + "/weight_gradient",
-                   "conv2d_weight_gradient",
-                   {node.inputs[0], dy},
-                   {},
-                   attributes};
-    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph, std::move(weight), std::move(wanted)));
-    gradients[1] = made[0];
-    if (bias) gradients[2] = made[1];
-  }
-  if (request.wanted[0]) {
-    Node input = {node.name + "/input_gradient",
-                  "conv2d_input_gradient",
-                  {dy, node.inputs[1]},
-                  {},
-                  attributes};
-    RING_ASSIGN_OR_RETURN(const auto made,
-                          AddOp(graph, std::move(input), {{graph->value(node.inputs[0]).shape}}));
-    gradients[0] = made[0];
-  }
-  return gradients;
 }
 
 // Calls tap(x, y, k) with the offsets of the first channel of x, the first filter of y, and the
@@ -144,8 +66,78 @@ int64_t FilterElements(const Conv2dGeometry& g) {
   return g.height.window * g.width.window * g.channels;
 }
 
-void Conv2dReference(const ReferenceCall& call) {
-  const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
+}  // namespace
+
+Status Conv2d::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 3));
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
+                        CheckedConv2dGeometry(node, inputs[0], inputs[1]));
+  if (inputs.size() == 3) RING_RETURN_IF_ERROR(ExpectVector("b(O)", inputs[2], geometry.filters));
+  *outputs = {{geometry.y(), inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+// dy w -> dx of the wanted shape.
+Status Conv2dInputGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
+  const TensorType x = {wanted, inputs[0].dtype};
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry, CheckedConv2dGeometry(node, x, inputs[1]));
+  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], geometry.y()));
+  *outputs = {x};
+  return absl::OkStatus();
+}
+
+// x dy -> dw of the wanted shape, and db when a second output is wanted. Both float32.
+Status Conv2dWeightGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  if (outputs->empty() || outputs->size() > 2) {
+    return InvalidArgument("expected the wanted shape of dw and at most db beside it");
+  }
+  const bool bias = outputs->size() == 2;
+  const TensorType kernel = {outputs->front().shape, inputs[0].dtype};
+  RING_ASSIGN_OR_RETURN(const Conv2dGeometry geometry,
+                        CheckedConv2dGeometry(node, inputs[0], kernel));
+  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], {geometry.y(), inputs[0].dtype}));
+  *outputs = {{kernel.shape, DType::kFloat32}};
+  if (bias) outputs->push_back({{geometry.filters}, DType::kFloat32, "bias"});
+  return absl::OkStatus();
+}
+
+Gradients Conv2d::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  Graph* graph = request.graph;
+  std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
+  Conv2dAttributes attributes = *node.attributes<Conv2dAttributes>();
+  ValueId dy = request.output_gradients[0];
+  if (attributes.activation == Activation::kRelu) {
+    Node mask = {node.name + "/relu_gradient", ReluGradient{}, {node.outputs[0], dy}};
+    RING_ASSIGN_OR_RETURN(const auto masked, AddOp(graph, std::move(mask)));
+    dy = masked[0];
+    attributes.activation = Activation::kNone;
+  }
+  const bool bias = node.inputs.size() == 3 && request.wanted[2];
+  if (request.wanted[1] || bias) {
+    std::vector<TensorType> wanted = {{graph->value(node.inputs[1]).shape}};
+    if (bias) wanted.push_back({});
+    Node weight = {
+        node.name + "/weight_gradient", Conv2dWeightGradient{attributes}, {node.inputs[0], dy}};
+    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph, std::move(weight), std::move(wanted)));
+    gradients[1] = made[0];
+    if (bias) gradients[2] = made[1];
+  }
+  if (request.wanted[0]) {
+    Node input = {
+        node.name + "/input_gradient", Conv2dInputGradient{attributes}, {dy, node.inputs[1]}};
+    RING_ASSIGN_OR_RETURN(const auto made,
+                          AddOp(graph, std::move(input), {{graph->value(node.inputs[0]).shape}}));
+    gradients[0] = made[0];
+  }
+  return gradients;
+}
+
+void Conv2d::Reference(const ReferenceCall& call) {
+  const auto& attributes = *call.node.attributes<Conv2dAttributes>();
   const Conv2dGeometry g = MakeConv2dGeometry(attributes, call.input_shape(0), call.input_shape(1));
   const double* x = call.inputs[0].data();
   const double* kernel = call.inputs[1].data();
@@ -167,8 +159,8 @@ void Conv2dReference(const ReferenceCall& call) {
   }
 }
 
-void Conv2dInputGradientReference(const ReferenceCall& call) {
-  const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
+void Conv2dInputGradient::Reference(const ReferenceCall& call) {
+  const auto& attributes = *call.node.attributes<Conv2dAttributes>();
   const Conv2dGeometry g =
       MakeConv2dGeometry(attributes, call.output_shape(0), call.input_shape(1));
   const double* dy = call.inputs[0].data();
@@ -182,8 +174,8 @@ void Conv2dInputGradientReference(const ReferenceCall& call) {
   });
 }
 
-void Conv2dWeightGradientReference(const ReferenceCall& call) {
-  const auto& attributes = std::get<Conv2dAttributes>(call.node.attributes);
+void Conv2dWeightGradient::Reference(const ReferenceCall& call) {
+  const auto& attributes = *call.node.attributes<Conv2dAttributes>();
   const Conv2dGeometry g =
       MakeConv2dGeometry(attributes, call.input_shape(0), call.output_shape(0));
   const double* x = call.inputs[0].data();
@@ -201,21 +193,5 @@ void Conv2dWeightGradientReference(const ReferenceCall& call) {
     for (size_t i = 0; i < dy.size(); ++i) db[i % db.size()] += dy[i];
   }
 }
-
-}  // namespace
-
-constinit const Op kConv2d = {.name = "conv2d",
-                              .shape = Conv2dShape,
-                              .gradient = Conv2dGradient,
-                              .reference = Conv2dReference,
-                              .float32_inputs = 0b100};
-constinit const Op kConv2dInputGradient = {.name = "conv2d_input_gradient",
-                                           .shape = Conv2dInputGradientShape,
-                                           .gradient = nullptr,
-                                           .reference = Conv2dInputGradientReference};
-constinit const Op kConv2dWeightGradient = {.name = "conv2d_weight_gradient",
-                                            .shape = Conv2dWeightGradientShape,
-                                            .gradient = nullptr,
-                                            .reference = Conv2dWeightGradientReference};
 
 }  // namespace ringmaster::graph

@@ -1,42 +1,9 @@
-// global_average_pool, the mean over height and width, and its gradient.
+#include "common/graph/ops/global_average_pool.h"
+
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 
 namespace ringmaster::graph {
 namespace {
-
-Status AveragePoolShape(const Node&, std::span<const TensorType> inputs,
-                        std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
-  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
-  RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", inputs[0], 4));
-  *outputs = {{{inputs[0].shape[0], inputs[0].shape[3]}, inputs[0].dtype}};
-  return absl::OkStatus();
-}
-
-// dy -> dx of the wanted shape.
-Status AveragePoolGradientShape(const Node&, std::span<const TensorType> inputs,
-                                std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
-  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
-  const TensorType x = {wanted, inputs[0].dtype};
-  RING_RETURN_IF_ERROR(ExpectRank("dx(N,H,W,C)", x, 4));
-  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {wanted[0], wanted[3]}));
-  *outputs = {x};
-  return absl::OkStatus();
-}
-
-StatusOr<std::vector<ValueId>> AveragePoolGradient(const GradientRequest& request) {
-  const Node& node = request.node;
-  const Shape x = request.graph->value(node.inputs[0]).shape;
-  return AddOp(request.graph,
-               {node.name + "/gradient",
-                "global_average_pool_gradient",
-                {request.output_gradients[0]},
-                {},
-                {}},
-               {{x}});
-}
 
 // Calls visit(x, y) with the offsets of each element of the (N,H,W,C) tensor and of its channel's
 // mean in the (N,C) tensor.
@@ -48,28 +15,46 @@ void ForEachElement(const Shape& x, const Visit& visit) {
   }
 }
 
-void AveragePoolReference(const ReferenceCall& call) {
+}  // namespace
+
+Status GlobalAveragePool::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", inputs[0], 4));
+  *outputs = {{{inputs[0].shape[0], inputs[0].shape[3]}, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+// dy -> dx of the wanted shape.
+Status GlobalAveragePoolGradient::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
+  const TensorType x = {wanted, inputs[0].dtype};
+  RING_RETURN_IF_ERROR(ExpectRank("dx(N,H,W,C)", x, 4));
+  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {wanted[0], wanted[3]}));
+  *outputs = {x};
+  return absl::OkStatus();
+}
+
+Gradients GlobalAveragePool::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  const Shape x = request.graph->value(node.inputs[0]).shape;
+  return AddOp(
+      request.graph,
+      {node.name + "/gradient", GlobalAveragePoolGradient{}, {request.output_gradients[0]}}, {{x}});
+}
+
+void GlobalAveragePool::Reference(const ReferenceCall& call) {
   const Shape& x = call.input_shape(0);
   ForEachElement(x, [&](size_t i, size_t mean) { call.outputs[0][mean] += call.inputs[0][i]; });
   for (double& mean : call.outputs[0]) mean /= static_cast<double>(x[1] * x[2]);
 }
 
-void AveragePoolGradientReference(const ReferenceCall& call) {
+void GlobalAveragePoolGradient::Reference(const ReferenceCall& call) {
   const Shape& x = call.output_shape(0);
   const auto count = static_cast<double>(x[1] * x[2]);
   ForEachElement(x,
                  [&](size_t i, size_t mean) { call.outputs[0][i] = call.inputs[0][mean] / count; });
 }
-
-}  // namespace
-
-constinit const Op kGlobalAveragePool = {.name = "global_average_pool",
-                                         .shape = AveragePoolShape,
-                                         .gradient = AveragePoolGradient,
-                                         .reference = AveragePoolReference};
-constinit const Op kGlobalAveragePoolGradient = {.name = "global_average_pool_gradient",
-                                                 .shape = AveragePoolGradientShape,
-                                                 .gradient = nullptr,
-                                                 .reference = AveragePoolGradientReference};
 
 }  // namespace ringmaster::graph

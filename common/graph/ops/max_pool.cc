@@ -1,7 +1,6 @@
-// max_pool and its gradient. Padding is never the maximum; the first maximum of a window, row by
-// row, takes the whole gradient.
+#include "common/graph/ops/max_pool.h"
+
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 #include "common/graph/ops/window.h"
 
 namespace ringmaster::graph {
@@ -15,46 +14,17 @@ struct PoolGeometry {
 };
 
 PoolGeometry MakePoolGeometry(const PoolAttributes& a, const Shape& x) {
-  return {HeightAxis(a, x[1], a.window_height), WidthAxis(a, x[2], a.window_width), x[0], x[3]};
+  return {HeightAxis(a, x[1], a.window[0]), WidthAxis(a, x[2], a.window[1]), x[0], x[3]};
 }
 
 StatusOr<PoolGeometry> CheckedPoolGeometry(const Node& node, const TensorType& x) {
-  RING_ASSIGN_OR_RETURN(const auto attributes, AttributesOf<PoolAttributes>(node));
+  const auto& attributes = *node.attributes<PoolAttributes>();
   RING_RETURN_IF_ERROR(ExpectFloating("x", x));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", x, 4));
   const PoolGeometry geometry = MakePoolGeometry(attributes, x.shape);
   RING_RETURN_IF_ERROR(geometry.height.Check("height"));
   RING_RETURN_IF_ERROR(geometry.width.Check("width"));
   return geometry;
-}
-
-Status MaxPoolShape(const Node& node, std::span<const TensorType> inputs,
-                    std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
-  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
-  *outputs = {{geometry.y(), inputs[0].dtype}};
-  return absl::OkStatus();
-}
-
-// x y dy -> dx.
-Status MaxPoolGradientShape(const Node& node, std::span<const TensorType> inputs,
-                            std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
-  const TensorType y = {geometry.y(), inputs[0].dtype};
-  RING_RETURN_IF_ERROR(ExpectSame("y", inputs[1], y));
-  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[2], y));
-  *outputs = {{inputs[0].shape, inputs[0].dtype}};
-  return absl::OkStatus();
-}
-
-StatusOr<std::vector<ValueId>> MaxPoolGradient(const GradientRequest& request) {
-  const Node& node = request.node;
-  return AddOp(request.graph, {node.name + "/gradient",
-                               "max_pool_gradient",
-                               {node.inputs[0], node.outputs[0], request.output_gradients[0]},
-                               {},
-                               node.attributes});
 }
 
 // Offset in x of the first maximum under output position (n, p, q) of channel c.
@@ -78,7 +48,7 @@ int64_t FirstMaximum(const PoolGeometry& g, std::span<const double> x, int64_t n
 template <typename Visit>
 void ForEachMaximum(const ReferenceCall& call, const Visit& visit) {
   const PoolGeometry g =
-      MakePoolGeometry(std::get<PoolAttributes>(call.node.attributes), call.input_shape(0));
+      MakePoolGeometry(*call.node.attributes<PoolAttributes>(), call.input_shape(0));
   size_t y = 0;
   for (int64_t n = 0; n < g.samples; ++n) {
     for (int64_t p = 0; p < g.height.output(); ++p) {
@@ -91,23 +61,39 @@ void ForEachMaximum(const ReferenceCall& call, const Visit& visit) {
   }
 }
 
-void MaxPoolReference(const ReferenceCall& call) {
+}  // namespace
+
+Status MaxPool::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
+  *outputs = {{geometry.y(), inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+// x y dy -> dx.
+Status MaxPoolGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_ASSIGN_OR_RETURN(const PoolGeometry geometry, CheckedPoolGeometry(node, inputs[0]));
+  const TensorType y = {geometry.y(), inputs[0].dtype};
+  RING_RETURN_IF_ERROR(ExpectSame("y", inputs[1], y));
+  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[2], y));
+  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+Gradients MaxPool::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  return AddOp(request.graph, {node.name + "/gradient",
+                               MaxPoolGradient{*node.attributes<PoolAttributes>()},
+                               {node.inputs[0], node.outputs[0], request.output_gradients[0]}});
+}
+
+void MaxPool::Reference(const ReferenceCall& call) {
   ForEachMaximum(call, [&](size_t x, size_t y) { call.outputs[0][y] = call.inputs[0][x]; });
 }
 
-void MaxPoolGradientReference(const ReferenceCall& call) {
+void MaxPoolGradient::Reference(const ReferenceCall& call) {
   ForEachMaximum(call, [&](size_t x, size_t y) { call.outputs[0][x] += call.inputs[2][y]; });
 }
-
-}  // namespace
-
-constinit const Op kMaxPool = {.name = "max_pool",
-                               .shape = MaxPoolShape,
-                               .gradient = MaxPoolGradient,
-                               .reference = MaxPoolReference};
-constinit const Op kMaxPoolGradient = {.name = "max_pool_gradient",
-                                       .shape = MaxPoolGradientShape,
-                                       .gradient = nullptr,
-                                       .reference = MaxPoolGradientReference};
 
 }  // namespace ringmaster::graph

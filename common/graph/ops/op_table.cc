@@ -1,58 +1,41 @@
 #include "common/graph/ops/op_table.h"
 
-#include <array>
 #include <utility>
-
-#include "common/graph/ops/rows.h"
 
 namespace ringmaster::graph {
 namespace {
 
-constexpr std::array kTable = {
-    &kAdd,
-    &kBatchNorm,
-    &kBatchNormGradient,
-    &kBatchNormInference,
-    &kCast,
-    &kConv2d,
-    &kConv2dInputGradient,
-    &kConv2dWeightGradient,
-    &kDense,
-    &kDenseInputGradient,
-    &kDenseWeightGradient,
-    &kDropout,
-    &kDropoutGradient,
-    &kGlobalAveragePool,
-    &kGlobalAveragePoolGradient,
-    &kMaxPool,
-    &kMaxPoolGradient,
-    &kRelu,
-    &kReluGradient,
-    &kReshape,
-    &kSoftmaxCrossEntropy,
-    &kSoftmaxCrossEntropyGradient,
-};
+template <typename T>
+constexpr Op RowOf() {
+  Op row = {T::kTraits, T::InferTypes, nullptr, T::Reference};
+  if constexpr (requires { &T::Gradient; }) row.gradient = T::Gradient;
+  return row;
+}
+
+constexpr auto kTable = ForEachOp([]<typename T>(std::type_identity<T>) { return RowOf<T>(); });
 
 }  // namespace
 
-std::span<const Op* const> OpTable() { return kTable; }
+std::span<const Op> OpTable() { return kTable; }
 
-const Op* FindOp(const std::string& name) {
-  for (const Op* op : kTable) {
-    if (name == op->name) return op;
+const Op& OpOf(const Node& node) { return kTable[node.kind.index()]; }
+
+std::optional<Kind> KindNamed(const std::string& name) {
+  static const auto kDefaults =
+      ForEachOp([]<typename T>(std::type_identity<T>) { return Kind(T()); });
+  for (const Kind& kind : kDefaults) {
+    if (name == TraitsOf(kind).name) return kind;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 StatusOr<std::vector<ValueId>> AddOp(Graph* graph, Node node, std::vector<TensorType> wanted) {
-  const Op* op = FindOp(node.op);
-  if (op == nullptr) return InvalidArgument("{}: there is no op named {}", node.name, node.op);
   std::vector<TensorType> inputs;
   for (ValueId input : node.inputs) {
     inputs.push_back({graph->value(input).shape, graph->value(input).dtype});
   }
-  Status status = op->shape(node, inputs, &wanted);
-  if (!status.ok()) return Annotate(status, fmt::format("{} ({})", node.name, node.op));
+  Status status = OpOf(node).infer_types(node, inputs, &wanted);
+  if (!status.ok()) return Annotate(status, fmt::format("{} ({})", node.name, node.op()));
   std::vector<Value> outputs;
   for (TensorType& type : wanted) {
     std::string name = type.suffix.empty() ? node.name : node.name + "/" + type.suffix;

@@ -1,9 +1,9 @@
-// The op table: for each op its shape rule, its gradient rule and its float64 reference kernel. An
-// op is one row here and one file beside this one (a family: forward and gradient ops together).
-// Immutable, thread-safe. It knows no backend.
+// The op table: for each op its shape rule, its gradient rule and its float64 reference kernel, as
+// a row that is made of its struct (op.h). Immutable, thread-safe. It knows no backend.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,15 +12,6 @@
 #include "common/status.h"
 
 namespace ringmaster::graph {
-
-struct TensorType {
-  Shape shape;
-  DType dtype = DType::kFloat32;
-  std::string suffix = {};  // of an output's name after the node's; empty for the first
-  bool operator==(const TensorType& other) const {
-    return shape == other.shape && dtype == other.dtype;
-  }
-};
 
 // Checks a node's operands and gives the types of its outputs. `outputs` comes in as what the
 // caller wants: an op whose result its inputs do not determine (cast, reshape, the gradients with
@@ -61,28 +52,20 @@ struct ReferenceCall {
 };
 using ReferenceKernel = void (*)(const ReferenceCall& call);
 
-// Whether output 0 may lie where an input lies.
-enum class Storage : uint8_t {
-  kOwn,      // never
-  kInPlace,  // may overwrite `Op::storage_input` when that dies here
-  kAlias,    // is the same bytes as `Op::storage_input`
-};
-
+// An op as a row: what its struct says.
 struct Op {
-  const char* name;
-  ShapeRule shape;
+  OpTraits traits;
+  ShapeRule infer_types;
   GradientRule gradient;  // nullptr: not differentiable
   ReferenceKernel reference;
-  // Bit i: input i stays float32 under a mixed policy (statistics, scales, biases, the loss).
-  uint32_t float32_inputs = 0;
-  Storage storage = Storage::kOwn;
-  int storage_input = 0;
 };
 
-[[nodiscard]] std::span<const Op* const> OpTable();
+// By number.
+[[nodiscard]] std::span<const Op> OpTable();
+[[nodiscard]] const Op& OpOf(const Node& node);
 
-// nullptr when there is no such op.
-[[nodiscard]] const Op* FindOp(const std::string& name);
+// The op of that name with its default attributes; nothing when there is no such op.
+[[nodiscard]] std::optional<Kind> KindNamed(const std::string& name);
 
 // Infers the outputs of `node` and appends it: they are named after the node. `wanted`: see
 // ShapeRule. INVALID_ARGUMENT names node and op.

@@ -47,14 +47,6 @@ inline Status ExpectVector(const char* what, const TensorType& type, int64_t ele
   return ExpectType(what, type, DType::kFloat32);
 }
 
-// The attributes of type T, or an error that says they are missing.
-template <typename T>
-StatusOr<T> AttributesOf(const Node& node) {
-  const T* attributes = std::get_if<T>(&node.attributes);
-  if (attributes == nullptr) return InvalidArgument("the node lacks the attributes of its op");
-  return *attributes;
-}
-
 // The shape that the caller wants for the only output.
 inline StatusOr<Shape> WantedShape(const std::vector<TensorType>& outputs) {
   if (outputs.size() != 1) return InvalidArgument("expected the wanted shape of its output");

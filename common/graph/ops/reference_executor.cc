@@ -34,7 +34,7 @@ Status CheckFeed(const Graph& graph, const Node& node, ValueId id,
 }
 
 Status CheckKeys(const Graph& graph, const Node& node, const RandomKeys& keys) {
-  if (!std::holds_alternative<DropoutAttributes>(node.attributes)) return absl::OkStatus();
+  if (node.attributes<DropoutAttributes>() == nullptr) return absl::OkStatus();
   const auto rows = static_cast<size_t>(graph.value(node.inputs[0]).shape[0]);
   if (keys.samples.size() == rows) return absl::OkStatus();
   return InvalidArgument("{} expects the sample number of {} rows, got {}", node.name, rows,
@@ -72,8 +72,6 @@ StatusOr<std::vector<std::vector<double>>> RunReference(const Graph& graph,
     round(id);
   }
   for (const Node& node : graph.nodes()) {
-    const Op* op = FindOp(node.op);
-    if (op == nullptr) return InvalidArgument("{}: there is no op named {}", node.name, node.op);
     RING_RETURN_IF_ERROR(CheckKeys(graph, node, keys));
     ReferenceCall call = {graph, node, {}, {}, keys};
     for (ValueId input : node.inputs) {
@@ -86,7 +84,7 @@ StatusOr<std::vector<std::vector<double>>> RunReference(const Graph& graph,
       value.assign(static_cast<size_t>(Elements(graph.value(output).shape)), 0.0);
       call.outputs.emplace_back(value);
     }
-    op->reference(call);
+    OpOf(node).reference(call);
     for (ValueId output : node.outputs) round(output);
   }
   return values;

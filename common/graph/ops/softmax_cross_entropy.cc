@@ -1,11 +1,9 @@
-// softmax_cross_entropy: the sum over samples of -log softmax(logits)[label], and how many samples
-// have their first largest logit at the label. Its gradient is (softmax - onehot) seed, seed being
-// the gradient that flows into the sum.
+#include "common/graph/ops/softmax_cross_entropy.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "common/graph/ops/operands.h"
-#include "common/graph/ops/rows.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -15,35 +13,6 @@ Status CheckLossOperands(std::span<const TensorType> inputs) {
   RING_RETURN_IF_ERROR(ExpectType("logits", inputs[0], DType::kFloat32));
   RING_RETURN_IF_ERROR(ExpectShape("labels", inputs[1], {inputs[0].shape[0]}));
   return ExpectType("labels", inputs[1], DType::kInt32);
-}
-
-Status LossShape(const Node&, std::span<const TensorType> inputs,
-                 std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
-  *outputs = {{{}, DType::kFloat32, "sum"}, {{}, DType::kFloat32, "correct"}};
-  return absl::OkStatus();
-}
-
-Status LossGradientShape(const Node&, std::span<const TensorType> inputs,
-                         std::vector<TensorType>* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
-  RING_RETURN_IF_ERROR(ExpectSame("the seed", inputs[2], {{}, DType::kFloat32}));
-  *outputs = {{inputs[0].shape, DType::kFloat32}};
-  return absl::OkStatus();
-}
-
-StatusOr<std::vector<ValueId>> LossGradient(const GradientRequest& request) {
-  const Node& node = request.node;
-  RING_ASSIGN_OR_RETURN(
-      const auto made,
-      AddOp(request.graph, {node.name + "/gradient",
-                            "softmax_cross_entropy_gradient",
-                            {node.inputs[0], node.inputs[1], request.output_gradients[0]},
-                            {},
-                            {}}));
-  return std::vector<ValueId>{made[0], kNoValue};
 }
 
 struct Row {
@@ -64,7 +33,34 @@ double LogSum(std::span<const double> logits) {
   return largest + std::log(sum);
 }
 
-void LossReference(const ReferenceCall& call) {
+}  // namespace
+
+Status SoftmaxCrossEntropy::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
+  *outputs = {{{}, DType::kFloat32, "sum"}, {{}, DType::kFloat32, "correct"}};
+  return absl::OkStatus();
+}
+
+Status SoftmaxCrossEntropyGradient::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_RETURN_IF_ERROR(CheckLossOperands(inputs));
+  RING_RETURN_IF_ERROR(ExpectSame("the seed", inputs[2], {{}, DType::kFloat32}));
+  *outputs = {{inputs[0].shape, DType::kFloat32}};
+  return absl::OkStatus();
+}
+
+Gradients SoftmaxCrossEntropy::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  RING_ASSIGN_OR_RETURN(
+      const auto made,
+      AddOp(request.graph, {node.name + "/gradient",
+                            SoftmaxCrossEntropyGradient{},
+                            {node.inputs[0], node.inputs[1], request.output_gradients[0]}}));
+  return std::vector<ValueId>{made[0], kNoValue};
+}
+
+void SoftmaxCrossEntropy::Reference(const ReferenceCall& call) {
   for (size_t n = 0; n < call.inputs[1].size(); ++n) {
     const Row row = RowAt(call, n);
     call.outputs[0][0] += LogSum(row.logits) - row.logits[row.label];
@@ -73,7 +69,7 @@ void LossReference(const ReferenceCall& call) {
   }
 }
 
-void LossGradientReference(const ReferenceCall& call) {
+void SoftmaxCrossEntropyGradient::Reference(const ReferenceCall& call) {
   const double seed = call.inputs[2][0];
   for (size_t n = 0; n < call.inputs[1].size(); ++n) {
     const Row row = RowAt(call, n);
@@ -85,18 +81,5 @@ void LossGradientReference(const ReferenceCall& call) {
     }
   }
 }
-
-}  // namespace
-
-constinit const Op kSoftmaxCrossEntropy = {.name = "softmax_cross_entropy",
-                                           .shape = LossShape,
-                                           .gradient = LossGradient,
-                                           .reference = LossReference,
-                                           .float32_inputs = 0b1};
-constinit const Op kSoftmaxCrossEntropyGradient = {.name = "softmax_cross_entropy_gradient",
-                                                   .shape = LossGradientShape,
-                                                   .gradient = nullptr,
-                                                   .reference = LossGradientReference,
-                                                   .float32_inputs = 0b101};
 
 }  // namespace ringmaster::graph

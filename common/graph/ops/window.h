@@ -41,12 +41,12 @@ struct WindowAxis {
 
 template <typename Attributes>
 WindowAxis HeightAxis(const Attributes& a, int64_t input, int64_t window) {
-  return {input, window, a.stride_height, a.pad_top, a.pad_bottom};
+  return {input, window, a.strides[0], a.pads[0], a.pads[2]};
 }
 
 template <typename Attributes>
 WindowAxis WidthAxis(const Attributes& a, int64_t input, int64_t window) {
-  return {input, window, a.stride_width, a.pad_left, a.pad_right};
+  return {input, window, a.strides[1], a.pads[1], a.pads[3]};
 }
 
 }  // namespace ringmaster::graph

@@ -10,11 +10,10 @@ namespace {
 
 // Where a node keeps its activation; nullptr when it cannot have one.
 Activation* ActivationOf(Node* node) {
-  if (node->op == "conv2d") return &std::get<Conv2dAttributes>(node->attributes).activation;
-  if (node->op == "dense") return &std::get<DenseAttributes>(node->attributes).activation;
-  if (node->op == "batch_norm" || node->op == "batch_norm_inference") {
-    return &std::get<BatchNormAttributes>(node->attributes).activation;
-  }
+  if (auto* conv2d = node->as<Conv2d>()) return &conv2d->activation;
+  if (auto* dense = node->as<Dense>()) return &dense->activation;
+  if (auto* norm = node->as<BatchNorm>()) return &norm->activation;
+  if (auto* norm = node->as<BatchNormInference>()) return &norm->activation;
   return nullptr;
 }
 
@@ -36,10 +35,10 @@ class FusionPass {
 
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (nodes_[i].op == "relu") FoldForward(i);
+      if (nodes_[i].as<Relu>() != nullptr) FoldForward(i);
     }
     for (Node& node : nodes_) {
-      if (node.op == "batch_norm_gradient") FoldGradient(&node);
+      if (node.as<BatchNormGradient>() != nullptr) FoldGradient(&node);
     }
     Write();
   }
@@ -65,11 +64,11 @@ class FusionPass {
     if (producer(dx) == kFed || statistics == kFed || !ReadOnce(dx)) return;
     const Node& mask = nodes_[static_cast<size_t>(producer(dx))];
     const Node& forward = nodes_[static_cast<size_t>(statistics)];
-    if (mask.op != "relu_gradient" || forward.op != "batch_norm" ||
+    if (mask.as<ReluGradient>() == nullptr || forward.as<BatchNorm>() == nullptr ||
         stands_for_[static_cast<size_t>(mask.inputs[0])] != forward.outputs[0]) {
       return;
     }
-    std::get<BatchNormAttributes>(gradient->attributes).activation = Activation::kRelu;
+    gradient->as<BatchNormGradient>()->activation = Activation::kRelu;
     gradient->inputs[4] = mask.inputs[1];
     gradient->inputs.push_back(mask.inputs[0]);
     dropped_[static_cast<size_t>(producer(dx))] = true;

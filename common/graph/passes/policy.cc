@@ -16,7 +16,7 @@ class PolicyPass {
       : program_(program), compute_(compute), rewriter_(*program) {}
 
   Status Run() {
-    RING_RETURN_IF_ERROR(CopyFedValues());
+    CopyFedValues();
     for (const Node& node : program_->graph.nodes()) RING_RETURN_IF_ERROR(Rewrite(node));
     for (const Parameter& parameter : program_->parameters) {
       if (parameter.gradient == kNoValue) continue;
@@ -30,20 +30,17 @@ class PolicyPass {
 
  private:
   // The type in which the node reads its input i, which has type `now`.
-  StatusOr<DType> InputType(const Node& node, size_t i, DType now) const {
-    const Op* op = FindOp(node.op);
-    if (op == nullptr) return InvalidArgument("{}: there is no op named {}", node.name, node.op);
+  DType InputType(const Node& node, size_t i, DType now) const {
     if (now == DType::kInt32) return now;
-    return (op->float32_inputs >> i & 1) != 0 ? DType::kFloat32 : compute_;
+    return (TraitsOf(node.kind).float32_inputs >> i & 1) != 0 ? DType::kFloat32 : compute_;
   }
 
-  Status CopyFedValues() {
+  void CopyFedValues() {
     std::vector<bool> read_as_float32(program_->graph.values().size(), false);
     for (const Node& node : program_->graph.nodes()) {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId input = node.inputs[i];
-        RING_ASSIGN_OR_RETURN(const DType type,
-                              InputType(node, i, program_->graph.value(input).dtype));
+        const DType type = InputType(node, i, program_->graph.value(input).dtype);
         if (type == DType::kFloat32) read_as_float32[static_cast<size_t>(input)] = true;
       }
     }
@@ -54,15 +51,13 @@ class PolicyPass {
       if (read_as_float32[static_cast<size_t>(parameter.value)]) continue;
       rewriter_.graph().mutable_value(rewriter_.At(parameter.value)).dtype = compute_;
     }
-    return absl::OkStatus();
   }
 
   Status Rewrite(const Node& node) {
     Node copy = node;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = rewriter_.At(node.inputs[i]);
-      RING_ASSIGN_OR_RETURN(const DType type,
-                            InputType(node, i, rewriter_.graph().value(input).dtype));
+      const DType type = InputType(node, i, rewriter_.graph().value(input).dtype);
       RING_ASSIGN_OR_RETURN(copy.inputs[i], Cast(input, type));
     }
     std::vector<TensorType> wanted;
@@ -85,8 +80,8 @@ class PolicyPass {
     const auto known = casts_.find({value, dtype});
     if (known != casts_.end()) return known->second;
     const std::string name = rewriter_.graph().value(value).name + "/" + Name(dtype);
-    RING_ASSIGN_OR_RETURN(
-        const auto made, AddOp(&rewriter_.graph(), {name, "cast", {value}, {}, {}}, {{{}, dtype}}));
+    RING_ASSIGN_OR_RETURN(const auto made,
+                          AddOp(&rewriter_.graph(), {name, graph::Cast{}, {value}}, {{{}, dtype}}));
     casts_[{value, dtype}] = made[0];
     return made[0];
   }

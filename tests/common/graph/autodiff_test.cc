@@ -64,15 +64,15 @@ Program SharedTwice() {
   program.labels = graph.AddFed("labels", {3}, DType::kInt32);
   const ValueId w = graph.AddFed("w", {3, 3}, DType::kFloat32);
   program.parameters.push_back({"w", {3, 3}, w, kNoValue, {}});
-  const auto add = [&](const char* op, std::vector<ValueId> inputs, Attributes attributes) {
-    const auto made = AddOp(&graph, {op, op, std::move(inputs), {}, std::move(attributes)});
+  const auto add = [&](Kind kind, std::vector<ValueId> inputs) {
+    const auto made = AddOp(&graph, {TraitsOf(kind).name, kind, std::move(inputs)});
     REQUIRE(made.ok());
     return *made;
   };
-  const ValueId h = add("dense", {program.images, w}, DenseAttributes{})[0];
-  const ValueId again = add("dense", {h, w}, DenseAttributes{})[0];
-  const ValueId logits = add("add", {h, again}, {})[0];
-  const auto loss = add("softmax_cross_entropy", {logits, program.labels}, {});
+  const ValueId h = add(Dense{}, {program.images, w})[0];
+  const ValueId again = add(Dense{}, {h, w})[0];
+  const ValueId logits = add(Add{}, {h, again})[0];
+  const auto loss = add(SoftmaxCrossEntropy{}, {logits, program.labels});
   program.loss_sum = loss[0];
   program.correct = loss[1];
   return program;
@@ -90,7 +90,7 @@ TEST_CASE("Autodiff: gradients that meet are added") {
   const Program program = Differentiated(SharedTwice());
   CheckGradients(program);
   int sums = 0;
-  for (const Node& node : program.graph.nodes()) sums += node.op == "add" ? 1 : 0;
+  for (const Node& node : program.graph.nodes()) sums += node.as<Add>() != nullptr ? 1 : 0;
   CHECK(sums == 3);  // the forward one, h's and w's
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("Autodiff: nothing is computed for the gradient of the images") {
   const Program program = Differentiated(testing::SmallConvolutional(Mode::kTraining, 2));
   int input_gradients = 0;
   for (const Node& node : program.graph.nodes()) {
-    input_gradients += node.op == "conv2d_input_gradient" ? 1 : 0;
+    input_gradients += node.as<Conv2dInputGradient>() != nullptr ? 1 : 0;
   }
   CHECK(input_gradients == 1);  // of conv2, not of conv1
 }

@@ -22,13 +22,13 @@ TEST_CASE("GraphBuilder: a small network reads as it was written") {
         "fed conv2/bias (3) float32\n"
         "fed fc/kernel (3, 3) float32\n"
         "fed fc/bias (3) float32\n"
-        "conv1 (2, 6, 5, 4) float32 = conv2d(images, conv1/kernel) pad=1,1,1,1\n"
+        "conv1 (2, 6, 5, 4) float32 = conv2d(images, conv1/kernel) pads=1,1,1,1\n"
         "bn1 (2, 6, 5, 4) float32, bn1/mean (4) float32, bn1/variance (4) float32 = "
-        "batch_norm(conv1, bn1/gamma, bn1/beta) epsilon=0.001\n"
+        "batch_norm(conv1, bn1/gamma, bn1/beta)\n"
         "relu1 (2, 6, 5, 4) float32 = relu(bn1)\n"
-        "pool1 (2, 3, 2, 4) float32 = max_pool(relu1) window=2x2\n"
-        "conv2 (2, 2, 1, 3) float32 = conv2d(pool1, conv2/kernel, conv2/bias) stride=2x2 "
-        "pad=1,1,0,1\n"
+        "pool1 (2, 3, 2, 4) float32 = max_pool(relu1)\n"
+        "conv2 (2, 2, 1, 3) float32 = conv2d(pool1, conv2/kernel, conv2/bias) strides=2,2 "
+        "pads=1,0,1,1\n"
         "relu2 (2, 2, 1, 3) float32 = relu(conv2)\n"
         "pool2 (2, 3) float32 = global_average_pool(relu2)\n"
         "dropout (2, 3) float32 = dropout(pool2) rate=0.25 layer=dropout\n"
@@ -52,11 +52,11 @@ TEST_CASE("GraphBuilder: same padding puts the odd pad below and to the right") 
   builder.SoftmaxCrossEntropy("loss", builder.Flatten("flatten", pooled));
   const auto program = builder.Finish();
   REQUIRE(program.ok());
-  const auto& attributes = std::get<PoolAttributes>(program->graph.node(0).attributes);
-  CHECK(attributes.pad_top == 0);
-  CHECK(attributes.pad_bottom == 1);
-  CHECK(attributes.pad_left == 1);
-  CHECK(attributes.pad_right == 1);
+  const auto& attributes = *program->graph.node(0).as<MaxPool>();
+  CHECK(attributes.pads[0] == 0);
+  CHECK(attributes.pads[2] == 1);
+  CHECK(attributes.pads[1] == 1);
+  CHECK(attributes.pads[3] == 1);
   CHECK(program->graph.value(pooled).shape == Shape{1, 3, 4, 1});
 }
 

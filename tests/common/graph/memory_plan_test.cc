@@ -103,7 +103,7 @@ class Simulation {
 
   // The input that output 0 of the node may share bytes with.
   static ValueId Shared(const Node& node) {
-    const Op* op = FindOp(node.op);
+    const OpTraits* op = &TraitsOf(node.kind);
     if (op->storage == Storage::kOwn) return kNoValue;
     return node.inputs[static_cast<size_t>(op->storage_input)];
   }
@@ -122,7 +122,7 @@ class Simulation {
       }
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const bool alias = i == 0 && FindOp(node.op)->storage == Storage::kAlias;
+      const bool alias = i == 0 && TraitsOf(node.kind).storage == Storage::kAlias;
       Write(node.outputs[i], alias ? shared : kNoValue);
     }
     return plan_.workspaces.empty() ? "" : UseWorkspace(node, plan_.workspaces[n]);

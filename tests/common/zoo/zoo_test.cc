@@ -122,8 +122,8 @@ TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statisti
     CHECK(program.graph.value(normalization.moving_variance).producer == graph::kFed);
   }
   for (const auto& node : program.graph.nodes()) {
-    CHECK(node.op != "dropout");
-    CHECK(node.op != "batch_norm");
+    CHECK(node.as<graph::Dropout>() == nullptr);
+    CHECK(node.as<graph::BatchNorm>() == nullptr);
   }
 }
 

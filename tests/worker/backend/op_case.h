@@ -15,8 +15,7 @@
 namespace ringmaster::testing {
 
 struct OpCase {
-  std::string op;
-  graph::Attributes attributes;
+  graph::Kind kind;
   std::vector<graph::TensorType> inputs;
   std::vector<graph::TensorType> wanted;  // see graph::ShapeRule
   int64_t samples = 1;                    // rows, for ops that draw random numbers
@@ -34,11 +33,9 @@ inline Status AddLoss(graph::Program* program) {
   program->labels = graph.AddFed("labels", {program->samples}, graph::DType::kInt32);
   const graph::ValueId logits =
       graph.AddFed("logits", {program->samples, 2}, graph::DType::kFloat32);
-  RING_ASSIGN_OR_RETURN(const auto loss, graph::AddOp(&graph, {.name = "loss",
-                                                               .op = "softmax_cross_entropy",
-                                                               .inputs = {logits, program->labels},
-                                                               .outputs = {},
-                                                               .attributes = {}}));
+  RING_ASSIGN_OR_RETURN(
+      const auto loss,
+      graph::AddOp(&graph, {"loss", graph::SoftmaxCrossEntropy{}, {logits, program->labels}}));
   program->loss_sum = loss[0];
   program->correct = loss[1];
   program->parameters.push_back({"logits", {program->samples, 2}, logits, graph::kNoValue, {}});
@@ -49,7 +46,7 @@ inline StatusOr<OpProgram> MakeOpProgram(const OpCase& op_case) {
   OpProgram made;
   graph::Program& program = made.program;
   program.samples = op_case.samples;
-  graph::Node node = {"node", op_case.op, {}, {}, op_case.attributes};
+  graph::Node node = {"node", op_case.kind, {}};
   for (size_t i = 0; i < op_case.inputs.size(); ++i) {
     const graph::TensorType& type = op_case.inputs[i];
     const std::string name = "input" + std::to_string(i);
@@ -63,7 +60,7 @@ inline StatusOr<OpProgram> MakeOpProgram(const OpCase& op_case) {
     if (value.dtype != graph::DType::kFloat32) {
       RING_ASSIGN_OR_RETURN(
           const auto cast,
-          graph::AddOp(&program.graph, {"cast" + std::to_string(i), "cast", {outputs[i]}, {}, {}},
+          graph::AddOp(&program.graph, {"cast" + std::to_string(i), graph::Cast{}, {outputs[i]}},
                        {{value.shape, graph::DType::kFloat32}}));
       outputs[i] = cast[0];
     }
@@ -74,7 +71,9 @@ inline StatusOr<OpProgram> MakeOpProgram(const OpCase& op_case) {
   for (bool cast : {false, true}) {
     for (uint32_t i = 0; i < outputs.size(); ++i) {
       const graph::NodeId producer = program.graph.value(outputs[i]).producer;
-      if ((program.graph.node(producer).op == "cast" && op_case.op != "cast") == cast) {
+      const bool added = program.graph.node(producer).as<graph::Cast>() != nullptr &&
+                         !std::holds_alternative<graph::Cast>(op_case.kind);
+      if (added == cast) {
         program.gradient_order.push_back(i);
       }
     }

@@ -11,8 +11,7 @@
 namespace ringmaster::testing {
 
 struct OpRow {
-  std::string op;
-  graph::Attributes attributes;
+  graph::Kind kind;
   std::vector<graph::Shape> inputs;
   std::vector<graph::Shape> wanted;
   // Makes operands that uniform values would not be.

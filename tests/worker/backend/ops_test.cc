@@ -41,7 +41,8 @@ void CheckAll(DType compute) {
   REQUIRE(Message(ways.status()) == "");
   for (const OpRow& row : testing::OpRows()) {
     for (const testing::Way& way : *ways) {
-      INFO(row.op << " " << graph::ToString(row.inputs[0]) << ", " << way.name);
+      INFO(graph::TraitsOf(row.kind).name << " " << graph::ToString(row.inputs[0]) << ", "
+                                          << way.name);
       CHECK(ErrorOf(row, compute, way) < testing::OpTolerance(compute));
     }
   }
@@ -58,30 +59,11 @@ TEST_CASE("Ops: float16 agrees with the reference") { CheckAll(DType::kFloat16);
 TEST_CASE("Ops: every op of the table is tested") {
   // The loss is part of every program, and the whole-program tests compare it.
   std::set<std::string> tested = {"softmax_cross_entropy", "softmax_cross_entropy_gradient"};
-  for (const OpRow& row : testing::OpRows()) tested.insert(row.op);
-  for (const graph::Op* op : graph::OpTable()) {
-    INFO(op->name);
-    CHECK(tested.contains(op->name));
+  for (const OpRow& row : testing::OpRows()) tested.insert(graph::TraitsOf(row.kind).name);
+  for (const graph::Op& op : graph::OpTable()) {
+    INFO(op.traits.name);
+    CHECK(tested.contains(op.traits.name));
   }
-}
-
-TEST_CASE("Ops: an op without a kernel is refused by name") {
-  auto op = testing::MakeOpProgram({"relu", {}, {{{2, 3}, DType::kFloat32}}, {}, 2});
-  REQUIRE(op.ok());
-  graph::Program program = op->program;
-  program.graph = {};
-  for (const graph::Value& value : op->program.graph.values()) {
-    if (value.producer == graph::kFed) {
-      program.graph.AddFed(value.name, value.shape, value.dtype);
-    }
-  }
-  program.graph.AddNode({"strange", "fold_twice", {0}, {}, {}}, {{"y", {2, 3}}});
-  const auto backend = testing::MakeBackendUnderTest();
-  REQUIRE(Message(backend.status()) == "");
-  const auto bound = testing::BoundProgram::Create(**backend, program);
-  CHECK(absl::IsUnimplemented(bound.status()));
-  CHECK(Message(bound.status()) ==
-        "strange: the " + testing::BackendName() + " backend has no kernel for fold_twice");
 }
 
 }  // namespace ringmaster

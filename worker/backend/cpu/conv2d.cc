@@ -17,9 +17,9 @@ struct Convolution {
   DnnlDesc x, w, y;
   graph::Conv2dAttributes attributes;
 
-  dnnl::memory::dims strides() const { return {attributes.stride_height, attributes.stride_width}; }
-  dnnl::memory::dims pads_low() const { return {attributes.pad_top, attributes.pad_left}; }
-  dnnl::memory::dims pads_high() const { return {attributes.pad_bottom, attributes.pad_right}; }
+  dnnl::memory::dims strides() const { return {attributes.strides[0], attributes.strides[1]}; }
+  dnnl::memory::dims pads_low() const { return {attributes.pads[0], attributes.pads[1]}; }
+  dnnl::memory::dims pads_high() const { return {attributes.pads[2], attributes.pads[3]}; }
 };
 
 Convolution DescribeConvolution(const BindContext& context, const graph::Value& x,

@@ -74,15 +74,16 @@ StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& progra
   std::vector<BoundNode> nodes;
   std::vector<size_t> workspace;
   for (const graph::Node& node : program.graph.nodes()) {
-    const BindFunction bind = FindKernel(node.op);
+    const BindFunction bind = FindKernel(node.kind);
     if (bind == nullptr) {
       return Error(absl::StatusCode::kUnimplemented, "{}: the CPU backend has no kernel for {}",
-                   node.name, node.op);
+                   node.name, node.op());
     }
     BindContext context = {program, node, device_, *cpu_weights,
                            static_cast<int>(options_.threads)};
     auto kernel = bind(context);
-    if (!kernel.ok()) return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op));
+    if (!kernel.ok())
+      return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op()));
     workspace.push_back((*kernel)->workspace_bytes());
     nodes.push_back({std::move(*kernel), std::move(context.copies)});
   }

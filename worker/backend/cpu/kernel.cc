@@ -10,7 +10,7 @@ Status BindContext::UseLayout(size_t i, const dnnl::memory::desc& desc) {
     return Error(absl::StatusCode::kUnimplemented,
                  "{} ({}): input {} ({}) must be a parameter: the CPU backend keeps such operands "
                  "in layouts of its own",
-                 node.name, node.op, i, input(i).name);
+                 node.name, node.op(), i, input(i).name);
   }
   RING_ASSIGN_OR_RETURN(copies[i], weights.Copy(*parameter, input(i).dtype, desc));
   return absl::OkStatus();

@@ -66,14 +66,15 @@ struct BindContext {
   const graph::Value& output(size_t i) const { return program.graph.value(node.outputs[i]); }
   template <typename T>
   const T& attributes() const {
-    return std::get<T>(node.attributes);
+    return *node.attributes<T>();
   }
   // Asks for input `i`, a parameter, in the layout of `desc`. UNIMPLEMENTED when it is no
   // parameter.
   Status UseLayout(size_t i, const dnnl::memory::desc& desc);
 };
 
-using BindFunction = StatusOr<std::unique_ptr<Kernel>> (*)(BindContext& context);
+using BindOp = StatusOr<std::unique_ptr<Kernel>>(BindContext& context);
+using BindFunction = BindOp*;
 
 // A kernel that is one function of its operands.
 class LoopKernel final : public Kernel {

@@ -43,8 +43,8 @@ struct Geometry {
 Geometry MakeGeometry(const BindContext& context) {
   const auto& a = context.attributes<graph::PoolAttributes>();
   const graph::Shape& x = context.input(0).shape;
-  return {graph::HeightAxis(a, x[1], a.window_height), graph::WidthAxis(a, x[2], a.window_width),
-          x[0], x[3]};
+  return {graph::HeightAxis(a, x[1], a.window[0]), graph::WidthAxis(a, x[2], a.window[1]), x[0],
+          x[3]};
 }
 
 // y = max(y, x) by channel, an earlier one where they are equal.

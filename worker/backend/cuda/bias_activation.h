@@ -4,8 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "common/graph/attributes.h"
 #include "common/graph/graph.h"
+#include "common/graph/tensor_type.h"
 #include "common/status.h"
 
 namespace ringmaster::cuda {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/graph/attributes.h"
+#include "common/graph/tensor_type.h"
 
 namespace ringmaster::cuda {
 

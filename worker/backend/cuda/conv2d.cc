@@ -30,7 +30,7 @@ class CudnnEngine final : public ConvolutionEngine {
 StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const graph::Node& node = context.node;
   const auto shape = ConvolutionOf(context.program.graph, node);
-  if (!shape) return Internal("{}: {} is no convolution", node.name, node.op);
+  if (!shape) return Internal("{}: {} is no convolution", node.name, node.op());
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
   const CudnnTarget target = {.handle = context.device.cudnn()};
   auto chosen = ChooseConvolution(target, context.device.facts().name, *shape, *plans);

@@ -67,23 +67,21 @@ TensorLayout ConvolutionShape::y() const {
 TensorLayout ConvolutionShape::bias_layout() const { return ChannelsLast(1, filters, 1, 1); }
 
 std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph, const graph::Node& node) {
-  const auto* attributes = std::get_if<graph::Conv2dAttributes>(&node.attributes);
+  const auto* attributes = node.attributes<graph::Conv2dAttributes>();
   if (attributes == nullptr) return std::nullopt;
   const auto input = [&](size_t i) -> const graph::Value& { return graph.value(node.inputs[i]); };
   const graph::Value& output = graph.value(node.outputs[0]);
   ConvolutionShape made;
-  if (node.op == Name(ConvolutionPass::kForward)) {
+  if (node.as<graph::Conv2d>() != nullptr) {
     made = ConvolutionShape::Of(ConvolutionPass::kForward, *attributes, input(0).shape,
                                 input(1).shape, input(0).dtype);
     made.bias = node.inputs.size() > 2;
-  } else if (node.op == Name(ConvolutionPass::kInputGradient)) {
+  } else if (node.as<graph::Conv2dInputGradient>() != nullptr) {
     made = ConvolutionShape::Of(ConvolutionPass::kInputGradient, *attributes, output.shape,
                                 input(1).shape, input(0).dtype);
-  } else if (node.op == Name(ConvolutionPass::kWeightGradient)) {
+  } else {
     made = ConvolutionShape::Of(ConvolutionPass::kWeightGradient, *attributes, input(0).shape,
                                 output.shape, input(0).dtype);
-  } else {
-    return std::nullopt;
   }
   made.result = output.dtype;
   if (made.pass != ConvolutionPass::kForward) {
@@ -97,8 +95,8 @@ std::string Key(const ConvolutionShape& shape) {
   std::string key = fmt::format("x {},{},{},{} w {},{},{},{}", shape.samples, shape.height,
                                 shape.width, shape.channels, shape.filters, shape.window_height,
                                 shape.window_width, shape.channels);
-  key += fmt::format(" stride {},{} pad {},{},{},{} {} to {}", a.stride_height, a.stride_width,
-                     a.pad_top, a.pad_bottom, a.pad_left, a.pad_right, graph::Name(shape.type),
+  key += fmt::format(" stride {},{} pad {},{},{},{} {} to {}", a.strides[0], a.strides[1],
+                     a.pads[0], a.pads[2], a.pads[1], a.pads[3], graph::Name(shape.type),
                      graph::Name(shape.result));
   if (shape.bias) key += " bias";
   if (a.activation == graph::Activation::kRelu) key += " relu";

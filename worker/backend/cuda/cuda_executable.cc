@@ -184,7 +184,7 @@ Status CudaExecutable::LaunchKernel(size_t n) {
   const graph::Node& node = program_.graph.nodes()[n];
   Status status = kernels_.nodes[n]->Launch(lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
-    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), node.op);
+    status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), node.op());
   }
   return Annotate(status, node.name);
 }

@@ -46,9 +46,9 @@ StatusOr<CudnnDescriptor> Tensor(Uid uid, const TensorLayout& layout, graph::DTy
 }
 
 StatusOr<CudnnDescriptor> ConvolutionDescriptor(const graph::Conv2dAttributes& a) {
-  const std::array<int64_t, 2> before = {a.pad_top, a.pad_left};
-  const std::array<int64_t, 2> after = {a.pad_bottom, a.pad_right};
-  const std::array<int64_t, 2> strides = {a.stride_height, a.stride_width};
+  const std::array<int64_t, 2> before = {a.pads[0], a.pads[1]};
+  const std::array<int64_t, 2> after = {a.pads[2], a.pads[3]};
+  const std::array<int64_t, 2>& strides = a.strides;
   const std::array<int64_t, 2> dilations = {1, 1};
   return CudnnBuilder(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
       .Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})

@@ -14,7 +14,7 @@ namespace {
 
 StatusOr<Matmul> BindMatmul(const BindContext& context) {
   const auto shape = MatmulOf(context.program.graph, context.node);
-  if (!shape) return Internal("{}: {} is no product", context.node.name, context.node.op);
+  if (!shape) return Internal("{}: {} is no product", context.node.name, context.node.op());
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
   const auto* choice = plans->Find<MatmulChoice>(MatmulKey(context.device.facts().name, *shape));
   auto made = Matmul::Create(context.device.cublas_lt(), *shape, choice);

@@ -16,7 +16,7 @@ StatusOr<StreamName> NameOf(const BindContext& context, const std::string& layer
     return Error(absl::StatusCode::kUnimplemented,
                  "{} ({}): the CUDA backend draws masks for layers with names of at most {} "
                  "bytes, got {}; give the layer a shorter name",
-                 context.node.name, context.node.op, StreamName::kMaxLayerBytes, layer.size());
+                 context.node.name, context.node.op(), StreamName::kMaxLayerBytes, layer.size());
   }
   return MakeStreamName(layer.data(), static_cast<int>(layer.size()));
 }

@@ -72,11 +72,12 @@ struct BindContext {
   const graph::Value& output(size_t i) const { return program.graph.value(node.outputs[i]); }
   template <typename T>
   const T& attributes() const {
-    return std::get<T>(node.attributes);
+    return *node.attributes<T>();
   }
 };
 
-using BindFunction = StatusOr<std::unique_ptr<Kernel>> (*)(const BindContext& context);
+using BindOp = StatusOr<std::unique_ptr<Kernel>>(const BindContext& context);
+using BindFunction = BindOp*;
 
 // A kernel that is one function of its operands and a stream; it returns what cudaGetLastError says
 // after its launches.

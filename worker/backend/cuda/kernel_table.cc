@@ -1,47 +1,45 @@
 #include "worker/backend/cuda/kernel_table.h"
 
-#include <array>
-
 namespace ringmaster::cuda {
+
+// Each in the file of its op.
+BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
+    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
+    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
+    BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient;
+
 namespace {
 
-struct Row {
-  const char* op;
-  BindFunction bind;
-};
+using graph::KernelOf;
 
-constexpr std::array kTable = {
-    Row{"add", BindAdd},
-    Row{"batch_norm", BindBatchNorm},
-    Row{"batch_norm_gradient", BindBatchNormGradient},
-    Row{"batch_norm_inference", BindBatchNormInference},
-    Row{"cast", BindCast},
-    Row{"conv2d", BindConv2d},
-    Row{"conv2d_input_gradient", BindConv2dInputGradient},
-    Row{"conv2d_weight_gradient", BindConv2dWeightGradient},
-    Row{"dense", BindDense},
-    Row{"dense_input_gradient", BindDenseInputGradient},
-    Row{"dense_weight_gradient", BindDenseWeightGradient},
-    Row{"dropout", BindDropout},
-    Row{"dropout_gradient", BindDropout},
-    Row{"global_average_pool", BindGlobalAveragePool},
-    Row{"global_average_pool_gradient", BindGlobalAveragePoolGradient},
-    Row{"max_pool", BindMaxPool},
-    Row{"max_pool_gradient", BindMaxPoolGradient},
-    Row{"relu", BindRelu},
-    Row{"relu_gradient", BindReluGradient},
-    Row{"reshape", BindReshape},
-    Row{"softmax_cross_entropy", BindSoftmaxCrossEntropy},
-    Row{"softmax_cross_entropy_gradient", BindSoftmaxCrossEntropyGradient},
-};
+constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
+    KernelOf<graph::Add>(&BindAdd),
+    KernelOf<graph::BatchNorm>(&BindBatchNorm),
+    KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
+    KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
+    KernelOf<graph::Cast>(&BindCast),
+    KernelOf<graph::Conv2d>(&BindConv2d),
+    KernelOf<graph::Conv2dInputGradient>(&BindConv2dInputGradient),
+    KernelOf<graph::Conv2dWeightGradient>(&BindConv2dWeightGradient),
+    KernelOf<graph::Dense>(&BindDense),
+    KernelOf<graph::DenseInputGradient>(&BindDenseInputGradient),
+    KernelOf<graph::DenseWeightGradient>(&BindDenseWeightGradient),
+    KernelOf<graph::Dropout>(&BindDropout),
+    KernelOf<graph::DropoutGradient>(&BindDropout),
+    KernelOf<graph::GlobalAveragePool>(&BindGlobalAveragePool),
+    KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
+    KernelOf<graph::MaxPool>(&BindMaxPool),
+    KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
+    KernelOf<graph::Relu>(&BindRelu),
+    KernelOf<graph::ReluGradient>(&BindReluGradient),
+    KernelOf<graph::Reshape>(&BindReshape),
+    KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
+    KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
+});
 
 }  // namespace
 
-BindFunction FindKernel(const std::string& op) {
-  for (const Row& row : kTable) {
-    if (op == row.op) return row.bind;
-  }
-  return nullptr;
-}
+BindFunction FindKernel(const graph::Kind& kind) { return kTable[kind.index()]; }
 
 }  // namespace ringmaster::cuda

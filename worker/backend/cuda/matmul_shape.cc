@@ -43,15 +43,14 @@ std::string Key(const MatmulShape& shape) {
 }
 
 std::optional<MatmulShape> MatmulOf(const graph::Graph& graph, const graph::Node& node) {
-  const auto* attributes = std::get_if<graph::DenseAttributes>(&node.attributes);
+  const auto* attributes = node.attributes<graph::DenseAttributes>();
   if (attributes == nullptr) return std::nullopt;
   const graph::Value& first = graph.value(node.inputs[0]);
   const graph::Value& output = graph.value(node.outputs[0]);
-  if (node.op == "dense_input_gradient") return InputGradient(first, output);
-  if (node.op == "dense_weight_gradient") {
+  if (node.as<graph::DenseInputGradient>() != nullptr) return InputGradient(first, output);
+  if (node.as<graph::DenseWeightGradient>() != nullptr) {
     return WeightGradient(first, graph.value(node.inputs[1]), output);
   }
-  if (node.op != "dense") return std::nullopt;
   const bool rounded_later =
       node.inputs.size() > 2 || attributes->activation != graph::Activation::kNone;
   return Forward(first, output, rounded_later);

@@ -22,13 +22,13 @@ PoolAxis AxisOf(const graph::WindowAxis& axis) {
 StatusOr<PoolShape> PoolShapeOf(const BindContext& context) {
   const auto& a = context.attributes<graph::PoolAttributes>();
   const graph::Shape& x = context.input(0).shape;
-  const graph::WindowAxis height = graph::HeightAxis(a, x[1], a.window_height);
-  const graph::WindowAxis width = graph::WidthAxis(a, x[2], a.window_width);
+  const graph::WindowAxis height = graph::HeightAxis(a, x[1], a.window[0]);
+  const graph::WindowAxis width = graph::WidthAxis(a, x[2], a.window[1]);
   const int64_t most = std::max({x[1], x[2] * x[3], height.stride, width.stride});
   if (most > kMostOfRow) {
     return Error(absl::StatusCode::kUnimplemented,
                  "{} ({}): the CUDA backend pools over rows of at most {} elements, got {}",
-                 context.node.name, context.node.op, kMostOfRow, most);
+                 context.node.name, context.node.op(), kMostOfRow, most);
   }
   return PoolShape{x[0], x[3], AxisOf(height), AxisOf(width)};
 }

@@ -15,69 +15,46 @@ namespace {
 
 struct Case {
   const char* what;
-  const char* op;
+  Kind kind;
   std::vector<TensorType> inputs;
-  Attributes attributes = {};
   std::vector<TensorType> wanted = {};
   int64_t classes = 0;  // of int32 inputs
+
+  [[nodiscard]] const char* op() const { return TraitsOf(kind).name; }
 };
 
-Conv2dAttributes Conv(int64_t stride_height, int64_t stride_width, std::vector<int64_t> pads,
-                      Activation activation = Activation::kNone) {
-  return {stride_height, stride_width, pads[0], pads[1], pads[2], pads[3], activation};
-}
-
-PoolAttributes Pool(std::vector<int64_t> window, std::vector<int64_t> stride,
-                    std::vector<int64_t> pads) {
-  return {window[0], window[1], stride[0], stride[1], pads[0], pads[1], pads[2], pads[3]};
+Conv2d Conv(std::array<int64_t, 2> strides, std::array<int64_t, 4> pads,
+            Activation activation = Activation::kNone) {
+  return {{strides, pads, activation}};
 }
 
 std::vector<Case> Cases() {
   const auto relu = Activation::kRelu;
-  const auto none = Activation::kNone;
   const TensorType channels = {{3}};
   return {
-      {"same 3x3", "conv2d", {{{2, 4, 5, 3}}, {{4, 3, 3, 3}}, {{4}}}, Conv(1, 1, {1, 1, 1, 1})},
-      {"no bias", "conv2d", {{{1, 5, 5, 2}}, {{3, 3, 3, 2}}}, Conv(1, 1, {0, 0, 0, 0})},
-      {"strides, odd pads",
-       "conv2d",
-       {{{2, 7, 6, 2}}, {{3, 3, 2, 2}}, {{3}}},
-       Conv(2, 3, {0, 1, 1, 0})},
-      {"rows under no window",
-       "conv2d",
-       {{{1, 6, 7, 1}}, {{2, 2, 2, 1}}},
-       Conv(4, 3, {0, 0, 0, 0})},
-      {"1x1, stride 2",
-       "conv2d",
-       {{{2, 5, 3, 3}}, {{2, 1, 1, 3}}, {{2}}},
-       Conv(2, 2, {0, 0, 0, 0})},
-      {"relu", "conv2d", {{{2, 3, 4, 2}}, {{3, 3, 3, 2}}, {{3}}}, Conv(1, 1, {1, 1, 1, 1}, relu)},
-      {"plain", "dense", {{{3, 5}}, {{5, 4}}, {{4}}}, DenseAttributes{}},
-      {"no bias", "dense", {{{1, 7}}, {{7, 1}}}, DenseAttributes{}},
-      {"relu", "dense", {{{4, 3}}, {{3, 6}}, {{6}}}, DenseAttributes{relu}},
-      {"images",
-       "batch_norm",
-       {{{2, 3, 5, 3}}, channels, channels},
-       BatchNormAttributes{1e-3, none}},
-      {"features, large epsilon",
-       "batch_norm",
-       {{{7, 3}}, channels, channels},
-       BatchNormAttributes{0.5, none}},
-      {"relu", "batch_norm", {{{3, 3, 2, 3}}, channels, channels}, BatchNormAttributes{1e-3, relu}},
-      {"any shape", "relu", {{{3, 5, 2}}}},
-      {"2x2", "max_pool", {{{2, 4, 6, 3}}}, Pool({2, 2}, {2, 2}, {0, 0, 0, 0})},
-      {"overlapping, padded", "max_pool", {{{2, 7, 5, 2}}}, Pool({3, 3}, {2, 2}, {1, 1, 1, 0})},
-      {"odd window, rest left over",
-       "max_pool",
-       {{{1, 8, 7, 1}}},
-       Pool({3, 2}, {3, 2}, {0, 0, 0, 0})},
-      {"odd image", "global_average_pool", {{{2, 3, 5, 3}}}},
-      {"images", "dropout", {{{2, 3, 4, 2}}}, DropoutAttributes{0.4, "dropout"}},
-      {"to a matrix", "reshape", {{{2, 3, 4, 2}}}, {}, {{{2, 24}}}},
-      {"to the same type", "cast", {{{3, 4}}}, {}, {{{}, DType::kFloat32}}},
-      {"matrices", "add", {{{3, 4}}, {{3, 4}}}},
-      {"three classes", "softmax_cross_entropy", {{{5, 3}}, {{5}, DType::kInt32}}, {}, {}, 3},
-      {"one class", "softmax_cross_entropy", {{{2, 1}}, {{2}, DType::kInt32}}, {}, {}, 1},
+      {"same 3x3", Conv({1, 1}, {1, 1, 1, 1}), {{{2, 4, 5, 3}}, {{4, 3, 3, 3}}, {{4}}}},
+      {"no bias", Conv({1, 1}, {}), {{{1, 5, 5, 2}}, {{3, 3, 3, 2}}}},
+      {"strides, odd pads", Conv({2, 3}, {0, 1, 1, 0}), {{{2, 7, 6, 2}}, {{3, 3, 2, 2}}, {{3}}}},
+      {"rows under no window", Conv({4, 3}, {}), {{{1, 6, 7, 1}}, {{2, 2, 2, 1}}}},
+      {"1x1, stride 2", Conv({2, 2}, {}), {{{2, 5, 3, 3}}, {{2, 1, 1, 3}}, {{2}}}},
+      {"relu", Conv({1, 1}, {1, 1, 1, 1}, relu), {{{2, 3, 4, 2}}, {{3, 3, 3, 2}}, {{3}}}},
+      {"plain", Dense{}, {{{3, 5}}, {{5, 4}}, {{4}}}},
+      {"no bias", Dense{}, {{{1, 7}}, {{7, 1}}}},
+      {"relu", Dense{{relu}}, {{{4, 3}}, {{3, 6}}, {{6}}}},
+      {"images", BatchNorm{}, {{{2, 3, 5, 3}}, channels, channels}},
+      {"features, large epsilon", BatchNorm{{0.5}}, {{{7, 3}}, channels, channels}},
+      {"relu", BatchNorm{{1e-3, relu}}, {{{3, 3, 2, 3}}, channels, channels}},
+      {"any shape", Relu{}, {{{3, 5, 2}}}},
+      {"2x2", MaxPool{}, {{{2, 4, 6, 3}}}},
+      {"overlapping, padded", MaxPool{{{3, 3}, {2, 2}, {1, 1, 1, 0}}}, {{{2, 7, 5, 2}}}},
+      {"odd window, rest left over", MaxPool{{{3, 2}, {3, 2}}}, {{{1, 8, 7, 1}}}},
+      {"odd image", GlobalAveragePool{}, {{{2, 3, 5, 3}}}},
+      {"images", Dropout{{0.4, "dropout"}}, {{{2, 3, 4, 2}}}},
+      {"to a matrix", Reshape{}, {{{2, 3, 4, 2}}}, {{{2, 24}}}},
+      {"to the same type", Cast{}, {{{3, 4}}}, {{{}, DType::kFloat32}}},
+      {"matrices", Add{}, {{{3, 4}}, {{3, 4}}}},
+      {"three classes", SoftmaxCrossEntropy{}, {{{5, 3}}, {{5}, DType::kInt32}}, {}, 3},
+      {"one class", SoftmaxCrossEntropy{}, {{{2, 1}}, {{2}, DType::kInt32}}, {}, 1},
   };
 }
 
@@ -146,7 +123,7 @@ void AddInputs(const Case& test, Sweep* sweep) {
 Sweep MakeSweep(const Case& test) {
   Sweep sweep;
   AddInputs(test, &sweep);
-  Node node = {test.op, test.op, sweep.inputs, {}, test.attributes};
+  Node node = {test.op(), test.kind, sweep.inputs};
   const auto outputs = AddOp(&sweep.graph, node, test.wanted);
   INFO(outputs.status().ToString());
   REQUIRE(outputs.ok());
@@ -161,9 +138,9 @@ Sweep MakeSweep(const Case& test) {
   for (const TensorType& type : test.inputs) {
     request.wanted.push_back(type.dtype != DType::kInt32);
   }
-  const Op* op = FindOp(test.op);
-  REQUIRE(op->gradient != nullptr);
-  const auto gradients = op->gradient(request);
+  const GradientRule rule = OpOf(sweep.graph.node(0)).gradient;
+  REQUIRE(rule != nullptr);
+  const auto gradients = rule(request);
   INFO(gradients.status().ToString());
   REQUIRE(gradients.ok());
   sweep.gradients = *gradients;
@@ -188,7 +165,7 @@ TEST_CASE("Gradients: every rule agrees with finite differences of the reference
     const auto values = sweep.Run();
     for (size_t i = 0; i < sweep.inputs.size(); ++i) {
       if (test.inputs[i].dtype == DType::kInt32) continue;
-      INFO(test.op << ", " << test.what << ", input " << i);
+      INFO(test.op() << ", " << test.what << ", input " << i);
       REQUIRE(sweep.gradients[i] != kNoValue);
       const std::vector<double>& analytic = values[static_cast<size_t>(sweep.gradients[i])];
       REQUIRE(analytic.size() == sweep.feeds[sweep.inputs[i]].size());
@@ -204,20 +181,19 @@ TEST_CASE("Gradients: every rule agrees with finite differences of the reference
 TEST_CASE("Gradients: an input that is not wanted costs no node") {
   for (const char* op : {"conv2d", "dense"}) {
     for (const Case& test : Cases()) {
-      if (test.op != std::string(op)) continue;
+      if (test.op() != std::string(op)) continue;
       Sweep sweep;
       AddInputs(test, &sweep);
-      const auto outputs =
-          AddOp(&sweep.graph, {test.op, test.op, sweep.inputs, {}, test.attributes}, test.wanted);
+      const auto outputs = AddOp(&sweep.graph, {test.op(), test.kind, sweep.inputs}, test.wanted);
       REQUIRE(outputs.ok());
       GradientRequest request = {&sweep.graph, sweep.graph.node(0), {outputs->front()}, {}};
       request.wanted.assign(sweep.inputs.size(), true);
       request.wanted[0] = false;
-      const auto gradients = FindOp(op)->gradient(request);
+      const auto gradients = OpOf(request.node).gradient(request);
       REQUIRE(gradients.ok());
       CHECK(gradients->front() == kNoValue);
       for (const Node& node : sweep.graph.nodes()) {
-        CHECK(node.op != std::string(op) + "_input_gradient");
+        CHECK(node.op() != std::string(op) + "_input_gradient");
       }
     }
   }
@@ -228,11 +204,11 @@ TEST_CASE("Gradients: the sweep reaches every op of the table") {
   std::set<std::string> reached = {"batch_norm_inference"};
   for (const Case& test : Cases()) {
     const Sweep sweep = MakeSweep(test);
-    for (const Node& node : sweep.graph.nodes()) reached.insert(node.op);
+    for (const Node& node : sweep.graph.nodes()) reached.insert(node.op());
   }
-  for (const Op* op : OpTable()) {
-    INFO(op->name << " has no case in the sweep");
-    CHECK(reached.count(op->name) == 1);
+  for (const Op& op : OpTable()) {
+    INFO(op.traits.name << " has no case in the sweep");
+    CHECK(reached.count(op.traits.name) == 1);
   }
 }
 

@@ -20,12 +20,12 @@ struct Operand {
 using Values = std::vector<double>;
 
 // All outputs of one node on the given operands.
-std::vector<Values> Run(const std::string& op, const std::vector<Operand>& operands,
-                        Attributes attributes = {}, std::vector<TensorType> wanted = {},
-                        RandomKeys keys = {}, Rounding rounding = Rounding::kNone) {
+std::vector<Values> Run(Kind kind, const std::vector<Operand>& operands,
+                        std::vector<TensorType> wanted = {}, RandomKeys keys = {},
+                        Rounding rounding = Rounding::kNone) {
   Graph graph;
   ReferenceFeeds feeds;
-  Node node = {op, op, {}, {}, std::move(attributes)};
+  Node node = {TraitsOf(kind).name, kind, {}};
   for (size_t i = 0; i < operands.size(); ++i) {
     node.inputs.push_back(
         graph.AddFed("input" + std::to_string(i), operands[i].shape, operands[i].dtype));
@@ -46,30 +46,29 @@ TEST_CASE("Reference: conv2d is a correlation of x with the kernel as it lies") 
   const Operand x = {{1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9}};
   const Operand kernel = {{1, 2, 2, 1}, {1, 10, 100, 1000}};
   const Operand bias = {{1}, {0.5}};
-  const auto y = Run("conv2d", {x, kernel, bias}, Conv2dAttributes{});
+  const auto y = Run(Conv2d{}, {x, kernel, bias});
   CHECK(y[0] == Values{5421.5, 6532.5, 8754.5, 9865.5});
-  const Conv2dAttributes corner = {2, 2, 1, 0, 1, 0, Activation::kNone};
-  CHECK(Run("conv2d", {x, kernel}, corner)[0] == Values{1000, 3200, 7040, 9865});
+  const Conv2dAttributes corner = {{2, 2}, {1, 1, 0, 0}};
+  CHECK(Run(Conv2d{corner}, {x, kernel})[0] == Values{1000, 3200, 7040, 9865});
 }
 
 TEST_CASE("Reference: conv2d sums over input channels for each filter") {
   const Operand x = {{1, 1, 1, 2}, {3, 5}};
   const Operand kernel = {{3, 1, 1, 2}, {1, 0, 0, 1, 2, -1}};
-  CHECK(Run("conv2d", {x, kernel}, Conv2dAttributes{})[0] == Values{3, 5, 1});
+  CHECK(Run(Conv2d{}, {x, kernel})[0] == Values{3, 5, 1});
 }
 
 TEST_CASE("Reference: dense multiplies by the kernel (in, out)") {
   const Operand x = {{2, 2}, {1, 2, 3, 4}};
   const Operand kernel = {{2, 3}, {1, 0, -1, 0, 1, -1}};
   const Operand bias = {{3}, {10, 20, 0}};
-  CHECK(Run("dense", {x, kernel, bias}, DenseAttributes{})[0] == Values{11, 22, -3, 13, 24, -7});
-  CHECK(Run("dense", {x, kernel, bias}, DenseAttributes{Activation::kRelu})[0] ==
-        Values{11, 22, 0, 13, 24, 0});
+  CHECK(Run(Dense{}, {x, kernel, bias})[0] == Values{11, 22, -3, 13, 24, -7});
+  CHECK(Run(Dense{{Activation::kRelu}}, {x, kernel, bias})[0] == Values{11, 22, 0, 13, 24, 0});
 }
 
 TEST_CASE("Reference: batch_norm uses and returns the biased variance") {
   const Operand x = {{4, 1}, {1, 3, 5, 7}};
-  const auto results = Run("batch_norm", {x, {{1}, {2}}, {{1}, {10}}}, BatchNormAttributes{0});
+  const auto results = Run(BatchNorm{{0}}, {x, {{1}, {2}}, {{1}, {10}}});
   CHECK(results[1] == Values{4});
   CHECK(results[2] == Values{5});
   CHECK(results[0][0] == Approx(10 + 2 * (1 - 4) / std::sqrt(5.0)));
@@ -81,10 +80,9 @@ TEST_CASE("Reference: inference with the batch's own statistics is batch_norm") 
   const Operand beta = {{2}, {0.25, -1}};
   for (Activation activation : {Activation::kNone, Activation::kRelu}) {
     const BatchNormAttributes attributes = {1e-3, activation};
-    const auto training = Run("batch_norm", {x, gamma, beta}, attributes);
-    const auto inference =
-        Run("batch_norm_inference", {x, gamma, beta, {{2}, training[1]}, {{2}, training[2]}},
-            attributes);
+    const auto training = Run(BatchNorm{attributes}, {x, gamma, beta});
+    const auto inference = Run(BatchNormInference{attributes},
+                               {x, gamma, beta, {{2}, training[1]}, {{2}, training[2]}});
     for (size_t i = 0; i < training[0].size(); ++i) {
       CHECK(inference[0][i] == Approx(training[0][i]).margin(1e-12));
     }
@@ -92,32 +90,32 @@ TEST_CASE("Reference: inference with the batch's own statistics is batch_norm") 
 }
 
 TEST_CASE("Reference: padding is never the maximum, and the first maximum takes the gradient") {
-  const PoolAttributes attributes = {2, 2, 2, 2, 1, 0, 1, 0};
+  const PoolAttributes attributes = {{2, 2}, {2, 2}, {1, 1, 0, 0}};
   const Operand x = {{1, 3, 3, 1}, {-1, -2, -2, -3, -4, -4, -5, -4, -4}};
-  const auto y = Run("max_pool", {x}, attributes);
+  const auto y = Run(MaxPool{attributes}, {x});
   CHECK(y[0] == Values{-1, -2, -3, -4});
   const Operand dy = {{1, 2, 2, 1}, {1, 2, 3, 4}};
-  const auto dx = Run("max_pool_gradient", {x, {{1, 2, 2, 1}, y[0]}, dy}, attributes);
+  const auto dx = Run(MaxPoolGradient{attributes}, {x, {{1, 2, 2, 1}, y[0]}, dy});
   CHECK(dx[0] == Values{1, 2, 0, 3, 4, 0, 0, 0, 0});
 }
 
 TEST_CASE("Reference: relu_gradient masks where y is zero") {
-  CHECK(Run("relu", {{{3}, {-1, 0, 2}}})[0] == Values{0, 0, 2});
-  CHECK(Run("relu_gradient", {{{3}, {0, 0, 2}}, {{3}, {5, 6, 7}}})[0] == Values{0, 0, 7});
+  CHECK(Run(Relu{}, {{{3}, {-1, 0, 2}}})[0] == Values{0, 0, 2});
+  CHECK(Run(ReluGradient{}, {{{3}, {0, 0, 2}}, {{3}, {5, 6, 7}}})[0] == Values{0, 0, 7});
 }
 
 TEST_CASE("Reference: global_average_pool is the mean of each channel") {
   const Operand x = {{1, 1, 2, 2}, {1, 10, 3, 30}};
-  CHECK(Run("global_average_pool", {x})[0] == Values{2, 20});
-  CHECK(Run("global_average_pool_gradient", {{{1, 2}, {2, 20}}}, {}, {{{1, 1, 2, 2}}})[0] ==
+  CHECK(Run(GlobalAveragePool{}, {x})[0] == Values{2, 20});
+  CHECK(Run(GlobalAveragePoolGradient{}, {{{1, 2}, {2, 20}}}, {{{1, 1, 2, 2}}})[0] ==
         Values{1, 10, 1, 10});
 }
 
 TEST_CASE("Reference: dropout draws from the sample's own stream, wherever its row stands") {
   const DropoutAttributes attributes = {0.25, "dropout"};
   const Operand x = {{2, 500}, Values(1000, 3)};
-  const auto y = Run("dropout", {x}, attributes, {}, {7, 9, {42, 17}})[0];
-  const auto swapped = Run("dropout", {x}, attributes, {}, {7, 9, {17, 42}})[0];
+  const auto y = Run(Dropout{attributes}, {x}, {}, {7, 9, {42, 17}})[0];
+  const auto swapped = Run(Dropout{attributes}, {x}, {}, {7, 9, {17, 42}})[0];
   const PhiloxStream stream(7, PhiloxStream::Purpose::kDropout, 9, 42, "dropout");
   int kept = 0;
   for (size_t e = 0; e < 500; ++e) {
@@ -132,10 +130,10 @@ TEST_CASE("Reference: dropout draws from the sample's own stream, wherever its r
 TEST_CASE("Reference: softmax_cross_entropy sums losses and counts the first maximum") {
   const Operand logits = {{3, 2}, {0, 0, 1000, 0, 0, std::log(3.0)}};
   const Operand labels = {{3}, {1, 0, 1}, DType::kInt32};
-  const auto results = Run("softmax_cross_entropy", {logits, labels});
+  const auto results = Run(SoftmaxCrossEntropy{}, {logits, labels});
   CHECK(results[0][0] == Approx(std::log(2.0) + 0 + std::log(4.0 / 3)));
   CHECK(results[1] == Values{2});  // the tie of row 0 goes to class 0
-  const auto gradient = Run("softmax_cross_entropy_gradient", {logits, labels, {{}, {0.5}}});
+  const auto gradient = Run(SoftmaxCrossEntropyGradient{}, {logits, labels, {{}, {0.5}}});
   CHECK(gradient[0][0] == Approx(0.25));
   CHECK(gradient[0][1] == Approx(-0.25));
   CHECK(gradient[0][4] == Approx(0.125));
@@ -162,18 +160,18 @@ TEST_CASE("Reference: rounding is half to even, from float64 in one step") {
 TEST_CASE("Reference: values take their own type only when asked to") {
   const Operand x = {{1}, {1.0 + std::ldexp(1.0, -12)}};
   const std::vector<TensorType> wanted = {{{}, DType::kBFloat16}};
-  CHECK(Run("cast", {x}, {}, wanted)[0] == x.values);
-  CHECK(Run("cast", {x}, {}, wanted, {}, Rounding::kDeclared)[0] == Values{1});
+  CHECK(Run(Cast{}, {x}, wanted)[0] == x.values);
+  CHECK(Run(Cast{}, {x}, wanted, {}, Rounding::kDeclared)[0] == Values{1});
 }
 
 TEST_CASE("Reference: what was not fed is named") {
   Graph graph;
   const ValueId x = graph.AddFed("images", {2, 3}, DType::kFloat32);
-  REQUIRE(AddOp(&graph, {"relu1", "relu", {x}, {}, {}}).ok());
+  REQUIRE(AddOp(&graph, {"relu1", Relu{}, {x}}).ok());
   const auto missing = RunReference(graph, {}, {});
   REQUIRE_FALSE(missing.ok());
   CHECK(Message(missing.status()) == "relu1 reads images, which expects 6 elements; 0 were fed");
-  REQUIRE(AddOp(&graph, {"dropout", "dropout", {x}, {}, DropoutAttributes{0.5, "dropout"}}).ok());
+  REQUIRE(AddOp(&graph, {"dropout", Dropout{{0.5, "dropout"}}, {x}}).ok());
   CHECK_FALSE(RunReference(graph, {{x, Values(6, 1)}}, {}).ok());
 }
 

@@ -40,7 +40,7 @@ std::vector<std::vector<double>> RunResults(const Program& program) {
 
 int Count(const Program& program, const std::string& op) {
   int count = 0;
-  for (const Node& node : program.graph.nodes()) count += node.op == op ? 1 : 0;
+  for (const Node& node : program.graph.nodes()) count += node.op() == std::string(op) ? 1 : 0;
   return count;
 }
 
@@ -72,9 +72,9 @@ TEST_CASE("Passes: dead nodes go, results stay") {
   const size_t nodes = program.graph.nodes().size();
   RemoveDeadNodes(&program);
   CHECK(program.graph.nodes().size() == nodes);
-  const auto dead = AddOp(&program.graph, {"dead", "relu", {program.images}, {}, {}});
+  const auto dead = AddOp(&program.graph, {"dead", Relu{}, {program.images}});
   REQUIRE(dead.ok());
-  REQUIRE(AddOp(&program.graph, {"dead too", "relu", {dead->front()}, {}, {}}).ok());
+  REQUIRE(AddOp(&program.graph, {"dead too", Relu{}, {dead->front()}}).ok());
   RemoveDeadNodes(&program);
   CHECK(program.graph.nodes().size() == nodes);
   CHECK(RunResults(program) == before);
@@ -85,10 +85,10 @@ TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mas
   FuseActivations(&program);
   CHECK(Count(program, "relu_gradient") == 1);  // of conv2
   for (const Node& node : program.graph.nodes()) {
-    if (node.op != "batch_norm_gradient") continue;
+    if (node.as<BatchNormGradient>() == nullptr) continue;
     REQUIRE(node.inputs.size() == 6);
     CHECK(program.graph.value(node.inputs[5]).name == "bn1");
-    CHECK(std::get<BatchNormAttributes>(node.attributes).activation == Activation::kRelu);
+    CHECK(node.as<BatchNormGradient>()->activation == Activation::kRelu);
   }
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("Fusion: a relu whose input has another reader stays") {
   builder.SoftmaxCrossEntropy("loss", builder.Relu("relu", x));
   auto program = builder.Finish();
   REQUIRE(program.ok());
-  const auto sum = AddOp(&program->graph, {"sum", "add", {x, x}, {}, {}});
+  const auto sum = AddOp(&program->graph, {"sum", Add{}, {x, x}});
   REQUIRE(sum.ok());
   FuseActivations(&*program);
   CHECK(Count(*program, "relu") == 1);

@@ -26,10 +26,10 @@ fed fc/kernel (3, 3) bfloat16
 fed fc/bias (3) float32
 fed loss_seed () float32
 images/bfloat16 (2, 6, 5, 2) bfloat16 = cast(images)
-conv1 (2, 6, 5, 4) bfloat16 = conv2d(images/bfloat16, conv1/kernel) pad=1,1,1,1
-bn1 (2, 6, 5, 4) bfloat16, bn1/mean (4) float32, bn1/variance (4) float32 = batch_norm(conv1, bn1/gamma, bn1/beta) epsilon=0.001 +relu
-pool1 (2, 3, 2, 4) bfloat16 = max_pool(bn1) window=2x2
-conv2 (2, 2, 1, 3) bfloat16 = conv2d(pool1, conv2/kernel, conv2/bias) stride=2x2 pad=1,1,0,1 +relu
+conv1 (2, 6, 5, 4) bfloat16 = conv2d(images/bfloat16, conv1/kernel) pads=1,1,1,1
+bn1 (2, 6, 5, 4) bfloat16, bn1/mean (4) float32, bn1/variance (4) float32 = batch_norm(conv1, bn1/gamma, bn1/beta) +relu
+pool1 (2, 3, 2, 4) bfloat16 = max_pool(bn1)
+conv2 (2, 2, 1, 3) bfloat16 = conv2d(pool1, conv2/kernel, conv2/bias) strides=2,2 pads=1,0,1,1 +relu
 pool2 (2, 3) bfloat16 = global_average_pool(conv2)
 dropout (2, 3) bfloat16 = dropout(pool2) rate=0.25 layer=dropout
 fc (2, 3) bfloat16 = dense(dropout, fc/kernel, fc/bias)
@@ -42,11 +42,11 @@ fc/input_gradient (2, 3) bfloat16 = dense_input_gradient(loss/gradient/bfloat16,
 dropout/gradient (2, 3) bfloat16 = dropout_gradient(fc/input_gradient) rate=0.25 layer=dropout
 pool2/gradient (2, 2, 1, 3) bfloat16 = global_average_pool_gradient(dropout/gradient)
 relu2/gradient (2, 2, 1, 3) bfloat16 = relu_gradient(conv2, pool2/gradient)
-conv2/kernel/gradient (3, 3, 3, 4) float32, conv2/bias/gradient (3) float32 = conv2d_weight_gradient(pool1, relu2/gradient) stride=2x2 pad=1,1,0,1
-conv2/input_gradient (2, 3, 2, 4) bfloat16 = conv2d_input_gradient(relu2/gradient, conv2/kernel) stride=2x2 pad=1,1,0,1
-pool1/gradient (2, 6, 5, 4) bfloat16 = max_pool_gradient(bn1, pool1, conv2/input_gradient) window=2x2
-bn1/gradient (2, 6, 5, 4) bfloat16, bn1/gamma/gradient (4) float32, bn1/beta/gradient (4) float32 = batch_norm_gradient(conv1, bn1/gamma, bn1/mean, bn1/variance, pool1/gradient, bn1) epsilon=0.001 +relu
-conv1/kernel/gradient (4, 3, 3, 2) float32 = conv2d_weight_gradient(images/bfloat16, bn1/gradient) pad=1,1,1,1
+conv2/kernel/gradient (3, 3, 3, 4) float32, conv2/bias/gradient (3) float32 = conv2d_weight_gradient(pool1, relu2/gradient) strides=2,2 pads=1,0,1,1
+conv2/input_gradient (2, 3, 2, 4) bfloat16 = conv2d_input_gradient(relu2/gradient, conv2/kernel) strides=2,2 pads=1,0,1,1
+pool1/gradient (2, 6, 5, 4) bfloat16 = max_pool_gradient(bn1, pool1, conv2/input_gradient)
+bn1/gradient (2, 6, 5, 4) bfloat16, bn1/gamma/gradient (4) float32, bn1/beta/gradient (4) float32 = batch_norm_gradient(conv1, bn1/gamma, bn1/mean, bn1/variance, pool1/gradient, bn1) +relu
+conv1/kernel/gradient (4, 3, 3, 2) float32 = conv2d_weight_gradient(images/bfloat16, bn1/gradient) pads=1,1,1,1
 gradient fc/kernel = fc/kernel/gradient
 gradient fc/bias = fc/bias/gradient
 gradient conv2/kernel = conv2/kernel/gradient

@@ -78,8 +78,7 @@ TEST_CASE("CUDA beside CPU: dropout has the CPU's bits") {
          {graph::Shape{3, 5, 7}, {5, 4096}, {2, 33, 3}, {70, 8}, {2, 9000}}) {
       for (double rate : {0.0, 0.2, 0.3, 0.5, 0.97}) {
         INFO(graph::Name(type) << " " << graph::ToString(shape) << ", rate " << rate);
-        CheckSameBits({"dropout",
-                       graph::DropoutAttributes{rate, "a layer whose name takes two blocks of 64"},
+        CheckSameBits({graph::Dropout{{rate, "a layer whose name takes two blocks of 64"}},
                        {{shape, type}},
                        {},
                        shape[0]});
@@ -94,10 +93,10 @@ TEST_CASE("CUDA beside CPU: casts and element by element ops have the CPU's bits
     for (DType from : types) {
       const graph::TensorType x = {{count}, from};
       INFO(graph::Name(from) << " " << count);
-      for (DType to : types) CheckSameBits({"cast", {}, {x}, {{{count}, to}}, 1});
-      CheckSameBits({"add", {}, {x, x}, {}, 1});
-      CheckSameBits({"relu", {}, {x}, {}, 1});
-      CheckSameBits({"relu_gradient", {}, {x, x}, {}, 1});
+      for (DType to : types) CheckSameBits({graph::Cast{}, {x}, {{{count}, to}}, 1});
+      CheckSameBits({graph::Add{}, {x, x}, {}, 1});
+      CheckSameBits({graph::Relu{}, {x}, {}, 1});
+      CheckSameBits({graph::ReluGradient{}, {x, x}, {}, 1});
     }
   }
 }

@@ -12,7 +12,8 @@ namespace ringmaster::cuda {
 namespace {
 
 bool IsProduct(const graph::Node& node) {
-  return node.op.starts_with("conv2d") || node.op.starts_with("dense");
+  return node.attributes<graph::Conv2dAttributes>() != nullptr ||
+         node.attributes<graph::DenseAttributes>() != nullptr;
 }
 
 // nullptr, with a line, where there is no GPU.

@@ -181,10 +181,10 @@ struct Case {
   [[nodiscard]] const graph::Node& node() const { return graph.nodes()[0]; }
 };
 
-Case MakeCase(const std::string& op, const graph::Conv2dAttributes& attributes, DType type,
-              const std::vector<graph::Shape>& inputs, std::vector<graph::TensorType> wanted) {
+Case MakeCase(graph::Kind kind, DType type, const std::vector<graph::Shape>& inputs,
+              std::vector<graph::TensorType> wanted) {
   Case made;
-  graph::Node node = {"node", op, {}, {}, attributes};
+  graph::Node node = {"node", std::move(kind), {}};
   for (size_t i = 0; i < inputs.size(); ++i) {
     const DType dtype = i == 2 ? DType::kFloat32 : type;
     node.inputs.push_back(made.graph.AddFed("input" + std::to_string(i), inputs[i], dtype));
@@ -238,7 +238,7 @@ double ErrorOf(const Case& test, const ConvolutionVariant& variant) {
   return worst;
 }
 
-constexpr graph::Conv2dAttributes kUneven = {2, 1, 0, 1, 2, 1};
+constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 1}};
 
 std::vector<Case> Cases(DType type, int64_t channels, int64_t filters) {
   const graph::Shape x = {2, 6, 5, channels};
@@ -248,13 +248,13 @@ std::vector<Case> Cases(DType type, int64_t channels, int64_t filters) {
   relu.activation = Activation::kRelu;
   const graph::TensorType dw = {w, DType::kFloat32};
   const graph::TensorType db = {{filters}, DType::kFloat32};
-  return {MakeCase("conv2d", kUneven, type, {x, w}, {}),
-          MakeCase("conv2d", kUneven, type, {x, w, {filters}}, {}),
-          MakeCase("conv2d", relu, type, {x, w, {filters}}, {}),
-          MakeCase("conv2d", relu, type, {x, w}, {}),
-          MakeCase("conv2d_input_gradient", kUneven, type, {y, w}, {{x, type}}),
-          MakeCase("conv2d_weight_gradient", kUneven, type, {x, y}, {dw}),
-          MakeCase("conv2d_weight_gradient", kUneven, type, {x, y}, {dw, db})};
+  return {MakeCase(graph::Conv2d{kUneven}, type, {x, w}, {}),
+          MakeCase(graph::Conv2d{kUneven}, type, {x, w, {filters}}, {}),
+          MakeCase(graph::Conv2d{relu}, type, {x, w, {filters}}, {}),
+          MakeCase(graph::Conv2d{relu}, type, {x, w}, {}),
+          MakeCase(graph::Conv2dInputGradient{kUneven}, type, {y, w}, {{x, type}}),
+          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw}),
+          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw, db})};
 }
 
 }  // namespace
@@ -267,9 +267,9 @@ TEST_CASE("Convolution kernel: every variant computes the node") {
       for (const Case& test : Cases(type, channels, filters)) {
         for (const ConvolutionVariant& variant :
              Variants(*ConvolutionOf(test.graph, test.node()))) {
-          INFO(test.node().op << " " << graph::Name(type) << " " << channels << " to " << filters
-                              << ", inputs " << test.node().inputs.size() << ": "
-                              << Describe(variant));
+          INFO(test.node().op() << " " << graph::Name(type) << " " << channels << " to " << filters
+                                << ", inputs " << test.node().inputs.size() << ": "
+                                << Describe(variant));
           CHECK(ErrorOf(test, variant) < limit);
         }
       }

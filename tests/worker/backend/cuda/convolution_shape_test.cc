@@ -11,7 +11,7 @@ namespace {
 using graph::Activation;
 using graph::DType;
 
-constexpr graph::Conv2dAttributes kUneven = {2, 1, 0, 1, 2, 3, Activation::kRelu};
+constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 3}, Activation::kRelu};
 
 ConvolutionShape Shape(ConvolutionPass pass, int64_t channels, int64_t filters, DType type) {
   return ConvolutionShape::Of(pass, kUneven, {4, 9, 7, channels}, {filters, 3, 5, channels}, type);
@@ -93,14 +93,14 @@ TEST_CASE("ConvolutionShape: read from the nodes of a graph, whichever pass they
   const auto w = graph.AddFed("w", {8, 3, 5, 6}, DType::kFloat16);
   const auto bias = graph.AddFed("b", {8}, DType::kFloat32);
   const auto dy = graph.AddFed("dy", {4, 4, 8, 8}, DType::kFloat16);
-  REQUIRE(graph::AddOp(&graph, {"a", "conv2d", {x, w, bias}, {}, kUneven}).ok());
-  REQUIRE(graph::AddOp(&graph, {"b", "conv2d_input_gradient", {dy, w}, {}, kUneven},
+  REQUIRE(graph::AddOp(&graph, {"a", graph::Conv2d{kUneven}, {x, w, bias}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"b", graph::Conv2dInputGradient{kUneven}, {dy, w}},
                        {{{4, 9, 7, 6}, DType::kFloat16}})
               .ok());
-  REQUIRE(graph::AddOp(&graph, {"c", "conv2d_weight_gradient", {x, dy}, {}, kUneven},
+  REQUIRE(graph::AddOp(&graph, {"c", graph::Conv2dWeightGradient{kUneven}, {x, dy}},
                        {{{8, 3, 5, 6}, DType::kFloat32}, {{8}, DType::kFloat32}})
               .ok());
-  REQUIRE(graph::AddOp(&graph, {"d", "relu", {x}, {}, {}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"d", graph::Relu{}, {x}}).ok());
   std::vector<std::string> keys;
   for (const graph::Node& node : graph.nodes()) {
     const auto shape = ConvolutionOf(graph, node);

@@ -45,7 +45,7 @@ std::map<std::string, ConvolutionShape> ZooShapes() {
       REQUIRE(Message(program.status()) == "");
       for (const graph::Node& node : program->graph.nodes()) {
         const auto shape = ConvolutionOf(program->graph, node);
-        if (shape) shapes.emplace(node.op + " " + Key(*shape), *shape);
+        if (shape) shapes.emplace(node.op() + (" " + Key(*shape)), *shape);
       }
     }
   }

@@ -12,10 +12,16 @@
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
 #include "tests/worker/backend/op_rows.h"
 #include "worker/backend/cpu/cpu_backend.h"
-#include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/packs.h"
 
 namespace ringmaster::cuda {
+
+BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindDropout,
+    BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindMaxPool, BindMaxPoolGradient,
+    BindRelu, BindReluGradient, BindReshape, BindSoftmaxCrossEntropy,
+    BindSoftmaxCrossEntropyGradient;
+
 namespace {
 
 using graph::DType;
@@ -23,28 +29,27 @@ using testing::GuardedMemory;
 using testing::OpCase;
 using testing::OpRow;
 
-BindFunction BindOf(const std::string& op) {
-  static const std::map<std::string, BindFunction> functions = {
-      {"add", BindAdd},
-      {"batch_norm", BindBatchNorm},
-      {"batch_norm_gradient", BindBatchNormGradient},
-      {"batch_norm_inference", BindBatchNormInference},
-      {"cast", BindCast},
-      {"dropout", BindDropout},
-      {"dropout_gradient", BindDropout},
-      {"global_average_pool", BindGlobalAveragePool},
-      {"global_average_pool_gradient", BindGlobalAveragePoolGradient},
-      {"max_pool", BindMaxPool},
-      {"max_pool_gradient", BindMaxPoolGradient},
-      {"relu", BindRelu},
-      {"relu_gradient", BindReluGradient},
-      {"reshape", BindReshape},
-      {"softmax_cross_entropy", BindSoftmaxCrossEntropy},
-      {"softmax_cross_entropy_gradient", BindSoftmaxCrossEntropyGradient},
-  };
-  const auto found = functions.find(op);
-  return found == functions.end() ? nullptr : found->second;
-}
+using graph::KernelOf;
+
+// This backend's own; products and convolutions are cuBLAS' and cuDNN's.
+constexpr auto kOwn = graph::MakeKernelTable<BindFunction>({
+    KernelOf<graph::Add>(&BindAdd),
+    KernelOf<graph::BatchNorm>(&BindBatchNorm),
+    KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
+    KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
+    KernelOf<graph::Cast>(&BindCast),
+    KernelOf<graph::Dropout>(&BindDropout),
+    KernelOf<graph::DropoutGradient>(&BindDropout),
+    KernelOf<graph::GlobalAveragePool>(&BindGlobalAveragePool),
+    KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
+    KernelOf<graph::MaxPool>(&BindMaxPool),
+    KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
+    KernelOf<graph::Relu>(&BindRelu),
+    KernelOf<graph::ReluGradient>(&BindReluGradient),
+    KernelOf<graph::Reshape>(&BindReshape),
+    KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
+    KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
+});
 
 void Encode(DType dtype, const std::vector<double>& values, unsigned char* to) {
   for (size_t i = 0; i < values.size(); ++i) {
@@ -91,7 +96,7 @@ std::vector<std::vector<float>> RunNode(const graph::Program& program,
   // Own ops ask nothing of the device.
   alignas(64) static std::byte no_device[64];
   const BindContext context = {program, node, *reinterpret_cast<const Device*>(no_device)};
-  const BindFunction bind = BindOf(node.op);
+  const BindFunction bind = kOwn[node.kind.index()];
   auto kernel = bind(context);
   REQUIRE(Message(kernel.status()) == "");
 
@@ -108,7 +113,7 @@ std::vector<std::vector<float>> RunNode(const graph::Program& program,
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     operands.outputs.push_back(add(MemoryOf(context.output(i))));
   }
-  const auto shared = static_cast<size_t>(graph::FindOp(node.op)->storage_input);
+  const auto shared = static_cast<size_t>(graph::TraitsOf(node.kind).storage_input);
   if (place == OutputPlace::kInPlace) operands.outputs[0] = memories[shared]->data();
   operands.workspace = reinterpret_cast<std::byte*>(
       add(std::make_unique<GuardedMemory>((*kernel)->workspace_bytes())));
@@ -149,7 +154,7 @@ void CheckNode(const graph::Program& program, const graph::ReferenceFeeds& feeds
     CHECK(testing::RelativeError<float>(actual[i], wanted) < tolerance);
     CHECK(SameBits(actual[i], again[i]));
   }
-  if (graph::FindOp(node.op)->storage != graph::Storage::kOwn) {
+  if (graph::TraitsOf(node.kind).storage != graph::Storage::kOwn) {
     CHECK(SameBits(actual[0], RunNode(program, feeds, keys, OutputPlace::kInPlace)[0]));
   }
   testing::SetSchedule(testing::Schedule::kForward);
@@ -158,8 +163,8 @@ void CheckNode(const graph::Program& program, const graph::ReferenceFeeds& feeds
 void CheckAll(DType compute, double tolerance) {
   int checked = 0;
   for (const OpRow& row : testing::OpRows()) {
-    if (BindOf(row.op) == nullptr) continue;
-    INFO(row.op << " " << graph::ToString(row.inputs[0]));
+    if (kOwn[row.kind.index()] == nullptr) continue;
+    INFO(graph::TraitsOf(row.kind).name << " " << graph::ToString(row.inputs[0]));
     const auto op = testing::MakeOpProgram(testing::MakeOpCase(row, compute));
     REQUIRE(Message(op.status()) == "");
     CheckNode(op->program, testing::FeedRow(row, op->program), tolerance);
@@ -169,11 +174,11 @@ void CheckAll(DType compute, double tolerance) {
 }
 
 // Logits with equal ones among them, labels all over, a seed where there is one.
-void CheckLoss(const std::string& op, int64_t rows, int64_t classes) {
-  INFO(op << " of " << rows << " rows, " << classes << " classes");
+void CheckLoss(const graph::Kind& kind, int64_t rows, int64_t classes) {
+  INFO(graph::TraitsOf(kind).name << " of " << rows << " rows, " << classes << " classes");
   graph::Program program;
   program.samples = rows;
-  graph::Node node = {"loss", op, {}, {}, {}};
+  graph::Node node = {"loss", kind, {}};
   node.inputs = {program.graph.AddFed("logits", {rows, classes}, DType::kFloat32),
                  program.graph.AddFed("labels", {rows}, DType::kInt32)};
   graph::ReferenceFeeds feeds;
@@ -185,7 +190,7 @@ void CheckLoss(const std::string& op, int64_t rows, int64_t classes) {
     const auto largest = std::max_element(first, first + classes) - first;
     feeds[node.inputs[1]].push_back(static_cast<double>(n % 2 == 0 ? largest : n % classes));
   }
-  if (op == "softmax_cross_entropy_gradient") {
+  if (std::holds_alternative<graph::SoftmaxCrossEntropyGradient>(kind)) {
     node.inputs.push_back(program.graph.AddFed("seed", {}, DType::kFloat32));
     feeds[node.inputs[2]] = {0.75};
   }
@@ -208,12 +213,13 @@ TEST_CASE("Emulated kernels: float16 agrees with the reference") {
 }
 
 TEST_CASE("Emulated kernels: the loss and its gradient agree with the reference") {
-  for (const char* op : {"softmax_cross_entropy", "softmax_cross_entropy_gradient"}) {
-    CheckLoss(op, 1, 2);
-    CheckLoss(op, 5, 10);
-    CheckLoss(op, 4, 32);
-    CheckLoss(op, 7, 1000);
-    CheckLoss(op, 300, 33);
+  for (const graph::Kind& kind : {graph::Kind(graph::SoftmaxCrossEntropy{}),
+                                  graph::Kind(graph::SoftmaxCrossEntropyGradient{})}) {
+    CheckLoss(kind, 1, 2);
+    CheckLoss(kind, 5, 10);
+    CheckLoss(kind, 4, 32);
+    CheckLoss(kind, 7, 1000);
+    CheckLoss(kind, 300, 33);
   }
 }
 
@@ -224,7 +230,7 @@ TEST_CASE("Emulated kernels: dropout has the bits of the CPU backend") {
     for (const graph::Shape& shape : {graph::Shape{3, 5, 7}, {2, 4104}, {70, 8}}) {
       INFO(graph::Name(type) << " " << graph::ToString(shape));
       const auto op = testing::MakeOpProgram(
-          {"dropout", graph::DropoutAttributes{0.3, "dropout1"}, {{shape, type}}, {}, shape[0]});
+          {graph::Dropout{{0.3, "dropout1"}}, {{shape, type}}, {}, shape[0]});
       REQUIRE(Message(op.status()) == "");
       const auto feeds = testing::FeedOp(op->program, 3);
       const auto keys = testing::KeysOf(op->program);
@@ -248,10 +254,10 @@ TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
     return RunNode(op->program, feeds, testing::KeysOf(op->program), OutputPlace::kOwn)[0];
   };
   const graph::TensorType image = {{1, 2, 2, 8}, DType::kBFloat16};
-  CHECK(std::isnan(first_output({"relu", {}, {image}, {}, 1}, 5)[5]));
+  CHECK(std::isnan(first_output({graph::Relu{}, {image}, {}, 1}, 5)[5]));
   // The first of a window, which no comparison displaces.
-  CHECK(std::isnan(first_output({"max_pool", graph::PoolAttributes{}, {image}, {}, 1}, 3)[3]));
-  CHECK(std::isnan(first_output({"global_average_pool", {}, {image}, {}, 1}, 30)[6]));
+  CHECK(std::isnan(first_output({graph::MaxPool{}, {image}, {}, 1}, 3)[3]));
+  CHECK(std::isnan(first_output({graph::GlobalAveragePool{}, {image}, {}, 1}, 30)[6]));
 }
 
 }  // namespace ringmaster::cuda

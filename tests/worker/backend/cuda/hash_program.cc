@@ -55,7 +55,7 @@ void Compute(const graph::Program& program, size_t n, const std::vector<const vo
              const std::vector<void*>& outputs, const uint64_t* seed_and_step,
              const uint64_t* samples) {
   const graph::Node& node = program.graph.nodes()[n];
-  if (node.op == "reshape") return;  // the plan lays it where its input lies
+  if (node.as<graph::Reshape>() != nullptr) return;  // the plan lays it where its input lies
   uint64_t hash = Hash(n, seed_and_step, 2 * sizeof(uint64_t));
   hash = Hash(hash, samples, static_cast<size_t>(program.samples) * sizeof(uint64_t));
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -203,7 +203,7 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
   const uint64_t seed_and_step[] = {shard.keys.seed, shard.keys.step};
   for (size_t n = 0; n < program.graph.nodes().size(); ++n) {
     const graph::Node& node = program.graph.nodes()[n];
-    if (node.op == "reshape") at(node.outputs[0]) = at(node.inputs[0]);
+    if (node.as<graph::Reshape>() != nullptr) at(node.outputs[0]) = at(node.inputs[0]);
     std::vector<const void*> inputs;
     std::vector<void*> outputs;
     for (const graph::ValueId input : node.inputs) inputs.push_back(at(input).data());

@@ -30,7 +30,7 @@ std::vector<double> Product(const MatmulShape& s, const std::vector<double>& a,
 }
 
 struct Case {
-  const char* op;
+  graph::Kind kind;
   graph::Shape first, second;
   std::vector<graph::TensorType> wanted;
   const char* key;
@@ -41,24 +41,23 @@ struct Case {
 TEST_CASE("MatmulShape: what a node asks for is what the node computes") {
   const DType half = DType::kFloat16;
   for (const Case& test : {
-           Case{"dense", {3, 5}, {5, 4}, {}, "m 3 n 4 k 5 a b float16 to float16"},
-           Case{"dense_input_gradient",
+           Case{graph::Dense{}, {3, 5}, {5, 4}, {}, "m 3 n 4 k 5 a b float16 to float16"},
+           Case{graph::DenseInputGradient{},
                 {3, 4},
                 {5, 4},
                 {{{3, 5}, half}},
                 "m 3 n 5 k 4 a bt float16 to float16"},
-           Case{"dense_weight_gradient",
+           Case{graph::DenseWeightGradient{},
                 {3, 5},
                 {3, 4},
                 {{{5, 4}, DType::kFloat32}},
                 "m 5 n 4 k 3 at b float16 to float32"},
        }) {
-    INFO(test.op);
+    INFO(graph::TraitsOf(test.kind).name);
     graph::Graph graph;
     const auto first = graph.AddFed("first", test.first, half);
     const auto second = graph.AddFed("second", test.second, half);
-    const auto made = graph::AddOp(
-        &graph, {"node", test.op, {first, second}, {}, graph::DenseAttributes{}}, test.wanted);
+    const auto made = graph::AddOp(&graph, {"node", test.kind, {first, second}}, test.wanted);
     REQUIRE(Message(made.status()) == "");
     const auto shape = MatmulOf(graph, graph.nodes()[0]);
     REQUIRE(shape.has_value());
@@ -82,9 +81,9 @@ TEST_CASE("MatmulShape: what is added to later is wanted in float32") {
   const auto w = graph.AddFed("w", {5, 4}, DType::kBFloat16);
   const auto bias = graph.AddFed("b", {4}, DType::kFloat32);
   const graph::DenseAttributes relu = {Activation::kRelu};
-  REQUIRE(graph::AddOp(&graph, {"a", "dense", {x, w, bias}, {}, graph::DenseAttributes{}}).ok());
-  REQUIRE(graph::AddOp(&graph, {"b", "dense", {x, w}, {}, relu}).ok());
-  REQUIRE(graph::AddOp(&graph, {"c", "relu", {x}, {}, {}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"a", graph::Dense{}, {x, w, bias}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"b", graph::Dense{relu}, {x, w}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"c", graph::Relu{}, {x}}).ok());
   CHECK(MatmulOf(graph, graph.nodes()[0])->result == DType::kFloat32);
   CHECK(MatmulOf(graph, graph.nodes()[1])->result == DType::kFloat32);
   CHECK(!MatmulOf(graph, graph.nodes()[2]).has_value());

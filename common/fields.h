@@ -1,0 +1,41 @@
+// The options of a struct, described once: the name that each has wherever people or programs meet
+// it, and what it is for. A default is the member's own initializer. Constants; thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace ringmaster {
+
+template <typename S, typename T>
+struct Field {
+  const char* name;
+  T S::*member;
+  const char* help;
+};
+template <typename S, typename T>
+Field(const char*, T S::*, const char*) -> Field<S, T>;
+
+// ` name=value` for each field whose value is not its default.
+template <typename S>
+[[nodiscard]] std::string PrintFields(const S& values) {
+  const S defaults;
+  std::string text;
+  const auto print = [&](const auto& field) {
+    if (values.*field.member == defaults.*field.member) return;
+    if constexpr (requires { std::tuple_size<std::decay_t<decltype(values.*field.member)>>(); }) {
+      text += fmt::format(" {}={}", field.name, fmt::join(values.*field.member, ","));
+    } else {
+      text += fmt::format(" {}={}", field.name, values.*field.member);
+    }
+  };
+  std::apply([&](const auto&... fields) { (print(fields), ...); }, S::Fields());
+  return text;
+}
+
+}  // namespace ringmaster

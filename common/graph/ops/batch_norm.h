@@ -1,0 +1,45 @@
+// Batch normalization over all axes but the last: training, its gradient, and inference.
+//   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
+// With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0. Scales, offsets and
+// statistics are float32.
+#pragma once
+
+#include <tuple>
+
+#include "common/graph/ops/op.h"
+
+namespace ringmaster::graph {
+
+struct BatchNormAttributes {
+  double epsilon = 1e-3;
+  Activation activation = Activation::kNone;  // of the gradient: that of the forward op
+
+  static constexpr auto Fields() {
+    return std::tuple(Field{"epsilon", &BatchNormAttributes::epsilon, "added to the variance"});
+  }
+};
+
+// x(..,C) gamma(C) beta(C) -> y mean(C) variance(C)
+struct BatchNorm : BatchNormAttributes {
+  static constexpr OpTraits kTraits = {
+      .name = "batch_norm", .keras = "BatchNormalization", .float32_inputs = 0b110};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu
+struct BatchNormGradient : BatchNormAttributes {
+  static constexpr OpTraits kTraits = {.name = "batch_norm_gradient", .float32_inputs = 0b1110};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x gamma beta moving_mean moving_variance -> y
+struct BatchNormInference : BatchNormAttributes {
+  static constexpr OpTraits kTraits = {.name = "batch_norm_inference", .float32_inputs = 0b11110};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,40 @@
+// max_pool and its gradient. Padding is never the maximum; the first maximum of a window, row by
+// row, takes the whole gradient.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "common/graph/ops/op.h"
+
+namespace ringmaster::graph {
+
+// What a pool takes the maximum of.
+struct PoolAttributes {
+  std::array<int64_t, 2> window = {2, 2};      // height, width
+  std::array<int64_t, 2> strides = {2, 2};     // likewise
+  std::array<int64_t, 4> pads = {0, 0, 0, 0};  // top, left, bottom, right
+
+  static constexpr auto Fields() {
+    return std::tuple(Field{"window", &PoolAttributes::window, "height, width"},
+                      Field{"strides", &PoolAttributes::strides, "height, width"},
+                      Field{"pads", &PoolAttributes::pads, "top, left, bottom, right"});
+  }
+};
+
+// x(N,H,W,C) -> y
+struct MaxPool : PoolAttributes {
+  static constexpr OpTraits kTraits = {.name = "max_pool", .keras = "MaxPooling2D"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x y dy -> dx
+struct MaxPoolGradient : PoolAttributes {
+  static constexpr OpTraits kTraits = {.name = "max_pool_gradient"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,78 @@
+// The only list of ops: the place of each in it is its number, which never leaves a process. Tables
+// of ops, here and in backends, are made of it. Constants; thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "common/graph/ops/add.h"
+#include "common/graph/ops/batch_norm.h"
+#include "common/graph/ops/cast.h"
+#include "common/graph/ops/conv2d.h"
+#include "common/graph/ops/dense.h"
+#include "common/graph/ops/dropout.h"
+#include "common/graph/ops/global_average_pool.h"
+#include "common/graph/ops/max_pool.h"
+#include "common/graph/ops/relu.h"
+#include "common/graph/ops/reshape.h"
+#include "common/graph/ops/softmax_cross_entropy.h"
+
+namespace ringmaster::graph {
+
+// What a node does, with its attributes. By name, which is how people find them.
+using Kind = std::variant<Add, BatchNorm, BatchNormGradient, BatchNormInference, Cast, Conv2d,
+                          Conv2dInputGradient, Conv2dWeightGradient, Dense, DenseInputGradient,
+                          DenseWeightGradient, Dropout, DropoutGradient, GlobalAveragePool,
+                          GlobalAveragePoolGradient, MaxPool, MaxPoolGradient, Relu, ReluGradient,
+                          Reshape, SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient>;
+
+inline constexpr size_t kOpCount = std::variant_size_v<Kind>;
+
+template <typename Op, typename... Ops>
+consteval size_t PlaceIn(std::type_identity<std::variant<Ops...>>) {
+  size_t place = 0;
+  const bool found = ((std::is_same_v<Op, Ops> || (++place, false)) || ...);
+  return found ? place : throw "this op is not in the list";
+}
+// The op's number.
+template <typename Op>
+inline constexpr size_t kIdOf = PlaceIn<Op>(std::type_identity<Kind>());
+
+// One for each op, in their order: make(std::type_identity<Op>()).
+template <typename Make>
+[[nodiscard]] constexpr auto ForEachOp(const Make& make) {
+  return [&]<size_t... i>(std::index_sequence<i...>) {
+    return std::array{make(std::type_identity<std::variant_alternative_t<i, Kind>>())...};
+  }
+  (std::make_index_sequence<kOpCount>());
+}
+
+[[nodiscard]] inline const OpTraits& TraitsOf(const Kind& kind) {
+  static constexpr auto kTraits =
+      ForEachOp([]<typename Op>(std::type_identity<Op>) { return &Op::kTraits; });
+  return *kTraits[kind.index()];
+}
+
+// A backend's kernels, one row an op: what they are made by, by the op's number.
+template <typename Bind>
+struct KernelRow {
+  size_t op;
+  Bind bind;
+};
+template <typename Op, typename Bind>
+[[nodiscard]] constexpr KernelRow<Bind> KernelOf(Bind bind) {
+  return {kIdOf<Op>, bind};
+}
+template <typename Bind>
+[[nodiscard]] constexpr std::array<Bind, kOpCount> MakeKernelTable(
+    std::initializer_list<KernelRow<Bind>> rows) {
+  std::array<Bind, kOpCount> table{};
+  for (const KernelRow<Bind>& row : rows) table[row.op] = row.bind;
+  return table;
+}
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,37 @@
+// What a tensor is, apart from any graph: its type, its shape, and the number that a graph knows it
+// by. Values; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringmaster::graph {
+
+enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kInt32 };
+[[nodiscard]] const char* Name(DType dtype);
+[[nodiscard]] size_t ByteSize(DType dtype);
+
+using Shape = std::vector<int64_t>;  // empty = a scalar
+[[nodiscard]] int64_t Elements(const Shape& shape);
+[[nodiscard]] std::string ToString(const Shape& shape);  // (64, 32, 32, 3)
+
+// What a node applies to its result before it writes it. Set by the fusion pass, never by a model.
+enum class Activation : uint8_t { kNone, kRelu };
+
+struct TensorType {
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  std::string suffix = {};  // of an output's name after the node's; empty for the first
+  bool operator==(const TensorType& other) const {
+    return shape == other.shape && dtype == other.dtype;
+  }
+};
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+inline constexpr NodeId kFed = -1;
+
+}  // namespace ringmaster::graph
