@@ -25,6 +25,7 @@ std::string FormatRecord(const LogRecord& record) {
 }
 
 std::optional<LogRecord> ParseRecord(const std::string& text) {
+  if (text.find('\n') != std::string::npos) return std::nullopt;  // no line
   std::array<std::string, 6> words;
   size_t at = 0;
   for (std::string& word : words) {

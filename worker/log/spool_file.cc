@@ -60,6 +60,7 @@ std::string FormatLine(const v1::SpooledLine& line) {
 }
 
 std::optional<v1::SpooledLine> ParseLine(const std::string& text) {
+  if (text.find('\n') != std::string::npos) return std::nullopt;  // more than one
   size_t at = 0;
   const auto number = TakeWord(text, &at);
   const auto unix_ms = TakeWord(text, &at);

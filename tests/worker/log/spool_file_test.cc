@@ -22,8 +22,9 @@ TEST_CASE("Spool file: a line comes back, line breaks and all") {
 }
 
 TEST_CASE("Spool file: what is not a line is none") {
-  for (const char* bad : {"", "1", "1 2 info", "0 2 info j text", "x 2 info j text",
-                          "1 x info j text", "-1 2 info j text", "1 2 info j \xff"}) {
+  for (const char* bad :
+       {"", "1", "1 2 info", "0 2 info j text", "x 2 info j text", "1 x info j text",
+        "-1 2 info j text", "1 2 info j \xff", "1 2 info j te\nxt"}) {
     INFO(bad);
     CHECK_FALSE(ParseLine(bad));
   }
