@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,6 +31,8 @@ template <typename S>
     if (values.*field.member == defaults.*field.member) return;
     if constexpr (requires { std::tuple_size<std::decay_t<decltype(values.*field.member)>>(); }) {
       text += fmt::format(" {}={}", field.name, fmt::join(values.*field.member, ","));
+    } else if constexpr (std::is_enum_v<std::decay_t<decltype(values.*field.member)>>) {
+      text += fmt::format(" {}={}", field.name, Name(values.*field.member));
     } else {
       text += fmt::format(" {}={}", field.name, values.*field.member);
     }

@@ -6,7 +6,8 @@
 //   std::vector<TensorType>*); static StatusOr<std::vector<ValueId>> Gradient(const
 //   GradientRequest&);  absent: not differentiable static void Reference(const ReferenceCall&);
 //
-// op_list.h lists them all, and op_table.h says what the functions do. Constants; thread-safe. An
+// (those of the elementwise family have formulas instead: unary.h). op_list.h lists them all, and
+// op_table.h says what the functions do. Constants; thread-safe. An
 // op knows no backend.
 #pragma once
 

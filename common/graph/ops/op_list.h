@@ -20,15 +20,33 @@
 #include "common/graph/ops/relu.h"
 #include "common/graph/ops/reshape.h"
 #include "common/graph/ops/softmax_cross_entropy.h"
+#include "common/graph/ops/unary.h"
 
 namespace ringmaster::graph {
 
-// What a node does, with its attributes. By name, which is how people find them.
-using Kind = std::variant<Add, BatchNorm, BatchNormGradient, BatchNormInference, Cast, Conv2d,
-                          Conv2dInputGradient, Conv2dWeightGradient, Dense, DenseInputGradient,
-                          DenseWeightGradient, Dropout, DropoutGradient, GlobalAveragePool,
-                          GlobalAveragePoolGradient, MaxPool, MaxPoolGradient, Relu, ReluGradient,
-                          Reshape, SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient>;
+// What a node does, with its attributes. By name, which is how people find them; a row is an op
+// with its gradients.
+using Kind = std::variant<                              //
+    Add,                                                //
+    BatchNorm, BatchNormGradient, BatchNormInference,   //
+    Cast,                                               //
+    Conv2d, Conv2dInputGradient, Conv2dWeightGradient,  //
+    Dense, DenseInputGradient, DenseWeightGradient,     //
+    Dropout, DropoutGradient,                           //
+    Elu, UnaryGradient<Elu>,                            //
+    Gelu, UnaryGradient<Gelu>,                          //
+    GlobalAveragePool, GlobalAveragePoolGradient,       //
+    HardSigmoid, UnaryGradient<HardSigmoid>,            //
+    LeakyRelu, UnaryGradient<LeakyRelu>,                //
+    MaxPool, MaxPoolGradient,                           //
+    Relu, ReluGradient,                                 //
+    Relu6, UnaryGradient<Relu6>,                        //
+    Reshape,                                            //
+    Sigmoid, UnaryGradient<Sigmoid>,                    //
+    SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient,   //
+    Softplus, UnaryGradient<Softplus>,                  //
+    Swish, UnaryGradient<Swish>,                        //
+    Tanh, UnaryGradient<Tanh>>;
 
 inline constexpr size_t kOpCount = std::variant_size_v<Kind>;
 
@@ -57,21 +75,34 @@ template <typename Make>
   return *kTraits[kind.index()];
 }
 
+// Stands for every op of the elementwise family and their gradients in a kernel table.
+struct UnaryFamily {};
+
 // A backend's kernels, one row an op: what they are made by, by the op's number.
 template <typename Bind>
 struct KernelRow {
-  size_t op;
+  size_t op;  // kOpCount: the elementwise family
   Bind bind;
 };
 template <typename Op, typename Bind>
 [[nodiscard]] constexpr KernelRow<Bind> KernelOf(Bind bind) {
-  return {kIdOf<Op>, bind};
+  if constexpr (std::is_same_v<Op, UnaryFamily>) {
+    return {kOpCount, bind};
+  } else {
+    return {kIdOf<Op>, bind};
+  }
 }
 template <typename Bind>
 [[nodiscard]] constexpr std::array<Bind, kOpCount> MakeKernelTable(
     std::initializer_list<KernelRow<Bind>> rows) {
+  constexpr auto kUnary = ForEachOp(
+      []<typename Op>(std::type_identity<Op>) { return UnaryOp<Op> || UnaryGradientOp<Op>; });
   std::array<Bind, kOpCount> table{};
-  for (const KernelRow<Bind>& row : rows) table[row.op] = row.bind;
+  for (const KernelRow<Bind>& row : rows) {
+    for (size_t op = 0; op < kOpCount; ++op) {
+      if (row.op == op || (row.op == kOpCount && kUnary[op])) table[op] = row.bind;
+    }
+  }
   return table;
 }
 

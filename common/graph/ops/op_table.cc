@@ -2,14 +2,27 @@
 
 #include <utility>
 
+#include "common/graph/ops/unary_rules.h"
+
 namespace ringmaster::graph {
 namespace {
 
+template <typename Rules>
+constexpr Op MakeRow(const OpTraits& traits) {
+  Op row = {traits, Rules::InferTypes, nullptr, Rules::Reference};
+  if constexpr (requires { &Rules::Gradient; }) row.gradient = Rules::Gradient;
+  return row;
+}
+
 template <typename T>
 constexpr Op RowOf() {
-  Op row = {T::kTraits, T::InferTypes, nullptr, T::Reference};
-  if constexpr (requires { &T::Gradient; }) row.gradient = T::Gradient;
-  return row;
+  if constexpr (UnaryOp<T>) {
+    return MakeRow<UnaryRules<T>>(T::kTraits);
+  } else if constexpr (UnaryGradientOp<T>) {
+    return MakeRow<UnaryGradientRules<typename T::Of>>(T::kTraits);
+  } else {
+    return MakeRow<T>(T::kTraits);
+  }
 }
 
 constexpr auto kTable = ForEachOp([]<typename T>(std::type_identity<T>) { return RowOf<T>(); });

@@ -3,11 +3,12 @@
 namespace ringmaster::cpu {
 
 // Each in the file of its op.
-BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
-    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
-    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
-    BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient;
+BindOp BindAdd, BindBatchNorm, BindBatchNormGradient,
+    BindBatchNormInference, BindCast, BindConv2d, BindConv2dInputGradient, BindConv2dWeightGradient,
+    BindDense, BindDenseInputGradient, BindDenseWeightGradient, BindDropout, BindGlobalAveragePool,
+    BindGlobalAveragePoolGradient, BindMaxPool, BindMaxPoolGradient, BindMultiply, BindReduceTo,
+    BindRelu, BindReluGradient, BindReshape, BindSoftmaxCrossEntropy,
+    BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 
@@ -36,6 +37,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::Reshape>(&BindReshape),
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
+    KernelOf<graph::UnaryFamily>(&BindUnary),
 });
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cpuid.h>
 #include <gnu/libc-version.h>
 #include <unistd.h>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <dnnl.hpp>
@@ -65,7 +66,9 @@ std::vector<uint64_t> CacheBytes() {
 
 std::map<std::string, std::string> ComputeLibraries() {
   const dnnl_version_t* dnnl = dnnl_version();
-  return {{"glibc", gnu_get_libc_version()},
+  return {{"Eigen",
+           fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+          {"glibc", gnu_get_libc_version()},
           {"oneDNN", fmt::format("{}.{}.{} {}", dnnl->major, dnnl->minor, dnnl->patch,
                                  std::string(dnnl->hash).substr(0, 12))}};
 }
