@@ -29,6 +29,9 @@ struct OpCase {
   bool same_bits = false;  // every backend gives the same bits
 };
 
+// Of ops that go element by element: one, fewer than a vector has, a vector, tails, many blocks.
+inline constexpr int64_t kElementCounts[] = {1, 7, 8, 1023, 20001};
+
 // In the order of table.cc.
 [[nodiscard]] const std::vector<OpCase>& AllCases();
 
