@@ -16,12 +16,12 @@ void FarFromZero(const OpCase& /*self*/, OpCase::Operands* operands) {
   for (double& value : operands->front()) value = 8 + std::round(value * 4) / 16;
 }
 
-OpCase Training(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+OpCase NormTraining(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
   return {what, BatchNorm{attributes}, {{x}, channels, channels}};
 }
 
-OpCase GradientCase(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
   OpCase made = {.what = what,
                  .kind = BatchNormGradient{attributes},
@@ -31,7 +31,7 @@ OpCase GradientCase(const char* what, const BatchNormAttributes& attributes, con
   return made;
 }
 
-OpCase Inference(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+OpCase NormInference(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
   return {.what = what,
           .kind = BatchNormInference{attributes},
@@ -45,27 +45,27 @@ OpCase Inference(const char* what, const BatchNormAttributes& attributes, const 
 std::vector<OpCase> BatchNormCases() {
   const BatchNormAttributes plain;
   const BatchNormAttributes relu = {1e-3, Activation::kRelu};
-  OpCase offset = Training("an offset that would cancel", plain, {600, 8});
+  OpCase offset = NormTraining("an offset that would cancel", plain, {600, 8});
   offset.prepare = FarFromZero;
   return {
-      Training("images", plain, {2, 3, 5, 3}),
-      Training("features, large epsilon", {0.5}, {7, 3}),
-      Training("relu", relu, {3, 3, 2, 3}),
-      Training("odd channels", plain, {3, 5, 7, 19}),
-      Training("relu, few channels", relu, {9, 8, 7, 4}),
-      Training("relu, several pieces of rows", relu, {40, 9, 9, 64}),
-      Training("several tiles of channels", plain, {1100, 100}),
-      Training("one channel", plain, {5000, 1}),
-      Training("relu, one row", relu, {1, 1, 1, 40}),
+      NormTraining("images", plain, {2, 3, 5, 3}),
+      NormTraining("features, large epsilon", {0.5}, {7, 3}),
+      NormTraining("relu", relu, {3, 3, 2, 3}),
+      NormTraining("odd channels", plain, {3, 5, 7, 19}),
+      NormTraining("relu, few channels", relu, {9, 8, 7, 4}),
+      NormTraining("relu, several pieces of rows", relu, {40, 9, 9, 64}),
+      NormTraining("several tiles of channels", plain, {1100, 100}),
+      NormTraining("one channel", plain, {5000, 1}),
+      NormTraining("relu, one row", relu, {1, 1, 1, 40}),
       offset,
-      GradientCase("relu, several pieces of rows", relu, {40, 9, 9, 64}),
-      GradientCase("several tiles of channels", plain, {1100, 100}),
-      GradientCase("several pieces of rows", plain, {40, 9, 9, 64}),
-      GradientCase("relu, three channels", relu, {700, 3}),
-      GradientCase("odd channels", plain, {3, 5, 7, 19}),
-      GradientCase("relu, few channels", relu, {9, 8, 7, 4}),
-      Inference("several pieces of rows", plain, {40, 9, 9, 64}),
-      Inference("relu, odd channels", relu, {3, 5, 7, 19}),
+      NormGradient("relu, several pieces of rows", relu, {40, 9, 9, 64}),
+      NormGradient("several tiles of channels", plain, {1100, 100}),
+      NormGradient("several pieces of rows", plain, {40, 9, 9, 64}),
+      NormGradient("relu, three channels", relu, {700, 3}),
+      NormGradient("odd channels", plain, {3, 5, 7, 19}),
+      NormGradient("relu, few channels", relu, {9, 8, 7, 4}),
+      NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
+      NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
   };
 }
 

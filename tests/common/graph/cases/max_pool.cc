@@ -25,7 +25,7 @@ void PooledTies(const OpCase& self, OpCase::Operands* operands) {
   PooledOutput(self, operands);
 }
 
-OpCase GradientCase(const char* what, const PoolAttributes& pool, const Shape& x, const Shape& y,
+OpCase PoolGradient(const char* what, const PoolAttributes& pool, const Shape& x, const Shape& y,
                     void (*prepare)(const OpCase&, OpCase::Operands*)) {
   return {
       .what = what, .kind = MaxPoolGradient{pool}, .inputs = {{x}, {y}, {y}}, .prepare = prepare};
@@ -44,12 +44,12 @@ std::vector<OpCase> MaxPoolCases() {
       {"a pad below, many channels", MaxPool{Pool(2, 2, 0, 1)}, {{{1, 7, 5, 600}}}},
       {"4x4 by 3", MaxPool{Pool(4, 3, 0, 2)}, {{{1, 11, 9, 8}}}},
       // Tiles with an edge, overlaps on every side, a tail that no window reaches.
-      GradientCase("ties, a pad below", Pool(2, 2, 0, 1), {1, 7, 5, 24}, {1, 4, 3, 24}, PooledTies),
-      GradientCase("ties, stride 1", Pool(3, 1, 1, 1), {2, 5, 6, 16}, {2, 5, 6, 16}, PooledTies),
-      GradientCase("ties, a tail", Pool(2, 2, 0, 0), {1, 7, 5, 7}, {1, 3, 2, 7}, PooledTies),
-      GradientCase("2x2", Pool(2, 2, 0, 0), {2, 6, 8, 19}, {2, 3, 4, 19}, PooledOutput),
-      GradientCase("gaps", Pool(2, 3, 0, 0), {2, 6, 8, 5}, {2, 2, 3, 5}, PooledOutput),
-      GradientCase("overlapping, padded all round", Pool(3, 2, 1, 1), {3, 7, 5, 3}, {3, 4, 3, 3},
+      PoolGradient("ties, a pad below", Pool(2, 2, 0, 1), {1, 7, 5, 24}, {1, 4, 3, 24}, PooledTies),
+      PoolGradient("ties, stride 1", Pool(3, 1, 1, 1), {2, 5, 6, 16}, {2, 5, 6, 16}, PooledTies),
+      PoolGradient("ties, a tail", Pool(2, 2, 0, 0), {1, 7, 5, 7}, {1, 3, 2, 7}, PooledTies),
+      PoolGradient("2x2", Pool(2, 2, 0, 0), {2, 6, 8, 19}, {2, 3, 4, 19}, PooledOutput),
+      PoolGradient("gaps", Pool(2, 3, 0, 0), {2, 6, 8, 5}, {2, 2, 3, 5}, PooledOutput),
+      PoolGradient("overlapping, padded all round", Pool(3, 2, 1, 1), {3, 7, 5, 3}, {3, 4, 3, 3},
                    PooledOutput),
   };
 }

@@ -19,7 +19,7 @@ void EqualLogits(const OpCase& self, OpCase::Operands* operands) {
   }
 }
 
-OpCase Of(const char* what, int64_t rows, int64_t classes) {
+OpCase LossOf(const char* what, int64_t rows, int64_t classes) {
   return {.what = what,
           .kind = SoftmaxCrossEntropy{},
           .inputs = {{{rows, classes}}, {{rows}, DType::kInt32}},
@@ -29,10 +29,10 @@ OpCase Of(const char* what, int64_t rows, int64_t classes) {
 }  // namespace
 
 std::vector<OpCase> SoftmaxCrossEntropyCases() {
-  std::vector<OpCase> cases = {Of("three classes", 5, 3), Of("one class", 2, 1)};
+  std::vector<OpCase> cases = {LossOf("three classes", 5, 3), LossOf("one class", 2, 1)};
   for (const auto& [rows, classes] : {std::pair(1, 2), std::pair(5, 10), std::pair(4, 32),
                                       std::pair(7, 1000), std::pair(300, 33)}) {
-    OpCase test = Of("", rows, classes);
+    OpCase test = LossOf("", rows, classes);
     test.what = fmt::format("equal logits, {} rows, {} classes", rows, classes);
     test.prepare = EqualLogits;
     cases.push_back(test);
