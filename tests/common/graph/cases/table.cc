@@ -1,5 +1,6 @@
 #include "tests/common/graph/cases/table.h"
 
+#include <cmath>
 #include <utility>
 
 #include "common/graph/ops/reference_executor.h"
@@ -32,15 +33,17 @@ constexpr Cases* kFamilies[] = {
 // Two reference runs an element: more of them would take seconds.
 constexpr int64_t kFewElements = 500;
 
-// A label is a whole number below the classes.
-double DrawInt(const PhiloxStream& stream, uint64_t at, int64_t classes) {
-  return stream.Below(at, static_cast<uint32_t>(classes));
+PhiloxStream StreamOf(uint64_t subject) {
+  return {5, PhiloxStream::Purpose::kInitialize, 0, subject, "operand"};
 }
 
-double DrawFloat(const PhiloxStream& stream, uint64_t at, Spread spread) {
-  const double uniform = 2 * static_cast<double>(stream.Uniform(at)) - 1;
-  if (spread == Spread::kUniform) return uniform;
-  return uniform < 0 ? 0.9 * uniform - 0.1 : 0.9 * uniform + 0.1;
+std::vector<double> DrawInts(const TensorType& type, int64_t classes, uint64_t subject) {
+  const PhiloxStream stream = StreamOf(subject);
+  std::vector<double> values(static_cast<size_t>(Elements(type.shape)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = stream.Below(i, static_cast<uint32_t>(classes));
+  }
+  return values;
 }
 
 }  // namespace
@@ -84,15 +87,23 @@ bool HasFiniteDifferences(const OpCase& test) {
   return elements <= kFewElements;
 }
 
+std::vector<double> DrawFloats(const TensorType& type, Spread spread, uint64_t subject) {
+  const PhiloxStream stream = StreamOf(subject);
+  std::vector<double> values(static_cast<size_t>(Elements(type.shape)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    double value = 2 * static_cast<double>(stream.Uniform(i)) - 1;
+    if (spread == Spread::kAwayFromZero) value = 0.9 * value + std::copysign(0.1, value);
+    values[i] = Round(value, type.dtype);
+  }
+  return values;
+}
+
 OpCase::Operands DrawOperands(const OpCase& test, Spread spread) {
   OpCase::Operands operands;
   for (const TensorType& type : test.inputs) {
-    const PhiloxStream stream(5, PhiloxStream::Purpose::kInitialize, 0, operands.size(), "operand");
-    std::vector<double>& values = operands.emplace_back(static_cast<size_t>(Elements(type.shape)));
-    for (size_t at = 0; at < values.size(); ++at) {
-      values[at] = type.dtype == DType::kInt32 ? DrawInt(stream, at, test.classes)
-                                               : Round(DrawFloat(stream, at, spread), type.dtype);
-    }
+    const uint64_t subject = operands.size();
+    operands.push_back(type.dtype == DType::kInt32 ? DrawInts(type, test.classes, subject)
+                                                   : DrawFloats(type, spread, subject));
   }
   if (test.prepare != nullptr) test.prepare(test, &operands);
   return operands;

@@ -51,7 +51,11 @@ inline constexpr int64_t kElementCounts[] = {1, 7, 8, 1023, 20001};
 // kAwayFromZero: no magnitude under 0.1, since relu has its kink at 0.
 enum class Spread : uint8_t { kUniform, kAwayFromZero };
 
-// Prepared operands; random ones lie in [-1, 1) and are exact in their types.
+// Random values in [-1, 1), exact in their type; others for another `subject`.
+[[nodiscard]] std::vector<double> DrawFloats(const TensorType& type, Spread spread,
+                                             uint64_t subject);
+
+// What the case runs on: random values, prepared.
 [[nodiscard]] OpCase::Operands DrawOperands(const OpCase& test, Spread spread);
 
 }  // namespace ringmaster::graph
