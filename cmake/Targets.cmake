@@ -1,4 +1,5 @@
-# One folder = one noun = one target. Sources are listed, never globbed.
+# One folder = one noun = one target. Sources are listed; only folders in which an op is a file are globbed,
+# so that a new op is not named there.
 
 # Every test with the label unit that this build runs, which the sanitizer stages build, and what CI
 # runs of the release preset, with the programs.

@@ -31,7 +31,7 @@ StatusOr<std::vector<Way>> WaysFor(graph::DType compute);
 // Thread counts of a core that the backend offers.
 [[nodiscard]] std::vector<uint32_t> ThreadCounts();
 
-// The largest relative error (Euclidean norm) of any output of any op.
-[[nodiscard]] double OpTolerance(graph::DType compute);
+// The largest relative error (Euclidean norm) of any output of any op on tensors of that type.
+[[nodiscard]] double OpTolerance(graph::DType type);
 
 }  // namespace ringmaster::testing

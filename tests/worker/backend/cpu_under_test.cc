@@ -28,8 +28,8 @@ StatusOr<std::vector<Way>> WaysFor(graph::DType compute) {
 
 std::vector<uint32_t> ThreadCounts() { return {1, 2}; }
 
-double OpTolerance(graph::DType compute) {
-  switch (compute) {
+double OpTolerance(graph::DType type) {
+  switch (type) {
     case graph::DType::kBFloat16:
       return 1e-2;
     case graph::DType::kFloat16:

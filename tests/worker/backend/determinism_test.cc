@@ -9,22 +9,28 @@
 #include "tests/support/program_feeds.h"
 #include "tests/worker/backend/backend_under_test.h"
 #include "tests/worker/backend/model_program.h"
+#include "tests/worker/backend/op_program.h"
 
 namespace ringmaster {
 namespace {
 
 // Runs the shard `times` times on a core of the calling thread; all hashes, or the error.
 StatusOr<std::set<std::string>> Hashes(Backend& backend, const graph::Program& program,
-                                       uint32_t threads, int times) {
+                                       const graph::ReferenceFeeds& feeds, uint32_t threads,
+                                       int times) {
   RING_ASSIGN_OR_RETURN(auto bound, testing::BoundProgram::Create(
                                         backend, program, {.name = "core", .threads = threads}));
   std::set<std::string> hashes;
   for (int i = 0; i < times; ++i) {
-    RING_ASSIGN_OR_RETURN(const auto result,
-                          bound->Run(testing::FeedProgram(program), testing::KeysOf(program)));
+    RING_ASSIGN_OR_RETURN(const auto result, bound->Run(feeds, testing::KeysOf(program)));
     hashes.insert(result.Hash());
   }
   return hashes;
+}
+
+StatusOr<std::set<std::string>> Hashes(Backend& backend, const graph::Program& program,
+                                       uint32_t threads, int times) {
+  return Hashes(backend, program, testing::FeedProgram(program), threads, times);
 }
 
 // The same on a new thread, as a worker's cores do.
@@ -41,7 +47,35 @@ graph::Program Alexnet(int64_t samples, v1::Policy policy) {
   return testing::ModelProgram({.samples = samples, .policy = policy}).value();
 }
 
+// One program on two cores, one after the other.
+StatusOr<std::set<std::string>> HashesOfOp(Backend& backend, const testing::OpProgram& op,
+                                           uint32_t threads) {
+  const graph::ReferenceFeeds feeds = testing::FeedOp(op);
+  RING_ASSIGN_OR_RETURN(auto hashes, Hashes(backend, op.program, feeds, threads, 2));
+  RING_ASSIGN_OR_RETURN(const auto others, Hashes(backend, op.program, feeds, threads, 1));
+  hashes.insert(others.begin(), others.end());
+  return hashes;
+}
+
 }  // namespace
+
+TEST_CASE("Determinism: every op gives the same bits again") {
+  const auto backend = testing::MakeBackendUnderTest();
+  REQUIRE(Message(backend.status()) == "");
+  for (graph::DType compute :
+       {graph::DType::kFloat32, graph::DType::kBFloat16, graph::DType::kFloat16}) {
+    for (const graph::OpCase& test : graph::AllCases()) {
+      const auto op = testing::MakeOpProgram(test, compute);
+      REQUIRE(Message(op.status()) == "");
+      for (uint32_t threads : testing::ThreadCounts()) {
+        INFO(graph::NameOf(test) << ", " << graph::Name(compute) << ", " << threads << " threads");
+        const auto hashes = HashesOfOp(**backend, *op, threads);
+        REQUIRE(Message(hashes.status()) == "");
+        CHECK(hashes->size() == 1);
+      }
+    }
+  }
+}
 
 TEST_CASE("Determinism: cores side by side give the bits of a core alone") {
   for (v1::Policy policy :

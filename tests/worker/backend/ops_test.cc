@@ -1,37 +1,35 @@
-// Every op on the backend under test against the float64 reference: odd sizes, strides and pads,
-// all floating types, every way to compute.
+// Every op on the backend under test against the float64 reference, with the cases of
+// tests/common/graph/cases: all floating types, every way to compute.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "tests/worker/backend/backend_under_test.h"
-#include "tests/worker/backend/op_rows.h"
+#include "tests/worker/backend/op_program.h"
 
 namespace ringmaster {
 namespace {
 
 using graph::DType;
-using testing::OpRow;
+using graph::OpCase;
 
 // The largest relative error of any output.
-double ErrorOf(const OpRow& row, DType compute, const testing::Way& way) {
-  const auto op = testing::MakeOpProgram(testing::MakeOpCase(row, compute));
-  REQUIRE(Message(op.status()) == "");
-  const graph::ReferenceFeeds feeds = testing::FeedRow(row, op->program);
-  const graph::RandomKeys keys = testing::KeysOf(op->program);
-  const auto expected = graph::RunReference(op->program.graph, feeds, keys);
+double ErrorOf(const testing::OpProgram& op, const testing::Way& way) {
+  const graph::ReferenceFeeds feeds = testing::FeedOp(op);
+  const graph::RandomKeys keys = testing::KeysOf(op.program);
+  const auto expected = graph::RunReference(op.program.graph, feeds, keys);
   REQUIRE(Message(expected.status()) == "");
 
-  auto bound = testing::BoundProgram::Create(*way.backend, op->program,
+  auto bound = testing::BoundProgram::Create(*way.backend, op.program,
                                              {.name = "core0", .threads = way.threads});
   REQUIRE(Message(bound.status()) == "");
   const auto result = (*bound)->Run(feeds, keys);
   REQUIRE(Message(result.status()) == "");
   double worst = 0;
-  for (size_t i = 0; i < op->outputs.size(); ++i) {
-    worst = std::max(
-        worst, testing::RelativeError<float>(result->gradients[i],
-                                             (*expected)[static_cast<size_t>(op->outputs[i])]));
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    worst =
+        std::max(worst, testing::RelativeError<float>(
+                            result->gradients[i], (*expected)[static_cast<size_t>(op.outputs[i])]));
   }
   return worst;
 }
@@ -39,11 +37,12 @@ double ErrorOf(const OpRow& row, DType compute, const testing::Way& way) {
 void CheckAll(DType compute) {
   const auto ways = testing::WaysFor(compute);
   REQUIRE(Message(ways.status()) == "");
-  for (const OpRow& row : testing::OpRows()) {
+  for (const OpCase& test : graph::AllCases()) {
+    const auto op = testing::MakeOpProgram(test, compute);
     for (const testing::Way& way : *ways) {
-      INFO(graph::TraitsOf(row.kind).name << " " << graph::ToString(row.inputs[0]) << ", "
-                                          << way.name);
-      CHECK(ErrorOf(row, compute, way) < testing::OpTolerance(compute));
+      INFO(graph::NameOf(test) << ", " << way.name);
+      REQUIRE(Message(op.status()) == "");
+      CHECK(ErrorOf(*op, way) < testing::ToleranceOf(*op, testing::OpTolerance));
     }
   }
 }
@@ -56,12 +55,11 @@ TEST_CASE("Ops: bfloat16 agrees with the reference") { CheckAll(DType::kBFloat16
 
 TEST_CASE("Ops: float16 agrees with the reference") { CheckAll(DType::kFloat16); }
 
-TEST_CASE("Ops: every op of the table is tested") {
-  // The loss is part of every program, and the whole-program tests compare it.
-  std::set<std::string> tested = {"softmax_cross_entropy", "softmax_cross_entropy_gradient"};
-  for (const OpRow& row : testing::OpRows()) tested.insert(graph::TraitsOf(row.kind).name);
+TEST_CASE("Ops: every op of the list has a case") {
+  std::set<std::string> tested;
+  for (const OpCase& test : graph::AllCases()) tested.insert(graph::TraitsOf(test.kind).name);
   for (const graph::Op& op : graph::OpTable()) {
-    INFO(op.traits.name);
+    INFO(op.traits.name << " has no case in tests/common/graph/cases");
     CHECK(tested.contains(op.traits.name));
   }
 }

@@ -7,7 +7,7 @@
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
 #include "tests/worker/backend/model_program.h"
-#include "tests/worker/backend/op_case.h"
+#include "tests/worker/backend/op_program.h"
 
 namespace ringmaster {
 namespace {
@@ -39,12 +39,10 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 // One op's outputs on both, bit by bit.
-void CheckSameBits(const testing::OpCase& op_case) {
-  const auto op = testing::MakeOpProgram(op_case);
-  REQUIRE(Message(op.status()) == "");
-  const auto feeds = testing::FeedOp(op->program, 3);
-  const auto gpu = RunOn("cuda", op->program, feeds).gradients;
-  const auto cpu = RunOn("cpu", op->program, feeds).gradients;
+void CheckSameBits(const testing::OpProgram& op) {
+  const graph::ReferenceFeeds feeds = testing::FeedOp(op);
+  const auto gpu = RunOn("cuda", op.program, feeds).gradients;
+  const auto cpu = RunOn("cpu", op.program, feeds).gradients;
   REQUIRE(gpu.size() == cpu.size());
   for (size_t i = 0; i < cpu.size(); ++i) {
     REQUIRE(gpu[i].size() == cpu[i].size());
@@ -72,31 +70,14 @@ TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
   }
 }
 
-TEST_CASE("CUDA beside CPU: dropout has the CPU's bits") {
-  for (DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    for (const graph::Shape& shape :
-         {graph::Shape{3, 5, 7}, {5, 4096}, {2, 33, 3}, {70, 8}, {2, 9000}}) {
-      for (double rate : {0.0, 0.2, 0.3, 0.5, 0.97}) {
-        INFO(graph::Name(type) << " " << graph::ToString(shape) << ", rate " << rate);
-        CheckSameBits({graph::Dropout{{rate, "a layer whose name takes two blocks of 64"}},
-                       {{shape, type}},
-                       {},
-                       shape[0]});
-      }
-    }
-  }
-}
-
-TEST_CASE("CUDA beside CPU: casts and element by element ops have the CPU's bits") {
-  const DType types[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-  for (int64_t count : {1, 7, 8, 1023, 20001}) {
-    for (DType from : types) {
-      const graph::TensorType x = {{count}, from};
-      INFO(graph::Name(from) << " " << count);
-      for (DType to : types) CheckSameBits({graph::Cast{}, {x}, {{{count}, to}}, 1});
-      CheckSameBits({graph::Add{}, {x, x}, {}, 1});
-      CheckSameBits({graph::Relu{}, {x}, {}, 1});
-      CheckSameBits({graph::ReluGradient{}, {x, x}, {}, 1});
+TEST_CASE("CUDA beside CPU: the same bits where the case says so") {
+  for (DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const graph::OpCase& test : graph::AllCases()) {
+      if (!test.same_bits) continue;
+      INFO(graph::NameOf(test) << ", " << graph::Name(compute));
+      const auto op = testing::MakeOpProgram(test, compute);
+      REQUIRE(Message(op.status()) == "");
+      CheckSameBits(*op);
     }
   }
 }

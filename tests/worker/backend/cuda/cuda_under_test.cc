@@ -39,6 +39,6 @@ StatusOr<std::vector<Way>> WaysFor(graph::DType) {
 
 std::vector<uint32_t> ThreadCounts() { return {1}; }
 
-double OpTolerance(graph::DType compute) { return compute == graph::DType::kFloat32 ? 1e-5 : 1e-2; }
+double OpTolerance(graph::DType type) { return graph::ByteSize(type) == 2 ? 1e-2 : 1e-5; }
 
 }  // namespace ringmaster::testing

@@ -1,0 +1,72 @@
+#include <cmath>
+
+#include "tests/common/graph/cases/table.h"
+
+namespace ringmaster::graph {
+namespace {
+
+// Statistics are at inputs 2 and 3 of the gradient, 3 and 4 of inference.
+template <size_t kVariance>
+void PositiveVariance(const OpCase& /*self*/, OpCase::Operands* operands) {
+  for (double& variance : (*operands)[kVariance]) variance = std::abs(variance) + 0.5;
+}
+
+// A mean of many deviations, exact in 16 bits: a sum of squares would lose the variance.
+void FarFromZero(const OpCase& /*self*/, OpCase::Operands* operands) {
+  for (double& value : operands->front()) value = 8 + std::round(value * 4) / 16;
+}
+
+OpCase NormTraining(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+  const TensorType channels = {{x.back()}};
+  return {what, BatchNorm{attributes}, {{x}, channels, channels}};
+}
+
+OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+  const TensorType channels = {{x.back()}};
+  OpCase made = {.what = what,
+                 .kind = BatchNormGradient{attributes},
+                 .inputs = {{x}, channels, channels, channels, {x}},
+                 .prepare = PositiveVariance<3>};
+  if (attributes.activation == Activation::kRelu) made.inputs.push_back({x});
+  return made;
+}
+
+OpCase NormInference(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
+  const TensorType channels = {{x.back()}};
+  return {.what = what,
+          .kind = BatchNormInference{attributes},
+          .inputs = {{x}, channels, channels, channels, channels},
+          .prepare = PositiveVariance<4>,
+          .forward_only = true};
+}
+
+}  // namespace
+
+std::vector<OpCase> BatchNormCases() {
+  const BatchNormAttributes plain;
+  const BatchNormAttributes relu = {1e-3, Activation::kRelu};
+  OpCase offset = NormTraining("an offset that would cancel", plain, {600, 8});
+  offset.prepare = FarFromZero;
+  return {
+      NormTraining("images", plain, {2, 3, 5, 3}),
+      NormTraining("features, large epsilon", {0.5}, {7, 3}),
+      NormTraining("relu", relu, {3, 3, 2, 3}),
+      NormTraining("odd channels", plain, {3, 5, 7, 19}),
+      NormTraining("relu, few channels", relu, {9, 8, 7, 4}),
+      NormTraining("relu, several pieces of rows", relu, {40, 9, 9, 64}),
+      NormTraining("several tiles of channels", plain, {1100, 100}),
+      NormTraining("one channel", plain, {5000, 1}),
+      NormTraining("relu, one row", relu, {1, 1, 1, 40}),
+      offset,
+      NormGradient("relu, several pieces of rows", relu, {40, 9, 9, 64}),
+      NormGradient("several tiles of channels", plain, {1100, 100}),
+      NormGradient("several pieces of rows", plain, {40, 9, 9, 64}),
+      NormGradient("relu, three channels", relu, {700, 3}),
+      NormGradient("odd channels", plain, {3, 5, 7, 19}),
+      NormGradient("relu, few channels", relu, {9, 8, 7, 4}),
+      NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
+      NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
+  };
+}
+
+}  // namespace ringmaster::graph

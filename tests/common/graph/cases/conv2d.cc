@@ -1,0 +1,65 @@
+#include "tests/common/graph/cases/table.h"
+
+namespace ringmaster::graph {
+namespace {
+
+Conv2dAttributes Window(int64_t stride, int64_t low, int64_t high,
+                        Activation activation = Activation::kNone) {
+  return {{stride, stride}, {low, low, high, high}, activation};
+}
+
+}  // namespace
+
+std::vector<OpCase> Conv2dCases() {
+  const auto relu = Activation::kRelu;
+  const Conv2dAttributes plain = Window(1, 0, 0);
+  const Conv2dAttributes same = Window(1, 1, 1);
+  const Conv2dAttributes halved = Window(2, 0, 1);
+  return {
+      {"same 3x3", Conv2d{same}, {{{2, 4, 5, 3}}, {{4, 3, 3, 3}}, {{4}}}},
+      {"no bias", Conv2d{plain}, {{{1, 5, 5, 2}}, {{3, 3, 3, 2}}}},
+      {"strides, odd pads",
+       Conv2d{{{2, 3}, {0, 1, 1, 0}}},
+       {{{2, 7, 6, 2}}, {{3, 3, 2, 2}}, {{3}}}},
+      {"rows under no window", Conv2d{{{4, 3}}}, {{{1, 6, 7, 1}}, {{2, 2, 2, 1}}}},
+      {"1x1, stride 2", Conv2d{Window(2, 0, 0)}, {{{2, 5, 3, 3}}, {{2, 1, 1, 3}}, {{2}}}},
+      {"relu", Conv2d{Window(1, 1, 1, relu)}, {{{2, 3, 4, 2}}, {{3, 3, 3, 2}}, {{3}}}},
+      {"three channels, as of a first layer", Conv2d{same}, {{{2, 9, 7, 3}}, {{19, 3, 3, 3}}}},
+      {"relu, whole vectors",
+       Conv2d{Window(1, 1, 1, relu)},
+       {{{2, 6, 5, 16}}, {{32, 3, 3, 16}}, {{32}}}},
+      {"stride 2, a pad below", Conv2d{halved}, {{{3, 8, 9, 5}}, {{6, 3, 3, 5}}, {{6}}}},
+      {"7x7, stride 2", Conv2d{Window(2, 3, 3)}, {{{1, 15, 13, 3}}, {{8, 7, 7, 3}}}},
+      {"1x1", Conv2d{plain}, {{{2, 4, 5, 24}}, {{20, 1, 1, 24}}}},
+
+      {"to three channels",
+       Conv2dInputGradient{same},
+       {{{2, 9, 7, 19}}, {{19, 3, 3, 3}}},
+       {{{2, 9, 7, 3}}}},
+      {"whole vectors",
+       Conv2dInputGradient{same},
+       {{{2, 6, 5, 32}}, {{32, 3, 3, 16}}},
+       {{{2, 6, 5, 16}}}},
+      {"stride 2, a pad below",
+       Conv2dInputGradient{halved},
+       {{{3, 4, 4, 6}}, {{6, 3, 3, 5}}},
+       {{{3, 8, 9, 5}}}},
+      {"1x1", Conv2dInputGradient{plain}, {{{2, 4, 5, 20}}, {{20, 1, 1, 24}}}, {{{2, 4, 5, 24}}}},
+
+      {"of three channels",
+       Conv2dWeightGradient{same},
+       {{{2, 9, 7, 3}}, {{2, 9, 7, 19}}},
+       {{{19, 3, 3, 3}}}},
+      {"bias, whole vectors",
+       Conv2dWeightGradient{same},
+       {{{2, 6, 5, 16}}, {{2, 6, 5, 32}}},
+       {{{32, 3, 3, 16}}, {{32}}}},
+      {"bias, stride 2, a pad below",
+       Conv2dWeightGradient{halved},
+       {{{3, 8, 9, 5}}, {{3, 4, 4, 6}}},
+       {{{6, 3, 3, 5}}, {{6}}}},
+      {"1x1", Conv2dWeightGradient{plain}, {{{2, 4, 5, 24}}, {{2, 4, 5, 20}}}, {{{20, 1, 1, 24}}}},
+  };
+}
+
+}  // namespace ringmaster::graph

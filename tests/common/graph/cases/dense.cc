@@ -1,0 +1,19 @@
+#include "tests/common/graph/cases/table.h"
+
+namespace ringmaster::graph {
+
+std::vector<OpCase> DenseCases() {
+  const auto relu = Activation::kRelu;
+  return {
+      {"plain", Dense{}, {{{3, 5}}, {{5, 4}}, {{4}}}},
+      {"no bias, one row and column", Dense{}, {{{1, 7}}, {{7, 1}}}},
+      {"no bias", Dense{}, {{{3, 13}}, {{13, 10}}}},
+      {"relu", Dense{{relu}}, {{{4, 3}}, {{3, 6}}, {{6}}}},
+      {"relu, odd extents", Dense{{relu}}, {{{5, 33}}, {{33, 17}}, {{17}}}},
+      {"plain", DenseInputGradient{}, {{{3, 10}}, {{13, 10}}}, {{{3, 13}}}},
+      {"no bias", DenseWeightGradient{}, {{{7, 13}}, {{7, 10}}}, {{{13, 10}}}},
+      {"odd extents", DenseWeightGradient{}, {{{3, 33}}, {{3, 17}}}, {{{33, 17}}, {{17}}}},
+  };
+}
+
+}  // namespace ringmaster::graph

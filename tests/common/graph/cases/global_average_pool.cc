@@ -1,0 +1,16 @@
+#include "tests/common/graph/cases/table.h"
+
+namespace ringmaster::graph {
+
+std::vector<OpCase> GlobalAveragePoolCases() {
+  return {
+      {"odd image", GlobalAveragePool{}, {{{2, 3, 5, 3}}}},
+      {"odd channels", GlobalAveragePool{}, {{{3, 5, 7, 19}}}},
+      {"many places", GlobalAveragePool{}, {{{2, 20, 17, 40}}}},
+      {"one place, many channels", GlobalAveragePool{}, {{{2, 1, 1, 600}}}},
+      {"odd channels", GlobalAveragePoolGradient{}, {{{3, 19}}}, {{{3, 5, 7, 19}}}},
+      {"many places", GlobalAveragePoolGradient{}, {{{2, 40}}}, {{{2, 20, 17, 40}}}},
+  };
+}
+
+}  // namespace ringmaster::graph
