@@ -28,13 +28,15 @@ template <typename S>
   const S defaults;
   std::string text;
   const auto print = [&](const auto& field) {
-    if (values.*field.member == defaults.*field.member) return;
-    if constexpr (requires { std::tuple_size<std::decay_t<decltype(values.*field.member)>>(); }) {
-      text += fmt::format(" {}={}", field.name, fmt::join(values.*field.member, ","));
-    } else if constexpr (std::is_enum_v<std::decay_t<decltype(values.*field.member)>>) {
-      text += fmt::format(" {}={}", field.name, Name(values.*field.member));
+    using Value = std::decay_t<decltype(values.*field.member)>;
+    const Value& value = values.*field.member;
+    if (value == defaults.*field.member) return;
+    if constexpr (std::is_enum_v<Value>) {
+      text += fmt::format(" {}={}", field.name, Name(value));
+    } else if constexpr (requires { value.begin(); } && !std::is_same_v<Value, std::string>) {
+      text += fmt::format(" {}={}", field.name, fmt::join(value, ","));
     } else {
-      text += fmt::format(" {}={}", field.name, values.*field.member);
+      text += fmt::format(" {}={}", field.name, value);
     }
   };
   std::apply([&](const auto&... fields) { (print(fields), ...); }, S::Fields());

@@ -3,12 +3,11 @@
 namespace ringmaster::cpu {
 
 // Each in the file of its op.
-BindOp BindAdd, BindBatchNorm, BindBatchNormGradient,
-    BindBatchNormInference, BindCast, BindConv2d, BindConv2dInputGradient, BindConv2dWeightGradient,
-    BindDense, BindDenseInputGradient, BindDenseWeightGradient, BindDropout, BindGlobalAveragePool,
-    BindGlobalAveragePoolGradient, BindMaxPool, BindMaxPoolGradient, BindMultiply, BindReduceTo,
-    BindRelu, BindReluGradient, BindReshape, BindSoftmaxCrossEntropy,
-    BindSoftmaxCrossEntropyGradient, BindUnary;
+BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
+    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
+    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
+    BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 

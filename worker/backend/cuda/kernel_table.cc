@@ -38,8 +38,21 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
 });
 
+// What of an op that has a kernel that kernel cannot do; nullptr: the node asks for nothing of it.
+const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
+  return nullptr;
+}
+
 }  // namespace
 
 BindFunction FindKernel(const graph::Kind& kind) { return kTable[kind.index()]; }
+
+StatusOr<BindFunction> FindKernel(const graph::Graph& graph, const graph::Node& node) {
+  const BindFunction bind = FindKernel(node.kind);
+  const char* form = MissingForm(graph, node);
+  if (bind != nullptr && form == nullptr) return bind;
+  return Error(absl::StatusCode::kUnimplemented, "{}: the CUDA backend has no kernel for {}{}{}",
+               node.name, node.op(), form == nullptr ? "" : " with ", form == nullptr ? "" : form);
+}
 
 }  // namespace ringmaster::cuda

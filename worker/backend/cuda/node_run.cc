@@ -34,9 +34,7 @@ class Noise {
 
 StatusOr<std::unique_ptr<NodeRun>> NodeRun::Create(const BindContext& context) {
   const graph::Node& node = context.node;
-  const BindFunction bind = FindKernel(node.kind);
-  if (bind == nullptr)
-    return InvalidArgument("{}: there is no kernel for {}", node.name, node.op());
+  RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(context.program.graph, node));
   std::unique_ptr<NodeRun> run(new NodeRun);
   RING_ASSIGN_OR_RETURN(run->kernel_, bind(context));
   RING_ASSIGN_OR_RETURN(run->stream_, MakeStream());

@@ -12,7 +12,8 @@ using Cases = std::vector<OpCase>();
 
 // Each in the file of its family.
 Cases AddCases, BatchNormCases, CastCases, Conv2dCases, DenseCases, DropoutCases,
-    GlobalAveragePoolCases, MaxPoolCases, ReluCases, ReshapeCases, SoftmaxCrossEntropyCases;
+    GlobalAveragePoolCases, MaxPoolCases, ReluCases, ReshapeCases, SoftmaxCrossEntropyCases,
+    UnaryCases;
 
 namespace {
 
@@ -28,6 +29,7 @@ constexpr Cases* kFamilies[] = {
     ReluCases,
     ReshapeCases,
     SoftmaxCrossEntropyCases,
+    UnaryCases,
 };
 
 // Two reference runs an element: more of them would take seconds.

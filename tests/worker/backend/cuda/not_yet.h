@@ -1,0 +1,46 @@
+// Ops, and forms of ops, that have no CUDA kernel yet: the only list. Binding a case of them says
+// UNIMPLEMENTED (emulated_ops_test.cc), and the sweeps of this backend leave it out. Thread-safe
+// (free functions).
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "tests/common/graph/cases/table.h"
+
+namespace ringmaster::testing {
+
+inline constexpr std::string_view kNotYetOnCuda[] = {
+    "elu",
+    "elu_gradient",
+    "gelu",
+    "gelu_gradient",
+    "hard_sigmoid",
+    "hard_sigmoid_gradient",
+    "leaky_relu",
+    "leaky_relu_gradient",
+    "relu6",
+    "relu6_gradient",
+    "sigmoid",
+    "sigmoid_gradient",
+    "softplus",
+    "softplus_gradient",
+    "swish",
+    "swish_gradient",
+    "tanh",
+    "tanh_gradient",
+};
+
+inline bool NotYetOnCuda(const graph::Kind& kind) {
+  return std::find(std::begin(kNotYetOnCuda), std::end(kNotYetOnCuda),
+                   graph::TraitsOf(kind).name) != std::end(kNotYetOnCuda);
+}
+
+inline bool NotYetOnCuda(const graph::OpCase& test) {
+  // A node only for its attributes.
+  const graph::Node node = {"", test.kind, {}};
+  return NotYetOnCuda(test.kind);
+}
+
+}  // namespace ringmaster::testing
