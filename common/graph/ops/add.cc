@@ -1,24 +1,29 @@
 #include "common/graph/ops/add.h"
 
-#include "common/graph/ops/operands.h"
+#include "common/graph/ops/broadcast_rules.h"
 
 namespace ringmaster::graph {
 
 Status Add::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  RING_RETURN_IF_ERROR(ExpectFloating("a", inputs[0]));
-  RING_RETURN_IF_ERROR(ExpectSame("b", inputs[1], inputs[0]));
-  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  RING_ASSIGN_OR_RETURN(*outputs, BroadcastTypes(inputs));
   return absl::OkStatus();
 }
 
 Gradients Add::Gradient(const GradientRequest& request) {
-  return std::vector<ValueId>(2, request.output_gradients[0]);
+  std::vector<ValueId> gradients(2, kNoValue);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!request.wanted[i]) continue;
+    RING_ASSIGN_OR_RETURN(gradients[i], ReducedTo(request, i, request.output_gradients[0]));
+  }
+  return gradients;
 }
 
 void Add::Reference(const ReferenceCall& call) {
+  const BroadcastAxes axes(call.input_shape(0), call.input_shape(1));
   for (size_t i = 0; i < call.outputs[0].size(); ++i) {
-    call.outputs[0][i] = call.inputs[0][i] + call.inputs[1][i];
+    const auto [a, b] = axes.At(static_cast<int64_t>(i));
+    call.outputs[0][i] =
+        call.inputs[0][static_cast<size_t>(a)] + call.inputs[1][static_cast<size_t>(b)];
   }
 }
 

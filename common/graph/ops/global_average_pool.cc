@@ -17,11 +17,14 @@ void ForEachElement(const Shape& x, const Visit& visit) {
 
 }  // namespace
 
-Status GlobalAveragePool::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+Status GlobalAveragePool::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", inputs[0], 4));
-  *outputs = {{{inputs[0].shape[0], inputs[0].shape[3]}, inputs[0].dtype}};
+  const int64_t samples = inputs[0].shape[0], channels = inputs[0].shape[3];
+  const bool keep_dims = node.as<GlobalAveragePool>()->keep_dims;
+  *outputs = {
+      {keep_dims ? Shape{samples, 1, 1, channels} : Shape{samples, channels}, inputs[0].dtype}};
   return absl::OkStatus();
 }
 
@@ -31,7 +34,9 @@ Status GlobalAveragePoolGradient::InferTypes(const Node&, OpInputs inputs, OpOut
   RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
   const TensorType x = {wanted, inputs[0].dtype};
   RING_RETURN_IF_ERROR(ExpectRank("dx(N,H,W,C)", x, 4));
-  RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {wanted[0], wanted[3]}));
+  if (inputs[0].shape != Shape{wanted[0], 1, 1, wanted[3]}) {
+    RING_RETURN_IF_ERROR(ExpectShape("dy", inputs[0], {wanted[0], wanted[3]}));
+  }
   *outputs = {x};
   return absl::OkStatus();
 }

@@ -9,7 +9,7 @@
 
 namespace ringmaster::graph {
 
-// What a pool takes the maximum of.
+// What a pool takes the maximum or the mean of.
 struct PoolAttributes {
   std::array<int64_t, 2> window = {2, 2};      // height, width
   std::array<int64_t, 2> strides = {2, 2};     // likewise

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "common/graph/ops/add.h"
+#include "common/graph/ops/average_pool.h"
 #include "common/graph/ops/batch_norm.h"
 #include "common/graph/ops/cast.h"
 #include "common/graph/ops/conv2d.h"
@@ -17,6 +18,8 @@
 #include "common/graph/ops/dropout.h"
 #include "common/graph/ops/global_average_pool.h"
 #include "common/graph/ops/max_pool.h"
+#include "common/graph/ops/multiply.h"
+#include "common/graph/ops/reduce_to.h"
 #include "common/graph/ops/relu.h"
 #include "common/graph/ops/reshape.h"
 #include "common/graph/ops/softmax_cross_entropy.h"
@@ -28,6 +31,7 @@ namespace ringmaster::graph {
 // with its gradients.
 using Kind = std::variant<                              //
     Add,                                                //
+    AveragePool, AveragePoolGradient,                   //
     BatchNorm, BatchNormGradient, BatchNormInference,   //
     Cast,                                               //
     Conv2d, Conv2dInputGradient, Conv2dWeightGradient,  //
@@ -39,6 +43,8 @@ using Kind = std::variant<                              //
     HardSigmoid, UnaryGradient<HardSigmoid>,            //
     LeakyRelu, UnaryGradient<LeakyRelu>,                //
     MaxPool, MaxPoolGradient,                           //
+    Multiply,                                           //
+    ReduceTo,                                           //
     Relu, ReluGradient,                                 //
     Relu6, UnaryGradient<Relu6>,                        //
     Reshape,                                            //

@@ -3,11 +3,12 @@
 namespace ringmaster::cpu {
 
 // Each in the file of its op.
-BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
-    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
-    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
-    BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
+BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBatchNormGradient,
+    BindBatchNormInference, BindCast, BindConv2d, BindConv2dInputGradient, BindConv2dWeightGradient,
+    BindDense, BindDenseInputGradient, BindDenseWeightGradient, BindDropout, BindGlobalAveragePool,
+    BindGlobalAveragePoolGradient, BindMaxPool, BindMaxPoolGradient, BindMultiply, BindReduceTo,
+    BindRelu, BindReluGradient, BindReshape, BindSoftmaxCrossEntropy,
+    BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 
@@ -15,6 +16,8 @@ using graph::KernelOf;
 
 constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::Add>(&BindAdd),
+    KernelOf<graph::AveragePool>(&BindAveragePool),
+    KernelOf<graph::AveragePoolGradient>(&BindAveragePoolGradient),
     KernelOf<graph::BatchNorm>(&BindBatchNorm),
     KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
     KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
@@ -31,6 +34,8 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
     KernelOf<graph::MaxPool>(&BindMaxPool),
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
+    KernelOf<graph::Multiply>(&BindMultiply),
+    KernelOf<graph::ReduceTo>(&BindReduceTo),
     KernelOf<graph::Relu>(&BindRelu),
     KernelOf<graph::ReluGradient>(&BindReluGradient),
     KernelOf<graph::Reshape>(&BindReshape),

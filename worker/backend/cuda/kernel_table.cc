@@ -40,6 +40,10 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
 
 // What of an op that has a kernel that kernel cannot do; nullptr: the node asks for nothing of it.
 const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
+  if (node.as<graph::Add>() != nullptr &&
+      graph.value(node.inputs[0]).shape != graph.value(node.inputs[1]).shape) {
+    return "operands of different shapes";
+  }
   return nullptr;
 }
 

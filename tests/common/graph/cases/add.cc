@@ -2,12 +2,28 @@
 
 namespace ringmaster::graph {
 
+std::vector<OpCase> BroadcastCases(const Kind& kind) {
+  return {
+      {"one number a sample", kind, {{{3, 4, 5}}, {{3, 1, 1}}}},
+      {"one number a channel of a sample", kind, {{{2, 3, 2, 5}}, {{2, 1, 1, 5}}}},
+      {"channels broadcast", kind, {{{2, 3, 2, 5}}, {{2, 3, 2, 1}}}},
+      {"a is broadcast", kind, {{{2, 1, 5}}, {{2, 7, 5}}}},
+      {"both are broadcast", kind, {{{2, 3, 1, 5}}, {{2, 1, 4, 1}}}},
+      {"a vector for the last axis", kind, {{{3, 2, 7}}, {{7}}}},
+      {"a matrix for the last axes", kind, {{{3, 4, 5}}, {{4, 5}}}},
+      {"the parameter first", kind, {{{4, 5}}, {{3, 4, 5}}}},
+      {"many channels", kind, {{{2, 9, 9, 129}}, {{2, 1, 1, 129}}}},
+      {"rows longer than a piece", kind, {{{2, 2, 9001}}, {{2, 1, 9001}}}},
+  };
+}
+
 std::vector<OpCase> AddCases() {
   std::vector<OpCase> cases = {
       {"matrices", Add{}, {{{3, 4}}, {{3, 4}}}},
       {"odd shape", Add{}, {{{3, 5, 7}}, {{3, 5, 7}}}},
       {"a tail after many vectors", Add{}, {{{2, 4099}}, {{2, 4099}}}},
   };
+  for (OpCase& test : BroadcastCases(Add{})) cases.push_back(std::move(test));
   for (int64_t count : kElementCounts) {
     const TensorType x = {{1, count}};
     cases.push_back({.what = std::to_string(count) + " elements",

@@ -11,24 +11,20 @@ namespace ringmaster::graph {
 using Cases = std::vector<OpCase>();
 
 // Each in the file of its family.
-Cases AddCases, BatchNormCases, CastCases, Conv2dCases, DenseCases, DropoutCases,
-    GlobalAveragePoolCases, MaxPoolCases, ReluCases, ReshapeCases, SoftmaxCrossEntropyCases,
-    UnaryCases;
+Cases AddCases, AveragePoolCases, BatchNormCases, CastCases, Conv2dCases, DenseCases, DropoutCases,
+    GlobalAveragePoolCases, MaxPoolCases, MultiplyCases, ReduceToCases, ReluCases, ReshapeCases,
+    SoftmaxCrossEntropyCases, UnaryCases;
 
 namespace {
 
 constexpr Cases* kFamilies[] = {
-    AddCases,
-    BatchNormCases,
-    CastCases,
-    Conv2dCases,
-    DenseCases,
-    DropoutCases,
-    GlobalAveragePoolCases,
-    MaxPoolCases,
-    ReluCases,
-    ReshapeCases,
-    SoftmaxCrossEntropyCases,
+    AddCases,       AveragePoolCases,
+    BatchNormCases, CastCases,
+    Conv2dCases,    DenseCases,
+    DropoutCases,   GlobalAveragePoolCases,
+    MaxPoolCases,   MultiplyCases,
+    ReduceToCases,  ReluCases,
+    ReshapeCases,   SoftmaxCrossEntropyCases,
     UnaryCases,
 };
 

@@ -32,6 +32,9 @@ struct OpCase {
 // Of ops that go element by element: one, fewer than a vector has, a vector, tails, many blocks.
 inline constexpr int64_t kElementCounts[] = {1, 7, 8, 1023, 20001};
 
+// Every way to broadcast two operands of one op, in the file of add.
+[[nodiscard]] std::vector<OpCase> BroadcastCases(const Kind& kind);
+
 // In the order of table.cc.
 [[nodiscard]] const std::vector<OpCase>& AllCases();
 

@@ -1,0 +1,86 @@
+#include "common/graph/ops/broadcast.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringmaster::graph {
+namespace {
+
+// `shape` with leading extents of 1.
+Shape ToRank(const Shape& shape, size_t rank) {
+  Shape longer(rank - shape.size(), 1);
+  longer.insert(longer.end(), shape.begin(), shape.end());
+  return longer;
+}
+
+// Elements that a step along each axis moves in a tensor of that shape; 0 along extents of 1.
+Shape StridesOf(const Shape& shape) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0; stride *= shape[i]) {
+    strides[i] = shape[i] == 1 ? 0 : stride;
+  }
+  return strides;
+}
+
+// Whether a step of the outer axis is as far as all steps of the inner one.
+bool Continues(const BroadcastAxis& outer, const BroadcastAxis& inner) {
+  return outer.strides[0] == inner.strides[0] * inner.extent &&
+         outer.strides[1] == inner.strides[1] * inner.extent;
+}
+
+}  // namespace
+
+StatusOr<Shape> BroadcastShape(const Shape& a, const Shape& b) {
+  const auto misfit = [&] {
+    return InvalidArgument(
+        "{} and {} do not fit: of equal ranks only extents of 1 after axis 0 "
+        "broadcast, and a lower rank meets the last axes",
+        ToString(a), ToString(b));
+  };
+  const size_t rank = std::max(a.size(), b.size());
+  const Shape left = ToRank(a, rank), right = ToRank(b, rank);
+  Shape shape(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    if (left[i] != right[i] && left[i] != 1 && right[i] != 1) return misfit();
+    shape[i] = left[i] == 1 ? right[i] : left[i];
+  }
+  if (a.size() == b.size() && a != b && a[0] != b[0]) return misfit();
+  if (a.size() < rank && shape != b) return misfit();
+  if (b.size() < rank && shape != a) return misfit();
+  return shape;
+}
+
+BroadcastAxes::BroadcastAxes(const Shape& a, const Shape& b) {
+  const size_t rank = std::max(a.size(), b.size());
+  const Shape left = ToRank(a, rank), right = ToRank(b, rank);
+  const Shape left_strides = StridesOf(left), right_strides = StridesOf(right);
+  for (size_t i = 0; i < rank; ++i) {
+    const BroadcastAxis axis = {std::max(left[i], right[i]), {left_strides[i], right_strides[i]}};
+    if (axis.extent == 1) continue;
+    if (!axes_.empty() && Continues(axes_.back(), axis)) {
+      axes_.back() = {axes_.back().extent * axis.extent, axis.strides};
+    } else {
+      axes_.push_back(axis);
+    }
+  }
+  if (axes_.empty()) axes_.push_back({1, {1, 1}});
+}
+
+int64_t BroadcastAxes::count() const {
+  int64_t count = 1;
+  for (const BroadcastAxis& axis : axes_) count *= axis.extent;
+  return count;
+}
+
+std::array<int64_t, 2> BroadcastAxes::At(int64_t i) const {
+  std::array<int64_t, 2> at = {0, 0};
+  for (size_t axis = axes_.size(); axis-- > 0; i /= axes_[axis].extent) {
+    const int64_t step = i % axes_[axis].extent;
+    at[0] += step * axes_[axis].strides[0];
+    at[1] += step * axes_[axis].strides[1];
+  }
+  return at;
+}
+
+}  // namespace ringmaster::graph

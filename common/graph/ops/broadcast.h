@@ -1,0 +1,43 @@
+// Where tensors of different shapes meet element by element, and loops over that, which the
+// reference and backends share. Thread-safe (values and free functions).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "common/graph/tensor_type.h"
+#include "common/status.h"
+
+namespace ringmaster::graph {
+
+// The shape of what two operands make together. Of equal ranks: extents of 1 broadcast, except
+// those of axis 0, the samples. The operand of lower rank, a parameter, meets the last axes of the
+// other. INVALID_ARGUMENT names both shapes.
+[[nodiscard]] StatusOr<Shape> BroadcastShape(const Shape& a, const Shape& b);
+
+// One of the nested loops over the elements of a result: how many steps, and by how many elements
+// each step moves in operand a and in b. 0: that operand is broadcast.
+struct BroadcastAxis {
+  int64_t extent;
+  std::array<int64_t, 2> strides;
+};
+
+class BroadcastAxes {
+ public:
+  // Of operands that fit, outermost first; neighbours that both operands walk alike are one. An
+  // operand moves by 0 or 1 on the last.
+  BroadcastAxes(const Shape& a, const Shape& b);
+
+  // At least one.
+  [[nodiscard]] const std::vector<BroadcastAxis>& axes() const { return axes_; }
+  // Elements of the result.
+  [[nodiscard]] int64_t count() const;
+  // Offsets in a and b of element i of the result.
+  [[nodiscard]] std::array<int64_t, 2> At(int64_t i) const;
+
+ private:
+  std::vector<BroadcastAxis> axes_;
+};
+
+}  // namespace ringmaster::graph
