@@ -12,6 +12,7 @@
 #include "common/graph/ops/add.h"
 #include "common/graph/ops/average_pool.h"
 #include "common/graph/ops/batch_norm.h"
+#include "common/graph/ops/box.h"
 #include "common/graph/ops/cast.h"
 #include "common/graph/ops/conv2d.h"
 #include "common/graph/ops/dense.h"
@@ -34,6 +35,7 @@ using Kind = std::variant<                              //
     AveragePool, AveragePoolGradient,                   //
     BatchNorm, BatchNormGradient, BatchNormInference,   //
     Cast,                                               //
+    Concat,                                             //
     Conv2d, Conv2dInputGradient, Conv2dWeightGradient,  //
     Dense, DenseInputGradient, DenseWeightGradient,     //
     Dropout, DropoutGradient,                           //
@@ -44,13 +46,16 @@ using Kind = std::variant<                              //
     LeakyRelu, UnaryGradient<LeakyRelu>,                //
     MaxPool, MaxPoolGradient,                           //
     Multiply,                                           //
+    Pad,                                                //
     ReduceTo,                                           //
     Relu, ReluGradient,                                 //
     Relu6, UnaryGradient<Relu6>,                        //
     Reshape,                                            //
     Sigmoid, UnaryGradient<Sigmoid>,                    //
+    Slice,                                              //
     SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient,   //
     Softplus, UnaryGradient<Softplus>,                  //
+    Split,                                              //
     Swish, UnaryGradient<Swish>,                        //
     Tanh, UnaryGradient<Tanh>>;
 

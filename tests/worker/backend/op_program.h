@@ -48,9 +48,14 @@ inline StatusOr<graph::ValueId> AddInput(const graph::TensorType& type, const st
 }
 
 // Casts come after every output of the node, and gradients in the order in which they are made.
+// Each is some parameter's: of a node with more outputs than inputs one that nobody reads.
 inline Status AddOutputs(const std::vector<graph::ValueId>& outputs, OpProgram* made) {
   graph::Program& program = made->program;
-  if (outputs.size() > program.parameters.size()) return InvalidArgument("too many outputs");
+  while (program.parameters.size() < outputs.size()) {
+    const std::string name = "spare" + std::to_string(program.parameters.size());
+    const graph::ValueId spare = program.graph.AddFed(name, {1}, graph::DType::kFloat32);
+    program.parameters.push_back({name, {1}, spare, graph::kNoValue, {}});
+  }
   std::vector<uint32_t> cast;
   for (uint32_t i = 0; i < outputs.size(); ++i) {
     const graph::Value value = program.graph.value(outputs[i]);

@@ -4,11 +4,11 @@ namespace ringmaster::cpu {
 
 // Each in the file of its op.
 BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBatchNormGradient,
-    BindBatchNormInference, BindCast, BindConv2d, BindConv2dInputGradient, BindConv2dWeightGradient,
-    BindDense, BindDenseInputGradient, BindDenseWeightGradient, BindDropout, BindGlobalAveragePool,
-    BindGlobalAveragePoolGradient, BindMaxPool, BindMaxPoolGradient, BindMultiply, BindReduceTo,
-    BindRelu, BindReluGradient, BindReshape, BindSoftmaxCrossEntropy,
-    BindSoftmaxCrossEntropyGradient, BindUnary;
+    BindBatchNormInference, BindBoxes, BindCast, BindConv2d, BindConv2dInputGradient,
+    BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
+    BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindMaxPool,
+    BindMaxPoolGradient, BindMultiply, BindReduceTo, BindRelu, BindReluGradient, BindReshape,
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 
@@ -22,6 +22,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
     KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
     KernelOf<graph::Cast>(&BindCast),
+    KernelOf<graph::Concat>(&BindBoxes),
     KernelOf<graph::Conv2d>(&BindConv2d),
     KernelOf<graph::Conv2dInputGradient>(&BindConv2dInputGradient),
     KernelOf<graph::Conv2dWeightGradient>(&BindConv2dWeightGradient),
@@ -35,12 +36,15 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::MaxPool>(&BindMaxPool),
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
     KernelOf<graph::Multiply>(&BindMultiply),
+    KernelOf<graph::Pad>(&BindBoxes),
     KernelOf<graph::ReduceTo>(&BindReduceTo),
     KernelOf<graph::Relu>(&BindRelu),
     KernelOf<graph::ReluGradient>(&BindReluGradient),
     KernelOf<graph::Reshape>(&BindReshape),
+    KernelOf<graph::Slice>(&BindBoxes),
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
+    KernelOf<graph::Split>(&BindBoxes),
     KernelOf<graph::UnaryFamily>(&BindUnary),
 });
 

@@ -11,20 +11,18 @@ namespace ringmaster::graph {
 using Cases = std::vector<OpCase>();
 
 // Each in the file of its family.
-Cases AddCases, AveragePoolCases, BatchNormCases, CastCases, Conv2dCases, DenseCases, DropoutCases,
-    GlobalAveragePoolCases, MaxPoolCases, MultiplyCases, ReduceToCases, ReluCases, ReshapeCases,
-    SoftmaxCrossEntropyCases, UnaryCases;
+Cases AddCases, AveragePoolCases, BatchNormCases, BoxCases, CastCases, Conv2dCases, DenseCases,
+    DropoutCases, GlobalAveragePoolCases, MaxPoolCases, MultiplyCases, ReduceToCases, ReluCases,
+    ReshapeCases, SoftmaxCrossEntropyCases, UnaryCases;
 
 namespace {
 
 constexpr Cases* kFamilies[] = {
-    AddCases,       AveragePoolCases,
-    BatchNormCases, CastCases,
-    Conv2dCases,    DenseCases,
-    DropoutCases,   GlobalAveragePoolCases,
-    MaxPoolCases,   MultiplyCases,
-    ReduceToCases,  ReluCases,
-    ReshapeCases,   SoftmaxCrossEntropyCases,
+    AddCases,     AveragePoolCases, BatchNormCases,
+    BoxCases,     CastCases,        Conv2dCases,
+    DenseCases,   DropoutCases,     GlobalAveragePoolCases,
+    MaxPoolCases, MultiplyCases,    ReduceToCases,
+    ReluCases,    ReshapeCases,     SoftmaxCrossEntropyCases,
     UnaryCases,
 };
 
