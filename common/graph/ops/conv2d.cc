@@ -8,17 +8,25 @@ namespace {
 
 struct Conv2dGeometry {
   WindowAxis height, width;
-  int64_t samples, channels, filters;
+  int64_t samples, channels, filters, groups;
 
-  Shape x() const { return {samples, height.input, width.input, channels}; }
-  Shape kernel() const { return {filters, height.window, width.window, channels}; }
+  int64_t group_channels() const { return channels / groups; }
+  // The first channel that filter o reads.
+  int64_t first_channel(int64_t o) const { return o / (filters / groups) * group_channels(); }
   Shape y() const { return {samples, height.output(), width.output(), filters}; }
 };
 
 Conv2dGeometry MakeConv2dGeometry(const Conv2dAttributes& attributes, const Shape& x,
                                   const Shape& kernel) {
-  return {HeightAxis(attributes, x[1], kernel[1]), WidthAxis(attributes, x[2], kernel[2]), x[0],
-          x[3], kernel[0]};
+  Conv2dGeometry geometry = {HeightAxis(attributes, x[1], kernel[1]),
+                             WidthAxis(attributes, x[2], kernel[2]),
+                             x[0],
+                             x[3],
+                             kernel[0],
+                             attributes.groups};
+  geometry.height.dilation = attributes.dilations[0];
+  geometry.width.dilation = attributes.dilations[1];
+  return geometry;
 }
 
 StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorType& x,
@@ -28,9 +36,14 @@ StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorTyp
   RING_RETURN_IF_ERROR(ExpectRank("x(N,H,W,C)", x, 4));
   RING_RETURN_IF_ERROR(ExpectRank("the kernel(O,h,w,I)", kernel, 4));
   RING_RETURN_IF_ERROR(ExpectType("the kernel", kernel, x.dtype));
-  if (x.shape[3] != kernel.shape[3]) {
+  const int64_t groups = attributes.groups;
+  if (groups < 1 || x.shape[3] % groups != 0 || kernel.shape[0] % groups != 0) {
+    return InvalidArgument("{} groups do not divide {} channels and {} filters", groups, x.shape[3],
+                           kernel.shape[0]);
+  }
+  if (x.shape[3] != kernel.shape[3] * groups) {
     return InvalidArgument("x {} has {} channels, the kernel {} expects {}", ToString(x.shape),
-                           x.shape[3], ToString(kernel.shape), kernel.shape[3]);
+                           x.shape[3], ToString(kernel.shape), kernel.shape[3] * groups);
   }
   const Conv2dGeometry geometry = MakeConv2dGeometry(attributes, x.shape, kernel.shape);
   RING_RETURN_IF_ERROR(geometry.height.Check("height"));
@@ -39,7 +52,7 @@ StatusOr<Conv2dGeometry> CheckedConv2dGeometry(const Node& node, const TensorTyp
 }
 
 // Calls tap(x, y, k) with the offsets of the first channel of x, the first filter of y, and the
-// first channel of filter 0 of the kernel, for each pair of an output position and an input
+// first element of filter 0 of the kernel, for each pair of an output position and an input
 // position under its window.
 template <typename Tap>
 void ForEachTap(const Conv2dGeometry& g, const Tap& tap) {
@@ -54,7 +67,7 @@ void ForEachTap(const Conv2dGeometry& g, const Tap& tap) {
             const int64_t column = g.width.at(q, w);
             if (!g.width.inside(column)) continue;
             const int64_t x = ((n * g.height.input + row) * g.width.input + column) * g.channels;
-            tap(x, y, (h * g.width.window + w) * g.channels);
+            tap(x, y, (h * g.width.window + w) * g.group_channels());
           }
         }
       }
@@ -63,7 +76,7 @@ void ForEachTap(const Conv2dGeometry& g, const Tap& tap) {
 }
 
 int64_t FilterElements(const Conv2dGeometry& g) {
-  return g.height.window * g.width.window * g.channels;
+  return g.height.window * g.width.window * g.group_channels();
 }
 
 }  // namespace
@@ -145,8 +158,9 @@ void Conv2d::Reference(const ReferenceCall& call) {
   ForEachTap(g, [&](int64_t at_x, int64_t at_y, int64_t at_kernel) {
     for (int64_t o = 0; o < g.filters; ++o) {
       const double* weights = kernel + o * FilterElements(g) + at_kernel;
+      const double* read = x + at_x + g.first_channel(o);
       double sum = 0;
-      for (int64_t c = 0; c < g.channels; ++c) sum += x[at_x + c] * weights[c];
+      for (int64_t c = 0; c < g.group_channels(); ++c) sum += read[c] * weights[c];
       y[static_cast<size_t>(at_y + o)] += sum;
     }
   });
@@ -169,7 +183,8 @@ void Conv2dInputGradient::Reference(const ReferenceCall& call) {
   ForEachTap(g, [&](int64_t at_x, int64_t at_y, int64_t at_kernel) {
     for (int64_t o = 0; o < g.filters; ++o) {
       const double* weights = kernel + o * FilterElements(g) + at_kernel;
-      for (int64_t c = 0; c < g.channels; ++c) dx[at_x + c] += dy[at_y + o] * weights[c];
+      double* read = dx + at_x + g.first_channel(o);
+      for (int64_t c = 0; c < g.group_channels(); ++c) read[c] += dy[at_y + o] * weights[c];
     }
   });
 }
@@ -185,7 +200,8 @@ void Conv2dWeightGradient::Reference(const ReferenceCall& call) {
     for (int64_t o = 0; o < g.filters; ++o) {
       double* weights = dw + o * FilterElements(g) + at_kernel;
       const double gradient = dy[static_cast<size_t>(at_y + o)];
-      for (int64_t c = 0; c < g.channels; ++c) weights[c] += gradient * x[at_x + c];
+      const double* read = x + at_x + g.first_channel(o);
+      for (int64_t c = 0; c < g.group_channels(); ++c) weights[c] += gradient * read[c];
     }
   });
   if (call.outputs.size() == 2) {

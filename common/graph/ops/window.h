@@ -1,5 +1,6 @@
 // The geometry of a sliding window, which convolution and pooling share: output position p covers
-// input rows p * stride - pad ... + extent - 1, and padding counts as absent. Values; thread-safe.
+// input rows p * stride - pad ... + extent - 1, of which it reads every `dilation`-th, and padding
+// counts as absent. Values; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -12,28 +13,30 @@ namespace ringmaster::graph {
 // One axis.
 struct WindowAxis {
   int64_t input, window, stride, pad_low, pad_high;
+  int64_t dilation = 1;
 
-  // floor((input + pads - window) / stride) + 1
-  int64_t output() const { return (input + pad_low + pad_high - window) / stride + 1; }
+  // From the first to the last position of a window.
+  int64_t extent() const { return (window - 1) * dilation + 1; }
+  // floor((input + pads - extent) / stride) + 1
+  int64_t output() const { return (input + pad_low + pad_high - extent()) / stride + 1; }
   // Input position under output p and window offset k; may lie in the padding.
-  int64_t at(int64_t p, int64_t k) const { return p * stride - pad_low + k; }
+  int64_t at(int64_t p, int64_t k) const { return p * stride - pad_low + k * dilation; }
   bool inside(int64_t position) const { return position >= 0 && position < input; }
 
   // Every window covers at least one real element and fits.
   [[nodiscard]] Status Check(const char* axis) const {
-    if (window < 1 || stride < 1 || pad_low < 0 || pad_high < 0) {
+    if (window < 1 || stride < 1 || dilation < 1 || pad_low < 0 || pad_high < 0) {
       return InvalidArgument(
-          "{}: window {} and stride {} must be at least 1, pads {} and {} at "
-          "least 0",
-          axis, window, stride, pad_low, pad_high);
+          "{}: window {}, stride {} and dilation {} must be at least 1, pads {} and {} at least 0",
+          axis, window, stride, dilation, pad_low, pad_high);
     }
-    if (std::max(pad_low, pad_high) >= window) {
+    if (std::max(pad_low, pad_high) >= extent()) {
       return InvalidArgument("{}: pads {} and {} must be smaller than the window, {}", axis,
-                             pad_low, pad_high, window);
+                             pad_low, pad_high, extent());
     }
-    if (input + pad_low + pad_high < window) {
+    if (input + pad_low + pad_high < extent()) {
       return InvalidArgument("{}: a window of {} does not fit into {} with pads {} and {}", axis,
-                             window, input, pad_low, pad_high);
+                             extent(), input, pad_low, pad_high);
     }
     return absl::OkStatus();
   }

@@ -18,6 +18,10 @@ struct Convolution {
   graph::Conv2dAttributes attributes;
 
   dnnl::memory::dims strides() const { return {attributes.strides[0], attributes.strides[1]}; }
+  // How many elements lie between two that a window reads.
+  dnnl::memory::dims gaps() const {
+    return {attributes.dilations[0] - 1, attributes.dilations[1] - 1};
+  }
   dnnl::memory::dims pads_low() const { return {attributes.pads[0], attributes.pads[1]}; }
   dnnl::memory::dims pads_high() const { return {attributes.pads[2], attributes.pads[3]}; }
 };
@@ -27,8 +31,9 @@ Convolution DescribeConvolution(const BindContext& context, const graph::Value& 
   const auto type = [&](const graph::Value& value) {
     return context.device.compute_type(value.dtype);
   };
-  return {ActivationDesc(x.shape, type(x)), AnyWeightDesc(w.shape, type(w)),
-          ActivationDesc(y.shape, type(y)), context.attributes<graph::Conv2dAttributes>()};
+  const auto& attributes = context.attributes<graph::Conv2dAttributes>();
+  return {ActivationDesc(x.shape, type(x)), AnyWeightDesc(w.shape, type(w), attributes.groups),
+          ActivationDesc(y.shape, type(y)), attributes};
 }
 
 // Without bias and activation: what oneDNN asks for as a hint of the backward passes.
@@ -36,7 +41,7 @@ dnnl::convolution_forward::primitive_desc ConvolutionHint(const BindContext& con
                                                           const Convolution& c,
                                                           const DnnlDesc& weights) {
   return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, c.x, weights,
-           c.y, c.strides(), c.pads_low(), c.pads_high()},
+           c.y, c.strides(), c.gaps(), c.pads_low(), c.pads_high()},
           PrimitiveAttributes(graph::Activation::kNone),
           context.device.engine};
 }
@@ -53,7 +58,7 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
         const DnnlDesc bias = has_bias ? BiasDesc(context.input(2)) : DnnlDesc();
         return dnnl::convolution_forward::primitive_desc(
             {dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, c.x, c.w, bias,
-             c.y, c.strides(), c.pads_low(), c.pads_high()},
+             c.y, c.strides(), c.gaps(), c.pads_low(), c.pads_high()},
             attributes, context.device.engine);
       }));
   RING_RETURN_IF_ERROR(context.UseLayout(1, choice.weights_desc()));
@@ -71,7 +76,7 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) 
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           return dnnl::convolution_backward_data::primitive_desc(
                               {dnnl::algorithm::convolution_direct, c.x, c.w, c.y, c.strides(),
-                               c.pads_low(), c.pads_high()},
+                               c.gaps(), c.pads_low(), c.pads_high()},
                               PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
                               ConvolutionHint(context, c, c.w));
                         }));
@@ -90,10 +95,11 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(BindContext& context)
       const auto choice, GuardDnnl(context.node.name, [&] {
         const DnnlDesc bias = has_bias ? BiasDesc(context.output(1)) : DnnlDesc();
         return dnnl::convolution_backward_weights::primitive_desc(
-            {dnnl::algorithm::convolution_direct, c.x, c.w, bias, c.y, c.strides(), c.pads_low(),
-             c.pads_high()},
+            {dnnl::algorithm::convolution_direct, c.x, c.w, bias, c.y, c.strides(), c.gaps(),
+             c.pads_low(), c.pads_high()},
             PrimitiveAttributes(graph::Activation::kNone), context.device.engine,
-            ConvolutionHint(context, c, AnyWeightDesc(dw.shape, c.x.data_type())));
+            ConvolutionHint(context, c,
+                            AnyWeightDesc(dw.shape, c.x.data_type(), c.attributes.groups)));
       }));
   std::vector<PrimitiveOperand> operands = {
       ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),

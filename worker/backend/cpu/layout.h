@@ -20,18 +20,21 @@ inline DnnlDesc ActivationDesc(const graph::Shape& shape, DnnlType type) {
   return DnnlDesc({shape[0], shape[1]}, type, DnnlTag::nc);
 }
 
-// A convolution kernel (canonical O,H,W,I), a dense kernel (canonical I,O) or a vector.
-inline dnnl::memory::dims WeightDims(const graph::Shape& shape) {
+// A convolution kernel (canonical O,H,W,I), which oneDNN wants by group where there are several, a
+// dense kernel (canonical I,O) or a vector.
+inline dnnl::memory::dims WeightDims(const graph::Shape& shape, int64_t groups = 1) {
+  if (groups > 1) return {groups, shape[0] / groups, shape[3], shape[1], shape[2]};
   if (shape.size() == 4) return {shape[0], shape[3], shape[1], shape[2]};
   if (shape.size() == 2) return {shape[1], shape[0]};
   return {graph::Elements(shape)};
 }
 
-inline DnnlDesc CanonicalWeightDesc(const graph::Shape& shape, DnnlType type) {
-  const DnnlTag tag = shape.size() == 4   ? DnnlTag::ohwi
+inline DnnlDesc CanonicalWeightDesc(const graph::Shape& shape, DnnlType type, int64_t groups = 1) {
+  const DnnlTag tag = groups > 1          ? DnnlTag::gohwi
+                      : shape.size() == 4 ? DnnlTag::ohwi
                       : shape.size() == 2 ? DnnlTag::io
                                           : DnnlTag::a;
-  return DnnlDesc(WeightDims(shape), type, tag);
+  return DnnlDesc(WeightDims(shape, groups), type, tag);
 }
 
 // A bias or its gradient, which are float32 beside tensors of any type.
@@ -40,8 +43,13 @@ inline DnnlDesc BiasDesc(const graph::Value& bias) {
 }
 
 // The layout is left to the primitive.
-inline DnnlDesc AnyWeightDesc(const graph::Shape& shape, DnnlType type) {
-  return DnnlDesc(WeightDims(shape), type, DnnlTag::any);
+inline DnnlDesc AnyWeightDesc(const graph::Shape& shape, DnnlType type, int64_t groups = 1) {
+  return DnnlDesc(WeightDims(shape, groups), type, DnnlTag::any);
+}
+
+// Of how many groups the kernel is that a primitive wants in this layout.
+inline int64_t GroupsOf(const DnnlDesc& weights) {
+  return weights.dims().size() == 5 ? weights.dims()[0] : 1;
 }
 
 }  // namespace ringmaster::cpu

@@ -220,7 +220,7 @@ PrimitiveOperand WeightOperand(int argument, size_t index, const dnnl::memory::d
 PrimitiveOperand WeightGradientOperand(const BindContext& context,
                                        const dnnl::memory::desc& compute) {
   return {DNNL_ARG_DIFF_WEIGHTS, Side::kOutput, 0, compute,
-          CanonicalWeightDesc(context.output(0).shape, DnnlType::f32)};
+          CanonicalWeightDesc(context.output(0).shape, DnnlType::f32, GroupsOf(compute))};
 }
 
 PrimitiveOperand BiasGradientOperand(const dnnl::memory::desc& desc) {

@@ -92,7 +92,7 @@ Status CpuWeights::PrepareReorder(WeightCopy& copy) {
     const dnnl::engine& engine = device_.engine;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32);
+    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32, GroupsOf(*copy.desc_));
     const dnnl::reorder::primitive_desc choice(engine, canonical, engine, *copy.desc_, attributes);
     AlignedBuffer scratch(choice.scratchpad_desc().get_size());
     return WeightCopy::Reorder{dnnl::reorder(choice),

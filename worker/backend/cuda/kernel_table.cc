@@ -44,6 +44,10 @@ const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
       graph.value(node.inputs[0]).shape != graph.value(node.inputs[1]).shape) {
     return "operands of different shapes";
   }
+  if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
+    if (conv2d->groups != 1) return "groups";
+    if (conv2d->dilations != graph::Conv2dAttributes().dilations) return "dilations";
+  }
   return nullptr;
 }
 

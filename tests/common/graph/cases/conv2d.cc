@@ -8,6 +8,40 @@ Conv2dAttributes Window(int64_t stride, int64_t low, int64_t high,
   return {{stride, stride}, {low, low, high, high}, activation};
 }
 
+Conv2dAttributes Grouped(Conv2dAttributes attributes, int64_t groups, int64_t dilation = 1) {
+  attributes.groups = groups;
+  attributes.dilations = {dilation, dilation};
+  return attributes;
+}
+
+// A convolution with both its gradients.
+void AddAll(const char* what, const Conv2dAttributes& attributes, const Shape& x, const Shape& w,
+            const Shape& y, std::vector<OpCase>* cases) {
+  const TensorType bias = {{y.back()}};
+  cases->push_back({what, Conv2d{attributes}, {{x}, {w}, bias}});
+  cases->push_back({what, Conv2dInputGradient{attributes}, {{y}, {w}}, {{x}}});
+  cases->push_back({what, Conv2dWeightGradient{attributes}, {{x}, {y}}, {{w}, bias}});
+}
+
+void AddGrouped(std::vector<OpCase>* cases) {
+  const Conv2dAttributes same = Window(1, 1, 1);
+  AddAll("groups", Grouped(same, 2), {2, 4, 5, 4}, {6, 3, 3, 2}, {2, 4, 5, 6}, cases);
+  AddAll("depthwise", Grouped(same, 5), {2, 4, 3, 5}, {5, 3, 3, 1}, {2, 4, 3, 5}, cases);
+  AddAll("depthwise, two filters a channel", Grouped(same, 3), {2, 5, 4, 3}, {6, 3, 3, 1},
+         {2, 5, 4, 6}, cases);
+  AddAll("depthwise, stride 2, a pad below", Grouped(Window(2, 0, 1), 32), {2, 8, 9, 32},
+         {32, 3, 3, 1}, {2, 4, 4, 32}, cases);
+  AddAll("depthwise 5x5, many channels", Grouped(Window(1, 2, 2), 67), {1, 9, 7, 67}, {67, 5, 5, 1},
+         {1, 9, 7, 67}, cases);
+  AddAll("32 groups", Grouped(same, 32), {1, 6, 5, 128}, {128, 3, 3, 4}, {1, 6, 5, 128}, cases);
+  AddAll("dilation", Grouped(Window(1, 2, 2), 1, 2), {2, 5, 6, 2}, {3, 3, 3, 2}, {2, 5, 6, 3},
+         cases);
+  AddAll("groups, dilation, stride", Grouped(Window(2, 1, 2), 2, 2), {2, 8, 7, 4}, {4, 3, 3, 2},
+         {2, 4, 3, 4}, cases);
+  AddAll("depthwise, dilation, whole vectors", Grouped(Window(1, 2, 2), 16, 2), {2, 7, 6, 16},
+         {16, 3, 3, 1}, {2, 7, 6, 16}, cases);
+}
+
 }  // namespace
 
 std::vector<OpCase> Conv2dCases() {
@@ -15,7 +49,7 @@ std::vector<OpCase> Conv2dCases() {
   const Conv2dAttributes plain = Window(1, 0, 0);
   const Conv2dAttributes same = Window(1, 1, 1);
   const Conv2dAttributes halved = Window(2, 0, 1);
-  return {
+  std::vector<OpCase> cases = {
       {"same 3x3", Conv2d{same}, {{{2, 4, 5, 3}}, {{4, 3, 3, 3}}, {{4}}}},
       {"no bias", Conv2d{plain}, {{{1, 5, 5, 2}}, {{3, 3, 3, 2}}}},
       {"strides, odd pads",
@@ -60,6 +94,8 @@ std::vector<OpCase> Conv2dCases() {
        {{{6, 3, 3, 5}}, {{6}}}},
       {"1x1", Conv2dWeightGradient{plain}, {{{2, 4, 5, 24}}, {{2, 4, 5, 20}}}, {{{20, 1, 1, 24}}}},
   };
+  AddGrouped(&cases);
+  return cases;
 }
 
 }  // namespace ringmaster::graph

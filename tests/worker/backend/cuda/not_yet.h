@@ -49,6 +49,9 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   // A node only for its attributes.
   const graph::Node node = {"", test.kind, {}};
   if (node.as<graph::Add>() != nullptr) return test.inputs[0].shape != test.inputs[1].shape;
+  if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
+    return conv2d->groups != 1 || conv2d->dilations != graph::Conv2dAttributes().dilations;
+  }
   return NotYetOnCuda(test.kind);
 }
 
