@@ -18,11 +18,13 @@
 #include "common/graph/ops/dense.h"
 #include "common/graph/ops/dropout.h"
 #include "common/graph/ops/global_average_pool.h"
+#include "common/graph/ops/group_norm.h"
 #include "common/graph/ops/max_pool.h"
 #include "common/graph/ops/multiply.h"
 #include "common/graph/ops/reduce_to.h"
 #include "common/graph/ops/relu.h"
 #include "common/graph/ops/reshape.h"
+#include "common/graph/ops/softmax.h"
 #include "common/graph/ops/softmax_cross_entropy.h"
 #include "common/graph/ops/unary.h"
 
@@ -42,7 +44,9 @@ using Kind = std::variant<                              //
     Elu, UnaryGradient<Elu>,                            //
     Gelu, UnaryGradient<Gelu>,                          //
     GlobalAveragePool, GlobalAveragePoolGradient,       //
+    GroupNorm, GroupNormGradient,                       //
     HardSigmoid, UnaryGradient<HardSigmoid>,            //
+    LayerNorm, LayerNormGradient,                       //
     LeakyRelu, UnaryGradient<LeakyRelu>,                //
     MaxPool, MaxPoolGradient,                           //
     Multiply,                                           //
@@ -53,6 +57,7 @@ using Kind = std::variant<                              //
     Reshape,                                            //
     Sigmoid, UnaryGradient<Sigmoid>,                    //
     Slice,                                              //
+    Softmax, SoftmaxGradient,                           //
     SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient,   //
     Softplus, UnaryGradient<Softplus>,                  //
     Split,                                              //

@@ -7,8 +7,9 @@ BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBat
     BindBatchNormInference, BindBoxes, BindCast, BindConv2d, BindConv2dInputGradient,
     BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
     BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindMaxPool,
-    BindMaxPoolGradient, BindMultiply, BindReduceTo, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
+    BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindReduceTo, BindRelu,
+    BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient, BindSoftmaxCrossEntropy,
+    BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 
@@ -33,6 +34,10 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::DropoutGradient>(&BindDropout),
     KernelOf<graph::GlobalAveragePool>(&BindGlobalAveragePool),
     KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
+    KernelOf<graph::GroupNorm>(&BindNorm),
+    KernelOf<graph::GroupNormGradient>(&BindNormGradient),
+    KernelOf<graph::LayerNorm>(&BindNorm),
+    KernelOf<graph::LayerNormGradient>(&BindNormGradient),
     KernelOf<graph::MaxPool>(&BindMaxPool),
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
     KernelOf<graph::Multiply>(&BindMultiply),
@@ -42,6 +47,8 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::ReluGradient>(&BindReluGradient),
     KernelOf<graph::Reshape>(&BindReshape),
     KernelOf<graph::Slice>(&BindBoxes),
+    KernelOf<graph::Softmax>(&BindSoftmax),
+    KernelOf<graph::SoftmaxGradient>(&BindSoftmaxGradient),
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
     KernelOf<graph::Split>(&BindBoxes),

@@ -12,17 +12,29 @@ using Cases = std::vector<OpCase>();
 
 // Each in the file of its family.
 Cases AddCases, AveragePoolCases, BatchNormCases, BoxCases, CastCases, Conv2dCases, DenseCases,
-    DropoutCases, GlobalAveragePoolCases, MaxPoolCases, MultiplyCases, ReduceToCases, ReluCases,
-    ReshapeCases, SoftmaxCrossEntropyCases, UnaryCases;
+    DropoutCases, GlobalAveragePoolCases, GroupNormCases, MaxPoolCases, MultiplyCases,
+    ReduceToCases, ReluCases, ReshapeCases, SoftmaxCases, SoftmaxCrossEntropyCases, UnaryCases;
 
 namespace {
 
 constexpr Cases* kFamilies[] = {
-    AddCases,     AveragePoolCases, BatchNormCases,
-    BoxCases,     CastCases,        Conv2dCases,
-    DenseCases,   DropoutCases,     GlobalAveragePoolCases,
-    MaxPoolCases, MultiplyCases,    ReduceToCases,
-    ReluCases,    ReshapeCases,     SoftmaxCrossEntropyCases,
+    AddCases,
+    AveragePoolCases,
+    BatchNormCases,
+    BoxCases,
+    CastCases,
+    Conv2dCases,
+    DenseCases,
+    DropoutCases,
+    GlobalAveragePoolCases,
+    GroupNormCases,
+    MaxPoolCases,
+    MultiplyCases,
+    ReduceToCases,
+    ReluCases,
+    ReshapeCases,
+    SoftmaxCases,
+    SoftmaxCrossEntropyCases,
     UnaryCases,
 };
 
