@@ -25,7 +25,8 @@ void Mask(const DropoutAttributes& dropout, const ReferenceCall& call) {
     const PhiloxStream stream(call.keys.seed, PhiloxStream::Purpose::kDropout, call.keys.step,
                               call.keys.samples[row], dropout.layer);
     for (size_t e = 0; e < row_elements; ++e) {
-      const bool keep = static_cast<double>(stream.Uniform(e)) >= dropout.rate;
+      const bool keep =
+          static_cast<double>(stream.Uniform(dropout.per_sample ? 0 : e)) >= dropout.rate;
       const size_t at = row * row_elements + e;
       call.outputs[0][at] = keep ? call.inputs[0][at] / (1 - dropout.rate) : 0;
     }

@@ -1,6 +1,6 @@
 // dropout, y = x keep / (1 - rate), and its gradient by the same mask. Element e (logical order
 // inside a sample) of sample s is kept when PhiloxStream(seed, kDropout, step, s, layer).Uniform(e)
-// >= rate.
+// >= rate. Per sample element 0 decides for the whole sample: what EfficientNet calls drop-connect.
 #pragma once
 
 #include <string>
@@ -14,10 +14,12 @@ namespace ringmaster::graph {
 struct DropoutAttributes {
   double rate = 0;    // [0, 1)
   std::string layer;  // the node's name before any pass; no model says it
+  bool per_sample = false;
 
   static constexpr auto Fields() {
     return std::tuple(
-        Field{"rate", &DropoutAttributes::rate, "part of the elements that become 0"});
+        Field{"rate", &DropoutAttributes::rate, "part of the elements that become 0"},
+        Field{"per_sample", &DropoutAttributes::per_sample, "all elements of a sample, or none"});
   }
 };
 

@@ -14,12 +14,22 @@ struct Mask {
   std::string layer;
   uint32_t threshold;  // an element is kept when the upper 24 of its bits reach this
   float divisor;       // 1 - rate
+  bool per_sample;
 };
 
 Mask MakeMask(const graph::DropoutAttributes& attributes) {
   // Uniform() is an integer times 2^-24, so comparing integers is the same comparison.
   return {attributes.layer, static_cast<uint32_t>(std::ceil(attributes.rate * 0x1p24)),
-          static_cast<float>(1 - attributes.rate)};
+          static_cast<float>(1 - attributes.rate), attributes.per_sample};
+}
+
+// All elements, or none.
+template <typename T>
+void DropSample(const Mask& mask, const PhiloxStream& stream, const T* x, T* y, int64_t count) {
+  const bool keep = (stream.At(0) >> 8) >= mask.threshold;
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = keep ? T(static_cast<float>(x[i]) / mask.divisor) : T(0.0F);
+  }
 }
 
 template <typename T>
@@ -45,8 +55,10 @@ StatusOr<std::unique_ptr<Kernel>> BindDropout(BindContext& context) {
       ParallelFor(threads, rows, [&](int64_t row) {
         const PhiloxStream stream(keys.seed, PhiloxStream::Purpose::kDropout, keys.step,
                                   keys.samples[static_cast<size_t>(row)], mask.layer);
-        DropRow(mask, stream, operands.input<T>(0) + row * row_elements,
-                operands.output<T>(0) + row * row_elements, row_elements);
+        const T* x = operands.input<T>(0) + row * row_elements;
+        T* y = operands.output<T>(0) + row * row_elements;
+        mask.per_sample ? DropSample(mask, stream, x, y, row_elements)
+                        : DropRow(mask, stream, x, y, row_elements);
       });
     });
   });

@@ -48,6 +48,9 @@ const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
     if (conv2d->groups != 1) return "groups";
     if (conv2d->dilations != graph::Conv2dAttributes().dilations) return "dilations";
   }
+  if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
+    if (dropout->per_sample) return "per_sample";
+  }
   return nullptr;
 }
 

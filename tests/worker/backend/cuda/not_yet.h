@@ -58,6 +58,9 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
     return conv2d->groups != 1 || conv2d->dilations != graph::Conv2dAttributes().dilations;
   }
+  if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
+    return dropout->per_sample;
+  }
   return NotYetOnCuda(test.kind);
 }
 
