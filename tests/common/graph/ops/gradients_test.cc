@@ -125,6 +125,22 @@ TEST_CASE("Gradients: an input that is not wanted costs no node") {
   }
 }
 
+TEST_CASE("Gradients: of a split into which all gradients flow it is one concat") {
+  Graph graph;
+  const ValueId x = graph.AddFed("x", {2, 5}, DType::kFloat32);
+  const auto parts = AddOp(&graph, {"split", Split{1, {2, 3}}, {x}});
+  REQUIRE(parts.ok());
+  GradientRequest request = {&graph, graph.node(0), {}, {true}};
+  for (int64_t size : {2, 3}) {
+    request.output_gradients.push_back(graph.AddFed("dy", {2, size}, DType::kFloat32));
+  }
+  const auto gradients = OpOf(request.node).gradient(request);
+  REQUIRE(Message(gradients.status()) == "");
+  REQUIRE(graph.nodes().size() == 2);
+  CHECK(graph.node(1).op() == std::string("concat"));
+  CHECK(graph.value(gradients->front()).shape == Shape{2, 5});
+}
+
 // What has a gradient rule needs a small case, what a rule adds is reached by the other's; anything
 // else has no gradient and must say so.
 TEST_CASE("Gradients: the sweep reaches every op of the list") {

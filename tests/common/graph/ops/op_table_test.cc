@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/graph/printer.h"
+
 namespace ringmaster::graph {
 namespace {
 
@@ -55,6 +57,19 @@ TEST_CASE("OpTable: outputs are named after the node") {
   CHECK(graph.value((*outputs)[2]).producer == 0);
 }
 
+TEST_CASE("OpTable: attributes are printed where they are not the default") {
+  Graph graph;
+  const ValueId x = graph.AddFed("x", {2, 5}, kFloat);
+  const auto parts = AddOp(&graph, {"split", Split{1, {2, 3}}, {x}});
+  REQUIRE(parts.ok());
+  REQUIRE(AddOp(&graph, {"gelu", Gelu{Gelu::Approximate::kTanh}, {parts->front()}}).ok());
+  REQUIRE(AddOp(&graph, {"elu", Elu{}, {x}}).ok());
+  CHECK(Print(graph) ==
+        "split/0 (2, 2) float32, split/1 (2, 3) float32 = split(x) sizes=2,3\n"
+        "gelu (2, 2) float32 = gelu(split/0) approximate=tanh\n"
+        "elu (2, 5) float32 = elu(x)\n");
+}
+
 TEST_CASE("OpTable: shapes follow windows, strides and pads") {
   const Conv2dAttributes conv = {{2, 3}, {0, 1, 1, 0}};
   const auto y = Infer(Conv2d{conv}, {{{2, 7, 6, 2}}, {{5, 3, 2, 2}}});
@@ -67,6 +82,15 @@ TEST_CASE("OpTable: shapes follow windows, strides and pads") {
   const auto pool = Infer(MaxPool{}, {{{1, 8, 7, 3}}});
   REQUIRE(pool.ok());
   CHECK((*pool)[0].shape == Shape{1, 4, 3, 3});
+}
+
+TEST_CASE("OpTable: the gradient of what was broadcast is float32 where that is a parameter") {
+  const auto vector = Infer(ReduceTo{}, {{{4, 2, 3}, kBrain}}, {{{3}}});
+  REQUIRE(vector.ok());
+  CHECK((*vector)[0] == TensorType{{3}, kFloat});
+  const auto sampled = Infer(ReduceTo{}, {{{4, 2, 3}, kBrain}}, {{{4, 1, 3}}});
+  REQUIRE(sampled.ok());
+  CHECK((*sampled)[0] == TensorType{{4, 1, 3}, kBrain});
 }
 
 TEST_CASE("OpTable: gradients of parameters are float32 whatever the compute type") {
@@ -97,7 +121,33 @@ TEST_CASE("OpTable: operands that do not fit are named with what was expected") 
   CHECK(ErrorOf(Infer(Reshape{}, {{{4, 3}}}, {{{5, 2}}})) ==
         "layer (reshape): (4, 3) has 12 elements, (5, 2) has 10");
   CHECK(ErrorOf(Infer(Add{}, {{{4, 3}}, {{3, 4}}})) ==
-        "layer (add): expected b of shape (4, 3), got (3, 4)");
+        "layer (add): (4, 3) and (3, 4) do not fit: of equal ranks only extents of 1 after axis 0 "
+        "broadcast, and a lower rank meets the last axes");
+  CHECK(
+      ErrorOf(Infer(Multiply{}, {{{4, 3}}, {{1, 3}}})).starts_with("layer (multiply): (4, 3) and"));
+  CHECK(ErrorOf(Infer(Conv2d{{.groups = 2}}, {{{1, 4, 4, 4}}, {{3, 3, 3, 2}}})) ==
+        "layer (conv2d): 2 groups do not divide 4 channels and 3 filters");
+  CHECK(ErrorOf(Infer(Conv2d{{.dilations = {2, 1}}}, {{{1, 4, 4, 3}}, {{2, 3, 3, 3}}})) ==
+        "layer (conv2d): height: a window of 5 does not fit into 4 with pads 0 and 0");
+  CHECK(ErrorOf(Infer(Concat{0}, {{{4, 3}}, {{4, 3}}})) ==
+        "layer (concat): axis 0 of (4, 3): expected one behind the samples', 1 to 1");
+  CHECK(ErrorOf(Infer(Concat{2}, {{{4, 3, 2}}, {{4, 2, 5}}})) ==
+        "layer (concat): expected an operand of shape (4, 3, 5), got (4, 2, 5)");
+  CHECK(ErrorOf(Infer(Split{1, {2, 2}}, {{{4, 3}}})) ==
+        "layer (split): expected sizes above 0 with a sum of 3, got 4 in sum");
+  CHECK(ErrorOf(Infer(Slice{{1}, {4}}, {{{4, 3}}})) ==
+        "layer (slice): axis 1: expected 0 <= begin < end <= 3, got 1 and 4");
+  CHECK(ErrorOf(Infer(Pad{{1}}, {{{4, 3}}})) ==
+        "layer (pad): expected pads of 2 numbers for (4, 3), got 1");
+  CHECK(ErrorOf(Infer(ReduceTo{}, {{{4, 3}}}, {{{2}}})) ==
+        "layer (reduce_to): (4, 3) is not what (2) could be broadcast to");
+  CHECK(ErrorOf(Infer(GroupNorm{{{}, 2}}, {{{4, 3}}, {{3}}, {{3}}})) ==
+        "layer (group_norm): 2 groups do not divide 3 channels");
+  CHECK(ErrorOf(Infer(LayerNorm{{.center = false}}, {{{4, 3}}, {{3}}, {{3}}})) ==
+        "layer (layer_norm): expected 2 inputs, got 3");
+  CHECK(ErrorOf(Infer(LeakyRelu{-1}, {{{4, 3}}})) ==
+        "layer (leaky_relu): slope must be a number of at least 0, got -1");
+  CHECK(ErrorOf(Infer(Elu{0}, {{{4, 3}}})) == "layer (elu): alpha must be a number above 0, got 0");
   CHECK(ErrorOf(Infer(SoftmaxCrossEntropy{}, {{{4, 3}, kBrain}, {{4}, kInt}})) ==
         "layer (softmax_cross_entropy): expected logits in float32, got bfloat16");
   CHECK(ErrorOf(Infer(Dropout{{1.0, "d"}}, {{{4, 3}}})) ==

@@ -127,6 +127,81 @@ TEST_CASE("Reference: dropout draws from the sample's own stream, wherever its r
   CHECK(kept < 420);
 }
 
+TEST_CASE("Reference: dropout per sample draws element 0 of the sample's stream for all of it") {
+  const DropoutAttributes attributes = {0.5, "dropout", true};
+  RandomKeys keys = {7, 9, {}};
+  for (uint64_t sample = 0; sample < 64; ++sample) keys.samples.push_back(sample);
+  const auto y = Run(Dropout{attributes}, {{{64, 3}, Values(192, 3)}}, {}, keys)[0];
+  int kept = 0;
+  for (size_t row = 0; row < 64; ++row) {
+    const PhiloxStream stream(7, PhiloxStream::Purpose::kDropout, 9, row, "dropout");
+    const double expected = stream.Uniform(0) >= 0.5F ? 6 : 0;
+    for (size_t e = 0; e < 3; ++e) CHECK(y[row * 3 + e] == expected);
+    kept += expected == 0 ? 0 : 1;
+  }
+  CHECK(kept > 16);
+  CHECK(kept < 48);
+}
+
+TEST_CASE("Reference: output c m + j of a depthwise conv2d is of channel c") {
+  Conv2dAttributes attributes;
+  attributes.groups = 2;
+  const auto y =
+      Run(Conv2d{attributes}, {{{1, 1, 1, 2}, {10, 100}}, {{4, 1, 1, 1}, {1, 2, 3, 4}}})[0];
+  CHECK(y == Values{10, 20, 300, 400});
+}
+
+TEST_CASE("Reference: a dilated window reads every second element") {
+  Conv2dAttributes attributes;
+  attributes.dilations = {1, 2};
+  const auto y =
+      Run(Conv2d{attributes}, {{{1, 1, 4, 1}, {1, 2, 3, 4}}, {{1, 1, 2, 1}, {1, 10}}})[0];
+  CHECK(y == Values{31, 42});
+}
+
+TEST_CASE("Reference: padding is not counted in a mean") {
+  const PoolAttributes attributes = {{2, 2}, {2, 2}, {1, 1, 0, 0}};
+  const Operand x = {{1, 3, 3, 1}, {8, 2, 4, 6, 1, 2, 4, 3, 6}};
+  CHECK(Run(AveragePool{attributes}, {x})[0] == Values{8, 3, 5, 3});
+  const Operand dy = {{1, 2, 2, 1}, {1, 2, 4, 8}};
+  CHECK(Run(AveragePoolGradient{attributes}, {dy}, {{{1, 3, 3, 1}}})[0] ==
+        Values{1, 1, 1, 2, 2, 2, 2, 2, 2});
+}
+
+TEST_CASE("Reference: operands are broadcast along extents of 1 and what is missing in front") {
+  const Operand x = {{2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  CHECK(Run(Multiply{}, {x, {{2, 1, 2}, {1, 10, 100, 1000}}})[0] ==
+        Values{1, 20, 3, 40, 500, 6000, 700, 8000});
+  CHECK(Run(Add{}, {x, {{2}, {10, 20}}})[0] == Values{11, 22, 13, 24, 15, 26, 17, 28});
+  CHECK(Run(ReduceTo{}, {x}, {{{2, 1, 2}}})[0] == Values{4, 6, 12, 14});
+  CHECK(Run(ReduceTo{}, {x}, {{{2}}})[0] == Values{16, 20});
+}
+
+TEST_CASE("Reference: concat, split, slice and pad put elements where they say") {
+  const Operand x = {{1, 2, 2}, {1, 2, 3, 4}};
+  CHECK(Run(Concat{2}, {x, {{1, 2, 1}, {5, 6}}})[0] == Values{1, 2, 5, 3, 4, 6});
+  CHECK(Run(Concat{1}, {x, {{1, 1, 2}, {5, 6}}})[0] == Values{1, 2, 3, 4, 5, 6});
+  const auto parts = Run(Split{2, {1, 1}}, {x});
+  CHECK(parts[0] == Values{1, 3});
+  CHECK(parts[1] == Values{2, 4});
+  CHECK(Run(Slice{{1, 0}, {2, 1}}, {x})[0] == Values{3});
+  CHECK(Run(Pad{{0, 1, 1, 0}}, {x})[0] == Values{0, 1, 2, 0, 3, 4, 0, 0, 0});
+}
+
+TEST_CASE("Reference: group_norm normalizes by sample and group, layer_norm by row") {
+  const Operand x = {{1, 2, 4}, {0, 4, 10, 10, 2, 2, 30, 30}};
+  const NormAttributes plain = {0, false, false};
+  const auto groups = Run(GroupNorm{{plain, 2}}, {x});
+  CHECK(groups[1] == Values{2, 20});
+  CHECK(groups[2][1] == Approx(0.1));
+  CHECK(groups[0][0] == Approx(-std::sqrt(2.0)));
+  CHECK(groups[0][2] == Approx(-1));
+  CHECK(groups[0][7] == Approx(1));
+  const auto rows = Run(LayerNorm{plain}, {x});
+  CHECK(rows[1] == Values{6, 16});
+  CHECK(rows[0][4] == Approx(-1));
+}
+
 TEST_CASE("Reference: softmax_cross_entropy sums losses and counts the first maximum") {
   const Operand logits = {{3, 2}, {0, 0, 1000, 0, 0, std::log(3.0)}};
   const Operand labels = {{3}, {1, 0, 1}, DType::kInt32};
