@@ -36,6 +36,9 @@ void AddGrouped(std::vector<OpCase>* cases) {
   AddAll("32 groups", Grouped(same, 32), {1, 6, 5, 128}, {128, 3, 3, 4}, {1, 6, 5, 128}, cases);
   AddAll("dilation", Grouped(Window(1, 2, 2), 1, 2), {2, 5, 6, 2}, {3, 3, 3, 2}, {2, 5, 6, 3},
          cases);
+  Conv2dAttributes uneven = {{1, 1}, {2, 0, 2, 1}};
+  uneven.dilations = {2, 1};
+  AddAll("dilation of rows alone", uneven, {2, 6, 5, 2}, {3, 3, 2, 2}, {2, 6, 5, 3}, cases);
   AddAll("groups, dilation, stride", Grouped(Window(2, 1, 2), 2, 2), {2, 8, 7, 4}, {4, 3, 3, 2},
          {2, 4, 3, 4}, cases);
   AddAll("depthwise, dilation, whole vectors", Grouped(Window(1, 2, 2), 16, 2), {2, 7, 6, 16},
