@@ -31,7 +31,7 @@ constexpr Cases* kFamilies[] = {
 };
 
 // Two reference runs an element: more of them would take seconds.
-constexpr int64_t kFewElements = 500;
+constexpr int64_t kFewElements = 1000;
 
 PhiloxStream StreamOf(uint64_t subject) {
   return {5, PhiloxStream::Purpose::kInitialize, 0, subject, "operand"};
