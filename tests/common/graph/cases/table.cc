@@ -30,8 +30,8 @@ constexpr Cases* kFamilies[] = {
     SoftmaxCrossEntropyCases,
 };
 
-// Two reference runs an element: more of them would take seconds.
-constexpr int64_t kFewElements = 1000;
+// Two reference runs an element: more would take half a minute under sanitizers.
+constexpr int64_t kFewElements = 500;
 
 PhiloxStream StreamOf(uint64_t subject) {
   return {5, PhiloxStream::Purpose::kInitialize, 0, subject, "operand"};
