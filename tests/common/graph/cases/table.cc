@@ -30,7 +30,7 @@ constexpr Cases* kFamilies[] = {
     SoftmaxCrossEntropyCases,
 };
 
-// Two reference runs an element: more would take half a minute under sanitizers.
+// Two runs of the reference an element, under sanitizers, too: 1,000 would take ten times as long.
 constexpr int64_t kFewElements = 500;
 
 PhiloxStream StreamOf(uint64_t subject) {
