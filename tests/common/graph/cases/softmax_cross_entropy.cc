@@ -37,7 +37,7 @@ std::vector<OpCase> SoftmaxCrossEntropyCases() {
     test.prepare = EqualLogits;
     cases.push_back(test);
     test.kind = SoftmaxCrossEntropyGradient{};
-    test.inputs.push_back({{}});  // the gradient of the sum
+    test.inputs.push_back(TensorType{});  // the gradient of the sum
     cases.push_back(test);
   }
   return cases;

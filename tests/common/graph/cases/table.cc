@@ -38,7 +38,7 @@ constexpr Cases* kFamilies[] = {
     UnaryCases,
 };
 
-// Two reference runs an element: more of them would take seconds.
+// Two runs of the reference an element, under sanitizers, too: 1,000 would take ten times as long.
 constexpr int64_t kFewElements = 500;
 
 PhiloxStream StreamOf(uint64_t subject) {

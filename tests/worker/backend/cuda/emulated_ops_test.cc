@@ -140,7 +140,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 double Tolerance(DType type) {
-  return type == DType::kBFloat16 ? 1e-2 : type == DType::kFloat16 ? 1e-3 : 1e-5;
+  return type == DType::kBFloat16 ? 1e-2 : type == DType::kFloat16 ? 1e-3 : 2e-6;
 }
 
 // Both orders of threads, and in place where the plan may do that: the same bits, near the
