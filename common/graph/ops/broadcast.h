@@ -1,12 +1,12 @@
-// Where tensors of different shapes meet element by element, and loops over that, which the
-// reference and backends share. Thread-safe (values and free functions).
+// Where tensors of different shapes meet element by element: what the rules of such ops share, and
+// loops, which the reference and backends share. Thread-safe (values and free functions).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "common/graph/tensor_type.h"
+#include "common/graph/ops/op_table.h"
 #include "common/status.h"
 
 namespace ringmaster::graph {
@@ -15,6 +15,14 @@ namespace ringmaster::graph {
 // those of axis 0, the samples. The operand of lower rank, a parameter, meets the last axes of the
 // other. INVALID_ARGUMENT names both shapes.
 [[nodiscard]] StatusOr<Shape> BroadcastShape(const Shape& a, const Shape& b);
+
+// The type of the only output of an op on two operands of one floating type.
+[[nodiscard]] StatusOr<OpOutputs> BroadcastTypes(OpInputs inputs);
+
+// What `gradient`, of the shape of the node's output, is to its input i: a reduce_to where that was
+// broadcast, itself where it was not.
+[[nodiscard]] StatusOr<ValueId> ReducedTo(const GradientRequest& request, size_t i,
+                                          ValueId gradient);
 
 // One of the nested loops over the elements of a result: how many steps, and by how many elements
 // each step moves in operand a and in b. 0: that operand is broadcast.

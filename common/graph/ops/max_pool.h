@@ -1,5 +1,5 @@
-// max_pool and its gradient. Padding is never the maximum; the first maximum of a window, row by
-// row, takes the whole gradient.
+// max_pool and its gradient, and global_max_pool, of which the window is the whole image. Padding
+// is never the maximum; the first maximum of a window, row by row, takes the whole gradient.
 #pragma once
 
 #include <array>
@@ -34,6 +34,18 @@ struct MaxPool : PoolAttributes {
 struct MaxPoolGradient : PoolAttributes {
   static constexpr OpTraits kTraits = {.name = "max_pool_gradient"};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x(N,H,W,C) -> y(N,C), or (N,1,1,C) where dimensions are kept; its gradient is a max_pool's
+struct GlobalMaxPool {
+  bool keep_dims = false;
+  static constexpr auto Fields() {
+    return std::tuple(Field{"keep_dims", &GlobalMaxPool::keep_dims, "height and width stay, as 1"});
+  }
+  static constexpr OpTraits kTraits = {.name = "global_max_pool", .keras = "GlobalMaxPooling2D"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);
 };
 

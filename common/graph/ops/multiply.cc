@@ -1,6 +1,6 @@
 #include "common/graph/ops/multiply.h"
 
-#include "common/graph/ops/broadcast_rules.h"
+#include "common/graph/ops/broadcast.h"
 
 namespace ringmaster::graph {
 

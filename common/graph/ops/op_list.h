@@ -44,6 +44,7 @@ using Kind = std::variant<                              //
     Elu, UnaryGradient<Elu>,                            //
     Gelu, UnaryGradient<Gelu>,                          //
     GlobalAveragePool, GlobalAveragePoolGradient,       //
+    GlobalMaxPool,                                      //
     GroupNorm, GroupNormGradient,                       //
     HardSigmoid, UnaryGradient<HardSigmoid>,            //
     LayerNorm, LayerNormGradient,                       //

@@ -1,25 +1,9 @@
 #include "common/graph/ops/reduce_to.h"
 
-#include "common/graph/ops/broadcast_rules.h"
+#include "common/graph/ops/broadcast.h"
+#include "common/graph/ops/operands.h"
 
 namespace ringmaster::graph {
-
-StatusOr<OpOutputs> BroadcastTypes(OpInputs inputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
-  RING_RETURN_IF_ERROR(ExpectFloating("a", inputs[0]));
-  RING_RETURN_IF_ERROR(ExpectType("b", inputs[1], inputs[0].dtype));
-  RING_ASSIGN_OR_RETURN(Shape shape, BroadcastShape(inputs[0].shape, inputs[1].shape));
-  return OpOutputs{{std::move(shape), inputs[0].dtype}};
-}
-
-StatusOr<ValueId> ReducedTo(const GradientRequest& request, size_t i, ValueId gradient) {
-  const Graph& graph = *request.graph;
-  const Shape wanted = graph.value(request.node.inputs[i]).shape;
-  if (wanted == graph.value(gradient).shape) return gradient;
-  Node node = {request.node.name + (i == 0 ? "/reduce_a" : "/reduce_b"), ReduceTo{}, {gradient}};
-  RING_ASSIGN_OR_RETURN(const auto made, AddOp(request.graph, std::move(node), {{wanted}}));
-  return made[0];
-}
 
 Status ReduceTo::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));

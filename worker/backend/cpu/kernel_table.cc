@@ -6,10 +6,10 @@ namespace ringmaster::cpu {
 BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBatchNormGradient,
     BindBatchNormInference, BindBoxes, BindCast, BindConv2d, BindConv2dInputGradient,
     BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
-    BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindMaxPool,
-    BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindReduceTo, BindRelu,
-    BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient, BindSoftmaxCrossEntropy,
-    BindSoftmaxCrossEntropyGradient, BindUnary;
+    BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindGlobalMaxPool,
+    BindMaxPool, BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindReduceTo,
+    BindRelu, BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient,
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
 
 namespace {
 
@@ -34,6 +34,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::DropoutGradient>(&BindDropout),
     KernelOf<graph::GlobalAveragePool>(&BindGlobalAveragePool),
     KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
+    KernelOf<graph::GlobalMaxPool>(&BindGlobalMaxPool),
     KernelOf<graph::GroupNorm>(&BindNorm),
     KernelOf<graph::GroupNormGradient>(&BindNormGradient),
     KernelOf<graph::LayerNorm>(&BindNorm),

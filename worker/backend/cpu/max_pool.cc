@@ -139,10 +139,7 @@ void ScatterSample(const Geometry& g, const Scratch& scratch, std::byte* workspa
   Convert(sums, dx, g.x_sample());
 }
 
-}  // namespace
-
-StatusOr<std::unique_ptr<Kernel>> BindMaxPool(BindContext& context) {
-  const Geometry g = MakeGeometry(context);
+std::unique_ptr<Kernel> MakeMaxPool(const BindContext& context, const Geometry& g) {
   const int64_t rows = g.samples * g.height.output();
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLoop([=, threads = context.threads](const Operands& operands, const RunKeys&) {
@@ -153,6 +150,17 @@ StatusOr<std::unique_ptr<Kernel>> BindMaxPool(BindContext& context) {
       });
     });
   });
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindMaxPool(BindContext& context) {
+  return MakeMaxPool(context, MakeGeometry(context));
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindGlobalMaxPool(BindContext& context) {
+  const graph::Shape& x = context.input(0).shape;
+  return MakeMaxPool(context, {{x[1], x[1], x[1], 0, 0}, {x[2], x[2], x[2], 0, 0}, x[0], x[3]});
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindMaxPoolGradient(BindContext& context) {

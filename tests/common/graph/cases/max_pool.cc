@@ -43,6 +43,9 @@ std::vector<OpCase> MaxPoolCases() {
       {"stride 1", MaxPool{Pool(3, 1, 1, 1)}, {{{2, 5, 6, 16}}}},
       {"a pad below, many channels", MaxPool{Pool(2, 2, 0, 1)}, {{{1, 7, 5, 600}}}},
       {"4x4 by 3", MaxPool{Pool(4, 3, 0, 2)}, {{{1, 11, 9, 8}}}},
+      {"odd image", GlobalMaxPool{}, {{{2, 3, 5, 3}}}},
+      {"dimensions kept", GlobalMaxPool{.keep_dims = true}, {{{2, 3, 2, 5}}}},
+      {"many places and channels", GlobalMaxPool{}, {{{3, 20, 17, 129}}}},
       // Tiles with an edge, overlaps on every side, a tail that no window reaches.
       PoolGradient("ties, a pad below", Pool(2, 2, 0, 1), {1, 7, 5, 24}, {1, 4, 3, 24}, PooledTies),
       PoolGradient("ties, stride 1", Pool(3, 1, 1, 1), {2, 5, 6, 16}, {2, 5, 6, 16}, PooledTies),

@@ -19,6 +19,7 @@ inline constexpr std::string_view kNotYetOnCuda[] = {
     "elu_gradient",
     "gelu",
     "gelu_gradient",
+    "global_max_pool",
     "group_norm",
     "group_norm_gradient",
     "hard_sigmoid",
