@@ -21,7 +21,8 @@ def generate(folder):
     folder.mkdir()
     protos = {
         ROOT / "proto": ["google/rpc/status.proto", "google/rpc/error_details.proto",
-                         *(f"ringmaster/v1/{name}.proto" for name in ("job", "jobs", "fleet", "ring", "states"))],
+                         *(f"ringmaster/v1/{name}.proto"
+                           for name in ("rules", "job", "jobs", "fleet", "ring", "states"))],
         GRPC_PROTOS: ["grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto"],
     }
     for root, files in protos.items():
