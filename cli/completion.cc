@@ -48,6 +48,12 @@ std::vector<const CLI::Option*> Positionals(const CLI::App& command) {
   return options;
 }
 
+std::vector<std::string> KeyPaths() {
+  std::vector<std::string> paths;
+  for (const job::Key& key : job::Keys()) paths.push_back(key.path);
+  return paths;
+}
+
 // Keys of a job file, `batch=`; when the key is there with its `=`, each value that it may have.
 std::vector<std::string> Overrides(const std::string& begun) {
   std::vector<std::string> words;
@@ -68,6 +74,7 @@ std::vector<std::string> ValuesOf(const CLI::Option& option, const std::string& 
   const std::string kind = option.get_positional() ? option.get_name() : type;
   if (type.find('|') != std::string::npos) return absl::StrSplit(type, '|');
   if (kind == "KEY=VALUE") return Overrides(begun);
+  if (kind == "KEY" && option.get_positional()) return KeyPaths();
   if (kind == "JOB") return sources.jobs();
   if (kind == "WORKER") return sources.workers();
   if (kind == "FILE") return {":files"};

@@ -65,7 +65,7 @@ const YamlNode* FindInList(const YamlNode* list, const std::string& key) {
 std::string Words(const Key& key, const std::string& value) {
   std::string words = key.help;
   if (!key.limits.empty()) words += "; " + key.limits;
-  const bool silent = key.by_default.empty() || key.by_default == value || key.by_default == "{}";
+  const bool silent = key.by_default.empty() || key.by_default == value;
   return silent ? words : words + "; default: " + key.by_default;
 }
 
@@ -127,11 +127,9 @@ class TemplateWriter {
     const bool nested =
         part != nullptr && part->field_count() > 0 && job::ListField(*part) == nullptr;
     if (level.indent.empty()) Separate(nested);
-    std::string value = key.example;
-    if (nested) value = "";
+    const bool scalar = chosen != nullptr && chosen->kind == YamlNode::Kind::kScalar;
+    std::string value = scalar ? chosen->text : key.example;
     if (part != nullptr && part->field_count() == 0) value = "{}";
-    if (!nested && chosen != nullptr && chosen->kind == YamlNode::Kind::kScalar)
-      value = chosen->text;
     const std::string sign = form == Form::kPlain || level.commented ? "" : "# ";
     const std::string other = form == Form::kOther ? "or " : "";
     WriteLine(level.indent + sign + other + dash + key.path + (nested ? ":" : ": ") + value,
@@ -155,7 +153,7 @@ class TemplateWriter {
   void WriteLine(const std::string& line, const std::string& words) {
     const size_t column = std::max(kCommentColumn, line.size() + 2);
     std::string begin = line + std::string(column - line.size(), ' ');
-    for (const std::string& part : WrapTo(kColumns - 2 - column, words)) {
+    for (const std::string& part : WrapTo(std::max(kColumns, column + 30) - 2 - column, words)) {
       text_ += begin + "# " + part + '\n';
       begin = std::string(column, ' ');
     }

@@ -101,6 +101,7 @@ Key Describe(const FieldDescriptor& field) {
                 : !rules.by_default().empty() ? rules.by_default()
                 : !key.choices.empty()        ? key.choices.front()
                                               : "";
+  if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
   if (field.containing_type() == v1::Model::descriptor()) DescribeOption(&key);
   return key;
 }

@@ -18,7 +18,7 @@ struct Key {
   std::string help;                  // one short sentence
   std::vector<std::string> choices;  // all values there are; empty: too many
   bool required = false;
-  std::string example;  // a value; empty: of a mapping, or when there is none to show
+  std::string example;  // a value; empty: of a mapping
 };
 
 // In the order of the proto: a mapping stands before its keys.

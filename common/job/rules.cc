@@ -97,7 +97,7 @@ Status CheckEnum(const std::string& path, const EnumDescriptor& type, int number
 
 Status CheckText(const std::string& path, const v1::FieldRules& rules, const std::string& text) {
   if (rules.max_bytes() == 0 || text.size() <= rules.max_bytes()) return absl::OkStatus();
-  return InvalidArgument("{}: expected {}, got {} bytes", path, RangeWords(rules), text.size());
+  return InvalidArgument("{}: expected {}, got {}", path, RangeWords(rules), text.size());
 }
 
 Status CheckPart(const Message& part, const std::string& path, const v1::FieldRules& rules);
