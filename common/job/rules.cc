@@ -41,9 +41,9 @@ class DefaultTable {
 
  private:
   void Add(const Descriptor& type) {
-    const Message* const empty = MessageFactory::generated_factory()->GetPrototype(&type);
-    const auto [at, added] = defaults_.try_emplace(&type, empty->New());
-    if (!added) return;
+    if (defaults_.contains(&type)) return;
+    Message* const defaults = MessageFactory::generated_factory()->GetPrototype(&type)->New();
+    defaults_[&type].reset(defaults);
     std::string text;
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
@@ -51,7 +51,7 @@ class DefaultTable {
       if (!value.empty()) text += fmt::format("{}: {}\n", field.name(), value);
       if (IsMessage(field)) Add(*field.message_type());
     }
-    const Status read = text.empty() ? absl::OkStatus() : ReadYaml(type.name(), text, &*at->second);
+    const Status read = text.empty() ? absl::OkStatus() : ReadYaml(type.name(), text, defaults);
     RING_CHECK(read.ok(), "a default of job.proto is none of its field's values");
   }
 
@@ -106,7 +106,7 @@ Status CheckPart(const Message& part, const std::string& path, const v1::FieldRu
 Status CheckValue(const Message& message, const FieldDescriptor& field, int index,
                   const std::string& path, const v1::FieldRules& rules) {
   const Reflection& reflection = *message.GetReflection();
-  const auto get = [&](auto singular, auto repeated) -> decltype(auto) {
+  const auto get = [&](auto singular, auto repeated) {
     return index < 0 ? (reflection.*singular)(message, &field)
                      : (reflection.*repeated)(message, &field, index);
   };

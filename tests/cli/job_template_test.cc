@@ -1,5 +1,6 @@
 #include "cli/job_template.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <regex>
 #include <sstream>
@@ -80,15 +81,11 @@ TEST_CASE("JobTemplate: every key stands there once, with its range and what it 
   std::vector<std::string> wanted, found;
   for (const job::Key& key : job::Keys()) {
     wanted.push_back(key.path.substr(key.path.rfind('.') + 1));
-    const std::string line = wanted.back() + ": " + key.example;
     INFO(key.path);
-    if (!key.example.empty() && key.path.find('.') == std::string::npos) {
-      CHECK_THAT(JobTemplate(), Catch::Contains(wanted.back() + ":"));
-    }
     CHECK_THAT(JobTemplate(), Catch::Contains(key.help.substr(0, 30)));
   }
   const std::vector<std::string> lines = TemplateLines();
-  for (size_t i = 6; i < lines.size(); ++i) {
+  for (size_t i = 4; i < lines.size(); ++i) {
     if (const std::string key = KeyOf(lines[i]); !key.empty()) found.push_back(key);
   }
   std::sort(wanted.begin(), wanted.end());
@@ -101,7 +98,7 @@ TEST_CASE("JobTemplate: every key stands there once, with its range and what it 
 TEST_CASE("JobTemplate: each key in a comment is right where it stands") {
   const std::vector<std::string> lines = TemplateLines();
   int tried = 0;
-  for (size_t i = 6; i < lines.size(); ++i) {
+  for (size_t i = 4; i < lines.size(); ++i) {
     const size_t indent = std::min(IndentOf(lines[i]), lines[i].size());
     if (KeyOf(lines[i]).empty() || lines[i].substr(indent, 2) != "# " || indent > 8) continue;
     if (lines[i].substr(indent, 3) == "#  ") continue;  // inside a commented mapping
