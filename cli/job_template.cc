@@ -64,7 +64,7 @@ const YamlNode* FindInList(const YamlNode* list, const std::string& key) {
 // What the line of a key says beside its value: what it is for, what is allowed, the default.
 std::string Words(const Key& key, const std::string& value) {
   std::string words = key.help;
-  if (!key.limits.empty()) words += "; " + key.limits;
+  if (!key.limits.empty()) words += " (" + key.limits + ")";
   const bool silent = key.by_default.empty() || key.by_default == value;
   return silent ? words : words + "; default: " + key.by_default;
 }

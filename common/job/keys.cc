@@ -43,7 +43,7 @@ std::string TypeOf(const FieldDescriptor& field) {
       if (ListField(*field.message_type()) != nullptr) return "list of whole numbers";
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
-      return "word";
+      return "text";
   }
 }
 
