@@ -1,22 +1,28 @@
 #include "cli/completion.h"
 
+#include <absl/strings/str_replace.h>
 #include <absl/strings/str_split.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "cli/command_line.h"
+#include "common/job/keys.h"
 
 namespace ringmaster::cli {
 namespace {
 
-// Bash cuts `--output=json` into three words.
+// Bash cuts `--output=json` and `batch=64` into three words: the first becomes two again, the
+// second one.
 std::vector<std::string> WithoutEquals(const std::vector<std::string>& words) {
   std::vector<std::string> kept;
   for (size_t i = 0; i < words.size(); ++i) {
     const bool last = i + 1 == words.size();
-    if (words[i] != "=" || i == 0 || words[i - 1].rfind("--", 0) != 0) {
+    if (words[i] != "=" || i == 0) {
       kept.push_back(words[i]);
+    } else if (words[i - 1].rfind("--", 0) != 0) {
+      kept.back() += "=";
+      if (!last) kept.back() += words[++i];
     } else if (last) {
       kept.emplace_back();
     }
@@ -42,11 +48,33 @@ std::vector<const CLI::Option*> Positionals(const CLI::App& command) {
   return options;
 }
 
+std::vector<std::string> KeyPaths() {
+  std::vector<std::string> paths;
+  for (const job::Key& key : job::Keys()) paths.push_back(key.path);
+  return paths;
+}
+
+// Keys of a job file, `batch=`; when the key is there with its `=`, each value that it may have.
+std::vector<std::string> Overrides(const std::string& begun) {
+  std::vector<std::string> words;
+  const std::string named = begun.substr(0, begun.find('=') + 1);  // empty without a `=`
+  for (const job::Key& key : job::Keys()) {
+    const std::string word = absl::StrReplaceAll(key.path, {{".N.", ".0."}}) + '=';
+    if (named.empty() && !key.example.empty()) words.push_back(word);
+    if (named != word) continue;
+    for (const std::string& choice : key.choices) words.push_back(word + choice);
+  }
+  return words;
+}
+
 // The name of a positional and the type of an option say what stands there.
-std::vector<std::string> ValuesOf(const CLI::Option& option, const CompletionSources& sources) {
+std::vector<std::string> ValuesOf(const CLI::Option& option, const std::string& begun,
+                                  const CompletionSources& sources) {
   const std::string type = option.get_type_name();
   const std::string kind = option.get_positional() ? option.get_name() : type;
   if (type.find('|') != std::string::npos) return absl::StrSplit(type, '|');
+  if (kind == "KEY=VALUE") return Overrides(begun);
+  if (kind == "KEY" && option.get_positional()) return KeyPaths();
   if (kind == "JOB") return sources.jobs();
   if (kind == "WORKER") return sources.workers();
   if (kind == "FILE") return {":files"};
@@ -88,10 +116,10 @@ Place Walk(const CLI::App& root, const std::vector<std::string>& words) {
   return place;
 }
 
-std::vector<std::string> Candidates(const Place& place, bool option_begun,
+std::vector<std::string> Candidates(const Place& place, const std::string& begun,
                                     const CompletionSources& sources) {
-  if (place.option != nullptr) return ValuesOf(*place.option, sources);
-  if (option_begun) return LongOptions(*place.command);
+  if (place.option != nullptr) return ValuesOf(*place.option, begun, sources);
+  if (begun.rfind('-', 0) == 0) return LongOptions(*place.command);
   std::vector<std::string> names;
   for (const CLI::App* command : place.command->get_subcommands({})) {
     names.push_back(command->get_name());
@@ -99,10 +127,10 @@ std::vector<std::string> Candidates(const Place& place, bool option_begun,
   if (!names.empty()) return names;
   const std::vector<const CLI::Option*> positionals = Positionals(*place.command);
   if (place.positional < positionals.size()) {
-    return ValuesOf(*positionals[place.positional], sources);
+    return ValuesOf(*positionals[place.positional], begun, sources);
   }
   if (!positionals.empty() && positionals.back()->get_items_expected_max() > 1) {
-    return ValuesOf(*positionals.back(), sources);  // JOB...
+    return ValuesOf(*positionals.back(), begun, sources);  // JOB...
   }
   return LongOptions(*place.command);
 }
@@ -115,8 +143,11 @@ std::vector<std::string> Complete(const CLI::App& root, const std::vector<std::s
   if (all.empty()) all.emplace_back();
   const std::string& begun = all.back();
   std::vector<std::string> fitting;
-  for (const std::string& word : Candidates(Walk(root, all), begun.rfind('-', 0) == 0, sources)) {
-    if (word[0] == ':' || word.rfind(begun, 0) == 0) fitting.push_back(word);
+  // Where bash cut a word at its `=`, it replaces what stands behind that.
+  const bool cut = words.size() > 1 && (words.back() == "=" || words[words.size() - 2] == "=");
+  const size_t kept = cut ? begun.find('=') + 1 : 0;
+  for (const std::string& word : Candidates(Walk(root, all), begun, sources)) {
+    if (word[0] == ':' || word.rfind(begun, 0) == 0) fitting.push_back(word.substr(kept));
   }
   return fitting;
 }

@@ -1,5 +1,5 @@
-// Jobs that no job file said: what `ringctl run` makes of its options, and the file that `ringctl
-// init` writes. Values in, values out; thread-safe (free functions).
+// A job that no job file said: what `ringctl run` makes of its options. Values in, values out;
+// thread-safe (free functions).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,6 @@
 
 namespace ringmaster::cli {
 
-// `ringctl run`: a job from a command line instead of a file. Values in, values out; thread-safe
-// (free functions).
 struct RunOptions {
   std::string model;
   std::string data;
@@ -36,13 +34,8 @@ struct RunOptions {
 // The job that the options say, with the overrides applied, and valid.
 [[nodiscard]] StatusOr<v1::JobSpec> SpecOf(const RunOptions& options);
 
-// Names of the operations that `augment` may hold.
+// Names of the operations that `augment` may hold, and of the optimizers.
 [[nodiscard]] std::vector<std::string> AugmentationNames();
-
-// The job file that `ringctl init` writes: every key with its default and its range. A constant.
-
-// Parses and validates as it stands. A line `# key: value` is a key that may be uncommented; a line
-// `#   key: value` shows another choice for the key above.
-extern const char kJobTemplate[];
+[[nodiscard]] std::vector<std::string> OptimizerNames();
 
 }  // namespace ringmaster::cli

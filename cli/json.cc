@@ -6,8 +6,8 @@
 #include <google/protobuf/message.h>
 
 #include "cli/names.h"
-#include "common/job/defaults.h"
 #include "common/job/field_names.h"
+#include "common/job/resolve.h"
 
 namespace ringmaster::cli {
 namespace {

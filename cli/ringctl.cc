@@ -20,6 +20,7 @@ int Run(int argc, const char* const* argv) {
   CommandLine line;
   AddUp(line);
   AddInit(line);
+  AddKeys(line);
   AddSubmit(line);
   AddRun(line);
   AddPs(line);

@@ -12,6 +12,7 @@ void AddUp(CommandLine& line);
 void AddSubmit(CommandLine& line);
 void AddRun(CommandLine& line);
 void AddInit(CommandLine& line);
+void AddKeys(CommandLine& line);
 void AddPs(CommandLine& line);
 void AddStatus(CommandLine& line);
 void AddSpec(CommandLine& line);  // in status.cc

@@ -29,6 +29,7 @@ _ringctl() {
       *) COMPREPLY+=("$word") ;;
     esac
   done < <("${COMP_WORDS[0]/#\~/$HOME}" --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  if [[ "${COMPREPLY[0]}" == *= ]]; then compopt -o nospace 2>/dev/null; fi
 }
 complete -F _ringctl ringctl
 )script";

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "cli/commands/commands.h"
-#include "cli/job_spec.h"
+#include "cli/job_template.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -31,10 +31,10 @@ Status WriteNew(const std::string& file, const std::string& text) {
 
 StatusOr<ExitCode> Init(const std::string& file) {
   if (file == "-") {
-    Print(kJobTemplate);
+    Print(JobTemplate());
     return ExitCode::kOk;
   }
-  RING_RETURN_IF_ERROR(WriteNew(file, kJobTemplate));
+  RING_RETURN_IF_ERROR(WriteNew(file, JobTemplate()));
   Say(fmt::format("wrote {0}: edit it, then `ringctl submit {0} --watch`", file));
   return ExitCode::kOk;
 }

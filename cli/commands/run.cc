@@ -1,9 +1,15 @@
 // ringctl run MODEL --data D --batch N: a job without a file.
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+
 #include "cli/commands/commands.h"
 #include "cli/job_spec.h"
 #include "cli/watch_job.h"
+#include "common/data/format.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
+#include "common/job/keys.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -28,12 +34,24 @@ StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
   return SubmitJob(common, submission);
 }
 
+// `0.01 of sgd, 0.001 of adam`.
+std::string LearningRates() {
+  std::vector<std::string> rates;
+  for (const job::Key& key : job::Keys()) {
+    const std::vector<std::string> path = absl::StrSplit(key.path, '.');
+    if (path.size() != 3 || path[0] != "optimizer" || path[2] != "learning_rate") continue;
+    rates.push_back(fmt::format("{} of {}", key.by_default, path[1]));
+  }
+  return absl::StrJoin(rates, ", ");
+}
+
 void AddTraining(CLI::App* command, RunOptions* options) {
-  command->add_option("MODEL", options->model, "alexnet, mlp, vgg")->required();
+  command->add_option("MODEL", options->model, absl::StrJoin(zoo::ModelNames(), ", "))->required();
   command
       ->add_option("--data", options->data,
-                   "where a worker finds the data, below its --data-root; it knows cifar10, "
-                   "cifar100 and mnist by their files")
+                   fmt::format("where a worker finds the data, below its --data-root; it knows {} "
+                               "by their files",
+                               absl::StrJoin(data::FormatNames(), ", ")))
       ->type_name("[FORMAT:]PATH")
       ->required();
   command->add_option("--batch", options->batch, "samples of one step")->required();
@@ -42,10 +60,9 @@ void AddTraining(CLI::App* command, RunOptions* options) {
   OneOf(command->add_option("--precision", options->precision, "policy"),
         job::ShortNames(*v1::Policy_descriptor()))
       ->default_str(options->precision);
-  OneOf(command->add_option("--optimizer", options->optimizer), {"adam", "sgd"})
+  OneOf(command->add_option("--optimizer", options->optimizer), OptimizerNames())
       ->default_str(options->optimizer);
-  command->add_option("--learning-rate", options->learning_rate,
-                      "default: 0.001 of adam, 0.01 of sgd");
+  command->add_option("--learning-rate", options->learning_rate, "default: " + LearningRates());
   OneOf(command->add_option("--augment", options->augment,
                             "operations on training images, in this order, separated by commas"),
         AugmentationNames())
@@ -66,7 +83,8 @@ void AddRun(CommandLine& line) {
   AddTraining(command, &run->options);
   command
       ->add_option("--set", run->options.overrides,
-                   "any other value of a job file, e.g. checkpoint.every_steps=100; repeatable")
+                   "any other value of a job file, e.g. checkpoint.every_steps=100; `ringctl keys` "
+                   "lists them; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();

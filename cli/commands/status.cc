@@ -2,8 +2,8 @@
 #include "cli/command_line.h"
 #include "cli/commands/commands.h"
 #include "cli/render.h"
-#include "common/job/defaults.h"
 #include "common/job/job_file.h"
+#include "common/job/resolve.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -79,7 +79,8 @@ void AddSubmit(CommandLine& line) {
   command
       ->add_option(
           "--set", options->overrides,
-          "replace a value of the file, e.g. optimizer.adam.learning_rate=0.01; repeatable")
+          "replace a value of the file, e.g. optimizer.adam.learning_rate=0.01; `ringctl keys` "
+          "lists them; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false)
       ->take_all();

@@ -189,6 +189,11 @@ Status ReadMessage(const YamlNode& node, const std::string& what, Message* messa
 
 }  // namespace
 
+Status ReadYaml(const std::string& name, const std::string& text, Message* message) {
+  RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
+  return ReadMessage(root, name, message);
+}
+
 StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
                                    const std::vector<std::string>& overrides) {
   RING_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(name, text));

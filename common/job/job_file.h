@@ -16,6 +16,10 @@ namespace ringmaster::job {
 [[nodiscard]] StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
                                                  const std::vector<std::string>& overrides);
 
+// Likewise any message by the names of its fields.
+[[nodiscard]] Status ReadYaml(const std::string& name, const std::string& text,
+                              google::protobuf::Message* message);
+
 // The spec as a job file that parses to the same spec.
 [[nodiscard]] std::string PrintJobFile(const v1::JobSpec& spec);
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/job/defaults.h"
+#include "common/job/rules.h"
 #include "common/job/sample_use.h"
 #include "common/zoo/zoo.h"
 
@@ -31,6 +31,30 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 }
 
 }  // namespace
+
+uint32_t ShardsOf(const v1::JobSpec& spec) {
+  return spec.has_shards() ? spec.shards() : std::min(8U, spec.batch());
+}
+
+v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
+  v1::WorkerRange workers = spec.workers();
+  FillDefaults(&workers);
+  if (!workers.has_max()) workers.set_max(std::max(workers.min(), ShardsOf(spec)));
+  return workers;
+}
+
+v1::JobSpec WithDefaults(v1::JobSpec spec) {
+  FillDefaults(&spec);
+  if (auto model = zoo::ResolveModel(spec.model()); model.ok()) *spec.mutable_model() = *model;
+  spec.set_shards(ShardsOf(spec));
+  *spec.mutable_workers() = WorkersOf(spec);
+  v1::Precision& precision = *spec.mutable_precision();
+  if (precision.policy() != v1::POLICY_MIXED_FLOAT16) {  // nothing else scales the loss
+    precision.clear_initial_loss_scale();
+    precision.clear_growth_steps();
+  }
+  return spec;
+}
 
 StatusOr<uint64_t> StateBytes(const v1::ResultSpec& result) {
   constexpr uint64_t kCopies = 3;           // the parameters, and two slots an element
@@ -60,30 +84,29 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   RING_RETURN_IF_ERROR(CheckFacts(spec, data));
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
-  RING_ASSIGN_OR_RETURN(*result.mutable_model(), zoo::ResolveModel(spec.model()));
+  const v1::JobSpec complete = WithDefaults(spec);
+  *result.mutable_model() = complete.model();
   *result.mutable_data() = data;
-  result.set_batch(spec.batch());
-  result.set_shards(ShardsOf(spec));
+  result.set_batch(complete.batch());
+  result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
   result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);
-  result.set_seed(spec.seed());
-  const v1::Precision precision = WithDefaults(spec.precision());
+  result.set_seed(complete.seed());
+  const v1::Precision& precision = complete.precision();
   result.set_policy(precision.policy());
-  const bool scaled = precision.policy() == v1::POLICY_MIXED_FLOAT16;
-  result.set_initial_loss_scale(scaled ? precision.initial_loss_scale() : 1);
+  result.set_initial_loss_scale(std::max(precision.initial_loss_scale(), 1U));
   result.set_growth_steps(precision.growth_steps());
-  *result.mutable_optimizer() = WithDefaults(spec.optimizer());
-  for (const v1::Augmentation& op : spec.augment()) *result.add_augment() = WithDefaults(op);
-  const v1::Reduction reduction = spec.reduction();
-  result.set_reduction(reduction == v1::REDUCTION_UNSPECIFIED ? v1::REDUCTION_EXACT : reduction);
-  result.set_precision_bits(PrecisionBitsOf(spec));
+  *result.mutable_optimizer() = complete.optimizer();
+  *result.mutable_augment() = complete.augment();
+  result.set_reduction(complete.reduction());
+  result.set_precision_bits(complete.precision_bits());
   *result.mutable_numerics_class() = numerics_class;
-  job.set_name(spec.name());
-  job.set_data_path(spec.data().path());
-  *job.mutable_workers() = WorkersOf(spec);
-  *job.mutable_checkpoint() = WithDefaults(spec.checkpoint());
+  job.set_name(complete.name());
+  job.set_data_path(complete.data().path());
+  *job.mutable_workers() = complete.workers();
+  *job.mutable_checkpoint() = complete.checkpoint();
   return job;
 }
 

@@ -13,6 +13,11 @@ namespace ringmaster::job {
 // what it is and what is allowed. The coordinator calls it at submission, ringctl before sending.
 [[nodiscard]] Status Validate(const v1::JobSpec& spec);
 
+// A spec in which nothing is left to a default, and that resolves to the same job: the (rules) of
+// job.proto, and what is computed. It checks nothing; what names no model of the zoo keeps its
+// model as it is.
+[[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
+
 // `spec` valid, `data` and `numerics_class` as the workers reported them. steps_per_epoch =
 // ceil(train_samples / batch); an epoch's last batch may be smaller.
 [[nodiscard]] StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec,

@@ -112,14 +112,13 @@ uint64_t SampleUse::At(SampleSet set, uint64_t index) const {
 StatusOr<Fraction> ParseValidation(const v1::Validation& validation) {
   switch (validation.kind_case()) {
     case v1::Validation::kSplit:
-      if (validation.split() > 0 && validation.split() < 1) return Fraction{validation.split()};
-      return InvalidArgument("validation.split: {} is not in (0, 1)", validation.split());
+      return Fraction{validation.split()};
     case v1::Validation::kFold:
       return ParseFold(validation.fold());
     case v1::Validation::KIND_NOT_SET:
       break;
   }
-  return InvalidArgument("validation: empty; give {{split: 0.1}} or {{fold: 1/5}}");
+  return InvalidArgument("validation: empty");
 }
 
 StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetFacts& data) {

@@ -34,7 +34,7 @@ struct Fraction {
   double split = 0;              // the last floor(split n) samples; 0: `fold` of `folds`
   uint32_t fold = 0, folds = 0;  // 1 <= fold <= folds
 };
-// INVALID_ARGUMENT names field, value and what is allowed.
+// Of a valid spec but for `fold`, which it reads: INVALID_ARGUMENT says what is allowed.
 [[nodiscard]] StatusOr<Fraction> ParseValidation(const v1::Validation& validation);
 
 // `spec` valid. FAILED_PRECONDITION: the dataset has too few samples, or images of another kind

@@ -39,6 +39,13 @@ TEST_CASE("Completion: bash offers commands, options, values, jobs, workers and 
   CHECK(Offered(at, "cancel j000") == "j0007 j0006 j0005 j0004 j0003 j0002 j0001");
   CHECK(Offered(at, "logs j0004 --worker \"\"") == "a b");
   CHECK(Offered(at, "submit watch_t") == "watch_terminal.txt");
+  CHECK(Offered(at, "submit job.yaml --set optimizer.sgd.") ==
+        "optimizer.sgd.learning_rate= optimizer.sgd.momentum= optimizer.sgd.nesterov=");
+  CHECK(Offered(at, "submit job.yaml --set reduction \"=\"") == "exact float32");
+  CHECK(Offered(at, "run --set reduction \"=\" e") == "exact");
+  CHECK(Offered(at, "run --set model.name=v") == "model.name=vgg");
+  CHECK(Offered(at, "keys work") == "workers workers.min workers.max");
+  CHECK(Offered(at, "run --set batch \"=\"").empty());
   CHECK(Offered("127.0.0.1:1", "status \"\"").empty());
 }
 

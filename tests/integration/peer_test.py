@@ -6,6 +6,7 @@ import sys
 
 import cluster  # noqa: I001  before grpc
 import grpc
+from google.protobuf import descriptor_pb2
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -21,7 +22,8 @@ def generate(folder):
     folder.mkdir()
     protos = {
         ROOT / "proto": ["google/rpc/status.proto", "google/rpc/error_details.proto",
-                         *(f"ringmaster/v1/{name}.proto" for name in ("job", "jobs", "fleet", "ring", "states"))],
+                         *(f"ringmaster/v1/{name}.proto"
+                           for name in ("rules", "job", "jobs", "fleet", "ring", "states"))],
         GRPC_PROTOS: ["grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto"],
     }
     for root, files in protos.items():
@@ -42,14 +44,21 @@ class Peer:
         call = self.channel.unary_unary(method, type(request).SerializeToString, reply.FromString)
         return call(request, timeout=10)
 
-    def services(self, reflection):
-        request = reflection.ServerReflectionRequest(list_services="")
+    def reflect(self, reflection, **question):
         call = self.channel.stream_stream(
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
             reflection.ServerReflectionRequest.SerializeToString,
             reflection.ServerReflectionResponse.FromString)
-        reply = next(call(iter([request]), timeout=10))
+        return next(call(iter([reflection.ServerReflectionRequest(**question)]), timeout=10))
+
+    def services(self, reflection):
+        reply = self.reflect(reflection, list_services="")
         return {service.name for service in reply.list_services_response.service}
+
+    def files_of(self, reflection, symbol):
+        reply = self.reflect(reflection, file_containing_symbol=symbol)
+        files = reply.file_descriptor_response.file_descriptor_proto
+        return {descriptor_pb2.FileDescriptorProto.FromString(file).name for file in files}
 
 
 class PeerTest(cluster.ClusterTest):
@@ -76,6 +85,8 @@ class PeerTest(cluster.ClusterTest):
         worker = running.start_worker("a")
         peer = Peer(running.address)
         self.assertLessEqual(CLIENT_SERVICES, peer.services(self.reflection))
+        self.assertLessEqual({"ringmaster/v1/job.proto", "ringmaster/v1/rules.proto"},
+                             peer.files_of(self.reflection, "ringmaster.v1.Jobs"))
         for service in ("", "ringmaster.v1.Jobs", "ringmaster.v1.Fleet"):
             self.check_health(peer, service)
 

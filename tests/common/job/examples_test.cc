@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "common/data/format.h"
-#include "common/job/defaults.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 

@@ -104,6 +104,8 @@ TEST_CASE("Job file: duplicate keys are refused at any depth") {
 TEST_CASE("Job file: a oneof is given once") {
   CHECK(ParseError("optimizer: {adam: {}, sgd: {}}") ==
         "job.yaml:1:23: both \"adam\" and \"sgd\" are given; only one is allowed");
+  CHECK(ParseError("epochs: 1\nsteps: 2") ==
+        "job.yaml:2:1: both \"epochs\" and \"steps\" are given; only one is allowed");
   CHECK(ParseError("augment: [{random_flip: {}, random_crop: {}}]") ==
         "job.yaml:1:29: both \"random_flip\" and \"random_crop\" are given; only one is allowed");
 }

@@ -1,0 +1,170 @@
+#include "cli/job_template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/terminal.h"
+#include "common/check.h"
+#include "common/job/field_names.h"
+#include "common/job/keys.h"
+#include "common/job/rules.h"
+#include "common/job/yaml_tree.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::cli {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::OneofDescriptor;
+using job::Key;
+using job::YamlNode;
+
+constexpr char kHeader[] = R"(# A training job: ringctl submit THIS-FILE --watch
+#
+# What stands in a comment is a default, or another choice. Any value can be replaced when the job is
+# submitted: --set batch=64 --set optimizer.adam.learning_rate=0.01
+)";
+
+// What is no comment, beside the keys that every job needs.
+constexpr char kChosen[] = R"(data: {format: cifar10}
+epochs: 3
+precision: {policy: float32}
+optimizer: {adam: {learning_rate: 0.001}}
+augment: [{random_crop: {padding: 4}}, {random_flip: {}}, {per_image_standardization: {}}]
+checkpoint: {every_steps: 100}
+)";
+
+constexpr size_t kCommentColumn = 27, kColumns = 100;
+
+// Where the keys of a mapping stand.
+struct Level {
+  std::string indent;
+  bool commented = false;  // the indent has the comment's sign
+};
+
+const YamlNode* FindKey(const YamlNode* map, const std::string& key) {
+  if (map == nullptr) return nullptr;
+  for (const YamlNode::Member& member : map->members) {
+    if (member.key == key) return &member.value;
+  }
+  return nullptr;
+}
+
+const YamlNode* FindInList(const YamlNode* list, const std::string& key) {
+  if (list == nullptr) return nullptr;
+  for (const YamlNode& item : list->items) {
+    if (const YamlNode* const value = FindKey(&item, key)) return value;
+  }
+  return nullptr;
+}
+
+// What the line of a key says beside its value: what it is for, what is allowed, the default.
+std::string Words(const Key& key, const std::string& value) {
+  std::string words = key.help;
+  if (!key.limits.empty()) words += " (" + key.limits + ")";
+  const bool silent = key.by_default.empty() || key.by_default == value;
+  return silent ? words : words + "; default: " + key.by_default;
+}
+
+class TemplateWriter {
+ public:
+  std::string Write() {
+    const StatusOr<YamlNode> chosen = job::ParseYaml("template", kChosen);
+    RING_CHECK(chosen.ok(), "the template's own choices are no YAML");
+    text_ = kHeader;
+    WriteMapping(*v1::JobSpec::descriptor(), &*chosen, {});
+    return text_;
+  }
+
+ private:
+  // How a key is written: as it is, in a comment, or in one as another choice.
+  enum class Form { kPlain, kComment, kOther };
+
+  void WriteMapping(const Descriptor& type, const YamlNode* chosen, const Level& level) {
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      const OneofDescriptor* const oneof = field.real_containing_oneof();
+      if (oneof == nullptr) {
+        const YamlNode* const value = FindKey(chosen, field.name());
+        const bool plain = value != nullptr || job::RulesOf(field).required();
+        WriteKey(field, value, level, plain ? Form::kPlain : Form::kComment, "");
+      } else if (oneof->field(0) == &field) {
+        WriteOneof(*oneof, chosen, level);
+      }
+    }
+  }
+
+  // First the member that is chosen, or the first; then the other choices.
+  void WriteOneof(const OneofDescriptor& oneof, const YamlNode* chosen, const Level& level) {
+    std::vector<const FieldDescriptor*> members;
+    for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i));
+    const auto is_chosen = [&](const FieldDescriptor* member) {
+      return FindKey(chosen, member->name()) != nullptr;
+    };
+    std::stable_partition(members.begin(), members.end(), is_chosen);
+    for (const FieldDescriptor* const member : members) {
+      WriteKey(*member, FindKey(chosen, member->name()), level,
+               member == members.front() ? Form::kPlain : Form::kOther, "");
+    }
+  }
+
+  // An item for each kind that an element of the list can be.
+  void WriteItems(const Descriptor& element, const YamlNode* chosen, const Level& level) {
+    for (int i = 0; i < element.field_count(); ++i) {
+      const YamlNode* const value = FindInList(chosen, element.field(i)->name());
+      WriteKey(*element.field(i), value, level, value != nullptr ? Form::kPlain : Form::kComment,
+               "- ");
+    }
+  }
+
+  void WriteKey(const FieldDescriptor& field, const YamlNode* chosen, const Level& level, Form form,
+                const std::string& dash) {
+    const Key key = job::Describe(field);
+    const Descriptor* const part = field.message_type();
+    const bool nested =
+        part != nullptr && part->field_count() > 0 && job::ListField(*part) == nullptr;
+    if (level.indent.empty()) Separate(nested);
+    const bool scalar = chosen != nullptr && chosen->kind == YamlNode::Kind::kScalar;
+    std::string value = scalar ? chosen->text : key.example;
+    if (part != nullptr && part->field_count() == 0) value = "{}";
+    const std::string sign = form == Form::kPlain || level.commented ? "" : "# ";
+    const std::string other = form == Form::kOther ? "or " : "";
+    WriteLine(level.indent + sign + other + dash + key.path + (nested ? ":" : ": ") + value,
+              Words(key, value));
+    if (!nested) return;
+    const Level below{level.indent + sign + std::string(dash.size() + 2, ' '),
+                      level.commented || form != Form::kPlain};
+    if (field.is_repeated()) {
+      WriteItems(*part, chosen, below);
+    } else {
+      WriteMapping(*part, chosen, below);
+    }
+  }
+
+  // An empty line around each mapping of the job.
+  void Separate(bool nested) {
+    if (nested || after_mapping_) text_ += '\n';
+    after_mapping_ = nested;
+  }
+
+  void WriteLine(const std::string& line, const std::string& words) {
+    const size_t column = std::max(kCommentColumn, line.size() + 2);
+    std::string begin = line + std::string(column - line.size(), ' ');
+    for (const std::string& part : WrapTo(std::max(kColumns, column + 30) - 2 - column, words)) {
+      text_ += begin + "# " + part + '\n';
+      begin = std::string(column, ' ');
+    }
+  }
+
+  std::string text_;
+  bool after_mapping_ = true;
+};
+
+}  // namespace
+
+std::string JobTemplate() { return TemplateWriter().Write(); }
+
+}  // namespace ringmaster::cli

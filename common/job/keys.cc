@@ -1,0 +1,126 @@
+#include "common/job/keys.h"
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "common/data/format.h"
+#include "common/job/field_names.h"
+#include "common/job/rules.h"
+#include "common/zoo/model_table.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::job {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+bool Is(const FieldDescriptor& field, const Descriptor& type, int number) {
+  return field.containing_type() == &type && field.number() == number;
+}
+
+std::vector<std::string> ChoicesOf(const FieldDescriptor& field) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return {"true", "false"};
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return ShortNames(*field.enum_type());
+  if (Is(field, *v1::Model::descriptor(), v1::Model::kNameFieldNumber)) return zoo::ModelNames();
+  if (Is(field, *v1::DataSource::descriptor(), v1::DataSource::kFormatFieldNumber)) {
+    return data::FormatNames();
+  }
+  return {};
+}
+
+std::string TypeOf(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "whole number";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (ListField(*field.message_type()) != nullptr) return "list of whole numbers";
+      return field.is_repeated() ? "list of mappings" : "mapping";
+    default:
+      return "text";
+  }
+}
+
+// An option of a model: what the models of the zoo that have it say. `0 (alexnet, mlp), 0.5 (vgg)`.
+void DescribeOption(Key* key) {
+  std::vector<std::pair<std::string, std::string>> defaults;  // with the models that have it
+  for (const zoo::ModelDescription& model : zoo::ListModels()) {
+    for (const zoo::OptionDescription& option : model.options) {
+      if (option.name != key->path) continue;
+      if (key->choices.empty()) key->limits = option.range;
+      if (!defaults.empty() && defaults.back().first == option.default_value) {
+        defaults.back().second += ", " + model.name;
+      } else {
+        defaults.emplace_back(option.default_value, model.name);
+      }
+    }
+  }
+  if (defaults.empty()) return;  // its name
+  std::vector<std::string> words;
+  for (const auto& [value, models] : defaults) {
+    words.push_back(fmt::format("{} ({})", value, models));
+  }
+  key->by_default = fmt::format("{}", fmt::join(words, ", "));
+  key->example = defaults.front().first;
+}
+
+void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>* keys) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    keys->push_back(Describe(field));
+    const std::string path = prefix + field.name();
+    keys->back().path = path;
+    const Descriptor* const part = field.message_type();
+    if (part == nullptr || ListField(*part) != nullptr) continue;
+    AddKeys(*part, path + (field.is_repeated() ? ".N." : "."), keys);
+  }
+}
+
+}  // namespace
+
+Key Describe(const FieldDescriptor& field) {
+  const v1::FieldRules& rules = RulesOf(field);
+  const bool is_bool = field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL;
+  Key key;
+  key.path = field.name();
+  key.type = TypeOf(field);
+  key.choices = ChoicesOf(field);
+  key.limits = key.choices.empty() ? RangeWords(rules)
+               : is_bool           ? ""
+                                   : fmt::format("{}", fmt::join(key.choices, ", "));
+  key.by_default = rules.computed().empty() ? rules.by_default() : rules.computed();
+  key.help = rules.help();
+  key.required = rules.required();
+  key.example = !rules.example().empty()      ? rules.example()
+                : !rules.by_default().empty() ? rules.by_default()
+                : !key.choices.empty()        ? key.choices.front()
+                                              : "";
+  if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
+  if (field.containing_type() == v1::Model::descriptor()) DescribeOption(&key);
+  return key;
+}
+
+std::vector<Key> Keys() {
+  std::vector<Key> keys;
+  AddKeys(*v1::JobSpec::descriptor(), "", &keys);
+  return keys;
+}
+
+std::string ValueWords(const Key& key) {
+  const bool named = !key.choices.empty() && !key.limits.empty();
+  if (named) return key.limits;
+  return key.limits.empty() ? key.type : fmt::format("{}, {}", key.type, key.limits);
+}
+
+std::string DefaultWords(const Key& key) {
+  if (key.required) return "required";
+  return key.by_default.empty() ? "-" : key.by_default;
+}
+
+}  // namespace ringmaster::job
