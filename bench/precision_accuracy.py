@@ -83,14 +83,14 @@ def main():
                 status = running.train("batch=64", f"seed={seed}", f"precision.policy={policy}", *options.set)
                 runs[policy, seed] = status
                 took = (status["finished_unix_ms"] - status["started_unix_ms"]) / 1000
-                print(f"{policy} seed {seed}: {100 * status['test_accuracy']:.1f}% in {took:.0f} s",
+                print(f"{policy} seed {seed}: {100 * status['metrics']['test']['accuracy']:.1f}% in {took:.0f} s",
                       file=sys.stderr, flush=True)
     seeds = range(1, options.seeds + 1)
     print("| policy | " + " | ".join(f"seed {seed}" for seed in seeds) + " | mean | against float32 | skipped steps |")
     print("|---|" + "---|" * (options.seeds + 3))
     means = {}
     for policy in POLICIES:
-        accuracies = [100 * runs[policy, seed]["test_accuracy"] for seed in seeds]
+        accuracies = [100 * runs[policy, seed]["metrics"]["test"]["accuracy"] for seed in seeds]
         means[policy] = statistics.mean(accuracies)
         skipped = sum(runs[policy, seed]["skipped_steps"] for seed in seeds)
         print(f"| `{policy}` | " + " | ".join(f"{accuracy:.1f}%" for accuracy in accuracies) +

@@ -46,13 +46,14 @@ Status Bind(Backend* backend, Contender* contender) {
 Status RunOnce(Contender* contender) {
   const auto feeds = testing::FeedProgram(*contender->program);
   RING_RETURN_IF_ERROR(contender->bound->Refresh(feeds));
-  const std::vector<double>& values = feeds.at(contender->program->images);
+  const std::vector<double>& values = feeds.at(contender->program->fed("image"));
   const std::vector<float> images(values.begin(), values.end());
   const std::vector<int32_t> labels(kSamples, 1);
   const std::vector<uint64_t> samples = testing::KeysOf(*contender->program).samples;
   const double start = CpuSeconds();
   RING_RETURN_IF_ERROR(
-      contender->bound->Run({.samples = samples, .images = images, .labels = labels}).status());
+      contender->bound->Run({.samples = samples, .columns = testing::Columns(images, labels)})
+          .status());
   contender->seconds = std::min(contender->seconds, CpuSeconds() - start);
   return absl::OkStatus();
 }

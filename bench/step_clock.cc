@@ -24,7 +24,7 @@ void StepClock::Note(const worker::Progress& progress, const Moment& now) {
   last_ = now;
   if (progress.applied == applied_) return;  // an evaluation
   applied_ = progress.applied;
-  loss_ = progress.loss;
+  if (!progress.train.empty()) loss_ = progress.train.front().value;
   times_ = progress.run_times;
   if (applied_ == 1) first_step_seconds_ = seconds;
   if (applied_ <= options_.warm_up) {

@@ -14,7 +14,7 @@
 #include "common/data/sample_data.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/zoo/zoo.h"
+#include "common/graph/message/message.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::bench {
@@ -68,12 +68,7 @@ StatusOr<v1::ResolvedJob> Resolve(const TrainOptions& options, const TrainCase& 
 Status CountModel(const v1::ResultSpec& spec, const Backend& backend, TrainMeasurement* measured) {
   const v1::DataUse& use = spec.data_use();
   RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        zoo::BuildProgram(spec.model(), {.samples = 1,
-                                                         .height = use.height(),
-                                                         .width = use.width(),
-                                                         .channels = use.channels(),
-                                                         .classes = spec.data().classes(),
-                                                         .policy = spec.policy()}));
+                        graph::BuildProgram(spec.graph(), {.samples = 1, .policy = spec.policy()}));
   measured->flops = CountFlops(program);
   for (const graph::Parameter& parameter : program.parameters) {
     measured->parameters += static_cast<uint64_t>(graph::Elements(parameter.shape));

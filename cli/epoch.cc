@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/complaint.h"
+#include "common/job/metrics.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -20,10 +21,15 @@ std::optional<double> SecondsOf(const v1::JobStatus& status, uint64_t steps) {
 }
 
 void CopyEvaluations(const v1::JobStatus& from, v1::JobStatus* to) {
-  if (from.has_test_accuracy()) to->set_test_accuracy(from.test_accuracy());
-  if (from.has_test_loss()) to->set_test_loss(from.test_loss());
-  if (from.has_validation_accuracy()) to->set_validation_accuracy(from.validation_accuracy());
-  if (from.has_validation_loss()) to->set_validation_loss(from.validation_loss());
+  job::Metrics metrics;
+  const auto copy = [&metrics](const v1::JobStatus& status, bool train) {
+    for (const v1::Metric& metric : status.metrics()) {
+      if ((metric.split() == v1::SAMPLE_SPLIT_TRAIN) == train) *metrics.Add() = metric;
+    }
+  };
+  copy(*to, true);
+  copy(from, false);
+  *to->mutable_metrics() = metrics;
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ struct EpochPlace {
 [[nodiscard]] std::optional<double> JobSecondsLeft(const v1::JobStatus& status);
 [[nodiscard]] std::optional<double> StepSeconds(const v1::JobStatus& status);
 
-// An epoch that is over: losses and accuracies as last told inside it, evaluations as told after
-// it.
+// An epoch that is over: metrics of training as last told inside it, evaluations as told after it.
 struct EndedEpoch {
   EpochPlace place;  // `step` below `steps` when the job ended in it
   v1::JobStatus status;

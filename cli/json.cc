@@ -7,6 +7,7 @@
 
 #include "cli/names.h"
 #include "common/job/field_names.h"
+#include "common/job/metrics.h"
 #include "common/job/resolve.h"
 
 namespace ringmaster::cli {
@@ -202,8 +203,17 @@ Json ToJson(const v1::Straggler& straggler) {
           {"text", straggler.text()}};
 }
 
+// {train: {loss, accuracy}, test: {...}}: by split, then by name; a split that was not looked at is
+// not there.
+Json MetricsOf(const v1::JobStatus& status) {
+  Json splits = Json::object();
+  for (const v1::Metric& metric : status.metrics()) {
+    splits[job::NameOf(metric.split())][metric.name()] = metric.value();
+  }
+  return splits;
+}
+
 Json ToJson(const v1::JobStatus& status) {
-  const bool measured = status.step() > 0;
   const bool counted = UpdatesKnown(status);
   const std::string generation = GenerationName(status);
   return {{"job_id", status.job_id()},
@@ -213,9 +223,8 @@ Json ToJson(const v1::JobStatus& status) {
           {"step", status.step()},
           {"total_steps", Known(status.total_steps() > 0, status.total_steps())},
           {"epoch", status.epoch()},
-          {"loss", Known(measured, status.loss())},
-          {"accuracy", Known(measured, status.accuracy())},
-          {"test_accuracy", Known(status.has_test_accuracy(), status.test_accuracy())},
+          {"metrics", MetricsOf(status)},
+          {"model_sha256", TextOrNull(status.model_sha256())},
           {"samples_per_second", status.samples_per_second()},
           {"generation", Known(!generation.empty(), generation)},
           {"workers", WorkersOf(status)},
@@ -228,10 +237,6 @@ Json ToJson(const v1::JobStatus& status) {
           {"skipped_steps", Known(counted, SkippedSteps(status))},
           {"loss_scale", Known(status.has_loss_scale(), status.loss_scale())},
           {"learning_rate", Known(status.learning_rate() > 0, status.learning_rate())},
-          {"test_loss", Known(status.has_test_loss(), status.test_loss())},
-          {"validation_accuracy",
-           Known(status.has_validation_accuracy(), status.validation_accuracy())},
-          {"validation_loss", Known(status.has_validation_loss(), status.validation_loss())},
           {"last_step_unix_ms", TimeOrNull(status.last_step_unix_ms())},
           {"log_lines_lost", status.log_lines_lost()},
           {"best_checkpoint", OrNull(status.has_best_checkpoint(), status.best_checkpoint())},

@@ -72,8 +72,6 @@ std::string Count(uint64_t number, const std::string& noun) {
   return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
 }
 
-std::string Percent(double ratio) { return fmt::format("{:.1f}%", 100 * ratio); }
-
 std::string WholeSeconds(double seconds) {
   constexpr double kLongest = 1e9;
   const double whole = std::round(std::clamp(seconds, 1.0, kLongest));

@@ -29,7 +29,6 @@ namespace ringmaster::cli {
 
 // `1 worker`, `3 workers`.
 [[nodiscard]] std::string Count(uint64_t number, const std::string& noun);
-[[nodiscard]] std::string Percent(double ratio);         // 0.4567 is `45.7%`
 [[nodiscard]] std::string Seconds(double seconds);       // `40ms`, `3.1s`, `2m05s`
 [[nodiscard]] std::string WholeSeconds(double seconds);  // `1s` at least
 // [0, 1, 2, 5] is `0-2 5`.

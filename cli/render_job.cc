@@ -13,6 +13,7 @@
 #include "cli/render_watch.h"
 #include "cli/terminal.h"
 #include "common/amount.h"
+#include "common/job/metrics.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -21,8 +22,8 @@ namespace {
 class JobLines {
  public:
   // An empty key goes on with the line before it.
-  void Add(bool known, const char* key, const std::string& value) {
-    const std::string name = *key == '\0' ? "" : std::string(key) + ":";
+  void Add(bool known, const std::string& key, const std::string& value) {
+    const std::string name = key.empty() ? "" : key + ":";
     if (known) text_ += fmt::format("{:<20} {}\n", name, value);
   }
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -95,22 +96,19 @@ void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines
 }
 
 void AddTraining(const v1::JobStatus& status, JobLines* lines) {
-  const bool measured = status.step() > 0;
+  lines->Add(!status.model_sha256().empty(), "model", status.model_sha256().substr(0, 12));
   lines->Add(true, "step", StepOfTotal(status));
   const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;
   lines->Add(skipped, "skipped steps", fmt::format("{}", SkippedSteps(status)));
   lines->Add(true, "epoch", fmt::format("{}", status.epoch()));
-  lines->Add(measured, "loss", fmt::format("{:.6f}", status.loss()));
-  lines->Add(measured, "accuracy", Percent(status.accuracy()));
+  for (const v1::Metric& metric : status.metrics()) {
+    const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
+    lines->Add(true, train ? metric.name() : job::NameOf(metric.split()) + " " + metric.name(),
+               fmt::format("{:.6f}", metric.value()));
+  }
   lines->Add(status.learning_rate() > 0, "learning rate",
              fmt::format("{:.1e}", status.learning_rate()));
   lines->Add(status.has_loss_scale(), "loss scale", fmt::format("{:g}", status.loss_scale()));
-  lines->Add(status.has_validation_accuracy(), "validation accuracy",
-             Percent(status.validation_accuracy()));
-  lines->Add(status.has_validation_loss(), "validation loss",
-             fmt::format("{:.6f}", status.validation_loss()));
-  lines->Add(status.has_test_accuracy(), "test accuracy", Percent(status.test_accuracy()));
-  lines->Add(status.has_test_loss(), "test loss", fmt::format("{:.6f}", status.test_loss()));
 }
 
 void AddTimes(const v1::JobStatus& status, JobLines* lines) {

@@ -10,6 +10,7 @@
 #include "cli/names.h"
 #include "cli/terminal.h"
 #include "common/amount.h"
+#include "common/job/metrics.h"
 
 namespace ringmaster::cli {
 // RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
@@ -71,6 +72,7 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
   for (const v1::JobStatus& job : jobs.jobs()) {
     const bool running = job.state() == v1::JOB_STATE_RUNNING;
     const auto left = JobSecondsLeft(job);
+    const v1::Metric* const loss = job::Find(job.metrics(), v1::SAMPLE_SPLIT_TRAIN, "loss");
     table.Add({job.job_id(),
                job.name(),
                {StateName(job.state()), ColourOf(job.state())},
@@ -78,7 +80,7 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
                Done(job),
                left ? WholeSeconds(*left) : "-",
                running ? fmt::format("{:.0f}", job.samples_per_second()) : "-",
-               job.step() > 0 ? fmt::format("{:.4f}", job.loss()) : "-",
+               loss == nullptr ? "-" : fmt::format("{:.4f}", loss->value()),
                fmt::format("{}", job.workers_size()),
                Printable(job.reason())});
   }

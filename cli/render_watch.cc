@@ -9,6 +9,7 @@
 #include "cli/complaint.h"
 #include "cli/names.h"
 #include "cli/terminal.h"
+#include "common/job/metrics.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -40,24 +41,22 @@ std::string LossScale(const v1::JobStatus& status) {
                      skipped == 0 ? "" : fmt::format(" ({} skipped)", skipped));
 }
 
-void AddLosses(const v1::JobStatus& status, std::vector<std::string>* parts) {
-  parts->push_back(fmt::format("loss: {:.4f}", status.loss()));
-  parts->push_back(fmt::format("accuracy: {:.4f}", status.accuracy()));
+// `validation loss`; of training alone `loss`.
+std::string Title(const v1::Metric& metric) {
+  const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
+  return train ? metric.name() : job::NameOf(metric.split()) + " " + metric.name();
+}
+
+void AddMetrics(const v1::JobStatus& status, bool train, std::vector<std::string>* parts) {
+  for (const v1::Metric& metric : status.metrics()) {
+    if ((metric.split() == v1::SAMPLE_SPLIT_TRAIN) != train) continue;
+    parts->push_back(fmt::format("{}: {:.4f}", Title(metric), metric.value()));
+  }
 }
 
 void AddRates(const v1::JobStatus& status, std::vector<std::string>* parts) {
   if (status.learning_rate() > 0) parts->push_back(Rate(status.learning_rate()));
   if (status.has_loss_scale()) parts->push_back(LossScale(status));
-}
-
-void AddEvaluations(const v1::JobStatus& status, std::vector<std::string>* parts) {
-  const auto add = [&](bool known, const char* name, double value) {
-    if (known) parts->push_back(fmt::format("{}: {:.4f}", name, value));
-  };
-  add(status.has_validation_loss(), "validation loss", status.validation_loss());
-  add(status.has_validation_accuracy(), "validation accuracy", status.validation_accuracy());
-  add(status.has_test_loss(), "test loss", status.test_loss());
-  add(status.has_test_accuracy(), "test accuracy", status.test_accuracy());
 }
 
 // `first - part - part`, on as many lines as it takes.
@@ -114,7 +113,7 @@ std::vector<std::string> RunningLines(const v1::JobStatus& status, const EpochPl
     parts.push_back(fmt::format("{:.0f} samples/s", status.samples_per_second()));
   }
   if (status.step() > 0) {
-    AddLosses(status, &parts);
+    AddMetrics(status, true, &parts);
     AddRates(status, &parts);
   }
   if (place.step == place.steps && !Doing(status).empty()) parts.push_back(Doing(status));
@@ -172,8 +171,8 @@ std::vector<std::string> EndedLines(const EndedEpoch& epoch, size_t columns,
     line += fmt::format(" {} {}/step", WholeSeconds(all), Seconds(*epoch.step_seconds));
   }
   std::vector<std::string> parts;
-  AddLosses(epoch.status, &parts);
-  AddEvaluations(epoch.status, &parts);
+  AddMetrics(epoch.status, true, &parts);
+  AddMetrics(epoch.status, false, &parts);
   AddRates(epoch.status, &parts);
   std::vector<std::string> lines = Flow(line, parts, columns);
   lines.insert(lines.begin(), Heading(epoch.place));
@@ -200,20 +199,16 @@ std::string StartedLine(const v1::JobStatus& status) {
 
 namespace {
 
-// Losses, accuracies and what was evaluated.
+// Metrics of training and of the evaluations.
 std::string Quality(const v1::JobStatus& status) {
   std::string text;
-  if (status.step() > 0) {
-    text += fmt::format("  loss {:.4f}  accuracy {}", status.loss(), Percent(status.accuracy()));
+  for (const v1::Metric& metric : status.metrics()) {
+    text += fmt::format("  {} {:.4f}", Title(metric), metric.value());
   }
   if (status.has_loss_scale()) text += fmt::format("  loss scale {:g}", status.loss_scale());
   if (UpdatesKnown(status) && SkippedSteps(status) > 0) {
     text += fmt::format("  {} skipped", Count(SkippedSteps(status), "step"));
   }
-  if (status.has_validation_accuracy()) {
-    text += "  validation accuracy " + Percent(status.validation_accuracy());
-  }
-  if (status.has_test_accuracy()) text += "  test accuracy " + Percent(status.test_accuracy());
   return text;
 }
 

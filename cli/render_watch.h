@@ -25,10 +25,10 @@ namespace ringmaster::cli {
 // `started in 3.4s: data_check 40ms, bind 3.1s`; empty when no phases are known.
 [[nodiscard]] std::string StartedLine(const v1::JobStatus& status);
 
-// `RUNNING  epoch 2/3  step 120/282  43%  512 samples/s  loss 1.2346  accuracy 55.1%  ETA 1m20s`:
+// `RUNNING  epoch 2/3  step 120/282  43%  512 samples/s  loss 1.2346  accuracy 0.5510  ETA 1m20s`:
 // the state of a job in one line, only with what is known.
 [[nodiscard]] std::string ProgressLine(const v1::JobStatus& status, const Terminal& terminal);
-// `epoch 1/3  94/94 steps  loss 1.2346  accuracy 55.1%  test accuracy 56.0%`.
+// `epoch 1/3  94/94 steps  loss 1.2346  accuracy 0.5510  test accuracy 0.5600`.
 [[nodiscard]] std::string EndedLine(const EndedEpoch& epoch);
 // `bind 3.1s on worker-2`.
 [[nodiscard]] std::string PhaseText(const v1::StartPhase& phase);

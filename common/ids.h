@@ -10,7 +10,7 @@
 namespace ringmaster {
 
 // Version of the session and ring protocols; workers of another version are refused at attach.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 template <typename Tag>
 class Id {

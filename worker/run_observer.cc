@@ -35,16 +35,20 @@ v1::Progress MessageOf(const Progress& progress) {
   message.set_shards_dropped(progress.shards_dropped);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_epoch(progress.epoch);
-  message.set_loss(progress.loss);
-  message.set_accuracy(progress.accuracy);
-  if (progress.test) {
-    message.set_test_accuracy(progress.test->accuracy);
-    if (progress.test->loss) message.set_test_loss(*progress.test->loss);
-  }
+  const auto add = [&message](v1::SampleSplit split, uint64_t step, const auto& metrics) {
+    for (const graph::Metric& metric : metrics) {
+      v1::Metric& added = *message.add_metrics();
+      added.set_split(split);
+      added.set_name(metric.name);
+      added.set_value(metric.value);
+      added.set_step(step);
+    }
+  };
+  add(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train);
   if (progress.validation) {
-    message.set_validation_accuracy(progress.validation->accuracy);
-    if (progress.validation->loss) message.set_validation_loss(*progress.validation->loss);
+    add(v1::SAMPLE_SPLIT_VALIDATION, progress.validation->step, progress.validation->metrics);
   }
+  if (progress.test) add(v1::SAMPLE_SPLIT_TEST, progress.test->step, progress.test->metrics);
   message.set_updates(progress.updates);
   if (progress.loss_scale) message.set_loss_scale(*progress.loss_scale);
   message.set_learning_rate(progress.learning_rate);

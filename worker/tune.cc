@@ -125,7 +125,7 @@ v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
 std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
   const v1::DataUse& use = result.data_use();
   return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
-                     result.model().name(),
+                     spec.model().name(),
                      job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                      use.height(), use.width(), use.channels(), result.data().classes());
 }

@@ -1,17 +1,21 @@
-// ringctl model ls, model summary NAME: what the zoo has. Asks no coordinator.
+// ringctl model ls, model summary NAME, model show NAME: what the zoo has. Asks no coordinator.
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
 #include "cli/commands/commands.h"
 #include "cli/render_model.h"
+#include "common/graph/message/message.h"
+#include "common/graph/printer.h"
+#include "common/job/resolve.h"
+#include "common/zoo/zoo.h"
 
 namespace ringmaster::cli {
 namespace {
 
-struct SummaryOptions {
+struct ModelOptions {
   v1::Model model;
-  std::string image = "32x32x3";
+  std::string input = "32x32x3";
   int64_t classes = 10;
   std::optional<std::string> hidden;
 };
@@ -30,13 +34,13 @@ std::optional<std::vector<uint32_t>> Numbers(const std::string& text, char separ
   return numbers;
 }
 
-StatusOr<zoo::ImageShape> ParseImage(const std::string& text) {
+StatusOr<zoo::ImageShape> ParseInput(const std::string& text) {
   constexpr uint32_t kMostSide = 1024;
   const auto numbers = Numbers(text, 'x');
   if (!numbers || numbers->size() != 3 || std::ranges::count(*numbers, 0U) > 0 ||
       std::ranges::max(*numbers) > kMostSide) {
     return InvalidArgument(
-        "--image: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, such as 32x32x3; got \"{}\"",
+        "--input: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, such as 32x32x3; got \"{}\"",
         kMostSide, text);
   }
   return zoo::ImageShape{(*numbers)[0], (*numbers)[1], (*numbers)[2]};
@@ -48,36 +52,61 @@ StatusOr<ExitCode> ListModels(const Common& common) {
   return ExitCode::kOk;
 }
 
-StatusOr<ExitCode> Summarize(const Common& common, const SummaryOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::ImageShape images, ParseImage(options.image));
+StatusOr<v1::Model> ModelOf(const ModelOptions& options) {
   v1::Model model = options.model;
-  if (options.hidden) {
-    const auto units = Numbers(*options.hidden == "none" ? "" : *options.hidden, ',');
-    if (!units) {
-      return InvalidArgument("--hidden: expected units such as 2048,2048, or none, got \"{}\"",
-                             *options.hidden);
-    }
-    model.mutable_hidden()->mutable_values()->Add(units->begin(), units->end());
+  if (!options.hidden) return model;
+  const auto units = Numbers(*options.hidden == "none" ? "" : *options.hidden, ',');
+  if (!units) {
+    return InvalidArgument("--hidden: expected units such as 2048,2048, or none, got \"{}\"",
+                           *options.hidden);
   }
+  model.mutable_hidden()->mutable_values()->Add(units->begin(), units->end());
+  return model;
+}
+
+StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const zoo::ImageShape images, ParseInput(options.input));
+  RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
   RING_ASSIGN_OR_RETURN(const zoo::Summary summary, zoo::Summarize(model, images, options.classes));
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
                       : RenderSummary(summary, Terminal::Of(stdout)));
   return ExitCode::kOk;
 }
 
-void AddSummary(CommandLine& line, CLI::App* group) {
-  const auto options = std::make_shared<SummaryOptions>();
+// The canonical graph: as JSON what a job carries, byte for byte; for people its nodes.
+StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const zoo::ImageShape images, ParseInput(options.input));
+  RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph,
+                        zoo::BuildGraph(model, {.height = images.height,
+                                                .width = images.width,
+                                                .channels = images.channels,
+                                                .classes = options.classes}));
+  if (common.json()) {
+    Print(job::CanonicalJson(graph) + "\n");
+    return ExitCode::kOk;
+  }
+  RING_ASSIGN_OR_RETURN(const graph::Program program,
+                        graph::FromMessage(graph, graph::Mode::kTraining, 1));
+  Print(graph::Print(program.graph));
+  Print(fmt::format("model_sha256 {}\n", Hex(job::ModelDigest(graph))));
+  return ExitCode::kOk;
+}
+
+using Action = StatusOr<ExitCode> (*)(const Common&, const ModelOptions&);
+
+void AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& name,
+                   const std::string& help, const Examples& examples, Action action) {
+  const auto options = std::make_shared<ModelOptions>();
   v1::Model& model = options->model;
-  CLI::App* const command =
-      line.Add(group, "summary", "show a model's layers and parameters",
-               Examples("ringctl model summary vgg",
-                        "ringctl model summary mlp --hidden 512,256 --image 28x28x1"),
-               [&line, options] { return Summarize(line.common(), *options); });
+  CLI::App* const command = line.Add(group, name, help, examples, [&line, options, action] {
+    return action(line.common(), *options);
+  });
   command
       ->add_option_function<std::string>(
           "NAME", [&](const auto& name) { model.set_name(name); }, "one of `model ls`")
       ->required();
-  command->add_option("--image", options->image, "size of the images")
+  command->add_option("--input", options->input, "size of the images")
       ->type_name("HxWxC")
       ->capture_default_str();
   command->add_option("--classes", options->classes, "classes to tell apart")
@@ -108,7 +137,12 @@ void AddModel(CommandLine& line) {
   CLI::App* const group = line.AddGroup("model", "list models and show what they are made of");
   line.Add(group, "ls", "list the models with their options", Examples("ringctl model ls"),
            [&line] { return ListModels(line.common()); });
-  AddSummary(line, group);
+  AddOfOneModel(line, group, "summary", "show a model's layers and parameters",
+                Examples("ringctl model summary vgg",
+                         "ringctl model summary mlp --hidden 512,256 --input 28x28x1"),
+                Summarize);
+  AddOfOneModel(line, group, "show", "show the graph that a job with this model carries",
+                Examples("ringctl model show alexnet", "ringctl model show vgg -o json"), Show);
 }
 
 }  // namespace ringmaster::cli

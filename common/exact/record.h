@@ -1,11 +1,12 @@
 // The scalars record of a step, the last bucket of every reduction (docs/life_of_a_step.md): a
 // vector of int64 that travels as blocks of kRecordTensor. Thread-compatible.
 //
-// Layout: correct, samples, the whole parts of all real values, then their fractions in the same
-// order, then V flags. Real values are the loss sum, then n_s * mean of each normalization and
-// channel, then n_s * biased variance of each. Counts and whole parts have unit 1, fractions
-// 2^-FractionBits(V) (`common/exact/quantize.h`). Whole parts lie apart from fractions, since a
-// block travels as wide as its widest integer. Zeros fill it up to a whole number of blocks.
+// Layout: samples, the counts among the scalars, the whole parts of all real values, then their
+// fractions in the same order, then V flags. Real values are the other scalars, then n_s * mean of
+// each normalization and channel, then n_s * biased variance of each. Counts and whole parts have
+// unit 1, fractions 2^-FractionBits(V) (`common/exact/quantize.h`). Whole parts lie apart from
+// fractions, since a block travels as wide as its widest integer. Zeros fill it up to a whole
+// number of blocks.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,20 @@
 
 namespace ringmaster::exact {
 
+// How many a record has of what.
+struct RecordShape {
+  uint32_t shards = 1;
+  std::vector<bool> counts;  // of each scalar, whether it is a count
+  size_t statistics = 0;     // means (and variances) of all normalizations, in canonical order
+};
+
 class Record {
  public:
-  // `statistics`: means (and variances) of all normalizations together, in canonical order.
-  Record(uint32_t shards, size_t statistics);
+  explicit Record(RecordShape shape);
 
   // Adds one shard. Values that do not fit add 0 and set the shard's flag (tensor kRecordTensor),
   // unless `gradient_flag` already names something.
-  void AddShard(uint32_t shard, double loss_sum, uint64_t correct, uint64_t samples,
+  void AddShard(uint32_t shard, uint64_t samples, std::span<const double> scalars,
                 std::span<const double> sample_weighted_means,
                 std::span<const double> sample_weighted_variances, int64_t gradient_flag);
 
@@ -35,9 +42,9 @@ class Record {
   void Clear();
 
   // Meaning of a reduced record.
-  [[nodiscard]] double loss_sum() const;
-  [[nodiscard]] uint64_t correct() const;
   [[nodiscard]] uint64_t samples() const;
+  // The sums of all scalars; counts are exact.
+  [[nodiscard]] std::vector<double> scalars() const;
   // Sample-weighted mean over the batch of statistic i; 0 without samples.
   [[nodiscard]] double mean(size_t i) const;
   [[nodiscard]] double variance(size_t i) const;
@@ -52,14 +59,16 @@ class Record {
   // Real value i of reals(); where its whole part, its fraction and the flags lie.
   [[nodiscard]] double Real(size_t i) const;
   [[nodiscard]] double PerSample(size_t i) const;
-  [[nodiscard]] size_t reals() const { return 1 + 2 * statistics_; }
+  [[nodiscard]] size_t counts() const { return places_.size() - real_scalars_; }
+  [[nodiscard]] size_t reals() const { return real_scalars_ + 2 * shape_.statistics; }
   [[nodiscard]] size_t whole(size_t i) const;
   [[nodiscard]] size_t fraction(size_t i) const { return whole(reals()) + i; }
   [[nodiscard]] size_t flags() const { return fraction(reals()); }
-  [[nodiscard]] size_t size() const { return flags() + shards_; }
+  [[nodiscard]] size_t size() const { return flags() + shape_.shards; }
 
-  uint32_t shards_;
-  size_t statistics_;
+  RecordShape shape_;
+  size_t real_scalars_ = 0;
+  std::vector<size_t> places_;  // of each scalar among counts, or among real values
   std::vector<int64_t> integers_;
 };
 

@@ -18,9 +18,14 @@ class Differentiator {
   Status Run() {
     const auto forward_nodes = static_cast<NodeId>(graph_->nodes().size());
     MarkDependents();
-    program_->loss_seed = graph_->AddFed("loss_seed", {}, DType::kFloat32);
+    AddSeeds();
     gradients_.assign(graph_->values().size(), kNoValue);
-    gradients_[static_cast<size_t>(program_->loss_sum)] = program_->loss_seed;
+    size_t loss = 0;
+    for (const Output& output : program_->outputs) {
+      if (output.role != Output::Role::kLoss) continue;
+      const ValueId sum = program_->scalars[output.scalar].value;
+      gradients_[static_cast<size_t>(sum)] = program_->seeds[loss++].value;
+    }
     for (NodeId id = forward_nodes - 1; id >= 0; --id) RING_RETURN_IF_ERROR(Visit(id));
     RING_RETURN_IF_ERROR(CollectGradients());
     SetGradientOrder();
@@ -28,6 +33,14 @@ class Differentiator {
   }
 
  private:
+  void AddSeeds() {
+    for (const Output& output : program_->outputs) {
+      if (output.role != Output::Role::kLoss) continue;
+      const ValueId seed = graph_->AddFed(output.name + "_seed", {}, DType::kFloat32);
+      program_->seeds.push_back({seed, static_cast<float>(output.weight)});
+    }
+  }
+
   void MarkDependents() {
     dependent_.assign(graph_->values().size(), false);
     for (const Parameter& parameter : program_->parameters) {

@@ -6,9 +6,10 @@
 
 namespace ringmaster::graph {
 
-// Adds the fed scalar loss_seed, the gradient of loss_sum times it with respect to every parameter,
-// and gradient_order. Gradients that meet are summed by `add` nodes; nothing is computed for images
-// and labels. INVALID_ARGUMENT names a parameter that the loss does not depend on.
+// Adds a fed scalar for each loss, its seed; the gradient of the sum over losses of seed * sum with
+// respect to every parameter; and gradient_order. Gradients that meet are summed by `add` nodes;
+// nothing is computed for columns. INVALID_ARGUMENT names a parameter that the loss does not depend
+// on.
 [[nodiscard]] Status Differentiate(Program* program);
 
 }  // namespace ringmaster::graph

@@ -41,9 +41,10 @@ ValueId GraphBuilder::Input(int64_t height, int64_t width, int64_t channels) {
   if (std::min({height, width, channels}) < 1) {
     Fail(InvalidArgument("images need at least 1 pixel and 1 channel, got {}", ToString(shape)));
   }
-  program_.images = program_.graph.AddFed("images", shape, DType::kFloat32);
-  program_.labels = program_.graph.AddFed("labels", {program_.samples}, DType::kInt32);
-  return program_.images;
+  const ValueId image = program_.graph.AddFed("image", shape, DType::kFloat32);
+  const ValueId label = program_.graph.AddFed("label", {program_.samples}, DType::kInt32);
+  program_.columns = {{"image", image}, {"label", label}};
+  return image;
 }
 
 ValueId GraphBuilder::Conv2d(const std::string& name, ValueId x, const Conv2dOptions& options) {
@@ -51,9 +52,8 @@ ValueId GraphBuilder::Conv2d(const std::string& name, ValueId x, const Conv2dOpt
   const Shape kernel = {options.filters, options.window, options.window, shape(x)[3]};
   const int64_t area = options.window * options.window;
   Node node = {name, graph::Conv2d{WindowAttributes<Conv2dAttributes>(options, shape(x))}, {x}};
-  node.inputs.push_back(AddParameter(
-      name + "/kernel", kernel,
-      {Initializer::Kind::kGlorotUniform, area * shape(x)[3], area * options.filters}));
+  node.inputs.push_back(AddParameter(name + "/kernel", kernel,
+                                     GlorotUniform(area * shape(x)[3], area * options.filters)));
   if (options.bias == Bias::kUse) {
     node.inputs.push_back(AddParameter(name + "/bias", {options.filters}, {}));
   }
@@ -64,8 +64,8 @@ ValueId GraphBuilder::Dense(const std::string& name, ValueId x, int64_t units, B
   if (!Ready(name, x, 2)) return kNoValue;
   const int64_t features = shape(x)[1];
   Node node = {name, graph::Dense{}, {x}};
-  node.inputs.push_back(AddParameter(name + "/kernel", {features, units},
-                                     {Initializer::Kind::kGlorotUniform, features, units}));
+  node.inputs.push_back(
+      AddParameter(name + "/kernel", {features, units}, GlorotUniform(features, units)));
   if (bias == Bias::kUse) node.inputs.push_back(AddParameter(name + "/bias", {units}, {}));
   return Add(std::move(node))[0];
 }
@@ -76,15 +76,16 @@ ValueId GraphBuilder::BatchNorm(const std::string& name, ValueId x,
   const Shape channels = {shape(x).back()};
   Normalization normalization = {name,     channels[0], options.momentum, kNoValue,
                                  kNoValue, kNoValue,    kNoValue};
-  const BatchNormAttributes attributes = {.epsilon = options.epsilon};
+  const BatchNormAttributes attributes = {.epsilon = options.epsilon, .momentum = options.momentum};
   Node node = {name, graph::BatchNorm{attributes}, {x}};
-  node.inputs.push_back(AddParameter(name + "/gamma", channels, {Initializer::Kind::kOnes}));
+  node.inputs.push_back(AddParameter(name + "/gamma", channels, {.scale = 1}));
   node.inputs.push_back(AddParameter(name + "/beta", channels, {}));
   if (program_.mode == Mode::kInference) {
     Graph& graph = program_.graph;
-    normalization.moving_mean = graph.AddFed(name + "/moving_mean", channels, DType::kFloat32);
+    normalization.moving_mean =
+        graph.AddFed(normalization.moving_mean_name(), channels, DType::kFloat32);
     normalization.moving_variance =
-        graph.AddFed(name + "/moving_variance", channels, DType::kFloat32);
+        graph.AddFed(normalization.moving_variance_name(), channels, DType::kFloat32);
     node.kind = BatchNormInference{attributes};
     node.inputs.push_back(normalization.moving_mean);
     node.inputs.push_back(normalization.moving_variance);
@@ -124,20 +125,24 @@ ValueId GraphBuilder::Dropout(const std::string& name, ValueId x, double rate) {
 ValueId GraphBuilder::Flatten(const std::string& name, ValueId x) {
   if (!Ready(name, x)) return kNoValue;
   const int64_t features = Elements(shape(x)) / program_.samples;
-  return Add({name, Reshape{}, {x}}, {{{program_.samples, features}}})[0];
+  return Add({name, Reshape{{features}}, {x}})[0];
 }
 
 void GraphBuilder::SoftmaxCrossEntropy(const std::string& name, ValueId logits) {
   if (!Ready(name, logits, 2)) return;
-  const std::vector<ValueId> outputs =
-      Add({name, graph::SoftmaxCrossEntropy{}, {logits, program_.labels}});
-  program_.loss_sum = outputs[0];
-  program_.correct = outputs[1];
+  Column& label = program_.columns[1];
+  label.limit = shape(logits)[1];
+  const std::vector<ValueId> made =
+      Add({name, graph::SoftmaxCrossEntropy{}, {logits, label.value}});
+  program_.scalars = {{.value = made[0]}, {.value = made[1], .counts = true}};
+  program_.outputs = {
+      {.name = kMinimized},
+      {.name = "accuracy", .role = Output::Role::kMeasure, .scalar = 1, .lower_is_better = false}};
 }
 
 StatusOr<Program> GraphBuilder::Finish() {
   RING_RETURN_IF_ERROR(status_);
-  if (program_.loss_sum == kNoValue) return InvalidArgument("the model has no loss");
+  if (program_.outputs.empty()) return InvalidArgument("the model has no loss");
   return std::move(program_);
 }
 

@@ -31,7 +31,7 @@ struct MemoryPlan {
 
 // Greedy by size, and by lifetime, each improved for some rounds by placing what ended highest
 // first; the smallest arena wins and ties are broken by id, so the plan is a function of its
-// arguments. Images, labels and loss_seed are in the arena, from node 0 on; parameters, their
+// arguments. Columns and seeds are in the arena, from node 0 on; parameters, their
 // gradients and moving statistics are not. A reshape lies where its input lies, and an op whose row
 // of the op table says kInPlace may overwrite an input that dies there (relu, relu_gradient,
 // dropout, dropout_gradient): then the two placements are the same bytes.

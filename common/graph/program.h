@@ -3,8 +3,11 @@
 // in which the model's graph created them, before any pass.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/graph/graph.h"
@@ -13,11 +16,12 @@ namespace ringmaster::graph {
 
 // How a parameter starts; drawn by common/graph/update/initialize.h.
 struct Initializer {
-  enum class Kind : uint8_t { kZeros, kOnes, kGlorotUniform };
-  Kind kind = Kind::kZeros;
-  int64_t fan_in = 0;  // of kGlorotUniform: uniform in +-sqrt(6 / (fan_in + fan_out))
-  int64_t fan_out = 0;
+  enum class Kind : uint8_t { kConstant, kUniform };
+  Kind kind = Kind::kConstant;
+  double scale = 0;  // the value, or the limit of [-scale, scale)
 };
+// Glorot and Bengio 2010: uniform in +-sqrt(6 / (fan_in + fan_out)).
+[[nodiscard]] Initializer GlorotUniform(int64_t fan_in, int64_t fan_out);
 
 struct Parameter {
   std::string name;             // conv1/kernel: unique, stands in checkpoints
@@ -36,26 +40,81 @@ struct Normalization {
   ValueId batch_variance = kNoValue;  // biased
   ValueId moving_mean = kNoValue;     // inference: fed, float32
   ValueId moving_variance = kNoValue;
+
+  // What the statistics are called in the state.
+  [[nodiscard]] std::string moving_mean_name() const { return name + "/moving_mean"; }
+  [[nodiscard]] std::string moving_variance_name() const { return name + "/moving_variance"; }
 };
 
 enum class Mode : uint8_t { kTraining, kInference };
 
+// What the data has of each sample: fed, N rows of it.
+struct Column {
+  std::string name;  // image, label
+  ValueId value = kNoValue;
+  // int32: least <= element < limit. float32: 0, 0.
+  int64_t least = 0;
+  int64_t limit = 0;
+};
+
+// What a shard says of its samples beside gradients: one number, float32, added over them.
+struct Scalar {
+  ValueId value = kNoValue;
+  bool counts = false;  // a whole number of samples or positions; else a real value
+};
+
+// What the model says of itself under a name, from scalars that are added over samples. The loss
+// that is minimized is the sum over all losses of weight * value.
+struct Output {
+  enum class Role : uint8_t { kLoss, kMeasure };
+  std::string name;  // loss, accuracy: unique
+  Role role = Role::kLoss;
+  size_t scalar = 0;            // its place in Program::scalars; its mean over the samples is shown
+  double weight = 1;            // of a loss
+  bool lower_is_better = true;  // always of a loss
+};
+
+// A loss's gradient comes in here: fed, scalar float32, S / n * weight.
+struct Seed {
+  ValueId value = kNoValue;
+  float weight = 1;
+};
+
 struct Program {
   Mode mode = Mode::kTraining;
   Graph graph;
-  int64_t samples = 0;                // N of this shard shape
-  ValueId images = kNoValue;          // fed, (N,H,W,C) float32
-  ValueId labels = kNoValue;          // fed, (N) int32
-  ValueId loss_seed = kNoValue;       // fed, scalar float32: S / n; training only
-  ValueId loss_sum = kNoValue;        // produced, scalar float32: sum over the shard's samples
-  ValueId correct = kNoValue;         // produced, scalar float32: count
-  std::vector<Parameter> parameters;  // canonical order
+  int64_t samples = 0;                        // N of this shard shape
+  std::vector<Column> columns;                // those that a node reads, in the dataset's order
+  std::vector<Seed> seeds;                    // one a loss, in their order; training only
+  std::vector<Scalar> scalars;                // in the order of the outputs
+  std::vector<Output> outputs;                // losses first
+  std::vector<Parameter> parameters;          // canonical order
   std::vector<Normalization> normalizations;  // canonical order
   // Canonical parameter numbers in the order in which backward yields their gradients.
   std::vector<uint32_t> gradient_order;
+
+  // The column of this name, nullptr when no node reads it.
+  [[nodiscard]] const Column* column(std::string_view name) const;
+  // The value of that column, or kNoValue.
+  [[nodiscard]] ValueId fed(std::string_view name) const;
 };
 
-// What a program is run for: loss, count, gradients and batch statistics; no kNoValue among them.
+// What a program is run for: scalars, gradients and batch statistics; no kNoValue among them.
 [[nodiscard]] std::vector<ValueId> Results(const Program& program);
+
+// What the loss that is minimized is called among metrics; an output of this name is the only loss.
+inline constexpr const char* kMinimized = "loss";
+
+// What an output came to.
+struct Metric {
+  std::string name;
+  double value = 0;
+  bool operator==(const Metric&) const = default;
+};
+// The outputs from their scalars' sums over so many samples: each one's mean, and in front `loss`,
+// the one that is minimized, where there are several. Without samples nothing; what is not finite
+// is left out.
+[[nodiscard]] std::vector<Metric> MetricsOf(const std::vector<Output>& outputs,
+                                            std::span<const double> sums, uint64_t samples);
 
 }  // namespace ringmaster::graph

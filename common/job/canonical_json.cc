@@ -121,6 +121,10 @@ std::string JsonOf(const Message& message) {
 
 std::string CanonicalJson(const v1::ResultSpec& result) { return JsonOf(result); }
 
+std::string CanonicalJson(const v1::Graph& graph) { return JsonOf(graph); }
+
+Sha256Digest ModelDigest(const v1::Graph& graph) { return Sha256Of(CanonicalJson(graph)); }
+
 Sha256Digest ResultDigest(const v1::ResultSpec& result) { return Sha256Of(CanonicalJson(result)); }
 
 }  // namespace ringmaster::job

@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <vector>
 
+#include "common/job/metrics.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
 #include "common/zoo/zoo.h"
@@ -28,6 +31,28 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   if (data.train_samples() > 0 && data.test_samples() > 0) return absl::OkStatus();
   return FailedPrecondition("the dataset has {} training and {} test samples: both are needed",
                             data.train_samples(), data.test_samples());
+}
+
+// For what the data are.
+StatusOr<v1::Graph> GraphOf(const v1::Model& model, const v1::ResultSpec& result) {
+  return zoo::BuildGraph(model, {.height = result.data_use().height(),
+                                 .width = result.data_use().width(),
+                                 .channels = result.data_use().channels(),
+                                 .classes = result.data().classes()});
+}
+
+// checkpoint.best as the model has it.
+StatusOr<v1::BestMetric> ResolveBest(const std::string& text, const v1::ResultSpec& result) {
+  RING_ASSIGN_OR_RETURN(v1::BestMetric best, ParseBest(text));
+  std::vector<std::string> names;
+  for (const v1::Output& output : result.graph().outputs()) {
+    names.push_back(output.name());
+    const bool lower = output.has_loss() || output.measure().lower_is_better();
+    if (output.name() == best.name()) best.set_lower_is_better(lower);
+  }
+  if (std::ranges::find(names, best.name()) != names.end()) return best;
+  return InvalidArgument("checkpoint.best: the model has no metric \"{}\"; it has {}", best.name(),
+                         fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -56,24 +81,20 @@ v1::JobSpec WithDefaults(v1::JobSpec spec) {
   return spec;
 }
 
-StatusOr<uint64_t> StateBytes(const v1::ResultSpec& result) {
+uint64_t StateBytes(const v1::ResultSpec& result) {
   constexpr uint64_t kCopies = 3;           // the parameters, and two slots an element
   constexpr uint64_t kBlockElements = 256;  // that share one exponent
-  zoo::ProgramOptions options;
-  options.samples = 1;
-  options.height = result.data_use().height();
-  options.width = result.data_use().width();
-  options.channels = result.data_use().channels();
-  options.classes = result.data().classes();
-  RING_ASSIGN_OR_RETURN(const graph::Program forward, zoo::BuildForward(result.model(), options));
+  const auto elements_of = [](const auto& tensor) {
+    const auto& shape = tensor.shape();
+    return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<uint64_t>());
+  };
   uint64_t bytes = 0;
-  for (const graph::Parameter& parameter : forward.parameters) {
-    const auto elements = static_cast<uint64_t>(graph::Elements(parameter.shape));
-    bytes += kCopies * sizeof(float) * elements;
-    bytes += sizeof(int16_t) * (elements / kBlockElements + 1);
+  for (const v1::Parameter& parameter : result.graph().parameters()) {
+    bytes += kCopies * sizeof(float) * elements_of(parameter);
+    bytes += sizeof(int16_t) * (elements_of(parameter) / kBlockElements + 1);
   }
-  for (const graph::Normalization& norm : forward.normalizations) {
-    bytes += 2 * sizeof(float) * static_cast<uint64_t>(norm.channels);  // moving statistics
+  for (const v1::Statistic& statistic : result.graph().statistics()) {
+    bytes += sizeof(float) * elements_of(statistic);
   }
   return bytes;
 }
@@ -85,11 +106,11 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   v1::ResolvedJob job;
   v1::ResultSpec& result = *job.mutable_result();
   const v1::JobSpec complete = WithDefaults(spec);
-  *result.mutable_model() = complete.model();
   *result.mutable_data() = data;
   result.set_batch(complete.batch());
   result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
+  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec.model(), result));
   result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);
@@ -105,8 +126,12 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   *result.mutable_numerics_class() = numerics_class;
   job.set_name(complete.name());
   job.set_data_path(complete.data().path());
+  job.set_model_sha256(Hex(ModelDigest(result.graph())));
   *job.mutable_workers() = complete.workers();
   *job.mutable_checkpoint() = complete.checkpoint();
+  if (!spec.checkpoint().best().empty()) {
+    RING_ASSIGN_OR_RETURN(*job.mutable_best(), ResolveBest(spec.checkpoint().best(), result));
+  }
   return job;
 }
 

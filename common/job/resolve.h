@@ -31,12 +31,15 @@ namespace ringmaster::job {
 
 // What the tensors of the job's state take, in bytes: an upper bound, as every optimizer's slots
 // are counted whether it has them or not. A checkpoint has little more.
-[[nodiscard]] StatusOr<uint64_t> StateBytes(const v1::ResultSpec& result);
+[[nodiscard]] uint64_t StateBytes(const v1::ResultSpec& result);
 
 // Canonical JSON of the result-determining part: sorted keys, no spaces, every field; and its
 // SHA-256, which stands in manifests and starts the digest chain.
 [[nodiscard]] std::string CanonicalJson(const v1::ResultSpec& result);
 [[nodiscard]] Sha256Digest ResultDigest(const v1::ResultSpec& result);
+// Likewise of the graph alone: models are equal when these are.
+[[nodiscard]] std::string CanonicalJson(const v1::Graph& graph);
+[[nodiscard]] Sha256Digest ModelDigest(const v1::Graph& graph);
 
 // Two numerics classes are equal when every field is; `Difference` names the first that is not.
 [[nodiscard]] std::string Difference(const v1::NumericsClass& a, const v1::NumericsClass& b);

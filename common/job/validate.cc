@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/data/format.h"
+#include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
@@ -71,14 +72,17 @@ Status CheckPrecision(const v1::Precision& precision) {
 }
 
 Status CheckValidation(const v1::JobSpec& spec) {
-  if (spec.has_validation()) return ParseValidation(spec.validation()).status();
-  const v1::BestMetric best = spec.checkpoint().best();
-  if (best == v1::BEST_METRIC_VALIDATION_ACCURACY || best == v1::BEST_METRIC_VALIDATION_LOSS) {
-    return InvalidArgument(
-        "checkpoint.best needs a validation set: add validation: {{split: 0.1}}, or choose "
-        "test_accuracy or test_loss");
+  const std::string& text = spec.checkpoint().best();
+  v1::BestMetric best;
+  if (!text.empty()) {
+    RING_ASSIGN_OR_RETURN(best, ParseBest(text));
   }
-  return absl::OkStatus();
+  if (spec.has_validation()) return ParseValidation(spec.validation()).status();
+  if (best.split() != v1::SAMPLE_SPLIT_VALIDATION) return absl::OkStatus();
+  return InvalidArgument(
+      "checkpoint.best: {} needs a validation set: add validation: {{split: 0.1}}, or choose "
+      "test/{}",
+      text, best.name());
 }
 
 Status CheckContrasts(const v1::JobSpec& complete) {

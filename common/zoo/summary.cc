@@ -1,5 +1,7 @@
 #include "common/zoo/summary.h"
 
+#include <algorithm>
+
 #include "common/zoo/zoo.h"
 
 namespace ringmaster::zoo {
@@ -23,6 +25,11 @@ int64_t TrainableOf(const graph::Program& program, const graph::Node& node) {
   return elements;
 }
 
+// Whether it is a loss or a measure.
+bool IsScalar(const graph::Program& program, graph::ValueId value) {
+  return std::ranges::find(program.scalars, value, &graph::Scalar::value) != program.scalars.end();
+}
+
 // Elements of the moving mean and variance that belong to the node.
 int64_t MovingOf(const graph::Program& program, const graph::Node& node) {
   for (const graph::Normalization& normalization : program.normalizations) {
@@ -42,11 +49,14 @@ StatusOr<Summary> Summarize(const v1::Model& model, const ImageShape& images, in
                                              .channels = images.channels,
                                              .classes = classes}));
   Summary summary = {.name = model.name()};
-  const graph::Value& input = program.graph.value(program.images);
-  summary.layers.push_back({input.name, "InputLayer", WithoutSamples(input.shape)});
+  for (const graph::Column& column : program.columns) {
+    const graph::Value& input = program.graph.value(column.value);
+    if (input.dtype != graph::DType::kFloat32) continue;
+    summary.layers.push_back({input.name, "InputLayer", WithoutSamples(input.shape)});
+  }
   for (const graph::Node& node : program.graph.nodes()) {
     const graph::Value& output = program.graph.value(node.outputs[0]);
-    if (node.outputs[0] == program.loss_sum) continue;
+    if (IsScalar(program, node.outputs[0])) continue;
     const int64_t trainable = TrainableOf(program, node);
     const int64_t moving = MovingOf(program, node);
     summary.layers.push_back(

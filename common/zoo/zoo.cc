@@ -8,11 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/graph/autodiff.h"
 #include "common/graph/builder.h"
-#include "common/graph/passes/dead_nodes.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/message/message.h"
 #include "common/zoo/model_table.h"
 
 namespace ringmaster::zoo {
@@ -51,14 +48,6 @@ Status CheckDepth(const v1::Model& model) {
                          fmt::join(kDepths, ", "));
 }
 
-StatusOr<graph::DType> ComputeType(v1::Policy policy) {
-  if (policy == v1::POLICY_FLOAT32) return graph::DType::kFloat32;
-  if (policy == v1::POLICY_MIXED_BFLOAT16) return graph::DType::kBFloat16;
-  if (policy == v1::POLICY_MIXED_FLOAT16) return graph::DType::kFloat16;
-  return InvalidArgument("policy {} is none of float32, mixed_bfloat16 and mixed_float16",
-                         static_cast<int>(policy));
-}
-
 v1::Model WithDefaults(const Entry& entry, const v1::Model& model) {
   v1::Model resolved = model;
   if (entry.batch_norm && !model.has_batch_norm()) resolved.set_batch_norm(*entry.batch_norm);
@@ -90,7 +79,7 @@ StatusOr<v1::Model> ResolveModel(const v1::Model& model) {
   return WithDefaults(*entry, model);
 }
 
-StatusOr<graph::Program> BuildForward(const v1::Model& model, const ProgramOptions& options) {
+StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const ProgramOptions& options) {
   RING_ASSIGN_OR_RETURN(const v1::Model resolved, ResolveModel(model));
   RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
   if (options.classes < 1) {
@@ -101,25 +90,24 @@ StatusOr<graph::Program> BuildForward(const v1::Model& model, const ProgramOptio
     const Status status = entry->check_images(options.height, options.width);
     if (!status.ok()) return Annotate(status, "model " + model.name());
   }
-  graph::GraphBuilder builder(options.mode, options.samples);
+  graph::GraphBuilder builder(graph::Mode::kTraining, 1);
   const graph::ValueId images = builder.Input(options.height, options.width, options.channels);
   const graph::ValueId logits = entry->build(builder, resolved, images, options.classes);
   builder.SoftmaxCrossEntropy("loss", logits);
-  StatusOr<graph::Program> forward = builder.Finish();
+  const StatusOr<graph::Program> forward = builder.Finish();
   if (!forward.ok()) return Annotate(forward.status(), "model " + model.name());
-  return forward;
+  return graph::ToMessage(*forward);
+}
+
+StatusOr<graph::Program> BuildForward(const v1::Model& model, const ProgramOptions& options) {
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph, BuildGraph(model, options));
+  return graph::FromMessage(graph, options.mode, options.samples);
 }
 
 StatusOr<graph::Program> BuildProgram(const v1::Model& model, const ProgramOptions& options) {
-  RING_ASSIGN_OR_RETURN(const graph::DType compute, ComputeType(options.policy));
-  RING_ASSIGN_OR_RETURN(graph::Program program, BuildForward(model, options));
-  if (options.mode == graph::Mode::kTraining) {
-    RING_RETURN_IF_ERROR(graph::Differentiate(&program));
-  }
-  RING_RETURN_IF_ERROR(graph::ApplyPolicy(&program, compute));
-  graph::FuseActivations(&program);
-  graph::RemoveDeadNodes(&program);
-  return program;
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph, BuildGraph(model, options));
+  return graph::BuildProgram(
+      graph, {.mode = options.mode, .samples = options.samples, .policy = options.policy});
 }
 
 }  // namespace ringmaster::zoo

@@ -1,9 +1,10 @@
-// The models, by name. Thread-safe (free functions). A model becomes a Program for one shard shape:
-// the same parameters in the same canonical order whatever the number of samples, mode or policy.
+// The models, by name. Thread-safe (free functions). A model becomes a graph, which jobs carry and
+// programs are built from (common/graph/message); workers know no models.
 #pragma once
 
 #include "common/graph/program.h"
 #include "common/status.h"
+#include "ringmaster/v1/graph.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::zoo {
@@ -15,13 +16,13 @@ struct ProgramOptions {
   v1::Policy policy = v1::POLICY_FLOAT32;
 };
 
-// Model -> graph alone, each layer as it was written; `policy` has no part in it. Errors: see
-// BuildProgram.
+// The canonical forward graph; mode, samples and policy have no part in it. INVALID_ARGUMENT names
+// the model, the option and what is allowed.
+[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const ProgramOptions& options);
+
+// A program of it: the forward one alone, and one that is ready to plan and bind.
 [[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model,
                                                     const ProgramOptions& options);
-
-// Model -> graph -> autodiff -> policy -> fusion: ready to plan and bind. INVALID_ARGUMENT names
-// the model, the option and what is allowed.
 [[nodiscard]] StatusOr<graph::Program> BuildProgram(const v1::Model& model,
                                                     const ProgramOptions& options);
 

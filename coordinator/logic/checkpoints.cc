@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <iterator>
 
-#include "common/job/best_metric.h"
-
 namespace ringmaster::coordinator {
 
-const CheckpointRecord* BestOf(const CheckpointList& checkpoints, v1::BestMetric metric) {
+const CheckpointRecord* BestOf(const CheckpointList& checkpoints, const v1::BestMetric& metric) {
   const CheckpointRecord* best = nullptr;
   for (const CheckpointRecord& each : checkpoints) {
     if (!each.best) continue;
     const bool better =
-        best == nullptr || (job::LowerIsBetter(metric) ? each.ref.metric() < best->ref.metric()
-                                                       : each.ref.metric() > best->ref.metric());
+        best == nullptr || (metric.lower_is_better() ? each.ref.metric() < best->ref.metric()
+                                                     : each.ref.metric() > best->ref.metric());
     if (better) best = &each;
   }
   return best;
@@ -30,11 +28,11 @@ void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
   }
 }
 
-CheckpointList TakeSuperseded(const v1::CheckpointOptions& options, CheckpointList& checkpoints) {
+CheckpointList TakeSuperseded(const v1::ResolvedJob& job, CheckpointList& checkpoints) {
   CheckpointList superseded;
-  const size_t keep = std::max<size_t>(2, options.keep());
+  const size_t keep = std::max<size_t>(2, job.checkpoint().keep());
   if (checkpoints.size() <= keep) return superseded;
-  const CheckpointRecord* best = BestOf(checkpoints, options.best());
+  const CheckpointRecord* best = BestOf(checkpoints, job.best());
   const uint64_t best_step = best == nullptr ? 0 : best->ref.step();
   const auto newest = checkpoints.end() - static_cast<std::ptrdiff_t>(keep);
   const auto kept = std::stable_partition(

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/job/metrics.h"
 #include "coordinator/logic/event.h"
 
 namespace ringmaster::coordinator {
@@ -70,14 +71,11 @@ namespace {
 // The numbers of the newest evaluation; empty before the first.
 std::string Evaluation(const v1::JobStatus& status) {
   std::string text;
-  const auto add = [&text](bool present, const char* name, double value) {
-    if (!present) return;
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, value);
-  };
-  add(status.has_test_accuracy(), "test accuracy", status.test_accuracy());
-  add(status.has_test_loss(), "test loss", status.test_loss());
-  add(status.has_validation_accuracy(), "validation accuracy", status.validation_accuracy());
-  add(status.has_validation_loss(), "validation loss", status.validation_loss());
+  for (const v1::Metric& metric : status.metrics()) {
+    if (metric.split() == v1::SAMPLE_SPLIT_TRAIN) continue;
+    text += fmt::format("{}{} {} {:.4f}", text.empty() ? "" : ", ", job::NameOf(metric.split()),
+                        metric.name(), metric.value());
+  }
   return text;
 }
 

@@ -47,7 +47,7 @@ bool OnlyByTime(const v1::ResolvedJob& job, const v1::CheckpointBegin& begin) {
   const v1::CheckpointOptions& options = job.checkpoint();
   const uint64_t step = begin.step();
   const bool by_step = options.every_steps() > 0 && step % options.every_steps() == 0;
-  const bool by_metric = begin.best() && options.best() != v1::BEST_METRIC_UNSPECIFIED;
+  const bool by_metric = begin.best() && job.has_best();
   return options.every_seconds() > 0 && !by_step && !by_metric &&
          step != job.result().total_steps();
 }
@@ -181,15 +181,14 @@ void Logic::On(const UploadAsked& event) {
   };
   if (Refusal refusal = CheckUpload(event); !refusal.status.ok()) return refuse(refusal);
   const Job& job = *Find(event.begin.job_id());
-  const StatusOr<uint64_t> bytes = job::StateBytes(job.record.resolved->result());
-  if (!bytes.ok()) return refuse({bytes.status(), "INTERNAL"});
+  const uint64_t bytes = job::StateBytes(job.record.resolved->result());
   Upload& upload = uploads_[event.upload];
   upload.session = event.session;
   upload.worker = fleet_.Find(event.session)->name();
   upload.begin = event.begin;
   upload.since = now_.steady;
   // Half as much again as the state has: names, shapes and hashes are the rest.
-  actions_.push_back(AdmitUpload{event.upload, *bytes + *bytes / 2 + (uint64_t{1} << 20)});
+  actions_.push_back(AdmitUpload{event.upload, bytes + bytes / 2 + (uint64_t{1} << 20)});
 }
 
 // ---- whether it is what it should be ------------------------------------------------------------
@@ -386,8 +385,7 @@ void Logic::On(const CheckpointInserted& event) {
 }
 
 void Logic::DropOldCheckpoints(Job& job) {
-  for (CheckpointRecord& superseded :
-       TakeSuperseded(job.record.resolved->checkpoint(), job.checkpoints)) {
+  for (CheckpointRecord& superseded : TakeSuperseded(*job.record.resolved, job.checkpoints)) {
     Record(job, {event_type::kCheckpointRemoved, Severity::kInfo,
                  fmt::format("step {}: {} others are kept", superseded.ref.step(),
                              job.checkpoints.size())});
@@ -413,7 +411,7 @@ void Logic::On(const CheckpointRetained& event) {
 void Logic::DescribeCheckpoints(Job& job) {
   if (job.checkpoints.empty()) return;
   *job.record.status.mutable_checkpoint() = job.checkpoints.back().ref;
-  const CheckpointRecord* best = BestOf(job.checkpoints, job.record.resolved->checkpoint().best());
+  const CheckpointRecord* best = BestOf(job.checkpoints, job.record.resolved->best());
   if (best != nullptr) *job.record.status.mutable_best_checkpoint() = best->ref;
 }
 

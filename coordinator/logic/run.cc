@@ -57,8 +57,7 @@ void Run::Adopt(const JobRecord& job, Now now) {
   skipped_ = status.step() - std::min(status.step(), status.updates());
   newest_.set_applied(committed_);
   newest_.set_epoch(status.epoch());
-  newest_.set_loss(status.loss());
-  newest_.set_accuracy(status.accuracy());
+  *newest_.mutable_metrics() = status.metrics();
   newest_.set_learning_rate(status.learning_rate());
   newest_unix_ms_ = status.last_step_unix_ms();
   start_step_ = resumed_from_ ? resumed_from_->step() : 0;

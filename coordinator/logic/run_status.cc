@@ -92,22 +92,16 @@ void Run::DescribeProgress(v1::JobStatus& status) const {
   status.set_step(committed_);
   status.set_updates(committed_ - std::min(committed_, skipped_));
   if (resolved_) {
+    status.set_model_sha256(resolved_->model_sha256());
     status.set_total_steps(resolved_->result().total_steps());
     status.set_steps_per_epoch(resolved_->result().steps_per_epoch());
   }
   status.set_epoch(newest_.epoch());
-  status.set_loss(newest_.loss());
-  status.set_accuracy(newest_.accuracy());
+  *status.mutable_metrics() = newest_.metrics();
   status.set_samples_per_second(newest_.samples_per_second());
   status.set_learning_rate(newest_.learning_rate());
   status.set_last_step_unix_ms(newest_unix_ms_);
   if (newest_.has_loss_scale()) status.set_loss_scale(newest_.loss_scale());
-  if (newest_.has_test_accuracy()) status.set_test_accuracy(newest_.test_accuracy());
-  if (newest_.has_test_loss()) status.set_test_loss(newest_.test_loss());
-  if (newest_.has_validation_accuracy()) {
-    status.set_validation_accuracy(newest_.validation_accuracy());
-  }
-  if (newest_.has_validation_loss()) status.set_validation_loss(newest_.validation_loss());
 }
 
 }  // namespace ringmaster::coordinator

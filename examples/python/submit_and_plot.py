@@ -66,14 +66,22 @@ def state_name(status):
     return job_pb2.JobState.Name(status.state).removeprefix("JOB_STATE_")
 
 
+def metric(status, split, name):
+    """One of the model's metrics, e.g. of the test set; None before there is one."""
+    values = [each.value for each in status.metrics
+              if each.split == split and each.name == name]
+    return values[0] if values else None
+
+
 def watch(jobs, job_id):
     """The last status, and the loss after each step that was reported."""
     points = {}
     for status in follow(jobs, job_id):
-        if status.step > 0:
-            points[status.step] = status.loss
+        loss = metric(status, job_pb2.SAMPLE_SPLIT_TRAIN, "loss")
+        if loss is not None:
+            points[status.step] = loss
         print(f"{state_name(status)}  step {status.step}/{status.total_steps or '?'}"
-              f"  loss {status.loss:.4f}", file=sys.stderr)
+              + (f"  loss {loss:.4f}" if loss is not None else ""), file=sys.stderr)
     return status, sorted(points.items())
 
 
@@ -117,8 +125,9 @@ def main():
             return 2
     plot(points, f"{spec.name} ({job_id}): loss", arguments)
     print(f"{state_name(status)} {status.reason}".strip())
-    if status.HasField("test_accuracy"):
-        print(f"test accuracy {100 * status.test_accuracy:.1f}%")
+    accuracy = metric(status, job_pb2.SAMPLE_SPLIT_TEST, "accuracy")
+    if accuracy is not None:
+        print(f"test accuracy {accuracy:.4f}")
     return 0 if status.state == job_pb2.JOB_STATE_SUCCEEDED else 1
 
 

@@ -63,6 +63,15 @@ inline v1::JobStatus Starting(int phases) {
   return status;
 }
 
+inline void AddMetric(v1::JobStatus* status, v1::SampleSplit split, const std::string& name,
+                      double value) {
+  v1::Metric& metric = *status->add_metrics();
+  metric.set_split(split);
+  metric.set_name(name);
+  metric.set_value(value);
+  metric.set_step(status->step());
+}
+
 // Of 282 steps in 3 epochs of 94, one every 125 ms.
 inline v1::JobStatus RunningAt(uint64_t step) {
   v1::JobStatus status = Starting(7);
@@ -72,14 +81,17 @@ inline v1::JobStatus RunningAt(uint64_t step) {
   status.set_total_steps(282);
   status.set_steps_per_epoch(94);
   status.set_epoch(step / 94);
-  status.set_loss(2.5 - 0.008 * static_cast<double>(step));
-  status.set_accuracy(0.003 * static_cast<double>(step));
+  AddMetric(&status, v1::SAMPLE_SPLIT_TRAIN, "loss", 2.5 - 0.008 * static_cast<double>(step));
+  AddMetric(&status, v1::SAMPLE_SPLIT_TRAIN, "accuracy", 0.003 * static_cast<double>(step));
   status.set_learning_rate(0.001);
   status.set_samples_per_second(512);
   status.mutable_generation()->set_term(2);
   status.mutable_generation()->set_counter(7);
   status.set_last_step_unix_ms(kSubmitted + 2000 + 125 * static_cast<int64_t>(step));
-  if (step > 94) status.set_test_accuracy(0.25 * static_cast<double>((step - 1) / 94));
+  if (step > 94) {
+    AddMetric(&status, v1::SAMPLE_SPLIT_TEST, "accuracy",
+              0.25 * static_cast<double>((step - 1) / 94));
+  }
   for (v1::JobWorker& worker : *status.mutable_workers()) {
     worker.set_ring_bytes(uint64_t{3} << 32);
     worker.set_phase("compute");
@@ -102,9 +114,12 @@ inline v1::JobStatus RunningInFloat16() {
   v1::JobStatus status = RunningAt(120);
   status.set_updates(119);
   status.set_loss_scale(32768);
-  status.set_test_loss(1.75);
-  status.set_validation_accuracy(0.3125);
-  status.set_validation_loss(1.625);
+  const v1::Metric test = status.metrics(2);
+  status.mutable_metrics()->RemoveLast();
+  AddMetric(&status, v1::SAMPLE_SPLIT_VALIDATION, "loss", 1.625);
+  AddMetric(&status, v1::SAMPLE_SPLIT_VALIDATION, "accuracy", 0.3125);
+  AddMetric(&status, v1::SAMPLE_SPLIT_TEST, "loss", 1.75);
+  *status.add_metrics() = test;
   status.set_log_lines_lost(12);
   v1::Straggler& straggler = *status.mutable_straggler();
   straggler.set_worker("b");
@@ -160,7 +175,7 @@ inline v1::JobStatus Waiting() {
 inline v1::JobStatus Succeeded() {
   v1::JobStatus status = RunningAt(282);
   status.set_state(v1::JOB_STATE_SUCCEEDED);
-  status.set_test_accuracy(0.9375);
+  status.mutable_metrics(2)->set_value(0.9375);
   status.mutable_checkpoint()->set_path("/data/job-1/282");
   status.mutable_checkpoint()->set_step(282);
   status.mutable_checkpoint()->set_sha256("ab12");

@@ -32,10 +32,18 @@ TEST_CASE("Json: a job has the same fields in every state") {
   CHECK(keys(Queued()) == keys(Ended(v1::JOB_STATE_FAILED, "why")));
 }
 
-TEST_CASE("Json: a loss that is not a number is null, not broken JSON") {
+TEST_CASE("Json: a metric that is not a number is null, not broken JSON") {
   v1::JobStatus status = Running();
-  status.set_loss(std::numeric_limits<double>::quiet_NaN());
-  CHECK(Json::parse(ToJson(status).dump())["loss"].is_null());
+  status.mutable_metrics(0)->set_value(std::numeric_limits<double>::quiet_NaN());
+  CHECK(Json::parse(ToJson(status).dump())["metrics"]["train"]["loss"].is_null());
+}
+
+TEST_CASE("Json: metrics are by split, then by name; a split without any is not there") {
+  CHECK(ToJson(Queued())["metrics"] == Json::object());
+  CHECK(ToJson(RunningAt(125))["metrics"].dump() ==
+        R"({"train":{"loss":1.5,"accuracy":0.375},"test":{"accuracy":0.25}})");
+  CHECK(ToJson(RunningInFloat16())["metrics"]["validation"].dump() ==
+        R"({"loss":1.625,"accuracy":0.3125})");
 }
 
 TEST_CASE("Json: what an older coordinator does not tell is null, not zero") {

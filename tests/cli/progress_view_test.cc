@@ -106,10 +106,10 @@ TEST_CASE("Watch: lines tell each change, each phase, each epoch, and every 10 s
   CHECK(view.Tick(At(10'002)) == "STARTING  graph 80ms on b\n");
   const std::string running = view.Update(RunningAt(94), At(10'003));
   CHECK(running.substr(running.find("RUNNING")) ==
-        "RUNNING  epoch 1/3  step 94/282  33%  512 samples/s  loss 1.7480  accuracy 28.2%  "
+        "RUNNING  epoch 1/3  step 94/282  33%  512 samples/s  loss 1.7480  accuracy 0.2820  "
         "ETA 24s\n");
   CHECK(view.Update(RunningAt(95), At(10'004)) ==
-        "epoch 1/3  94/94 steps  loss 1.7480  accuracy 28.2%  test accuracy 25.0%\n");
+        "epoch 1/3  94/94 steps  loss 1.7480  accuracy 0.2820  test accuracy 0.2500\n");
   CHECK(view.Update(RunningAt(96), At(10'005)).empty());
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 zoo::Summary SmallNet() {
   return {.name = "small",
-          .layers = {{"images", "InputLayer", {32, 32, 3}, 0},
+          .layers = {{"image", "InputLayer", {32, 32, 3}, 0},
                      {"conv1", "Conv2D", {32, 32, 96}, 2592},
                      {"bn1", "BatchNormalization", {32, 32, 96}, 384},
                      {"fc", "Dense", {10}, 983050}},
@@ -28,11 +28,11 @@ TEST_CASE("Model summary: a line a layer, the samples unknown, then the totals")
   CHECK(RenderSummary(SmallNet(), Terminal::Plain()) ==
         "Model: small\n"
         "\n"
-        "LAYER   TYPE                OUTPUT SHAPE        PARAMETERS\n"
-        "images  InputLayer          (None, 32, 32, 3)   0\n"
-        "conv1   Conv2D              (None, 32, 32, 96)  2,592\n"
-        "bn1     BatchNormalization  (None, 32, 32, 96)  384\n"
-        "fc      Dense               (None, 10)          983,050\n"
+        "LAYER  TYPE                OUTPUT SHAPE        PARAMETERS\n"
+        "image  InputLayer          (None, 32, 32, 3)   0\n"
+        "conv1  Conv2D              (None, 32, 32, 96)  2,592\n"
+        "bn1    BatchNormalization  (None, 32, 32, 96)  384\n"
+        "fc     Dense               (None, 10)          983,050\n"
         "\n"
         "Total params: 986,026 (3.76 MiB)\n"
         "Trainable params: 985,834 (3.76 MiB)\n"
@@ -43,7 +43,7 @@ TEST_CASE("Model summary: as JSON") {
   CHECK(
       ToJson(SmallNet()).dump() ==
       R"({"name":"small","layers":[)"
-      R"({"name":"images","type":"InputLayer","output_shape":[null,32,32,3],"parameters":0},)"
+      R"({"name":"image","type":"InputLayer","output_shape":[null,32,32,3],"parameters":0},)"
       R"({"name":"conv1","type":"Conv2D","output_shape":[null,32,32,96],"parameters":2592},)"
       R"({"name":"bn1","type":"BatchNormalization","output_shape":[null,32,32,96],"parameters":384},)"
       R"({"name":"fc","type":"Dense","output_shape":[null,10],"parameters":983050}],)"

@@ -98,7 +98,7 @@ TEST_CASE("Daemon: two workers run a whole job, whose checkpoint can be read bac
       cluster.Await(pair.job_id, [](const v1::JobStatus& s) { return s.step() == 4; });
   CHECK(running.state() == v1::JOB_STATE_RUNNING);
   CHECK(running.total_steps() == 10);
-  CHECK(running.loss() == 0.2);
+  CHECK(running.metrics(0).value() == 0.2);
   CHECK(running.workers(0).ring_bytes() == 4000);
 
   const FakeCheckpoint checkpoint = CheckpointOf(pair.a, 10);

@@ -244,7 +244,7 @@ class Cluster:
         if status["state"] != "SUCCEEDED":
             raise AssertionError(f"job ended {status['state']}: {status['reason']}")
         complete = (status["step"] == status["total_steps"] and status["epoch"] > 0 and
-                    status["test_accuracy"] is not None and status["checkpoint"]["step"] == status["step"])
+                    "test" in status["metrics"] and status["checkpoint"]["step"] == status["step"])
         if not complete:
             raise AssertionError(f"a succeeded job has an incomplete status: {status}")
         return status

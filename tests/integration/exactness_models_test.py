@@ -41,7 +41,7 @@ class ExactnessModelsTest(exactness.ExactnessCase):
         results = self.run_everywhere(lambda workers: {"mnist": spec(
             workers, data={"format": "mnist", "path": "mnist", "take": 50}, validation={"split": 0.2},
             model={"name": "mlp", "hidden": [32], "dropout": 0.1})}, make_data)
-        accuracies = {statuses["mnist"]["validation_accuracy"] for statuses in results.values()}
+        accuracies = {statuses["mnist"]["metrics"]["validation"]["accuracy"] for statuses in results.values()}
         self.assertEqual(len(accuracies), 1, accuracies)
         self.assertIsNotNone(accuracies.pop())
 

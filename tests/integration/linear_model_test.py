@@ -9,7 +9,7 @@ class LinearModelTest(cluster.ClusterTest):
         return running.run_job(cluster.job_spec(
             model={"name": "mlp", "hidden": hidden}, batch=64, epochs=3, workers={"min": 2},
             augment=[{"random_crop": {"padding": 4}}, {"random_flip": {}},
-                     {"per_image_standardization": {}}]))["test_accuracy"]
+                     {"per_image_standardization": {}}]))["metrics"]["test"]["accuracy"]
 
     def test_a_linear_model_stays_under_60_percent_and_a_hidden_layer_gets_over_it(self):
         with self.running(workers=(("a", 1), ("b", 1)), train=6_000, test=1_000) as running:

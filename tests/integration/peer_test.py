@@ -23,7 +23,7 @@ def generate(folder):
     protos = {
         ROOT / "proto": ["google/rpc/status.proto", "google/rpc/error_details.proto",
                          *(f"ringmaster/v1/{name}.proto"
-                           for name in ("rules", "job", "jobs", "fleet", "ring", "states"))],
+                           for name in ("rules", "graph", "job", "jobs", "fleet", "ring", "states"))],
         GRPC_PROTOS: ["grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto"],
     }
     for root, files in protos.items():

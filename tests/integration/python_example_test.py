@@ -37,7 +37,7 @@ class PythonExampleTest(cluster.ClusterTest):
         """The program said what ringctl says about its job; the job's status."""
         status = self.cluster.status(re.search(r"(?m)^job (\S+)$", output)[1])
         self.assertEqual((status["state"], status["name"]), ("SUCCEEDED", name))
-        self.assertIn(f"test accuracy {100 * status['test_accuracy']:.1f}%", output)
+        self.assertIn(f"test accuracy {status['metrics']['test']['accuracy']:.4f}", output)
         return status
 
     def test_a_job_file_and_a_job_made_in_code(self):

@@ -38,7 +38,8 @@ StatusOr<StepResult> RunOnReference(const graph::Program& program,
   RING_ASSIGN_OR_RETURN(const auto values,
                         graph::RunReference(program.graph, feeds, testing::KeysOf(program)));
   const auto at = [&](graph::ValueId id) { return values[static_cast<size_t>(id)]; };
-  StepResult result = {at(program.loss_sum)[0], at(program.correct)[0], {}, {}, {}};
+  StepResult result = {
+      at(program.scalars[0].value)[0], at(program.scalars[1].value)[0], {}, {}, {}};
   for (const auto& parameter : program.parameters) {
     result.gradients.push_back(at(parameter.gradient));
   }
@@ -86,16 +87,15 @@ StatusOr<StepResult> RunOnBackend(const graph::Program& program,
   RING_ASSIGN_OR_RETURN(auto executable, core->Bind(program, *weights, nullptr));
   RING_RETURN_IF_ERROR(weights->Refresh(layout, arena, moving_means, moving_variances));
 
-  const std::vector<float> images = Floats(feeds.at(program.images));
-  const std::vector<double>& drawn = feeds.at(program.labels);
+  const std::vector<float> images = Floats(feeds.at(program.fed("image")));
+  const std::vector<double>& drawn = feeds.at(program.fed("label"));
   const std::vector<int32_t> labels(drawn.begin(), drawn.end());
   const graph::RandomKeys keys = testing::KeysOf(program);
   const ShardInput input = {.seed = keys.seed,
                             .step = keys.step,
                             .samples = keys.samples,
-                            .images = images,
-                            .labels = labels,
-                            .loss_seed = static_cast<float>(feeds.at(program.loss_seed)[0])};
+                            .columns = testing::Columns(images, labels),
+                            .loss_seed = static_cast<float>(feeds.at(program.seeds[0].value)[0])};
   StepResult result;
   result.gradients.resize(program.parameters.size());
   ShardOutput output;
@@ -106,8 +106,8 @@ StatusOr<StepResult> RunOnBackend(const graph::Program& program,
                              result.gradients[parameter].assign(gradient.begin(), gradient.end());
                            }},
                       &output));
-  result.loss_sum = output.loss_sum;
-  result.correct = static_cast<double>(output.correct);
+  result.loss_sum = output.scalars[0];
+  result.correct = output.scalars[1];
   result.batch_means.assign(output.batch_means.begin(), output.batch_means.end());
   result.batch_variances.assign(output.batch_variances.begin(), output.batch_variances.end());
   return result;
@@ -146,9 +146,9 @@ Status WriteStep(const graph::Program& program, const graph::ReferenceFeeds& fee
                  const StepResult& result, const std::string& folder) {
   Dump dump(folder);
   const auto shape = [&](graph::ValueId id) { return program.graph.value(id).shape; };
-  dump.Add("images", shape(program.images), feeds.at(program.images));
-  dump.Add("labels", shape(program.labels), feeds.at(program.labels));
-  dump.Add("loss_seed", {}, feeds.at(program.loss_seed));
+  dump.Add("images", shape(program.fed("image")), feeds.at(program.fed("image")));
+  dump.Add("labels", shape(program.fed("label")), feeds.at(program.fed("label")));
+  dump.Add("loss_seed", {}, feeds.at(program.seeds[0].value));
   dump.Add("loss_sum", {}, {result.loss_sum});
   dump.Add("correct", {}, {result.correct});
   dump.Add("batch_means", {static_cast<int64_t>(result.batch_means.size())}, result.batch_means);

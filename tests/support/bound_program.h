@@ -20,8 +20,7 @@ struct ShardResult {
   // Of all gradients and outputs, bit by bit.
   [[nodiscard]] std::string Hash() const {
     Sha256 hash;
-    hash.Update(&output.loss_sum, sizeof(output.loss_sum));
-    hash.Update(&output.correct, sizeof(output.correct));
+    hash.Update(output.scalars.data(), output.scalars.size() * sizeof(double));
     const auto add = [&hash](const std::vector<float>& values) {
       hash.Update(values.data(), values.size() * sizeof(float));
     };
@@ -49,17 +48,21 @@ class BoundProgram {
   // Refreshes the weights from `feeds` and runs the shard.
   StatusOr<ShardResult> Run(const graph::ReferenceFeeds& feeds, const graph::RandomKeys& keys) {
     RING_RETURN_IF_ERROR(Refresh(feeds));
-    const std::vector<float> images = Floats(feeds.at(program_.images));
-    const std::vector<double>& labels = feeds.at(program_.labels);
-    const std::vector<int32_t> classes(labels.begin(), labels.end());
-    const auto seed = feeds.find(program_.loss_seed);
-    const ShardInput input = {
-        .seed = keys.seed,
-        .step = keys.step,
-        .samples = keys.samples,
-        .images = images,
-        .labels = classes,
-        .loss_seed = seed == feeds.end() ? 1.0F : static_cast<float>(seed->second[0])};
+    std::vector<std::vector<std::byte>> columns;
+    for (const graph::Column& column : program_.columns) {
+      const bool whole = program_.graph.value(column.value).dtype == graph::DType::kInt32;
+      const std::vector<double>& values = feeds.at(column.value);
+      columns.push_back(whole ? BytesAs<int32_t>(values) : BytesAs<float>(values));
+    }
+    const bool seeded = !program_.seeds.empty() && feeds.contains(program_.seeds[0].value);
+    ShardInput input = {.seed = keys.seed,
+                        .step = keys.step,
+                        .samples = keys.samples,
+                        .columns = {columns.begin(), columns.end()}};
+    if (seeded) {
+      const graph::Seed& seed = program_.seeds[0];
+      input.loss_seed = static_cast<float>(feeds.at(seed.value)[0]) / seed.weight;
+    }
     return Run(input);
   }
 
@@ -100,8 +103,11 @@ class BoundProgram {
  private:
   explicit BoundProgram(const graph::Program& program) : program_(program) {}
 
-  static std::vector<float> Floats(const std::vector<double>& values) {
-    return {values.begin(), values.end()};
+  template <typename T>
+  static std::vector<std::byte> BytesAs(const std::vector<double>& values) {
+    const std::vector<T> typed(values.begin(), values.end());
+    const auto bytes = std::as_bytes(std::span(typed));
+    return {bytes.begin(), bytes.end()};
   }
   static void Append(const graph::ReferenceFeeds& feeds, graph::ValueId value, int64_t channels,
                      std::vector<float>* to) {

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -131,19 +133,18 @@ class FakeExecutable : public Executable {
 
   // Hooks see images, whatever the run was given.
   Status Run(const ShardInput& given, const GradientSink& sink, ShardOutput* output) override {
-    RING_RETURN_IF_ERROR(CheckShard(*program_, augmenter_, ClassesOf(*program_), given));
+    RING_RETURN_IF_ERROR(CheckShard(*program_, augmenter_, given));
     ShardInput input = given;
-    if (augmenter_ != nullptr) input.images = MakeImages(given);
+    if (augmenter_ != nullptr) input.columns[0] = std::as_bytes(MakeImages(given));
     const bool training = program_->mode == graph::Mode::kTraining;
     if (training && hooks_->before_shard) RING_RETURN_IF_ERROR(hooks_->before_shard(input));
     if (!training && hooks_->before_evaluation) hooks_->before_evaluation(input);
     const uint64_t hash = HashInput(input);
-    output->loss_sum = 0;
-    output->correct = 0;
+    output->scalars = {0, 0};
     for (size_t row = 0; row < input.samples.size(); ++row) {
       const uint64_t h = FakeWeights::Mix(hash + row);
-      output->loss_sum += 1.5 + FakeWeights::Signed(h);
-      output->correct += h % 3 == 0 ? 1 : 0;
+      output->scalars[0] += 1.5 + FakeWeights::Signed(h);
+      output->scalars[1] += h % 3 == 0 ? 1 : 0;
     }
     if (!training) return absl::OkStatus();
     FillStatistics(hash, output);
@@ -174,8 +175,16 @@ class FakeExecutable : public Executable {
     const bool training = program_->mode == graph::Mode::kTraining;
     uint64_t hash = training ? FakeWeights::Mix(input.seed) + input.step : weights_->moving();
     for (const uint64_t sample : input.samples) hash = FakeWeights::Mix(hash ^ sample);
-    for (const int32_t label : input.labels) hash = FakeWeights::Mix(hash + uint64_t(label));
-    for (const float x : input.images) hash = FakeWeights::Mix(hash ^ std::bit_cast<uint32_t>(x));
+    for (size_t i = input.columns.size(); i-- > 0;) {
+      const std::span<const std::byte> column = input.columns[i];
+      const graph::DType type = program_->graph.value(program_->columns[i].value).dtype;
+      for (size_t at = 0; at < column.size(); at += sizeof(uint32_t)) {
+        uint32_t element = 0;
+        std::memcpy(&element, column.data() + at, sizeof(element));
+        const bool whole = type == graph::DType::kInt32;
+        hash = FakeWeights::Mix(whole ? hash + element : hash ^ element);
+      }
+    }
     for (const float w : weights_->tensor(0))
       hash = FakeWeights::Mix(hash ^ std::bit_cast<uint32_t>(w));
     return hash;

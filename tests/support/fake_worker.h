@@ -128,7 +128,11 @@ class FakeWorker {
     progress.set_applied(applied);
     AddDigests(std::to_string(applied) + ":" + DigestOf(applied), &progress);
     progress.set_ring_bytes(1'000 * applied);
-    progress.set_loss(1.0 / static_cast<double>(applied + 1));
+    v1::Metric& loss = *progress.add_metrics();
+    loss.set_split(v1::SAMPLE_SPLIT_TRAIN);
+    loss.set_name("loss");
+    loss.set_value(1.0 / static_cast<double>(applied + 1));
+    loss.set_step(applied);
     progress.set_samples_per_second(100);
     Say(message);
   }

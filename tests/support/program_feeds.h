@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/graph/ops/reference_executor.h"
@@ -36,20 +39,26 @@ inline graph::ReferenceFeeds FeedProgram(const graph::Program& program,
                                          const FeedOptions& options = {}) {
   graph::ReferenceFeeds feeds;
   const auto shape = [&](graph::ValueId id) { return program.graph.value(id).shape; };
-  feeds[program.images] = UniformValues(shape(program.images), 1, options.seed, "images");
-  feeds[program.labels] = UniformValues(shape(program.labels), 1, options.seed, "labels");
-  for (double& label : feeds[program.labels]) {
-    label = std::floor((label + 1) / 2 * static_cast<double>(options.classes));
+  for (const graph::Column& column : program.columns) {
+    std::vector<double> values =
+        UniformValues(shape(column.value), 1, options.seed, column.name + "s");
+    if (program.graph.value(column.value).dtype == graph::DType::kInt32) {
+      for (double& value : values) {
+        value = std::floor((value + 1) / 2 * static_cast<double>(options.classes));
+      }
+    }
+    feeds[column.value] = std::move(values);
   }
-  if (program.loss_seed != graph::kNoValue) feeds[program.loss_seed] = {options.loss_seed};
+  for (const graph::Seed& seed : program.seeds)
+    feeds[seed.value] = {options.loss_seed * seed.weight};
   for (const graph::Parameter& parameter : program.parameters) {
     const graph::Initializer& initializer = parameter.initializer;
-    const auto fans = static_cast<double>(initializer.fan_in + initializer.fan_out);
-    const double scale = fans > 0 ? std::sqrt(6 / fans) : 0.5;
+    const bool uniform = initializer.kind == graph::Initializer::Kind::kUniform;
+    const double scale = uniform ? initializer.scale : 0.5;
     std::vector<double> values =
         UniformValues(parameter.shape, scale, options.seed, parameter.name);
-    if (initializer.kind == graph::Initializer::Kind::kOnes) {
-      for (double& value : values) value += 1;
+    if (!uniform) {
+      for (double& value : values) value += initializer.scale;
     }
     feeds[parameter.value] = std::move(values);
   }
@@ -63,6 +72,22 @@ inline graph::ReferenceFeeds FeedProgram(const graph::Program& program,
     for (double& variance : feeds[normalization.moving_variance]) variance += 1;
   }
   return feeds;
+}
+
+// The columns of a classifier of images.
+inline std::vector<std::span<const std::byte>> Columns(std::span<const float> images,
+                                                       std::span<const int32_t> labels) {
+  return {std::as_bytes(images), std::as_bytes(labels)};
+}
+
+// Makes what a softmax_cross_entropy gave the loss and the accuracy of a program.
+inline void SetLoss(const std::vector<graph::ValueId>& made, graph::Program* program) {
+  program->scalars = {{.value = made[0]}, {.value = made[1], .counts = true}};
+  program->outputs = {{.name = graph::kMinimized},
+                      {.name = "accuracy",
+                       .role = graph::Output::Role::kMeasure,
+                       .scalar = 1,
+                       .lower_is_better = false}};
 }
 
 // Keys for dropout: any sample numbers will do.

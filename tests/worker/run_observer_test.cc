@@ -73,10 +73,9 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   progress.loss_scale = 512;
   progress.learning_rate = 0.25;
   progress.epoch = 3;
-  progress.loss = 1.5;
-  progress.accuracy = 0.5;
-  progress.validation = Evaluation{.step = 4, .accuracy = 0.625, .loss = 0.75};
-  progress.test = Evaluation{.step = 4, .accuracy = 0.875, .loss = {}};
+  progress.train = {{"loss", 1.5}, {"accuracy", 0.5}};
+  progress.validation = Evaluation{.step = 4, .metrics = {{"loss", 0.75}, {"accuracy", 0.625}}};
+  progress.test = Evaluation{.step = 2, .metrics = {{"accuracy", 0.875}}};
   progress.samples_per_second = 100;
   progress.ring_bytes = 77;
   progress.shards_computed = 40;
@@ -94,12 +93,15 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   CHECK(message.loss_scale() == 512);
   CHECK(message.learning_rate() == 0.25);
   CHECK(message.epoch() == 3);
-  CHECK(message.loss() == 1.5);
-  CHECK(message.accuracy() == 0.5);
-  CHECK(message.validation_accuracy() == 0.625);
-  CHECK(message.validation_loss() == 0.75);
-  CHECK(message.test_accuracy() == 0.875);
-  CHECK_FALSE(message.has_test_loss());
+  std::vector<std::string> metrics;
+  for (const v1::Metric& metric : message.metrics()) {
+    metrics.push_back(
+        fmt::format("{} {} {} {}", metric.split(), metric.name(), metric.value(), metric.step()));
+  }
+  CHECK(metrics == std::vector<std::string>{fmt::format("1 loss 1.5 {}", progress.applied),
+                                            fmt::format("1 accuracy 0.5 {}", progress.applied),
+                                            "2 loss 0.75 4", "2 accuracy 0.625 4",
+                                            "3 accuracy 0.875 2"});
   CHECK(message.samples_per_second() == 100);
   CHECK(message.ring_bytes() == 77);
   CHECK(message.shards_computed() == 40);
@@ -112,8 +114,7 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   CHECK(message.step_times().total() == 8);
   const v1::Progress plain = MessageOf({});
   CHECK_FALSE(plain.has_loss_scale());
-  CHECK_FALSE(plain.has_validation_accuracy());
-  CHECK_FALSE(plain.has_test_accuracy());
+  CHECK(plain.metrics().empty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // called while an Executable runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,23 +30,22 @@
 namespace ringmaster {
 
 // One shard of one step. Rows are samples, in the order of the shard's slice of the global batch.
-// Exactly one of `pixels` and `images` is given: pixels where the program was bound with an
-// augmenter.
+// Where the program was bound with an augmenter, `pixels` are given and the column that is made of
+// them is empty.
 struct ShardInput {
   uint64_t seed = 0;  // of the job: dropout
   uint64_t step = 0;
   std::span<const uint64_t> samples;  // dataset index of each row: dropout, augmentation
   std::span<const uint8_t> pixels;    // rows * H * W * C as they are stored
-  std::span<const float> images;      // rows * H * W * C of the model
-  std::span<const int32_t> labels;    // rows
-  float loss_seed = 1;                // S / n of the global batch; training only
+  std::vector<std::span<const std::byte>> columns;  // rows of each of the program's columns
+  float loss_seed =
+      1;  // S / n of the global batch, which weights of losses multiply; training only
   // The same pixels, where an input stage of this backend has brought them ahead; else nullptr.
   const StagedInput* staged = nullptr;
 };
 
 struct ShardOutput {
-  double loss_sum = 0;
-  uint64_t correct = 0;
+  std::vector<double> scalars;  // the program's, in their order
   // For each normalization in canonical order, its channels one after the other; training only.
   std::vector<float> batch_means;
   std::vector<float> batch_variances;  // biased

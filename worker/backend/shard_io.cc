@@ -1,8 +1,31 @@
 #include "worker/backend/shard_io.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ringmaster {
+namespace {
+
+Status CheckColumn(const graph::Program& program, const graph::Column& column, size_t elements,
+                   std::span<const std::byte> bytes, std::span<const uint64_t> samples) {
+  static_assert(sizeof(float) == sizeof(int32_t), "both types of columns are as wide");
+  if (bytes.size() != elements * sizeof(int32_t)) {
+    return InvalidArgument("shard: column {} has {} bytes, expected {} elements, {} bytes",
+                           column.name, bytes.size(), elements, elements * sizeof(int32_t));
+  }
+  if (program.graph.value(column.value).dtype != graph::DType::kInt32) return absl::OkStatus();
+  for (size_t i = 0; i < elements; ++i) {
+    int32_t element = 0;
+    std::memcpy(&element, bytes.data() + i * sizeof(element), sizeof(element));
+    if (element >= column.least && element < column.limit) continue;
+    return InvalidArgument("shard: sample {} has {} {}, expected {} to {}",
+                           samples[i * samples.size() / elements], column.name, element,
+                           column.least, column.limit - 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 size_t ElementsOf(const graph::Program& program, graph::ValueId value) {
   return static_cast<size_t>(graph::Elements(program.graph.value(value).shape));
@@ -15,31 +38,30 @@ std::optional<uint32_t> ParameterOf(const graph::Program& program, graph::ValueI
   return std::nullopt;
 }
 
-int64_t ClassesOf(const graph::Program& program) {
-  for (const graph::Node& node : program.graph.nodes()) {
-    if (node.as<graph::SoftmaxCrossEntropy>() != nullptr)
-      return program.graph.value(node.inputs[0]).shape[1];
-  }
-  return 0;
+const graph::Column* PixelColumn(const graph::Program& program) {
+  const auto found = std::ranges::find_if(program.columns, [&](const graph::Column& column) {
+    const graph::Value& value = program.graph.value(column.value);
+    return value.dtype == graph::DType::kFloat32 && value.shape.size() == 4;
+  });
+  return found == program.columns.end() ? nullptr : &*found;
 }
 
-Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter, int64_t classes,
+Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter,
                   const ShardInput& input) {
   const auto rows = static_cast<size_t>(program.samples);
   const size_t pixels = augmenter == nullptr ? 0 : rows * augmenter->stored().elements();
-  const size_t images = augmenter == nullptr ? ElementsOf(program, program.images) : 0;
-  if (input.pixels.size() != pixels || input.images.size() != images ||
-      input.labels.size() != rows || input.samples.size() != rows) {
+  if (input.columns.size() != program.columns.size() || input.samples.size() != rows ||
+      input.pixels.size() != pixels) {
     return InvalidArgument(
-        "shard: expected {} samples, {} labels, {} pixel values and {} image values, got {}, {}, "
-        "{} and {}",
-        rows, rows, pixels, images, input.samples.size(), input.labels.size(), input.pixels.size(),
-        input.images.size());
+        "shard: expected {} samples, {} columns and {} pixel values, got {}, {} and {}", rows,
+        program.columns.size(), pixels, input.samples.size(), input.columns.size(),
+        input.pixels.size());
   }
-  for (size_t i = 0; i < rows; ++i) {
-    if (input.labels[i] >= 0 && input.labels[i] < classes) continue;
-    return InvalidArgument("shard: sample {} has label {}, expected 0 to {}", input.samples[i],
-                           input.labels[i], classes - 1);
+  const graph::Column* const made = augmenter == nullptr ? nullptr : PixelColumn(program);
+  for (size_t i = 0; i < program.columns.size(); ++i) {
+    const graph::Column& column = program.columns[i];
+    const size_t elements = &column == made ? 0 : ElementsOf(program, column.value);
+    RING_RETURN_IF_ERROR(CheckColumn(program, column, elements, input.columns[i], input.samples));
   }
   return absl::OkStatus();
 }

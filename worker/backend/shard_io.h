@@ -19,13 +19,14 @@ namespace ringmaster {
 [[nodiscard]] std::optional<uint32_t> ParameterOf(const graph::Program& program,
                                                   graph::ValueId value);
 
-// Of the logits that meet the program's labels; 0 where none do.
-[[nodiscard]] int64_t ClassesOf(const graph::Program& program);
+// The column that stored pixels become: the first one of images, (N,H,W,C) float32; nullptr when
+// there is none.
+[[nodiscard]] const graph::Column* PixelColumn(const graph::Program& program);
 
-// INVALID_ARGUMENT when sizes are not those of the program, with stored pixels where it was bound
-// with an augmenter and images where it was not, or a label is not in [0, classes).
+// INVALID_ARGUMENT names the column whose size is not the program's, or whose element is out of its
+// range. With an augmenter stored pixels are expected in place of the pixel column.
 [[nodiscard]] Status CheckShard(const graph::Program& program, const graph::Augmenter* augmenter,
-                                int64_t classes, const ShardInput& input);
+                                const ShardInput& input);
 
 // For each place in gradient_order the node after which the gradients up to and with that one are
 // complete; it never decreases.

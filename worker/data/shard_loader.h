@@ -4,10 +4,13 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/data/dataset.h"
@@ -69,6 +72,14 @@ struct ShardBatch {
   std::vector<int32_t> labels;   // rows
   // The pixels on the device, where a reader has had them brought ahead.
   std::shared_ptr<const StagedInput> staged;
+
+  // The rows of a column, nothing when the data has none of this name; those of `image` are empty
+  // where there are pixels.
+  [[nodiscard]] std::optional<std::span<const std::byte>> column(std::string_view name) const {
+    if (name == "image") return std::as_bytes(images.span());
+    if (name == "label") return std::as_bytes(std::span(labels));
+    return std::nullopt;
+  }
 };
 
 // The one that a job has: of its loader, or of its cores.

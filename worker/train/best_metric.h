@@ -15,9 +15,11 @@ namespace ringmaster::worker {
 
 class BestMetric {
  public:
-  explicit BestMetric(v1::BestMetric metric) : metric_(metric) {}
+  explicit BestMetric(const v1::ResolvedJob& job) {
+    if (job.has_best()) metric_ = job.best();
+  }
 
-  [[nodiscard]] bool wanted() const { return metric_ != v1::BEST_METRIC_UNSPECIFIED; }
+  [[nodiscard]] bool wanted() const { return metric_.has_value(); }
 
   // S(step) was evaluated. States come in order; the newest one may come again, and stands as it
   // stood.
@@ -29,7 +31,7 @@ class BestMetric {
   void Set(const std::optional<StateCopy::Best>& best) { best_ = best; }
 
  private:
-  const v1::BestMetric metric_;
+  std::optional<v1::BestMetric> metric_;
   std::optional<StateCopy::Best> best_;
 };
 

@@ -101,11 +101,10 @@ StatusOr<Evaluation> Boundary::Evaluate(job::SampleSet set, Round round) {
   const StatusOr<exact::Record> total = parts_.reducer->Wait();
   RING_RETURN_IF_ERROR(Annotate(own.status(), fmt::format("evaluation after step {}", step)));
   RING_RETURN_IF_ERROR(total.status());
-  const Evaluation result = ResultOf(step, *total);
-  spdlog::info("evaluated: job={} step={} set={} samples={} accuracy={:.4f} loss={}",
-               job_->id.value(), step, set == job::SampleSet::kTest ? "test" : "validation",
-               total->samples(), result.accuracy,
-               result.loss ? fmt::format("{:.4f}", *result.loss) : "not finite");
+  const Evaluation result = ResultOf(step, *job_->layout, *total);
+  spdlog::info("evaluated: job={} step={} set={} samples={}{}", job_->id.value(), step,
+               set == job::SampleSet::kTest ? "test" : "validation", total->samples(),
+               LogText(result.metrics));
   return result;
 }
 

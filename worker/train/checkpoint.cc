@@ -21,6 +21,8 @@ constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kRest = "state.safetensors";
 
+const std::string kMetrics = "metrics/";
+
 template <typename T>
 std::span<const uint8_t> Bytes(std::span<T> values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
@@ -118,10 +120,13 @@ Status SetRest(const TensorViews& rest, State* state) {
   state->step = static_cast<uint64_t>(Get<int64_t>(rest, "step"));
   state->updates = static_cast<uint64_t>(Get<int64_t>(rest, "updates"));
   RING_ASSIGN_OR_RETURN(state->loss_scale, GetLossScale(rest));
-  state->metrics.epoch = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/epoch"));
-  state->metrics.loss_sum = Get<double>(rest, "metrics/loss_sum");
-  state->metrics.correct = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/correct"));
-  state->metrics.samples = static_cast<uint64_t>(Get<int64_t>(rest, "metrics/samples"));
+  state->metrics = {.epoch = static_cast<uint64_t>(Get<int64_t>(rest, "epoch")),
+                    .samples = static_cast<uint64_t>(Get<int64_t>(rest, "samples"))};
+  for (const StateLayout::Scalar& scalar : layout.scalars()) {
+    const std::string name = kMetrics + scalar.name;
+    state->metrics.sums.push_back(scalar.counts ? static_cast<double>(Get<int64_t>(rest, name))
+                                                : Get<double>(rest, name));
+  }
   Copy(rest.at("digest"), std::span<uint8_t>(state->digest));
   return absl::OkStatus();
 }
@@ -129,14 +134,18 @@ Status SetRest(const TensorViews& rest, State* state) {
 }  // namespace
 
 Scalars ScalarsOf(const State& state) {
+  std::vector<double> sums = state.metrics.sums;
+  sums.resize(state.layout->scalars().size());
+  std::vector<int64_t> counts;
+  for (const double sum : sums) counts.push_back(static_cast<int64_t>(sum));
   return {.step = static_cast<int64_t>(state.step),
           .updates = static_cast<int64_t>(state.updates),
           .loss_scale = state.loss_scale.value,
           .good_steps = state.loss_scale.good_steps,
           .epoch = static_cast<int64_t>(state.metrics.epoch),
-          .loss_sum = state.metrics.loss_sum,
-          .correct = static_cast<int64_t>(state.metrics.correct),
-          .samples = static_cast<int64_t>(state.metrics.samples)};
+          .samples = static_cast<int64_t>(state.metrics.samples),
+          .sums = std::move(sums),
+          .counts = std::move(counts)};
 }
 
 std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& scalars) {
@@ -157,17 +166,20 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
   rest["updates"] = Scalar(ElementType::kI64, scalars.updates);
   rest["loss_scale"] = Scalar(ElementType::kI64, scalars.loss_scale);
   rest["good_steps"] = Scalar(ElementType::kI64, scalars.good_steps);
-  rest["metrics/epoch"] = Scalar(ElementType::kI64, scalars.epoch);
-  rest["metrics/loss_sum"] = Scalar(ElementType::kF64, scalars.loss_sum);
-  rest["metrics/correct"] = Scalar(ElementType::kI64, scalars.correct);
-  rest["metrics/samples"] = Scalar(ElementType::kI64, scalars.samples);
+  rest["epoch"] = Scalar(ElementType::kI64, scalars.epoch);
+  rest["samples"] = Scalar(ElementType::kI64, scalars.samples);
+  for (size_t i = 0; i < layout.scalars().size(); ++i) {
+    const StateLayout::Scalar& scalar = layout.scalars()[i];
+    rest[kMetrics + scalar.name] = scalar.counts ? Scalar(ElementType::kI64, scalars.counts[i])
+                                                 : Scalar(ElementType::kF64, scalars.sums[i]);
+  }
   const auto digest_bytes = static_cast<int64_t>(state.digest.size());
   rest["digest"] = {ElementType::kU8, {digest_bytes}, std::span<const uint8_t>(state.digest)};
   return files;
 }
 
 Status SetTensors(const std::map<std::string, TensorViews>& files, State* state) {
-  const Scalars scalars;
+  const Scalars scalars = ScalarsOf(*state);
   for (const auto& [file, expected] : TensorsOf(*state, scalars)) {
     const auto found = files.find(file);
     if (found == files.end()) {
@@ -228,6 +240,7 @@ StatusOr<ManifestFacts> FactsOf(const Json& manifest) {
     RING_ASSIGN_OR_RETURN(facts.digest, ParseDigest(manifest.at("digest").get<std::string>()));
     RING_ASSIGN_OR_RETURN(facts.result_digest,
                           ParseDigest(manifest.at("result_digest").get<std::string>()));
+    facts.model_digest = manifest.at("model_digest").get<std::string>();
     return facts;
   } catch (const Json::exception& error) {
     return DataLoss("manifest.json: {}", error.what());
@@ -297,7 +310,8 @@ Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
   std::ranges::sort(files, {}, &CheckpointFile::name);
   Json manifest = {{"format", kFormat},           {"step", facts.step},
                    {"digest", Hex(facts.digest)}, {"result_digest", Hex(facts.result_digest)},
-                   {"exact", facts.exact},        {"files", Json::array()}};
+                   {"exact", facts.exact},        {"model_digest", facts.model_digest},
+                   {"files", Json::array()}};
   for (const CheckpointFile& file : files) manifest["files"].push_back(EntryOf(file));
   Checkpoint checkpoint;
   checkpoint.step = facts.step;

@@ -26,9 +26,10 @@ struct Scalars {
   int64_t loss_scale = 1;
   int64_t good_steps = 0;
   int64_t epoch = 0;
-  double loss_sum = 0;
-  int64_t correct = 0;
   int64_t samples = 0;
+  // Of the layout's scalars, each in both types.
+  std::vector<double> sums;
+  std::vector<int64_t> counts;
 };
 [[nodiscard]] Scalars ScalarsOf(const State& state);
 
@@ -47,9 +48,10 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //                          moving_variance
 //   optimizer.safetensors  <parameter>/<slot>
 //   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
-//                          loss_scale, good_steps, metrics/epoch, metrics/loss_sum,
-//                          metrics/correct, metrics/samples
-//   manifest.json          names, sizes and SHA-256 of those, step, digests; canonical JSON
+//                          loss_scale, good_steps; of the epoch so far: epoch, samples,
+//                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value)
+//   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the result and
+//                          the model); canonical JSON
 
 inline constexpr const char* kManifestName = "manifest.json";
 
@@ -65,6 +67,7 @@ struct ManifestFacts {
   uint64_t step = 0;
   Sha256Digest digest{};         // digest(step)
   Sha256Digest result_digest{};  // of the result-determining part of the ResolvedJob
+  std::string model_digest;      // hex, of its graph alone
   bool exact = true;             // the bytes depend on the job alone
 };
 // Hashes the files and adds the manifest.

@@ -1,6 +1,8 @@
 #include "worker/train/evaluation.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -10,7 +12,7 @@ StatusOr<std::optional<exact::Record>> EvaluateShards(TrainingJob* job, Reader* 
                                                       std::span<const uint32_t> shards,
                                                       job::SampleSet set,
                                                       const std::function<bool()>& abandoned) {
-  exact::Record record(job->spec().shards(), 0);
+  exact::Record record(job->layout->evaluation_record(job->spec().shards()));
   const std::vector<BatchId> work = EvaluationWork(job->spec(), shards, set, job->state->step);
   std::vector<ShardResult> results(work.size());
   RING_RETURN_IF_ERROR(ComputeShards(job, reader, work, abandoned, results));
@@ -21,21 +23,24 @@ StatusOr<std::optional<exact::Record>> EvaluateShards(TrainingJob* job, Reader* 
     ShardResult& sum = by_shard[results[i].shard];
     sum.shard = results[i].shard;
     sum.samples += results[i].samples;
-    sum.output.loss_sum += results[i].output.loss_sum;
-    sum.output.correct += results[i].output.correct;
+    sum.output.scalars.resize(results[i].output.scalars.size());
+    std::ranges::transform(sum.output.scalars, results[i].output.scalars,
+                           sum.output.scalars.begin(), std::plus<>());
   }
   for (const auto& [shard, sum] : by_shard) AddToRecord(sum, &record);
   return record;
 }
 
-Evaluation ResultOf(uint64_t step, const exact::Record& total) {
-  Evaluation result;
-  result.step = step;
-  if (total.samples() == 0) return result;
-  const auto samples = static_cast<double>(total.samples());
-  result.accuracy = static_cast<double>(total.correct()) / samples;
-  const bool finite = total.first_flag().flag.kind == exact::FlagKind::kNone;
-  if (finite) result.loss = total.loss_sum() / samples;
+Evaluation ResultOf(uint64_t step, const StateLayout& layout, const exact::Record& total) {
+  Evaluation result = {.step = step};
+  std::vector<double> sums = total.scalars();
+  if (total.first_flag().flag.kind != exact::FlagKind::kNone) {
+    // Some shard's real values added 0; whichever it was, counts are whole.
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (!layout.scalars()[i].counts) sums[i] = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  result.metrics = graph::MetricsOf(layout.outputs(), sums, total.samples());
   return result;
 }
 

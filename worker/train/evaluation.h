@@ -22,6 +22,7 @@ namespace ringmaster::worker {
     const std::function<bool()>& abandoned);
 
 // The meaning of the ring's record.
-[[nodiscard]] Evaluation ResultOf(uint64_t step, const exact::Record& total);
+[[nodiscard]] Evaluation ResultOf(uint64_t step, const StateLayout& layout,
+                                  const exact::Record& total);
 
 }  // namespace ringmaster::worker

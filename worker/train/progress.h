@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "common/graph/program.h"
 #include "common/sha256.h"
 
 namespace ringmaster::worker {
@@ -14,10 +17,13 @@ namespace ringmaster::worker {
 // An evaluated set under S(step).
 struct Evaluation {
   uint64_t step = 0;
-  double accuracy = 0;         // 0 to 1
-  std::optional<double> loss;  // mean; nothing when a shard's loss was not finite
+  std::vector<graph::Metric> metrics;  // without what is not finite
+  [[nodiscard]] std::optional<double> metric(std::string_view name) const;
   bool operator==(const Evaluation&) const = default;
 };
+
+// ` loss=0.1234 accuracy=0.5000`: for lines of the log.
+[[nodiscard]] std::string LogText(const std::vector<graph::Metric>& metrics);
 
 // Seconds of the step thread by what it did. Nothing is counted twice.
 struct PhaseTimes {
@@ -37,8 +43,7 @@ struct Progress {
   std::optional<uint32_t> loss_scale;    // mixed_float16 only
   double learning_rate = 0;              // of the newest update; 0 before it
   uint64_t epoch = 0;                    // complete epochs
-  double loss = 0;                       // mean over the samples of the epoch so far
-  double accuracy = 0;                   // likewise, 0 to 1
+  std::vector<graph::Metric> train;      // means over the samples of the epoch so far
   std::optional<Evaluation> validation;  // the newest
   std::optional<Evaluation> test;        // likewise
   double samples_per_second = 0;         // of the whole ring, over the last steps

@@ -1,5 +1,7 @@
 #include "worker/train/reporter.h"
 
+#include <algorithm>
+
 #include "common/log.h"
 
 namespace ringmaster::worker {
@@ -9,6 +11,19 @@ namespace {
 constexpr std::chrono::seconds kLineInterval{10};
 
 }  // namespace
+
+std::optional<double> Evaluation::metric(std::string_view name) const {
+  const auto found = std::ranges::find(metrics, name, &graph::Metric::name);
+  return found == metrics.end() ? std::nullopt : std::optional(found->value);
+}
+
+std::string LogText(const std::vector<graph::Metric>& metrics) {
+  std::string text;
+  for (const graph::Metric& metric : metrics) {
+    text += fmt::format(" {}={:.4f}", metric.name, metric.value);
+  }
+  return text;
+}
 
 Reporter::Reporter(const TrainingJob* job, const ring::Link* link, Observer* observer)
     : job_(job),
@@ -34,9 +49,9 @@ void Reporter::StepDone(uint64_t samples, const PhaseTimes& times) {
 
 void Reporter::LogStep() {
   const State& state = *job_->state;
-  spdlog::info("step: job={} step={} of={} epoch={} loss={:.4f} accuracy={:.4f} samples/s={:.1f}",
-               job_->id.value(), state.step, job_->spec().total_steps(), state.metrics.epoch,
-               state.metrics.loss(), state.metrics.accuracy(), meter_.samples_per_second());
+  spdlog::info("step: job={} step={} of={} epoch={}{} samples/s={:.1f}", job_->id.value(),
+               state.step, job_->spec().total_steps(), state.metrics.epoch,
+               LogText(state.train_metrics()), meter_.samples_per_second());
 }
 
 void Reporter::Skipped(const std::string& flag) const {
@@ -59,8 +74,7 @@ void Reporter::Report() const {
   if (job_->scaled()) progress.loss_scale = state.loss_scale.value;
   if (state.updates > 0) progress.learning_rate = job_->optimizer->learning_rate(state.updates);
   progress.epoch = state.step / job_->spec().steps_per_epoch();
-  progress.loss = state.metrics.loss();
-  progress.accuracy = state.metrics.accuracy();
+  progress.train = state.train_metrics();
   progress.validation = job_->newest_validation;
   progress.test = job_->newest_test;
   progress.samples_per_second = meter_.samples_per_second();

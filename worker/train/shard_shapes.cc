@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/zoo/zoo.h"
+#include "common/graph/message/message.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -12,18 +12,6 @@ namespace {
 void AddBatch(graph::Mode mode, uint64_t n, uint64_t shards, std::set<ShardShape>* shapes) {
   if (n / shards > 0) shapes->insert({mode, n / shards});
   if (n % shards > 0) shapes->insert({mode, n / shards + 1});
-}
-
-// Shapes, parameters and order must be the same in every program: one state serves them all.
-Status CheckSameModel(const graph::Program& a, const graph::Program& b) {
-  const bool same = std::ranges::equal(a.parameters, b.parameters,
-                                       [](const graph::Parameter& x, const graph::Parameter& y) {
-                                         return x.name == y.name && x.shape == y.shape;
-                                       });
-  const bool same_order = a.mode != b.mode || a.gradient_order == b.gradient_order;
-  if (same && same_order) return absl::OkStatus();
-  return Internal("programs for {} and {} samples differ in their parameters", a.samples,
-                  b.samples);
 }
 
 }  // namespace
@@ -43,21 +31,14 @@ std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec) {
 StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec) {
   ProgramSet set;
   for (const ShardShape& shape : ShardShapes(spec)) {
-    const zoo::ProgramOptions options{.mode = shape.mode,
-                                      .samples = static_cast<int64_t>(shape.samples),
-                                      .height = spec.data_use().height(),
-                                      .width = spec.data_use().width(),
-                                      .channels = spec.data_use().channels(),
-                                      .classes = spec.data().classes(),
-                                      .policy = spec.policy()};
-    RING_ASSIGN_OR_RETURN(graph::Program program, zoo::BuildProgram(spec.model(), options));
+    const graph::ProgramOptions options{.mode = shape.mode,
+                                        .samples = static_cast<int64_t>(shape.samples),
+                                        .policy = spec.policy()};
+    RING_ASSIGN_OR_RETURN(graph::Program program, graph::BuildProgram(spec.graph(), options));
     set.programs_.emplace(shape, std::move(program));
   }
   if (set.programs_.empty() || set.programs_.begin()->first.mode != graph::Mode::kTraining) {
     return InvalidArgument("the dataset has no training samples");
-  }
-  for (const auto& [shape, program] : set.programs_) {
-    RING_RETURN_IF_ERROR(CheckSameModel(set.training(), program));
   }
   return set;
 }

@@ -25,7 +25,7 @@ struct ShardShape {
 
 class ProgramSet {
  public:
-  // Errors are the zoo's, in words for the user.
+  // Errors are the graph's, in words for the user.
   [[nodiscard]] static StatusOr<ProgramSet> Build(const v1::ResultSpec& spec);
 
   [[nodiscard]] const std::map<ShardShape, graph::Program>& programs() const { return programs_; }

@@ -65,9 +65,12 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   input.step = batch.id.step;
   input.samples = batch.samples;
   input.pixels = batch.pixels.span();
-  input.images = batch.images.span();
   input.staged = batch.staged.get();
-  input.labels = batch.labels;
+  for (const std::string& name : job.layout->columns()) {
+    const auto bytes = batch.column(name);
+    if (!bytes) return Internal("the model reads column {}, which the data has not", name);
+    input.columns.push_back(*bytes);
+  }
   input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
   return executable->Run(input, sink, &result->output);
 }
@@ -137,7 +140,7 @@ void AddToRecord(const ShardResult& result, exact::Record* record) {
     return products;
   };
   const bool flagged = result.flag.kind != exact::FlagKind::kNone;
-  record->AddShard(result.shard, result.output.loss_sum, result.output.correct, result.samples,
+  record->AddShard(result.shard, result.samples, result.output.scalars,
                    weighted(result.output.batch_means), weighted(result.output.batch_variances),
                    flagged ? exact::EncodeFlag(result.flag.kind, result.flag.tensor) : 0);
 }

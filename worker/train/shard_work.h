@@ -35,8 +35,9 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
 // How long the core waited for samples that waited longest.
 [[nodiscard]] double LongestInput(std::span<const ShardResult> results, size_t cores);
 
-// Runs one shard on the core that owns `executable` and fills `result`, but for the flag that the
-// sink has to keep.
+// Runs one shard on the core that owns `executable`, bound to the job's program for its shape, and
+// fills `result`, but for the flag that the sink has to keep. INTERNAL names a column that the
+// program reads and the batch has not.
 Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
                 const GradientSink& sink, ShardResult* result);
 

@@ -35,7 +35,27 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
     layout->channels_ += channels;
   }
   layout->slot_names_ = std::move(slot_names);
+  for (const graph::Column& column : training.columns) layout->columns_.push_back(column.name);
+  for (const graph::Scalar& scalar : training.scalars) {
+    layout->scalars_.push_back({.name = "", .counts = scalar.counts});
+  }
+  layout->outputs_ = training.outputs;
+  for (const graph::Output& output : training.outputs) {
+    layout->scalars_[output.scalar].name = output.name;
+  }
   return layout;
+}
+
+exact::RecordShape StateLayout::evaluation_record(uint32_t shards) const {
+  exact::RecordShape shape = {.shards = shards};
+  for (const Scalar& scalar : scalars_) shape.counts.push_back(scalar.counts);
+  return shape;
+}
+
+exact::RecordShape StateLayout::step_record(uint32_t shards) const {
+  exact::RecordShape shape = evaluation_record(shards);
+  shape.statistics = channels_;
+  return shape;
 }
 
 std::string StateLayout::NameOf(uint32_t tensor) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/record.h"
 #include "common/exact/units.h"
 #include "common/graph/program.h"
 #include "common/sha256.h"
@@ -35,6 +36,11 @@ class StateLayout {
     size_t channels = 0;
   };
 
+  struct Scalar {
+    std::string name;     // of the output that it is for
+    bool counts = false;  // see graph::Scalar
+  };
+
   // INTERNAL when the program's gradient order does not name each parameter once.
   [[nodiscard]] static StatusOr<std::shared_ptr<const StateLayout>> Create(
       const graph::Program& training, std::vector<std::string> slot_names);
@@ -48,6 +54,14 @@ class StateLayout {
   [[nodiscard]] const std::vector<Normalization>& normalizations() const { return normalizations_; }
   [[nodiscard]] size_t channels() const { return channels_; }  // of all normalizations
   [[nodiscard]] const std::vector<std::string>& slot_names() const { return slot_names_; }
+  // What programs read of the data, in their order.
+  [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
+  // What shards say beside gradients, and what is made of it; the same in every program.
+  [[nodiscard]] const std::vector<Scalar>& scalars() const { return scalars_; }
+  [[nodiscard]] const std::vector<graph::Output>& outputs() const { return outputs_; }
+  // Of a training step; of an evaluation, which has no batch statistics.
+  [[nodiscard]] exact::RecordShape step_record(uint32_t shards) const;
+  [[nodiscard]] exact::RecordShape evaluation_record(uint32_t shards) const;
   // The tensor's name, or what the scalars record is called in messages.
   [[nodiscard]] std::string NameOf(uint32_t tensor) const;
 
@@ -59,6 +73,9 @@ class StateLayout {
   std::vector<Normalization> normalizations_;
   size_t channels_ = 0;
   std::vector<std::string> slot_names_;
+  std::vector<std::string> columns_;
+  std::vector<Scalar> scalars_;
+  std::vector<graph::Output> outputs_;
 };
 
 // The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",
@@ -99,13 +116,8 @@ struct LossScale {
 // applied step.
 struct EpochMetrics {
   uint64_t epoch = 0;
-  double loss_sum = 0;
-  uint64_t correct = 0;
   uint64_t samples = 0;
-  [[nodiscard]] double loss() const { return samples == 0 ? 0 : loss_sum / double(samples); }
-  [[nodiscard]] double accuracy() const {
-    return samples == 0 ? 0 : double(correct) / double(samples);
-  }
+  std::vector<double> sums;  // of each scalar; empty: all 0
 };
 
 struct State {
@@ -123,6 +135,11 @@ struct State {
   LossScale loss_scale;
   EpochMetrics metrics;
   Sha256Digest digest{};
+
+  // The means of the epoch so far.
+  [[nodiscard]] std::vector<graph::Metric> train_metrics() const {
+    return graph::MetricsOf(layout->outputs(), metrics.sums, metrics.samples);
+  }
 };
 
 // S(0): drawn parameters, zero slots, moving means 0 and variances 1, the first loss scale,

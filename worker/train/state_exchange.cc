@@ -114,6 +114,7 @@ ManifestFacts FactsOf(const TrainingJob& job) {
   return {.step = job.state->step,
           .digest = job.state->digest,
           .result_digest = job::ResultDigest(job.spec()),
+          .model_digest = job.resolved.model_sha256(),
           .exact = job.spec().reduction() == v1::REDUCTION_EXACT};
 }
 

@@ -210,7 +210,7 @@ Status StepLoop::Apply(const exact::Record& total, SumSource source) {
 void StepLoop::Farewell() {
   const PhaseScope phase(&job_->pulse, "farewell", &times_.ring_wait);
   reducer_.Begin(Round::kFarewell, job_->state->step);
-  reducer_.SubmitRecord(exact::Record(1, 0));
+  reducer_.SubmitRecord(exact::Record({.shards = 1}));
   (void)reducer_.Wait();
 }
 

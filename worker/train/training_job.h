@@ -37,7 +37,7 @@ struct TrainingJob {
       : id(std::move(job_id)),
         resolved(resolved_job),
         options(trainer_options),
-        best(resolved_job.checkpoint().best()),
+        best(resolved_job),
         checkpoints(id.value(), trainer_options.checkpoint_copies, trainer_options.on_snapshot) {}
 
   JobId id;
@@ -79,7 +79,7 @@ struct TrainingJob {
   [[nodiscard]] bool scaled() const { return spec().policy() == v1::POLICY_MIXED_FLOAT16; }
   [[nodiscard]] bool exact_sums() const { return spec().reduction() != v1::REDUCTION_FLOAT32; }
   [[nodiscard]] exact::Record EmptyRecord() const {
-    return {spec().shards(), state->layout->channels()};
+    return exact::Record(layout->step_record(spec().shards()));
   }
   // Makes the cores see the state's parameters and moving statistics: after the state was replaced.
   Status RefreshWeights();

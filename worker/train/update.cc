@@ -117,10 +117,12 @@ void UpdateStatistics(const exact::Record& total, State* state) {
 
 void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State* state) {
   const uint64_t epoch = state->step / spec.steps_per_epoch();
-  if (state->metrics.epoch != epoch) state->metrics = {.epoch = epoch};
-  state->metrics.loss_sum += total.loss_sum();
-  state->metrics.correct += total.correct();
-  state->metrics.samples += total.samples();
+  EpochMetrics& metrics = state->metrics;
+  const std::vector<double> sums = total.scalars();
+  if (metrics.epoch != epoch) metrics = {.epoch = epoch};
+  metrics.sums.resize(sums.size());
+  std::ranges::transform(metrics.sums, sums, metrics.sums.begin(), std::plus<>());
+  metrics.samples += total.samples();
 }
 
 // Calls `work` for every piece of the arena on the cores and clears the gradients behind it; the

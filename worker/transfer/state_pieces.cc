@@ -10,8 +10,11 @@ namespace {
 
 void Fill(const Evaluation& evaluation, v1::EvaluationResult* result) {
   result->set_step(evaluation.step);
-  result->set_accuracy(evaluation.accuracy);
-  if (evaluation.loss) result->set_loss(*evaluation.loss);
+  for (const graph::Metric& metric : evaluation.metrics) {
+    v1::Metric& added = *result->add_metrics();
+    added.set_name(metric.name);
+    added.set_value(metric.value);
+  }
 }
 
 }  // namespace
@@ -51,7 +54,7 @@ void StatePieces::FillHeader(v1::StateHeader* header) const {
   if (copy_->test) Fill(*copy_->test, header->mutable_test());
   if (copy_->best) {
     header->mutable_best()->set_step(copy_->best->step);
-    header->mutable_best()->set_accuracy(copy_->best->value);
+    header->mutable_best()->set_value(copy_->best->value);
   }
 }
 

@@ -21,8 +21,10 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
 }
 
 Evaluation FromProto(const v1::EvaluationResult& result) {
-  Evaluation evaluation{result.step(), result.accuracy(), std::nullopt};
-  if (result.has_loss()) evaluation.loss = result.loss();
+  Evaluation evaluation = {.step = result.step()};
+  for (const v1::Metric& metric : result.metrics()) {
+    evaluation.metrics.push_back({metric.name(), metric.value()});
+  }
   return evaluation;
 }
 
@@ -54,7 +56,7 @@ Status StateReceiver::TakeHeader(const v1::StateHeader& header) {
   std::ranges::copy(BytesOf(header.digest()), copy_.digest.begin());
   if (header.has_validation()) copy_.validation = FromProto(header.validation());
   if (header.has_test()) copy_.test = FromProto(header.test());
-  if (header.has_best()) copy_.best = {header.best().step(), header.best().accuracy()};
+  if (header.has_best()) copy_.best = {header.best().step(), header.best().value()};
   begun_ = true;
   return absl::OkStatus();
 }

@@ -17,7 +17,7 @@ struct AveragePool : PoolAttributes {
 
 // dy -> dx of the wanted shape
 struct AveragePoolGradient : PoolAttributes {
-  static constexpr OpTraits kTraits = {.name = "average_pool_gradient"};
+  static constexpr OpTraits kTraits = {.name = "average_pool_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -13,9 +13,12 @@ namespace ringmaster::graph {
 struct BatchNormAttributes {
   double epsilon = 1e-3;
   Activation activation = Activation::kNone;  // of the gradient: that of the forward op
+  double momentum = 0.99;                     // of the moving statistics; no kernel reads it
 
   static constexpr auto Fields() {
-    return std::tuple(Field{"epsilon", &BatchNormAttributes::epsilon, "added to the variance"});
+    return std::tuple(
+        Field{"epsilon", &BatchNormAttributes::epsilon, "added to the variance"},
+        Field{"momentum", &BatchNormAttributes::momentum, "what moving statistics keep each step"});
   }
 };
 
@@ -30,14 +33,16 @@ struct BatchNorm : BatchNormAttributes {
 
 // x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu
 struct BatchNormGradient : BatchNormAttributes {
-  static constexpr OpTraits kTraits = {.name = "batch_norm_gradient", .float32_inputs = 0b1110};
+  static constexpr OpTraits kTraits = {
+      .name = "batch_norm_gradient", .float32_inputs = 0b1110, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
 
 // x gamma beta moving_mean moving_variance -> y
 struct BatchNormInference : BatchNormAttributes {
-  static constexpr OpTraits kTraits = {.name = "batch_norm_inference", .float32_inputs = 0b11110};
+  static constexpr OpTraits kTraits = {
+      .name = "batch_norm_inference", .float32_inputs = 0b11110, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

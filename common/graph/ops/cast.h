@@ -6,7 +6,7 @@
 namespace ringmaster::graph {
 
 struct Cast {
-  static constexpr OpTraits kTraits = {.name = "cast"};
+  static constexpr OpTraits kTraits = {.name = "cast", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);

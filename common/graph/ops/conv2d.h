@@ -39,14 +39,14 @@ struct Conv2d : Conv2dAttributes {
 
 // dy w -> dx of the wanted shape
 struct Conv2dInputGradient : Conv2dAttributes {
-  static constexpr OpTraits kTraits = {.name = "conv2d_input_gradient"};
+  static constexpr OpTraits kTraits = {.name = "conv2d_input_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
 
 // x dy -> dw of the wanted shape [db], db where a second output is wanted
 struct Conv2dWeightGradient : Conv2dAttributes {
-  static constexpr OpTraits kTraits = {.name = "conv2d_weight_gradient"};
+  static constexpr OpTraits kTraits = {.name = "conv2d_weight_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

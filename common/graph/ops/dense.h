@@ -20,14 +20,14 @@ struct Dense : DenseAttributes {
 
 // dy w -> dx
 struct DenseInputGradient : DenseAttributes {
-  static constexpr OpTraits kTraits = {.name = "dense_input_gradient"};
+  static constexpr OpTraits kTraits = {.name = "dense_input_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
 
 // x dy -> dw [db], db where two outputs are wanted
 struct DenseWeightGradient : DenseAttributes {
-  static constexpr OpTraits kTraits = {.name = "dense_weight_gradient"};
+  static constexpr OpTraits kTraits = {.name = "dense_weight_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

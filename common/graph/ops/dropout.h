@@ -34,7 +34,8 @@ struct Dropout : DropoutAttributes {
 
 // dy -> dx
 struct DropoutGradient : DropoutAttributes {
-  static constexpr OpTraits kTraits = {.name = "dropout_gradient", .storage = Storage::kInPlace};
+  static constexpr OpTraits kTraits = {
+      .name = "dropout_gradient", .storage = Storage::kInPlace, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

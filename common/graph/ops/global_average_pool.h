@@ -23,7 +23,7 @@ struct GlobalAveragePool {
 
 // dy of either shape -> dx of the wanted shape
 struct GlobalAveragePoolGradient {
-  static constexpr OpTraits kTraits = {.name = "global_average_pool_gradient"};
+  static constexpr OpTraits kTraits = {.name = "global_average_pool_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

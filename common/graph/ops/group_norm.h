@@ -44,7 +44,8 @@ struct GroupNorm : GroupNormAttributes {
 
 // x dy mean r [gamma] -> dx [dgamma] [dbeta]
 struct GroupNormGradient : GroupNormAttributes {
-  static constexpr OpTraits kTraits = {.name = "group_norm_gradient", .float32_inputs = 0b11100};
+  static constexpr OpTraits kTraits = {
+      .name = "group_norm_gradient", .float32_inputs = 0b11100, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
@@ -60,7 +61,8 @@ struct LayerNorm : NormAttributes {
 
 // x dy mean r [gamma] -> dx [dgamma] [dbeta]
 struct LayerNormGradient : NormAttributes {
-  static constexpr OpTraits kTraits = {.name = "layer_norm_gradient", .float32_inputs = 0b11100};
+  static constexpr OpTraits kTraits = {
+      .name = "layer_norm_gradient", .float32_inputs = 0b11100, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -32,7 +32,7 @@ struct MaxPool : PoolAttributes {
 
 // x y dy -> dx
 struct MaxPoolGradient : PoolAttributes {
-  static constexpr OpTraits kTraits = {.name = "max_pool_gradient"};
+  static constexpr OpTraits kTraits = {.name = "max_pool_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -39,6 +39,9 @@ struct OpTraits {
   uint32_t float32_inputs = 0;
   Storage storage = Storage::kOwn;
   int storage_input = 0;
+  uint32_t version = 1;        // of what it means: another version is another op to an old worker
+  bool internal = false;       // only passes make it: no model has one
+  uint32_t count_outputs = 0;  // bit i: output i is a scalar that counts
 };
 
 using OpInputs = std::span<const TensorType>;

@@ -8,7 +8,7 @@ namespace ringmaster::graph {
 
 // x -> y of the wanted shape; float32 where that has a lower rank: the gradient of a parameter
 struct ReduceTo {
-  static constexpr OpTraits kTraits = {.name = "reduce_to"};
+  static constexpr OpTraits kTraits = {.name = "reduce_to", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

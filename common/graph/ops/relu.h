@@ -17,7 +17,7 @@ struct Relu {
 // y dy -> dx
 struct ReluGradient {
   static constexpr OpTraits kTraits = {
-      .name = "relu_gradient", .storage = Storage::kInPlace, .storage_input = 1};
+      .name = "relu_gradient", .storage = Storage::kInPlace, .storage_input = 1, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

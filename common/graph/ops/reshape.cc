@@ -5,10 +5,31 @@
 #include "common/graph/ops/operands.h"
 
 namespace ringmaster::graph {
+namespace {
 
-Status Reshape::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+Shape ShapeOfModel(const Node& node, const TensorType& x) {
+  Shape shape = node.as<Reshape>()->shape;
+  shape.insert(shape.begin(), x.shape.empty() ? 1 : x.shape[0]);
+  return shape;
+}
+
+// Of one sample; INVALID_ARGUMENT when an extent is below 1.
+Status CheckExtents(const Shape& shape) {
+  if (std::ranges::all_of(shape, [](int64_t extent) { return extent >= 1; })) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("{} has an extent below 1", ToString(shape));
+}
+
+}  // namespace
+
+Status Reshape::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
-  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
+  Shape wanted = ShapeOfModel(node, inputs[0]);
+  if (!outputs->empty()) {
+    RING_ASSIGN_OR_RETURN(wanted, WantedShape(*outputs));
+  }
+  RING_RETURN_IF_ERROR(CheckExtents(wanted));
   if (Elements(wanted) != Elements(inputs[0].shape)) {
     return InvalidArgument("{} has {} elements, {} has {}", ToString(inputs[0].shape),
                            Elements(inputs[0].shape), ToString(wanted), Elements(wanted));

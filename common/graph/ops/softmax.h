@@ -15,7 +15,7 @@ struct Softmax {
 
 // y dy -> dx
 struct SoftmaxGradient {
-  static constexpr OpTraits kTraits = {.name = "softmax_gradient"};
+  static constexpr OpTraits kTraits = {.name = "softmax_gradient", .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

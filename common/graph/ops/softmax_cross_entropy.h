@@ -9,7 +9,8 @@ namespace ringmaster::graph {
 
 // logits(N,K) labels(N) -> loss_sum() correct()
 struct SoftmaxCrossEntropy {
-  static constexpr OpTraits kTraits = {.name = "softmax_cross_entropy", .float32_inputs = 0b1};
+  static constexpr OpTraits kTraits = {
+      .name = "softmax_cross_entropy", .float32_inputs = 0b1, .count_outputs = 0b10};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);
@@ -17,8 +18,8 @@ struct SoftmaxCrossEntropy {
 
 // logits labels seed() -> dlogits
 struct SoftmaxCrossEntropyGradient {
-  static constexpr OpTraits kTraits = {.name = "softmax_cross_entropy_gradient",
-                                       .float32_inputs = 0b101};
+  static constexpr OpTraits kTraits = {
+      .name = "softmax_cross_entropy_gradient", .float32_inputs = 0b101, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -256,7 +256,8 @@ struct UnaryGradient : Op {
   static constexpr int kDy = Op::kReads == Reads::kBoth ? 2 : 1;
   static constexpr OpTraits kTraits = {.name = UnaryGradientName<Op>::kText.data(),
                                        .storage = Storage::kInPlace,
-                                       .storage_input = kDy};
+                                       .storage_input = kDy,
+                                       .internal = true};
 };
 
 }  // namespace ringmaster::graph

@@ -8,10 +8,9 @@ namespace {
 // Every value that the program names, apart from its graph.
 template <typename Visit>
 void ForEachRole(Program* program, const Visit& visit) {
-  for (ValueId* id : {&program->images, &program->labels, &program->loss_seed, &program->loss_sum,
-                      &program->correct}) {
-    visit(id);
-  }
+  for (Column& column : program->columns) visit(&column.value);
+  for (Seed& seed : program->seeds) visit(&seed.value);
+  for (Scalar& scalar : program->scalars) visit(&scalar.value);
   for (Parameter& parameter : program->parameters) {
     visit(&parameter.value);
     visit(&parameter.gradient);

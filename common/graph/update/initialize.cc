@@ -2,17 +2,15 @@
 
 #include <algorithm>
 
-#include "common/arithmetic.h"
 #include "common/philox.h"
 
 namespace ringmaster::graph {
 namespace {
 
-// Glorot and Bengio 2010: uniform in +-sqrt(6 / (fan_in + fan_out)). 2u - 1 is exact in float32.
-void FillGlorotUniform(const Initializer& initializer, const PhiloxStream& stream,
-                       std::span<float> values) {
-  const auto fans = static_cast<double>(initializer.fan_in + initializer.fan_out);
-  const auto limit = static_cast<float>(SquareRoot(6.0 / fans));
+// The limit is rounded once; 2u - 1 is exact in float32.
+void FillUniform(const Initializer& initializer, const PhiloxStream& stream,
+                 std::span<float> values) {
+  const auto limit = static_cast<float>(initializer.scale);
   for (size_t begin = 0; begin < values.size(); begin += 4) {
     const PhiloxBlock block = stream.Block(begin / 4);
     const size_t end = std::min(values.size(), begin + 4);
@@ -28,16 +26,13 @@ void FillGlorotUniform(const Initializer& initializer, const PhiloxStream& strea
 void Initialize(const Parameter& parameter, uint32_t tensor, uint64_t seed,
                 std::span<float> values) {
   switch (parameter.initializer.kind) {
-    case Initializer::Kind::kZeros:
-      std::fill(values.begin(), values.end(), 0.0F);
+    case Initializer::Kind::kConstant:
+      std::ranges::fill(values, static_cast<float>(parameter.initializer.scale));
       return;
-    case Initializer::Kind::kOnes:
-      std::fill(values.begin(), values.end(), 1.0F);
-      return;
-    case Initializer::Kind::kGlorotUniform:
+    case Initializer::Kind::kUniform:
       const PhiloxStream stream(seed, PhiloxStream::Purpose::kInitialize, 0, tensor,
                                 parameter.name);
-      FillGlorotUniform(parameter.initializer, stream, values);
+      FillUniform(parameter.initializer, stream, values);
       return;
   }
 }

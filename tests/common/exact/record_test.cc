@@ -16,13 +16,20 @@ namespace {
 constexpr double kDoubleNaN = std::numeric_limits<double>::quiet_NaN();
 using Values = std::vector<double>;
 
+// Of a loss and a count.
+RecordShape Shape(uint32_t shards, size_t statistics) {
+  return {.shards = shards, .counts = {false, true}, .statistics = statistics};
+}
+double LossOf(const Record& record) { return record.scalars()[0]; }
+double CorrectOf(const Record& record) { return record.scalars()[1]; }
+
 TEST_CASE("Record: shards add up, whoever holds them") {
-  Record one(3, 2);
-  one.AddShard(0, 1.5, 2, 4, Values{4 * 0.5, 4 * -1.0}, Values{4 * 0.25, 4 * 2.0}, 0);
-  one.AddShard(1, 0.25, 1, 4, Values{4 * 1.5, 4 * 1.0}, Values{4 * 0.75, 4 * 4.0}, 0);
-  one.AddShard(2, 0.0, 0, 0, Values{0, 0}, Values{0, 0}, 0);
-  REQUIRE(one.loss_sum() == 1.75);
-  REQUIRE(one.correct() == 3);
+  Record one(Shape(3, 2));
+  one.AddShard(0, 4, Values{1.5, 2}, Values{4 * 0.5, 4 * -1.0}, Values{4 * 0.25, 4 * 2.0}, 0);
+  one.AddShard(1, 4, Values{0.25, 1}, Values{4 * 1.5, 4 * 1.0}, Values{4 * 0.75, 4 * 4.0}, 0);
+  one.AddShard(2, 0, Values{0.0, 0}, Values{0, 0}, Values{0, 0}, 0);
+  REQUIRE(LossOf(one) == 1.75);
+  REQUIRE(CorrectOf(one) == 3);
   REQUIRE(one.samples() == 8);
   REQUIRE(one.mean(0) == 1.0);
   REQUIRE(one.mean(1) == 0.0);
@@ -30,11 +37,11 @@ TEST_CASE("Record: shards add up, whoever holds them") {
   REQUIRE(one.variance(1) == 3.0);
   REQUIRE(one.first_flag().flag.kind == FlagKind::kNone);
 
-  Record a(3, 2);
-  Record b(3, 2);
-  b.AddShard(1, 0.25, 1, 4, Values{4 * 1.5, 4 * 1.0}, Values{4 * 0.75, 4 * 4.0}, 0);
-  a.AddShard(2, 0.0, 0, 0, Values{0, 0}, Values{0, 0}, 0);
-  a.AddShard(0, 1.5, 2, 4, Values{4 * 0.5, 4 * -1.0}, Values{4 * 0.25, 4 * 2.0}, 0);
+  Record a(Shape(3, 2));
+  Record b(Shape(3, 2));
+  b.AddShard(1, 4, Values{0.25, 1}, Values{4 * 1.5, 4 * 1.0}, Values{4 * 0.75, 4 * 4.0}, 0);
+  a.AddShard(2, 0, Values{0.0, 0}, Values{0, 0}, Values{0, 0}, 0);
+  a.AddShard(0, 4, Values{1.5, 2}, Values{4 * 0.5, 4 * -1.0}, Values{4 * 0.25, 4 * 2.0}, 0);
   for (size_t i = 0; i < a.integers().size(); ++i) a.integers()[i] += b.integers()[i];
   REQUIRE(std::equal(a.integers().begin(), a.integers().end(), one.integers().begin()));
 
@@ -44,12 +51,12 @@ TEST_CASE("Record: shards add up, whoever holds them") {
 }
 
 TEST_CASE("Record: lies in whole blocks of the record's tensor") {
-  const Record small(8, 0);
+  const Record small(Shape(8, 0));
   REQUIRE(small.integers().size() == 256);
   REQUIRE(small.blocks().size() == 1);
   REQUIRE(small.blocks()[0].count == 12);
 
-  const Record large(10, 500);  // two counts, two integers of 1 + 1000 values, ten flags
+  const Record large(Shape(10, 500));  // two counts, two integers of 1 + 1000 values, ten flags
   REQUIRE(large.integers().size() == 8 * 256);
   REQUIRE(large.blocks().size() == 8);
   for (uint32_t b = 0; b < 8; ++b) {
@@ -57,14 +64,28 @@ TEST_CASE("Record: lies in whole blocks of the record's tensor") {
     REQUIRE(large.blocks()[b].index == b);
     REQUIRE(large.blocks()[b].count == (b < 7 ? 256 : 2014 - 1792));
   }
-  REQUIRE(Record(252, 0).blocks().size() == 1);
-  REQUIRE(Record(253, 0).blocks().size() == 2);
+  REQUIRE(Record(Shape(252, 0)).blocks().size() == 1);
+  REQUIRE(Record(Shape(253, 0)).blocks().size() == 2);
+}
+
+TEST_CASE("Record: any number of counts and real values, in any order") {
+  Record record({.shards = 2, .counts = {true, false, true, false}, .statistics = 1});
+  record.AddShard(0, 4, Values{1, 0.5, 3, -2.25}, Values{4}, Values{8}, 0);
+  record.AddShard(1, 4, Values{2, 0.25, 5, 1.0}, Values{4}, Values{8}, 0);
+  REQUIRE(record.scalars() == Values{3, 0.75, 8, -1.25});
+  REQUIRE(record.samples() == 8);
+  REQUIRE(record.mean(0) == 1);
+  REQUIRE(record.variance(0) == 2);
+  // Counts stand beside the samples, where integers are small.
+  REQUIRE(record.integers()[0] == 8);
+  REQUIRE(record.integers()[1] == 3);
+  REQUIRE(record.integers()[2] == 8);
 }
 
 TEST_CASE("Record: the first flagged shard comes back with tensor and kind") {
-  Record record(4, 0);
-  record.AddShard(3, 0, 0, 1, {}, {}, EncodeFlag(FlagKind::kNotFinite, 0));
-  record.AddShard(2, 0, 0, 1, {}, {}, EncodeFlag(FlagKind::kTooLarge, 7));
+  Record record(Shape(4, 0));
+  record.AddShard(3, 1, Values{0, 0}, {}, {}, EncodeFlag(FlagKind::kNotFinite, 0));
+  record.AddShard(2, 1, Values{0, 0}, {}, {}, EncodeFlag(FlagKind::kTooLarge, 7));
   REQUIRE(record.first_flag().shard == 2);
   REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
   REQUIRE(record.first_flag().flag.tensor == 7);
@@ -73,25 +94,25 @@ TEST_CASE("Record: the first flagged shard comes back with tensor and kind") {
 TEST_CASE("Record: a value that does not fit adds nothing and flags the shard") {
   struct Case {
     double loss;
-    uint64_t correct;
+    double correct;
     double mean;
     double variance;
     FlagKind kind;
   };
-  const std::vector<Case> cases = {{kDoubleNaN, 1, 1, 1, FlagKind::kNotFinite},
-                                   {1, 1, -1e30, 1, FlagKind::kTooLarge},
-                                   {1, 1, 1, kDoubleNaN, FlagKind::kNotFinite},
-                                   {1, 1, 1e30, kDoubleNaN, FlagKind::kTooLarge},
-                                   {1, uint64_t{1} << 60, 1, 1, FlagKind::kTooLarge},
-                                   {1, ~uint64_t{0}, 1, 1, FlagKind::kTooLarge}};
+  const std::vector<Case> cases = {
+      {kDoubleNaN, 1, 1, 1, FlagKind::kNotFinite}, {1, 1, -1e30, 1, FlagKind::kTooLarge},
+      {1, 1, 1, kDoubleNaN, FlagKind::kNotFinite}, {1, 1, 1e30, kDoubleNaN, FlagKind::kTooLarge},
+      {1, 0x1p60, 1, 1, FlagKind::kTooLarge},      {1, -1, 1, 1, FlagKind::kTooLarge},
+      {1, kDoubleNaN, 1, 1, FlagKind::kTooLarge}};
   for (const Case& value : cases) {
-    Record record(4, 1);
-    record.AddShard(1, value.loss, value.correct, 2, Values{value.mean}, Values{value.variance}, 0);
+    Record record(Shape(4, 1));
+    record.AddShard(1, 2, Values{value.loss, value.correct}, Values{value.mean},
+                    Values{value.variance}, 0);
     REQUIRE(record.first_flag().shard == 1);
     REQUIRE(record.first_flag().flag.kind == value.kind);
     REQUIRE(record.first_flag().flag.tensor == kRecordTensor);
-    REQUIRE(record.loss_sum() == (value.loss == 1 ? 1 : 0));
-    REQUIRE(record.correct() == (value.correct == 1 ? 1 : 0));
+    REQUIRE(LossOf(record) == (value.loss == 1 ? 1 : 0));
+    REQUIRE(CorrectOf(record) == (value.correct == 1 ? 1 : 0));
     REQUIRE(record.samples() == 2);
     REQUIRE(record.mean(0) == (value.mean == 1 ? 0.5 : 0));
     REQUIRE(record.variance(0) == (value.variance == 1 ? 0.5 : 0));
@@ -99,11 +120,11 @@ TEST_CASE("Record: a value that does not fit adds nothing and flags the shard") 
 }
 
 TEST_CASE("Record: a flag of the gradient comes before one of the scalars") {
-  Record record(1, 0);
-  record.AddShard(0, kDoubleNaN, 0, 1, {}, {}, EncodeFlag(FlagKind::kTooLarge, 5));
+  Record record(Shape(1, 0));
+  record.AddShard(0, 1, Values{kDoubleNaN, 0}, {}, {}, EncodeFlag(FlagKind::kTooLarge, 5));
   REQUIRE(record.first_flag().flag.tensor == 5);
   REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
-  REQUIRE(record.loss_sum() == 0);
+  REQUIRE(LossOf(record) == 0);
 }
 
 // What the shards of a step bring; statistics 0 and 1 are a mean and a variance times n_s.
@@ -113,12 +134,12 @@ struct ShardScalars {
 };
 
 void AddTo(Record* record, uint32_t shard, const ShardScalars& scalars) {
-  record->AddShard(shard, scalars.loss, 1, 1, Values{scalars.statistics[0]},
+  record->AddShard(shard, 1, Values{scalars.loss, 1}, Values{scalars.statistics[0]},
                    Values{scalars.statistics[1]}, 0);
 }
 
 Record RecordOf(const std::vector<ShardScalars>& all) {
-  Record record(static_cast<uint32_t>(all.size()), 1);
+  Record record(Shape(static_cast<uint32_t>(all.size()), 1));
   for (uint32_t shard = 0; shard < all.size(); ++shard) AddTo(&record, shard, all[shard]);
   return record;
 }
@@ -168,7 +189,7 @@ TEST_CASE("Record: sums of any finite size are those of the reals, for any numbe
       const Record record = RecordOf(all);
       const auto count = static_cast<double>(shards);
       REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
-      REQUIRE(IsNear(record.loss_sum(), loss, shards));
+      REQUIRE(IsNear(LossOf(record), loss, shards));
       REQUIRE(IsNear(record.mean(0) * count, mean, shards));
       REQUIRE(IsNear(record.variance(0) * count, variance, shards));
     }
@@ -187,7 +208,7 @@ TEST_CASE("Record: the sum does not depend on who holds which shard, nor on the 
     std::vector<uint32_t> order(shards);
     for (uint32_t shard = 0; shard < shards; ++shard) order[shard] = shard;
     std::shuffle(order.begin(), order.end(), random);
-    std::vector<Record> members(3, Record(static_cast<uint32_t>(shards), 1));
+    std::vector<Record> members(3, Record(Shape(static_cast<uint32_t>(shards), 1)));
     for (const uint32_t shard : order) AddTo(&members[random() % 3], shard, all[shard]);
     std::shuffle(members.begin(), members.end(), random);
     Record total = members[0];
@@ -197,7 +218,7 @@ TEST_CASE("Record: the sum does not depend on who holds which shard, nor on the 
       }
     }
     REQUIRE(std::ranges::equal(total.integers(), expected.integers()));
-    REQUIRE(total.loss_sum() == expected.loss_sum());
+    REQUIRE(LossOf(total) == LossOf(expected));
   }
 }
 
@@ -206,7 +227,7 @@ TEST_CASE("Record: variances of large activations and of tiny ones stand side by
   const Record record =
       RecordOf({{150, {64 * 1e6, 64 * 1e12}}, {150, {64 * 1e-6, 64 * 1e-12}}, {0, {-64 * 1e6, 0}}});
   REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
-  REQUIRE(record.loss_sum() == 300);
+  REQUIRE(LossOf(record) == 300);
   REQUIRE(record.mean(0) == Approx(64 * 1e-6 / 3).epsilon(1e-10));
   REQUIRE(record.variance(0) == Approx(64 * 1e12 / 3).epsilon(1e-12));
   const Record tiny = RecordOf({{0, {0, 64 * 1e-12}}, {0, {0, 64 * 3e-12}}});
@@ -220,21 +241,21 @@ TEST_CASE("Record: every shard at its limit does not wrap, one step beyond sets 
     for (const double value : {largest, -std::floor(largest)}) {
       const Record record = RecordOf(std::vector<ShardScalars>(shards, {value, {value, value}}));
       REQUIRE(record.first_flag().flag.kind == FlagKind::kNone);
-      REQUIRE(record.loss_sum() == Approx(value * static_cast<double>(shards)).epsilon(1e-15));
+      REQUIRE(LossOf(record) == Approx(value * static_cast<double>(shards)).epsilon(1e-15));
       REQUIRE(record.variance(0) == Approx(value).epsilon(1e-15));
     }
     // The largest fraction from each: they carry into whole units.
     const double below_zero = -0x1p-1074;
     const Record carried =
         RecordOf(std::vector<ShardScalars>(shards, {below_zero, {below_zero, below_zero}}));
-    REQUIRE(carried.loss_sum() == 0);
+    REQUIRE(LossOf(carried) == 0);
     for (const double value : {limit, -limit}) {
       std::vector<ShardScalars> all(shards, {1, {1, 1}});
       all.back().statistics[1] = value;
       const Record record = RecordOf(all);
       REQUIRE(record.first_flag().shard == shards - 1);
       REQUIRE(record.first_flag().flag.kind == FlagKind::kTooLarge);
-      REQUIRE(record.loss_sum() == static_cast<double>(shards));
+      REQUIRE(LossOf(record) == static_cast<double>(shards));
       REQUIRE(record.variance(0) == Approx(double(shards - 1) / double(shards)));
     }
   }

@@ -30,13 +30,22 @@ ValueLists Run(const Program& program, const ReferenceFeeds& feeds) {
   return std::move(values).value();
 }
 
-// Every element of every parameter's gradient against central differences of seed * loss_sum.
+// Every element of every parameter's gradient against central differences of seed times the
+// weighted sum of the losses.
 void CheckGradients(const Program& program) {
   constexpr double kStep = 1e-5;
   constexpr double kSeed = 0.5;
   ReferenceFeeds feeds = testing::FeedProgram(program, {.classes = 3, .loss_seed = kSeed});
   const ValueLists values = Run(program, feeds);
-  const auto loss = [&] { return Run(program, feeds)[static_cast<size_t>(program.loss_sum)][0]; };
+  const auto loss = [&] {
+    const ValueLists now = Run(program, feeds);
+    double sum = 0;
+    for (const Output& output : program.outputs) {
+      if (output.role != Output::Role::kLoss) continue;
+      sum += output.weight * now[static_cast<size_t>(program.scalars[output.scalar].value)][0];
+    }
+    return sum;
+  };
   for (const Parameter& parameter : program.parameters) {
     const auto& gradient = values[static_cast<size_t>(parameter.gradient)];
     REQUIRE(gradient.size() == feeds[parameter.value].size());
@@ -60,8 +69,8 @@ Program SharedTwice() {
   Program program;
   program.samples = 3;
   Graph& graph = program.graph;
-  program.images = graph.AddFed("images", {3, 3}, DType::kFloat32);
-  program.labels = graph.AddFed("labels", {3}, DType::kInt32);
+  program.columns = {{"image", graph.AddFed("image", {3, 3}, DType::kFloat32)},
+                     {"label", graph.AddFed("label", {3}, DType::kInt32), 0, 3}};
   const ValueId w = graph.AddFed("w", {3, 3}, DType::kFloat32);
   program.parameters.push_back({"w", {3, 3}, w, kNoValue, {}});
   const auto add = [&](Kind kind, std::vector<ValueId> inputs) {
@@ -69,12 +78,11 @@ Program SharedTwice() {
     REQUIRE(made.ok());
     return *made;
   };
-  const ValueId h = add(Dense{}, {program.images, w})[0];
+  const ValueId h = add(Dense{}, {program.fed("image"), w})[0];
   const ValueId again = add(Dense{}, {h, w})[0];
   const ValueId logits = add(Add{}, {h, again})[0];
-  const auto loss = add(SoftmaxCrossEntropy{}, {logits, program.labels});
-  program.loss_sum = loss[0];
-  program.correct = loss[1];
+  const auto loss = add(SoftmaxCrossEntropy{}, {logits, program.fed("label")});
+  testing::SetLoss(loss, &program);
   return program;
 }
 
@@ -92,6 +100,38 @@ TEST_CASE("Autodiff: gradients that meet are added") {
   int sums = 0;
   for (const Node& node : program.graph.nodes()) sums += node.as<Add>() != nullptr ? 1 : 0;
   CHECK(sums == 3);  // the forward one, h's and w's
+}
+
+TEST_CASE("Autodiff: of several losses each comes in with its weight") {
+  // A second one reads h, which is on the way to the first.
+  Program program = SharedTwice();
+  const ValueId h = program.graph.node(0).outputs[0];
+  const auto made =
+      AddOp(&program.graph, {"second", SoftmaxCrossEntropy{}, {h, program.fed("label")}});
+  REQUIRE(made.ok());
+  program.scalars.push_back({.value = (*made)[0]});
+  program.outputs.insert(program.outputs.begin() + 1,
+                         {.name = "second", .scalar = 2, .weight = 0.25});
+  program.outputs[0].name = "first";
+  program = Differentiated(std::move(program));
+  REQUIRE(program.seeds.size() == 2);
+  CHECK(program.graph.value(program.seeds[1].value).name == "second_seed");
+  CHECK(program.seeds[1].weight == 0.25F);
+  CheckGradients(program);
+}
+
+TEST_CASE("Metrics: means by name; of several losses what is minimized stands in front") {
+  using Role = Output::Role;
+  const std::vector<Output> outputs = {{.name = "loss"},
+                                       {.name = "hits", .role = Role::kMeasure, .scalar = 1}};
+  const std::vector<double> sums = {3, 1};
+  CHECK(MetricsOf(outputs, sums, 4) == std::vector<Metric>{{"loss", 0.75}, {"hits", 0.25}});
+  CHECK(MetricsOf(outputs, sums, 0).empty());
+  const std::vector<Output> two = {{.name = "far", .scalar = 1, .weight = 0.5}, {.name = "near"}};
+  CHECK(MetricsOf(two, sums, 2) ==
+        std::vector<Metric>{{"loss", 1.75}, {"far", 0.5}, {"near", 1.5}});
+  const std::vector<double> broken = {std::nan(""), 1};
+  CHECK(MetricsOf(outputs, broken, 4) == std::vector<Metric>{{"hits", 0.25}});
 }
 
 TEST_CASE("Autodiff: nothing is computed for the gradient of the images") {

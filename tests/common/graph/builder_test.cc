@@ -13,8 +13,8 @@ TEST_CASE("GraphBuilder: a small network reads as it was written") {
   const auto program = testing::SmallConvolutional(Mode::kTraining, 2);
   REQUIRE(program.ok());
   CHECK(Print(*program) ==
-        "fed images (2, 6, 5, 2) float32\n"
-        "fed labels (2) int32\n"
+        "fed image (2, 6, 5, 2) float32\n"
+        "fed label (2) int32\n"
         "fed conv1/kernel (4, 3, 3, 2) float32\n"
         "fed bn1/gamma (4) float32\n"
         "fed bn1/beta (4) float32\n"
@@ -22,7 +22,7 @@ TEST_CASE("GraphBuilder: a small network reads as it was written") {
         "fed conv2/bias (3) float32\n"
         "fed fc/kernel (3, 3) float32\n"
         "fed fc/bias (3) float32\n"
-        "conv1 (2, 6, 5, 4) float32 = conv2d(images, conv1/kernel) pads=1,1,1,1\n"
+        "conv1 (2, 6, 5, 4) float32 = conv2d(image, conv1/kernel) pads=1,1,1,1\n"
         "bn1 (2, 6, 5, 4) float32, bn1/mean (4) float32, bn1/variance (4) float32 = "
         "batch_norm(conv1, bn1/gamma, bn1/beta)\n"
         "relu1 (2, 6, 5, 4) float32 = relu(bn1)\n"
@@ -33,7 +33,7 @@ TEST_CASE("GraphBuilder: a small network reads as it was written") {
         "pool2 (2, 3) float32 = global_average_pool(relu2)\n"
         "dropout (2, 3) float32 = dropout(pool2) rate=0.25 layer=dropout\n"
         "fc (2, 3) float32 = dense(dropout, fc/kernel, fc/bias)\n"
-        "loss/sum () float32, loss/correct () float32 = softmax_cross_entropy(fc, labels)\n");
+        "loss/sum () float32, loss/correct () float32 = softmax_cross_entropy(fc, label)\n");
 }
 
 TEST_CASE("GraphBuilder: inference normalizes by moving statistics and leaves dropout out") {
@@ -70,7 +70,7 @@ TEST_CASE("GraphBuilder: the first error stays") {
   const auto program = builder.Finish();
   REQUIRE_FALSE(program.ok());
   CHECK(Message(program.status()) ==
-        "fc1: expected an input with 2 dimensions, got images (2, 4, 4, 1)");
+        "fc1: expected an input with 2 dimensions, got image (2, 4, 4, 1)");
 }
 
 TEST_CASE("GraphBuilder: a model without a loss is refused") {

@@ -255,8 +255,8 @@ TEST_CASE("MemoryPlan: parameters, gradients and moving statistics are not in th
     CHECK(plan.values[static_cast<size_t>(parameter.value)].bytes == 0);
     CHECK(plan.values[static_cast<size_t>(parameter.gradient)].bytes == 0);
   }
-  CHECK(plan.values[static_cast<size_t>(training.images)].bytes == 2 * 32 * 32 * 3 * 4);
-  CHECK(plan.values[static_cast<size_t>(training.labels)].bytes == 8);
+  CHECK(plan.values[static_cast<size_t>(training.fed("image"))].bytes == 2 * 32 * 32 * 3 * 4);
+  CHECK(plan.values[static_cast<size_t>(training.fed("label"))].bytes == 8);
   const Program inference = BuildModel(Alexnet(true, 0), {.mode = Mode::kInference, .samples = 2});
   const MemoryPlan other = PlanMemory(inference, {});
   CHECK(other.values[static_cast<size_t>(inference.normalizations[0].moving_mean)].bytes == 0);

@@ -178,7 +178,8 @@ TEST_CASE("Resolve: every default is filled in") {
   CHECK(result.optimizer().adam().beta_2() == 0.999);
   CHECK(result.optimizer().adam().epsilon() == 1e-7);
   CHECK(result.augment(0).random_crop().padding() == 4);
-  CHECK(result.model().hidden().values_size() == 2);
+  CHECK(result.graph().parameters_size() == 6);
+  CHECK(job->model_sha256() == Hex(ModelDigest(result.graph())));
   CHECK(job->workers().min() == 1);
   CHECK(job->workers().max() == 4);
   CHECK(job->checkpoint().has_every_steps());
@@ -222,10 +223,16 @@ TEST_CASE("Validate: a validation set and what is best by it") {
     CHECK_THAT(ErrorOf({fmt::format("validation={{fold: \"{}\"}}", fold)}),
                Catch::StartsWith(fmt::format("validation.fold: \"{}\" is not i/n", fold)));
   }
-  CHECK(ErrorOf({"checkpoint={best: test_loss}"}) == "valid");
-  CHECK(ErrorOf({"checkpoint={best: validation_loss}"}) ==
-        "checkpoint.best needs a validation set: add validation: {split: 0.1}, or choose "
-        "test_accuracy or test_loss");
+  CHECK(ErrorOf({"checkpoint={best: test/loss}"}) == "valid");
+  CHECK(ErrorOf({"checkpoint={best: validation/loss}"}) ==
+        "checkpoint.best: validation/loss needs a validation set: add validation: {split: 0.1}, or "
+        "choose test/loss");
+  for (const char* text : {"accuracy", "test_loss", "train/loss", "test/", "/loss"}) {
+    CHECK(ErrorOf({fmt::format("checkpoint={{best: {}}}", text)}) ==
+          fmt::format("checkpoint.best: \"{}\" is not SPLIT/METRIC with split test or validation, "
+                      "for example test/accuracy",
+                      text));
+  }
 }
 
 TEST_CASE("Validate: distortions") {
@@ -241,6 +248,20 @@ TEST_CASE("Resolve: mixed_float16 has a loss scale") {
   REQUIRE(job.ok());
   CHECK(job->result().initial_loss_scale() == 32768);
   CHECK(job->result().growth_steps() == 2000);
+}
+
+TEST_CASE("Resolve: checkpoint.best is a metric of the model, which knows which way it points") {
+  const auto best = [](const std::string& text) {
+    return Resolve(Spec({"checkpoint.best=" + text}), Facts(), Numerics());
+  };
+  const auto accuracy = best("test/accuracy");
+  REQUIRE(accuracy.ok());
+  CHECK(accuracy->best().split() == v1::SAMPLE_SPLIT_TEST);
+  CHECK_FALSE(accuracy->best().lower_is_better());
+  CHECK(best("test/loss")->best().lower_is_better());
+  CHECK_FALSE(Resolve(Spec(), Facts(), Numerics())->has_best());
+  CHECK(Message(best("test/recall").status()) ==
+        "checkpoint.best: the model has no metric \"recall\"; it has loss, accuracy");
 }
 
 TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
@@ -267,14 +288,33 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
           R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
           R"("data_use":{"channels":3,"height":32,"test_samples":3,"train_samples":10,)"
           R"("validation_begin":0,"validation_samples":0,"width":32},)"
-          R"("growth_steps":0,"initial_loss_scale":1,)"
-          R"("model":{"batch_norm":null,"depth":null,"dropout":0,"hidden":{"values":[2048,2048]},)"
-          R"("name":"mlp"},"numerics_class":{"backend":"cpu","build_id":"b1",)"
+          R"("graph":)" +
+          CanonicalJson(job->result().graph()) +
+          R"(,"growth_steps":0,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"
           R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
           R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
           R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
           R"("learning_rate":0.001}},"policy":"float32","precision_bits":21,)"
           R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10})");
+}
+
+TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {
+  const auto job = Resolve(Spec({"model.hidden=[]"}), Facts(), Numerics());
+  REQUIRE(job.ok());
+  CHECK(CanonicalJson(job->result().graph()) ==
+        R"({"columns":[{"least":0,"limit":0,"name":"image","shape":[32,32,3],"type":"float32"},)"
+        R"({"least":0,"limit":10,"name":"label","shape":[],"type":"int32"}],)"
+        R"("nodes":[{"attributes":[{"ints":{"values":[3072]},"name":"shape"}],"inputs":["image"],)"
+        R"("name":"flatten","op":"reshape","version":1},)"
+        R"({"attributes":[],"inputs":["flatten","fc/kernel","fc/bias"],"name":"fc","op":"dense",)"
+        R"("version":1},{"attributes":[],"inputs":["fc","label"],"name":"loss",)"
+        R"("op":"softmax_cross_entropy","version":1}],)"
+        R"("outputs":[{"loss":{"weight":1},"name":"loss","value":"loss/sum"},)"
+        R"({"measure":{"lower_is_better":false},"name":"accuracy","value":"loss/correct"}],)"
+        R"("parameters":[{"initializer":{"distribution":"uniform","scale":0.044122418339544646},)"
+        R"("name":"fc/kernel","shape":[3072,10]},)"
+        R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10]}],)"
+        R"("statistics":[],"version":1})");
 }
 
 TEST_CASE("Result digest: changes with what determines the result and with nothing else") {

@@ -36,7 +36,7 @@ TEST_CASE("Summary: alexnet with batch_norm and dropout, layer by layer") {
   const Summary summary = Of(model);
   CHECK(summary.name == "alexnet");
   CHECK(Text(summary) == R"(
-images InputLayer (32, 32, 3) 0
+image InputLayer (32, 32, 3) 0
 conv1 Conv2D (32, 32, 96) 2592
 bn1 BatchNormalization (32, 32, 96) 384
 relu1 ReLU (32, 32, 96) 0
@@ -84,7 +84,7 @@ TEST_CASE("Summary: images and options change it, and errors are those of the mo
   v1::Model linear = Model("mlp");
   linear.mutable_hidden();
   CHECK(Text(Of(linear, {28, 28, 1})) ==
-        "\nimages InputLayer (28, 28, 1) 0\nflatten Flatten (784) 0\nfc Dense (10) 7850\n");
+        "\nimage InputLayer (28, 28, 1) 0\nflatten Flatten (784) 0\nfc Dense (10) 7850\n");
   CHECK(Message(Summarize(Model("vvg"), {}, 10).status()) ==
         "there is no model named \"vvg\"; did you mean vgg? (the models are alexnet, mlp, vgg)");
   CHECK_FALSE(Summarize(Model("mlp"), {}, 0).ok());

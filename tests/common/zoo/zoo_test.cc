@@ -51,8 +51,7 @@ TEST_CASE("Zoo: alexnet has the parameters of its layer table") {
                                  "conv3/kernel", "conv3/bias", "conv4/kernel", "conv4/bias",
                                  "conv5/kernel", "conv5/bias", "fc/kernel", "fc/bias"});
   CHECK(program.parameters[2].shape == graph::Shape{256, 3, 3, 96});
-  CHECK(program.parameters[2].initializer.fan_in == 9 * 96);
-  CHECK(program.parameters[2].initializer.fan_out == 9 * 256);
+  CHECK(program.parameters[2].initializer.scale == graph::GlorotUniform(9 * 96, 9 * 256).scale);
   CHECK(program.normalizations.empty());
 }
 
@@ -64,7 +63,7 @@ TEST_CASE("Zoo: batch_norm replaces the biases of alexnet's convolutions") {
   CHECK(ParameterCount(program) == 3324298 + 1376);
   CHECK(ParameterNames(program)[1] == "bn1/gamma");
   CHECK(ParameterNames(program)[2] == "bn1/beta");
-  CHECK(program.parameters[1].initializer.kind == graph::Initializer::Kind::kOnes);
+  CHECK(program.parameters[1].initializer.scale == 1);
   REQUIRE(program.normalizations.size() == 5);
   CHECK(program.normalizations[2].name == "bn3");
   CHECK(program.normalizations[2].channels == 384);
@@ -113,7 +112,7 @@ TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statisti
   ProgramOptions options = CifarOptions();
   options.mode = graph::Mode::kInference;
   const graph::Program program = Build(model, options);
-  CHECK(program.loss_seed == graph::kNoValue);
+  CHECK(program.seeds.empty());
   CHECK(program.gradient_order.empty());
   for (const auto& parameter : program.parameters) CHECK(parameter.gradient == graph::kNoValue);
   for (const auto& normalization : program.normalizations) {
@@ -143,8 +142,8 @@ TEST_CASE("Zoo: a mixed policy keeps gradients, normalization and loss in float3
     CHECK(program.graph.value(parameter.value).dtype == (kernel ? compute : DType::kFloat32));
     CHECK(program.graph.value(parameter.gradient).dtype == DType::kFloat32);
   }
-  CHECK(program.graph.value(program.images).dtype == DType::kFloat32);
-  CHECK(program.graph.value(program.loss_sum).dtype == DType::kFloat32);
+  CHECK(program.graph.value(program.fed("image")).dtype == DType::kFloat32);
+  CHECK(program.graph.value(program.scalars[0].value).dtype == DType::kFloat32);
   CHECK(program.graph.value(program.normalizations[0].batch_mean).dtype == DType::kFloat32);
 }
 

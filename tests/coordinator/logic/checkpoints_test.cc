@@ -1,6 +1,7 @@
 #include "coordinator/logic/checkpoints.h"
 
 #include <catch2/catch.hpp>
+#include <optional>
 
 namespace ringmaster::coordinator {
 namespace {
@@ -13,11 +14,21 @@ CheckpointRecord Rated(uint64_t step, double metric = 0, bool best = false) {
   return checkpoint;
 }
 
-v1::CheckpointOptions Keep(uint32_t keep, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
-  v1::CheckpointOptions options;
-  options.set_keep(keep);
-  options.set_best(best);
-  return options;
+v1::BestMetric Best(bool lower_is_better) {
+  v1::BestMetric best;
+  best.set_split(v1::SAMPLE_SPLIT_TEST);
+  best.set_name("a metric");
+  best.set_lower_is_better(lower_is_better);
+  return best;
+}
+const v1::BestMetric kHighest = Best(false);
+const v1::BestMetric kLowest = Best(true);
+
+v1::ResolvedJob Keep(uint32_t keep, const std::optional<v1::BestMetric>& best = {}) {
+  v1::ResolvedJob job;
+  job.mutable_checkpoint()->set_keep(keep);
+  if (best) *job.mutable_best() = *best;
+  return job;
 }
 
 std::vector<uint64_t> StepsOf(const CheckpointList& checkpoints) {
@@ -41,19 +52,18 @@ TEST_CASE("Retention: the newest stay, at least two") {
 TEST_CASE("Retention: after a restore a worse state that is marked does not replace the best") {
   const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
                               Rated(4), Rated(5)};
-  CheckpointList by_accuracy = all;
-  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_ACCURACY), by_accuracy)) ==
-        Steps{1, 3});
-  CHECK(BestOf(by_accuracy, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 2);
-  CheckpointList by_loss = all;
-  CHECK(StepsOf(TakeSuperseded(Keep(2, v1::BEST_METRIC_TEST_LOSS), by_loss)) == Steps{2, 3});
-  CHECK(BestOf(by_loss, v1::BEST_METRIC_TEST_LOSS)->ref.step() == 1);
+  CheckpointList by_highest = all;
+  CHECK(StepsOf(TakeSuperseded(Keep(2, kHighest), by_highest)) == Steps{1, 3});
+  CHECK(BestOf(by_highest, kHighest)->ref.step() == 2);
+  CheckpointList by_lowest = all;
+  CHECK(StepsOf(TakeSuperseded(Keep(2, kLowest), by_lowest)) == Steps{2, 3});
+  CHECK(BestOf(by_lowest, kLowest)->ref.step() == 1);
 }
 
 TEST_CASE("Retention: of equal ones the oldest is the best, and without a mark there is none") {
   const CheckpointList equal = {Rated(1, 0.8, true), Rated(2, 0.8, true)};
-  CHECK(BestOf(equal, v1::BEST_METRIC_TEST_ACCURACY)->ref.step() == 1);
-  CHECK(BestOf({Rated(1), Rated(2)}, v1::BEST_METRIC_TEST_ACCURACY) == nullptr);
+  CHECK(BestOf(equal, kHighest)->ref.step() == 1);
+  CHECK(BestOf({Rated(1), Rated(2)}, kHighest) == nullptr);
 }
 
 void Tell(SnapshotReports& reports, const Member& member, uint64_t step, const Steps& held) {

@@ -45,7 +45,12 @@ v1::Progress ParseProgress(const Command& command) {
   said.set_updates(said.applied() - command.Number("skipped", 0));
   said.set_epoch(command.Number("epoch", 0));
   if (command.options.contains("scale")) said.set_loss_scale(command.Real("scale", 0));
-  if (command.options.contains("test")) said.set_test_accuracy(command.Real("test", 0));
+  if (command.options.contains("test")) {
+    v1::Metric& metric = *said.add_metrics();
+    metric.set_split(v1::SAMPLE_SPLIT_TEST);
+    metric.set_name("accuracy");
+    metric.set_value(command.Real("test", 0));
+  }
   v1::StepTimes& times = *said.mutable_step_times();
   times.set_input(command.Real("input", 0));
   times.set_compute(command.Real("compute", 0));

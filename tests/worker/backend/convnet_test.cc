@@ -28,8 +28,9 @@ class Net {
  public:
   Net() {
     program.samples = kSamples;
-    program.images = program.graph.AddFed("images", {kSamples, 8, 8, 3}, DType::kFloat32);
-    program.labels = program.graph.AddFed("labels", {kSamples}, DType::kInt32);
+    program.columns = {
+        {"image", program.graph.AddFed("image", {kSamples, 8, 8, 3}, DType::kFloat32)},
+        {"label", program.graph.AddFed("label", {kSamples}, DType::kInt32), 0, 10}};
   }
 
   ValueId Parameter(const std::string& name, const Shape& shape,
@@ -39,10 +40,10 @@ class Net {
     return value;
   }
   ValueId Ones(const std::string& name, int64_t channels) {
-    return Parameter(name, {channels}, {graph::Initializer::Kind::kOnes});
+    return Parameter(name, {channels}, {.scale = 1});
   }
   ValueId Kernel(const std::string& name, const Shape& shape, int64_t fan) {
-    return Parameter(name, shape, {graph::Initializer::Kind::kGlorotUniform, fan, fan});
+    return Parameter(name, shape, graph::GlorotUniform(fan, fan));
   }
 
   std::vector<ValueId> AddAll(const std::string& name, const Kind& kind,
@@ -101,7 +102,7 @@ ValueId Branches(Net* net, ValueId x) {
 graph::Program MakeNet(DType compute) {
   Net net;
   ValueId x = net.Add("stem", Same3x3(1, 1),
-                      {net.program.images, net.Kernel("stem/kernel", {8, 3, 3, 3}, 27)});
+                      {net.program.fed("image"), net.Kernel("stem/kernel", {8, 3, 3, 3}, 27)});
   x = net.Add("group_norm", graph::GroupNorm{{{}, 2}},
               {x, net.Ones("group_norm/gamma", 8), net.Parameter("group_norm/beta", {8})});
   x = net.Add("swish", graph::Swish{}, {x});
@@ -114,9 +115,8 @@ graph::Program MakeNet(DType compute) {
   x = net.Add("softmax", graph::Softmax{}, {x});
   x = net.Add("pool", graph::GlobalAveragePool{}, {x});
   x = net.Add("head", graph::Dense{}, {x, net.Kernel("head/kernel", {8, 10}, 1)});
-  const auto loss = net.AddAll("loss", graph::SoftmaxCrossEntropy{}, {x, net.program.labels});
-  net.program.loss_sum = loss[0];
-  net.program.correct = loss[1];
+  const auto loss = net.AddAll("loss", graph::SoftmaxCrossEntropy{}, {x, net.program.fed("label")});
+  testing::SetLoss(loss, &net.program);
   REQUIRE(Message(graph::Differentiate(&net.program)) == "");
   REQUIRE(Message(graph::ApplyPolicy(&net.program, compute)) == "");
   graph::FuseActivations(&net.program);

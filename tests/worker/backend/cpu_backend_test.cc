@@ -41,14 +41,15 @@ TEST_CASE("CPU backend: shards of the wrong size and labels out of range are ref
   const std::vector<uint64_t> samples = {7, 8};
   CHECK(absl::IsFailedPrecondition(
       (*bound)
-          ->Run({.samples = samples, .images = images, .labels = std::vector<int32_t>{3, 9}})
+          ->Run(
+              {.samples = samples, .columns = testing::Columns(images, std::vector<int32_t>{3, 9})})
           .status()));
   REQUIRE((*bound)->Refresh(testing::FeedProgram(*program)).ok());
   const auto bad_label =
-      (*bound)->Run({.samples = samples, .images = images, .labels = labels}).status();
+      (*bound)->Run({.samples = samples, .columns = testing::Columns(images, labels)}).status();
   CHECK(Message(bad_label) == "shard: sample 8 has label 10, expected 0 to 9");
   const auto bad_size =
-      (*bound)->Run({.samples = samples, .images = {}, .labels = labels}).status();
+      (*bound)->Run({.samples = samples, .columns = testing::Columns({}, labels)}).status();
   CHECK(absl::IsInvalidArgument(bad_size));
 }
 

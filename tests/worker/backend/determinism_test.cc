@@ -124,11 +124,13 @@ TEST_CASE("Determinism: one executable after another on a core changes nothing")
   const auto larger = (*bound)->core().Bind(large, (*bound)->weights(), nullptr);
   REQUIRE(Message(larger.status()) == "");
   const auto feeds = testing::FeedProgram(large);
-  const std::vector<float> images(feeds.at(large.images).begin(), feeds.at(large.images).end());
+  const std::vector<float> images(feeds.at(large.fed("image")).begin(),
+                                  feeds.at(large.fed("image")).end());
   const std::vector<int32_t> labels(5, 1);
   ShardOutput output;
   REQUIRE((*larger)
-              ->Run({.samples = testing::KeysOf(large).samples, .images = images, .labels = labels},
+              ->Run({.samples = testing::KeysOf(large).samples,
+                     .columns = testing::Columns(images, labels)},
                     {.take = [](uint32_t, std::span<const float>) {}}, &output)
               .ok());
   const auto after = (*bound)->Run(testing::FeedProgram(small), testing::KeysOf(small));

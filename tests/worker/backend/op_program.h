@@ -28,9 +28,8 @@ inline Status AddLoss(int64_t classes, graph::Program* program) {
   RING_ASSIGN_OR_RETURN(
       const auto loss,
       graph::AddOp(&program->graph,
-                   {"loss", graph::SoftmaxCrossEntropy{}, {logits, program->labels}}));
-  program->loss_sum = loss[0];
-  program->correct = loss[1];
+                   {"loss", graph::SoftmaxCrossEntropy{}, {logits, program->fed("label")}}));
+  SetLoss(loss, program);
   program->parameters.push_back({"logits", shape, logits, graph::kNoValue, {}});
   return absl::OkStatus();
 }
@@ -42,7 +41,7 @@ inline StatusOr<graph::ValueId> AddInput(const graph::TensorType& type, const st
     program->parameters.push_back({name, type.shape, input, graph::kNoValue, {}});
     return input;
   }
-  if (type.shape == graph::Shape{program->samples}) return program->labels;
+  if (type.shape == graph::Shape{program->samples}) return program->fed("label");
   return InvalidArgument("{}: expected the shape of labels, ({}), got {}", name, program->samples,
                          graph::ToString(type.shape));
 }
@@ -80,9 +79,10 @@ inline StatusOr<OpProgram> MakeOpProgram(const graph::OpCase& test, graph::DType
   OpProgram made = {graph::InType(test, compute), {}, {}};
   graph::Program& program = made.program;
   program.samples = graph::RowsOf(test);
-  program.images =
-      program.graph.AddFed("images", {program.samples, 1, 1, 1}, graph::DType::kFloat32);
-  program.labels = program.graph.AddFed("labels", {program.samples}, graph::DType::kInt32);
+  program.columns = {
+      {"image", program.graph.AddFed("image", {program.samples, 1, 1, 1}, graph::DType::kFloat32)},
+      {"label", program.graph.AddFed("label", {program.samples}, graph::DType::kInt32), 0,
+       test.classes}};
   graph::Node node = {"node", test.kind, {}};
   for (const graph::TensorType& type : made.test.inputs) {
     const std::string name = "input" + std::to_string(node.inputs.size());

@@ -44,8 +44,8 @@ Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, const te
   REQUIRE(Message(result.status()) == "");
 
   Comparison comparison;
-  const double loss = at(program->loss_sum)[0];
-  comparison.loss = std::abs(result->output.loss_sum - loss) / loss;
+  const double loss = at(program->scalars[0].value)[0];
+  comparison.loss = std::abs(result->output.scalars[0] - loss) / loss;
   CHECK(result->order == program->gradient_order);
   for (size_t p = 0; p < program->parameters.size(); ++p) {
     if (program->parameters[p].gradient == graph::kNoValue) continue;
@@ -54,7 +54,7 @@ Comparison Compare(const ModelChoice& choice, graph::Rounding rounding, const te
         testing::RelativeError<float>(result->gradients[p], at(program->parameters[p].gradient)));
   }
   if (choice.mode == graph::Mode::kInference) {
-    CHECK(result->output.correct == static_cast<uint64_t>(at(program->correct)[0]));
+    CHECK(result->output.scalars[1] == at(program->scalars[1].value)[0]);
     return comparison;
   }
   std::vector<double> means, variances;
@@ -127,7 +127,7 @@ TEST_CASE("Programs: a loss scale that float16 cannot hold gives gradients that 
       const auto result = (*bound)->Run(testing::FeedProgram(*program, {.loss_seed = loss_seed}),
                                         testing::KeysOf(*program));
       REQUIRE(Message(result.status()) == "");
-      CHECK(std::isfinite(result->output.loss_sum));
+      CHECK(std::isfinite(result->output.scalars[0]));
       bool all = true;
       for (const auto& gradient : result->gradients) {
         for (float element : gradient) all = all && std::isfinite(element);
@@ -168,11 +168,11 @@ TEST_CASE("Programs: a value that is not finite reaches the loss or a gradient")
     auto bound = testing::BoundProgram::Create(**backend, *program);
     REQUIRE(bound.ok());
     auto feeds = testing::FeedProgram(*program);
-    feeds[program->images][100] = std::numeric_limits<double>::quiet_NaN();
+    feeds[program->fed("image")][100] = std::numeric_limits<double>::quiet_NaN();
     const auto result = (*bound)->Run(feeds, testing::KeysOf(*program));
     REQUIRE(result.ok());
     // A relu inside a library's product may clamp NaN to 0, and then the gradients tell.
-    bool finite = std::isfinite(result->output.loss_sum);
+    bool finite = std::isfinite(result->output.scalars[0]);
     for (const auto& gradient : result->gradients) {
       for (float element : gradient) finite = finite && std::isfinite(element);
     }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
 #include "tests/worker/backend/model_program.h"
 
@@ -12,10 +13,10 @@ namespace {
 struct Shard {
   explicit Shard(const graph::Program& program)
       : samples(static_cast<size_t>(program.samples), 7),
-        images(ElementsOf(program, program.images)),
+        images(ElementsOf(program, program.fed("image"))),
         labels(static_cast<size_t>(program.samples)) {}
   [[nodiscard]] ShardInput input() const {
-    return {.samples = samples, .images = images, .labels = labels};
+    return {.samples = samples, .columns = testing::Columns(images, labels)};
   }
 
   std::vector<uint64_t> samples;
@@ -28,23 +29,19 @@ struct Shard {
 TEST_CASE("Shard input: a shard of another size is refused") {
   const auto program = testing::SmallConvolutional(graph::Mode::kTraining, 2);
   REQUIRE(program.ok());
-  const int64_t classes = ClassesOf(*program);
-  CHECK(classes == 3);
-  CHECK(CheckShard(*program, nullptr, classes, Shard(*program).input()).ok());
+  CHECK(program->column("label")->limit == 3);
+  CHECK(CheckShard(*program, nullptr, Shard(*program).input()).ok());
   const auto refused = [&](auto spoil) {
     Shard shard(*program);
     spoil(shard);
-    return Message(CheckShard(*program, nullptr, classes, shard.input()));
+    return Message(CheckShard(*program, nullptr, shard.input()));
   };
   CHECK(refused([](Shard& shard) { shard.images.pop_back(); }) ==
-        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 2, 0 and "
-        "119");
+        "shard: column image has 476 bytes, expected 120 elements, 480 bytes");
   CHECK(refused([](Shard& shard) { shard.labels.pop_back(); }) ==
-        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 1, 0 and "
-        "120");
+        "shard: column label has 4 bytes, expected 2 elements, 8 bytes");
   CHECK(refused([](Shard& shard) { shard.samples.push_back(1); }) ==
-        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 3, 2, 0 and "
-        "120");
+        "shard: expected 2 samples, 2 columns and 0 pixel values, got 3, 2 and 0");
 }
 
 TEST_CASE("Shard input: with an augmenter pixels are expected, without one images") {
@@ -55,22 +52,22 @@ TEST_CASE("Shard input: with an augmenter pixels are expected, without one image
   const std::vector<uint8_t> pixels(2 * 12);
   ShardInput input = shard.input();
   const auto refused = [&](const graph::Augmenter* with) {
-    return Message(CheckShard(*program, with, 3, input));
+    return Message(CheckShard(*program, with, input));
   };
   CHECK(refused(&augmenter) ==
-        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 0 and "
-        "120");
+        "shard: expected 2 samples, 2 columns and 24 pixel values, got 2, 2 and 0");
   input.pixels = pixels;
-  CHECK(refused(&augmenter) ==
-        "shard: expected 2 samples, 2 labels, 24 pixel values and 0 image values, got 2, 2, 24 and "
-        "120");
+  CHECK(refused(&augmenter) == "shard: column image has 480 bytes, expected 0 elements, 0 bytes");
   CHECK(refused(nullptr) ==
-        "shard: expected 2 samples, 2 labels, 0 pixel values and 120 image values, got 2, 2, 24 "
-        "and 120");
-  input.images = {};
+        "shard: expected 2 samples, 2 columns and 0 pixel values, got 2, 2 and 24");
+  input.columns[0] = {};
   CHECK(refused(&augmenter).empty());
   input.pixels = std::span(pixels).first(23);
   CHECK_FALSE(refused(&augmenter).empty());
+  input.pixels = pixels;
+  input.columns.pop_back();
+  CHECK(refused(&augmenter) ==
+        "shard: expected 2 samples, 2 columns and 24 pixel values, got 2, 1 and 24");
 }
 
 TEST_CASE("Shard input: a label that no class has is refused with its sample") {
@@ -79,7 +76,7 @@ TEST_CASE("Shard input: a label that no class has is refused with its sample") {
   for (const int32_t label : {-1, 3}) {
     Shard shard(*program);
     shard.labels[1] = label;
-    CHECK(Message(CheckShard(*program, nullptr, 3, shard.input())) ==
+    CHECK(Message(CheckShard(*program, nullptr, shard.input())) ==
           fmt::format("shard: sample 7 has label {}, expected 0 to 2", label));
   }
 }
@@ -106,7 +103,7 @@ TEST_CASE("Parameters: the fed value tells the number") {
   for (uint32_t p = 0; p < program->parameters.size(); ++p) {
     CHECK(ParameterOf(*program, program->parameters[p].value) == p);
   }
-  CHECK_FALSE(ParameterOf(*program, program->images));
+  CHECK_FALSE(ParameterOf(*program, program->fed("image")));
 }
 
 }  // namespace ringmaster

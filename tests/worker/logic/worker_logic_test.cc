@@ -254,11 +254,11 @@ TEST_CASE("WorkerLogic: progress that was held back goes out before the end of t
   progress.set_job_id("j1");
   const Time start = kNow + std::chrono::seconds(10);
   (void)logic.Step(RunProgress{progress}, start);
-  progress.set_test_accuracy(0.75);
+  progress.add_metrics()->set_value(0.75);
   (void)logic.Step(RunProgress{progress}, start + std::chrono::milliseconds(1));
   const Decision ended = logic.Step(Ended(Outcome::kFinished, 9), kNow);
   REQUIRE(ended.actions.size() == 2);
-  CHECK(std::get<SendMessage>(ended.actions[0]).message.progress().test_accuracy() == 0.75);
+  CHECK(std::get<SendMessage>(ended.actions[0]).message.progress().metrics(0).value() == 0.75);
   CHECK(std::get<SendMessage>(ended.actions[1]).message.has_job_finished());
 }
 

@@ -90,7 +90,7 @@ std::vector<Block> RecordBlocks(size_t integers) {
 // Scalars of a shard: functions of (seed, step, shard), some of them refused.
 struct Scalars {
   double loss;
-  uint64_t correct;
+  double correct;
   uint64_t samples;
   std::vector<double> means, variances;
 };
@@ -98,7 +98,7 @@ struct Scalars {
 Scalars MakeScalars(uint64_t seed, size_t step, uint32_t shard) {
   Random random(seed * 1000003 + step * 1009 + shard);
   std::normal_distribution<double> normal(0, 100);
-  Scalars scalars{normal(random), Draw(random, 0, 64), 64, {}, {}};
+  Scalars scalars{normal(random), static_cast<double>(Draw(random, 0, 64)), 64, {}, {}};
   for (size_t i = 0; i < kStatistics; ++i) {
     scalars.means.push_back(normal(random));
     scalars.variances.push_back(std::fabs(normal(random)));
@@ -109,8 +109,8 @@ Scalars MakeScalars(uint64_t seed, size_t step, uint32_t shard) {
 
 void AddScalars(uint64_t seed, size_t step, uint32_t shard, int64_t flag, exact::Record* record) {
   const Scalars scalars = MakeScalars(seed, step, shard);
-  record->AddShard(shard, scalars.loss, scalars.correct, scalars.samples, scalars.means,
-                   scalars.variances, flag);
+  const double sums[] = {scalars.loss, scalars.correct};
+  record->AddShard(shard, scalars.samples, sums, scalars.means, scalars.variances, flag);
 }
 
 using Quantizer = exact::FlagKind (*)(std::span<const float>, int, float, uint32_t, int64_t*);
@@ -238,7 +238,7 @@ StatusOr<std::vector<StepResult>> ReductionCase::RunMember(uint32_t rank, Link* 
   std::vector<StepResult> results;
   for (size_t step = 0; step < gradients.size(); ++step) {
     std::vector<int64_t> own(layout.arena_elements());
-    exact::Record record(shards, kStatistics);
+    exact::Record record(RecordShapeOf(shards));
     for (uint32_t shard = 0; shard < shards; ++shard) {
       if (owner[shard] != rank) continue;
       const int64_t flag =
@@ -291,7 +291,7 @@ std::vector<StepResult> ReductionCase::Reference() const {
   std::vector<StepResult> results;
   for (size_t step = 0; step < gradients.size(); ++step) {
     std::vector<int64_t> totals(layout.arena_elements());
-    exact::Record record(shards, kStatistics);
+    exact::Record record(RecordShapeOf(shards));
     for (uint32_t shard = 0; shard < shards; ++shard) {
       const int64_t flag =
           FoldShard(layout, units, *this, gradients[step][shard], QuantizeAddInDouble, &totals);

@@ -15,6 +15,10 @@ namespace ringmaster::ring {
 
 // Of each case's record: so many that it has more than one block.
 inline constexpr size_t kStatistics = 300;
+// A loss, a count and so many statistics.
+[[nodiscard]] inline exact::RecordShape RecordShapeOf(uint32_t shards) {
+  return {.shards = shards, .counts = {false, true}, .statistics = kStatistics};
+}
 
 // What one step gave: equal on every member, whoever computed what.
 struct StepResult {

@@ -12,7 +12,7 @@ namespace {
 // The last V integers of the record. The script knows no scalars, and so no flags of theirs.
 std::vector<int64_t> GradientFlags(const ReductionCase& job, const StepResult& result) {
   size_t end = 0;
-  for (const auto& block : exact::Record(job.shards, kStatistics).blocks()) end += block.count;
+  for (const auto& block : exact::Record(RecordShapeOf(job.shards)).blocks()) end += block.count;
   std::vector<int64_t> flags(&result.record[end - job.shards], &result.record[end]);
   for (int64_t& flag : flags) {
     const exact::FlagKind kind = exact::DecodeFlag(flag).kind;

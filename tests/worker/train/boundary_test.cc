@@ -10,7 +10,7 @@ namespace ringmaster::worker {
 namespace {
 
 // 34 of the 42 training samples stay: two steps an epoch.
-v1::JobSpec ValidatedSpec(uint32_t epochs, v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
+v1::JobSpec ValidatedSpec(uint32_t epochs, const std::string& best = "") {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_validation()->set_split(0.2);
   spec.set_epochs(epochs);
@@ -19,17 +19,12 @@ v1::JobSpec ValidatedSpec(uint32_t epochs, v1::BestMetric best = v1::BEST_METRIC
   return spec;
 }
 
-double MetricOf(v1::BestMetric metric, const Progress& progress) {
-  switch (metric) {
-    case v1::BEST_METRIC_TEST_ACCURACY:
-      return progress.test->accuracy;
-    case v1::BEST_METRIC_TEST_LOSS:
-      return -*progress.test->loss;
-    case v1::BEST_METRIC_VALIDATION_ACCURACY:
-      return progress.validation->accuracy;
-    default:
-      return -*progress.validation->loss;
-  }
+// Higher is better.
+double MetricOf(const std::string& metric, const Progress& progress) {
+  const bool test = metric.starts_with("test/");
+  const std::string name = metric.substr(metric.find('/') + 1);
+  const double value = *(test ? progress.test : progress.validation)->metric(name);
+  return name == "loss" ? -value : value;
 }
 
 TEST_CASE("Boundary: the validation set is evaluated before the test set, in rounds of its own") {
@@ -52,23 +47,22 @@ TEST_CASE("Boundary: both sets give the same numbers on every member and cluster
   const Progress& expected = reference[0].progress.back();
   REQUIRE(expected.validation.has_value());
   REQUIRE(expected.validation->step == 4);
-  REQUIRE(expected.validation->loss != expected.test->loss);
+  REQUIRE(expected.validation->metrics.size() == 2);
+  REQUIRE(expected.validation->metric("loss") != expected.test->metric("loss"));
   for (const Cluster& cluster :
        {Cluster{{4, {0, 1, 2, 3}}}, Cluster{{1, {}}, {2, {1, 3}}, {1, {0, 2}}}}) {
     for (const MemberResult& result : job.Run(cluster)) {
       REQUIRE(result.run.end == RunEnd::kFinished);
       const Progress& found = result.progress.back();
-      REQUIRE(found.validation->accuracy == expected.validation->accuracy);
-      REQUIRE(found.validation->loss == expected.validation->loss);
-      REQUIRE(found.test->loss == expected.test->loss);
+      REQUIRE(found.validation == expected.validation);
+      REQUIRE(found.test == expected.test);
     }
   }
 }
 
 TEST_CASE("Boundary: a checkpoint of every state that is better than all before it, and the last") {
-  const auto metric =
-      GENERATE(v1::BEST_METRIC_TEST_ACCURACY, v1::BEST_METRIC_TEST_LOSS,
-               v1::BEST_METRIC_VALIDATION_ACCURACY, v1::BEST_METRIC_VALIDATION_LOSS);
+  const std::string metric =
+      GENERATE("test/accuracy", "test/loss", "validation/accuracy", "validation/loss");
   FakeCase job({}, ValidatedSpec(12, metric));
   const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
   RequireFinished(results, 24);
@@ -96,7 +90,7 @@ TEST_CASE("Boundary: a checkpoint of every state that is better than all before 
 
 TEST_CASE("Boundary: checkpoint options change no byte") {
   FakeCase plain({}, ValidatedSpec(4));
-  v1::JobSpec spec = ValidatedSpec(4, v1::BEST_METRIC_VALIDATION_LOSS);
+  v1::JobSpec spec = ValidatedSpec(4, "validation/loss");
   spec.mutable_checkpoint()->set_every_steps(3);
   FakeCase marked({}, spec);
   const auto a = plain.Run(kAlone);
@@ -196,11 +190,21 @@ TEST_CASE("Boundary: no step waits for a checkpoint that cannot be delivered") {
 }
 
 Evaluation Of(uint64_t step, double accuracy, std::optional<double> loss) {
-  return {.step = step, .accuracy = accuracy, .loss = loss};
+  Evaluation evaluation = {.step = step, .metrics = {{"accuracy", accuracy}}};
+  if (loss) evaluation.metrics.push_back({"loss", *loss});
+  return evaluation;
+}
+
+v1::ResolvedJob WithBest(v1::SampleSplit split, const std::string& name, bool lower_is_better) {
+  v1::ResolvedJob job;
+  job.mutable_best()->set_split(split);
+  job.mutable_best()->set_name(name);
+  job.mutable_best()->set_lower_is_better(lower_is_better);
+  return job;
 }
 
 TEST_CASE("BestMetric: strictly better, and a state that comes again stands as it stood") {
-  BestMetric best(v1::BEST_METRIC_TEST_LOSS);
+  BestMetric best(WithBest(v1::SAMPLE_SPLIT_TEST, "loss", true));
   REQUIRE(best.Look(2, {}, Of(2, 0.1, 2.0)) == Standing{2.0, true});
   REQUIRE(best.Look(3, {}, Of(2, 0.1, 2.0)) == Standing{});  // not evaluated
   REQUIRE(best.Look(4, {}, Of(4, 0.9, 2.0)) == Standing{2.0, false});
@@ -209,11 +213,11 @@ TEST_CASE("BestMetric: strictly better, and a state that comes again stands as i
   REQUIRE(best.Look(8, {}, Of(8, 0.0, 1.5)) == Standing{1.5, true});
   REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
   REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
-  BestMetric accuracy(v1::BEST_METRIC_VALIDATION_ACCURACY);
+  BestMetric accuracy(WithBest(v1::SAMPLE_SPLIT_VALIDATION, "accuracy", false));
   REQUIRE(accuracy.Look(2, Of(2, 0.0, {}), Of(2, 1.0, {})) == Standing{0.0, true});
   REQUIRE(accuracy.Look(4, Of(4, 0.5, {}), {}) == Standing{0.5, true});
   REQUIRE(accuracy.Look(6, Of(6, 0.25, {}), {}) == Standing{0.25, false});
-  BestMetric none(v1::BEST_METRIC_UNSPECIFIED);
+  BestMetric none{v1::ResolvedJob()};
   REQUIRE_FALSE(none.wanted());
   REQUIRE(none.Look(2, Of(2, 1, 1), Of(2, 1, 1)) == Standing{});
 }

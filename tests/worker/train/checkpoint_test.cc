@@ -44,7 +44,7 @@ State SomeState(const std::vector<std::string>& slots = {"m", "v"}) {
   state.step = 5;
   state.updates = 4;
   state.loss_scale = {.value = 512, .good_steps = 3};
-  state.metrics = {.epoch = 2, .loss_sum = 1.25, .correct = 7, .samples = 40};
+  state.metrics = {.epoch = 2, .samples = 40, .sums = {1.25, 7}};
   state.digest.fill(0xab);
   return state;
 }
@@ -97,7 +97,7 @@ TEST_CASE("Checkpoint: its bytes do not change from version to version") {
   const std::string& manifest = checkpoint.files.back().bytes;
   REQUIRE(manifest.starts_with("{\"digest\":\"abab"));
   REQUIRE(manifest.find("\"exact\":true,\"files\":[{\"bytes\":") != std::string::npos);
-  REQUIRE(manifest.find("\"format\":1,\"result_digest\":\"") != std::string::npos);
+  REQUIRE(manifest.find("\"format\":1,\"model_digest\":\"\",\"result_digest\":\"") != std::string::npos);
   REQUIRE(manifest.ends_with("\"step\":5}\n"));
   REQUIRE(checkpoint.manifest_sha256 == Hex(Sha256Of(manifest)));
 }

@@ -12,7 +12,7 @@
 namespace ringmaster::worker {
 namespace {
 
-v1::JobSpec EveryStep(v1::BestMetric best = v1::BEST_METRIC_UNSPECIFIED) {
+v1::JobSpec EveryStep(const std::string& best = "") {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_checkpoint()->set_every_steps(1);
   spec.mutable_checkpoint()->set_best(best);
@@ -122,7 +122,7 @@ TEST_CASE("StateExchange: there is a copy of the state that is held, one for all
 }
 
 TEST_CASE("StateExchange: a copy knows the evaluations that came after an older copy of the step") {
-  FakeCase job({}, EveryStep(v1::BEST_METRIC_TEST_LOSS));
+  FakeCase job({}, EveryStep("test/loss"));
   const auto trainer = job.Prepare();
   const auto other = job.Prepare();
   REQUIRE(trainer.ok());
@@ -145,7 +145,7 @@ TEST_CASE("StateExchange: a copy knows the evaluations that came after an older 
 }
 
 TEST_CASE("StateExchange: a fresh trainer that adopts a copy goes on as if it had been there") {
-  FakeCase job({}, EveryStep(v1::BEST_METRIC_TEST_LOSS));
+  FakeCase job({}, EveryStep("test/loss"));
   const auto reference = job.Run(kAlone);
   const auto holder = job.Prepare();
   const auto joiner = job.Prepare(2);
@@ -298,7 +298,7 @@ int64_t HeapBytes() {
 
 TEST_CASE("Memory plan: every copy of the state that may be there at once is counted") {
   const auto reduction = GENERATE(v1::REDUCTION_EXACT, v1::REDUCTION_FLOAT32);
-  const auto best = GENERATE(v1::BEST_METRIC_UNSPECIFIED, v1::BEST_METRIC_TEST_LOSS);
+  const std::string best = GENERATE("", "test/loss");
   v1::JobSpec spec = EveryStep(best);
   spec.mutable_model()->mutable_hidden()->add_values(512);
   spec.set_reduction(reduction);
@@ -313,7 +313,7 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
   REQUIRE(built.ok());
   TrainingJob& training = **built;
   training.checkpoints.Begin(nullptr);
-  const bool by_metric = best != v1::BEST_METRIC_UNSPECIFIED;
+  const bool by_metric = !best.empty();
   for (uint64_t step = 1; step <= (by_metric ? 3U : 2U); ++step) {
     const Standing standing{.metric = {}, .best = by_metric && step < 3};
     DueCopy copy{.facts = {.step = step}, .standing = standing, .last = step == 3, .files = {}};

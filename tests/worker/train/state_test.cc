@@ -104,8 +104,8 @@ TEST_CASE("Loss scaling: a skipped step changes step, digest, scale and units, a
   std::memcpy(&exponent, state.at("exponents/fc/bias").bytes.data(), sizeof(exponent));
   REQUIRE(exponent == 21 - 40);
   // The epoch's metrics are those of its applied steps.
-  REQUIRE(Number(all[step + 1], "metrics/epoch") == (first_of_epoch ? 1 : 0));
-  REQUIRE(Number(all[step + 1], "metrics/samples") == (first_of_epoch ? 20 : 22));
+  REQUIRE(Number(all[step + 1], "epoch") == (first_of_epoch ? 1 : 0));
+  REQUIRE(Number(all[step + 1], "samples") == (first_of_epoch ? 20 : 22));
   const Progress& skipped = results[1].progress[first_of_epoch ? step + 1 : step];
   REQUIRE(skipped.applied == step + 1);
   REQUIRE(skipped.updates == step);
@@ -156,7 +156,7 @@ TEST_CASE("Loss scaling: without an overflow the scale changes no parameter, and
 TEST_CASE("Loss scaling: a loss or statistic that cannot be added skips the step, too") {
   FakeHooks hooks;
   hooks.on_output = [](const ShardInput& input, ShardOutput* output) {
-    if (input.step == 2) output->loss_sum = std::numeric_limits<double>::quiet_NaN();
+    if (input.step == 2) output->scalars[0] = std::numeric_limits<double>::quiet_NaN();
   };
   FakeCase job(hooks, ScaledSpec());
   const auto results = job.Run({{1, {0, 1, 2}}, {1, {3}}});

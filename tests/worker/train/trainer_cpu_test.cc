@@ -33,7 +33,7 @@ std::vector<MemberResult> Run(const Cluster& cluster, const v1::JobSpec& spec,
     for (const std::string& known : result.known_shard_sha256) {
       REQUIRE(known == results[0].known_shard_sha256[0]);
     }
-    REQUIRE(result.progress.back().test->accuracy == results[0].progress.back().test->accuracy);
+    REQUIRE(result.progress.back().test == results[0].progress.back().test);
   }
   return results;
 }
@@ -68,13 +68,13 @@ TEST_CASE("Trainer on CPU kernels: the loss falls and float32 sums agree to roun
   v1::JobSpec spec = MlpSpec(v1::POLICY_FLOAT32);
   spec.set_epochs(8);
   const auto exact = Run(kThreeWorkers, spec, data, backend.get());
-  const double first = exact[0].progress[9].loss;  // the first epoch's, at its end
-  const double last = exact[0].progress.back().loss;
+  const double first = exact[0].progress[9].train[0].value;  // the first epoch's, at its end
+  const double last = exact[0].progress.back().train[0].value;
   REQUIRE(first > 0);
   REQUIRE(last < 0.9 * first);
   spec.set_reduction(v1::REDUCTION_FLOAT32);
   const auto plain = Run(kThreeWorkers, spec, data, backend.get());
-  REQUIRE(plain[0].progress.back().loss == Approx(last).epsilon(0.05));
+  REQUIRE(plain[0].progress.back().train[0].value == Approx(last).epsilon(0.05));
   REQUIRE(plain[0].checkpoints.back().files[0].bytes != exact[0].checkpoints.back().files[0].bytes);
 }
 

@@ -29,15 +29,15 @@ inline StateCopy MakeState(uint64_t step, const std::vector<size_t>& sizes) {
     file.bytes.resize(size);
     for (char& byte : file.bytes) byte = static_cast<char>(random());
   }
-  copy.validation = Evaluation{step - 1, 0.25, 1.5};
-  copy.test = Evaluation{step, 0.5, std::nullopt};
+  copy.validation = Evaluation{step - 1, {{"loss", 1.5}, {"accuracy", 0.25}}};
+  copy.test = Evaluation{step, {{"accuracy", 0.5}}};
   copy.best = StateCopy::Best{step - 1, 0.75};
   return copy;
 }
 
 inline bool Same(const std::optional<Evaluation>& a, const std::optional<Evaluation>& b) {
   if (!a || !b) return !a && !b;
-  return a->step == b->step && a->accuracy == b->accuracy && a->loss == b->loss;
+  return a->step == b->step && a->metrics == b->metrics;
 }
 
 inline bool Same(const StateCopy& a, const StateCopy& b) {

@@ -13,8 +13,7 @@ CpuExecutable::CpuExecutable(const graph::Program& program, CpuWeights& weights,
     : program_(program),
       weights_(weights),
       nodes_(std::move(nodes)),
-      gradient_nodes_(GradientNodes(program)),
-      classes_(ClassesOf(program)) {}
+      gradient_nodes_(GradientNodes(program)) {}
 
 StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Create(const graph::Program& program,
                                                                CpuWeights& weights,
@@ -64,9 +63,13 @@ Status CpuExecutable::AttachKernels(const CoreLayout& layout, std::byte* memory)
 }
 
 void CpuExecutable::Feed(const ShardInput& input) {
-  std::memcpy(At<void>(program_.images), input.images.data(), input.images.size_bytes());
-  std::memcpy(At<void>(program_.labels), input.labels.data(), input.labels.size_bytes());
-  if (program_.loss_seed != graph::kNoValue) *At<float>(program_.loss_seed) = input.loss_seed;
+  for (size_t i = 0; i < program_.columns.size(); ++i) {
+    const std::span<const std::byte> bytes = input.columns[i];
+    std::memcpy(At<void>(program_.columns[i].value), bytes.data(), bytes.size());
+  }
+  for (const graph::Seed& seed : program_.seeds) {
+    *At<float>(seed.value) = input.loss_seed * seed.weight;
+  }
 }
 
 void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const {
@@ -79,8 +82,10 @@ void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink
 }
 
 void CpuExecutable::Collect(ShardOutput* output) const {
-  output->loss_sum = static_cast<double>(*At<float>(program_.loss_sum));
-  output->correct = static_cast<uint64_t>(*At<float>(program_.correct));
+  output->scalars.clear();
+  for (const graph::Scalar& scalar : program_.scalars) {
+    output->scalars.push_back(static_cast<double>(*At<float>(scalar.value)));
+  }
   output->batch_means.clear();
   output->batch_variances.clear();
   if (program_.mode != graph::Mode::kTraining) return;
@@ -94,7 +99,7 @@ void CpuExecutable::Collect(ShardOutput* output) const {
 }
 
 Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
-  RING_RETURN_IF_ERROR(CheckShard(program_, nullptr, classes_, input));
+  RING_RETURN_IF_ERROR(CheckShard(program_, nullptr, input));
   for (WeightCopy* copy : copies_) RING_RETURN_IF_ERROR(weights_.Ensure(*copy));
   Feed(input);
   const RunKeys keys = {input.seed, input.step, input.samples};

@@ -48,7 +48,6 @@ class CpuExecutable final : public Executable {
   std::vector<WeightCopy*> copies_;                  // that this program reads, each once
   std::vector<void*> addresses_;                     // by ValueId; null for parameters
   const std::vector<graph::NodeId> gradient_nodes_;  // by place in gradient_order
-  const int64_t classes_;                            // labels lie in [0, classes)
 };
 
 }  // namespace ringmaster::cpu

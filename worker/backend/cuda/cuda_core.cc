@@ -5,6 +5,7 @@
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cuda/kernel_table.h"
 #include "worker/backend/cuda/weights.h"
+#include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
 namespace {
@@ -14,6 +15,9 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
                                   const Device& device) {
   StepKernels kernels = {.augmenter = augmenter};
   if (augmenter != nullptr) {
+    if (PixelColumn(program) == nullptr) {
+      return InvalidArgument("pixels for a program that reads no images, (N,H,W,C) float32");
+    }
     const bool training = program.mode == graph::Mode::kTraining;
     const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;
     RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));

@@ -28,8 +28,7 @@ CudaExecutable::CudaExecutable(const graph::Program& program, DeviceWeights& wei
       kernels_(std::move(kernels)),
       layout_(std::move(layout)),
       lane_(lane),
-      replay_(replay),
-      classes_(ClassesOf(program)) {}
+      replay_(replay) {}
 
 StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Program& program,
                                                                  DeviceWeights& weights,
@@ -93,7 +92,7 @@ const void* CudaExecutable::InputAddress(graph::ValueId value) const {
 }
 
 Status CudaExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
-  RING_RETURN_IF_ERROR(CheckShard(program_, kernels_.augmenter, classes_, input));
+  RING_RETURN_IF_ERROR(CheckShard(program_, kernels_.augmenter, input));
   RING_RETURN_IF_ERROR(weights_.Ready());
   if (sink.summed && weights_.sums() == nullptr) {
     return FailedPrecondition(
@@ -129,13 +128,15 @@ Status CudaExecutable::Feed(const ShardInput& input) {
   const uint64_t seed_and_step[] = {input.seed, input.step};
   RING_RETURN_IF_ERROR(upload(seed_and_step, Beside<void>(layout_.seed_and_step)));
   RING_RETURN_IF_ERROR(upload(input.samples, Beside<void>(layout_.samples)));
-  RING_RETURN_IF_ERROR(upload(input.labels, At<void>(program_.labels)));
-  if (program_.loss_seed != graph::kNoValue) {
-    const float loss_seed[] = {input.loss_seed};
-    RING_RETURN_IF_ERROR(upload(loss_seed, At<void>(program_.loss_seed)));
+  for (const graph::Seed& seed : program_.seeds) {
+    const float value[] = {input.loss_seed * seed.weight};
+    RING_RETURN_IF_ERROR(upload(value, At<void>(seed.value)));
   }
-  if (kernels_.augment != nullptr) return FeedPixels(input);
-  return upload(input.images, At<void>(program_.images));
+  for (size_t i = 0; i < program_.columns.size(); ++i) {
+    if (input.columns[i].empty()) continue;  // it is made of pixels
+    RING_RETURN_IF_ERROR(upload(input.columns[i], At<void>(program_.columns[i].value)));
+  }
+  return kernels_.augment == nullptr ? absl::OkStatus() : FeedPixels(input);
 }
 
 Status CudaExecutable::FeedPixels(const ShardInput& input) {
@@ -170,10 +171,10 @@ Status CudaExecutable::Launch(Delivery delivery) {
 Status CudaExecutable::LaunchAugment() {
   if (kernels_.augment == nullptr) return absl::OkStatus();
   const RunKeys keys = Keys();
-  Status status = kernels_.augment->Launch(Beside<const uint8_t>(layout_.pixels), program_.samples,
-                                           keys.seed_and_step, keys.samples,
-                                           Beside<std::byte>(layout_.augment_workspace),
-                                           At<float>(program_.images), lane_.compute.get());
+  Status status = kernels_.augment->Launch(
+      Beside<const uint8_t>(layout_.pixels), program_.samples, keys.seed_and_step, keys.samples,
+      Beside<std::byte>(layout_.augment_workspace), At<float>(PixelColumn(program_)->value),
+      lane_.compute.get());
   if (status.ok() && replay_ == Replay::kKernels) {
     status = FromCuda(cudaStreamSynchronize(lane_.compute.get()), "augmentation");
   }
@@ -285,8 +286,10 @@ Status CudaExecutable::Deliver(const GradientSink& sink) const {
 }
 
 void CudaExecutable::Collect(ShardOutput* output) const {
-  output->loss_sum = static_cast<double>(*OnHost(layout_.host_offset(program_.loss_sum)));
-  output->correct = static_cast<uint64_t>(*OnHost(layout_.host_offset(program_.correct)));
+  output->scalars.clear();
+  for (const graph::Scalar& scalar : program_.scalars) {
+    output->scalars.push_back(static_cast<double>(*OnHost(layout_.host_offset(scalar.value))));
+  }
   output->batch_means.clear();
   output->batch_variances.clear();
   if (program_.mode != graph::Mode::kTraining) return;

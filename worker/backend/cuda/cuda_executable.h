@@ -134,7 +134,6 @@ class CudaExecutable final : public Executable {
   const StepLayout layout_;
   Lane& lane_;
   const Replay replay_;
-  const int64_t classes_;  // labels lie in [0, classes)
 
   std::vector<Event> gradient_events_;  // by place in gradient_order
   Event forked_;                        // orders the two streams

@@ -11,9 +11,10 @@ namespace {
 
 constexpr size_t kHostAlignment = 64;  // what a GradientSink is promised
 
-// Loss, count and the statistics of the batch: whatever is no gradient.
+// Scalars and the statistics of the batch: whatever is no gradient.
 std::vector<CopyBack> ResultCopies(const graph::Program& program) {
-  std::vector<graph::ValueId> values = {program.loss_sum, program.correct};
+  std::vector<graph::ValueId> values;
+  for (const graph::Scalar& scalar : program.scalars) values.push_back(scalar.value);
   for (const graph::Normalization& normalization : program.normalizations) {
     values.push_back(normalization.batch_mean);
     values.push_back(normalization.batch_variance);

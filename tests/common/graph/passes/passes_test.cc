@@ -72,7 +72,7 @@ TEST_CASE("Passes: dead nodes go, results stay") {
   const size_t nodes = program.graph.nodes().size();
   RemoveDeadNodes(&program);
   CHECK(program.graph.nodes().size() == nodes);
-  const auto dead = AddOp(&program.graph, {"dead", Relu{}, {program.images}});
+  const auto dead = AddOp(&program.graph, {"dead", Relu{}, {program.fed("image")}});
   REQUIRE(dead.ok());
   REQUIRE(AddOp(&program.graph, {"dead too", Relu{}, {dead->front()}}).ok());
   RemoveDeadNodes(&program);
@@ -109,7 +109,7 @@ TEST_CASE("Fusion: a value that is a result is not replaced") {
   Program program = Built(testing::SmallPerceptron(Mode::kInference, 2));
   // As if someone asked for what dense1 makes before its relu.
   for (const Node& node : program.graph.nodes()) {
-    if (node.name == "dense1") program.correct = node.outputs[0];
+    if (node.name == "dense1") program.scalars[1].value = node.outputs[0];
   }
   FuseActivations(&program);
   CHECK(Count(program, "relu") == 1);

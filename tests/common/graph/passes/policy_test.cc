@@ -15,8 +15,8 @@ namespace {
 
 // clang-format off
 const std::string kCompiled = R"(
-fed images (2, 6, 5, 2) float32
-fed labels (2) int32
+fed image (2, 6, 5, 2) float32
+fed label (2) int32
 fed conv1/kernel (4, 3, 3, 2) bfloat16
 fed bn1/gamma (4) float32
 fed bn1/beta (4) float32
@@ -25,8 +25,8 @@ fed conv2/bias (3) float32
 fed fc/kernel (3, 3) bfloat16
 fed fc/bias (3) float32
 fed loss_seed () float32
-images/bfloat16 (2, 6, 5, 2) bfloat16 = cast(images)
-conv1 (2, 6, 5, 4) bfloat16 = conv2d(images/bfloat16, conv1/kernel) pads=1,1,1,1
+image/bfloat16 (2, 6, 5, 2) bfloat16 = cast(image)
+conv1 (2, 6, 5, 4) bfloat16 = conv2d(image/bfloat16, conv1/kernel) pads=1,1,1,1
 bn1 (2, 6, 5, 4) bfloat16, bn1/mean (4) float32, bn1/variance (4) float32 = batch_norm(conv1, bn1/gamma, bn1/beta) +relu
 pool1 (2, 3, 2, 4) bfloat16 = max_pool(bn1)
 conv2 (2, 2, 1, 3) bfloat16 = conv2d(pool1, conv2/kernel, conv2/bias) strides=2,2 pads=1,0,1,1 +relu
@@ -34,8 +34,8 @@ pool2 (2, 3) bfloat16 = global_average_pool(conv2)
 dropout (2, 3) bfloat16 = dropout(pool2) rate=0.25 layer=dropout
 fc (2, 3) bfloat16 = dense(dropout, fc/kernel, fc/bias)
 fc/float32 (2, 3) float32 = cast(fc)
-loss/sum () float32, loss/correct () float32 = softmax_cross_entropy(fc/float32, labels)
-loss/gradient (2, 3) float32 = softmax_cross_entropy_gradient(fc/float32, labels, loss_seed)
+loss/sum () float32, loss/correct () float32 = softmax_cross_entropy(fc/float32, label)
+loss/gradient (2, 3) float32 = softmax_cross_entropy_gradient(fc/float32, label, loss_seed)
 loss/gradient/bfloat16 (2, 3) bfloat16 = cast(loss/gradient)
 fc/kernel/gradient (3, 3) float32, fc/bias/gradient (3) float32 = dense_weight_gradient(dropout, loss/gradient/bfloat16)
 fc/input_gradient (2, 3) bfloat16 = dense_input_gradient(loss/gradient/bfloat16, fc/kernel)
@@ -46,7 +46,7 @@ conv2/kernel/gradient (3, 3, 3, 4) float32, conv2/bias/gradient (3) float32 = co
 conv2/input_gradient (2, 3, 2, 4) bfloat16 = conv2d_input_gradient(relu2/gradient, conv2/kernel) strides=2,2 pads=1,0,1,1
 pool1/gradient (2, 6, 5, 4) bfloat16 = max_pool_gradient(bn1, pool1, conv2/input_gradient)
 bn1/gradient (2, 6, 5, 4) bfloat16, bn1/gamma/gradient (4) float32, bn1/beta/gradient (4) float32 = batch_norm_gradient(conv1, bn1/gamma, bn1/mean, bn1/variance, pool1/gradient, bn1) +relu
-conv1/kernel/gradient (4, 3, 3, 2) float32 = conv2d_weight_gradient(images/bfloat16, bn1/gradient) pads=1,1,1,1
+conv1/kernel/gradient (4, 3, 3, 2) float32 = conv2d_weight_gradient(image/bfloat16, bn1/gradient) pads=1,1,1,1
 gradient fc/kernel = fc/kernel/gradient
 gradient fc/bias = fc/bias/gradient
 gradient conv2/kernel = conv2/kernel/gradient
@@ -77,7 +77,7 @@ TEST_CASE("Policy: mixed_float16 keeps in 16 bits what mixed_bfloat16 does") {
   };
   const std::string brain = compiled(DType::kBFloat16);
   const std::string half = compiled(DType::kFloat16);
-  CHECK(half.find(" float16 = conv2d(images/float16, conv1/kernel)") != std::string::npos);
+  CHECK(half.find(" float16 = conv2d(image/float16, conv1/kernel)") != std::string::npos);
   CHECK(half == std::regex_replace(brain, std::regex("bfloat16"), "float16"));
 }
 

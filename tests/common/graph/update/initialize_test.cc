@@ -12,25 +12,25 @@
 namespace ringmaster::graph {
 namespace {
 
-std::vector<float> Initial(Initializer::Kind kind, uint32_t tensor = 0, uint64_t seed = 1,
+std::vector<float> Initial(const Initializer& initializer, uint32_t tensor = 0, uint64_t seed = 1,
                            const std::string& name = "conv1/kernel", size_t n = 1001) {
   Parameter parameter;
   parameter.name = name;
-  parameter.initializer = {kind, 30, 70};
+  parameter.initializer = initializer;
   std::vector<float> values(n, -9.0F);
   Initialize(parameter, tensor, seed, values);
   return values;
 }
 
-using Kind = Initializer::Kind;
+const Initializer kGlorot = GlorotUniform(30, 70);
 
-TEST_CASE("Initialize: zeros and ones") {
-  CHECK(Initial(Kind::kZeros) == std::vector<float>(1001, 0.0F));
-  CHECK(Initial(Kind::kOnes) == std::vector<float>(1001, 1.0F));
+TEST_CASE("Initialize: constants") {
+  CHECK(Initial({}) == std::vector<float>(1001, 0.0F));
+  CHECK(Initial({.scale = 1}) == std::vector<float>(1001, 1.0F));
 }
 
 TEST_CASE("Initialize: Glorot's uniform fills its interval evenly") {
-  const std::vector<float> values = Initial(Kind::kGlorotUniform, 0, 1, "w", 100'000);
+  const std::vector<float> values = Initial(kGlorot, 0, 1, "w", 100'000);
   const double limit = std::sqrt(6.0 / 100);
   double sum = 0, squares = 0;
   for (const float value : values) {
@@ -46,15 +46,15 @@ TEST_CASE("Initialize: Glorot's uniform fills its interval evenly") {
 }
 
 TEST_CASE("Initialize: element i is draw i of the stream of (seed, tensor, name)") {
-  const std::vector<float> values = Initial(Kind::kGlorotUniform);
+  const std::vector<float> values = Initial(kGlorot);
   const PhiloxStream stream(1, PhiloxStream::Purpose::kInitialize, 0, 0, "conv1/kernel");
   const auto limit = static_cast<float>(std::sqrt(6.0 / 100));
   for (size_t i = 0; i < values.size(); ++i) {
     REQUIRE(values[i] == (2 * stream.Uniform(i) - 1) * limit);
   }
-  CHECK(values != Initial(Kind::kGlorotUniform, 1));
-  CHECK(values != Initial(Kind::kGlorotUniform, 0, 2));
-  CHECK(values != Initial(Kind::kGlorotUniform, 0, 1, "conv2/kernel"));
+  CHECK(values != Initial(kGlorot, 1));
+  CHECK(values != Initial(kGlorot, 0, 2));
+  CHECK(values != Initial(kGlorot, 0, 1, "conv2/kernel"));
 }
 
 }  // namespace

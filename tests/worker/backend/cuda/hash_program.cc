@@ -129,7 +129,7 @@ Status Master::Into(Weights& weights) const {
 }
 
 graph::Augmenter AugmenterFor(const graph::Program& program) {
-  const graph::Shape& shape = program.graph.value(program.images).shape;
+  const graph::Shape& shape = program.graph.value(program.fed("image")).shape;
   const graph::ImageShape model = {static_cast<uint32_t>(shape[1]), static_cast<uint32_t>(shape[2]),
                                    static_cast<uint32_t>(shape[3])};
   std::vector<v1::Augmentation> operations(4);
@@ -142,12 +142,12 @@ graph::Augmenter AugmenterFor(const graph::Program& program) {
 
 Shard::Shard(const graph::Program& program, uint64_t seed, const graph::Augmenter* augmenter)
     : keys{augmenter == nullptr ? seed : kJobSeed, seed + 5, {}},
-      images(ElementsOf(program, program.images)) {
+      images(ElementsOf(program, program.fed("image"))) {
   for (int64_t row = 0; row < program.samples; ++row) {
     keys.samples.push_back(Mix(seed + static_cast<uint64_t>(row)));
     labels.push_back(static_cast<int32_t>(keys.samples.back() % 3));
   }
-  Fill(seed, program.graph.value(program.images), images.data());
+  Fill(seed, program.graph.value(program.fed("image")), images.data());
   if (augmenter == nullptr) return;
   const bool training = program.mode == graph::Mode::kTraining;
   const size_t stored = augmenter->stored().elements();
@@ -168,8 +168,7 @@ ShardInput Shard::input() const {
           .step = keys.step,
           .samples = keys.samples,
           .pixels = pixels,
-          .images = pixels.empty() ? std::span<const float>(images) : std::span<const float>(),
-          .labels = labels,
+          .columns = Columns(pixels.empty() ? images : std::span<const float>(), labels),
           .loss_seed = static_cast<float>(keys.seed)};
 }
 
@@ -177,11 +176,11 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
   std::vector<Bytes> values;
   for (const graph::Value& value : program.graph.values()) values.emplace_back(BytesOf(value));
   const auto at = [&](graph::ValueId id) -> Bytes& { return values[static_cast<size_t>(id)]; };
-  at(program.images) = Raw(shard.images.data(), shard.images.size() * sizeof(float));
-  at(program.labels) = Raw(shard.labels.data(), shard.labels.size() * sizeof(int32_t));
-  if (program.loss_seed != graph::kNoValue) {
+  at(program.fed("image")) = Raw(shard.images.data(), shard.images.size() * sizeof(float));
+  at(program.fed("label")) = Raw(shard.labels.data(), shard.labels.size() * sizeof(int32_t));
+  if (!program.seeds.empty()) {
     const float loss_seed = shard.input().loss_seed;
-    at(program.loss_seed) = Raw(&loss_seed, sizeof(loss_seed));
+    at(program.seeds[0].value) = Raw(&loss_seed, sizeof(loss_seed));
   }
   for (uint32_t p = 0; p < program.parameters.size(); ++p) {
     const graph::ValueId value = program.parameters[p].value;
@@ -211,8 +210,9 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
     Compute(program, n, inputs, outputs, seed_and_step, shard.keys.samples.data());
   }
   Result result;
-  result.output.loss_sum = Floats(at(program.loss_sum))[0];
-  result.output.correct = static_cast<uint64_t>(Floats(at(program.correct))[0]);
+  for (const graph::Scalar& scalar : program.scalars) {
+    result.output.scalars.push_back(Floats(at(scalar.value))[0]);
+  }
   for (uint32_t p : program.gradient_order) {
     result.gradients[p] = Floats(at(program.parameters[p].gradient));
   }

@@ -75,7 +75,7 @@ struct Result {
   ShardOutput output;
   std::map<uint32_t, std::vector<float>> gradients;
   bool operator==(const Result& other) const {
-    return output.loss_sum == other.output.loss_sum && output.correct == other.output.correct &&
+    return output.scalars == other.output.scalars &&
            output.batch_means == other.output.batch_means &&
            output.batch_variances == other.output.batch_variances && gradients == other.gradients;
   }

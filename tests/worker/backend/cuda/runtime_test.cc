@@ -51,15 +51,15 @@ StatusOr<std::set<std::string>> Hashes(Backend& backend, const graph::Program& p
 struct OwnShard {
   explicit OwnShard(const graph::Program& program)
       : keys(testing::KeysOf(program)),
-        images(static_cast<size_t>(graph::Elements(program.graph.value(program.images).shape)),
-               0.5F),
+        images(
+            static_cast<size_t>(graph::Elements(program.graph.value(program.fed("image")).shape)),
+            0.5F),
         labels(static_cast<size_t>(program.samples), 1) {}
   [[nodiscard]] ShardInput input() const {
     return {.seed = keys.seed,
             .step = keys.step,
             .samples = keys.samples,
-            .images = images,
-            .labels = labels};
+            .columns = testing::Columns(images, labels)};
   }
 
   graph::RandomKeys keys;
@@ -140,7 +140,7 @@ TEST_CASE("CUDA runtime: pixels, brought ahead or not, give the bits of the host
           staged = *std::move(brought);
         }
         ShardInput input = shard.input();
-        input.images = {};
+        input.columns[0] = {};
         input.pixels = pixels;
         input.staged = staged.get();
         testing::ShardResult result;
@@ -198,8 +198,8 @@ TEST_CASE("CUDA runtime: gradients come in the program's order, finite, at multi
     REQUIRE((*executable)->Run(shard.input(), sink, &output).ok());
     CHECK(order == program.gradient_order);
     CHECK(sound);
-    CHECK(std::isfinite(output.loss_sum));
-    CHECK(output.correct <= 4);
+    CHECK(std::isfinite(output.scalars[0]));
+    CHECK(output.scalars[1] <= 4);
     CHECK(output.batch_means.size() == output.batch_variances.size());
     CHECK_FALSE(output.batch_means.empty());
   }

@@ -1,0 +1,33 @@
+#include <utility>
+
+#include "common/graph/autodiff.h"
+#include "common/graph/message/message.h"
+#include "common/graph/passes/dead_nodes.h"
+#include "common/graph/passes/fusion.h"
+#include "common/graph/passes/policy.h"
+
+namespace ringmaster::graph {
+namespace {
+
+// The type of what a policy may narrow.
+StatusOr<DType> ComputeType(v1::Policy policy) {
+  if (policy == v1::POLICY_FLOAT32) return DType::kFloat32;
+  if (policy == v1::POLICY_MIXED_BFLOAT16) return DType::kBFloat16;
+  if (policy == v1::POLICY_MIXED_FLOAT16) return DType::kFloat16;
+  return InvalidArgument("policy {} is none of float32, mixed_bfloat16 and mixed_float16",
+                         static_cast<int>(policy));
+}
+
+}  // namespace
+
+StatusOr<Program> BuildProgram(const v1::Graph& message, const ProgramOptions& options) {
+  RING_ASSIGN_OR_RETURN(const DType compute, ComputeType(options.policy));
+  RING_ASSIGN_OR_RETURN(Program program, FromMessage(message, options.mode, options.samples));
+  if (options.mode == Mode::kTraining) RING_RETURN_IF_ERROR(Differentiate(&program));
+  RING_RETURN_IF_ERROR(ApplyPolicy(&program, compute));
+  FuseActivations(&program);
+  RemoveDeadNodes(&program);
+  return program;
+}
+
+}  // namespace ringmaster::graph

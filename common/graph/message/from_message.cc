@@ -1,0 +1,437 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "common/graph/message/attributes.h"
+#include "common/graph/message/message.h"
+#include "common/graph/ops/op_table.h"
+
+namespace ringmaster::graph {
+namespace {
+
+constexpr int kMaxColumns = 64;
+constexpr int kMaxParameters = 16'384;
+constexpr int kMaxNodes = 16'384;
+constexpr int kMaxOutputs = 64;
+constexpr int kMaxInputs = 256;
+constexpr int kMaxRank = 7;
+constexpr size_t kMaxName = 200, kMaxSegment = 64, kMaxSegments = 16;
+constexpr int64_t kMaxElements = int64_t{1} << 40;  // of a tensor, of one sample
+
+// ---- checks of one field ------------------------------------------------------------------------
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-';
+}
+
+bool IsName(const std::string& name) {
+  size_t segments = 1;
+  size_t length = 0;  // of the segment
+  for (const char c : name) {
+    if (c != '/' && (!IsNameCharacter(c) || ++length > kMaxSegment)) return false;
+    if (c != '/') continue;
+    if (length == 0) return false;
+    ++segments;
+    length = 0;
+  }
+  const std::string within = "/" + name + "/";
+  const bool dots =
+      within.find("/./") != std::string::npos || within.find("/../") != std::string::npos;
+  return length > 0 && name.size() <= kMaxName && segments <= kMaxSegments && !dots;
+}
+
+// [a-z][a-z0-9_]{0,63}: what people write in job files.
+bool IsWord(const std::string& name) {
+  const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (name.empty() || name.size() > kMaxSegment || !small(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [&](char c) { return small(c) || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+Status CheckCount(const char* what, int count, int least, int most) {
+  if (count >= least && count <= most) return absl::OkStatus();
+  return InvalidArgument("the graph has {} {}; {} to {} are allowed", count, what, least, most);
+}
+
+// The elements, or -1 when there are too many or an extent is below 1.
+int64_t CheckedElements(const google::protobuf::RepeatedField<int64_t>& shape) {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 1 || extent > kMaxElements / elements) return -1;
+    elements *= extent;
+  }
+  return elements;
+}
+
+// Whether the product of the extents is known not to wrap.
+bool IsCountable(const Shape& shape) {
+  int64_t room = int64_t{1} << 62;
+  for (const int64_t extent : shape) {
+    if (extent < 1 || extent > room) return false;
+    room /= extent;
+  }
+  return true;
+}
+
+StatusOr<Shape> CheckedShape(const std::string& name,
+                             const google::protobuf::RepeatedField<int64_t>& shape) {
+  if (shape.size() <= kMaxRank && CheckedElements(shape) > 0) {
+    return Shape(shape.begin(), shape.end());
+  }
+  return InvalidArgument(
+      "{}: a shape of {} extents; expected at most {}, each at least 1, and "
+      "under 2^40 elements",
+      name, shape.size(), kMaxRank);
+}
+
+// ---- one message --------------------------------------------------------------------------------
+
+// Builds the program of a message, in its order; each name stands for what it names from there on.
+class Reader {
+ public:
+  Reader(const v1::Graph& message, Mode mode, int64_t samples) : message_(message) {
+    program_.mode = mode;
+    program_.samples = samples;
+  }
+
+  StatusOr<Program> Read() {
+    RING_RETURN_IF_ERROR(CheckCounts());
+    for (const v1::Column& column : message_.columns()) RING_RETURN_IF_ERROR(Read(column));
+    for (const v1::Parameter& parameter : message_.parameters()) {
+      RING_RETURN_IF_ERROR(Read(parameter));
+    }
+    for (const v1::Statistic& statistic : message_.statistics()) {
+      RING_RETURN_IF_ERROR(Read(statistic));
+    }
+    for (const v1::Node& node : message_.nodes()) {
+      const Status status = Read(node);
+      if (!status.ok()) return Annotate(status, fmt::format("{} ({})", node.name(), node.op()));
+    }
+    for (const v1::Output& output : message_.outputs()) RING_RETURN_IF_ERROR(Read(output));
+    if (program_.outputs[0].role != Output::Role::kLoss) {
+      return InvalidArgument("the graph has no loss in front of its outputs");
+    }
+    RING_RETURN_IF_ERROR(CheckReached());
+    return std::move(program_);
+  }
+
+ private:
+  Status CheckCounts() const {
+    if (message_.version() != kGraphVersion) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "the graph is of version {}; this release knows {}", message_.version(),
+                   kGraphVersion);
+    }
+    if (message_.ByteSizeLong() > kMaxGraphBytes) {
+      return InvalidArgument("the graph has {} bytes; {} are allowed", message_.ByteSizeLong(),
+                             kMaxGraphBytes);
+    }
+    if (program_.samples < 1 || program_.samples > kMaxAttribute) {
+      return InvalidArgument("a program of {} samples; expected 1 to {}", program_.samples,
+                             kMaxAttribute);
+    }
+    RING_RETURN_IF_ERROR(CheckCount("columns", message_.columns_size(), 1, kMaxColumns));
+    RING_RETURN_IF_ERROR(CheckCount("parameters", message_.parameters_size(), 0, kMaxParameters));
+    RING_RETURN_IF_ERROR(CheckCount("statistics", message_.statistics_size(), 0, kMaxParameters));
+    RING_RETURN_IF_ERROR(CheckCount("nodes", message_.nodes_size(), 1, kMaxNodes));
+    return CheckCount("outputs", message_.outputs_size(), 1, kMaxOutputs);
+  }
+
+  // A new name, for a value or a node.
+  Status Take(const std::string& name) {
+    if (!IsName(name)) {
+      return InvalidArgument(
+          "\"{}\" is no name: segments of A to Z, a to z, 0 to 9, _ . and -, at most {} long, "
+          "joined "
+          "by /, at most {} of them and {} bytes",
+          name.substr(0, kMaxName), kMaxSegment, kMaxSegments, kMaxName);
+    }
+    if (names_.insert(name).second) return absl::OkStatus();
+    return InvalidArgument("two things are called {}", name);
+  }
+
+  Status Read(const v1::Column& column) {
+    if (!IsWord(column.name())) {
+      return InvalidArgument("a column named \"{}\": expected a to z first, then also 0 to 9 and _",
+                             column.name().substr(0, kMaxName));
+    }
+    RING_RETURN_IF_ERROR(Take(column.name()));
+    RING_ASSIGN_OR_RETURN(Shape shape, CheckedShape(column.name(), column.shape()));
+    const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
+    if (!whole && column.type() != v1::ELEMENT_TYPE_FLOAT32) {
+      return InvalidArgument("column {}: expected type float32 or int32", column.name());
+    }
+    const bool range = whole ? column.least() >= -1 && column.least() < column.limit() &&
+                                   column.limit() <= kMaxAttribute
+                             : column.least() == 0 && column.limit() == 0;
+    if (!range) {
+      return InvalidArgument("column {}: {} to below {} is no range of {}", column.name(),
+                             column.least(), column.limit(), whole ? "int32" : "float32: 0 and 0");
+    }
+    shape.insert(shape.begin(), program_.samples);
+    if (!IsCountable(shape)) {
+      return InvalidArgument("column {}: {} has too many elements", column.name(), ToString(shape));
+    }
+    const ValueId value = program_.graph.AddFed(column.name(), std::move(shape),
+                                                whole ? DType::kInt32 : DType::kFloat32);
+    values_[column.name()] = value;
+    program_.columns.push_back({column.name(), value, column.least(), column.limit()});
+    return absl::OkStatus();
+  }
+
+  // Fed when a node reads it first, as layers make them.
+  Status Read(const v1::Parameter& parameter) {
+    RING_RETURN_IF_ERROR(Take(parameter.name()));
+    RING_ASSIGN_OR_RETURN(Shape shape, CheckedShape(parameter.name(), parameter.shape()));
+    const v1::Initializer& from = parameter.initializer();
+    const bool uniform = from.distribution() == v1::DISTRIBUTION_UNIFORM;
+    if (!uniform && from.distribution() != v1::DISTRIBUTION_CONSTANT) {
+      return InvalidArgument("{}: expected an initializer, constant or uniform", parameter.name());
+    }
+    const bool sound = std::isfinite(static_cast<float>(from.scale())) &&
+                       (uniform ? from.scale() >= 0 : true) && !IsMinusZero(from.scale());
+    if (!sound) {
+      return InvalidArgument(
+          "{}: an initializer of scale {}; expected a finite float32, of uniform "
+          "at least 0",
+          parameter.name(), from.scale());
+    }
+    const Initializer initializer = {
+        uniform ? Initializer::Kind::kUniform : Initializer::Kind::kConstant, from.scale()};
+    const ValueId value = program_.graph.AddFed(parameter.name(), shape, DType::kFloat32);
+    values_[parameter.name()] = value;
+    program_.parameters.push_back(
+        {parameter.name(), std::move(shape), value, kNoValue, initializer});
+    return absl::OkStatus();
+  }
+
+  Status Read(const v1::Statistic& statistic) {
+    RING_RETURN_IF_ERROR(Take(statistic.name()));
+    RING_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(statistic.name(), statistic.shape()));
+    if (shape.size() != 1) {
+      return InvalidArgument("{}: a statistic of {} extents, expected 1", statistic.name(),
+                             shape.size());
+    }
+    return absl::OkStatus();
+  }
+
+  static bool IsMinusZero(double value) { return value == 0 && std::signbit(value); }
+
+  // ---- nodes ------------------------------------------------------------------------------------
+
+  Status Read(const v1::Node& message) {
+    RING_RETURN_IF_ERROR(Take(message.name()));
+    RING_ASSIGN_OR_RETURN(Kind kind, KindOf(message));
+    RING_RETURN_IF_ERROR(CheckCount("inputs", message.inputs_size(), 1, kMaxInputs));
+    Node node = {message.name(), std::move(kind), {}};
+    if (node.as<BatchNorm>() != nullptr) return ReadBatchNorm(message, std::move(node));
+    for (const std::string& input : message.inputs()) {
+      RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(input));
+      node.inputs.push_back(value);
+    }
+    if (auto* dropout = node.as<Dropout>()) {
+      dropout->layer = node.name;
+      if (dropout->rate == 0) return InvalidArgument("a dropout of rate 0 is in no graph");
+      if (program_.mode == Mode::kInference) {
+        values_[node.name] = node.inputs[0];
+        return absl::OkStatus();
+      }
+    }
+    return Add(std::move(node)).status();
+  }
+
+  // The op with its attributes, each of them once and in order.
+  StatusOr<Kind> KindOf(const v1::Node& message) const {
+    std::optional<Kind> kind = KindNamed(message.op());
+    if (!kind || TraitsOf(*kind).internal) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "this release knows no such op; it may be an older one than the coordinator's");
+    }
+    if (message.version() != TraitsOf(*kind).version) {
+      return Error(absl::StatusCode::kUnimplemented,
+                   "version {} of the op; this release knows {}: update one of them",
+                   message.version(), TraitsOf(*kind).version);
+    }
+    v1::Node again;
+    RING_RETURN_IF_ERROR(std::visit(
+        [&](auto& op) {
+          const Status status = ReadAttributes(message, &op);
+          WriteAttributes(op, &again);
+          return status;
+        },
+        *kind));
+    const auto names = [](const v1::Node& node) {
+      std::vector<std::string> all;
+      for (const v1::Attribute& attribute : node.attributes()) all.push_back(attribute.name());
+      return fmt::format("{}", fmt::join(all, ", "));
+    };
+    if (names(again) == names(message)) return *kind;
+    return InvalidArgument("attributes [{}], expected [{}]", names(message), names(again));
+  }
+
+  StatusOr<ValueId> ValueOf(const std::string& name) {
+    const auto found = values_.find(name);
+    if (found == values_.end()) {
+      return InvalidArgument("it reads {}, which is nothing that stands before it",
+                             name.substr(0, kMaxName));
+    }
+    read_.insert(name);
+    return found->second;
+  }
+
+  // x gamma beta and two statistics of its own, in their order.
+  Status ReadBatchNorm(const v1::Node& message, Node node) {
+    Normalization norm = {.name = node.name, .momentum = node.as<BatchNorm>()->momentum};
+    const int place = 2 * static_cast<int>(program_.normalizations.size());
+    const std::array<std::string, 2> names = {norm.moving_mean_name(), norm.moving_variance_name()};
+    const bool own = message.inputs_size() == 5 && message.inputs(3) == names[0] &&
+                     message.inputs(4) == names[1] && place + 2 <= message_.statistics_size() &&
+                     message_.statistics(place).name() == names[0] &&
+                     message_.statistics(place + 1).name() == names[1];
+    if (!own) {
+      return InvalidArgument("expected inputs x, gamma, beta, {} and {}, the next two statistics",
+                             names[0], names[1]);
+    }
+    for (int i = 0; i < 3; ++i) {
+      RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(message.inputs(i)));
+      node.inputs.push_back(value);
+    }
+    const Shape channels = {message_.statistics(place).shape(0)};
+    const bool fits = program_.graph.value(node.inputs[0]).shape.back() == channels[0] &&
+                      message_.statistics(place + 1).shape(0) == channels[0] &&
+                      message_.statistics(place).initial() == 0 &&
+                      message_.statistics(place + 1).initial() == 1;
+    if (!fits) {
+      return InvalidArgument("its statistics are not of {} channels, or do not begin at 0 and 1",
+                             program_.graph.value(node.inputs[0]).shape.back());
+    }
+    norm.channels = channels[0];
+    if (program_.mode == Mode::kInference) {
+      norm.moving_mean = program_.graph.AddFed(names[0], channels, DType::kFloat32);
+      norm.moving_variance = program_.graph.AddFed(names[1], channels, DType::kFloat32);
+      const BatchNormAttributes attributes = *node.as<BatchNorm>();
+      node.kind = BatchNormInference{attributes};
+      node.inputs.insert(node.inputs.end(), {norm.moving_mean, norm.moving_variance});
+    }
+    RING_ASSIGN_OR_RETURN(const auto made, Add(std::move(node)));
+    if (program_.mode == Mode::kTraining) {
+      norm.batch_mean = made[1];
+      norm.batch_variance = made[2];
+    }
+    program_.normalizations.push_back(std::move(norm));
+    return absl::OkStatus();
+  }
+
+  StatusOr<std::vector<ValueId>> Add(Node node) {
+    const std::string name = node.name;
+    RING_ASSIGN_OR_RETURN(const auto made, AddOp(&program_.graph, std::move(node)));
+    for (const ValueId id : made) {
+      const Value& value = program_.graph.value(id);
+      if (value.shape.size() > kMaxRank + 1 || !IsCountable(value.shape)) {
+        return InvalidArgument("its result {} has too many elements", ToString(value.shape));
+      }
+      if (value.name != name) RING_RETURN_IF_ERROR(Take(value.name));
+      values_[value.name] = id;
+    }
+    return made;
+  }
+
+  // ---- outputs ----------------------------------------------------------------------------------
+
+  Status Read(const v1::Output& message) {
+    const auto refuse = [&](const char* why) {
+      return InvalidArgument("output {}: {}", message.name().substr(0, kMaxName), why);
+    };
+    if (!IsWord(message.name()))
+      return refuse("its name is not a to z first, then 0 to 9 and _ too");
+    for (const Output& output : program_.outputs) {
+      if (output.name == message.name()) return refuse("there are two of this name");
+    }
+    Output output = {.name = message.name(), .scalar = program_.scalars.size()};
+    if (message.has_loss()) {
+      output.weight = message.loss().weight();
+      if (!std::isfinite(output.weight) || output.weight <= 0)
+        return refuse("its weight is not above 0");
+      const bool after =
+          !program_.outputs.empty() && program_.outputs.back().role != Output::Role::kLoss;
+      if (after) return refuse("losses stand before measures");
+    } else if (message.has_measure()) {
+      output.role = Output::Role::kMeasure;
+      output.lower_is_better = message.measure().lower_is_better();
+    } else {
+      return refuse("it is neither a loss nor a measure");
+    }
+    RING_ASSIGN_OR_RETURN(const ValueId id, ValueOf(message.value()));
+    const Value& value = program_.graph.value(id);
+    if (value.producer == kFed || !value.shape.empty() || value.dtype != DType::kFloat32) {
+      return refuse("it is not a scalar that a node makes");
+    }
+    program_.scalars.push_back({id, CountsAt(value)});
+    program_.outputs.push_back(std::move(output));
+    return absl::OkStatus();
+  }
+
+  [[nodiscard]] bool CountsAt(const Value& value) const {
+    const Node& node = program_.graph.node(value.producer);
+    const std::vector<ValueId>& made = node.outputs;
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (&program_.graph.value(made[i]) == &value) {
+        return (TraitsOf(node.kind).count_outputs >> i & 1) != 0;
+      }
+    }
+    return false;
+  }
+
+  // Whether all that there is has a path to an output.
+  Status CheckReached() const {
+    for (const v1::Column& column : message_.columns()) {
+      if (!read_.contains(column.name())) return Unread(column.name());
+    }
+    for (const v1::Parameter& parameter : message_.parameters()) {
+      if (!read_.contains(parameter.name())) return Unread(parameter.name());
+    }
+    for (const v1::Node& node : message_.nodes()) {
+      const auto of_node = read_.lower_bound(node.name());
+      const bool read = of_node != read_.end() &&
+                        (*of_node == node.name() || of_node->starts_with(node.name() + "/"));
+      if (!read && !ReadBehindSlash(node.name())) return Unread(node.name());
+    }
+    if (2 * program_.normalizations.size() == static_cast<size_t>(message_.statistics_size())) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("the graph has {} statistics, its normalizations {}",
+                           message_.statistics_size(), 2 * program_.normalizations.size());
+  }
+  // NAME/ sorts behind other names that begin with NAME.
+  [[nodiscard]] bool ReadBehindSlash(const std::string& name) const {
+    const auto found = read_.lower_bound(name + "/");
+    return found != read_.end() && found->starts_with(name + "/");
+  }
+  static Status Unread(const std::string& name) {
+    return InvalidArgument("nothing reads {}", name);
+  }
+
+  const v1::Graph& message_;
+  Program program_;
+  std::set<std::string> names_;
+  std::map<std::string, ValueId> values_;
+  std::set<std::string> read_;
+};
+
+}  // namespace
+
+StatusOr<Program> FromMessage(const v1::Graph& message, Mode mode, int64_t samples) {
+  return Reader(message, mode, samples).Read();
+}
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,41 @@
+// Forward graphs as messages (proto/ringmaster/v1/graph.proto): what a job carries as its model,
+// and what every program of it is built from. Pure; thread-safe (free functions).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/graph/program.h"
+#include "common/status.h"
+#include "ringmaster/v1/graph.pb.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::graph {
+
+inline constexpr uint32_t kGraphVersion = 1;
+// Of a message that is taken from another process, serialized.
+inline constexpr size_t kMaxGraphBytes = size_t{2} << 20;
+
+// The canonical message of a forward program of one sample for training, as GraphBuilder makes it:
+// before autodiff and any other pass.
+[[nodiscard]] v1::Graph ToMessage(const Program& forward);
+
+// The program of so many samples, without gradients; for inference with moving statistics and
+// without dropout. INVALID_ARGUMENT names node, attribute, what is expected and what there is where
+// the message is not canonical; UNIMPLEMENTED an op, or a version of one, that this release does
+// not know. `message` may come from anywhere.
+[[nodiscard]] StatusOr<Program> FromMessage(const v1::Graph& message, Mode mode, int64_t samples);
+
+struct ProgramOptions {
+  Mode mode = Mode::kTraining;
+  int64_t samples = 0;  // of the shard, >= 1
+  v1::Policy policy = v1::POLICY_FLOAT32;
+};
+
+// Message -> forward -> autodiff (for training) -> policy -> fusion -> dead nodes: ready to plan
+// and bind. The same parameters, scalars and outputs in the same order for all options of one
+// message.
+[[nodiscard]] StatusOr<Program> BuildProgram(const v1::Graph& message,
+                                             const ProgramOptions& options);
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,95 @@
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "common/graph/message/attributes.h"
+#include "common/graph/message/message.h"
+
+namespace ringmaster::graph {
+namespace {
+
+void SetShape(const Shape& shape, size_t from, google::protobuf::RepeatedField<int64_t>* to) {
+  to->Assign(shape.begin() + static_cast<ptrdiff_t>(from), shape.end());
+}
+
+void AddColumns(const Program& program, v1::Graph* message) {
+  for (const Column& column : program.columns) {
+    const Value& value = program.graph.value(column.value);
+    v1::Column& added = *message->add_columns();
+    added.set_name(column.name);
+    added.set_type(value.dtype == DType::kInt32 ? v1::ELEMENT_TYPE_INT32
+                                                : v1::ELEMENT_TYPE_FLOAT32);
+    SetShape(value.shape, 1, added.mutable_shape());
+    added.set_least(column.least);
+    added.set_limit(column.limit);
+  }
+}
+
+void AddParameters(const Program& program, v1::Graph* message) {
+  for (const Parameter& parameter : program.parameters) {
+    v1::Parameter& added = *message->add_parameters();
+    added.set_name(parameter.name);
+    SetShape(parameter.shape, 0, added.mutable_shape());
+    const bool uniform = parameter.initializer.kind == Initializer::Kind::kUniform;
+    added.mutable_initializer()->set_distribution(uniform ? v1::DISTRIBUTION_UNIFORM
+                                                          : v1::DISTRIBUTION_CONSTANT);
+    added.mutable_initializer()->set_scale(parameter.initializer.scale);
+  }
+}
+
+void AddStatistics(const Program& program, v1::Graph* message) {
+  for (const Normalization& norm : program.normalizations) {
+    for (const auto& [name, initial] :
+         {std::pair(norm.moving_mean_name(), 0.0), std::pair(norm.moving_variance_name(), 1.0)}) {
+      v1::Statistic& added = *message->add_statistics();
+      added.set_name(name);
+      added.add_shape(norm.channels);
+      added.set_initial(initial);
+    }
+  }
+}
+
+void AddNodes(const Program& program, v1::Graph* message) {
+  for (const Node& node : program.graph.nodes()) {
+    v1::Node& added = *message->add_nodes();
+    added.set_name(node.name);
+    added.set_op(node.op());
+    added.set_version(TraitsOf(node.kind).version);
+    for (const ValueId input : node.inputs) added.add_inputs(program.graph.value(input).name);
+    if (node.as<BatchNorm>() != nullptr) {
+      const Normalization norm = {.name = node.name};
+      added.add_inputs(norm.moving_mean_name());
+      added.add_inputs(norm.moving_variance_name());
+    }
+    std::visit([&](const auto& op) { WriteAttributes(op, &added); }, node.kind);
+  }
+}
+
+void AddOutputs(const Program& program, v1::Graph* message) {
+  for (const Output& output : program.outputs) {
+    v1::Output& added = *message->add_outputs();
+    added.set_name(output.name);
+    added.set_value(program.graph.value(program.scalars[output.scalar].value).name);
+    if (output.role == Output::Role::kLoss) {
+      added.mutable_loss()->set_weight(output.weight);
+    } else {
+      added.mutable_measure()->set_lower_is_better(output.lower_is_better);
+    }
+  }
+}
+
+}  // namespace
+
+v1::Graph ToMessage(const Program& forward) {
+  v1::Graph message;
+  message.set_version(kGraphVersion);
+  AddColumns(forward, &message);
+  AddParameters(forward, &message);
+  AddStatistics(forward, &message);
+  AddNodes(forward, &message);
+  AddOutputs(forward, &message);
+  return message;
+}
+
+}  // namespace ringmaster::graph

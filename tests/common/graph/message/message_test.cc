@@ -1,0 +1,209 @@
+// The graph as a message: equal to what the layers made, canonical, and nothing else is taken.
+#include "common/graph/message/message.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include "common/graph/printer.h"
+#include "common/zoo/model_table.h"
+#include "common/zoo/zoo.h"
+
+namespace ringmaster::graph {
+namespace {
+
+v1::Model NamedModel(const std::string& name) {
+  v1::Model model;
+  model.set_name(name);
+  if (name != "mlp") model.set_batch_norm(true);
+  model.set_dropout(0.25);
+  return model;
+}
+
+v1::Graph GraphOf(const std::string& name) {
+  auto graph =
+      zoo::BuildGraph(NamedModel(name), {.height = 32, .width = 32, .channels = 3, .classes = 10});
+  REQUIRE(Message(graph.status()) == "");
+  return *std::move(graph);
+}
+
+std::string ErrorOf(const v1::Graph& graph, int64_t samples = 2) {
+  for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
+    const auto program = FromMessage(graph, mode, samples);
+    if (mode == Mode::kInference || !program.ok()) return Message(program.status());
+  }
+  return "";
+}
+
+v1::Node& NodeNamed(v1::Graph* graph, const std::string& name) {
+  for (v1::Node& node : *graph->mutable_nodes()) {
+    if (node.name() == name) return node;
+  }
+  FAIL("no node " << name);
+  return *graph->mutable_nodes(0);
+}
+
+}  // namespace
+
+TEST_CASE("Graph message: what is read and written again has the same bytes, for every model") {
+  for (const std::string& name : zoo::ModelNames()) {
+    INFO(name);
+    const v1::Graph message = GraphOf(name);
+    const auto program = FromMessage(message, Mode::kTraining, 1);
+    REQUIRE(Message(program.status()) == "");
+    CHECK(ToMessage(*program).SerializeAsString() == message.SerializeAsString());
+    // Whatever the number of samples: only they differ.
+    const auto more = FromMessage(message, Mode::kTraining, 7);
+    REQUIRE(more.ok());
+    CHECK(more->parameters.size() == program->parameters.size());
+    CHECK(more->samples == 7);
+    CHECK(more->graph.value(more->fed("image")).shape == Shape{7, 32, 32, 3});
+  }
+}
+
+TEST_CASE("Graph message: a graph says all that a model is") {
+  const v1::Graph graph = GraphOf("alexnet");
+  CHECK(graph.columns_size() == 2);
+  CHECK(graph.columns(1).name() == "label");
+  CHECK(graph.columns(1).limit() == 10);
+  const v1::Node& conv = graph.nodes(0);
+  CHECK(conv.op() == "conv2d");
+  CHECK(conv.version() == 1);
+  REQUIRE(conv.attributes_size() == 4);
+  CHECK(conv.attributes(0).name() == "dilations");
+  CHECK(conv.attributes(1).i() == 1);
+  CHECK(conv.attributes(2).name() == "pads");
+  CHECK(conv.attributes(2).ints().values_size() == 4);
+  const v1::Node& norm = graph.nodes(1);
+  CHECK(norm.inputs(4) == "bn1/moving_variance");
+  CHECK(graph.statistics_size() == 10);
+  CHECK(graph.outputs(0).has_loss());
+  CHECK(graph.outputs(1).name() == "accuracy");
+  CHECK(graph.outputs(1).value() == "loss/correct");
+}
+
+TEST_CASE("Graph message: inference reads moving statistics and has no dropout") {
+  const auto program = FromMessage(GraphOf("alexnet"), Mode::kInference, 2);
+  REQUIRE(program.ok());
+  const std::string text = Print(*program);
+  CHECK(text.find("dropout") == std::string::npos);
+  CHECK(text.find("batch_norm_inference(conv1, bn1/gamma, bn1/beta, bn1/moving_mean, "
+                  "bn1/moving_variance)") != std::string::npos);
+}
+
+TEST_CASE("Graph message: what is not canonical is refused with its place") {
+  struct Mutant {
+    const char* what;
+    std::function<void(v1::Graph*)> change;
+    const char* error;
+  };
+  const std::vector<Mutant> mutants = {
+      {"version", [](v1::Graph* g) { g->set_version(2); },
+       "the graph is of version 2; this release knows 1"},
+      {"no columns", [](v1::Graph* g) { g->clear_columns(); },
+       "the graph has 0 columns; 1 to 64 are allowed"},
+      {"unknown op", [](v1::Graph* g) { g->mutable_nodes(0)->set_op("conv3d"); },
+       "conv1 (conv3d): this release knows no such op; it may be an older one than the "
+       "coordinator's"},
+      {"an op of passes", [](v1::Graph* g) { g->mutable_nodes(0)->set_op("cast"); },
+       "conv1 (cast): this release knows no such op; it may be an older one than the "
+       "coordinator's"},
+      {"op version", [](v1::Graph* g) { g->mutable_nodes(0)->set_version(2); },
+       "conv1 (conv2d): version 2 of the op; this release knows 1: update one of them"},
+      {"an attribute missing",
+       [](v1::Graph* g) { g->mutable_nodes(0)->mutable_attributes()->RemoveLast(); },
+       "conv1 (conv2d): attributes [dilations, groups, pads], expected [dilations, groups, pads, "
+       "strides]"},
+      {"attributes in another order",
+       [](v1::Graph* g) { g->mutable_nodes(0)->mutable_attributes()->SwapElements(0, 1); },
+       "conv1 (conv2d): attributes [groups, dilations, pads, strides], expected [dilations, "
+       "groups, "
+       "pads, strides]"},
+      {"another type of attribute",
+       [](v1::Graph* g) { g->mutable_nodes(0)->mutable_attributes(2)->set_i(1); },
+       "conv1 (conv2d): attribute pads: expected a list of whole numbers"},
+      {"too few numbers",
+       [](v1::Graph* g) {
+         g->mutable_nodes(0)->mutable_attributes(2)->mutable_ints()->mutable_values()->RemoveLast();
+       },
+       "conv1 (conv2d): attribute pads: expected 4 numbers, got 3"},
+      {"a huge number",
+       [](v1::Graph* g) {
+         g->mutable_nodes(0)->mutable_attributes(2)->mutable_ints()->set_values(0,
+                                                                                int64_t{1} << 62);
+       },
+       "conv1 (conv2d): attribute pads: 4611686018427387904 is not in -2147483647 to 2147483647"},
+      {"-0", [](v1::Graph* g) { NodeNamed(g, "bn1").mutable_attributes(0)->set_f(-0.0); },
+       "bn1 (batch_norm): attribute epsilon: expected a finite real number, and not -0"},
+      {"a dropout of 0",
+       [](v1::Graph* g) { NodeNamed(g, "dropout").mutable_attributes(1)->set_f(0); },
+       "dropout (dropout): a dropout of rate 0 is in no graph"},
+      {"a name twice", [](v1::Graph* g) { g->mutable_nodes(2)->set_name("conv1"); },
+       "conv1 (relu): two things are called conv1"},
+      {"no name", [](v1::Graph* g) { g->mutable_nodes(0)->set_name("a//b"); },
+       "a//b (conv2d): \"a//b\" is no name: segments of A to Z, a to z, 0 to 9, _ . and -, at most "
+       "64 long, joined by /, at most 16 of them and 200 bytes"},
+      {"what comes later", [](v1::Graph* g) { g->mutable_nodes(0)->set_inputs(0, "relu1"); },
+       "conv1 (conv2d): it reads relu1, which is nothing that stands before it"},
+      {"a parameter that nothing reads",
+       [](v1::Graph* g) {
+         g->add_parameters()->CopyFrom(g->parameters(0)),
+             g->mutable_parameters()->rbegin()->set_name("x");
+       },
+       "nothing reads x"},
+      {"a node that nothing reads",
+       [](v1::Graph* g) {
+         v1::Node node = g->nodes(2);
+         node.set_name("idle");
+         *g->add_nodes() = node;
+       },
+       "nothing reads idle"},
+      {"an initializer",
+       [](v1::Graph* g) {
+         g->mutable_parameters(0)->mutable_initializer()->set_scale(
+             std::numeric_limits<double>::infinity());
+       },
+       "conv1/kernel: an initializer of scale inf; expected a finite float32, of uniform at least "
+       "0"},
+      {"a statistic of another name",
+       [](v1::Graph* g) { g->mutable_statistics(0)->set_name("bn1/mean"); },
+       "bn1 (batch_norm): expected inputs x, gamma, beta, bn1/moving_mean and bn1/moving_variance, "
+       "the next two statistics"},
+      {"too many elements",
+       [](v1::Graph* g) { g->mutable_parameters(0)->set_shape(0, int64_t{1} << 41); },
+       "conv1/kernel: a shape of 4 extents; expected at most 7, each at least 1, and under 2^40 "
+       "elements"},
+      {"an output that is no scalar", [](v1::Graph* g) { g->mutable_outputs(0)->set_value("fc"); },
+       "output loss: it is not a scalar that a node makes"},
+      {"a loss without weight",
+       [](v1::Graph* g) { g->mutable_outputs(0)->mutable_loss()->set_weight(0); },
+       "output loss: its weight is not above 0"},
+      {"no loss", [](v1::Graph* g) { g->mutable_outputs()->DeleteSubrange(0, 1); },
+       "the graph has no loss in front of its outputs"},
+      {"labels without a range", [](v1::Graph* g) { g->mutable_columns(1)->set_limit(0); },
+       "column label: 0 to below 0 is no range of int32"},
+      {"types", [](v1::Graph* g) { g->mutable_columns(1)->set_type(v1::ELEMENT_TYPE_UNSPECIFIED); },
+       "column label: expected type float32 or int32"},
+  };
+  const v1::Graph sound = GraphOf("alexnet");
+  CHECK(ErrorOf(sound) == "");
+  for (const Mutant& mutant : mutants) {
+    INFO(mutant.what);
+    v1::Graph graph = sound;
+    mutant.change(&graph);
+    CHECK(ErrorOf(graph) == mutant.error);
+  }
+  CHECK(ErrorOf(sound, 0) == "a program of 0 samples; expected 1 to 2147483647");
+}
+
+TEST_CASE("Graph message: a shard so large that its elements cannot be counted is refused") {
+  v1::Graph graph = GraphOf("mlp");
+  graph.mutable_columns(0)->set_shape(0, int64_t{1} << 30);
+  CHECK(ErrorOf(graph, int64_t{1} << 30).find("has too many elements") != std::string::npos);
+}
+
+}  // namespace ringmaster::graph
