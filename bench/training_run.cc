@@ -12,9 +12,9 @@
 #include "bench/process_memory.h"
 #include "bench/step_clock.h"
 #include "common/data/sample_data.h"
+#include "common/graph/message/message.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
-#include "common/graph/message/message.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::bench {

@@ -50,7 +50,8 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
 //                          loss_scale, good_steps; of the epoch so far: epoch, samples,
 //                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value)
-//   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the result and
+//   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the
+//   result and
 //                          the model); canonical JSON
 
 inline constexpr const char* kManifestName = "manifest.json";

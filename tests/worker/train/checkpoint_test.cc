@@ -97,7 +97,8 @@ TEST_CASE("Checkpoint: its bytes do not change from version to version") {
   const std::string& manifest = checkpoint.files.back().bytes;
   REQUIRE(manifest.starts_with("{\"digest\":\"abab"));
   REQUIRE(manifest.find("\"exact\":true,\"files\":[{\"bytes\":") != std::string::npos);
-  REQUIRE(manifest.find("\"format\":1,\"model_digest\":\"\",\"result_digest\":\"") != std::string::npos);
+  REQUIRE(manifest.find("\"format\":1,\"model_digest\":\"\",\"result_digest\":\"") !=
+          std::string::npos);
   REQUIRE(manifest.ends_with("\"step\":5}\n"));
   REQUIRE(checkpoint.manifest_sha256 == Hex(Sha256Of(manifest)));
 }
