@@ -103,7 +103,8 @@ void AddTraining(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(true, "epoch", fmt::format("{}", status.epoch()));
   for (const v1::Metric& metric : status.metrics()) {
     const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
-    lines->Add(true, train ? metric.name() : job::NameOf(metric.split()) + " " + metric.name(),
+    const std::string name = Printable(metric.name());
+    lines->Add(true, train ? name : job::NameOf(metric.split()) + " " + name,
                fmt::format("{:.6f}", metric.value()));
   }
   lines->Add(status.learning_rate() > 0, "learning rate",

@@ -44,7 +44,8 @@ std::string LossScale(const v1::JobStatus& status) {
 // `validation loss`; of training alone `loss`.
 std::string Title(const v1::Metric& metric) {
   const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
-  return train ? metric.name() : job::NameOf(metric.split()) + " " + metric.name();
+  const std::string name = Printable(metric.name());
+  return train ? name : job::NameOf(metric.split()) + " " + name;
 }
 
 void AddMetrics(const v1::JobStatus& status, bool train, std::vector<std::string>* parts) {

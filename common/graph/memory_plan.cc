@@ -26,6 +26,7 @@ struct Buffer {
 
 constexpr size_t kOutside = static_cast<size_t>(-1);
 constexpr int kRounds = 64;  // of improving one order
+constexpr size_t kManyBuffers = 8192;
 
 class Planner {
  public:
@@ -148,7 +149,9 @@ class Planner {
   // Places in that order, and while the arena is larger than it must be, again with the buffer that
   // ends highest placed first. Keeps the smallest arena seen.
   void Improve(std::vector<size_t> order) {
-    for (int round = 0; round < kRounds; ++round) {
+    // A round takes the square of their number.
+    const int rounds = buffers_.size() > kManyBuffers ? 1 : kRounds;
+    for (int round = 0; round < rounds; ++round) {
       const std::vector<Buffer> placed = Place(order);
       const size_t arena = Arena(placed);
       if (best_.empty() || arena < Arena(best_)) best_ = placed;

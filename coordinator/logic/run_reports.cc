@@ -1,5 +1,6 @@
 // What members report while the ring runs, and whether the job is done.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/planted_bug.h"
@@ -14,6 +15,31 @@ constexpr size_t kDigestBytes = 64;
 constexpr size_t kMaxPhaseBytes = 32;
 constexpr size_t kMaxReasonBytes = 500;
 
+// What a graph can have of outputs, in each split, and what is minimized.
+constexpr int kMaxMetrics = 3 * 65;
+constexpr size_t kMaxMetricName = 64;
+
+bool IsMetric(const v1::Metric& metric) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return v1::SampleSplit_IsValid(metric.split()) &&
+         metric.split() != v1::SAMPLE_SPLIT_UNSPECIFIED && !metric.name().empty() &&
+         metric.name().size() <= kMaxMetricName &&
+         std::all_of(metric.name().begin(), metric.name().end(), allowed) &&
+         std::isfinite(metric.value());
+}
+
+// They go to whoever watches, and into the store.
+Fault CheckMetrics(const Member& from, const v1::Progress& said) {
+  if (said.metrics_size() > kMaxMetrics) {
+    return Violation(from, fmt::format("sent {} metrics in a report, expected at most {}",
+                                       said.metrics_size(), kMaxMetrics));
+  }
+  if (std::all_of(said.metrics().begin(), said.metrics().end(), IsMetric)) return {};
+  return Violation(from, "sent a metric without a split or a name, or that is not finite");
+}
+
 }  // namespace
 
 void Run::OnHeard(const std::string& worker, Now now) {
@@ -25,6 +51,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
   if (!runs || !IsCurrent(said.generation()) || !InRing(from.name())) return {};
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
+  if (Fault fault = CheckMetrics(from, said); !fault.ok()) return fault;
   if (said.applied() > from.applied) {
     OnHeartbeat(from, {}, now);
     phases_.Finish(from.name(), now);

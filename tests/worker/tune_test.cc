@@ -121,7 +121,7 @@ TEST_CASE("TuneSubject: a validation set has its shards, also when its size is n
   CHECK(Shapes(SubjectWith({"data.take=24", "data.take_test=16", "validation.fold=1/6"})) ==
         "T1 T2 T5 T6 E1 E2 E5 E6");
   const TuneSubject unknown =
-      SubjectWith({"data.take_test=1", "validation.split=0.1", "checkpoint.best=validation_loss"});
+      SubjectWith({"data.take_test=1", "validation.split=0.1", "checkpoint.best=validation/loss"});
   CHECK(Shapes(unknown) == "T5 T6 E1 E5 E6");
 }
 

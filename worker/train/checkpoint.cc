@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -124,8 +125,14 @@ Status SetRest(const TensorViews& rest, State* state) {
                     .samples = static_cast<uint64_t>(Get<int64_t>(rest, "samples"))};
   for (const StateLayout::Scalar& scalar : layout.scalars()) {
     const std::string name = kMetrics + scalar.name;
-    state->metrics.sums.push_back(scalar.counts ? static_cast<double>(Get<int64_t>(rest, name))
-                                                : Get<double>(rest, name));
+    constexpr double kMostCounted = 0x1p53;
+    const double sum =
+        scalar.counts ? static_cast<double>(Get<int64_t>(rest, name)) : Get<double>(rest, name);
+    if (!std::isfinite(sum) || (scalar.counts && !(sum >= 0 && sum <= kMostCounted))) {
+      return Error(absl::StatusCode::kDataLoss, "{}: {} is {}: no sum of what samples have", kRest,
+                   name, sum);
+    }
+    state->metrics.sums.push_back(sum);
   }
   Copy(rest.at("digest"), std::span<uint8_t>(state->digest));
   return absl::OkStatus();
@@ -137,7 +144,9 @@ Scalars ScalarsOf(const State& state) {
   std::vector<double> sums = state.metrics.sums;
   sums.resize(state.layout->scalars().size());
   std::vector<int64_t> counts;
-  for (const double sum : sums) counts.push_back(static_cast<int64_t>(sum));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    counts.push_back(state.layout->scalars()[i].counts ? static_cast<int64_t>(sums[i]) : 0);
+  }
   return {.step = static_cast<int64_t>(state.step),
           .updates = static_cast<int64_t>(state.updates),
           .loss_scale = state.loss_scale.value,

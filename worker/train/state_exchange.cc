@@ -1,5 +1,7 @@
 #include "worker/train/state_exchange.h"
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -87,7 +89,31 @@ StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t
   return std::shared_ptr<const StateCopy>(std::move(copy));
 }
 
+namespace {
+
+// Evaluations come beside what the digest covers.
+Status CheckEvaluation(const std::optional<Evaluation>& evaluation, const StateLayout& layout) {
+  if (!evaluation) return absl::OkStatus();
+  for (const graph::Metric& metric : evaluation->metrics) {
+    const bool known = metric.name == graph::kMinimized ||
+                       std::ranges::any_of(layout.outputs(), [&](const graph::Output& output) {
+                         return output.name == metric.name;
+                       });
+    if (!known || !std::isfinite(metric.value)) {
+      return DataLoss("a peer's evaluation has a metric that the model has not, or not a number");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job) {
+  RING_RETURN_IF_ERROR(CheckEvaluation(copy.validation, *job->layout));
+  RING_RETURN_IF_ERROR(CheckEvaluation(copy.test, *job->layout));
+  if (copy.best && !std::isfinite(copy.best->value)) {
+    return DataLoss("the best metric of a peer is not a number");
+  }
   State fresh = EmptyState(*job);
   RING_RETURN_IF_ERROR(SetState(copy.files, &fresh));
   const bool same = copy.digest == digest && fresh.digest == digest && fresh.step == copy.step;

@@ -17,6 +17,8 @@ namespace ringmaster::graph {
 // No whole number of an attribute is larger, so that no sum or product of a few wraps.
 inline constexpr int64_t kMaxAttribute = (int64_t{1} << 31) - 1;
 
+inline constexpr int kMaxListed = 1024;  // numbers of one attribute
+
 template <typename T>
 void SetValue(const T& value, v1::Attribute* attribute) {
   if constexpr (std::same_as<T, bool>) {
@@ -70,6 +72,7 @@ Status GetValue(const v1::Attribute& attribute, T* value) {
     *value = attribute.s();
   } else {
     if (!attribute.has_ints()) return expected("a list of whole numbers");
+    if (attribute.ints().values_size() > kMaxListed) return expected("fewer numbers");
     const auto& values = attribute.ints().values();
     for (const int64_t i : values) RING_RETURN_IF_ERROR(CheckWhole(attribute, i));
     if constexpr (requires { std::tuple_size<T>(); }) {

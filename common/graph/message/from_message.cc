@@ -14,6 +14,7 @@
 #include "common/graph/message/attributes.h"
 #include "common/graph/message/message.h"
 #include "common/graph/ops/op_table.h"
+#include "common/text.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -23,6 +24,8 @@ constexpr int kMaxParameters = 16'384;
 constexpr int kMaxNodes = 16'384;
 constexpr int kMaxOutputs = 64;
 constexpr int kMaxInputs = 256;
+constexpr int kMaxAttributes = 64;
+constexpr size_t kMaxValues = 65'536;
 constexpr int kMaxRank = 7;
 constexpr size_t kMaxName = 200, kMaxSegment = 64, kMaxSegments = 16;
 constexpr int64_t kMaxElements = int64_t{1} << 40;  // of a tensor, of one sample
@@ -73,9 +76,9 @@ int64_t CheckedElements(const google::protobuf::RepeatedField<int64_t>& shape) {
   return elements;
 }
 
-// Whether the product of the extents is known not to wrap.
+// Whether bytes, and sums over as many values as a node reads, are known not to wrap.
 bool IsCountable(const Shape& shape) {
-  int64_t room = int64_t{1} << 62;
+  int64_t room = int64_t{1} << 48;
   for (const int64_t extent : shape) {
     if (extent < 1 || extent > room) return false;
     room /= extent;
@@ -115,13 +118,19 @@ class Reader {
     }
     for (const v1::Node& node : message_.nodes()) {
       const Status status = Read(node);
-      if (!status.ok()) return Annotate(status, fmt::format("{} ({})", node.name(), node.op()));
+      if (!status.ok()) {
+        return Annotate(status, fmt::format("{} ({})", OneLine(node.name(), kMaxName),
+                                            OneLine(node.op(), kMaxSegment)));
+      }
     }
     for (const v1::Output& output : message_.outputs()) RING_RETURN_IF_ERROR(Read(output));
-    if (program_.outputs[0].role != Output::Role::kLoss) {
-      return InvalidArgument("the graph has no loss in front of its outputs");
-    }
+    RING_RETURN_IF_ERROR(CheckLosses());
     RING_RETURN_IF_ERROR(CheckReached());
+    // Whatever was not looked at: what is written again is another graph then.
+    if (program_.mode == Mode::kTraining &&
+        ToMessage(program_).SerializeAsString() != message_.SerializeAsString()) {
+      return InvalidArgument("the graph is not in canonical form");
+    }
     return std::move(program_);
   }
 
@@ -171,9 +180,10 @@ class Reader {
     if (!whole && column.type() != v1::ELEMENT_TYPE_FLOAT32) {
       return InvalidArgument("column {}: expected type float32 or int32", column.name());
     }
-    const bool range = whole ? column.least() >= -1 && column.least() < column.limit() &&
-                                   column.limit() <= kMaxAttribute
-                             : column.least() == 0 && column.limit() == 0;
+    const bool range = whole
+                           ? (column.least() == 0 || column.least() == -1) &&
+                                 column.least() < column.limit() && column.limit() <= kMaxAttribute
+                           : column.least() == 0 && column.limit() == 0;
     if (!range) {
       return InvalidArgument("column {}: {} to below {} is no range of {}", column.name(),
                              column.least(), column.limit(), whole ? "int32" : "float32: 0 and 0");
@@ -239,15 +249,39 @@ class Reader {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(input));
       node.inputs.push_back(value);
     }
+    if (node.as<SoftmaxCrossEntropy>() != nullptr) RING_RETURN_IF_ERROR(CheckLabels(node));
     if (auto* dropout = node.as<Dropout>()) {
       dropout->layer = node.name;
-      if (dropout->rate == 0) return InvalidArgument("a dropout of rate 0 is in no graph");
+      RING_RETURN_IF_ERROR(CheckDropout(node, dropout->rate));
       if (program_.mode == Mode::kInference) {
+        owners_[node.name] = node.name;
         values_[node.name] = node.inputs[0];
         return absl::OkStatus();
       }
     }
     return Add(std::move(node)).status();
+  }
+
+  // A label is a place among the logits: kernels look there.
+  Status CheckLabels(const Node& node) const {
+    if (node.inputs.size() != 2) return absl::OkStatus();  // which the op refuses
+    const Shape& logits = program_.graph.value(node.inputs[0]).shape;
+    const auto label = std::ranges::find(program_.columns, node.inputs[1], &Column::value);
+    const bool known = label != program_.columns.end() && logits.size() == 2 && label->least == 0 &&
+                       label->limit <= logits[1];
+    if (known) return absl::OkStatus();
+    return InvalidArgument("its labels are no column of 0 to below its {} logits",
+                           logits.empty() ? 0 : logits.back());
+  }
+
+  // Each row has draws of its own sample.
+  Status CheckDropout(const Node& node, double rate) const {
+    if (rate == 0) return InvalidArgument("a dropout of rate 0 is in no graph");
+    if (!(rate > 0 && rate < 1)) return InvalidArgument("rate {} is not under 1", rate);
+    if (node.inputs.size() != 1) return InvalidArgument("expected 1 input");
+    const Shape& x = program_.graph.value(node.inputs[0]).shape;
+    if (!x.empty() && x[0] == program_.samples) return absl::OkStatus();
+    return InvalidArgument("expected rows of samples, got {}", ToString(x));
   }
 
   // The op with its attributes, each of them once and in order.
@@ -262,6 +296,7 @@ class Reader {
                    "version {} of the op; this release knows {}: update one of them",
                    message.version(), TraitsOf(*kind).version);
     }
+    RING_RETURN_IF_ERROR(CheckCount("attributes", message.attributes_size(), 0, kMaxAttributes));
     v1::Node again;
     RING_RETURN_IF_ERROR(std::visit(
         [&](auto& op) {
@@ -272,7 +307,9 @@ class Reader {
         *kind));
     const auto names = [](const v1::Node& node) {
       std::vector<std::string> all;
-      for (const v1::Attribute& attribute : node.attributes()) all.push_back(attribute.name());
+      for (const v1::Attribute& attribute : node.attributes()) {
+        all.push_back(OneLine(attribute.name(), kMaxSegment));
+      }
       return fmt::format("{}", fmt::join(all, ", "));
     };
     if (names(again) == names(message)) return *kind;
@@ -286,6 +323,7 @@ class Reader {
                              name.substr(0, kMaxName));
     }
     read_.insert(name);
+    if (const auto owner = owners_.find(name); owner != owners_.end()) read_.insert(owner->second);
     return found->second;
   }
 
@@ -306,14 +344,17 @@ class Reader {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(message.inputs(i)));
       node.inputs.push_back(value);
     }
+    const Shape x = program_.graph.value(node.inputs[0]).shape;
+    if (x.size() < 2)
+      return InvalidArgument("expected x of 2 extents or more, got {}", ToString(x));
     const Shape channels = {message_.statistics(place).shape(0)};
-    const bool fits = program_.graph.value(node.inputs[0]).shape.back() == channels[0] &&
-                      message_.statistics(place + 1).shape(0) == channels[0] &&
-                      message_.statistics(place).initial() == 0 &&
-                      message_.statistics(place + 1).initial() == 1;
+    const double initial = message_.statistics(place).initial();
+    const bool fits = x.back() == channels[0] &&
+                      message_.statistics(place + 1).shape(0) == channels[0] && initial == 0 &&
+                      !IsMinusZero(initial) && message_.statistics(place + 1).initial() == 1;
     if (!fits) {
       return InvalidArgument("its statistics are not of {} channels, or do not begin at 0 and 1",
-                             program_.graph.value(node.inputs[0]).shape.back());
+                             x.back());
     }
     norm.channels = channels[0];
     if (program_.mode == Mode::kInference) {
@@ -342,8 +383,10 @@ class Reader {
       }
       if (value.name != name) RING_RETURN_IF_ERROR(Take(value.name));
       values_[value.name] = id;
+      owners_[value.name] = name;
     }
-    return made;
+    if (program_.graph.values().size() <= kMaxValues) return made;
+    return InvalidArgument("the graph has more than {} values", kMaxValues);
   }
 
   // ---- outputs ----------------------------------------------------------------------------------
@@ -360,8 +403,9 @@ class Reader {
     Output output = {.name = message.name(), .scalar = program_.scalars.size()};
     if (message.has_loss()) {
       output.weight = message.loss().weight();
-      if (!std::isfinite(output.weight) || output.weight <= 0)
-        return refuse("its weight is not above 0");
+      if (!(output.weight > 1e-37 && output.weight < 1e37)) {
+        return refuse("its weight is not above 0 and a float32");
+      }
       const bool after =
           !program_.outputs.empty() && program_.outputs.back().role != Output::Role::kLoss;
       if (after) return refuse("losses stand before measures");
@@ -376,8 +420,25 @@ class Reader {
     if (value.producer == kFed || !value.shape.empty() || value.dtype != DType::kFloat32) {
       return refuse("it is not a scalar that a node makes");
     }
+    const bool again =
+        std::ranges::find(program_.scalars, id, &Scalar::value) != program_.scalars.end();
+    if (again) return refuse("another output has its value");
+    if (message.has_loss() && CountsAt(value)) return refuse("a loss is no count");
     program_.scalars.push_back({id, CountsAt(value)});
     program_.outputs.push_back(std::move(output));
+    return absl::OkStatus();
+  }
+
+  // MetricsOf has a name of its own for what is minimized.
+  [[nodiscard]] Status CheckLosses() const {
+    const auto is_loss = [](const Output& o) { return o.role == Output::Role::kLoss; };
+    const auto losses = std::ranges::count_if(program_.outputs, is_loss);
+    if (losses == 0) return InvalidArgument("the graph has no loss in front of its outputs");
+    for (const Output& output : program_.outputs) {
+      if (output.name != kMinimized || (is_loss(output) && losses == 1)) continue;
+      return InvalidArgument("output {}: only a loss that is the only one is called that",
+                             output.name);
+    }
     return absl::OkStatus();
   }
 
@@ -385,7 +446,7 @@ class Reader {
     const Node& node = program_.graph.node(value.producer);
     const std::vector<ValueId>& made = node.outputs;
     for (size_t i = 0; i < made.size(); ++i) {
-      if (&program_.graph.value(made[i]) == &value) {
+      if (i < 32 && &program_.graph.value(made[i]) == &value) {
         return (TraitsOf(node.kind).count_outputs >> i & 1) != 0;
       }
     }
@@ -401,21 +462,13 @@ class Reader {
       if (!read_.contains(parameter.name())) return Unread(parameter.name());
     }
     for (const v1::Node& node : message_.nodes()) {
-      const auto of_node = read_.lower_bound(node.name());
-      const bool read = of_node != read_.end() &&
-                        (*of_node == node.name() || of_node->starts_with(node.name() + "/"));
-      if (!read && !ReadBehindSlash(node.name())) return Unread(node.name());
+      if (!read_.contains(node.name())) return Unread(node.name());
     }
     if (2 * program_.normalizations.size() == static_cast<size_t>(message_.statistics_size())) {
       return absl::OkStatus();
     }
     return InvalidArgument("the graph has {} statistics, its normalizations {}",
                            message_.statistics_size(), 2 * program_.normalizations.size());
-  }
-  // NAME/ sorts behind other names that begin with NAME.
-  [[nodiscard]] bool ReadBehindSlash(const std::string& name) const {
-    const auto found = read_.lower_bound(name + "/");
-    return found != read_.end() && found->starts_with(name + "/");
   }
   static Status Unread(const std::string& name) {
     return InvalidArgument("nothing reads {}", name);
@@ -425,7 +478,8 @@ class Reader {
   Program program_;
   std::set<std::string> names_;
   std::map<std::string, ValueId> values_;
-  std::set<std::string> read_;
+  std::map<std::string, std::string> owners_;  // of what a node makes, the node
+  std::set<std::string> read_;                 // values, and nodes of which one was read
 };
 
 }  // namespace

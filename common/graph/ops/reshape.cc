@@ -13,12 +13,16 @@ Shape ShapeOfModel(const Node& node, const TensorType& x) {
   return shape;
 }
 
-// Of one sample; INVALID_ARGUMENT when an extent is below 1.
+// INVALID_ARGUMENT when an extent is below 1, or the product of all cannot be counted.
 Status CheckExtents(const Shape& shape) {
-  if (std::ranges::all_of(shape, [](int64_t extent) { return extent >= 1; })) {
-    return absl::OkStatus();
+  int64_t room = int64_t{1} << 62;
+  for (const int64_t extent : shape) {
+    if (extent < 1 || extent > room) {
+      return InvalidArgument("a shape with an extent of {}, below 1 or too large", extent);
+    }
+    room /= extent;
   }
-  return InvalidArgument("{} has an extent below 1", ToString(shape));
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ Status SoftmaxCrossEntropyGradient::InferTypes(const Node&, OpInputs inputs, OpO
 
 Gradients SoftmaxCrossEntropy::Gradient(const GradientRequest& request) {
   const Node& node = request.node;
+  if (request.output_gradients[1] != kNoValue) {
+    return InvalidArgument("{}: a count has no gradient", node.name);
+  }
   RING_ASSIGN_OR_RETURN(
       const auto made,
       AddOp(request.graph, {node.name + "/gradient",

@@ -25,6 +25,11 @@ struct WindowAxis {
 
   // Every window covers at least one real element and fits.
   [[nodiscard]] Status Check(const char* axis) const {
+    constexpr int64_t kMost = int64_t{1} << 31;  // products of two stay below 2^63
+    if (std::max({input, window, stride, dilation, pad_low, pad_high}) > kMost) {
+      return InvalidArgument("{}: {} is more than a window can have to do with", axis,
+                             std::max({input, window, stride, dilation, pad_low, pad_high}));
+    }
     if (window < 1 || stride < 1 || dilation < 1 || pad_low < 0 || pad_high < 0) {
       return InvalidArgument(
           "{}: window {}, stride {} and dilation {} must be at least 1, pads {} and {} at least 0",

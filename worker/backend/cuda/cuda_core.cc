@@ -15,8 +15,12 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
                                   const Device& device) {
   StepKernels kernels = {.augmenter = augmenter};
   if (augmenter != nullptr) {
-    if (PixelColumn(program) == nullptr) {
-      return InvalidArgument("pixels for a program that reads no images, (N,H,W,C) float32");
+    const graph::Column* const images = PixelColumn(program);
+    const graph::ImageShape& made = augmenter->model();
+    const graph::Shape expected = {program.samples, made.height, made.width, made.channels};
+    if (images == nullptr || program.graph.value(images->value).shape != expected) {
+      return InvalidArgument("pixels for a program that reads no images of {} in float32",
+                             graph::ToString(expected));
     }
     const bool training = program.mode == graph::Mode::kTraining;
     const graph::Use use = training ? graph::Use::kTraining : graph::Use::kEvaluation;

@@ -181,11 +181,57 @@ TEST_CASE("Graph message: what is not canonical is refused with its place") {
        "output loss: it is not a scalar that a node makes"},
       {"a loss without weight",
        [](v1::Graph* g) { g->mutable_outputs(0)->mutable_loss()->set_weight(0); },
-       "output loss: its weight is not above 0"},
+       "output loss: its weight is not above 0 and a float32"},
       {"no loss", [](v1::Graph* g) { g->mutable_outputs()->DeleteSubrange(0, 1); },
        "the graph has no loss in front of its outputs"},
       {"labels without a range", [](v1::Graph* g) { g->mutable_columns(1)->set_limit(0); },
        "column label: 0 to below 0 is no range of int32"},
+      {"more classes than logits", [](v1::Graph* g) { g->mutable_columns(1)->set_limit(11); },
+       "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
+      {"missing labels", [](v1::Graph* g) { g->mutable_columns(1)->set_least(-1); },
+       "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
+      {"dropout of what has no samples",
+       [](v1::Graph* g) { NodeNamed(g, "dropout").set_inputs(0, "fc/bias"); },
+       "dropout (dropout): expected rows of samples, got (10)"},
+      {"a rate of 1", [](v1::Graph* g) { NodeNamed(g, "dropout").mutable_attributes(1)->set_f(1); },
+       "dropout (dropout): rate 1 is not under 1"},
+      {"batch_norm of a vector",
+       [](v1::Graph* g) { NodeNamed(g, "bn1").set_inputs(0, "bn1/gamma"); },
+       "bn1 (batch_norm): expected x of 2 extents or more, got (96)"},
+      {"a layer with parameters that nothing reads",
+       [](v1::Graph* g) {
+         v1::Node node = g->nodes(0);
+         node.set_name("idle");
+         *g->add_nodes() = node;
+       },
+       "nothing reads idle"},
+      {"two outputs of one value",
+       [](v1::Graph* g) { g->mutable_outputs(1)->set_value("loss/sum"); },
+       "output accuracy: another output has its value"},
+      {"a loss that counts",
+       [](v1::Graph* g) {
+         g->mutable_outputs(0)->set_value("loss/correct");
+         g->mutable_outputs(1)->set_value("loss/sum");
+       },
+       "output loss: a loss is no count"},
+      {"a measure called loss",
+       [](v1::Graph* g) {
+         g->mutable_outputs(0)->set_name("other");
+         g->mutable_outputs(1)->set_name("loss");
+       },
+       "output loss: only a loss that is the only one is called that"},
+      {"a weight that no float32 is",
+       [](v1::Graph* g) { g->mutable_outputs(0)->mutable_loss()->set_weight(1e300); },
+       "output loss: its weight is not above 0 and a float32"},
+      {"a statistic that begins at -0",
+       [](v1::Graph* g) { g->mutable_statistics(0)->set_initial(-0.0); },
+       "bn1 (batch_norm): its statistics are not of 96 channels, or do not begin at 0 and 1"},
+      {"a field of a later release",
+       [](v1::Graph* g) {
+         v1::Node* const node = g->mutable_nodes(0);
+         node->GetReflection()->MutableUnknownFields(node)->AddVarint(99, 1);
+       },
+       "the graph is not in canonical form"},
       {"types", [](v1::Graph* g) { g->mutable_columns(1)->set_type(v1::ELEMENT_TYPE_UNSPECIFIED); },
        "column label: expected type float32 or int32"},
   };
