@@ -40,8 +40,8 @@ std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
   Table options({"MODEL", "OPTION", "DEFAULT", "RANGE"});
   for (const zoo::ModelDescription& model : models) {
     names.Add({model.name, model.description});
-    for (const zoo::OptionDescription& option : model.options) {
-      options.Add({model.name, option.name, option.default_value, option.range});
+    for (const FieldDescription& option : model.options) {
+      options.Add({model.name, option.name, option.default_value, option.help});
     }
   }
   return names.Print(terminal) + "\n" + options.Print(terminal);
@@ -51,11 +51,12 @@ Json ToJson(const std::vector<zoo::ModelDescription>& models) {
   Json list = Json::array();
   for (const zoo::ModelDescription& model : models) {
     Json options = Json::array();
-    for (const zoo::OptionDescription& option : model.options) {
-      // A default is written as in a job file: YAML's scalars and lists are JSON's too.
+    for (const FieldDescription& option : model.options) {
+      // A default is written as in a job file: YAML's numbers and lists are JSON's too.
+      const std::string& text = option.default_value;
       options.push_back({{"name", option.name},
-                         {"default", Json::parse(option.default_value)},
-                         {"range", option.range}});
+                         {"default", Json::accept(text) ? Json::parse(text) : Json(text)},
+                         {"range", option.help}});
     }
     list.push_back(
         {{"name", model.name}, {"description", model.description}, {"options", options}});

@@ -15,9 +15,10 @@ namespace {
 
 struct ModelOptions {
   v1::Model model;
-  std::string input = "32x32x3";
-  int64_t classes = 10;
+  std::optional<std::string> input;
+  std::optional<int64_t> classes;
   std::optional<std::string> hidden;
+  std::string head;
 };
 
 // Numbers with `separator` between them; none in an empty text. Nothing when a part is no number.
@@ -34,16 +35,31 @@ std::optional<std::vector<uint32_t>> Numbers(const std::string& text, char separ
   return numbers;
 }
 
-StatusOr<zoo::ImageShape> ParseInput(const std::string& text) {
+// The data that the model usually gets, but for what was said.
+StatusOr<zoo::DataShape> DataOf(const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.model.name()));
+  zoo::DataShape data = entry->usual;
+  data.classes = options.classes.value_or(data.classes);
+  if (!options.input) return data;
   constexpr uint32_t kMostSide = 1024;
-  const auto numbers = Numbers(text, 'x');
+  const auto numbers = Numbers(*options.input, 'x');
   if (!numbers || numbers->size() != 3 || std::ranges::count(*numbers, 0U) > 0 ||
       std::ranges::max(*numbers) > kMostSide) {
     return InvalidArgument(
         "--input: expected HEIGHTxWIDTHxCHANNELS, each 1 to {}, such as 32x32x3; got \"{}\"",
-        kMostSide, text);
+        kMostSide, *options.input);
   }
-  return zoo::ImageShape{(*numbers)[0], (*numbers)[1], (*numbers)[2]};
+  return zoo::DataShape{(*numbers)[0], (*numbers)[1], (*numbers)[2], data.classes};
+}
+
+// What v1::Model has no fields for.
+zoo::Attributes MoreOf(const ModelOptions& options) {
+  zoo::Attributes more;
+  if (options.head.empty()) return more;
+  v1::Attribute* const head = more.Add();
+  head->set_name("head");
+  head->set_s(options.head);
+  return more;
 }
 
 StatusOr<ExitCode> ListModels(const Common& common) {
@@ -65,9 +81,9 @@ StatusOr<v1::Model> ModelOf(const ModelOptions& options) {
 }
 
 StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::ImageShape images, ParseInput(options.input));
+  RING_ASSIGN_OR_RETURN(const zoo::DataShape data, DataOf(options));
   RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
-  RING_ASSIGN_OR_RETURN(const zoo::Summary summary, zoo::Summarize(model, images, options.classes));
+  RING_ASSIGN_OR_RETURN(const zoo::Summary summary, zoo::Summarize(model, data, MoreOf(options)));
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
                       : RenderSummary(summary, Terminal::Of(stdout)));
   return ExitCode::kOk;
@@ -75,13 +91,13 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
 
 // The canonical graph: as JSON what a job carries, byte for byte; for people its nodes.
 StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::ImageShape images, ParseInput(options.input));
+  RING_ASSIGN_OR_RETURN(const zoo::DataShape data, DataOf(options));
   RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
-  RING_ASSIGN_OR_RETURN(const v1::Graph graph,
-                        zoo::BuildGraph(model, {.height = images.height,
-                                                .width = images.width,
-                                                .channels = images.channels,
-                                                .classes = options.classes}));
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph, zoo::BuildGraph(model, {.height = data.height,
+                                                                       .width = data.width,
+                                                                       .channels = data.channels,
+                                                                       .classes = data.classes,
+                                                                       .more = MoreOf(options)}));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -106,13 +122,14 @@ void AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& name,
       ->add_option_function<std::string>(
           "NAME", [&](const auto& name) { model.set_name(name); }, "one of `model ls`")
       ->required();
-  command->add_option("--input", options->input, "size of the images")
-      ->type_name("HxWxC")
-      ->capture_default_str();
-  command->add_option("--classes", options->classes, "classes to tell apart")
+  command->add_option("--input", options->input, "size of the images; default: the model's usual")
+      ->type_name("HxWxC");
+  command->add_option("--classes", options->classes, "classes to tell apart; likewise")
       ->check(CLI::Range(1, 65536).description(""))
-      ->type_name("N")
-      ->capture_default_str();
+      ->type_name("N");
+  command->add_flag_callback(
+      "--no-top", [options = options.get()] { options->head = "none"; },
+      "without the layers behind the features");
   CLI::Option* const with = command->add_flag_callback(
       "--batch-norm", [&] { model.set_batch_norm(true); }, "with batch normalization");
   command
@@ -138,7 +155,7 @@ void AddModel(CommandLine& line) {
   line.Add(group, "ls", "list the models with their options", Examples("ringctl model ls"),
            [&line] { return ListModels(line.common()); });
   AddOfOneModel(line, group, "summary", "show a model's layers and parameters",
-                Examples("ringctl model summary vgg",
+                Examples("ringctl model summary vgg", "ringctl model summary resnet50 --no-top",
                          "ringctl model summary mlp --hidden 512,256 --input 28x28x1"),
                 Summarize);
   AddOfOneModel(line, group, "show", "show the graph that a job with this model carries",

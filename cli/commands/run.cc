@@ -46,7 +46,7 @@ std::string LearningRates() {
 }
 
 void AddTraining(CLI::App* command, RunOptions* options) {
-  command->add_option("MODEL", options->model, absl::StrJoin(zoo::ModelNames(), ", "))->required();
+  command->add_option("MODEL", options->model, "one of `model ls`")->required();
   command
       ->add_option("--data", options->data,
                    fmt::format("where a worker finds the data, below its --data-root; it knows {} "

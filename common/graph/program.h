@@ -16,9 +16,11 @@ namespace ringmaster::graph {
 
 // How a parameter starts; drawn by common/graph/update/initialize.h.
 struct Initializer {
-  enum class Kind : uint8_t { kConstant, kUniform };
+  enum class Kind : uint8_t { kConstant, kUniform, kNormal, kTruncatedNormal };
   Kind kind = Kind::kConstant;
-  double scale = 0;  // the value, or the limit of [-scale, scale)
+  // The value; the limit of [-scale, scale); the deviation; the deviation before the cut at twice
+  // that.
+  double scale = 0;
 };
 // Glorot and Bengio 2010: uniform in +-sqrt(6 / (fan_in + fan_out)).
 [[nodiscard]] Initializer GlorotUniform(int64_t fan_in, int64_t fan_out);

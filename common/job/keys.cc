@@ -51,13 +51,15 @@ std::string TypeOf(const FieldDescriptor& field) {
 void DescribeOption(Key* key) {
   std::vector<std::pair<std::string, std::string>> defaults;  // with the models that have it
   for (const zoo::ModelDescription& model : zoo::ListModels()) {
-    for (const zoo::OptionDescription& option : model.options) {
+    for (const FieldDescription& option : model.options) {
       if (option.name != key->path) continue;
-      if (key->choices.empty()) key->limits = option.range;
-      if (!defaults.empty() && defaults.back().first == option.default_value) {
-        defaults.back().second += ", " + model.name;
-      } else {
+      if (key->choices.empty()) key->limits = option.help;
+      const auto same = std::ranges::find(defaults, option.default_value,
+                                          &std::pair<std::string, std::string>::first);
+      if (same == defaults.end()) {
         defaults.emplace_back(option.default_value, model.name);
+      } else {
+        same->second += ", " + model.name;
       }
     }
   }

@@ -1,40 +1,59 @@
 #include <string>
 
-#include "common/zoo/models.h"
+#include "common/graph/layers/layer_list.h"
+#include "common/zoo/head.h"
 
 namespace ringmaster::zoo {
 namespace {
 
-using graph::Bias;
 using graph::GraphBuilder;
 using graph::ValueId;
+namespace layers = graph::layers;
+
+struct AlexnetOptions {
+  bool batch_norm = false;
+  double dropout = 0;
+
+  static constexpr auto Fields() {
+    return std::tuple(Field{"batch_norm", &AlexnetOptions::batch_norm, "true or false"},
+                      Field{"dropout", &AlexnetOptions::dropout, "at least 0, under 1"});
+  }
+  [[nodiscard]] Status Check() const { return CheckRate("dropout", dropout); }
+};
 
 // Convolution, batch normalization if the model has it, relu.
-ValueId ConvolutionBlock(GraphBuilder& builder, const v1::Model& model, int number, ValueId x,
-                         int64_t filters) {
+ValueId ConvolutionUnit(const AlexnetOptions& options, GraphBuilder& builder, int number, ValueId x,
+                        int64_t filters) {
   const std::string suffix = std::to_string(number);
-  const Bias bias = model.batch_norm() ? Bias::kNone : Bias::kUse;
-  x = builder.Conv2d("conv" + suffix, x, {.filters = filters, .bias = bias});
-  if (model.batch_norm()) {
-    x = builder.BatchNorm("bn" + suffix, x, {.momentum = 0.99, .epsilon = 1e-3});
-  }
-  return builder.Relu("relu" + suffix, x);
+  x = builder.Add("conv" + suffix, layers::Conv2d{.filters = filters, .bias = !options.batch_norm},
+                  x);
+  if (options.batch_norm) x = builder.Add("bn" + suffix, layers::BatchNorm{}, x);
+  return builder.Add("relu" + suffix, graph::Relu{}, x);
+}
+
+// 3,324,298 parameters with 3 channels, 10 classes and no batch_norm.
+ValueId BuildAlexnet(const AlexnetOptions& options, const DataShape& data, GraphBuilder& builder,
+                     ValueId images) {
+  ValueId x = ConvolutionUnit(options, builder, 1, images, 96);
+  x = builder.Add("pool1", layers::MaxPool{}, x);
+  x = ConvolutionUnit(options, builder, 2, x, 256);
+  x = builder.Add("pool2", layers::MaxPool{}, x);
+  x = ConvolutionUnit(options, builder, 3, x, 384);
+  x = ConvolutionUnit(options, builder, 4, x, 384);
+  x = ConvolutionUnit(options, builder, 5, x, 256);
+  x = builder.Add("pool3", graph::GlobalAveragePool{}, x);
+  x = builder.Add("dropout", layers::Dropout{options.dropout}, x);
+  return builder.Add("fc", layers::Dense{.units = data.classes}, x);
 }
 
 }  // namespace
 
-ValueId BuildAlexnet(GraphBuilder& builder, const v1::Model& model, ValueId images,
-                     int64_t classes) {
-  ValueId x = ConvolutionBlock(builder, model, 1, images, 96);
-  x = builder.MaxPool("pool1", x);
-  x = ConvolutionBlock(builder, model, 2, x, 256);
-  x = builder.MaxPool("pool2", x);
-  x = ConvolutionBlock(builder, model, 3, x, 384);
-  x = ConvolutionBlock(builder, model, 4, x, 384);
-  x = ConvolutionBlock(builder, model, 5, x, 256);
-  x = builder.GlobalAveragePool("pool3", x);
-  x = builder.Dropout("dropout", x, model.dropout());
-  return builder.Dense("fc", x, classes);
+Family Alexnets() {
+  return {MakeEntry<AlexnetOptions>(
+      "alexnet",
+      "five 3x3 convolutions with two max pools, global average pooling, one dense layer; for "
+      "images of about 32x32",
+      kCifar, BuildAlexnet)};
 }
 
 }  // namespace ringmaster::zoo

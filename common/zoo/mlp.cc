@@ -1,20 +1,72 @@
 #include <string>
+#include <vector>
 
-#include "common/zoo/models.h"
+#include "common/graph/layers/layer_list.h"
+#include "common/zoo/head.h"
 
 namespace ringmaster::zoo {
+namespace {
 
-graph::ValueId BuildMlp(graph::GraphBuilder& builder, const v1::Model& model, graph::ValueId images,
-                        int64_t classes) {
-  graph::ValueId x = builder.Flatten("flatten", images);
-  int number = 0;
-  for (uint32_t units : model.hidden().values()) {
-    const std::string suffix = std::to_string(++number);
-    x = builder.Dense("dense" + suffix, x, units);
-    x = builder.Relu("relu" + suffix, x);
-    x = builder.Dropout("dropout" + suffix, x, model.dropout());
+using graph::GraphBuilder;
+using graph::ValueId;
+namespace layers = graph::layers;
+
+constexpr int64_t kMostUnits = 65536;  // of a hidden layer
+constexpr size_t kMostLayers = 64;     // hidden ones
+
+struct MlpOptions {
+  double dropout = 0;
+  std::vector<int64_t> hidden = {2048, 2048};
+
+  static constexpr auto Fields() {
+    return std::tuple(
+        Field{"dropout", &MlpOptions::dropout, "at least 0, under 1"},
+        Field{"hidden", &MlpOptions::hidden, "at most 64 layers of 1 to 65536 units"});
   }
-  return builder.Dense("fc", x, classes);
+  [[nodiscard]] Status Check() const {
+    if (hidden.size() > kMostLayers) {
+      return InvalidArgument("hidden has {} layers; at most {} are allowed", hidden.size(),
+                             kMostLayers);
+    }
+    for (const int64_t units : hidden) {
+      if (units >= 1 && units <= kMostUnits) continue;
+      return InvalidArgument("hidden: a layer of {} units; 1 to {} are allowed", units, kMostUnits);
+    }
+    return CheckRate("dropout", dropout);
+  }
+};
+
+struct NoOptions {
+  static constexpr auto Fields() { return std::tuple(); }
+};
+
+ValueId BuildMlp(const MlpOptions& options, const DataShape& data, GraphBuilder& builder,
+                 ValueId images) {
+  ValueId x = builder.Add("flatten", layers::Flatten{}, images);
+  int number = 0;
+  for (const int64_t units : options.hidden) {
+    const std::string suffix = std::to_string(++number);
+    x = builder.Add("dense" + suffix, layers::Dense{.units = units}, x);
+    x = builder.Add("relu" + suffix, graph::Relu{}, x);
+    x = builder.Add("dropout" + suffix, layers::Dropout{options.dropout}, x);
+  }
+  return builder.Add("fc", layers::Dense{.units = data.classes}, x);
+}
+
+ValueId BuildLinear(const NoOptions&, const DataShape& data, GraphBuilder& builder,
+                    ValueId images) {
+  return BuildMlp({.dropout = 0, .hidden = {}}, data, builder, images);
+}
+
+}  // namespace
+
+Family Mlps() {
+  return {
+      MakeEntry<NoOptions>("linear", "one dense layer", kCifar, BuildLinear),
+      MakeEntry<MlpOptions>("mlp",
+                            "hidden dense layers with relu; a linear model when there are none",
+                            kCifar, BuildMlp),
+  };
 }
 
 }  // namespace ringmaster::zoo

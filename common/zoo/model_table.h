@@ -1,53 +1,110 @@
-// The table of models: one row a model, with the options of v1::Model that it has. Immutable,
-// thread-safe. It builds no graph: zoo.h does.
+// The table of models: one row a model, made of its options' struct and the function that builds
+// its layers; each family's file has its rows. Immutable, thread-safe. It makes no graph: zoo.h
+// does.
 #pragma once
 
-#include <optional>
-#include <span>
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/fields.h"
 #include "common/graph/builder.h"
+#include "common/graph/message/attributes.h"
 #include "common/status.h"
-#include "ringmaster/v1/job.pb.h"
+#include "ringmaster/v1/graph.pb.h"
 
 namespace ringmaster::zoo {
 
-inline constexpr uint32_t kMostUnits = 65536;  // of a hidden layer
-inline constexpr int kMostLayers = 64;         // hidden ones
-inline constexpr uint32_t kHiddenDefault[] = {2048, 2048};
-inline constexpr uint32_t kDepths[] = {11, 13, 16, 19};
+struct DataShape {
+  int64_t height = 224, width = 224, channels = 3, classes = 1000;
+};
+inline constexpr DataShape kCifar = {32, 32, 3, 10};
+
+using Attributes = google::protobuf::RepeatedPtrField<v1::Attribute>;
+
+// Options with their defaults, checked.
+struct ResolvedOptions {
+  Attributes options;    // by name
+  bool has_loss = true;  // false: it ends in features
+};
 
 struct Entry {
-  const char* name;
-  const char* description;
-  graph::ValueId (*build)(graph::GraphBuilder&, const v1::Model&, graph::ValueId, int64_t);
-  Status (*check_images)(int64_t height, int64_t width) = nullptr;  // nullptr: the layers tell
-  // Defaults of the options; nullopt: the model does not have the option.
-  std::optional<bool> batch_norm = std::nullopt;
-  std::optional<double> dropout = std::nullopt;
-  std::optional<std::span<const uint32_t>> hidden = std::nullopt;
-  std::optional<uint32_t> depth = std::nullopt;
-};
-
-// INVALID_ARGUMENT names the models, and the one that was meant.
-[[nodiscard]] StatusOr<const Entry*> FindModel(const std::string& name);
-
-struct OptionDescription {
   std::string name;
-  std::string default_value;  // as in a job file
-  std::string range;          // in words: `0 to 1, without 1`
+  std::string description;
+  DataShape usual;  // what its authors, or Keras, give it
+  std::vector<FieldDescription> options;
+  // INVALID_ARGUMENT: an option that it does not have, of another type or out of range.
+  std::function<StatusOr<ResolvedOptions>(const Attributes& given)> resolve = {};
+  // From resolved options: the logits, or the features where it has no loss.
+  std::function<graph::ValueId(const Attributes& options, const DataShape& data,
+                               graph::GraphBuilder& builder, graph::ValueId images)>
+      build = {};
+  // Elements of a layer `normalization` that Keras counts though it changes nothing; nullptr: none.
+  int64_t (*constants)(const DataShape& data) = nullptr;
 };
+using Family = std::vector<Entry>;
+
+[[nodiscard]] Status UnknownOption(const std::string& option,
+                                   const std::vector<FieldDescription>& options);
+
+// A row. Options: members, Fields(), and Status Check() const where not every value of a type will
+// do; a row's own defaults are those of `defaults`.
+template <typename Options>
+[[nodiscard]] Entry MakeEntry(std::string name, std::string description, const DataShape& usual,
+                              graph::ValueId (*build)(const Options&, const DataShape&,
+                                                      graph::GraphBuilder&, graph::ValueId images),
+                              const Options& defaults = {}) {
+  Entry entry = {std::move(name), std::move(description), usual, DescribeFields(defaults)};
+  entry.resolve = [defaults,
+                   known = entry.options](const Attributes& given) -> StatusOr<ResolvedOptions> {
+    for (const v1::Attribute& attribute : given) {
+      const bool found = std::ranges::any_of(
+          known, [&](const auto& option) { return option.name == attribute.name(); });
+      if (!found) return UnknownOption(attribute.name(), known);
+    }
+    Options options = defaults;
+    RING_RETURN_IF_ERROR(graph::ReadAttributes(given, &options));
+    if constexpr (requires { options.Check(); }) RING_RETURN_IF_ERROR(options.Check());
+    ResolvedOptions resolved;
+    graph::WriteAttributes(options, &resolved.options);
+    if constexpr (requires { options.head; }) {
+      resolved.has_loss = options.head != decltype(options.head)::kNone;
+    }
+    return resolved;
+  };
+  entry.build = [build](const Attributes& given, const DataShape& data,
+                        graph::GraphBuilder& builder, graph::ValueId images) {
+    Options options;
+    const Status status = graph::ReadAttributes(given, &options);
+    if (!status.ok()) builder.Fail(status);
+    return build(options, data, builder, images);
+  };
+  return entry;
+}
+
+// The families, a file each.
+[[nodiscard]] Family Alexnets();
+[[nodiscard]] Family Efficientnets();
+[[nodiscard]] Family Inceptions();
+[[nodiscard]] Family Mlps();
+[[nodiscard]] Family Mobilenets();
+[[nodiscard]] Family Nasnets();
+[[nodiscard]] Family Resnets();
+[[nodiscard]] Family Vggs();
 
 struct ModelDescription {
   std::string name;
   std::string description;  // one line
-  std::vector<OptionDescription> options;
+  std::vector<FieldDescription> options;
 };
 
-[[nodiscard]] std::vector<std::string> ModelNames();
+// By name.
+[[nodiscard]] const std::vector<Entry>& ModelTable();
 [[nodiscard]] std::vector<ModelDescription> ListModels();
-// Of one model.
-[[nodiscard]] std::vector<OptionDescription> OptionsOf(const Entry& entry);
+// INVALID_ARGUMENT names the models, and the one that was meant.
+[[nodiscard]] StatusOr<const Entry*> FindModel(const std::string& name);
+[[nodiscard]] std::vector<std::string> ModelNames();
 
 }  // namespace ringmaster::zoo

@@ -40,19 +40,24 @@ int64_t MovingOf(const graph::Program& program, const graph::Node& node) {
 
 }  // namespace
 
-StatusOr<Summary> Summarize(const v1::Model& model, const ImageShape& images, int64_t classes) {
-  RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        BuildForward(model, {.mode = graph::Mode::kTraining,
-                                             .samples = 1,
-                                             .height = images.height,
-                                             .width = images.width,
-                                             .channels = images.channels,
-                                             .classes = classes}));
+StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data, const Attributes& more) {
+  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  RING_ASSIGN_OR_RETURN(const graph::Program program, BuildLayers(model, {.samples = 1,
+                                                                          .height = data.height,
+                                                                          .width = data.width,
+                                                                          .channels = data.channels,
+                                                                          .classes = data.classes,
+                                                                          .more = more}));
   Summary summary = {.name = model.name()};
   for (const graph::Column& column : program.columns) {
     const graph::Value& input = program.graph.value(column.value);
     if (input.dtype != graph::DType::kFloat32) continue;
     summary.layers.push_back({input.name, "InputLayer", WithoutSamples(input.shape)});
+  }
+  if (entry->constants != nullptr) {
+    summary.non_trainable_parameters = entry->constants(data);
+    summary.layers.push_back({"normalization", "Normalization", summary.layers.back().output_shape,
+                              summary.non_trainable_parameters});
   }
   for (const graph::Node& node : program.graph.nodes()) {
     const graph::Value& output = program.graph.value(node.outputs[0]);

@@ -7,13 +7,10 @@
 
 #include "common/graph/graph.h"
 #include "common/status.h"
+#include "common/zoo/model_table.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::zoo {
-
-struct ImageShape {
-  int64_t height = 32, width = 32, channels = 3;
-};
 
 struct Layer {
   std::string name;           // conv1: as in the names of parameters, checkpoints and plans
@@ -26,15 +23,15 @@ struct Summary {
   std::string name;  // of the model
   std::vector<Layer> layers;
   int64_t trainable_parameters = 0;
-  int64_t non_trainable_parameters = 0;  // moving means and variances
+  int64_t non_trainable_parameters = 0;  // moving means and variances, constants
   [[nodiscard]] int64_t total_parameters() const {
     return trainable_parameters + non_trainable_parameters;
   }
 };
 
 // The model as it trains, with the defaults of what `model` leaves out: a dropout of rate 0 is no
-// layer. INVALID_ARGUMENT: see BuildProgram.
-[[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const ImageShape& images,
-                                          int64_t classes);
+// layer. `more`: as in ProgramOptions. INVALID_ARGUMENT: see BuildLayers.
+[[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data,
+                                          const Attributes& more = {});
 
 }  // namespace ringmaster::zoo

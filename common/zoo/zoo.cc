@@ -1,61 +1,60 @@
 #include "common/zoo/zoo.h"
 
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/graph/builder.h"
+#include "common/graph/layers/classification.h"
 #include "common/graph/message/message.h"
 #include "common/zoo/model_table.h"
 
 namespace ringmaster::zoo {
 namespace {
 
-// The options that the model has, as words.
-std::string OptionWords(const Entry& entry) {
-  std::vector<std::string> options;
-  for (OptionDescription& option : OptionsOf(entry)) options.push_back(std::move(option.name));
-  return fmt::format("{}", fmt::join(options, ", "));
-}
-
-Status CheckOption(const Entry& entry, const char* option, bool given, bool known) {
-  if (!given || known) return absl::OkStatus();
-  return InvalidArgument("model {} has no option {}; its options are {}", entry.name, option,
-                         OptionWords(entry));
-}
-
-Status CheckHidden(const v1::Model& model) {
-  if (model.hidden().values_size() > kMostLayers) {
-    return InvalidArgument("model.hidden has {} layers; at most {} are allowed",
-                           model.hidden().values_size(), kMostLayers);
+// What a job says of options, by the fields of their names, beside those given.
+Attributes GivenOptions(const v1::Model& model, Attributes given) {
+  const auto add = [&](const char* name) {
+    v1::Attribute* const attribute = given.Add();
+    attribute->set_name(name);
+    return attribute;
+  };
+  if (model.has_batch_norm()) add("batch_norm")->set_b(model.batch_norm());
+  if (model.has_dropout()) add("dropout")->set_f(model.dropout());
+  if (model.has_depth()) add("depth")->set_i(model.depth());
+  if (model.has_hidden()) {
+    const auto& units = model.hidden().values();
+    add("hidden")->mutable_ints()->mutable_values()->Assign(units.begin(), units.end());
   }
-  for (uint32_t units : model.hidden().values()) {
-    if (units < 1 || units > kMostUnits) {
-      return InvalidArgument("model.hidden: a layer of {} units; 1 to {} are allowed", units,
-                             kMostUnits);
+  return given;
+}
+
+// The fields of v1::Model that `options` has.
+v1::Model WithOptions(v1::Model model, const Attributes& options) {
+  for (const v1::Attribute& option : options) {
+    if (option.name() == "batch_norm") model.set_batch_norm(option.b());
+    if (option.name() == "dropout") model.set_dropout(option.f());
+    if (option.name() == "depth") model.set_depth(static_cast<uint32_t>(option.i()));
+    if (option.name() != "hidden") continue;
+    model.mutable_hidden()->clear_values();
+    for (const int64_t units : option.ints().values()) {
+      model.mutable_hidden()->add_values(static_cast<uint32_t>(units));
     }
   }
-  return absl::OkStatus();
+  return model;
 }
 
-Status CheckDepth(const v1::Model& model) {
-  if (!model.has_depth() || std::ranges::count(kDepths, model.depth()) > 0) return absl::OkStatus();
-  return InvalidArgument("model.depth is {}; it must be one of {}", model.depth(),
-                         fmt::join(kDepths, ", "));
+std::string Named(const v1::Model& model) { return "model " + model.name(); }
+
+Status NoLoss(const v1::Model& model) {
+  return InvalidArgument(
+      "model {} with head none ends in features and has no loss to train by: head own or gap has",
+      model.name());
 }
 
-v1::Model WithDefaults(const Entry& entry, const v1::Model& model) {
-  v1::Model resolved = model;
-  if (entry.batch_norm && !model.has_batch_norm()) resolved.set_batch_norm(*entry.batch_norm);
-  if (entry.dropout && !model.has_dropout()) resolved.set_dropout(*entry.dropout);
-  if (entry.hidden && !model.has_hidden()) {
-    for (uint32_t units : *entry.hidden) resolved.mutable_hidden()->add_values(units);
-  }
-  if (entry.depth && !model.has_depth()) resolved.set_depth(*entry.depth);
+StatusOr<ResolvedOptions> Resolve(const Entry& entry, const v1::Model& model,
+                                  const Attributes& more) {
+  auto resolved = entry.resolve(GivenOptions(model, more));
+  if (!resolved.ok()) return Annotate(resolved.status(), Named(model));
   return resolved;
 }
 
@@ -63,40 +62,33 @@ v1::Model WithDefaults(const Entry& entry, const v1::Model& model) {
 
 StatusOr<v1::Model> ResolveModel(const v1::Model& model) {
   RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
-  const auto check = [&](const char* option, bool given, bool known) {
-    return CheckOption(*entry, option, given, known);
-  };
-  RING_RETURN_IF_ERROR(check("batch_norm", model.has_batch_norm(), entry->batch_norm.has_value()));
-  RING_RETURN_IF_ERROR(check("dropout", model.has_dropout(), entry->dropout.has_value()));
-  RING_RETURN_IF_ERROR(check("hidden", model.has_hidden(), entry->hidden.has_value()));
-  RING_RETURN_IF_ERROR(check("depth", model.has_depth(), entry->depth.has_value()));
-  if (!(model.dropout() >= 0 && model.dropout() < 1)) {
-    return InvalidArgument("model.dropout is {}; it must be at least 0 and under 1",
-                           model.dropout());
-  }
-  RING_RETURN_IF_ERROR(CheckHidden(model));
-  RING_RETURN_IF_ERROR(CheckDepth(model));
-  return WithDefaults(*entry, model);
+  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model, {}));
+  if (!resolved.has_loss) return NoLoss(model);
+  return WithOptions(model, resolved.options);
 }
 
-StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const ProgramOptions& options) {
-  RING_ASSIGN_OR_RETURN(const v1::Model resolved, ResolveModel(model));
+StatusOr<graph::Program> BuildLayers(const v1::Model& model, const ProgramOptions& options) {
   RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model, options.more));
   if (options.classes < 1) {
     return InvalidArgument("model {} needs at least 1 class, got {}", model.name(),
                            options.classes);
   }
-  if (entry->check_images != nullptr) {
-    const Status status = entry->check_images(options.height, options.width);
-    if (!status.ok()) return Annotate(status, "model " + model.name());
-  }
-  graph::GraphBuilder builder(graph::Mode::kTraining, 1);
+  graph::GraphBuilder builder(1);
   const graph::ValueId images = builder.Input(options.height, options.width, options.channels);
-  const graph::ValueId logits = entry->build(builder, resolved, images, options.classes);
-  builder.SoftmaxCrossEntropy("loss", logits);
-  const StatusOr<graph::Program> forward = builder.Finish();
-  if (!forward.ok()) return Annotate(forward.status(), "model " + model.name());
-  return graph::ToMessage(*forward);
+  const graph::ValueId made = entry->build(
+      resolved.options, {options.height, options.width, options.channels, options.classes}, builder,
+      images);
+  if (resolved.has_loss) builder.Add("loss", graph::layers::SoftmaxCrossEntropy{}, made);
+  auto forward = builder.Finish();
+  if (!forward.ok()) return Annotate(forward.status(), Named(model));
+  return forward;
+}
+
+StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const ProgramOptions& options) {
+  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildLayers(model, options));
+  if (forward.outputs.empty()) return NoLoss(model);
+  return graph::ToMessage(forward);
 }
 
 StatusOr<graph::Program> BuildForward(const v1::Model& model, const ProgramOptions& options) {

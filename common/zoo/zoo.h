@@ -14,10 +14,17 @@ struct ProgramOptions {
   int64_t samples = 0;  // of the shard, >= 1
   int64_t height = 0, width = 0, channels = 0, classes = 0;
   v1::Policy policy = v1::POLICY_FLOAT32;
+  // Options of the model that v1::Model has no fields for.
+  google::protobuf::RepeatedPtrField<v1::Attribute> more = {};
 };
 
-// The canonical forward graph; mode, samples and policy have no part in it. INVALID_ARGUMENT names
-// the model, the option and what is allowed.
+// The layers of one sample as they train, without gradients, and without a loss where the model
+// ends in features. INVALID_ARGUMENT names the model, the option and what is allowed.
+[[nodiscard]] StatusOr<graph::Program> BuildLayers(const v1::Model& model,
+                                                   const ProgramOptions& options);
+
+// The canonical forward graph; mode, samples and policy have no part in it. Errors as above, also
+// where there is no loss.
 [[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const ProgramOptions& options);
 
 // A program of it: the forward one alone, and one that is ready to plan and bind.
@@ -26,7 +33,8 @@ struct ProgramOptions {
 [[nodiscard]] StatusOr<graph::Program> BuildProgram(const v1::Model& model,
                                                     const ProgramOptions& options);
 
-// Checks name and options (each option belongs to the model and is in range) and fills defaults.
+// For a job: checks name and options (each option belongs to the model and is in range, and there
+// is a loss) and fills defaults.
 [[nodiscard]] StatusOr<v1::Model> ResolveModel(const v1::Model& model);
 
 }  // namespace ringmaster::zoo

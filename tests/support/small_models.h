@@ -3,33 +3,49 @@
 
 #include <string>
 
-#include "common/graph/builder.h"
+#include "common/graph/layers/layer_list.h"
+#include "common/graph/message/message.h"
 
 namespace ringmaster::testing {
+
+// What the builder has for training; for inference the program of its message.
+inline StatusOr<graph::Program> FinishFor(graph::Mode mode, int64_t samples,
+                                          graph::GraphBuilder* builder) {
+  auto program = builder->Finish();
+  if (mode == graph::Mode::kTraining || !program.ok()) return program;
+  return graph::FromMessage(graph::ToMessage(*program), mode, samples);
+}
 
 // conv, batch_norm, relu, max_pool, strided conv with bias, relu, global average pool, dropout,
 // dense.
 inline StatusOr<graph::Program> SmallConvolutional(graph::Mode mode, int64_t samples) {
-  graph::GraphBuilder builder(mode, samples);
+  namespace layers = graph::layers;
+  graph::GraphBuilder builder(samples);
   graph::ValueId x = builder.Input(6, 5, 2);
-  x = builder.Conv2d("conv1", x, {.filters = 4, .bias = graph::Bias::kNone});
-  x = builder.Relu("relu1", builder.BatchNorm("bn1", x));
-  x = builder.MaxPool("pool1", x);
-  x = builder.Relu("relu2", builder.Conv2d("conv2", x, {.filters = 3, .stride = 2}));
-  x = builder.GlobalAveragePool("pool2", x);
-  x = builder.Dense("fc", builder.Dropout("dropout", x, 0.25), 3);
-  builder.SoftmaxCrossEntropy("loss", x);
-  return builder.Finish();
+  x = builder.Add("conv1", layers::Conv2d{.filters = 4, .bias = false}, x);
+  x = builder.Add("bn1", layers::BatchNorm{}, x);
+  x = builder.Add("relu1", graph::Relu{}, x);
+  x = builder.Add("pool1", layers::MaxPool{}, x);
+  x = builder.Add("conv2", layers::Conv2d{.filters = 3, .stride = 2}, x);
+  x = builder.Add("relu2", graph::Relu{}, x);
+  x = builder.Add("pool2", graph::GlobalAveragePool{}, x);
+  x = builder.Add("dropout", layers::Dropout{0.25}, x);
+  x = builder.Add("fc", layers::Dense{.units = 3}, x);
+  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  return FinishFor(mode, samples, &builder);
 }
 
 // flatten, dense with relu and dropout, dense.
 inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t samples) {
-  graph::GraphBuilder builder(mode, samples);
-  graph::ValueId x = builder.Flatten("flatten", builder.Input(3, 3, 1));
-  x = builder.Relu("relu1", builder.Dense("dense1", x, 5));
-  x = builder.Dense("fc", builder.Dropout("dropout1", x, 0.25), 3);
-  builder.SoftmaxCrossEntropy("loss", x);
-  return builder.Finish();
+  namespace layers = graph::layers;
+  graph::GraphBuilder builder(samples);
+  graph::ValueId x = builder.Add("flatten", layers::Flatten{}, builder.Input(3, 3, 1));
+  x = builder.Add("dense1", layers::Dense{.units = 5}, x);
+  x = builder.Add("relu1", graph::Relu{}, x);
+  x = builder.Add("dropout1", layers::Dropout{0.25}, x);
+  x = builder.Add("fc", layers::Dense{.units = 3}, x);
+  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  return FinishFor(mode, samples, &builder);
 }
 
 }  // namespace ringmaster::testing

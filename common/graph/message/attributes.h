@@ -1,4 +1,5 @@
-// The attributes of ops as messages, by their Fields(). Thread-safe (free functions).
+// The attributes of ops, and other options, as messages, by their Fields(). Thread-safe (free
+// functions).
 #pragma once
 
 #include <algorithm>
@@ -89,41 +90,33 @@ Status GetValue(const v1::Attribute& attribute, T* value) {
 }
 
 // All of them, by name ascending.
-template <typename Op>
-void WriteAttributes(const Op& op, v1::Node* node) {
-  if constexpr (requires { Op::Fields(); }) {
-    std::apply(
-        [&](const auto&... fields) {
-          const auto write = [&](const auto& field) {
-            v1::Attribute& attribute = *node->add_attributes();
-            attribute.set_name(field.name);
-            SetValue(op.*field.member, &attribute);
-          };
-          (write(fields), ...);
-        },
-        Op::Fields());
-    std::sort(node->mutable_attributes()->begin(), node->mutable_attributes()->end(),
+template <typename Options>
+void WriteAttributes(const Options& options,
+                     google::protobuf::RepeatedPtrField<v1::Attribute>* attributes) {
+  if constexpr (requires { Options::Fields(); }) {
+    ForEachField<Options>([&](const auto& field) {
+      v1::Attribute& attribute = *attributes->Add();
+      attribute.set_name(field.name);
+      SetValue(options.*field.member, &attribute);
+    });
+    std::sort(attributes->begin(), attributes->end(),
               [](const auto& a, const auto& b) { return a.name() < b.name(); });
   }
 }
 
-// Takes those that the op has. Which there are, and in which order, is not looked at: what is
+// Takes those that the struct has. Which there are, and in which order, is not looked at: what is
 // written again differs then.
-template <typename Op>
-Status ReadAttributes(const v1::Node& node, Op* op) {
+template <typename Options>
+Status ReadAttributes(const google::protobuf::RepeatedPtrField<v1::Attribute>& attributes,
+                      Options* options) {
   Status status;
-  if constexpr (requires { Op::Fields(); }) {
-    std::apply(
-        [&](const auto&... fields) {
-          const auto read = [&](const auto& field) {
-            for (const v1::Attribute& attribute : node.attributes()) {
-              if (!status.ok() || attribute.name() != field.name) continue;
-              status = GetValue(attribute, &(op->*field.member));
-            }
-          };
-          (read(fields), ...);
-        },
-        Op::Fields());
+  if constexpr (requires { Options::Fields(); }) {
+    ForEachField<Options>([&](const auto& field) {
+      for (const v1::Attribute& attribute : attributes) {
+        if (!status.ok() || attribute.name() != field.name) continue;
+        status = GetValue(attribute, &(options->*field.member));
+      }
+    });
   }
   return status;
 }

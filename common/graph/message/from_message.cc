@@ -203,26 +203,34 @@ class Reader {
   Status Read(const v1::Parameter& parameter) {
     RING_RETURN_IF_ERROR(Take(parameter.name()));
     RING_ASSIGN_OR_RETURN(Shape shape, CheckedShape(parameter.name(), parameter.shape()));
-    const v1::Initializer& from = parameter.initializer();
-    const bool uniform = from.distribution() == v1::DISTRIBUTION_UNIFORM;
-    if (!uniform && from.distribution() != v1::DISTRIBUTION_CONSTANT) {
-      return InvalidArgument("{}: expected an initializer, constant or uniform", parameter.name());
-    }
-    const bool sound = std::isfinite(static_cast<float>(from.scale())) &&
-                       (uniform ? from.scale() >= 0 : true) && !IsMinusZero(from.scale());
-    if (!sound) {
-      return InvalidArgument(
-          "{}: an initializer of scale {}; expected a finite float32, of uniform "
-          "at least 0",
-          parameter.name(), from.scale());
-    }
-    const Initializer initializer = {
-        uniform ? Initializer::Kind::kUniform : Initializer::Kind::kConstant, from.scale()};
+    RING_ASSIGN_OR_RETURN(const Initializer initializer,
+                          InitializerOf(parameter.name(), parameter.initializer()));
     const ValueId value = program_.graph.AddFed(parameter.name(), shape, DType::kFloat32);
     values_[parameter.name()] = value;
     program_.parameters.push_back(
         {parameter.name(), std::move(shape), value, kNoValue, initializer});
     return absl::OkStatus();
+  }
+
+  static StatusOr<Initializer> InitializerOf(const std::string& name, const v1::Initializer& from) {
+    static constexpr std::pair<v1::Distribution, Initializer::Kind> kKinds[] = {
+        {v1::DISTRIBUTION_CONSTANT, Initializer::Kind::kConstant},
+        {v1::DISTRIBUTION_UNIFORM, Initializer::Kind::kUniform},
+        {v1::DISTRIBUTION_NORMAL, Initializer::Kind::kNormal},
+        {v1::DISTRIBUTION_TRUNCATED_NORMAL, Initializer::Kind::kTruncatedNormal}};
+    for (const auto& [distribution, kind] : kKinds) {
+      if (from.distribution() != distribution) continue;
+      const bool sound = std::isfinite(static_cast<float>(from.scale())) &&
+                         (kind == Initializer::Kind::kConstant || from.scale() >= 0) &&
+                         !IsMinusZero(from.scale());
+      if (sound) return Initializer{kind, from.scale()};
+      return InvalidArgument(
+          "{}: an initializer of scale {}; expected a finite float32, at least 0 unless it is a "
+          "constant",
+          name, from.scale());
+    }
+    return InvalidArgument(
+        "{}: expected an initializer, constant, uniform, normal or truncated normal", name);
   }
 
   Status Read(const v1::Statistic& statistic) {
@@ -300,8 +308,8 @@ class Reader {
     v1::Node again;
     RING_RETURN_IF_ERROR(std::visit(
         [&](auto& op) {
-          const Status status = ReadAttributes(message, &op);
-          WriteAttributes(op, &again);
+          const Status status = ReadAttributes(message.attributes(), &op);
+          WriteAttributes(op, again.mutable_attributes());
           return status;
         },
         *kind));

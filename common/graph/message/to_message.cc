@@ -26,14 +26,26 @@ void AddColumns(const Program& program, v1::Graph* message) {
   }
 }
 
+v1::Distribution DistributionOf(Initializer::Kind kind) {
+  switch (kind) {
+    case Initializer::Kind::kConstant:
+      return v1::DISTRIBUTION_CONSTANT;
+    case Initializer::Kind::kUniform:
+      return v1::DISTRIBUTION_UNIFORM;
+    case Initializer::Kind::kNormal:
+      return v1::DISTRIBUTION_NORMAL;
+    case Initializer::Kind::kTruncatedNormal:
+      return v1::DISTRIBUTION_TRUNCATED_NORMAL;
+  }
+  return v1::DISTRIBUTION_UNSPECIFIED;
+}
+
 void AddParameters(const Program& program, v1::Graph* message) {
   for (const Parameter& parameter : program.parameters) {
     v1::Parameter& added = *message->add_parameters();
     added.set_name(parameter.name);
     SetShape(parameter.shape, 0, added.mutable_shape());
-    const bool uniform = parameter.initializer.kind == Initializer::Kind::kUniform;
-    added.mutable_initializer()->set_distribution(uniform ? v1::DISTRIBUTION_UNIFORM
-                                                          : v1::DISTRIBUTION_CONSTANT);
+    added.mutable_initializer()->set_distribution(DistributionOf(parameter.initializer.kind));
     added.mutable_initializer()->set_scale(parameter.initializer.scale);
   }
 }
@@ -62,7 +74,7 @@ void AddNodes(const Program& program, v1::Graph* message) {
       added.add_inputs(norm.moving_mean_name());
       added.add_inputs(norm.moving_variance_name());
     }
-    std::visit([&](const auto& op) { WriteAttributes(op, &added); }, node.kind);
+    std::visit([&](const auto& op) { WriteAttributes(op, added.mutable_attributes()); }, node.kind);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/graph/update/normal.h"
 #include "common/philox.h"
 
 namespace ringmaster::graph {
@@ -21,18 +22,36 @@ void FillUniform(const Initializer& initializer, const PhiloxStream& stream,
   }
 }
 
+// A word an element; u in (0, 1), so that both tails are alike. `cut` of the distribution is left
+// out at either end.
+void FillNormal(const Initializer& initializer, double cut, const PhiloxStream& stream,
+                std::span<float> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double u = (static_cast<double>(stream.At(i)) + 0.5) * 0x1p-32;
+    values[i] = static_cast<float>(NormalQuantile(cut + u * (1 - 2 * cut)) * initializer.scale);
+  }
+}
+
+// How probable it is that a standard normal variable is below -2.
+constexpr double kBelowTwo = 0.022750131948179208;
+
 }  // namespace
 
 void Initialize(const Parameter& parameter, uint32_t tensor, uint64_t seed,
                 std::span<float> values) {
+  const PhiloxStream stream(seed, PhiloxStream::Purpose::kInitialize, 0, tensor, parameter.name);
   switch (parameter.initializer.kind) {
     case Initializer::Kind::kConstant:
       std::ranges::fill(values, static_cast<float>(parameter.initializer.scale));
       return;
     case Initializer::Kind::kUniform:
-      const PhiloxStream stream(seed, PhiloxStream::Purpose::kInitialize, 0, tensor,
-                                parameter.name);
       FillUniform(parameter.initializer, stream, values);
+      return;
+    case Initializer::Kind::kNormal:
+      FillNormal(parameter.initializer, 0, stream, values);
+      return;
+    case Initializer::Kind::kTruncatedNormal:
+      FillNormal(parameter.initializer, kBelowTwo, stream, values);
       return;
   }
 }

@@ -176,7 +176,7 @@ Program RandomProgram(uint64_t number) {
   uint64_t draws = 0;
   const auto below = [&](uint32_t bound) { return stream.Below(draws++, bound); };
   const int64_t samples = 1 + below(9), height = 8 + below(9), width = 8 + below(9);
-  GraphBuilder builder(Mode::kTraining, samples);
+  GraphBuilder builder(samples);
   ValueId x = builder.Input(height, width, 3);
   bool pooled = false;
   const uint32_t layers = 1 + below(12);
@@ -184,24 +184,26 @@ Program RandomProgram(uint64_t number) {
     const std::string name = "layer" + std::to_string(i);
     switch (below(6)) {
       case 0:
-        x = builder.Conv2d(name, x, {.filters = 1 + below(40), .stride = 1 + below(2)});
+        x = builder.Add(
+            name, layers::Conv2d{.filters = 1 + below(40), .stride = int64_t{1} + below(2)}, x);
         break;
       case 1:
-        x = builder.BatchNorm(name, x);
+        x = builder.Add(name, layers::BatchNorm{}, x);
         break;
       case 2:
-        x = builder.Dropout(name, x, 0.5);
+        x = builder.Add(name, layers::Dropout{0.5}, x);
         break;
       case 3:
-        if (!pooled) x = builder.MaxPool(name, x);
+        if (!pooled) x = builder.Add(name, layers::MaxPool{}, x);
         pooled = true;
         break;
       default:
-        x = builder.Relu(name, x);
+        x = builder.Add(name, Relu{}, x);
     }
   }
-  x = builder.Dense("fc", builder.Flatten("flatten", x), 10);
-  builder.SoftmaxCrossEntropy("loss", x);
+  x = builder.Add("flatten", layers::Flatten{}, x);
+  x = builder.Add("fc", layers::Dense{.units = 10}, x);
+  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
   auto program = builder.Finish();
   INFO(program.status().ToString());
   REQUIRE(program.ok());
@@ -263,13 +265,13 @@ TEST_CASE("MemoryPlan: parameters, gradients and moving statistics are not in th
 }
 
 TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that dies") {
-  GraphBuilder builder(Mode::kInference, 4);
+  GraphBuilder builder(4);
   const ValueId images = builder.Input(2, 2, 1);
-  const ValueId flat = builder.Flatten("flatten", images);
-  const ValueId dense = builder.Dense("dense", flat, 5);
-  const ValueId relu = builder.Relu("relu", dense);
-  const ValueId late = builder.Relu("late", relu);
-  builder.SoftmaxCrossEntropy("loss", late);
+  const ValueId flat = builder.Add("flatten", layers::Flatten{}, images);
+  const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
+  const ValueId relu = builder.Add("relu", Relu{}, dense);
+  const ValueId late = builder.Add("late", Relu{}, relu);
+  builder.Add("loss", layers::SoftmaxCrossEntropy{}, late);
   const auto program = builder.Finish();
   REQUIRE(program.ok());
   const MemoryPlan plan = PlanMemory(*program, {});

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "common/status.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::job {
 namespace {
@@ -64,9 +65,11 @@ TEST_CASE("Job keys: every key but a mapping has a value to show") {
 }
 
 TEST_CASE("Job keys: models and formats say what they are called and what their options are") {
-  CHECK(Named("model.name").choices == std::vector<std::string>{"alexnet", "mlp", "vgg"});
+  CHECK(Named("model.name").choices == zoo::ModelNames());
   CHECK(Named("data.format").choices == std::vector<std::string>{"cifar10", "cifar100", "mnist"});
-  CHECK(DefaultWords(Named("model.dropout")) == "0 (alexnet, mlp), 0.5 (vgg)");
+  CHECK(DefaultWords(Named("model.dropout")) ==
+        "0 (alexnet, mlp), 0.2 (efficientnetb0, efficientnetb1), 0.3 (efficientnetb2, "
+        "efficientnetb3), 0.4 (efficientnetb4, efficientnetb5), 0.001 (mobilenet), 0.5 (vgg)");
   CHECK(ValueWords(Named("model.dropout")) == "number, at least 0, under 1");
   CHECK(ValueWords(Named("model.depth")) == "whole number, 11, 13, 16, 19");
   CHECK(ValueWords(Named("model.batch_norm")) == "true or false");

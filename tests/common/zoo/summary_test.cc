@@ -12,8 +12,8 @@
 namespace ringmaster::zoo {
 namespace {
 
-Summary Of(const v1::Model& model, const ImageShape& images = {}) {
-  auto summary = Summarize(model, images, 10);
+Summary Of(const v1::Model& model, const DataShape& data = kCifar) {
+  auto summary = Summarize(model, data);
   REQUIRE(Message(summary.status()) == "");
   return std::move(summary).value();
 }
@@ -65,15 +65,18 @@ fc Dense (10) 2570
 }
 
 TEST_CASE("Summary: layers add up to the totals for every model of the table") {
-  for (const std::string& name : ModelNames()) {
-    INFO(name);
-    const Summary summary = Of(Model(name));
+  for (const Entry& entry : ModelTable()) {
+    INFO(entry.name);
+    const Summary summary = Of(Model(entry.name), entry.usual);
     int64_t sum = 0;
     for (const Layer& layer : summary.layers) sum += layer.parameters;
     CHECK(sum == summary.total_parameters());
-    const auto program = BuildProgram(
-        Model(name), {.samples = 1, .height = 32, .width = 32, .channels = 3, .classes = 10});
-    REQUIRE(program.ok());
+    const auto program = BuildProgram(Model(entry.name), {.samples = 1,
+                                                          .height = entry.usual.height,
+                                                          .width = entry.usual.width,
+                                                          .channels = entry.usual.channels,
+                                                          .classes = entry.usual.classes});
+    REQUIRE(Message(program.status()) == "");
     int64_t trainable = 0;
     for (const auto& parameter : program->parameters) trainable += graph::Elements(parameter.shape);
     CHECK(summary.trainable_parameters == trainable);
@@ -83,32 +86,42 @@ TEST_CASE("Summary: layers add up to the totals for every model of the table") {
 TEST_CASE("Summary: images and options change it, and errors are those of the model") {
   v1::Model linear = Model("mlp");
   linear.mutable_hidden();
-  CHECK(Text(Of(linear, {28, 28, 1})) ==
+  CHECK(Text(Of(linear, {28, 28, 1, 10})) ==
         "\nimage InputLayer (28, 28, 1) 0\nflatten Flatten (784) 0\nfc Dense (10) 7850\n");
-  CHECK(Message(Summarize(Model("vvg"), {}, 10).status()) ==
-        "there is no model named \"vvg\"; did you mean vgg? (the models are alexnet, mlp, vgg)");
-  CHECK_FALSE(Summarize(Model("mlp"), {}, 0).ok());
-  CHECK_FALSE(Summarize(Model("mlp"), {0, 32, 3}, 10).ok());
+  CHECK(Message(Summarize(Model("vvg"), {}).status()) ==
+        fmt::format("there is no model named \"vvg\"; did you mean vgg? (`ringctl model ls` lists "
+                    "all {})",
+                    ModelNames().size()));
+  CHECK_FALSE(Summarize(Model("mlp"), {32, 32, 3, 0}).ok());
+  CHECK_FALSE(Summarize(Model("mlp"), {0, 32, 3, 10}).ok());
 }
 
 TEST_CASE("Model table: what ls shows are the defaults that resolving fills in") {
   std::string text = "\n";
   for (const ModelDescription& model : ListModels()) {
     CHECK_FALSE(model.description.empty());
-    for (const OptionDescription& option : model.options) {
+    for (const FieldDescription& option : model.options) {
       text += fmt::format("{} {}={} ({})\n", model.name, option.name, option.default_value,
-                          option.range);
+                          option.help);
     }
   }
-  CHECK(text == R"(
+  const std::string first = text.substr(0, text.find("efficientnetb0"));
+  CHECK(first == R"(
 alexnet batch_norm=false (true or false)
 alexnet dropout=0 (at least 0, under 1)
+)");
+  CHECK(text.find(R"(
 mlp dropout=0 (at least 0, under 1)
 mlp hidden=[2048, 2048] (at most 64 layers of 1 to 65536 units)
+mobilenet head=own (own, gap or none: the top behind the features)
+mobilenet head_dropout=0 (of gap; at least 0, under 1)
+mobilenet dropout=0.001 (at least 0, under 1)
+)") != std::string::npos);
+  CHECK(text.find(R"(
 vgg batch_norm=true (true or false)
 vgg dropout=0.5 (at least 0, under 1)
 vgg depth=16 (11, 13, 16, 19)
-)");
+)") != std::string::npos);
 }
 
 }  // namespace ringmaster::zoo

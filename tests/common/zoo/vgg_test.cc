@@ -110,14 +110,14 @@ TEST_CASE("Vgg: depth 16 with batch_norm and dropout 0.5 by default, and it trai
 
 TEST_CASE("Vgg: depths, options and images that it does not have are refused") {
   CHECK(BuildError(Vgg(12, true), Images(32, 32)) ==
-        "model.depth is 12; it must be one of 11, 13, 16, 19");
+        "model vgg: depth is 12; it must be one of 11, 13, 16, 19");
   v1::Model model = Vgg(16, true);
   model.mutable_hidden()->add_values(10);
   CHECK(BuildError(model, Images(32, 32)) ==
-        "model vgg has no option hidden; its options are batch_norm, dropout, depth");
+        "model vgg: it has no option hidden; its options are batch_norm, dropout, depth");
   model = Vgg(16, true);
   model.set_name("alexnet");
-  CHECK_THAT(BuildError(model, Images(32, 32)), Contains("alexnet has no option depth"));
+  CHECK_THAT(BuildError(model, Images(32, 32)), Contains("model alexnet: it has no option depth"));
   const std::string small = BuildError(Vgg(16, true), Images(28, 32));
   CHECK_THAT(small, Contains("model vgg: its 5 pools"));
   CHECK_THAT(small, Contains("at least 32x32, got height 28 and width 32"));

@@ -168,7 +168,7 @@ TEST_CASE("Zoo: an unknown model names the models and the nearest") {
   const std::string error = ResolveError(Model("alexnte"));
   CHECK(Contains(error, "alexnte"));
   CHECK(Contains(error, "did you mean alexnet"));
-  CHECK(Contains(error, "alexnet, mlp"));
+  CHECK(Contains(error, "`ringctl model ls` lists all"));
   CHECK(Contains(ResolveError(Model("mpl")), "did you mean mlp"));
   CHECK(Contains(ResolveError(Model("")), "missing"));
 }
@@ -176,10 +176,10 @@ TEST_CASE("Zoo: an unknown model names the models and the nearest") {
 TEST_CASE("Zoo: an option that the model does not have is named") {
   v1::Model model = Mlp({8});
   model.set_batch_norm(false);
-  CHECK(Contains(ResolveError(model), "mlp has no option batch_norm"));
+  CHECK(Contains(ResolveError(model), "model mlp: it has no option batch_norm"));
   model = Model("alexnet");
   model.mutable_hidden();
-  CHECK(Contains(ResolveError(model), "alexnet has no option hidden"));
+  CHECK(Contains(ResolveError(model), "model alexnet: it has no option hidden"));
 }
 
 TEST_CASE("Zoo: options out of range are refused") {

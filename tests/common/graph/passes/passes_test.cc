@@ -93,10 +93,10 @@ TEST_CASE("Fusion: batch_norm takes relu and its mask over, conv2d keeps the mas
 }
 
 TEST_CASE("Fusion: a relu whose input has another reader stays") {
-  GraphBuilder builder(Mode::kInference, 2);
-  ValueId x = builder.Flatten("flatten", builder.Input(2, 2, 1));
-  x = builder.Dense("dense", x, 3);
-  builder.SoftmaxCrossEntropy("loss", builder.Relu("relu", x));
+  GraphBuilder builder(2);
+  ValueId x = builder.Add("flatten", layers::Flatten{}, builder.Input(2, 2, 1));
+  x = builder.Add("dense", layers::Dense{.units = 3}, x);
+  builder.Add("loss", layers::SoftmaxCrossEntropy{}, builder.Add("relu", Relu{}, x));
   auto program = builder.Finish();
   REQUIRE(program.ok());
   const auto sum = AddOp(&program->graph, {"sum", Add{}, {x, x}});

@@ -1,0 +1,96 @@
+#include "common/graph/layers/layer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/arithmetic.h"
+
+namespace ringmaster::graph::layers {
+namespace {
+
+std::pair<int64_t, int64_t> SamePads(int64_t input, int64_t extent, int64_t stride) {
+  if (stride < 1) return {0, 0};  // the op says so
+  const int64_t outputs = (input + stride - 1) / stride;
+  const int64_t total = std::max<int64_t>((outputs - 1) * stride + extent - input, 0);
+  return {total / 2, total - total / 2};
+}
+
+}  // namespace
+
+std::string ToText(const Pair& pair) {
+  return pair.height == pair.width ? fmt::format("{}", pair.height)
+                                   : fmt::format("{},{}", pair.height, pair.width);
+}
+
+std::string ToText(const std::optional<Pair>& pair) { return pair ? ToText(*pair) : ""; }
+
+std::string ToText(const Padding& padding) {
+  if (padding.kind == Padding::Kind::kSame) return "same";
+  if (padding.kind == Padding::Kind::kValid) return "valid";
+  return fmt::format("{}", fmt::join(padding.numbers, ","));
+}
+
+std::array<int64_t, 4> PadsOf(const Padding& padding, const Shape& x, Pair extent, Pair stride) {
+  if (padding.kind == Padding::Kind::kNumbers) return padding.numbers;
+  if (padding.kind == Padding::Kind::kValid) return {};
+  const auto [top, bottom] = SamePads(x[1], extent.height, stride.height);
+  const auto [left, right] = SamePads(x[2], extent.width, stride.width);
+  return {top, left, bottom, right};
+}
+
+Initializer Initial::Resolve(int64_t fan_in, int64_t fan_out) const {
+  const auto scaled = [](Initializer::Kind kind, double variance, double divisor) {
+    return Initializer{kind, SquareRoot(variance) / divisor};
+  };
+  const auto in = static_cast<double>(fan_in), both = static_cast<double>(fan_in + fan_out);
+  switch (rule) {
+    case Rule::kConstant:
+      return {Initializer::Kind::kConstant, value};
+    case Rule::kUniform:
+      return {Initializer::Kind::kUniform, value};
+    case Rule::kNormal:
+      return {Initializer::Kind::kNormal, value};
+    case Rule::kTruncatedNormal:
+      return {Initializer::Kind::kTruncatedNormal, value};
+    case Rule::kGlorotUniform:
+      return GlorotUniform(fan_in, fan_out);
+    case Rule::kGlorotNormal:
+      return scaled(Initializer::Kind::kTruncatedNormal, 2 / both, kCutDeviation);
+    case Rule::kHeUniform:
+      return scaled(Initializer::Kind::kUniform, 6 / in, 1);
+    case Rule::kHeNormal:
+      return scaled(Initializer::Kind::kTruncatedNormal, 2 / in, kCutDeviation);
+    case Rule::kHeNormalOut:
+      return scaled(Initializer::Kind::kTruncatedNormal, 2 / static_cast<double>(fan_out),
+                    kCutDeviation);
+    case Rule::kLecunUniform:
+      return scaled(Initializer::Kind::kUniform, 3 / in, 1);
+    case Rule::kLecunNormal:
+      return scaled(Initializer::Kind::kTruncatedNormal, 1 / in, kCutDeviation);
+  }
+  return {};
+}
+
+std::string ToText(const Initial& initial) {
+  static constexpr const char* kRules[] = {"constant",         "uniform",        "normal",
+                                           "truncated_normal", "glorot_uniform", "glorot_normal",
+                                           "he_uniform",       "he_normal",      "he_normal_out",
+                                           "lecun_uniform",    "lecun_normal"};
+  if (initial == kZeros) return "zeros";
+  if (initial == kOnes) return "ones";
+  const char* const rule = kRules[static_cast<size_t>(initial.rule)];
+  if (initial.rule > Initial::Rule::kTruncatedNormal) return rule;
+  return fmt::format("{} {}", rule, initial.value);
+}
+
+ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
+                 const std::string& activation) {
+  if (activation.empty() || !builder.Expect(name, x)) return x;
+  std::optional<Kind> op = KindNamed(activation);
+  if (op) return builder.Add(name + "/" + activation, *std::move(op), x);
+  builder.Fail(InvalidArgument("{}: there is no activation {}", name, activation));
+  return kNoValue;
+}
+
+}  // namespace ringmaster::graph::layers

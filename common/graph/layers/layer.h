@@ -1,0 +1,88 @@
+// What a layer kind is made of: a struct whose options are members, described by Fields(), with
+//
+//   static constexpr const char* kName;
+//   ValueId Build(GraphBuilder&, const std::string& name, ValueId x) const;
+//
+// which adds its parameters, LAYER/ROLE, and its nodes, in their order. layer_list.h lists them;
+// whatever op is not there is a layer by itself. Here are the types of options that several share.
+// Values; thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "common/fields.h"
+#include "common/graph/builder.h"
+
+namespace ringmaster::graph::layers {
+
+// Of height and width; one number stands for both.
+struct Pair {
+  int64_t height, width;
+  constexpr Pair(int64_t both) : Pair(both, both) {}
+  constexpr Pair(int64_t height, int64_t width) : height(height), width(width) {}
+  bool operator==(const Pair&) const = default;
+};
+[[nodiscard]] std::string ToText(const Pair& pair);
+[[nodiscard]] std::string ToText(const std::optional<Pair>& pair);
+
+// Zeros round an image. kSame: ceil(input / stride) outputs, the odd pad below and to the right.
+struct Padding {
+  enum class Kind : uint8_t { kSame, kValid, kNumbers };
+  Kind kind = Kind::kNumbers;
+  std::array<int64_t, 4> numbers = {};  // top, left, bottom, right
+
+  constexpr Padding(Kind kind) : kind(kind) {}
+  constexpr Padding(int64_t all) : numbers{all, all, all, all} {}
+  constexpr Padding(int64_t height, int64_t width) : numbers{height, width, height, width} {}
+  constexpr Padding(std::array<int64_t, 4> numbers) : numbers(numbers) {}
+  bool operator==(const Padding&) const = default;
+};
+inline constexpr Padding kSame = Padding::Kind::kSame;
+inline constexpr Padding kValid = Padding::Kind::kValid;
+[[nodiscard]] std::string ToText(const Padding& padding);  // same, valid, 0,0,1,1
+
+// The pads of windows of that extent, dilation included, on images (N,H,W,C).
+[[nodiscard]] std::array<int64_t, 4> PadsOf(const Padding& padding, const Shape& x, Pair extent,
+                                            Pair stride);
+
+// How a parameter starts; the fans are known when the layer is built. glorot: Glorot and Bengio,
+// 2010; he: He, Zhang, Ren and Sun, 2015; lecun: LeCun and others, 1998. The normal ones of these
+// are cut at two deviations and have the variance that they would have uncut, as Keras' have.
+struct Initial {
+  enum class Rule : uint8_t {
+    kConstant,
+    kUniform,
+    kNormal,
+    kTruncatedNormal,
+    kGlorotUniform,
+    kGlorotNormal,
+    kHeUniform,
+    kHeNormal,
+    kHeNormalOut,  // by what a kernel makes, not by what it reads
+    kLecunUniform,
+    kLecunNormal,
+  };
+  Rule rule = Rule::kConstant;
+  double value = 0;  // of the first four: as Initializer's scale
+
+  [[nodiscard]] Initializer Resolve(int64_t fan_in, int64_t fan_out) const;
+  bool operator==(const Initial&) const = default;
+};
+inline constexpr Initial kZeros = {}, kOnes = {Initial::Rule::kConstant, 1};
+inline constexpr Initial kGlorotUniform = {Initial::Rule::kGlorotUniform};
+inline constexpr Initial kHeNormal = {Initial::Rule::kHeNormal};
+inline constexpr Initial kHeNormalOut = {Initial::Rule::kHeNormalOut};
+[[nodiscard]] std::string ToText(const Initial& initial);  // he_normal, uniform 0.05
+
+// Of a normal distribution that is cut at two deviations, so that what is left has variance 1.
+inline constexpr double kCutDeviation = 0.87962566103423978;
+
+// The elementwise op of that name behind x, as a node NAME/OP; x itself where there is none.
+[[nodiscard]] ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
+                               const std::string& activation);
+
+}  // namespace ringmaster::graph::layers

@@ -1,0 +1,56 @@
+// max_pool and average_pool of windows, and squeeze_excite, which weighs channels by their means.
+// Padding is neither the maximum nor counted. Values; thread-safe.
+#pragma once
+
+#include <optional>
+
+#include "common/graph/layers/layer.h"
+
+namespace ringmaster::graph::layers {
+
+struct MaxPool {
+  Pair window = 2;
+  std::optional<Pair> stride = {};  // default: the window
+  Padding padding = kValid;
+
+  static constexpr const char* kName = "max_pool";
+  static constexpr auto Fields() {
+    return std::tuple(Field{"window", &MaxPool::window, "height and width"},
+                      Field{"stride", &MaxPool::stride, "likewise; default: the window"},
+                      Field{"padding", &MaxPool::padding, "same, valid or numbers"});
+  }
+  ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
+};
+
+struct AveragePool {
+  Pair window = 2;
+  std::optional<Pair> stride = {};
+  Padding padding = kValid;
+
+  static constexpr const char* kName = "average_pool";
+  static constexpr auto Fields() {
+    return std::tuple(Field{"window", &AveragePool::window, "height and width"},
+                      Field{"stride", &AveragePool::stride, "likewise; default: the window"},
+                      Field{"padding", &AveragePool::padding, "same, valid or numbers"});
+  }
+  ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
+};
+
+// Hu, Shen and Sun, "Squeeze-and-excitation networks", 2018: x times sigmoid(expand(reduce(mean))),
+// 1x1 convolutions NAME/reduce, to `filters`, and NAME/expand, back.
+struct SqueezeExcite {
+  int64_t filters = 0;
+  std::string activation = "swish";
+  Initial kernel_init = kGlorotUniform;
+
+  static constexpr const char* kName = "squeeze_excite";
+  static constexpr auto Fields() {
+    return std::tuple(
+        Field{"filters", &SqueezeExcite::filters, "channels in between"},
+        Field{"activation", &SqueezeExcite::activation, "an elementwise op in between"},
+        Field{"kernel_init", &SqueezeExcite::kernel_init, "how both kernels start"});
+  }
+  ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
+};
+
+}  // namespace ringmaster::graph::layers
