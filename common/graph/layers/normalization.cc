@@ -21,9 +21,10 @@ ValueId BatchNorm::Build(GraphBuilder& builder, const std::string& name, ValueId
   if (!builder.Expect(name, x)) return kNoValue;
   Normalization statistics = {
       .name = name, .channels = builder.shape(x).back(), .momentum = momentum};
-  const BatchNormAttributes attributes = {.epsilon = epsilon, .momentum = momentum};
+  const BatchNormAttributes attributes = {
+      .epsilon = epsilon, .momentum = momentum, .scale = scale, .center = center};
   const auto made =
-      builder.AddAll(name, graph::BatchNorm{attributes}, Inputs(builder, name, x, true, true));
+      builder.AddAll(name, graph::BatchNorm{attributes}, Inputs(builder, name, x, scale, center));
   statistics.batch_mean = made[1];
   statistics.batch_variance = made[2];
   builder.Statistic(std::move(statistics));

@@ -9,11 +9,14 @@ namespace ringmaster::graph::layers {
 // Also NAME/moving_mean and NAME/moving_variance, which are no parameters.
 struct BatchNorm {
   double momentum = 0.99, epsilon = 1e-3;
+  bool scale = true, center = true;
 
   static constexpr const char* kName = "batch_norm";
   static constexpr auto Fields() {
     return std::tuple(Field{"momentum", &BatchNorm::momentum, "what statistics keep each step"},
-                      Field{"epsilon", &BatchNorm::epsilon, "added to the variance"});
+                      Field{"epsilon", &BatchNorm::epsilon, "added to the variance"},
+                      Field{"scale", &BatchNorm::scale, "there is a gamma"},
+                      Field{"center", &BatchNorm::center, "there is a beta"});
   }
   ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
 };

@@ -335,20 +335,23 @@ class Reader {
     return found->second;
   }
 
-  // x gamma beta and two statistics of its own, in their order.
+  // x, gamma and beta where it has them, and two statistics of its own, in their order.
   Status ReadBatchNorm(const v1::Node& message, Node node) {
     Normalization norm = {.name = node.name, .momentum = node.as<BatchNorm>()->momentum};
     const int place = 2 * static_cast<int>(program_.normalizations.size());
     const std::array<std::string, 2> names = {norm.moving_mean_name(), norm.moving_variance_name()};
-    const bool own = message.inputs_size() == 5 && message.inputs(3) == names[0] &&
-                     message.inputs(4) == names[1] && place + 2 <= message_.statistics_size() &&
+    const BatchNormAttributes attributes = *node.as<BatchNorm>();
+    const int read = 1 + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0);
+    const bool own = message.inputs_size() == read + 2 && message.inputs(read) == names[0] &&
+                     message.inputs(read + 1) == names[1] && place + 2 <= message_.statistics_size() &&
                      message_.statistics(place).name() == names[0] &&
                      message_.statistics(place + 1).name() == names[1];
     if (!own) {
-      return InvalidArgument("expected inputs x, gamma, beta, {} and {}, the next two statistics",
+      return InvalidArgument("expected inputs x{}{}, {} and {}, the next two statistics",
+                             attributes.scale ? ", gamma" : "", attributes.center ? ", beta" : "",
                              names[0], names[1]);
     }
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < read; ++i) {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(message.inputs(i)));
       node.inputs.push_back(value);
     }
@@ -368,7 +371,6 @@ class Reader {
     if (program_.mode == Mode::kInference) {
       norm.moving_mean = program_.graph.AddFed(names[0], channels, DType::kFloat32);
       norm.moving_variance = program_.graph.AddFed(names[1], channels, DType::kFloat32);
-      const BatchNormAttributes attributes = *node.as<BatchNorm>();
       node.kind = BatchNormInference{attributes};
       node.inputs.insert(node.inputs.end(), {norm.moving_mean, norm.moving_variance});
     }

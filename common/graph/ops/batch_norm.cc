@@ -2,53 +2,77 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
+#include <vector>
 
 #include "common/graph/ops/operands.h"
 
 namespace ringmaster::graph {
 namespace {
 
-// x, and after it one float32 vector over the channels for each of `names`.
-Status CheckBatchNormOperands(std::span<const TensorType> inputs,
-                              std::initializer_list<const char*> names) {
+// Where what one reads of a batch_norm stands among its operands.
+struct Operands {
+  static constexpr size_t kNone = 0;  // where x is
+  size_t gamma, beta, end;
+
+  explicit Operands(const BatchNormAttributes& attributes)
+      : gamma(attributes.scale ? 1 : kNone),
+        beta(attributes.center ? gamma + 1 : kNone),
+        end(1 + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0)) {}
+};
+
+const BatchNormAttributes& AttributesOf(const Node& node) {
+  return *node.attributes<BatchNormAttributes>();
+}
+
+// x, and from operand `at` one float32 vector over the channels for each of `names`.
+Status CheckBatchNormOperands(OpInputs inputs, size_t at, const std::vector<const char*>& names) {
   RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
   if (inputs[0].shape.size() < 2) {
     return InvalidArgument("expected x with at least 2 dimensions, got {}",
                            ToString(inputs[0].shape));
   }
-  size_t at = 1;
   for (const char* name : names) {
     RING_RETURN_IF_ERROR(ExpectVector(name, inputs[at++], inputs[0].shape.back()));
   }
   return absl::OkStatus();
 }
 
+std::vector<const char*> ScalesOf(const BatchNormAttributes& attributes) {
+  std::vector<const char*> names;
+  if (attributes.scale) names.push_back("gamma");
+  if (attributes.center) names.push_back("beta");
+  return names;
+}
+
 double InverseDeviation(const ReferenceCall& call, double variance) {
-  return 1 / std::sqrt(variance + call.node.attributes<BatchNormAttributes>()->epsilon);
+  return 1 / std::sqrt(variance + AttributesOf(call.node).epsilon);
 }
 
 bool HasRelu(const ReferenceCall& call) {
-  return call.node.attributes<BatchNormAttributes>()->activation == Activation::kRelu;
+  return AttributesOf(call.node).activation == Activation::kRelu;
 }
 
 // One channel: y from x by the given statistics.
 void Normalize(const ReferenceCall& call, size_t channel, double mean, double variance) {
+  const Operands at(AttributesOf(call.node));
   const std::span<const double> x = call.inputs[0];
   const std::span<double> y = call.outputs[0];
-  const double scale = call.inputs[1][channel] * InverseDeviation(call, variance);
-  for (size_t i = channel; i < x.size(); i += call.inputs[1].size()) {
-    y[i] = (x[i] - mean) * scale + call.inputs[2][channel];
+  const auto channels = static_cast<size_t>(call.input_shape(0).back());
+  const double gamma = at.gamma == Operands::kNone ? 1 : call.inputs[at.gamma][channel];
+  const double beta = at.beta == Operands::kNone ? 0 : call.inputs[at.beta][channel];
+  const double scale = gamma * InverseDeviation(call, variance);
+  for (size_t i = channel; i < x.size(); i += channels) {
+    y[i] = (x[i] - mean) * scale + beta;
     if (HasRelu(call)) y[i] = std::max(y[i], 0.0);
   }
 }
 
 }  // namespace
 
-// x gamma beta -> y mean variance.
-Status BatchNorm::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
-  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, {"gamma", "beta"}));
+Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  const std::vector<const char*> names = ScalesOf(AttributesOf(node));
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1 + names.size(), 1 + names.size()));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 1, names));
   const Shape channels = {inputs[0].shape.back()};
   *outputs = {{inputs[0].shape, inputs[0].dtype},
               {channels, DType::kFloat32, "mean"},
@@ -56,41 +80,47 @@ Status BatchNorm::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
   return absl::OkStatus();
 }
 
-// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu.
 Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
-  const auto& attributes = *node.attributes<BatchNormAttributes>();
-  const size_t count = attributes.activation == Activation::kRelu ? 6 : 5;
+  const BatchNormAttributes& attributes = AttributesOf(node);
+  const bool relu = attributes.activation == Activation::kRelu;
+  if (relu && !attributes.scale) return InvalidArgument("relu is folded only where there is a gamma");
+  std::vector<const char*> names = {"mean", "variance"};
+  if (attributes.scale) names.push_back("gamma");
+  const size_t count = 2 + names.size() + (relu ? 1 : 0);
   RING_RETURN_IF_ERROR(ExpectInputs(inputs, count, count));
-  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, {"gamma", "mean", "variance"}));
-  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[4], inputs[0]));
-  if (count == 6) RING_RETURN_IF_ERROR(ExpectSame("y", inputs[5], inputs[0]));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 2, names));
+  RING_RETURN_IF_ERROR(ExpectSame("dy", inputs[1], inputs[0]));
+  if (relu) RING_RETURN_IF_ERROR(ExpectSame("y", inputs.back(), inputs[0]));
   const Shape channels = {inputs[0].shape.back()};
-  *outputs = {{inputs[0].shape, inputs[0].dtype},
-              {channels, DType::kFloat32, "gamma"},
-              {channels, DType::kFloat32, "beta"}};
+  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  for (const char* name : ScalesOf(attributes)) {
+    outputs->push_back({channels, DType::kFloat32, name});
+  }
   return absl::OkStatus();
 }
 
-// x gamma beta moving_mean moving_variance -> y.
-Status BatchNormInference::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 5, 5));
-  RING_RETURN_IF_ERROR(
-      CheckBatchNormOperands(inputs, {"gamma", "beta", "moving_mean", "moving_variance"}));
+Status BatchNormInference::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  std::vector<const char*> names = ScalesOf(AttributesOf(node));
+  names.insert(names.end(), {"moving_mean", "moving_variance"});
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1 + names.size(), 1 + names.size()));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 1, names));
   *outputs = {{inputs[0].shape, inputs[0].dtype}};
   return absl::OkStatus();
 }
 
+// The gradients stand in the order of the operands.
 Gradients BatchNorm::Gradient(const GradientRequest& request) {
   const Node& node = request.node;
   if (request.output_gradients[1] != kNoValue || request.output_gradients[2] != kNoValue) {
     return InvalidArgument("{}: no gradient flows through the statistics of a batch_norm",
                            node.name);
   }
-  const auto& attributes = *node.attributes<BatchNormAttributes>();
-  Node gradient = {node.name + "/gradient",
-                   BatchNormGradient{attributes},
-                   {node.inputs[0], node.inputs[1], node.outputs[1], node.outputs[2],
-                    request.output_gradients[0]}};
+  const BatchNormAttributes& attributes = AttributesOf(node);
+  Node gradient = {
+      node.name + "/gradient",
+      BatchNormGradient{attributes},
+      {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
+  if (attributes.scale) gradient.inputs.push_back(node.inputs[Operands(attributes).gamma]);
   if (attributes.activation == Activation::kRelu) {
     gradient.inputs.push_back(node.outputs[0]);
   }
@@ -99,7 +129,7 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
 
 void BatchNorm::Reference(const ReferenceCall& call) {
   const std::span<const double> x = call.inputs[0];
-  const size_t channels = call.inputs[1].size();
+  const auto channels = static_cast<size_t>(call.input_shape(0).back());
   const double count = static_cast<double>(x.size() / channels);
   for (size_t c = 0; c < channels; ++c) {
     double sum = 0;
@@ -115,23 +145,26 @@ void BatchNorm::Reference(const ReferenceCall& call) {
 }
 
 void BatchNormInference::Reference(const ReferenceCall& call) {
-  for (size_t c = 0; c < call.inputs[1].size(); ++c) {
-    Normalize(call, c, call.inputs[3][c], call.inputs[4][c]);
+  const size_t mean = Operands(AttributesOf(call.node)).end;
+  for (size_t c = 0; c < call.inputs[mean].size(); ++c) {
+    Normalize(call, c, call.inputs[mean][c], call.inputs[mean + 1][c]);
   }
 }
 
 // dx = gamma r (dy - mean(dy) - n mean(dy n)), n the normalized x, r = 1 / sqrt(variance + epsilon)
 // (Ioffe and Szegedy, "Batch normalization", 2015, section 3).
 void BatchNormGradient::Reference(const ReferenceCall& call) {
+  const BatchNormAttributes& attributes = AttributesOf(call.node);
   const std::span<const double> x = call.inputs[0];
-  const size_t channels = call.inputs[1].size();
+  const size_t channels = call.inputs[2].size();
   const double count = static_cast<double>(x.size() / channels);
   const auto masked = [&](size_t i) {
-    return HasRelu(call) && call.inputs[5][i] <= 0 ? 0.0 : call.inputs[4][i];
+    return HasRelu(call) && call.inputs[5][i] <= 0 ? 0.0 : call.inputs[1][i];
   };
   for (size_t c = 0; c < channels; ++c) {
     const double mean = call.inputs[2][c];
     const double inverse = InverseDeviation(call, call.inputs[3][c]);
+    const double gamma = attributes.scale ? call.inputs[4][c] : 1;
     double dgamma = 0;
     double dbeta = 0;
     for (size_t i = c; i < x.size(); i += channels) {
@@ -141,10 +174,10 @@ void BatchNormGradient::Reference(const ReferenceCall& call) {
     for (size_t i = c; i < x.size(); i += channels) {
       const double normalized = (x[i] - mean) * inverse;
       call.outputs[0][i] =
-          call.inputs[1][c] * inverse * (masked(i) - dbeta / count - normalized * dgamma / count);
+          gamma * inverse * (masked(i) - dbeta / count - normalized * dgamma / count);
     }
-    call.outputs[1][c] = dgamma;
-    call.outputs[2][c] = dbeta;
+    if (attributes.scale) call.outputs[1][c] = dgamma;
+    if (attributes.center) call.outputs[attributes.scale ? 2 : 1][c] = dbeta;
   }
 }
 

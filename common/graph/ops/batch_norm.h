@@ -1,7 +1,7 @@
 // Batch normalization over all axes but the last: training, its gradient, and inference.
 //   y = gamma (x - mean) / sqrt(variance + epsilon) + beta, variance biased (divided by the count)
 // With activation kRelu y is clamped at 0 and the gradient masks dy by y > 0. Scales, offsets and
-// statistics are float32.
+// statistics are float32; gamma and beta are operands where `scale` and `center` say so, else 1 and 0.
 #pragma once
 
 #include <tuple>
@@ -14,15 +14,19 @@ struct BatchNormAttributes {
   double epsilon = 1e-3;
   Activation activation = Activation::kNone;  // of the gradient: that of the forward op
   double momentum = 0.99;                     // of the moving statistics; no kernel reads it
+  bool scale = true;
+  bool center = true;
 
   static constexpr auto Fields() {
     return std::tuple(
         Field{"epsilon", &BatchNormAttributes::epsilon, "added to the variance"},
-        Field{"momentum", &BatchNormAttributes::momentum, "what moving statistics keep each step"});
+        Field{"momentum", &BatchNormAttributes::momentum, "what moving statistics keep each step"},
+        Field{"scale", &BatchNormAttributes::scale, "there is a gamma"},
+        Field{"center", &BatchNormAttributes::center, "there is a beta"});
   }
 };
 
-// x(..,C) gamma(C) beta(C) -> y mean(C) variance(C)
+// x(..,C) [gamma(C)] [beta(C)] -> y mean(C) variance(C)
 struct BatchNorm : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
       .name = "batch_norm", .keras = "BatchNormalization", .float32_inputs = 0b110};
@@ -31,15 +35,16 @@ struct BatchNorm : BatchNormAttributes {
   static void Reference(const ReferenceCall& call);
 };
 
-// x gamma mean variance dy [y] -> dx dgamma dbeta; y if and only if the activation is kRelu
+// x dy mean variance [gamma] [y] -> dx [dgamma] [dbeta]; y if and only if the activation is kRelu,
+// which one without a gamma never has
 struct BatchNormGradient : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
-      .name = "batch_norm_gradient", .float32_inputs = 0b1110, .internal = true};
+      .name = "batch_norm_gradient", .float32_inputs = 0b11100, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
 
-// x gamma beta moving_mean moving_variance -> y
+// x [gamma] [beta] moving_mean moving_variance -> y
 struct BatchNormInference : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
       .name = "batch_norm_inference", .float32_inputs = 0b11110, .internal = true};

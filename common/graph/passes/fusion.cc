@@ -59,7 +59,8 @@ class FusionPass {
   }
 
   void FoldGradient(Node* gradient) {
-    const ValueId dx = gradient->inputs[4];
+    if (!gradient->as<BatchNormGradient>()->scale) return;  // which it says itself
+    const ValueId dx = gradient->inputs[1];
     const NodeId statistics = producer(gradient->inputs[2]);
     if (producer(dx) == kFed || statistics == kFed || !ReadOnce(dx)) return;
     const Node& mask = nodes_[static_cast<size_t>(producer(dx))];
@@ -69,7 +70,7 @@ class FusionPass {
       return;
     }
     gradient->as<BatchNormGradient>()->activation = Activation::kRelu;
-    gradient->inputs[4] = mask.inputs[1];
+    gradient->inputs[1] = mask.inputs[1];
     gradient->inputs.push_back(mask.inputs[0]);
     dropped_[static_cast<size_t>(producer(dx))] = true;
   }

@@ -23,6 +23,7 @@ struct Extent {
   int threads;
   float epsilon;
   bool relu;
+  bool has_gamma, has_beta;
 
   int64_t pieces() const { return (rows + kPieceRows - 1) / kPieceRows; }
   int64_t piece_rows(int64_t piece) const {
@@ -45,7 +46,9 @@ Extent MakeExtent(const BindContext& context) {
   const graph::Shape& shape = context.input(0).shape;
   return {graph::Elements(shape) / shape.back(), shape.back(), context.threads,
           static_cast<float>(attributes.epsilon),
-          attributes.activation == graph::Activation::kRelu};
+          attributes.activation == graph::Activation::kRelu,
+          attributes.scale,
+          attributes.center};
 }
 
 // Mean and sum of squared deviations of one piece, by channel.
@@ -97,10 +100,10 @@ void Moments(const Extent& e, const Operands& operands, float* mean, float* vari
   });
 }
 
-// scale = gamma / sqrt(variance + epsilon).
+// scale = gamma / sqrt(variance + epsilon); a gamma that is not there is 1.
 void Scales(const Extent& e, const float* gamma, const float* variance, float* scale) {
   for (int64_t c = 0; c < e.channels; ++c) {
-    scale[c] = gamma[c] / std::sqrt(variance[c] + e.epsilon);
+    scale[c] = (gamma == nullptr ? 1.0F : gamma[c]) / std::sqrt(variance[c] + e.epsilon);
   }
 }
 
@@ -128,10 +131,12 @@ template <typename T>
 void NormalizeInto(const Extent& e, const Operands& operands, const float* mean,
                    const float* variance) {
   const T* x = operands.input<T>(0);
-  const float* beta = operands.input<float>(2);
   T* y = operands.output<T>(0);
   float* scale = e.first_of(operands, e.pieces());
-  Scales(e, operands.input<float>(1), variance, scale);
+  Scales(e, e.has_gamma ? operands.input<float>(1) : nullptr, variance, scale);
+  float* zeros = e.second_of(operands, e.pieces());
+  if (!e.has_beta) std::fill_n(zeros, e.channels, 0.0F);
+  const float* beta = e.has_beta ? operands.input<float>(e.has_gamma ? 2 : 1) : zeros;
   e.relu ? Normalize<T, true>(e, x, y, mean, scale, beta)
          : Normalize<T, false>(e, x, y, mean, scale, beta);
 }
@@ -183,8 +188,9 @@ void RowGradient(const T* x, const T* dy, const T* y, T* dx, int64_t channels, c
 }
 
 struct GradientOperands {
-  const float *gamma, *mean, *variance;
-  float *dgamma, *dbeta;
+  const float *mean, *variance;
+  const float* gamma;      // nullptr where there is none
+  float *dgamma, *dbeta;   // likewise
   float *offset, *slope;  // dx = scale dy - offset - slope (x - mean)
 };
 
@@ -199,9 +205,10 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
     }
     const double inverse =
         1 / std::sqrt(static_cast<double>(g.variance[c]) + static_cast<double>(e.epsilon));
-    const double scale = static_cast<double>(g.gamma[c]) * inverse / static_cast<double>(e.rows);
-    g.dgamma[c] = static_cast<float>(product * inverse);
-    g.dbeta[c] = static_cast<float>(sum);
+    const double gamma = e.has_gamma ? static_cast<double>(g.gamma[c]) : 1;
+    const double scale = gamma * inverse / static_cast<double>(e.rows);
+    if (e.has_gamma) g.dgamma[c] = static_cast<float>(product * inverse);
+    if (e.has_beta) g.dbeta[c] = static_cast<float>(sum);
     g.offset[c] = static_cast<float>(scale * sum);
     g.slope[c] = static_cast<float>(scale * product * inverse * inverse);
   });
@@ -210,18 +217,19 @@ void CombineGradient(const Extent& e, const Operands& operands, const GradientOp
 template <typename T, bool kRelu>
 void Gradient(const Extent& e, const Operands& operands) {
   const T* x = operands.input<T>(0);
-  const T* dy = operands.input<T>(4);
+  const T* dy = operands.input<T>(1);
   const T* y = kRelu ? operands.input<T>(5) : dy;
   T* dx = operands.output<T>(0);
   float* offset = e.first_of(operands, e.pieces());
   float* slope = e.second_of(operands, e.pieces());
-  const GradientOperands g = {operands.input<float>(1),
-                              operands.input<float>(2),
-                              operands.input<float>(3),
-                              operands.output<float>(1),
-                              operands.output<float>(2),
-                              offset,
-                              slope};
+  const GradientOperands g = {
+      .mean = operands.input<float>(2),
+      .variance = operands.input<float>(3),
+      .gamma = e.has_gamma ? operands.input<float>(4) : nullptr,
+      .dgamma = e.has_gamma ? operands.output<float>(1) : nullptr,
+      .dbeta = e.has_beta ? operands.output<float>(e.has_gamma ? 2 : 1) : nullptr,
+      .offset = offset,
+      .slope = slope};
   ParallelFor(e.threads, e.pieces(), [&](int64_t piece) {
     const int64_t at = piece * kPieceRows * e.channels;
     PieceGradient<T, kRelu>(x + at, dy + at, y + at, e.piece_rows(piece), e.channels, g.mean,
@@ -261,7 +269,9 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(BindContext& context) {
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLoop(
         [e](const Operands& operands, const RunKeys&) {
-          NormalizeInto<T>(e, operands, operands.input<float>(3), operands.input<float>(4));
+          const int mean = 1 + (e.has_gamma ? 1 : 0) + (e.has_beta ? 1 : 0);
+          NormalizeInto<T>(e, operands, operands.input<float>(mean),
+                           operands.input<float>(mean + 1));
         },
         e.workspace_bytes());
   });

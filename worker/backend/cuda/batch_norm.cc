@@ -51,9 +51,9 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& conte
     return MakeLaunch(
         [shape](const Operands& o, cudaStream_t stream) {
           const BatchNormGradientOperands<T> operands = {.x = o.input<T>(0),
-                                                         .dy = o.input<T>(4),
+                                                         .dy = o.input<T>(1),
                                                          .y = shape.relu ? o.input<T>(5) : nullptr,
-                                                         .gamma = o.input<float>(1),
+                                                         .gamma = o.input<float>(4),
                                                          .mean = o.input<float>(2),
                                                          .variance = o.input<float>(3),
                                                          .dx = o.output<T>(0),
