@@ -45,9 +45,10 @@ void GraphBuilder::Statistic(Normalization normalization) {
   program_.normalizations.push_back(std::move(normalization));
 }
 
-void GraphBuilder::Output(graph::Output output, ValueId scalar, bool counts) {
+void GraphBuilder::Output(graph::Output output, ValueId scalar) {
+  if (!status_.ok()) return;
   output.scalar = program_.scalars.size();
-  program_.scalars.push_back({scalar, counts});
+  program_.scalars.push_back({scalar, Counts(program_.graph, scalar)});
   program_.outputs.push_back(std::move(output));
 }
 

@@ -30,7 +30,7 @@ class GraphBuilder {
   // The moving statistics of a batch_norm, likewise.
   void Statistic(Normalization normalization);
   // A loss or a measure of that value, the next scalar.
-  void Output(graph::Output output, ValueId scalar, bool counts);
+  void Output(graph::Output output, ValueId scalar);
 
   // Appends a node; what it makes, or kNoValue for each of three after an error.
   std::vector<ValueId> AddAll(const std::string& name, Kind op, std::vector<ValueId> inputs);

@@ -34,6 +34,22 @@ std::vector<ValueId> Results(const Program& program) {
   return results;
 }
 
+namespace {
+
+double Shown(Output::View view, double mean) {
+  switch (view) {
+    case Output::View::kMean:
+      return mean;
+    case Output::View::kRootMean:
+      return std::sqrt(mean);
+    case Output::View::kExpMean:
+      return std::exp(mean);
+  }
+  return mean;
+}
+
+}  // namespace
+
 std::vector<Metric> MetricsOf(const std::vector<Output>& outputs, std::span<const double> sums,
                               uint64_t samples) {
   std::vector<Metric> metrics;
@@ -42,7 +58,7 @@ std::vector<Metric> MetricsOf(const std::vector<Output>& outputs, std::span<cons
   size_t losses = 0;
   for (const Output& output : outputs) {
     const double value = sums[output.scalar] / static_cast<double>(samples);
-    metrics.push_back({output.name, value});
+    metrics.push_back({output.name, Shown(output.view, value)});
     if (output.role != Output::Role::kLoss) continue;
     minimized += output.weight * value;
     ++losses;

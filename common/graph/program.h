@@ -69,9 +69,11 @@ struct Scalar {
 // that is minimized is the sum over all losses of weight * value.
 struct Output {
   enum class Role : uint8_t { kLoss, kMeasure };
-  std::string name;  // loss, accuracy: unique
+  enum class View : uint8_t { kMean, kRootMean, kExpMean };  // as v1::View
+  std::string name;                                          // loss, accuracy: unique
   Role role = Role::kLoss;
-  size_t scalar = 0;            // its place in Program::scalars; its mean over the samples is shown
+  size_t scalar = 0;            // its place in Program::scalars
+  View view = View::kMean;      // what is shown of its mean over the samples; a loss's is kMean
   double weight = 1;            // of a loss
   bool lower_is_better = true;  // always of a loss
 };
@@ -113,9 +115,9 @@ struct Metric {
   double value = 0;
   bool operator==(const Metric&) const = default;
 };
-// The outputs from their scalars' sums over so many samples: each one's mean, and in front `loss`,
-// the one that is minimized, where there are several. Without samples nothing; what is not finite
-// is left out.
+// The outputs from their scalars' sums over so many samples: what is shown of each one's mean, and
+// in front `loss`, the one that is minimized, where there are several. Without samples nothing;
+// what is not finite is left out.
 [[nodiscard]] std::vector<Metric> MetricsOf(const std::vector<Output>& outputs,
                                             std::span<const double> sums, uint64_t samples);
 

@@ -1,6 +1,6 @@
 // Inception-v3 (Szegedy and others, "Rethinking the Inception architecture for computer vision",
-// 2015) as Keras' (applications/inception_v3.py), but that its batch normalizations have a gamma,
-// as torchvision's have: 17,216 more parameters. Images of 75x75 and more.
+// 2015) as Keras' (applications/inception_v3.py), whose batch normalizations have no gamma. Images
+// of 75x75 and more.
 #include <string>
 #include <vector>
 
@@ -51,7 +51,7 @@ class Inception {
                                           .padding = unit.padding,
                                           .bias = false};
       x = builder_.Add(part + "/conv", convolution, x);
-      x = builder_.Add(part + "/bn", layers::BatchNorm{}, x);
+      x = builder_.Add(part + "/bn", layers::BatchNorm{.scale = false}, x);
       x = builder_.Add(part + "/relu", graph::Relu{}, x);
     }
     return x;

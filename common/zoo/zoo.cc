@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/graph/builder.h"
-#include "common/graph/layers/classification.h"
+#include "common/graph/layers/losses.h"
 #include "common/graph/message/message.h"
 #include "common/zoo/model_table.h"
 

@@ -80,14 +80,20 @@ inline std::vector<std::span<const std::byte>> Columns(std::span<const float> im
   return {std::as_bytes(images), std::as_bytes(labels)};
 }
 
-// Makes what a softmax_cross_entropy gave the loss and the accuracy of a program.
-inline void SetLoss(const std::vector<graph::ValueId>& made, graph::Program* program) {
-  program->scalars = {{.value = made[0]}, {.value = made[1], .counts = true}};
+// The loss and the accuracy of a program by those logits and its column label.
+inline Status AddLossOf(graph::ValueId logits, graph::Program* program) {
+  const std::vector<graph::ValueId> read = {logits, program->fed("label")};
+  RING_ASSIGN_OR_RETURN(
+      const auto loss, graph::AddOp(&program->graph, {"loss", graph::SoftmaxCrossEntropy{}, read}));
+  RING_ASSIGN_OR_RETURN(const auto hits,
+                        graph::AddOp(&program->graph, {"accuracy", graph::TopK{}, read}));
+  program->scalars = {{.value = loss[0]}, {.value = hits[0], .counts = true}};
   program->outputs = {{.name = graph::kMinimized},
                       {.name = "accuracy",
                        .role = graph::Output::Role::kMeasure,
                        .scalar = 1,
                        .lower_is_better = false}};
+  return absl::OkStatus();
 }
 
 // Keys for dropout: any sample numbers will do.

@@ -7,9 +7,9 @@
 #include <utility>
 #include <variant>
 
-#include "common/graph/layers/classification.h"
 #include "common/graph/layers/convolution.h"
 #include "common/graph/layers/dense.h"
+#include "common/graph/layers/losses.h"
 #include "common/graph/layers/normalization.h"
 #include "common/graph/layers/pool.h"
 #include "common/graph/layers/shape.h"

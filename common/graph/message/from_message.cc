@@ -257,7 +257,9 @@ class Reader {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(input));
       node.inputs.push_back(value);
     }
-    if (node.as<SoftmaxCrossEntropy>() != nullptr) RING_RETURN_IF_ERROR(CheckLabels(node));
+    if (node.as<SoftmaxCrossEntropy>() != nullptr || node.as<TopK>() != nullptr) {
+      RING_RETURN_IF_ERROR(CheckLabels(node));
+    }
     if (auto* dropout = node.as<Dropout>()) {
       dropout->layer = node.name;
       RING_RETURN_IF_ERROR(CheckDropout(node, dropout->rate));
@@ -343,7 +345,8 @@ class Reader {
     const BatchNormAttributes attributes = *node.as<BatchNorm>();
     const int read = 1 + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0);
     const bool own = message.inputs_size() == read + 2 && message.inputs(read) == names[0] &&
-                     message.inputs(read + 1) == names[1] && place + 2 <= message_.statistics_size() &&
+                     message.inputs(read + 1) == names[1] &&
+                     place + 2 <= message_.statistics_size() &&
                      message_.statistics(place).name() == names[0] &&
                      message_.statistics(place + 1).name() == names[1];
     if (!own) {
@@ -422,6 +425,8 @@ class Reader {
     } else if (message.has_measure()) {
       output.role = Output::Role::kMeasure;
       output.lower_is_better = message.measure().lower_is_better();
+      if (!v1::View_IsValid(message.measure().view())) return refuse("its view is not known");
+      output.view = static_cast<Output::View>(message.measure().view());
     } else {
       return refuse("it is neither a loss nor a measure");
     }
@@ -433,8 +438,8 @@ class Reader {
     const bool again =
         std::ranges::find(program_.scalars, id, &Scalar::value) != program_.scalars.end();
     if (again) return refuse("another output has its value");
-    if (message.has_loss() && CountsAt(value)) return refuse("a loss is no count");
-    program_.scalars.push_back({id, CountsAt(value)});
+    if (message.has_loss() && Counts(program_.graph, id)) return refuse("a loss is no count");
+    program_.scalars.push_back({id, Counts(program_.graph, id)});
     program_.outputs.push_back(std::move(output));
     return absl::OkStatus();
   }
@@ -450,17 +455,6 @@ class Reader {
                              output.name);
     }
     return absl::OkStatus();
-  }
-
-  [[nodiscard]] bool CountsAt(const Value& value) const {
-    const Node& node = program_.graph.node(value.producer);
-    const std::vector<ValueId>& made = node.outputs;
-    for (size_t i = 0; i < made.size(); ++i) {
-      if (i < 32 && &program_.graph.value(made[i]) == &value) {
-        return (TraitsOf(node.kind).count_outputs >> i & 1) != 0;
-      }
-    }
-    return false;
   }
 
   // Whether all that there is has a path to an output.

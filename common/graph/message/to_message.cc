@@ -86,7 +86,9 @@ void AddOutputs(const Program& program, v1::Graph* message) {
     if (output.role == Output::Role::kLoss) {
       added.mutable_loss()->set_weight(output.weight);
     } else {
-      added.mutable_measure()->set_lower_is_better(output.lower_is_better);
+      v1::Measure& measure = *added.mutable_measure();
+      measure.set_lower_is_better(output.lower_is_better);
+      measure.set_view(static_cast<v1::View>(output.view));
     }
   }
 }

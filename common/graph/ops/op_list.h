@@ -21,6 +21,7 @@
 #include "common/graph/ops/group_norm.h"
 #include "common/graph/ops/max_pool.h"
 #include "common/graph/ops/multiply.h"
+#include "common/graph/ops/pair_loss.h"
 #include "common/graph/ops/reduce_to.h"
 #include "common/graph/ops/relu.h"
 #include "common/graph/ops/reshape.h"
@@ -32,38 +33,44 @@ namespace ringmaster::graph {
 
 // What a node does, with its attributes. By name, which is how people find them; a row is an op
 // with its gradients.
-using Kind = std::variant<                              //
-    Add,                                                //
-    AveragePool, AveragePoolGradient,                   //
-    BatchNorm, BatchNormGradient, BatchNormInference,   //
-    Cast,                                               //
-    Concat,                                             //
-    Conv2d, Conv2dInputGradient, Conv2dWeightGradient,  //
-    Dense, DenseInputGradient, DenseWeightGradient,     //
-    Dropout, DropoutGradient,                           //
-    Elu, UnaryGradient<Elu>,                            //
-    Gelu, UnaryGradient<Gelu>,                          //
-    GlobalAveragePool, GlobalAveragePoolGradient,       //
-    GlobalMaxPool,                                      //
-    GroupNorm, GroupNormGradient,                       //
-    HardSigmoid, UnaryGradient<HardSigmoid>,            //
-    LayerNorm, LayerNormGradient,                       //
-    LeakyRelu, UnaryGradient<LeakyRelu>,                //
-    MaxPool, MaxPoolGradient,                           //
-    Multiply,                                           //
-    Pad,                                                //
-    ReduceTo,                                           //
-    Relu, ReluGradient,                                 //
-    Relu6, UnaryGradient<Relu6>,                        //
-    Reshape,                                            //
-    Sigmoid, UnaryGradient<Sigmoid>,                    //
-    Slice,                                              //
-    Softmax, SoftmaxGradient,                           //
-    SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient,   //
-    Softplus, UnaryGradient<Softplus>,                  //
-    Split,                                              //
-    Swish, UnaryGradient<Swish>,                        //
-    Tanh, UnaryGradient<Tanh>>;
+using Kind = std::variant<                                       //
+    Add,                                                         //
+    AveragePool, AveragePoolGradient,                            //
+    BatchNorm, BatchNormGradient, BatchNormInference,            //
+    BinaryAccuracy,                                              //
+    Cast,                                                        //
+    Concat,                                                      //
+    Conv2d, Conv2dInputGradient, Conv2dWeightGradient,           //
+    Dense, DenseInputGradient, DenseWeightGradient,              //
+    Dropout, DropoutGradient,                                    //
+    Elu, UnaryGradient<Elu>,                                     //
+    Gelu, UnaryGradient<Gelu>,                                   //
+    GlobalAveragePool, GlobalAveragePoolGradient,                //
+    GlobalMaxPool,                                               //
+    GroupNorm, GroupNormGradient,                                //
+    HardSigmoid, UnaryGradient<HardSigmoid>,                     //
+    Huber, PairLossGradient<Huber>,                              //
+    LayerNorm, LayerNormGradient,                                //
+    LeakyRelu, UnaryGradient<LeakyRelu>,                         //
+    MaxPool, MaxPoolGradient,                                    //
+    MeanAbsoluteError, PairLossGradient<MeanAbsoluteError>,      //
+    MeanSquaredError, PairLossGradient<MeanSquaredError>,        //
+    Multiply,                                                    //
+    Pad,                                                         //
+    ReduceTo,                                                    //
+    Relu, ReluGradient,                                          //
+    Relu6, UnaryGradient<Relu6>,                                 //
+    Reshape,                                                     //
+    Sigmoid, UnaryGradient<Sigmoid>,                             //
+    SigmoidCrossEntropy, PairLossGradient<SigmoidCrossEntropy>,  //
+    Slice,                                                       //
+    Softmax, SoftmaxGradient,                                    //
+    SoftmaxCrossEntropy, SoftmaxCrossEntropyGradient,            //
+    Softplus, UnaryGradient<Softplus>,                           //
+    Split,                                                       //
+    Swish, UnaryGradient<Swish>,                                 //
+    Tanh, UnaryGradient<Tanh>,                                   //
+    TopK>;
 
 inline constexpr size_t kOpCount = std::variant_size_v<Kind>;
 
@@ -92,19 +99,23 @@ template <typename Make>
   return *kTraits[kind.index()];
 }
 
-// Stands for every op of the elementwise family and their gradients in a kernel table.
+// Each stands for every op of a family and their gradients in a kernel table.
+struct PairLossFamily {};
 struct UnaryFamily {};
+inline constexpr size_t kPairLossFamily = kOpCount, kUnaryFamily = kOpCount + 1;
 
 // A backend's kernels, one row an op: what they are made by, by the op's number.
 template <typename Bind>
 struct KernelRow {
-  size_t op;  // kOpCount: the elementwise family
+  size_t op;  // or one of the families
   Bind bind;
 };
 template <typename Op, typename Bind>
 [[nodiscard]] constexpr KernelRow<Bind> KernelOf(Bind bind) {
-  if constexpr (std::is_same_v<Op, UnaryFamily>) {
-    return {kOpCount, bind};
+  if constexpr (std::is_same_v<Op, PairLossFamily>) {
+    return {kPairLossFamily, bind};
+  } else if constexpr (std::is_same_v<Op, UnaryFamily>) {
+    return {kUnaryFamily, bind};
   } else {
     return {kIdOf<Op>, bind};
   }
@@ -112,12 +123,14 @@ template <typename Op, typename Bind>
 template <typename Bind>
 [[nodiscard]] constexpr std::array<Bind, kOpCount> MakeKernelTable(
     std::initializer_list<KernelRow<Bind>> rows) {
-  constexpr auto kUnary = ForEachOp(
-      []<typename Op>(std::type_identity<Op>) { return UnaryOp<Op> || UnaryGradientOp<Op>; });
+  constexpr auto kFamily = ForEachOp([]<typename Op>(std::type_identity<Op>) {
+    if (PairLossOp<Op> || PairLossGradientOp<Op>) return kPairLossFamily;
+    return UnaryOp<Op> || UnaryGradientOp<Op> ? kUnaryFamily : kIdOf<Op>;
+  });
   std::array<Bind, kOpCount> table{};
   for (const KernelRow<Bind>& row : rows) {
     for (size_t op = 0; op < kOpCount; ++op) {
-      if (row.op == op || (row.op == kOpCount && kUnary[op])) table[op] = row.bind;
+      if (row.op == op || row.op == kFamily[op]) table[op] = row.bind;
     }
   }
   return table;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/graph/ops/pair_loss_rules.h"
 #include "common/graph/ops/unary_rules.h"
 
 namespace ringmaster::graph {
@@ -20,6 +21,10 @@ constexpr Op RowOf() {
     return MakeRow<UnaryRules<T>>(T::kTraits);
   } else if constexpr (UnaryGradientOp<T>) {
     return MakeRow<UnaryGradientRules<typename T::Of>>(T::kTraits);
+  } else if constexpr (PairLossOp<T>) {
+    return MakeRow<PairLossRules<T>>(T::kTraits);
+  } else if constexpr (PairLossGradientOp<T>) {
+    return MakeRow<PairLossGradientRules<typename T::LossOf>>(T::kTraits);
   } else {
     return MakeRow<T>(T::kTraits);
   }
@@ -40,6 +45,16 @@ std::optional<Kind> KindNamed(const std::string& name) {
     if (name == TraitsOf(kind).name) return kind;
   }
   return std::nullopt;
+}
+
+bool Counts(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.value(value).producer;
+  if (producer == kFed) return false;
+  const Node& node = graph.node(producer);
+  for (size_t i = 0; i < node.outputs.size() && i < 32; ++i) {
+    if (node.outputs[i] == value) return (TraitsOf(node.kind).count_outputs >> i & 1) != 0;
+  }
+  return false;
 }
 
 StatusOr<std::vector<ValueId>> AddOp(Graph* graph, Node node, std::vector<TensorType> wanted) {

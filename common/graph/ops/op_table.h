@@ -67,6 +67,9 @@ struct Op {
 // The op of that name with its default attributes; nothing when there is no such op.
 [[nodiscard]] std::optional<Kind> KindNamed(const std::string& name);
 
+// Whether that value is a scalar that counts.
+[[nodiscard]] bool Counts(const Graph& graph, ValueId value);
+
 // Infers the outputs of `node` and appends it: they are named after the node. `wanted`: see
 // ShapeRule. INVALID_ARGUMENT names node and op.
 StatusOr<std::vector<ValueId>> AddOp(Graph* graph, Node node, std::vector<TensorType> wanted = {});

@@ -239,7 +239,7 @@ concept UnaryGradientOp = requires {
 
 // NAME_gradient
 template <typename Op>
-struct UnaryGradientName {
+struct GradientName {
   static constexpr auto Join() {
     constexpr std::string_view name = Op::kTraits.name, suffix = "_gradient";
     std::array<char, name.size() + suffix.size() + 1> joined{};
@@ -254,7 +254,7 @@ template <UnaryOp Op>
 struct UnaryGradient : Op {
   using Of = Op;
   static constexpr int kDy = Op::kReads == Reads::kBoth ? 2 : 1;
-  static constexpr OpTraits kTraits = {.name = UnaryGradientName<Op>::kText.data(),
+  static constexpr OpTraits kTraits = {.name = GradientName<Op>::kText.data(),
                                        .storage = Storage::kInPlace,
                                        .storage_input = kDy,
                                        .internal = true};

@@ -115,8 +115,7 @@ graph::Program MakeNet(DType compute) {
   x = net.Add("softmax", graph::Softmax{}, {x});
   x = net.Add("pool", graph::GlobalAveragePool{}, {x});
   x = net.Add("head", graph::Dense{}, {x, net.Kernel("head/kernel", {8, 10}, 1)});
-  const auto loss = net.AddAll("loss", graph::SoftmaxCrossEntropy{}, {x, net.program.fed("label")});
-  testing::SetLoss(loss, &net.program);
+  REQUIRE(Message(testing::AddLossOf(x, &net.program)) == "");
   REQUIRE(Message(graph::Differentiate(&net.program)) == "");
   REQUIRE(Message(graph::ApplyPolicy(&net.program, compute)) == "");
   graph::FuseActivations(&net.program);

@@ -25,11 +25,7 @@ struct OpProgram {
 inline Status AddLoss(int64_t classes, graph::Program* program) {
   const graph::Shape shape = {program->samples, classes};
   const graph::ValueId logits = program->graph.AddFed("logits", shape, graph::DType::kFloat32);
-  RING_ASSIGN_OR_RETURN(
-      const auto loss,
-      graph::AddOp(&program->graph,
-                   {"loss", graph::SoftmaxCrossEntropy{}, {logits, program->fed("label")}}));
-  SetLoss(loss, program);
+  RING_RETURN_IF_ERROR(AddLossOf(logits, program));
   program->parameters.push_back({"logits", shape, logits, graph::kNoValue, {}});
   return absl::OkStatus();
 }

@@ -7,9 +7,9 @@ BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBat
     BindBatchNormInference, BindBoxes, BindCast, BindConv2d, BindConv2dInputGradient,
     BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
     BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindGlobalMaxPool,
-    BindMaxPool, BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindReduceTo,
-    BindRelu, BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindUnary;
+    BindMaxPool, BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindPairLoss,
+    BindReduceTo, BindRelu, BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient,
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindTopK, BindUnary;
 
 namespace {
 
@@ -43,6 +43,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
     KernelOf<graph::Multiply>(&BindMultiply),
     KernelOf<graph::Pad>(&BindBoxes),
+    KernelOf<graph::PairLossFamily>(&BindPairLoss),
     KernelOf<graph::ReduceTo>(&BindReduceTo),
     KernelOf<graph::Relu>(&BindRelu),
     KernelOf<graph::ReluGradient>(&BindReluGradient),
@@ -53,6 +54,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
     KernelOf<graph::Split>(&BindBoxes),
+    KernelOf<graph::TopK>(&BindTopK),
     KernelOf<graph::UnaryFamily>(&BindUnary),
 });
 

@@ -7,7 +7,7 @@ BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, Bi
     BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
     BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
     BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient;
+    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindTopK;
 
 namespace {
 
@@ -36,6 +36,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::Reshape>(&BindReshape),
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
+    KernelOf<graph::TopK>(&BindTopK),
 });
 
 // What of an op that has a kernel that kernel cannot do; nullptr: the node asks for nothing of it.
@@ -43,6 +44,10 @@ const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
   if (node.as<graph::Add>() != nullptr &&
       graph.value(node.inputs[0]).shape != graph.value(node.inputs[1]).shape) {
     return "operands of different shapes";
+  }
+  if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
+    if (!norm->scale) return "no gamma";
+    if (!norm->center) return "no beta";
   }
   if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
     if (conv2d->groups != 1) return "groups";

@@ -1,4 +1,4 @@
-// softmax_cross_entropy and its gradient, in float32 logits with sums in double.
+// softmax_cross_entropy and its gradient, in float32 logits with sums in double, and top_k.
 #include "worker/backend/cuda/cuda_status.h"
 #include "worker/backend/cuda/kernel_table.h"
 #include "worker/backend/cuda/softmax_cross_entropy_kernels.h"
@@ -7,7 +7,9 @@ namespace ringmaster::cuda {
 namespace {
 
 LogitsShape LogitsShapeOf(const BindContext& context) {
-  return {context.input(0).shape[0], context.input(0).shape[1]};
+  const auto* loss = context.node.attributes<graph::SoftmaxCrossEntropyAttributes>();
+  return {context.input(0).shape[0], context.input(0).shape[1],
+          loss == nullptr ? 0 : loss->label_smoothing};
 }
 
 }  // namespace
@@ -17,7 +19,7 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& con
   return MakeLaunch(
       [shape](const Operands& o, cudaStream_t stream) {
         return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1),
-                                   o.output<float>(0), o.output<float>(1), o.workspace, stream),
+                                   o.output<float>(0), o.workspace, stream),
                         "softmax_cross_entropy");
       },
       LossWorkspace(shape));
@@ -30,6 +32,17 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(const BindCont
                                        o.input<float>(2), o.output<float>(0), stream),
                     "softmax_cross_entropy_gradient");
   });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindTopK(const BindContext& context) {
+  const LogitsShape shape = LogitsShapeOf(context);
+  return MakeLaunch(
+      [shape, k = context.attributes<graph::TopK>().k](const Operands& o, cudaStream_t stream) {
+        return FromCuda(LaunchTopK(shape, k, o.input<float>(0), o.input<int32_t>(1),
+                                   o.output<float>(0), o.workspace, stream),
+                        "top_k");
+      },
+      LossWorkspace(shape));
 }
 
 }  // namespace ringmaster::cuda

@@ -10,27 +10,29 @@ namespace {
 constexpr int kLossRows = 4;  // of one block
 constexpr int kLossSumThreads = 256;
 
-// The largest of a row and where it stands first.
-struct Largest {
-  float value;
-  int64_t place;
-
-  // NaN is never larger, but stays where it stands first.
-  __device__ void Consider(float other, int64_t at) {
-    if (other > value || (other == value && at < place)) value = other, place = at;
-  }
-};
-
-__device__ Largest LargestOf(const float* logits, int64_t classes, int lane) {
-  Largest largest = {logits[lane < classes ? lane : 0], lane < classes ? lane : 0};
-  for (int64_t k = lane + kWarpLanes; k < classes; k += kWarpLanes) largest.Consider(logits[k], k);
+// NaN is never larger, but stays where it stands first.
+__device__ float LargestOf(const float* logits, int64_t classes, int lane) {
+  float largest = logits[lane < classes ? lane : 0];
+  int64_t place = lane < classes ? lane : 0;
+  const auto consider = [&](float other, int64_t at) {
+    if (other > largest || (other == largest && at < place)) largest = other, place = at;
+  };
+  for (int64_t k = lane + kWarpLanes; k < classes; k += kWarpLanes) consider(logits[k], k);
   for (int half = kWarpLanes / 2; half > 0; half /= 2) {
-    const float value = __shfl_xor_sync(kAllLanes, largest.value, half);
-    const auto place = static_cast<int64_t>(
-        __shfl_xor_sync(kAllLanes, static_cast<long long>(largest.place), half));
-    largest.Consider(value, place);
+    const float value = __shfl_xor_sync(kAllLanes, largest, half);
+    const auto at =
+        static_cast<int64_t>(__shfl_xor_sync(kAllLanes, static_cast<long long>(place), half));
+    consider(value, at);
   }
   return largest;
+}
+
+template <typename T>
+__device__ T SumLanes(T sum) {
+  for (int half = kWarpLanes / 2; half > 0; half /= 2) {
+    sum += __shfl_xor_sync(kAllLanes, sum, half);
+  }
+  return sum;
 }
 
 // log of the sum of exp(logits), without overflow, on every lane; NaN logits give NaN.
@@ -40,52 +42,57 @@ __device__ double LogSum(const float* logits, int64_t classes, float largest, in
   for (int64_t k = lane; k < classes; k += kWarpLanes) {
     sum += exp(static_cast<double>(logits[k]) - offset);
   }
-  for (int half = kWarpLanes / 2; half > 0; half /= 2) {
-    sum += __shfl_xor_sync(kAllLanes, sum, half);
-  }
-  return offset + log(sum);
+  return offset + log(SumLanes(sum));
 }
 
 __global__ void __launch_bounds__(kWarpLanes* kLossRows)
     RowLosses(LogitsShape s, const float* __restrict__ logits, const int32_t* __restrict__ labels,
-              double* __restrict__ losses, int32_t* __restrict__ hits) {
+              double* __restrict__ losses) {
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kLossRows + threadIdx.y;
   if (n >= s.rows) return;  // a whole warp
   const int lane = static_cast<int>(threadIdx.x);
   const float* const row = logits + n * s.classes;
-  const Largest largest = LargestOf(row, s.classes, lane);
-  const double log_sum = LogSum(row, s.classes, largest.value, lane);
-  if (lane != 0) return;
+  const double log_sum = LogSum(row, s.classes, LargestOf(row, s.classes, lane), lane);
+  double expected = static_cast<double>(row[labels[n]]);
+  if (s.smoothing != 0) {
+    double sum = 0;
+    for (int64_t k = lane; k < s.classes; k += kWarpLanes) sum += static_cast<double>(row[k]);
+    expected = (1 - s.smoothing) * expected +
+               s.smoothing * (SumLanes(sum) / static_cast<double>(s.classes));
+  }
+  if (lane == 0) losses[n] = log_sum - expected;
+}
+
+__global__ void __launch_bounds__(kWarpLanes* kLossRows)
+    RowHits(LogitsShape s, int64_t most, const float* __restrict__ logits,
+            const int32_t* __restrict__ labels, double* __restrict__ hits) {
+  const int64_t n = static_cast<int64_t>(blockIdx.x) * kLossRows + threadIdx.y;
+  if (n >= s.rows) return;  // a whole warp
+  const int lane = static_cast<int>(threadIdx.x);
+  const float* const row = logits + n * s.classes;
   const int32_t label = labels[n];
-  losses[n] = log_sum - static_cast<double>(row[label]);
-  hits[n] = largest.place == label ? 1 : 0;
+  const float own = row[label];
+  int before = 0;
+  for (int64_t k = lane; k < s.classes; k += kWarpLanes) {
+    before += row[k] > own || (k < label && row[k] == own) ? 1 : 0;
+  }
+  before = SumLanes(before);
+  if (lane == 0) hits[n] = own == own && before < most ? 1 : 0;
 }
 
 // One block: each thread adds rows in their order, then threads by halves.
 __global__ void __launch_bounds__(kLossSumThreads)
-    SumRows(int64_t rows, const double* __restrict__ losses, const int32_t* __restrict__ hits,
-            float* __restrict__ loss, float* __restrict__ correct) {
+    SumRows(int64_t rows, const double* __restrict__ values, float* __restrict__ whole) {
   __shared__ double sums[kLossSumThreads];
-  __shared__ int64_t counts[kLossSumThreads];
   const unsigned mine = threadIdx.x;
   double sum = 0;
-  int64_t count = 0;
-  for (int64_t n = mine; n < rows; n += kLossSumThreads) {
-    sum += losses[n];
-    count += hits[n];
-  }
+  for (int64_t n = mine; n < rows; n += kLossSumThreads) sum += values[n];
   sums[mine] = sum;
-  counts[mine] = count;
   for (unsigned half = kLossSumThreads / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (mine < half) {
-      sums[mine] += sums[mine + half];
-      counts[mine] += counts[mine + half];
-    }
+    if (mine < half) sums[mine] += sums[mine + half];
   }
-  if (mine != 0) return;
-  *loss = static_cast<float>(sums[0]);
-  *correct = static_cast<float>(counts[0]);
+  if (mine == 0) *whole = static_cast<float>(sums[0]);
 }
 
 __global__ void __launch_bounds__(kWarpLanes* kLossRows)
@@ -96,31 +103,41 @@ __global__ void __launch_bounds__(kWarpLanes* kLossRows)
   if (n >= s.rows) return;  // a whole warp
   const int lane = static_cast<int>(threadIdx.x);
   const float* const row = logits + n * s.classes;
-  const double log_sum = LogSum(row, s.classes, LargestOf(row, s.classes, lane).value, lane);
+  const double log_sum = LogSum(row, s.classes, LargestOf(row, s.classes, lane), lane);
   const int32_t label = labels[n];
   const auto scale = static_cast<double>(*seed);
+  const double each = s.smoothing / static_cast<double>(s.classes);
   for (int64_t k = lane; k < s.classes; k += kWarpLanes) {
     const double softmax = exp(static_cast<double>(row[k]) - log_sum);
-    dlogits[n * s.classes + k] = static_cast<float>((softmax - (k == label ? 1 : 0)) * scale);
+    const double target = (k == label ? 1 - s.smoothing : 0) + each;
+    dlogits[n * s.classes + k] = static_cast<float>((softmax - target) * scale);
   }
 }
 
 }  // namespace
 
 size_t LossWorkspace(const LogitsShape& shape) {
-  return (sizeof(double) + sizeof(int32_t)) * static_cast<size_t>(shape.rows);
+  return sizeof(double) * static_cast<size_t>(shape.rows);
 }
 
 cudaError_t LaunchLoss(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                       float* loss, float* correct, void* workspace, cudaStream_t stream) {
+                       float* loss, void* workspace, cudaStream_t stream) {
   auto* const losses = static_cast<double*>(workspace);
-  auto* const hits = reinterpret_cast<int32_t*>(losses + shape.rows);
   const cudaError_t error =
       Enqueue(RowLosses, CeilDiv(shape.rows, kLossRows), dim3(kWarpLanes, kLossRows), stream, shape,
-              logits, labels, losses, hits);
+              logits, labels, losses);
   if (error != cudaSuccess) return error;
-  return Enqueue(SumRows, 1, dim3(kLossSumThreads), stream, shape.rows, losses, hits, loss,
-                 correct);
+  return Enqueue(SumRows, 1, dim3(kLossSumThreads), stream, shape.rows, losses, loss);
+}
+
+cudaError_t LaunchTopK(const LogitsShape& shape, int64_t k, const float* logits,
+                       const int32_t* labels, float* hits, void* workspace, cudaStream_t stream) {
+  auto* const rows = static_cast<double*>(workspace);
+  const cudaError_t error =
+      Enqueue(RowHits, CeilDiv(shape.rows, kLossRows), dim3(kWarpLanes, kLossRows), stream, shape,
+              k, logits, labels, rows);
+  if (error != cudaSuccess) return error;
+  return Enqueue(SumRows, 1, dim3(kLossSumThreads), stream, shape.rows, rows, hits);
 }
 
 cudaError_t LaunchLossGradient(const LogitsShape& shape, const float* logits, const int32_t* labels,

@@ -1,5 +1,5 @@
-// softmax_cross_entropy of float32 logits(rows, classes) and int32 labels, computed in double.
-// Labels lie in [0, classes).
+// softmax_cross_entropy of float32 logits(rows, classes) and int32 labels, computed in double, and
+// top_k. Labels lie in [0, classes).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,16 +11,21 @@ namespace ringmaster::cuda {
 
 struct LogitsShape {
   int64_t rows, classes;
+  double smoothing = 0;  // what all classes share of a target
 };
 
+// Of both sums.
 size_t LossWorkspace(const LogitsShape& shape);
 
-// loss = the sum over rows of -log softmax(logits)[label], in one fixed order; correct = how many
-// rows have their first largest logit at the label.
+// loss = the sum over rows of -sum target log softmax(logits), in one fixed order.
 cudaError_t LaunchLoss(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                       float* loss, float* correct, void* workspace, cudaStream_t stream);
+                       float* loss, void* workspace, cudaStream_t stream);
 
-// dlogits = (softmax - onehot) seed.
+// hits = how many rows have fewer than k logits in front of the label's.
+cudaError_t LaunchTopK(const LogitsShape& shape, int64_t k, const float* logits,
+                       const int32_t* labels, float* hits, void* workspace, cudaStream_t stream);
+
+// dlogits = (softmax - target) seed.
 cudaError_t LaunchLossGradient(const LogitsShape& shape, const float* logits, const int32_t* labels,
                                const float* seed, float* dlogits, cudaStream_t stream);
 

@@ -5,7 +5,7 @@
 namespace ringmaster::graph {
 namespace {
 
-// Statistics are at inputs 2 and 3 of the gradient, 3 and 4 of inference.
+// Statistics are at inputs 2 and 3 of the gradient, the last two of inference.
 template <size_t kVariance>
 void PositiveVariance(const OpCase& /*self*/, OpCase::Operands* operands) {
   for (double& variance : (*operands)[kVariance]) variance = std::abs(variance) + 0.5;
@@ -18,25 +18,31 @@ void FarFromZero(const OpCase& /*self*/, OpCase::Operands* operands) {
 
 OpCase NormTraining(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
-  return {what, BatchNorm{attributes}, {{x}, channels, channels}};
+  OpCase made = {what, BatchNorm{attributes}, {{x}}};
+  made.inputs.resize(1 + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0), channels);
+  return made;
 }
 
 OpCase NormGradient(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
   OpCase made = {.what = what,
                  .kind = BatchNormGradient{attributes},
-                 .inputs = {{x}, channels, channels, channels, {x}},
+                 .inputs = {{x}, {x}, channels, channels},
                  .prepare = PositiveVariance<3>};
+  if (attributes.scale) made.inputs.push_back(channels);
   if (attributes.activation == Activation::kRelu) made.inputs.push_back({x});
   return made;
 }
 
+// With gamma and beta, or without.
 OpCase NormInference(const char* what, const BatchNormAttributes& attributes, const Shape& x) {
   const TensorType channels = {{x.back()}};
+  std::vector<TensorType> inputs = {{x}};
+  inputs.resize(attributes.scale ? 5 : 3, channels);
   return {.what = what,
           .kind = BatchNormInference{attributes},
-          .inputs = {{x}, channels, channels, channels, channels},
-          .prepare = PositiveVariance<4>,
+          .inputs = std::move(inputs),
+          .prepare = attributes.scale ? PositiveVariance<4> : PositiveVariance<2>,
           .forward_only = true};
 }
 
@@ -45,6 +51,8 @@ OpCase NormInference(const char* what, const BatchNormAttributes& attributes, co
 std::vector<OpCase> BatchNormCases() {
   const BatchNormAttributes plain;
   const BatchNormAttributes relu = {1e-3, Activation::kRelu};
+  const BatchNormAttributes no_gamma = {.scale = false}, no_beta = {.center = false},
+                            bare = {.scale = false, .center = false};
   OpCase offset = NormTraining("an offset that would cancel", plain, {600, 8});
   offset.prepare = FarFromZero;
   return {
@@ -64,6 +72,13 @@ std::vector<OpCase> BatchNormCases() {
       NormGradient("relu, three channels", relu, {700, 3}),
       NormGradient("odd channels", plain, {3, 5, 7, 19}),
       NormGradient("relu, few channels", relu, {9, 8, 7, 4}),
+      NormTraining("no gamma", no_gamma, {2, 3, 5, 3}),
+      NormTraining("no beta", no_beta, {2, 3, 5, 3}),
+      NormTraining("neither gamma nor beta", bare, {2, 3, 5, 3}),
+      NormGradient("no gamma, several pieces of rows", no_gamma, {40, 9, 9, 64}),
+      NormGradient("no beta, odd channels", no_beta, {3, 5, 7, 19}),
+      NormGradient("neither gamma nor beta", bare, {3, 5, 7, 19}),
+      NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
   };

@@ -36,8 +36,24 @@ std::vector<OpCase> SoftmaxCrossEntropyCases() {
     test.what = fmt::format("equal logits, {} rows, {} classes", rows, classes);
     test.prepare = EqualLogits;
     cases.push_back(test);
-    test.kind = SoftmaxCrossEntropyGradient{};
-    test.inputs.push_back(TensorType{});  // the gradient of the sum
+    OpCase gradient = test;
+    gradient.kind = SoftmaxCrossEntropyGradient{};
+    gradient.inputs.push_back(TensorType{});  // the gradient of the sum
+    cases.push_back(gradient);
+    gradient.what = "smooth, " + gradient.what;
+    gradient.kind = SoftmaxCrossEntropyGradient{{0.125}};
+    cases.push_back(gradient);
+    for (const int64_t k : {1, 5}) {
+      OpCase measure = test;
+      measure.what = fmt::format("k of {}, {}", k, test.what);
+      measure.kind = TopK{k};
+      cases.push_back(measure);
+    }
+  }
+  for (const auto& [rows, classes] : {std::pair(5, 3), std::pair(4, 32), std::pair(7, 1000)}) {
+    OpCase test = LossOf("smooth", rows, classes);
+    test.what = fmt::format("smooth, {} classes", classes);
+    test.kind = SoftmaxCrossEntropy{{0.125}};
     cases.push_back(test);
   }
   return cases;

@@ -13,28 +13,18 @@ using Cases = std::vector<OpCase>();
 // Each in the file of its family.
 Cases AddCases, AveragePoolCases, BatchNormCases, BoxCases, CastCases, Conv2dCases, DenseCases,
     DropoutCases, GlobalAveragePoolCases, GroupNormCases, MaxPoolCases, MultiplyCases,
-    ReduceToCases, ReluCases, ReshapeCases, SoftmaxCases, SoftmaxCrossEntropyCases, UnaryCases;
+    PairLossCases, ReduceToCases, ReluCases, ReshapeCases, SoftmaxCases, SoftmaxCrossEntropyCases,
+    UnaryCases;
 
 namespace {
 
 constexpr Cases* kFamilies[] = {
-    AddCases,
-    AveragePoolCases,
-    BatchNormCases,
-    BoxCases,
-    CastCases,
-    Conv2dCases,
-    DenseCases,
-    DropoutCases,
-    GlobalAveragePoolCases,
-    GroupNormCases,
-    MaxPoolCases,
-    MultiplyCases,
-    ReduceToCases,
-    ReluCases,
-    ReshapeCases,
-    SoftmaxCases,
-    SoftmaxCrossEntropyCases,
+    AddCases,       AveragePoolCases, BatchNormCases,
+    BoxCases,       CastCases,        Conv2dCases,
+    DenseCases,     DropoutCases,     GlobalAveragePoolCases,
+    GroupNormCases, MaxPoolCases,     MultiplyCases,
+    PairLossCases,  ReduceToCases,    ReluCases,
+    ReshapeCases,   SoftmaxCases,     SoftmaxCrossEntropyCases,
     UnaryCases,
 };
 

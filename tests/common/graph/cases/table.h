@@ -26,6 +26,7 @@ struct OpCase {
   void (*prepare)(const OpCase& self, Operands* operands) = nullptr;
   // No finite differences: the op has no gradient and is none, or the operands stand at a kink.
   bool forward_only = false;
+  uint32_t constants = 0;  // bit i: no gradient flows into input i
   bool same_bits = false;  // every backend gives the same bits
 };
 

@@ -88,7 +88,7 @@ TEST_CASE("Graph message: a graph says all that a model is") {
   CHECK(graph.statistics_size() == 10);
   CHECK(graph.outputs(0).has_loss());
   CHECK(graph.outputs(1).name() == "accuracy");
-  CHECK(graph.outputs(1).value() == "loss/correct");
+  CHECK(graph.outputs(1).value() == "accuracy");
 }
 
 TEST_CASE("Graph message: inference reads moving statistics and has no dropout") {
@@ -196,6 +196,14 @@ TEST_CASE("Graph message: what is not canonical is refused with its place") {
        "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
       {"missing labels", [](v1::Graph* g) { g->mutable_columns(1)->set_least(-1); },
        "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
+      {"a measure of more classes",
+       [](v1::Graph* g) { NodeNamed(g, "accuracy").set_inputs(1, "fc/bias"); },
+       "accuracy (top_k): its labels are no column of 0 to below its 10 logits"},
+      {"a view of a later release",
+       [](v1::Graph* g) {
+         g->mutable_outputs(1)->mutable_measure()->set_view(static_cast<v1::View>(3));
+       },
+       "output accuracy: its view is not known"},
       {"dropout of what has no samples",
        [](v1::Graph* g) { NodeNamed(g, "dropout").set_inputs(0, "fc/bias"); },
        "dropout (dropout): expected rows of samples, got (10)"},
@@ -211,13 +219,12 @@ TEST_CASE("Graph message: what is not canonical is refused with its place") {
          *g->add_nodes() = node;
        },
        "nothing reads idle"},
-      {"two outputs of one value",
-       [](v1::Graph* g) { g->mutable_outputs(1)->set_value("loss/sum"); },
+      {"two outputs of one value", [](v1::Graph* g) { g->mutable_outputs(1)->set_value("loss"); },
        "output accuracy: another output has its value"},
       {"a loss that counts",
        [](v1::Graph* g) {
-         g->mutable_outputs(0)->set_value("loss/correct");
-         g->mutable_outputs(1)->set_value("loss/sum");
+         g->mutable_outputs(0)->set_value("accuracy");
+         g->mutable_outputs(1)->set_value("loss");
        },
        "output loss: a loss is no count"},
       {"a measure called loss",

@@ -101,7 +101,7 @@ TEST_CASE("OpTable: gradients of parameters are float32 whatever the compute typ
   CHECK((*conv)[0] == TensorType{{3, 3, 3, 2}, kFloat});
   CHECK((*conv)[1] == TensorType{{3}, kFloat});
   const auto norm =
-      Infer(BatchNormGradient{}, {{{4, 2}, kBrain}, {{2}}, {{2}}, {{2}}, {{4, 2}, kBrain}});
+      Infer(BatchNormGradient{}, {{{4, 2}, kBrain}, {{4, 2}, kBrain}, {{2}}, {{2}}, {{2}}});
   REQUIRE(norm.ok());
   CHECK((*norm)[0].dtype == kBrain);
   CHECK((*norm)[1].dtype == kFloat);
@@ -150,6 +150,14 @@ TEST_CASE("OpTable: operands that do not fit are named with what was expected") 
   CHECK(ErrorOf(Infer(Elu{0}, {{{4, 3}}})) == "layer (elu): alpha must be a number above 0, got 0");
   CHECK(ErrorOf(Infer(SoftmaxCrossEntropy{}, {{{4, 3}, kBrain}, {{4}, kInt}})) ==
         "layer (softmax_cross_entropy): expected logits in float32, got bfloat16");
+  CHECK(ErrorOf(Infer(SoftmaxCrossEntropy{{1}}, {{{4, 3}}, {{4}, kInt}})) ==
+        "layer (softmax_cross_entropy): label_smoothing must be at least 0 and under 1, got 1");
+  CHECK(ErrorOf(Infer(TopK{0}, {{{4, 3}}, {{4}, kInt}})) ==
+        "layer (top_k): k must be at least 1, got 0");
+  CHECK(ErrorOf(Infer(MeanSquaredError{}, {{{4, 1}}, {{4}}})) ==
+        "layer (mean_squared_error): expected targets of shape (4, 1), got (4)");
+  CHECK(ErrorOf(Infer(Huber{0}, {{{4}}, {{4}}})) ==
+        "layer (huber): delta must be a number above 0, got 0");
   CHECK(ErrorOf(Infer(Dropout{{1.0, "d"}}, {{{4, 3}}})) ==
         "layer (dropout): rate must be in [0, 1), got 1");
   CHECK(ErrorOf(Infer(BatchNorm{}, {{{4, 3}}, {{3}}, {{4}}})) ==
@@ -159,7 +167,7 @@ TEST_CASE("OpTable: operands that do not fit are named with what was expected") 
 }
 
 TEST_CASE("OpTable: a fused batch_norm_gradient needs y, another refuses it") {
-  const std::vector<TensorType> five = {{{4, 2}}, {{2}}, {{2}}, {{2}}, {{4, 2}}};
+  const std::vector<TensorType> five = {{{4, 2}}, {{4, 2}}, {{2}}, {{2}}, {{2}}};
   std::vector<TensorType> six = five;
   six.push_back({{4, 2}});
   const BatchNormAttributes plain = {1e-3, Activation::kNone};
@@ -168,6 +176,9 @@ TEST_CASE("OpTable: a fused batch_norm_gradient needs y, another refuses it") {
   CHECK(Infer(BatchNormGradient{fused}, six).ok());
   CHECK_FALSE(Infer(BatchNormGradient{plain}, six).ok());
   CHECK_FALSE(Infer(BatchNormGradient{fused}, five).ok());
+  CHECK(
+      ErrorOf(Infer(BatchNormGradient{{.activation = Activation::kRelu, .scale = false}}, five)) ==
+      "layer (batch_norm_gradient): relu is folded only where there is a gamma");
 }
 
 }  // namespace

@@ -202,16 +202,21 @@ TEST_CASE("Reference: group_norm normalizes by sample and group, layer_norm by r
   CHECK(rows[0][4] == Approx(-1));
 }
 
-TEST_CASE("Reference: softmax_cross_entropy sums losses and counts the first maximum") {
+TEST_CASE("Reference: softmax_cross_entropy sums losses, top_k counts by the first maximum") {
   const Operand logits = {{3, 2}, {0, 0, 1000, 0, 0, std::log(3.0)}};
   const Operand labels = {{3}, {1, 0, 1}, DType::kInt32};
   const auto results = Run(SoftmaxCrossEntropy{}, {logits, labels});
   CHECK(results[0][0] == Approx(std::log(2.0) + 0 + std::log(4.0 / 3)));
-  CHECK(results[1] == Values{2});  // the tie of row 0 goes to class 0
+  CHECK(Run(TopK{1}, {logits, labels})[0] == Values{2});  // the tie of row 0 goes to class 0
+  CHECK(Run(TopK{2}, {logits, labels})[0] == Values{3});
   const auto gradient = Run(SoftmaxCrossEntropyGradient{}, {logits, labels, {{}, {0.5}}});
   CHECK(gradient[0][0] == Approx(0.25));
   CHECK(gradient[0][1] == Approx(-0.25));
   CHECK(gradient[0][4] == Approx(0.125));
+  // Half of a target is spread: the label has 3/4 of it.
+  const auto smooth =
+      Run(SoftmaxCrossEntropy{{0.5}}, {{{1, 2}, {0, 2}}, {{1}, {1}, DType::kInt32}});
+  CHECK(smooth[0][0] == Approx(std::log(1 + std::exp(2.0)) - 1.5));
 }
 
 TEST_CASE("Reference: rounding is half to even, from float64 in one step") {

@@ -103,7 +103,7 @@ TEST_CASE("Step layout: every result and every gradient comes back once, when it
 TEST_CASE("Step layout: results are under way before the first gradient, the last layer's first") {
   const graph::Program program = Model("mlp", graph::Mode::kTraining);
   const std::vector<std::string> names = Names(program, LayOutStep(program, kAligned, {}, {}));
-  CHECK(names == std::vector<std::string>{"loss/sum", "loss/correct", "fc/kernel", "fc/bias",
+  CHECK(names == std::vector<std::string>{"loss", "accuracy", "fc/kernel", "fc/bias",
                                           "dense2/kernel", "dense2/bias", "dense1/kernel",
                                           "dense1/bias"});
   const graph::Program inference = Model("mlp", graph::Mode::kInference);
