@@ -22,7 +22,9 @@ constexpr Op RowOf() {
   } else if constexpr (UnaryGradientOp<T>) {
     return MakeRow<UnaryGradientRules<typename T::Of>>(T::kTraits);
   } else if constexpr (PairLossOp<T>) {
-    return MakeRow<PairLossRules<T>>(T::kTraits);
+    Op row = MakeRow<PairLossRules<T>>(T::kTraits);
+    if constexpr (PairLossWithSlope<T>) row.gradient = PairLossGradientOf<T>;
+    return row;
   } else if constexpr (PairLossGradientOp<T>) {
     return MakeRow<PairLossGradientRules<typename T::LossOf>>(T::kTraits);
   } else {

@@ -28,19 +28,6 @@ struct PairLossRules {
     return absl::OkStatus();
   }
 
-  static Gradients Gradient(const GradientRequest& request) requires PairLossWithSlope<Op> {
-    const Node& node = request.node;
-    if (request.wanted[1]) {
-      return InvalidArgument("{}: no gradient flows into the targets of a loss", node.name);
-    }
-    RING_ASSIGN_OR_RETURN(
-        const auto made,
-        AddOp(request.graph, {node.name + "/gradient",
-                              PairLossGradient<Op>{*node.as<Op>()},
-                              {node.inputs[0], node.inputs[1], request.output_gradients[0]}}));
-    return std::vector<ValueId>{made[0], kNoValue};
-  }
-
   static void Reference(const ReferenceCall& call) {
     const Op& op = *call.node.as<Op>();
     const auto samples = static_cast<size_t>(call.input_shape(0)[0]);
@@ -54,6 +41,20 @@ struct PairLossRules {
     }
   }
 };
+
+template <PairLossWithSlope Op>
+Gradients PairLossGradientOf(const GradientRequest& request) {
+  const Node& node = request.node;
+  if (request.wanted[1]) {
+    return InvalidArgument("{}: no gradient flows into the targets of a loss", node.name);
+  }
+  RING_ASSIGN_OR_RETURN(
+      const auto made,
+      AddOp(request.graph, {node.name + "/gradient",
+                            PairLossGradient<Op>{*node.as<Op>()},
+                            {node.inputs[0], node.inputs[1], request.output_gradients[0]}}));
+  return std::vector<ValueId>{made[0], kNoValue};
+}
 
 template <PairLossWithSlope Op>
 struct PairLossGradientRules {
