@@ -37,6 +37,7 @@ int Run(int argc, const char* const* argv) {
   AddCheckpoint(line);
   AddDataset(line);
   AddModel(line);
+  AddPlan(line);
   AddTune(line);
   AddCompletion(line);
   if (argc >= 2 && std::strcmp(argv[1], "--complete") == 0) {

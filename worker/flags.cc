@@ -125,6 +125,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   CLI::App app{"ringworker: computes shards of a job on this host and joins its ring"};
   app.footer(
       "\nringworker devices: what this host computes on"
+      "\nringworker plan --help: whether a job fits this host's cores, before it starts"
       "\nringworker tune --help: times kernels on this host's GPU before any job");
   app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster")
       ->capture_default_str()

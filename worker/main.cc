@@ -1,5 +1,5 @@
-// ringworker: flags -> Daemon, or `tune`, or `devices`. Signals are waited for here and nowhere
-// else.
+// ringworker: flags -> Daemon, or `plan`, or `tune`, or `devices`. Signals are waited for here and
+// nowhere else.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -15,6 +15,7 @@
 #include "worker/daemon.h"
 #include "worker/devices.h"
 #include "worker/flags.h"
+#include "worker/plan.h"
 #include "worker/tune.h"
 
 namespace {
@@ -44,6 +45,10 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
     InitializeLog("ringworker");
     return worker::TuneMain(argc - 1, argv + 1);
+  }
+  if (argc > 1 && std::strcmp(argv[1], "plan") == 0) {
+    InitializeLog("ringworker");
+    return worker::PlanMain(argc - 1, argv + 1);
   }
   if (argc > 1 && std::strcmp(argv[1], "devices") == 0) {
     InitializeLog("ringworker");

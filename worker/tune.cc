@@ -11,12 +11,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "common/data/dataset.h"
-#include "common/data/usual_facts.h"
 #include "common/files.h"
-#include "common/job/field_names.h"
-#include "common/job/job_file.h"
-#include "common/job/resolve.h"
+#include "worker/offline_job.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -82,54 +78,6 @@ ParsedTuneFlags ParseTuneFlags(int argc, const char* const* argv) {
 
 namespace {
 
-// A number that nobody says is that of one full batch.
-StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& data_root) {
-  if (!data_root.empty()) {
-    RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({data_root, ""}, spec.data()));
-    return dataset->facts();
-  }
-  if (spec.data().format().empty()) {
-    return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
-  }
-  RING_ASSIGN_OR_RETURN(v1::DatasetFacts facts, data::UsualFacts(spec.data().format()));
-  const v1::DataSource& source = spec.data();
-  facts.set_train_samples(source.has_take() ? source.take() : spec.batch());
-  facts.set_test_samples(source.has_take_test() ? source.take_test() : spec.batch());
-  return facts;
-}
-
-StatusOr<v1::ResultSpec> ResultOf(v1::JobSpec spec, const std::string& data_root) {
-  const bool split_of_unknown =
-      spec.has_validation() && data_root.empty() && !spec.data().has_take();
-  if (split_of_unknown) {
-    spec.clear_validation();
-    spec.clear_checkpoint();  // it may name a metric of the validation set
-  }
-  RING_ASSIGN_OR_RETURN(const v1::DatasetFacts facts, FactsOf(spec, data_root));
-  RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, job::Resolve(spec, facts, {}));
-  v1::ResultSpec result = std::move(*job.mutable_result());
-  if (split_of_unknown) result.mutable_data_use()->set_validation_samples(spec.batch());
-  return result;
-}
-
-// One shard of so many samples, of training and of evaluation.
-v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
-  result.set_batch(samples);
-  result.set_shards(1);
-  result.mutable_data_use()->set_train_samples(samples);
-  result.mutable_data_use()->set_test_samples(samples);
-  result.mutable_data_use()->set_validation_samples(0);
-  return result;
-}
-
-std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
-  const v1::DataUse& use = result.data_use();
-  return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
-                     spec.model().name(),
-                     job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
-                     use.height(), use.width(), use.channels(), result.data().classes());
-}
-
 std::string NoteOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
   const bool known = spec.data().has_take() && spec.data().has_take_test();
   if (known || !options.data_root.empty() || !options.samples.empty()) return "";
@@ -140,7 +88,7 @@ std::string NoteOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
 }  // namespace
 
 StatusOr<TuneSubject> TuneSubjectOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
-  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultOf(spec, options.data_root));
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultWithoutCluster(spec, options.data_root));
   TuneSubject subject = {TitleOf(spec, result), NoteOf(spec, options), {}};
   std::vector<v1::ResultSpec> results;
   for (const uint32_t samples : std::set(options.samples.begin(), options.samples.end())) {
@@ -159,16 +107,8 @@ namespace {
 constexpr int kWrongJob = 2;
 constexpr mode_t kReadable = 0644;  // workers may be another user's
 
-StatusOr<v1::JobSpec> ReadSpec(const TuneFlags& flags) {
-  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", flags.job_file));
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
-                        job::ParseJobFile(flags.job_file, text, flags.overrides));
-  RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), flags.job_file));
-  return spec;
-}
-
 StatusOr<TuneSubject> ReadSubject(const TuneFlags& flags) {
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadSpec(flags));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadJob(flags.job_file, flags.overrides));
   return TuneSubjectOf(spec, {flags.samples, flags.data_root});
 }
 

@@ -28,6 +28,7 @@ void AddCheckpoint(CommandLine& line);  // ls, get, verify
 void AddCheckpointVerify(CommandLine& line, CLI::App* group);
 void AddDataset(CommandLine& line);  // make, stat, verify
 void AddModel(CommandLine& line);    // ls, summary
+void AddPlan(CommandLine& line);
 void AddTune(CommandLine& line);
 void AddCompletion(CommandLine& line);  // bash
 

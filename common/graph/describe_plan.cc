@@ -1,5 +1,6 @@
 // Describe: a memory plan as text.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -13,65 +14,61 @@ bool LiveAt(const Placement& placement, NodeId node) {
   return placement.bytes > 0 && placement.first <= node && node <= placement.last;
 }
 
-// One line of the table: bytes at an offset, and what they are.
-struct Entry {
-  size_t offset;
-  size_t bytes;
-  std::string text;
-};
-
-// What is live while the node runs; values that share bytes are one entry, the newest of them.
-std::vector<Entry> LiveEntries(const Program& program, const MemoryPlan& plan, NodeId node) {
-  std::vector<Entry> entries;
+// What is live while the node runs.
+std::vector<PeakBuffer> LiveBuffers(const Program& program, const MemoryPlan& plan, NodeId node) {
+  std::vector<PeakBuffer> buffers;
+  std::vector<size_t> offsets;
   for (size_t i = plan.values.size(); i-- > 0;) {
     const Placement& placement = plan.values[i];
-    if (!LiveAt(placement, node)) continue;
-    const bool shared = std::any_of(entries.begin(), entries.end(), [&](const Entry& entry) {
-      return entry.offset == placement.offset;
-    });
-    if (shared) continue;
+    if (!LiveAt(placement, node) || std::ranges::count(offsets, placement.offset) > 0) continue;
+    offsets.push_back(placement.offset);
     const Value& value = program.graph.value(static_cast<ValueId>(i));
-    const char* role = value.producer == kFed ? "" : " output";
-    entries.push_back(
-        {placement.offset, placement.bytes,
-         fmt::format("{}{} {} {}", value.name, role, ToString(value.shape), Name(value.dtype))});
+    const bool fed = value.producer == kFed;
+    buffers.push_back({value.name, fed ? "fed" : program.graph.node(value.producer).op(),
+                       value.shape, value.dtype, placement.bytes});
   }
   for (size_t n = 0; n < plan.workspaces.size(); ++n) {
     if (!LiveAt(plan.workspaces[n], node)) continue;
-    entries.push_back({plan.workspaces[n].offset, plan.workspaces[n].bytes,
-                       program.graph.nodes()[n].name + " workspace"});
+    buffers.push_back({.name = program.graph.nodes()[n].name,
+                       .op = "workspace",
+                       .bytes = plan.workspaces[n].bytes});
   }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.bytes > b.bytes; });
-  return entries;
+  std::ranges::stable_sort(buffers, std::greater(), &PeakBuffer::bytes);
+  return buffers;
 }
 
-size_t Total(const std::vector<Entry>& entries) {
-  return std::accumulate(entries.begin(), entries.end(), size_t{0},
-                         [](size_t sum, const Entry& entry) { return sum + entry.bytes; });
+size_t Total(const std::vector<PeakBuffer>& buffers) {
+  return std::accumulate(buffers.begin(), buffers.end(), size_t{0},
+                         [](size_t sum, const PeakBuffer& buffer) { return sum + buffer.bytes; });
 }
 
 }  // namespace
 
+Peak PeakOf(const Program& program, const MemoryPlan& plan) {
+  Peak peak = {"nothing", {}};
+  for (NodeId node = 0; node < static_cast<NodeId>(program.graph.nodes().size()); ++node) {
+    std::vector<PeakBuffer> live = LiveBuffers(program, plan, node);
+    if (Total(live) > Total(peak.buffers)) peak = {program.graph.node(node).name, std::move(live)};
+  }
+  return peak;
+}
+
 std::string Describe(const Program& program, const MemoryPlan& plan) {
   constexpr size_t kLines = 12;
-  const auto nodes = static_cast<NodeId>(program.graph.nodes().size());
-  NodeId peak = 0;
-  std::vector<Entry> entries;
-  for (NodeId node = 0; node < nodes; ++node) {
-    std::vector<Entry> live = LiveEntries(program, plan, node);
-    if (Total(live) <= Total(entries)) continue;
-    entries = std::move(live);
-    peak = node;
-  }
+  const Peak peak = PeakOf(program, plan);
   std::string text = fmt::format("Arena {} for {} samples; most is live while {} runs:\n",
-                                 FormatBytes(plan.arena_bytes), program.samples,
-                                 nodes == 0 ? "nothing" : program.graph.node(peak).name);
-  for (size_t i = 0; i < std::min(entries.size(), kLines); ++i) {
-    text += fmt::format("  {} {}\n", entries[i].text, FormatBytes(entries[i].bytes));
+                                 FormatBytes(plan.arena_bytes), program.samples, peak.node);
+  for (size_t i = 0; i < std::min(peak.buffers.size(), kLines); ++i) {
+    const PeakBuffer& buffer = peak.buffers[i];
+    const bool workspace = buffer.op == "workspace";
+    const char* role = buffer.op == "fed" ? "" : workspace ? " workspace" : " output";
+    text += fmt::format(
+        "  {}{}{} {}\n", buffer.name, role,
+        workspace ? "" : fmt::format(" {} {}", ToString(buffer.shape), Name(buffer.dtype)),
+        FormatBytes(buffer.bytes));
   }
-  if (entries.size() > kLines) {
-    text += fmt::format("  and {} smaller values\n", entries.size() - kLines);
+  if (peak.buffers.size() > kLines) {
+    text += fmt::format("  and {} smaller values\n", peak.buffers.size() - kLines);
   }
   return text;
 }

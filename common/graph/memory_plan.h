@@ -37,7 +37,22 @@ struct MemoryPlan {
 // dropout, dropout_gradient): then the two placements are the same bytes.
 [[nodiscard]] MemoryPlan PlanMemory(const Program& program, const MemoryOptions& options);
 
-// The plan as text: totals, then the largest values live at the peak with shape and type.
+// What lies in the arena while the node runs during which most is live: largest first. Values that
+// share bytes are one buffer, called after the newest of them.
+struct PeakBuffer {
+  std::string name;  // the value's; a workspace's node
+  std::string op;    // that made it; "fed"; "workspace"
+  Shape shape;       // empty of a workspace
+  DType dtype = DType::kFloat32;
+  size_t bytes = 0;
+};
+struct Peak {
+  std::string node;
+  std::vector<PeakBuffer> buffers;
+};
+[[nodiscard]] Peak PeakOf(const Program& program, const MemoryPlan& plan);
+
+// The plan as text: totals, then the largest buffers at the peak with shape and type.
 [[nodiscard]] std::string Describe(const Program& program, const MemoryPlan& plan);
 
 }  // namespace ringmaster::graph

@@ -23,6 +23,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
+#include "worker/backend/core_layout.h"
 #include "worker/backend/device_state.h"
 #include "worker/backend/input_stage.h"
 #include "worker/backend/tuning.h"
@@ -111,6 +112,11 @@ class Core {
   virtual StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program,
                                                      Weights& weights,
                                                      const graph::Augmenter* augmenter) = 0;
+  // What Bind would take of the core's memory, without taking it and whatever the core's limit.
+  virtual StatusOr<CoreLayout> Plan(const graph::Program& /*program*/, Weights& /*weights*/) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "this kind of device knows what a program takes only once it is bound");
+  }
   // What the programs bound so far take of the core's memory: that of the largest.
   [[nodiscard]] virtual uint64_t memory_bytes() const = 0;
 };

@@ -30,40 +30,6 @@ Status CheckDataset(const v1::DatasetFacts& expected, const v1::DatasetFacts& fo
   return absl::OkStatus();
 }
 
-// What the state, its sums and its copies take of the host's memory, beside the cores' arenas: all
-// that may be there at once.
-struct StateMemory {
-  explicit StateMemory(const TrainingJob& job) {
-    const exact::BlockLayout& blocks = job.layout->blocks();
-    const uint64_t elements = blocks.arena_elements();
-    const uint64_t rest = 2 * job.layout->channels() * sizeof(float) +  // moving statistics
-                          blocks.block_count() * sizeof(int16_t);       // exponents
-    const uint64_t parameters = elements * sizeof(float);
-    const uint64_t slots = parameters * job.layout->slot_names().size();
-    const uint64_t state = parameters + slots + rest;
-    const size_t checkpoints =
-        CheckpointWriter::MostKept(job.options.checkpoint_copies, job.best.wanted());
-    Add("parameters", parameters);
-    Add("optimizer slots", slots);
-    Add("statistics and exponents", rest);
-    Add(job.exact_sums() ? "integer sums" : "float32 sums",
-        2 * elements * (job.exact_sums() ? sizeof(int64_t) : sizeof(float)));
-    if (job.exact_sums()) Add("reduced gradients", parameters);
-    Add(fmt::format("{} copies for checkpoints", checkpoints), checkpoints * state);
-    Add("a copy for or from another worker", state);
-    Add("a second state while that is taken over", state);
-  }
-
-  uint64_t total = 0;
-  std::string parts;
-
- private:
-  void Add(const std::string& what, uint64_t bytes) {
-    total += bytes;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", what, FormatBytes(bytes));
-  }
-};
-
 // Refused before anything is allocated: a model that is too large must not take the worker with it.
 Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores,
                    bool cores_have_own_memory) {
@@ -78,7 +44,7 @@ Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& co
   return Error(absl::StatusCode::kResourceExhausted,
                "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
                "workers with more memory",
-               FormatBytes(memory.total), FormatBytes(limit), memory.parts);
+               FormatBytes(memory.total), FormatBytes(limit), memory.Text());
 }
 
 // As a GPU has, whose cores leave the host's memory alone.
@@ -89,11 +55,13 @@ Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, Train
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
-  const StateMemory memory(*job);
+  const StateMemory memory(
+      *job->layout, job->exact_sums(),
+      CheckpointWriter::MostKept(job->options.checkpoint_copies, job->best.wanted()));
   RING_RETURN_IF_ERROR(CheckMemory(memory, cores, HasOwnMemory(backend)));
   job->planned.state = memory.total;
   spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total),
-               memory.parts);
+               memory.Text());
   return absl::OkStatus();
 }
 

@@ -59,19 +59,17 @@ StatusOr<std::unique_ptr<CpuCore>> CpuCore::Create(const CoreOptions& options,
   return std::unique_ptr<CpuCore>(new CpuCore(options, device, std::move(arena)));
 }
 
-StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& program, Weights& weights,
-                                                    const graph::Augmenter* augmenter) {
+StatusOr<CpuWeights*> CpuCore::Own(Weights* weights) const {
   if (std::this_thread::get_id() != thread_) {
     return FailedPrecondition("{}: bound on another thread than the core's", options_.name);
   }
-  auto* cpu_weights = dynamic_cast<CpuWeights*>(&weights);
-  if (cpu_weights == nullptr) return InvalidArgument("the weights are of another backend");
-  if (augmenter != nullptr) {
-    return Error(absl::StatusCode::kUnimplemented,
-                 "{}: the CPU backend makes no images of pixels: bind without an augmenter",
-                 options_.name);
-  }
-  std::vector<BoundNode> nodes;
+  auto* const own = dynamic_cast<CpuWeights*>(weights);
+  if (own == nullptr) return InvalidArgument("the weights are of another backend");
+  return own;
+}
+
+StatusOr<CoreLayout> CpuCore::LayOutNodes(const graph::Program& program, CpuWeights* weights,
+                                          std::vector<BoundNode>* nodes) const {
   std::vector<size_t> workspace;
   for (const graph::Node& node : program.graph.nodes()) {
     const BindFunction bind = FindKernel(node.kind);
@@ -79,15 +77,32 @@ StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& progra
       return Error(absl::StatusCode::kUnimplemented, "{}: the CPU backend has no kernel for {}",
                    node.name, node.op());
     }
-    BindContext context = {program, node, device_, *cpu_weights,
-                           static_cast<int>(options_.threads)};
+    BindContext context = {program, node, device_, *weights, static_cast<int>(options_.threads)};
     auto kernel = bind(context);
     if (!kernel.ok())
       return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op()));
     workspace.push_back((*kernel)->workspace_bytes());
-    nodes.push_back({std::move(*kernel), std::move(context.copies)});
+    nodes->push_back({std::move(*kernel), std::move(context.copies)});
   }
-  const CoreLayout layout = LayOut(program, kAlignment, std::move(workspace));
+  return LayOut(program, kAlignment, std::move(workspace));
+}
+
+StatusOr<CoreLayout> CpuCore::Plan(const graph::Program& program, Weights& weights) {
+  RING_ASSIGN_OR_RETURN(CpuWeights* const own, Own(&weights));
+  std::vector<BoundNode> nodes;
+  return LayOutNodes(program, own, &nodes);
+}
+
+StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& program, Weights& weights,
+                                                    const graph::Augmenter* augmenter) {
+  RING_ASSIGN_OR_RETURN(CpuWeights* const cpu_weights, Own(&weights));
+  if (augmenter != nullptr) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "{}: the CPU backend makes no images of pixels: bind without an augmenter",
+                 options_.name);
+  }
+  std::vector<BoundNode> nodes;
+  RING_ASSIGN_OR_RETURN(const CoreLayout layout, LayOutNodes(program, cpu_weights, &nodes));
   if (options_.memory_bytes != 0) {
     RING_RETURN_IF_ERROR(CheckFits(program, layout, options_.shared_bytes, options_.memory_bytes));
   }

@@ -7,6 +7,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/arena.h"
+#include "worker/backend/cpu/cpu_executable.h"
 #include "worker/backend/cpu/device.h"
 
 namespace ringmaster::cpu {
@@ -21,10 +22,17 @@ class CpuCore final : public Core {
 
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
                                              const graph::Augmenter* augmenter) override;
+  StatusOr<CoreLayout> Plan(const graph::Program& program, Weights& weights) override;
   [[nodiscard]] uint64_t memory_bytes() const override { return arena_.size(); }
 
  private:
   CpuCore(CoreOptions options, const Device& device, Arena arena);
+
+  // Them, as this backend's; only on the core's thread.
+  [[nodiscard]] StatusOr<CpuWeights*> Own(Weights* weights) const;
+  // Binds the program's nodes, and lays out what they take.
+  [[nodiscard]] StatusOr<CoreLayout> LayOutNodes(const graph::Program& program, CpuWeights* weights,
+                                                 std::vector<BoundNode>* nodes) const;
 
   const CoreOptions options_;
   const Device& device_;

@@ -1,0 +1,76 @@
+// ringctl plan FILE: whether a job fits cores like this host's, and what it takes, by the
+// ringworker that lies beside ringctl. Asks no coordinator.
+#include "cli/child_process.h"
+#include "cli/commands/commands.h"
+
+namespace ringmaster::cli {
+namespace {
+
+struct PlanCommand {
+  std::string file;
+  std::vector<std::string> overrides;
+  // Empty: ringworker's default.
+  std::string device, cores, threads, memory, workers, data_root;
+};
+
+StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
+  constexpr char kProgram[] = "ringworker";
+  RING_ASSIGN_OR_RETURN(const std::string folder, FolderOf({kProgram}));
+  std::vector<std::string> arguments = {folder + "/" + kProgram, "plan"};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) arguments.push_back(fmt::format("{}={}", name, value));
+  };
+  add("--device", command.device);
+  add("--cores", command.cores);
+  add("--threads-per-core", command.threads);
+  add("--memory-per-core", command.memory);
+  add("--workers", command.workers);
+  add("--data-root", command.data_root);
+  for (const std::string& override : command.overrides) add("--set", override);
+  if (common.json()) arguments.emplace_back("--json");
+  arguments.push_back(command.file);
+  RING_ASSIGN_OR_RETURN(const int code, RunToEnd(arguments));
+  return static_cast<ExitCode>(code);
+}
+
+}  // namespace
+
+void AddPlan(CommandLine& line) {
+  const auto plan = std::make_shared<PlanCommand>();
+  CLI::App* const command = line.Add(
+      "plan", "say whether a job fits, and the largest batch that does, before anything starts",
+      Examples("ringctl plan job.yaml", "ringctl plan job.yaml --cores 8 --memory-per-core 8GiB",
+               "ringctl plan job.yaml --set batch=50000 -o json"),
+      [plan, &common = line.common()] { return PlanHere(*plan, common); });
+  command->add_option("FILE", plan->file, "the job file, YAML; - is stdin")->required();
+  command
+      ->add_option("--set", plan->overrides,
+                   "replace a value of the file, e.g. batch=512; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--device", plan->device,
+                   "cpu, cuda, auto; default: RINGMASTER_DEVICE, else cpu")
+      ->type_name("DEVICE");
+  command->add_option("--cores", plan->cores, "of one worker; default: those of this host")
+      ->type_name("N");
+  command
+      ->add_option("--threads-per-core", plan->threads,
+                   "that compute one shard together; default 1")
+      ->type_name("N");
+  command
+      ->add_option("--memory-per-core", plan->memory,
+                   "e.g. 8GiB; default: an equal part of what this host has")
+      ->type_name("BYTES");
+  command
+      ->add_option("--workers", plan->workers,
+                   "in the ring, for what goes over the wire; default 2")
+      ->type_name("N");
+  command
+      ->add_option("--data-root", plan->data_root,
+                   "folder that holds the dataset: its counts decide how large the last batch is")
+      ->type_name("DIR");
+}
+
+}  // namespace ringmaster::cli

@@ -1,0 +1,71 @@
+#include "worker/offline_job.h"
+
+#include <utility>
+
+#include "common/data/dataset.h"
+#include "common/data/usual_facts.h"
+#include "common/files.h"
+#include "common/job/field_names.h"
+#include "common/job/job_file.h"
+#include "common/job/resolve.h"
+
+namespace ringmaster::worker {
+namespace {
+
+// A number that nobody says is that of one full batch.
+StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& data_root) {
+  if (!data_root.empty()) {
+    RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({data_root, ""}, spec.data()));
+    return dataset->facts();
+  }
+  if (spec.data().format().empty()) {
+    return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
+  }
+  RING_ASSIGN_OR_RETURN(v1::DatasetFacts facts, data::UsualFacts(spec.data().format()));
+  const v1::DataSource& source = spec.data();
+  facts.set_train_samples(source.has_take() ? source.take() : spec.batch());
+  facts.set_test_samples(source.has_take_test() ? source.take_test() : spec.batch());
+  return facts;
+}
+
+}  // namespace
+
+StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::string>& overrides) {
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", file));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ParseJobFile(file, text, overrides));
+  RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), file));
+  return spec;
+}
+
+StatusOr<v1::ResultSpec> ResultWithoutCluster(v1::JobSpec spec, const std::string& data_root) {
+  const bool split_of_unknown =
+      spec.has_validation() && data_root.empty() && !spec.data().has_take();
+  if (split_of_unknown) {
+    spec.clear_validation();
+    spec.clear_checkpoint();  // it may name a metric of the validation set
+  }
+  RING_ASSIGN_OR_RETURN(const v1::DatasetFacts facts, FactsOf(spec, data_root));
+  RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, job::Resolve(spec, facts, {}));
+  v1::ResultSpec result = std::move(*job.mutable_result());
+  if (split_of_unknown) result.mutable_data_use()->set_validation_samples(spec.batch());
+  return result;
+}
+
+v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
+  result.set_batch(samples);
+  result.set_shards(1);
+  result.mutable_data_use()->set_train_samples(samples);
+  result.mutable_data_use()->set_test_samples(samples);
+  result.mutable_data_use()->set_validation_samples(0);
+  return result;
+}
+
+std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
+  const v1::DataUse& use = result.data_use();
+  return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
+                     spec.model().name(),
+                     job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
+                     use.height(), use.width(), use.channels(), result.data().classes());
+}
+
+}  // namespace ringmaster::worker
