@@ -283,10 +283,12 @@ Status Plan(PlanFlags flags, bool* fits) {
   RING_ASSIGN_OR_RETURN(const JobPlan plan, PlanJob(spec, flags, backend.get()));
   *fits = plan.fits();
   if (flags.json) {
-    std::cout << ToJson(plan) << std::endl;
+    std::cout << ToJson(plan) << "\n";
   } else {
     PrintPlan(plan, std::cout);
   }
+  std::cout.flush();
+  if (!plan.fits()) std::cerr << "ringworker plan: " << spec.name() << " does not fit\n";
   return absl::OkStatus();
 }
 

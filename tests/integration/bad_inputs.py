@@ -121,7 +121,7 @@ BAD_COMMANDS = [
     (["plan", "{good}", "--memory-per-core", "much"], 2, ["--memory-per-core", "much"]),
     (["plan", "{good}", "--set", "batch=0"], 2, ["batch: expected at least 1, got 0"]),
     (["plan", "{good}", "--device", "abacus"], 2, ["abacus", "cuda:INDEX"]),
-    (["plan", "{good}", "--cores", "1", "--memory-per-core", "1MiB"], 1, []),
+    (["plan", "{good}", "--cores", "1", "--memory-per-core", "1MiB"], 1, ["does not fit"]),
     (["tune", "{new}"], 2, ["{new}"]),
     (["tune", "{data}"], 2, ["{data}", "folder"]),
     (["tune", "{good}", "--samples", "many"], 2, ["many"]),
