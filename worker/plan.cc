@@ -22,8 +22,8 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr int kDoesNotFit = 1, kWrongPlan = 2;
-constexpr uint64_t kMostSamples = 1 << 24;  // of a shard
-constexpr size_t kPeakBuffers = 10;
+constexpr uint64_t kMostShardSamples = 1 << 24;  // of a shard
+constexpr size_t kShownBuffers = 10;
 constexpr uint64_t kLanes = 8;  // of a vector of float32
 
 // What a backend says of the programs of a job.
@@ -185,7 +185,7 @@ StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Backe
   RING_ASSIGN_OR_RETURN(plan.core_bytes, planner.CoreBytes(planner.programs(), &plan.peak));
   RING_ASSIGN_OR_RETURN(
       const uint64_t samples,
-      LargestWithin(flags.memory_per_core, kMostSamples / shards,
+      LargestWithin(flags.memory_per_core, kMostShardSamples / shards,
                     [&](uint64_t samples) { return planner.ShardBytes(samples); }));
   plan.largest_batch = samples * shards;
   plan.wire_bytes =
@@ -207,7 +207,7 @@ void PrintPlan(const JobPlan& plan, std::ostream& out) {
                      FormatBytes(plan.wire_bytes), plan.workers)
       << fmt::format("largest batch   {}\n\n", plan.largest_batch)
       << fmt::format("a core's largest buffers while {} runs:\n", plan.peak.node);
-  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kPeakBuffers); ++i) {
+  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {
     const graph::PeakBuffer& buffer = plan.peak.buffers[i];
     out << fmt::format("  {:>10}  {} {} {} {}\n", FormatBytes(buffer.bytes), buffer.name, buffer.op,
                        graph::ToString(buffer.shape), graph::Name(buffer.dtype));
@@ -218,7 +218,7 @@ void PrintPlan(const JobPlan& plan, std::ostream& out) {
 
 std::string ToJson(const JobPlan& plan) {
   nlohmann::ordered_json peak = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kPeakBuffers); ++i) {
+  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {
     const graph::PeakBuffer& buffer = plan.peak.buffers[i];
     peak.push_back({{"name", buffer.name},
                     {"op", buffer.op},
