@@ -25,8 +25,9 @@ struct Buffer {
 };
 
 constexpr size_t kOutside = static_cast<size_t>(-1);
-constexpr int kRounds = 64;  // of improving one order
-constexpr size_t kManyBuffers = 8192;
+constexpr size_t kMostRounds = 64;          // of improving one order
+constexpr size_t kPairs = size_t{1} << 27;  // of buffers that are compared for one order, so that
+                                            // programs of thousands of nodes take no seconds
 
 class Planner {
  public:
@@ -39,10 +40,9 @@ class Planner {
     AssignBuffers();
     AddWorkspaces();
     lower_bound_ = LowerBound();
-    Improve(Order(
-        [](const Buffer& b) { return std::pair(-static_cast<int64_t>(b.bytes), -b.life()); }));
-    Improve(Order(
-        [](const Buffer& b) { return std::pair(-b.life(), -static_cast<int64_t>(b.bytes)); }));
+    const auto size = [](const Buffer& b) { return static_cast<int64_t>(b.bytes); };
+    Improve(Order([&](const Buffer& b) { return std::pair(-size(b), -b.life()); }));
+    Improve(Order([&](const Buffer& b) { return std::pair(-b.life(), -size(b)); }));
     buffers_ = best_;
     return Result();
   }
@@ -136,11 +136,12 @@ class Planner {
     }
   }
 
-  // Buffer numbers sorted by `key`, ties by number.
+  // Numbers of buffers with bytes, sorted by `key`, ties by number.
   template <typename Key>
   [[nodiscard]] std::vector<size_t> Order(const Key& key) const {
     std::vector<size_t> order(buffers_.size());
     std::iota(order.begin(), order.end(), size_t{0});
+    std::erase_if(order, [&](size_t number) { return buffers_[number].bytes == 0; });
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return key(buffers_[a]) < key(buffers_[b]); });
     return order;
@@ -149,9 +150,10 @@ class Planner {
   // Places in that order, and while the arena is larger than it must be, again with the buffer that
   // ends highest placed first. Keeps the smallest arena seen.
   void Improve(std::vector<size_t> order) {
-    // A round takes the square of their number.
-    const int rounds = buffers_.size() > kManyBuffers ? 1 : kRounds;
-    for (int round = 0; round < rounds; ++round) {
+    if (!best_.empty() && Arena(best_) == lower_bound_) return;
+    const size_t pairs = order.size() * order.size() / 2 + 1;  // of a round
+    const size_t rounds = std::clamp(kPairs / pairs, size_t{1}, kMostRounds);
+    for (size_t round = 0; round < rounds; ++round) {
       const std::vector<Buffer> placed = Place(order);
       const size_t arena = Arena(placed);
       if (best_.empty() || arena < Arena(best_)) best_ = placed;
@@ -159,6 +161,7 @@ class Planner {
       const auto highest = std::find_if(order.begin(), order.end(), [&](size_t number) {
         return placed[number].offset + placed[number].bytes == arena;
       });
+      if (highest == order.end()) return;  // nothing has bytes
       std::rotate(order.begin(), highest, highest + 1);
     }
   }
@@ -171,7 +174,7 @@ class Planner {
       std::vector<std::pair<size_t, size_t>> taken;
       for (size_t j = 0; j < i; ++j) {
         const Buffer& other = placed[order[j]];
-        if (other.bytes > 0 && other.Meets(placed[order[i]])) {
+        if (other.Meets(placed[order[i]])) {
           taken.emplace_back(other.offset, other.offset + other.bytes);
         }
       }

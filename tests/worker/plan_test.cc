@@ -14,7 +14,7 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr char kJob[] = R"(
+constexpr char kPlannedJob[] = R"(
 name: planned
 model: {name: mlp, hidden: [64, 32]}
 data: {format: mnist, path: mnist, take: 96, take_test: 48}
@@ -24,23 +24,23 @@ epochs: 1
 optimizer: {adam: {}}
 )";
 
-v1::JobSpec Spec() {
-  auto spec = job::ParseJobFile("job.yaml", kJob, {});
+v1::JobSpec PlannedSpec() {
+  auto spec = job::ParseJobFile("job.yaml", kPlannedJob, {});
   REQUIRE(Message(spec.status()) == "");
   return *spec;
 }
 
-PlanFlags Flags(uint64_t memory) { return {.cores = 2, .workers = 3, .memory_per_core = memory}; }
+PlanFlags FlagsOf(uint64_t memory) { return {.cores = 2, .workers = 3, .memory_per_core = memory}; }
 
 JobPlan Planned(uint64_t memory, Backend* backend) {
-  const auto plan = PlanJob(Spec(), Flags(memory), backend);
+  const auto plan = PlanJob(PlannedSpec(), FlagsOf(memory), backend);
   REQUIRE(Message(plan.status()) == "");
   return *plan;
 }
 
 // Whether a core with that limit binds every program of a job of so many samples a step.
 Status Bound(uint64_t batch, uint64_t memory, Backend* backend) {
-  v1::JobSpec spec = Spec();
+  v1::JobSpec spec = PlannedSpec();
   spec.set_batch(static_cast<uint32_t>(batch));
   spec.mutable_data()->set_take(batch);
   spec.mutable_data()->set_take_test(batch);

@@ -33,7 +33,8 @@ TEST_CASE("GraphBuilder: a small network reads as it was written") {
         "pool2 (2, 3) float32 = global_average_pool(relu2)\n"
         "dropout (2, 3) float32 = dropout(pool2) rate=0.25 layer=dropout\n"
         "fc (2, 3) float32 = dense(dropout, fc/kernel, fc/bias)\n"
-        "loss () float32 = softmax_cross_entropy(fc, label)\n");
+        "loss () float32 = softmax_cross_entropy(fc, label)\n"
+        "accuracy () float32 = top_k(fc, label)\n");
 }
 
 TEST_CASE("GraphBuilder: inference normalizes by moving statistics and leaves dropout out") {

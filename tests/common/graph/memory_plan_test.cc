@@ -156,7 +156,9 @@ class Simulation {
 void CheckPlan(const Program& program, const MemoryPlan& plan, size_t alignment) {
   CHECK(Simulation(program, plan).Run() == "");
   CHECK(plan.arena_bytes >= plan.lower_bound);
-  CHECK(static_cast<double>(plan.arena_bytes) <= 1.02 * static_cast<double>(plan.lower_bound));
+  // Of a program of a few kilobytes a gap of some alignments is more.
+  CHECK(static_cast<double>(plan.arena_bytes) <=
+        1.02 * static_cast<double>(plan.lower_bound) + 4 * static_cast<double>(alignment));
   for (const Placement& placement : plan.values) {
     CHECK(placement.offset % alignment == 0);
     CHECK(placement.offset + placement.bytes <= plan.arena_bytes);

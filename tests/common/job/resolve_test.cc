@@ -301,20 +301,23 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
 TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {
   const auto job = Resolve(Spec({"model.hidden=[]"}), Facts(), Numerics());
   REQUIRE(job.ok());
-  CHECK(CanonicalJson(job->result().graph()) ==
-        R"({"columns":[{"least":0,"limit":0,"name":"image","shape":[32,32,3],"type":"float32"},)"
-        R"({"least":0,"limit":10,"name":"label","shape":[],"type":"int32"}],)"
-        R"("nodes":[{"attributes":[{"ints":{"values":[3072]},"name":"shape"}],"inputs":["image"],)"
-        R"("name":"flatten","op":"reshape","version":1},)"
-        R"({"attributes":[],"inputs":["flatten","fc/kernel","fc/bias"],"name":"fc","op":"dense",)"
-        R"("version":1},{"attributes":[],"inputs":["fc","label"],"name":"loss",)"
-        R"("op":"softmax_cross_entropy","version":1}],)"
-        R"("outputs":[{"loss":{"weight":1},"name":"loss","value":"loss"},)"
-        R"({"measure":{"lower_is_better":false},"name":"accuracy","value":"accuracy"}],)"
-        R"("parameters":[{"initializer":{"distribution":"uniform","scale":0.044122418339544646},)"
-        R"("name":"fc/kernel","shape":[3072,10]},)"
-        R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10]}],)"
-        R"("statistics":[],"version":1})");
+  CHECK(
+      CanonicalJson(job->result().graph()) ==
+      R"({"columns":[{"least":0,"limit":0,"name":"image","shape":[32,32,3],"type":"float32"},)"
+      R"({"least":0,"limit":10,"name":"label","shape":[],"type":"int32"}],)"
+      R"("nodes":[{"attributes":[{"ints":{"values":[3072]},"name":"shape"}],"inputs":["image"],)"
+      R"("name":"flatten","op":"reshape","version":1},)"
+      R"({"attributes":[],"inputs":["flatten","fc/kernel","fc/bias"],"name":"fc","op":"dense",)"
+      R"("version":1},{"attributes":[{"f":0,"name":"label_smoothing"}],"inputs":["fc","label"],)"
+      R"("name":"loss","op":"softmax_cross_entropy","version":1},)"
+      R"({"attributes":[{"i":1,"name":"k"}],"inputs":["fc","label"],"name":"accuracy",)"
+      R"("op":"top_k","version":1}],)"
+      R"("outputs":[{"loss":{"weight":1},"name":"loss","value":"loss"},)"
+      R"({"measure":{"lower_is_better":false,"view":"mean"},"name":"accuracy","value":"accuracy"}],)"
+      R"("parameters":[{"initializer":{"distribution":"uniform","scale":0.044122418339544646},)"
+      R"("name":"fc/kernel","shape":[3072,10]},)"
+      R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10]}],)"
+      R"("statistics":[],"version":1})");
 }
 
 TEST_CASE("Result digest: changes with what determines the result and with nothing else") {

@@ -84,7 +84,7 @@ TEST_CASE("Vgg: layers are named and shaped like this") {
         "conv7(1, 2, 2, 512) bn7(1, 2, 2, 512) relu7(1, 2, 2, 512) "
         "conv8(1, 2, 2, 512) bn8(1, 2, 2, 512) relu8(1, 2, 2, 512) pool5(1, 1, 1, 512) "
         "flatten(1, 512) dropout1(1, 512) dense1(1, 512) bn9(1, 512) relu9(1, 512) "
-        "dropout2(1, 512) fc(1, 10) loss() ");
+        "dropout2(1, 512) fc(1, 10) loss() accuracy() ");
 }
 
 TEST_CASE("Vgg: larger images leave more to flatten") {

@@ -142,7 +142,7 @@ TEST_CASE("Graph message: what is not canonical is refused with its place") {
                                                                                 int64_t{1} << 62);
        },
        "conv1 (conv2d): attribute pads: 4611686018427387904 is not in -2147483647 to 2147483647"},
-      {"-0", [](v1::Graph* g) { NodeNamed(g, "bn1").mutable_attributes(0)->set_f(-0.0); },
+      {"-0", [](v1::Graph* g) { NodeNamed(g, "bn1").mutable_attributes(1)->set_f(-0.0); },
        "bn1 (batch_norm): attribute epsilon: expected a finite real number, and not -0"},
       {"a dropout of 0",
        [](v1::Graph* g) { NodeNamed(g, "dropout").mutable_attributes(1)->set_f(0); },
