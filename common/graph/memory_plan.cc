@@ -170,20 +170,22 @@ class Planner {
   // time, else above them.
   [[nodiscard]] std::vector<Buffer> Place(const std::vector<size_t>& order) const {
     std::vector<Buffer> placed = buffers_;
-    for (size_t i = 0; i < order.size(); ++i) {
-      std::vector<std::pair<size_t, size_t>> taken;
-      for (size_t j = 0; j < i; ++j) {
-        const Buffer& other = placed[order[j]];
-        if (other.Meets(placed[order[i]])) {
-          taken.emplace_back(other.offset, other.offset + other.bytes);
-        }
+    std::vector<const Buffer*> lowest_first;  // those that have their place
+    std::vector<std::pair<size_t, size_t>> taken;
+    for (const size_t number : order) {
+      Buffer& buffer = placed[number];
+      taken.clear();
+      for (const Buffer* other : lowest_first) {
+        if (other->Meets(buffer)) taken.emplace_back(other->offset, other->offset + other->bytes);
       }
-      std::sort(taken.begin(), taken.end());
-      placed[order[i]].offset = BestGap(taken, placed[order[i]].bytes);
+      buffer.offset = BestGap(taken, buffer.bytes);
+      lowest_first.insert(
+          std::ranges::upper_bound(lowest_first, buffer.offset, {}, &Buffer::offset), &buffer);
     }
     return placed;
   }
 
+  // `taken`: lowest first.
   static size_t BestGap(const std::vector<std::pair<size_t, size_t>>& taken, size_t bytes) {
     size_t best = kOutside;
     size_t best_gap = kOutside;
