@@ -1,8 +1,7 @@
 """The zoo's models (common/zoo) as PyTorch modules, layer by layer with the same names.
 
-For vs_pytorch.py and the tests of parity. PyTorch gets images as N,C,H,W and kernels as
-O,I,h,w; dense kernels are (in, out) here and (out, in) there. Where a model flattens an image, its
-features stand in another order than ours (C,H,W against H,W,C) unless height and width are 1.
+For vs_pytorch.py. PyTorch gets images as N,C,H,W. Where a model flattens an image, its features
+stand in another order than ours (C,H,W against H,W,C) unless height and width are 1.
 """
 
 import collections
@@ -100,34 +99,3 @@ def build(name, image=(32, 32, 3), classes=10, **options):
     if name not in MODELS:
         raise ValueError(f"there is no model named {name}; expected one of {', '.join(MODELS)}")
     return MODELS[name](image, classes, **options)
-
-
-def our_name(model, name):
-    """conv1.weight -> conv1/kernel, bn1.weight -> bn1/gamma."""
-    layer, part = name.split(".")
-    normalizes = isinstance(getattr(model, layer), (nn.BatchNorm1d, nn.BatchNorm2d))
-    names = {"weight": "gamma", "bias": "beta"} if normalizes else {"weight": "kernel", "bias": "bias"}
-    return f"{layer}/{names[part]}"
-
-
-def to_ours(tensor):
-    """A parameter, or its gradient, in our layout."""
-    if tensor.dim() == 4:
-        return tensor.permute(0, 2, 3, 1)  # O,I,h,w -> O,h,w,I
-    return tensor.t() if tensor.dim() == 2 else tensor
-
-
-def from_ours(tensor):
-    if tensor.dim() == 4:
-        return tensor.permute(0, 3, 1, 2)  # O,h,w,I -> O,I,h,w
-    return tensor.t() if tensor.dim() == 2 else tensor
-
-
-def load(model, parameters):
-    """Sets every parameter from arrays by our names, which must be exactly the model's."""
-    names = {our_name(model, name): parameter for name, parameter in model.named_parameters()}
-    if names.keys() != parameters.keys():
-        raise ValueError(f"parameters differ: {sorted(names)} here, {sorted(parameters)} given")
-    with torch.no_grad():
-        for name, parameter in names.items():
-            parameter.copy_(from_ours(torch.as_tensor(parameters[name])))
