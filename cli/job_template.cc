@@ -111,9 +111,13 @@ class TemplateWriter {
     }
   }
 
-  // An item for each kind that an element of the list can be.
+  // An item for each kind that an element of the list can be, or one that is a mapping.
   void WriteItems(const Descriptor& element, const YamlNode* chosen, const Level& level) {
-    for (int i = 0; i < element.field_count(); ++i) {
+    const bool mapping = element.real_oneof_decl_count() == 0;
+    for (int i = 0; mapping && i < element.field_count(); ++i) {
+      WriteKey(*element.field(i), nullptr, level, Form::kComment, i == 0 ? "- " : "  ");
+    }
+    for (int i = 0; !mapping && i < element.field_count(); ++i) {
       const YamlNode* const value = FindInList(chosen, element.field(i)->name());
       WriteKey(*element.field(i), value, level, value != nullptr ? Form::kPlain : Form::kComment,
                "- ");
@@ -130,7 +134,9 @@ class TemplateWriter {
     const bool scalar = chosen != nullptr && chosen->kind == YamlNode::Kind::kScalar;
     std::string value = scalar ? chosen->text : key.example;
     if (part != nullptr && part->field_count() == 0) value = "{}";
-    const std::string sign = form == Form::kPlain || level.commented ? "" : "# ";
+    // Another choice stays a comment, with what stands in it, when the comment around it goes.
+    const bool comment = (form == Form::kOther && nested) || !level.commented;
+    const std::string sign = form != Form::kPlain && comment ? "# " : "";
     const std::string other = form == Form::kOther ? "or " : "";
     WriteLine(level.indent + sign + other + dash + key.path + (nested ? ":" : ": ") + value,
               Words(key, value));

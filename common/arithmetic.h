@@ -27,20 +27,25 @@ template <typename Value>
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-// Sum of value(i) for i in [0, n). The tree over blocks splits at the largest power of two below
-// the number of blocks, so that a block's place in it does not depend on how many follow.
+// Sum of value(i), a double, for i in [first, first + count), count at least 1, as a pairwise tree.
+// It splits at the largest power of two below the count, so that a value's place in it does not
+// depend on how many follow.
+template <typename Value>
+[[nodiscard]] double PairwiseSum(size_t first, size_t count, const Value& value) {
+  if (count == 1) return value(first);
+  size_t half = 1;
+  while (half * 2 < count) half *= 2;
+  return PairwiseSum(first, half, value) + PairwiseSum(first + half, count - half, value);
+}
+
+// Sum of value(i) for i in [0, n).
 template <typename Value>
 [[nodiscard]] double LaneSum(size_t n, const Value& value) {
-  const auto tree = [&](const auto& self, size_t first, size_t blocks) -> double {
-    if (blocks == 1) {
-      const size_t begin = first * kLaneSumBlock;
-      return LaneSumOfBlock(begin, std::min(n, begin + kLaneSumBlock), value);
-    }
-    size_t half = 1;
-    while (half * 2 < blocks) half *= 2;
-    return self(self, first, half) + self(self, first + half, blocks - half);
-  };
-  return n == 0 ? 0.0 : tree(tree, 0, (n - 1) / kLaneSumBlock + 1);
+  if (n == 0) return 0;
+  return PairwiseSum(0, (n - 1) / kLaneSumBlock + 1, [&](size_t block) {
+    const size_t begin = block * kLaneSumBlock;
+    return LaneSumOfBlock(begin, std::min(n, begin + kLaneSumBlock), value);
+  });
 }
 
 // The square root as IEEE 754 defines it, correctly rounded: one instruction of the processor,

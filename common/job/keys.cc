@@ -40,7 +40,9 @@ std::string TypeOf(const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return "true or false";
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      if (ListField(*field.message_type()) != nullptr) return "list of whole numbers";
+      if (const FieldDescriptor* const list = ListField(*field.message_type())) {
+        return "list of " + TypeOf(*list) + "s";
+      }
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
       return "text";
@@ -104,6 +106,7 @@ Key Describe(const FieldDescriptor& field) {
                 : !key.choices.empty()        ? key.choices.front()
                                               : "";
   if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
+  if (field.is_repeated() && !key.limits.empty()) key.limits = "list of " + key.limits;
   if (field.containing_type() == v1::Model::descriptor()) DescribeOption(&key);
   return key;
 }

@@ -10,6 +10,7 @@
 #include "common/job/metrics.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
+#include "common/job/update_rules.h"
 #include "common/zoo/zoo.h"
 
 namespace ringmaster::job {
@@ -82,7 +83,7 @@ v1::JobSpec WithDefaults(v1::JobSpec spec) {
 }
 
 uint64_t StateBytes(const v1::ResultSpec& result) {
-  constexpr uint64_t kCopies = 3;           // the parameters, and two slots an element
+  constexpr uint64_t kCopies = 5;           // the parameters, their average, three slots
   constexpr uint64_t kBlockElements = 256;  // that share one exponent
   const auto elements_of = [](const auto& tensor) {
     const auto& shape = tensor.shape();
@@ -119,7 +120,11 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_policy(precision.policy());
   result.set_initial_loss_scale(std::max(precision.initial_loss_scale(), 1U));
   result.set_growth_steps(precision.growth_steps());
-  *result.mutable_optimizer() = complete.optimizer();
+  RING_ASSIGN_OR_RETURN(
+      *result.mutable_optimizer(),
+      ResolveOptimizer(complete.optimizer(), result.steps_per_epoch(), result.total_steps()));
+  RING_ASSIGN_OR_RETURN(*result.mutable_updates(),
+                        ResolveUpdates(complete.optimizer(), result.graph()));
   *result.mutable_augment() = complete.augment();
   result.set_reduction(complete.reduction());
   result.set_precision_bits(complete.precision_bits());

@@ -58,6 +58,17 @@ class DefaultTable {
   std::map<const Descriptor*, std::unique_ptr<Message>> defaults_;
 };
 
+// A list that was written replaces the default: merging would append to it.
+void ClearLists(const Message& written, Message* filled) {
+  std::vector<const FieldDescriptor*> present;
+  written.GetReflection()->ListFields(written, &present);
+  for (const FieldDescriptor* const field : present) {
+    const bool list =
+        field->is_repeated() || (IsMessage(*field) && ListField(*field->message_type()) != nullptr);
+    if (list) filled->GetReflection()->ClearField(filled, field);
+  }
+}
+
 // ---- ranges -------------------------------------------------------------------------------------
 
 bool IsPowerOfTwo(double value) {
@@ -163,7 +174,8 @@ Status CheckKey(const Message& message, const std::string& path, const FieldDesc
 }
 
 Status CheckOneof(const Message& message, const std::string& prefix, const OneofDescriptor& oneof) {
-  if (message.GetReflection()->HasOneof(message, &oneof)) return absl::OkStatus();
+  const bool absent = oneof.options().GetExtension(v1::may_be_empty);
+  if (absent || message.GetReflection()->HasOneof(message, &oneof)) return absl::OkStatus();
   std::vector<std::string> members;
   for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i)->name());
   const std::string where = prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1) + ": ";
@@ -215,6 +227,7 @@ void FillDefaults(Message* message) {
   if (const Message* const defaults = table.Find(*message->GetDescriptor())) {
     const std::unique_ptr<Message> filled(defaults->New());
     filled->CopyFrom(*defaults);
+    ClearLists(*message, filled.get());
     filled->MergeFrom(*message);
     message->GetReflection()->Swap(message, filled.get());
   }

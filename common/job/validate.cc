@@ -12,6 +12,7 @@
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
+#include "common/job/update_rules.h"
 #include "common/zoo/zoo.h"
 
 namespace ringmaster::job {
@@ -125,6 +126,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);
   RING_RETURN_IF_ERROR(CheckContrasts(complete));
+  RING_RETURN_IF_ERROR(CheckOptimizer(spec));
   return CheckShards(complete);
 }
 

@@ -78,7 +78,8 @@ class FakeWeights : public Weights {
   }
 
   StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& options) override {
-    if (hooks_ == nullptr) return nullptr;
+    const auto optimizer = graph::MakeOptimizer(options.update);
+    if (hooks_ == nullptr || (*optimizer)->needs_norms()) return nullptr;
     auto state = std::make_unique<FakeDeviceState>(
         options, hooks_->device,
         [this](const exact::BlockLayout& layout, std::span<const float> parameters) {

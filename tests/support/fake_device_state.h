@@ -37,7 +37,7 @@ class FakeDeviceState : public DeviceState {
         shards_(options.shards),
         hooks_(std::move(hooks)),
         on_parameters_(std::move(on_parameters)),
-        optimizer_(*graph::MakeOptimizer(options.optimizer)),
+        optimizer_(*graph::MakeOptimizer(options.update)),
         units_(&layout_, options.precision_bits),
         parameters_(layout_.arena_elements()),
         sums_(layout_.arena_elements()),
@@ -119,8 +119,9 @@ class FakeDeviceState : public DeviceState {
       for (worker::Arena<float>& slot : slots_) {
         slots.push_back(slot.span().subspan(range.offset(), range.elements));
       }
-      optimizer_->Apply(update, parameters_.span().subspan(range.offset(), range.elements),
-                        reduced_.span().subspan(range.offset(), range.elements), slots);
+      graph::UpdateRange(optimizer_->step(update, range.tensor),
+                         parameters_.span().subspan(range.offset(), range.elements),
+                         reduced_.span().subspan(range.offset(), range.elements), slots);
     }
     units_.Advance(reduced_.span());
     on_parameters_(layout_, parameters_.span());

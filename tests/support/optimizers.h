@@ -1,6 +1,8 @@
 // Optimizers as a resolved job has them. Thread-safe (free functions).
 #pragma once
 
+#include <vector>
+
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::testing {
@@ -20,6 +22,47 @@ inline v1::Optimizer Adam(double epsilon = 1e-7) {
   optimizer.mutable_adam()->set_beta_2(0.999);
   optimizer.mutable_adam()->set_epsilon(epsilon);
   return optimizer;
+}
+
+inline v1::Optimizer RmsProp(double momentum, bool centered) {
+  v1::Optimizer optimizer;
+  optimizer.mutable_rmsprop()->set_learning_rate(0.001);
+  optimizer.mutable_rmsprop()->set_rho(0.9);
+  optimizer.mutable_rmsprop()->set_momentum(momentum);
+  optimizer.mutable_rmsprop()->set_epsilon(1e-7);
+  optimizer.mutable_rmsprop()->set_centered(centered);
+  return optimizer;
+}
+
+inline v1::Optimizer Lars() {
+  v1::Optimizer optimizer;
+  optimizer.mutable_lars()->set_learning_rate(0.5);
+  optimizer.mutable_lars()->set_momentum(0.9);
+  optimizer.mutable_lars()->set_trust(0.01);
+  optimizer.mutable_lars()->set_epsilon(1e-9);
+  return optimizer;
+}
+
+inline v1::Optimizer Lamb() {
+  v1::Optimizer optimizer;
+  optimizer.mutable_lamb()->set_learning_rate(0.01);
+  optimizer.mutable_lamb()->set_beta_1(0.9);
+  optimizer.mutable_lamb()->set_beta_2(0.999);
+  optimizer.mutable_lamb()->set_epsilon(1e-6);
+  return optimizer;
+}
+
+// One of each row of common/graph/update/rule_list.h, in its order.
+inline std::vector<v1::Optimizer> EveryRule() {
+  return {Sgd(0.01, 0, false),
+          Sgd(0.1, 0.9, true),
+          Adam(),
+          RmsProp(0, false),
+          RmsProp(0.5, false),
+          RmsProp(0, true),
+          RmsProp(0.5, true),
+          Lars(),
+          Lamb()};
 }
 
 }  // namespace ringmaster::testing

@@ -13,16 +13,16 @@
 
 #include "common/exact/block_layout.h"
 #include "common/exact/digest.h"
+#include "common/graph/update/optimizer.h"
 #include "common/status.h"
-#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster {
 
 struct DeviceStateOptions {
   const exact::BlockLayout* layout = nullptr;  // outlives the state
-  v1::Optimizer optimizer;                     // resolved
-  uint32_t shards = 1;                         // V
-  int precision_bits = 0;                      // B
+  graph::UpdateOptions update;
+  uint32_t shards = 1;     // V
+  int precision_bits = 0;  // B
 };
 
 // What an update is made from.

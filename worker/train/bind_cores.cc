@@ -54,7 +54,7 @@ Status MakeStage(Backend* backend, const std::vector<CoreOptions>& cores, Traini
 
 DeviceStateOptions StateOptionsOf(const TrainingJob& job) {
   return {.layout = &job.layout->blocks(),
-          .optimizer = job.spec().optimizer(),
+          .update = graph::UpdateOptionsOf(job.spec()),
           .shards = job.spec().shards(),
           .precision_bits = static_cast<int>(job.spec().precision_bits())};
 }

@@ -78,6 +78,15 @@ Standing Boundary::LookForBest() {
 Status Boundary::EvaluateAll() {
   const PhaseScope phase(&job_->pulse, "evaluate", &parts_.times->evaluate);
   HitFailpoint("evaluate", job_->state->step);
+  if (!job_->spec().optimizer().ema().evaluate()) return EvaluateSets();
+  Status status = job_->ShowAverage();
+  if (status.ok()) status = EvaluateSets();
+  const Status refreshed = job_->RefreshWeights();  // whatever went wrong: others go on
+  if (status.ok() && !refreshed.ok()) return parts_.reducer->Leave(refreshed);
+  return status;
+}
+
+Status Boundary::EvaluateSets() {
   if (job_->loader->evaluation_batches(job::SampleSet::kValidation) > 0) {
     RING_ASSIGN_OR_RETURN(const Evaluation validation,
                           Evaluate(job::SampleSet::kValidation, Round::kValidation));

@@ -53,6 +53,7 @@ class Boundary {
   [[nodiscard]] Due CheckpointDue() const;
   [[nodiscard]] bool LastStep() const;
   Status EvaluateAll();
+  Status EvaluateSets();
   StatusOr<Evaluation> Evaluate(job::SampleSet set, Round round);
   Standing LookForBest();
   [[nodiscard]] bool MakeRoom(const Standing& standing);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kAverage = "ema.safetensors";
 constexpr const char* kRest = "state.safetensors";
 
 const std::string kMetrics = "metrics/";
@@ -44,7 +45,9 @@ void VisitFloats(S& state, Visit visit) {
       return arena.span().subspan(range.offset(), range.elements);
     };
     visit(kModel, tensor.name, tensor.shape, part(state.parameters));
-    for (size_t i = 0; i < state.slots.size(); ++i) {
+    const size_t slots = state.slots.size() - (layout.averages() ? 1 : 0);
+    if (layout.averages()) visit(kAverage, tensor.name, tensor.shape, part(state.slots.back()));
+    for (size_t i = 0; i < slots; ++i) {
       visit(kOptimizer, tensor.name + "/" + layout.slot_names()[i], tensor.shape,
             part(state.slots[i]));
     }
@@ -54,8 +57,11 @@ void VisitFloats(S& state, Visit visit) {
     const auto part = [&](auto& arena) {
       return arena.span().subspan(norm.first_channel, norm.channels);
     };
-    visit(kModel, norm.name + "/moving_mean", shape, part(state.moving_means));
-    visit(kModel, norm.name + "/moving_variance", shape, part(state.moving_variances));
+    for (const char* file : {kModel, kAverage}) {
+      if (file == kAverage && !layout.averages()) continue;
+      visit(file, norm.name + "/moving_mean", shape, part(state.moving_means));
+      visit(file, norm.name + "/moving_variance", shape, part(state.moving_variances));
+    }
   }
 }
 

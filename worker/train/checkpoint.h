@@ -16,7 +16,7 @@
 
 namespace ringmaster::worker {
 
-// The state as named tensors in the three files of a checkpoint: the one list of what a checkpoint
+// The state as named tensors in the files of a checkpoint: the one list of what a checkpoint
 // contains, used to write and to read. Free functions; the caller owns the state and its thread.
 
 // The state's numbers, at addresses that views can point to.
@@ -47,6 +47,8 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //   model.safetensors      parameters by name in canonical layout; <norm>/moving_mean,
 //                          moving_variance
 //   optimizer.safetensors  <parameter>/<slot>
+//   ema.safetensors        as model.safetensors, with the average of each parameter; only of a job
+//                          that has one
 //   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
 //                          loss_scale, good_steps; of the epoch so far: epoch, samples,
 //                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value)

@@ -5,10 +5,12 @@
 
 namespace ringmaster::worker {
 
-Status DeviceCopy::Load(const State& state) {
+Status DeviceCopy::Load(const State& state) { return Show(state, state.parameters.span()); }
+
+Status DeviceCopy::Show(const State& state, std::span<const float> parameters) {
   std::vector<std::span<const float>> slots;
   for (const Arena<float>& slot : state.slots) slots.push_back(slot.span());
-  RING_RETURN_IF_ERROR(device_->Load(state.parameters.span(), slots, state.units.exponents()));
+  RING_RETURN_IF_ERROR(device_->Load(parameters, slots, state.units.exponents()));
   host_is_behind_ = false;
   return absl::OkStatus();
 }

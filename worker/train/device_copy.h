@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "common/exact/digest.h"
@@ -23,6 +24,8 @@ class DeviceCopy {
 
   // The host's state is the newest, and the device gets it.
   Status Load(const State& state);
+  // Likewise, but with other parameters, which are there until Load: nothing may be applied.
+  Status Show(const State& state, std::span<const float> parameters);
   // Makes the host's state the newest, too.
   Status Store(State* state);
 

@@ -7,6 +7,7 @@
 
 #include "common/exact/digest.h"
 #include "common/graph/update/initialize.h"
+#include "common/graph/update/optimizer.h"
 #include "common/job/resolve.h"
 
 namespace ringmaster::worker {
@@ -46,6 +47,10 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
     layout->scalars_[output.scalar].name = output.name;
   }
   return layout;
+}
+
+bool StateLayout::averages() const {
+  return !slot_names_.empty() && slot_names_.back() == graph::kAverageSlot;
 }
 
 exact::RecordShape StateLayout::evaluation_record(uint32_t shards) const {
@@ -113,6 +118,9 @@ void Initialize(const v1::ResultSpec& spec, State* state) {
     parameter.initializer = tensor.initializer;
     graph::Initialize(parameter, range.tensor, spec.seed(),
                       state->parameters.span().subspan(range.offset(), range.elements));
+  }
+  if (state->layout->averages()) {
+    std::ranges::copy(state->parameters.span(), state->slots.back().span().begin());
   }
   std::ranges::fill(state->moving_variances.span(), 1.0F);
   state->loss_scale = {.value = spec.initial_loss_scale(), .good_steps = 0};

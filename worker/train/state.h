@@ -54,6 +54,8 @@ class StateLayout {
   [[nodiscard]] const std::vector<Normalization>& normalizations() const { return normalizations_; }
   [[nodiscard]] size_t channels() const { return channels_; }  // of all normalizations
   [[nodiscard]] const std::vector<std::string>& slot_names() const { return slot_names_; }
+  // The last slot is the average of the parameters (graph::kAverageSlot).
+  [[nodiscard]] bool averages() const;
   // What programs read of the data, in their order.
   [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
   // What shards say beside gradients, and what is made of it; the same in every program.
@@ -152,14 +154,19 @@ struct State {
   EpochMetrics metrics;
   Sha256Digest digest{};
 
+  // The average of the parameters; empty where the job has none.
+  [[nodiscard]] std::span<const float> average() const {
+    return layout->averages() ? slots.back().span() : std::span<const float>();
+  }
+
   // The means of the epoch so far.
   [[nodiscard]] std::vector<graph::Metric> train_metrics() const {
     return graph::MetricsOf(layout->outputs(), metrics.sums, metrics.samples);
   }
 };
 
-// S(0): drawn parameters, zero slots, moving means 0 and variances 1, the first loss scale,
-// digest(0).
+// S(0): drawn parameters, which their average equals, zero slots, moving means 0 and variances 1,
+// the first loss scale, digest(0).
 void Initialize(const v1::ResultSpec& spec, State* state);
 
 }  // namespace ringmaster::worker

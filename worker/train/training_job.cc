@@ -52,7 +52,7 @@ bool HasOwnMemory(const Backend& backend) { return backend.device_profile().memo
 
 // How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
 Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
-  RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(job->spec().optimizer()));
+  RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(job->spec())));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
   const StateMemory memory(
@@ -102,6 +102,19 @@ Status TrainingJob::RefreshWeights() {
   }
   return weights->Refresh(state->layout->blocks(), state->parameters.span(),
                           state->moving_means.span(), state->moving_variances.span());
+}
+
+Status TrainingJob::ShowAverage() {
+  if (device != nullptr) {
+    {
+      MutexLock lock(state_mu);
+      RING_RETURN_IF_ERROR(BringToHost());
+    }
+    step_work.Drop();
+    return device->Show(*state, state->average());
+  }
+  return weights->Refresh(state->layout->blocks(), state->average(), state->moving_means.span(),
+                          state->moving_variances.span());
 }
 
 Status TrainingJob::RefreshUpdated() {

@@ -85,6 +85,9 @@ struct TrainingJob {
   Status RefreshWeights();
   // Likewise after an update.
   Status RefreshUpdated();
+  // Makes them see the average in place of the parameters, until RefreshWeights. The job has one,
+  // and a step that was begun is dropped where its sums are on a device.
+  Status ShowAverage();
   // Makes `state` the newest, where a device is ahead of it. Under state_mu. Whoever reads
   // parameters, slots or units comes here first.
   Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }

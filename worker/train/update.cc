@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <utility>
 #include <vector>
 
+#include "common/arithmetic.h"
 #include "common/exact/digest.h"
 #include "common/exact/quantize.h"
 #include "common/failpoint.h"
@@ -19,6 +21,7 @@ constexpr size_t kPieceBlocks = 512;
 
 // A run of blocks of one tensor.
 struct Piece {
+  uint32_t tensor = 0;  // canonical number
   size_t first_block = 0;
   size_t block_count = 0;
   size_t elements = 0;
@@ -31,7 +34,7 @@ std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
     for (size_t done = 0; done < range.block_count; done += kPieceBlocks) {
       const size_t blocks = std::min(kPieceBlocks, range.block_count - done);
       const size_t rest = range.elements - done * exact::kBlockElements;
-      pieces.push_back({range.first_block + done, blocks,
+      pieces.push_back({range.tensor, range.first_block + done, blocks,
                         std::min(rest, blocks * size_t{exact::kBlockElements})});
     }
   }
@@ -70,20 +73,26 @@ exact::BlockSum TakeSums(TrainingJob* job, const Piece& piece) {
   });
 }
 
-exact::BlockSum ApplyPiece(TrainingJob* job, const Piece& piece) {
-  DefaultFloatMode::Check();
-  const exact::BlockSum sum = TakeSums(job, piece);
-  const std::span<const float> gradients =
-      job->exact_sums() ? job->reduced.span() : job->totals.floats.span();
-  State& state = *job->state;
+// The parts of a piece, as the update reads and changes them.
+std::span<const float> GradientsOf(const TrainingJob& job, const Piece& piece) {
+  return (job.exact_sums() ? job.reduced.span() : job.totals.floats.span())
+      .subspan(piece.offset(), piece.elements);
+}
+
+std::vector<std::span<float>> SlotsOf(const Piece& piece, State* state) {
   std::vector<std::span<float>> slots;
-  for (Arena<float>& slot : state.slots) {
+  for (Arena<float>& slot : state->slots) {
     slots.push_back(slot.span().subspan(piece.offset(), piece.elements));
   }
-  job->optimizer->Apply(state.updates + 1,
-                        state.parameters.span().subspan(piece.offset(), piece.elements),
-                        gradients.subspan(piece.offset(), piece.elements), slots);
-  return sum;
+  return slots;
+}
+
+void UpdatePiece(TrainingJob* job, const Piece& piece, const graph::NormFactors& factors) {
+  DefaultFloatMode::Check();
+  State& state = *job->state;
+  graph::UpdateRange(job->optimizer->step(state.updates + 1, piece.tensor, factors),
+                     state.parameters.span().subspan(piece.offset(), piece.elements),
+                     GradientsOf(*job, piece), SlotsOf(piece, &state));
 }
 
 exact::BlockSum SkipPiece(const TrainingJob& job, const Piece& piece) {
@@ -125,21 +134,123 @@ void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State
   metrics.samples += total.samples();
 }
 
-// Calls `work` for every piece of the arena on the cores and clears the gradients behind it; the
+// Calls `take` for every piece of the arena on the cores and clears the gradients behind it; the
 // hash of the step's sums.
-exact::BlockSum ForEachPiece(TrainingJob* job,
-                             const std::function<exact::BlockSum(const Piece&)>& work) {
-  const std::vector<Piece> pieces = CutPieces(job->state->layout->blocks());
+exact::BlockSum TakePieces(TrainingJob* job, const std::vector<Piece>& pieces,
+                           const std::function<exact::BlockSum(const Piece&)>& take) {
   std::vector<exact::BlockSum> sums(pieces.size());
   const uint64_t step = job->state->step;
   job->cores->ForEach(pieces.size(), [&](size_t i) {
     if (i == pieces.size() / 2) HitFailpoint("apply", step);
-    sums[i] = work(pieces[i]);
+    sums[i] = take(pieces[i]);
     job->gradients->Clear(pieces[i].first_block, pieces[i].block_count);
   });
   job->gradients->SetCleared();
   exact::BlockSum sum;
   for (const exact::BlockSum& part : sums) sum.Add(part);
+  return sum;
+}
+
+// What an update with norms is made of: squares of blocks, on the cores in any order, then a
+// tensor's and the factors in theirs. Between two of its passes over the pieces all cores wait.
+class NormedUpdate {
+ public:
+  NormedUpdate(TrainingJob* job, const std::vector<Piece>& pieces)
+      : job_(job),
+        pieces_(pieces),
+        layout_(job->layout->blocks()),
+        blocks_(layout_.block_count()),
+        squares_(layout_.tensors().size()),
+        factors_(squares_.size()) {}
+
+  // Behind TakeSums.
+  void Run() {
+    const graph::Adapts adapts = job_->optimizer->adapts();
+    if (job_->optimizer->clips_norms() || adapts == graph::Adapts::kByGradient) SumGradients();
+    if (adapts != graph::Adapts::kNot) SumWeights();
+    factors_ = job_->optimizer->FactorsOf(squares_);
+    if (adapts == graph::Adapts::kByStep) {
+      ForEach([this](const Piece& piece) {
+        graph::PrepareRange(StepOf(piece), GradientsOf(*job_, piece), Slots(piece));
+      });
+      SumSteps();
+      factors_ = job_->optimizer->FactorsOf(squares_);
+    }
+    ForEach([this](const Piece& piece) { UpdatePiece(job_, piece, factors_[piece.tensor]); });
+  }
+
+ private:
+  using Squares = std::function<double(const Piece& block)>;
+
+  [[nodiscard]] graph::TensorStep StepOf(const Piece& piece) const {
+    return job_->optimizer->step(job_->state->updates + 1, piece.tensor, factors_[piece.tensor]);
+  }
+  [[nodiscard]] std::vector<std::span<float>> Slots(const Piece& piece) const {
+    return SlotsOf(piece, job_->state.get());
+  }
+  [[nodiscard]] std::span<const float> Weights(const Piece& piece) const {
+    return std::as_const(job_->state->parameters).span().subspan(piece.offset(), piece.elements);
+  }
+
+  void SumGradients() {
+    const graph::Around around = job_->optimizer->step(1, 0).around;  // the limit is everywhere one
+    Sum(&graph::TensorSquares::gradient, [this, around](const Piece&) -> Squares {
+      return [this, around](const Piece& block) {
+        return graph::SquaresOf(GradientsOf(*job_, block), around);
+      };
+    });
+  }
+  void SumWeights() {
+    Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
+      return [this](const Piece& block) { return graph::SquaresOf(Weights(block)); };
+    });
+  }
+  void SumSteps() {
+    Sum(&graph::TensorSquares::step, [this](const Piece& piece) -> Squares {
+      return [this, step = StepOf(piece)](const Piece& block) {
+        return graph::StepSquaresOf(step, Weights(block), Slots(block));
+      };
+    });
+  }
+
+  void ForEach(const std::function<void(const Piece&)>& work) {
+    job_->cores->ForEach(pieces_.size(), [&](size_t i) { work(pieces_[i]); });
+  }
+
+  // `of`: what the squares of a piece's blocks are.
+  void Sum(double graph::TensorSquares::*member, const std::function<Squares(const Piece&)>& of) {
+    ForEach([&](const Piece& piece) {
+      const Squares squares = of(piece);
+      for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
+        blocks_[b] = squares({piece.tensor, b, 1, layout_.blocks()[b].count});
+      }
+    });
+    for (const exact::TensorRange& range : layout_.tensors()) {
+      squares_[range.tensor].*member =
+          PairwiseSum(range.first_block, range.block_count, [&](size_t b) { return blocks_[b]; });
+    }
+  }
+
+  TrainingJob* const job_;
+  const std::vector<Piece>& pieces_;
+  const exact::BlockLayout& layout_;
+  std::vector<double> blocks_;                 // by block
+  std::vector<graph::TensorSquares> squares_;  // by canonical number
+  std::vector<graph::NormFactors> factors_;
+};
+
+// Sums, parameters, slots and averages; the digest's sum. One pass over the pieces where each
+// element is updated by itself.
+exact::BlockSum UpdateHere(TrainingJob* job) {
+  const std::vector<Piece> pieces = CutPieces(job->layout->blocks());
+  const bool normed = job->optimizer->needs_norms();
+  const exact::BlockSum sum = TakePieces(job, pieces, [&](const Piece& piece) {
+    const exact::BlockSum part = TakeSums(job, piece);
+    if (!normed) UpdatePiece(job, piece, {});
+    return part;
+  });
+  if (normed) NormedUpdate(job, pieces).Run();
+  if (job->exact_sums()) job->state->units.Advance(job->reduced.span());
   return sum;
 }
 
@@ -189,8 +300,7 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
     HitFailpoint("apply", state.step);
     RING_ASSIGN_OR_RETURN(sum, job->device->Apply(source, state.updates + 1));
   } else {
-    sum = ForEachPiece(job, [job](const Piece& piece) { return ApplyPiece(job, piece); });
-    if (job->exact_sums()) state.units.Advance(job->reduced.span());
+    sum = UpdateHere(job);
   }
   if (job->scaled()) {
     state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());
@@ -209,7 +319,8 @@ Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) 
   if (job->device != nullptr) {
     RING_ASSIGN_OR_RETURN(sum, job->device->Skip(source));
   } else {
-    sum = ForEachPiece(job, [job](const Piece& piece) { return SkipPiece(*job, piece); });
+    sum = TakePieces(job, CutPieces(job->layout->blocks()),
+                     [job](const Piece& piece) { return SkipPiece(*job, piece); });
     state.units.Reset();
   }
   state.loss_scale = AfterSkippedStep(state.loss_scale);

@@ -1,11 +1,9 @@
 #include "common/graph/update/normal.h"
 
-#include <bit>
 #include <cstddef>
-#include <cstdint>
-#include <numbers>
 
 #include "common/arithmetic.h"
+#include "common/elementary.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -57,21 +55,6 @@ constexpr double kF[] = {1.0,
                          2.04426310338993978564e-15};
 
 }  // namespace
-
-// log(2^e m) = e log 2 + 2 atanh((m - 1) / (m + 1)), 1 / sqrt 2 <= m < sqrt 2; the series of atanh.
-double NaturalLog(double x) {
-  const auto bits = std::bit_cast<uint64_t>(x);
-  int64_t exponent = static_cast<int64_t>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1023} << 52);
-  if (m >= std::numbers::sqrt2) {
-    m /= 2;
-    ++exponent;
-  }
-  const double s = (m - 1) / (m + 1);
-  double sum = 0;
-  for (int odd = 25; odd >= 1; odd -= 2) sum = sum * (s * s) + 1.0 / odd;
-  return static_cast<double>(exponent) * std::numbers::ln2 + 2 * s * sum;
-}
 
 double NormalQuantile(double p) {
   const double q = p - 0.5;

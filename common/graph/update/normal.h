@@ -4,9 +4,6 @@
 
 namespace ringmaster::graph {
 
-// The natural logarithm of a normal number above 0, within 2 units of the last place.
-[[nodiscard]] double NaturalLog(double x);
-
 // The x that a standard normal variable is below with probability p, 0 < p < 1: algorithm AS 241,
 // PPND16 (Wichura, "The percentage points of the normal distribution", 1988), about 1 part in 1e16.
 [[nodiscard]] double NormalQuantile(double p);

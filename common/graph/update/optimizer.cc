@@ -1,120 +1,238 @@
 #include "common/graph/update/optimizer.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "common/arithmetic.h"
 #include "common/check.h"
+#include "common/graph/update/schedule.h"
 
 namespace ringmaster::graph {
 namespace {
 
-// base^exponent by squaring: a fixed sequence of float64 products, so the same bits everywhere,
-// which std::pow does not promise.
-double Power(double base, uint64_t exponent) {
-  double result = 1;
-  for (double square = base; exponent > 0; exponent >>= 1, square *= square) {
-    if ((exponent & 1) != 0) result *= square;
-  }
-  return result;
+// Calls use(std::type_identity<Rule>) for the rule that the job has; false where there is none.
+template <typename... Rule>
+bool UseRule(RuleList<Rule...>, const v1::Optimizer& optimizer, const auto& use) {
+  const auto try_rule = [&]<typename R>(std::type_identity<R> rule) {
+    const bool selected = R::Selects(optimizer);
+    if (selected) use(rule);
+    return selected;
+  };
+  return (try_rule(std::type_identity<Rule>()) || ...);
 }
 
-// The loop over a range, with a formula's scalars in registers.
-void ApplyTo(PlainSgdFormula formula, size_t n, const float* gradients, float* parameters,
-             std::span<const std::span<float>> /*slots*/) {
-  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i]);
+// The keys of all rules, each once.
+template <typename... Rule>
+std::string NamesOf(RuleList<Rule...>) {
+  std::string names;
+  std::string_view last;
+  for (const std::string_view name : {std::string_view(Rule::kName)...}) {
+    if (name != last) names += (names.empty() ? "" : ", ") + std::string(name);
+    last = name;
+  }
+  return names;
 }
 
-void ApplyTo(MomentumSgdFormula formula, size_t n, const float* gradients, float* parameters,
-             std::span<const std::span<float>> slots) {
-  float* const velocities = slots[0].data();
-  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i], velocities[i]);
+// Calls body(i, slots of element i...).
+template <typename Rule>
+void ForElements(const Rule& /*rule*/, size_t n, std::span<const std::span<float>> slots,
+                 const auto& body) {
+  const auto loop = [&](auto*... slot) {
+    for (size_t i = 0; i < n; ++i) body(i, slot[i]...);
+  };
+  [&]<size_t... s>(std::index_sequence<s...>) { loop(slots[s].data()...); }
+  (std::make_index_sequence<Rule::kSlots>());
 }
 
-void ApplyTo(AdamFormula formula, size_t n, const float* gradients, float* parameters,
-             std::span<const std::span<float>> slots) {
-  float* const means = slots[0].data();
-  float* const squares = slots[1].data();
-  for (size_t i = 0; i < n; ++i) formula(gradients[i], parameters[i], means[i], squares[i]);
+// The loop over a range, with a rule's scalars in registers.
+template <typename Rule>
+void ApplyRule(const Rule& rule, size_t n, const float* gradients, float* parameters,
+               std::span<const std::span<float>> slots, size_t offset) {
+  const auto loop = [&, rule](auto*... slot) {
+    for (size_t i = 0; i < n; ++i) rule(gradients[i], parameters[i], slot[i]...);
+  };
+  [&]<size_t... s>(std::index_sequence<s...>) { loop(slots[s].data() + offset...); }
+  (std::make_index_sequence<Rule::kSlots>());
 }
 
-// Keras' SGD without momentum has no slot.
-class PlainSgd final : public Optimizer {
- public:
-  explicit PlainSgd(const v1::Sgd& options) : learning_rate_(options.learning_rate()) {}
-
-  std::vector<std::string> slot_names() const override { return {}; }
-  double learning_rate(uint64_t /*update*/) const override { return learning_rate_; }
-  Formula formula(uint64_t /*update*/) const override {
-    return PlainSgdFormula{.rate = static_cast<float>(learning_rate_)};
+// Likewise, with what is around the rule, block by block, so that each of its loops stays in cache.
+template <typename Rule>
+void ApplyAround(const Rule& rule, const Around& around, std::span<float> parameters,
+                 std::span<const float> gradients, std::span<const std::span<float>> slots) {
+  float gradient[kLaneSumBlock];
+  for (size_t at = 0; at < parameters.size(); at += kLaneSumBlock) {
+    const size_t n = std::min(kLaneSumBlock, parameters.size() - at);
+    float* const weights = parameters.data() + at;
+    for (size_t i = 0; i < n; ++i) gradient[i] = around.Gradient(gradients[at + i], weights[i]);
+    for (size_t i = 0; i < n; ++i) weights[i] = around.Decayed(weights[i]);
+    ApplyRule(rule, n, gradient, weights, slots, at);
+    if (around.average == Around::Average::kNone) continue;
+    float* const averages = slots.back().data() + at;
+    for (size_t i = 0; i < n; ++i) averages[i] = around.Averaged(weights[i], averages[i]);
   }
-
- private:
-  const double learning_rate_;
-};
-
-class MomentumSgd final : public Optimizer {
- public:
-  explicit MomentumSgd(const v1::Sgd& options) : options_(options) {}
-
-  std::vector<std::string> slot_names() const override { return {"momentum"}; }
-  double learning_rate(uint64_t /*update*/) const override { return options_.learning_rate(); }
-  Formula formula(uint64_t /*update*/) const override {
-    return MomentumSgdFormula{.rate = static_cast<float>(options_.learning_rate()),
-                              .momentum = static_cast<float>(options_.momentum()),
-                              .nesterov = options_.nesterov()};
-  }
-
- private:
-  const v1::Sgd options_;
-};
-
-// The scalars are float64, rounded once to float32; elements are float32.
-class Adam final : public Optimizer {
- public:
-  explicit Adam(const v1::Adam& options) : options_(options) {}
-
-  std::vector<std::string> slot_names() const override { return {"m", "v"}; }
-  double learning_rate(uint64_t /*update*/) const override { return options_.learning_rate(); }
-  Formula formula(uint64_t update) const override {
-    RING_CHECK(update >= 1, "updates count from 1");
-    const double correction_1 = 1 - Power(options_.beta_1(), update);
-    const double correction_2 = 1 - Power(options_.beta_2(), update);
-    return AdamFormula{.alpha = static_cast<float>(options_.learning_rate() *
-                                                   SquareRoot(correction_2) / correction_1),
-                       .rest_1 = static_cast<float>(1 - options_.beta_1()),
-                       .rest_2 = static_cast<float>(1 - options_.beta_2()),
-                       .epsilon = static_cast<float>(options_.epsilon())};
-  }
-
- private:
-  const v1::Adam options_;
-};
+}
 
 }  // namespace
 
-void Optimizer::Apply(uint64_t update, std::span<float> parameters,
-                      std::span<const float> gradients,
-                      std::span<const std::span<float>> slots) const {
+UpdateOptions UpdateOptionsOf(const v1::ResultSpec& spec) {
+  return {.optimizer = spec.optimizer(),
+          .total_updates = spec.total_steps(),
+          .tensors = {spec.updates().begin(), spec.updates().end()}};
+}
+
+Optimizer::Optimizer(UpdateOptions options) : options_(std::move(options)) {
+  UseRule(Rules(), options_.optimizer, [&]<typename Rule>(std::type_identity<Rule>) {
+    base_rate_ = Rule::Options(options_.optimizer).learning_rate();
+    adapts_ = Rule::kAdapts;
+    slot_names_.assign(Rule::kSlotNames.begin(), Rule::kSlotNames.end());
+  });
+  if (averages()) slot_names_.emplace_back(kAverageSlot);
+}
+
+double Optimizer::learning_rate(uint64_t update) const {
+  if (!options_.optimizer.has_schedule()) return base_rate_;
+  return base_rate_ * FactorOf(options_.optimizer.schedule(), update, options_.total_updates);
+}
+
+bool Optimizer::clips_norms() const {
+  return options_.optimizer.clip().has_global_norm() || options_.optimizer.clip().has_tensor_norm();
+}
+
+v1::TensorUpdate Optimizer::tensor(uint32_t number) const {
+  if (!options_.tensors.empty()) return options_.tensors[number];
+  v1::TensorUpdate as_written;
+  as_written.set_learning_rate(1);
+  return as_written;
+}
+
+bool Optimizer::SameStep(uint32_t a, uint32_t b) const {
+  const v1::TensorUpdate first = tensor(a);
+  const v1::TensorUpdate second = tensor(b);
+  return first.learning_rate() == second.learning_rate() &&
+         first.weight_decay() == second.weight_decay() && first.adapts() == second.adapts();
+}
+
+std::vector<NormFactors> Optimizer::FactorsOf(std::span<const TensorSquares> squares) const {
+  std::vector<NormFactors> factors(squares.size());
+  const v1::Clip& clip = options_.optimizer.clip();
+  const auto bounded = [](double norm, double most) { return norm > most ? most / norm : 1; };
+  const auto square = [&](size_t i) { return squares[i].gradient; };
+  if (clip.has_global_norm()) {
+    const double norm = SquareRoot(PairwiseSum(0, squares.size(), square));
+    for (NormFactors& each : factors) each.gradient = bounded(norm, clip.global_norm());
+  }
+  for (size_t i = 0; clip.has_tensor_norm() && i < squares.size(); ++i) {
+    factors[i].gradient = bounded(SquareRoot(squares[i].gradient), clip.tensor_norm());
+  }
+  for (size_t i = 0; adapts_ != Adapts::kNot && i < squares.size(); ++i) {
+    factors[i].rate = RatioOf(static_cast<uint32_t>(i), squares[i], factors[i].gradient);
+  }
+  return factors;
+}
+
+double Optimizer::RatioOf(uint32_t number, const TensorSquares& squares, double scale) const {
+  const v1::TensorUpdate own = tensor(number);
+  const bool by_step = adapts_ == Adapts::kByStep;
+  const double weight = SquareRoot(squares.weight);
+  const double other = by_step ? SquareRoot(squares.step) : SquareRoot(squares.gradient) * scale;
+  double ratio = 1;
+  if (!own.adapts() || weight == 0 || other == 0) return ratio;
+  UseRule(Rules(), options_.optimizer, [&]<typename Rule>(std::type_identity<Rule>) {
+    if constexpr (Rule::kAdapts != Adapts::kNot) {
+      const auto& options = Rule::Options(options_.optimizer);
+      ratio = Rule::Ratio(options, weight, other, own.weight_decay());
+    }
+  });
+  return ratio;
+}
+
+TensorStep Optimizer::step(uint64_t update, uint32_t number, const NormFactors& factors) const {
+  RING_CHECK(update >= 1, "updates count from 1");
+  const v1::Optimizer& options = options_.optimizer;
+  const v1::TensorUpdate own = tensor(number);
+  const double rate = learning_rate(update) * own.learning_rate();
+  TensorStep step;
+  UseRule(Rules(), options, [&]<typename Rule>(std::type_identity<Rule>) {
+    step.formula = Rule::At(
+        Rule::Options(options),
+        RuleStep{.rate = rate * factors.rate, .update = update, .decay = own.weight_decay()});
+  });
+  Around& around = step.around;
+  around.limit = static_cast<float>(options.clip().value());
+  around.scale = static_cast<float>(factors.gradient);
+  if (adapts_ == Adapts::kNot) {
+    const bool l2 = options.weight_decay().kind() == v1::DECAY_KIND_L2;
+    around.l2 = static_cast<float>(l2 ? own.weight_decay() : 0);
+    around.decay = static_cast<float>(l2 ? 0 : rate * own.weight_decay());
+  }
+  if (averages()) {
+    const bool copies = update <= options.ema().start_update();
+    around.average = copies ? Around::Average::kCopy : Around::Average::kFollow;
+    around.added = static_cast<float>(1 - options.ema().decay());
+  }
+  return step;
+}
+
+StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const UpdateOptions& options) {
+  const bool found = UseRule(Rules(), options.optimizer, [](auto) {});
+  if (found) return std::make_unique<Optimizer>(options);
+  return InvalidArgument("optimizer: no rule given that this release knows; it knows {}",
+                         NamesOf(Rules()));
+}
+
+void PrepareRange(const TensorStep& step, std::span<const float> gradients,
+                  std::span<const std::span<float>> slots) {
+  std::visit(
+      [&]<typename Rule>(const Rule& rule) {
+        if constexpr (Rule::kAdapts == Adapts::kByStep) {
+          ForElements(rule, gradients.size(), slots, [&](size_t i, auto&... slot) {
+            rule.Prepare(step.around.Gradient(gradients[i], 0), slot...);
+          });
+        }
+      },
+      step.formula);
+}
+
+double StepSquaresOf(const TensorStep& step, std::span<const float> parameters,
+                     std::span<const std::span<float>> slots) {
+  return std::visit(
+      [&]<typename Rule>(const Rule& rule) -> double {
+        if constexpr (Rule::kAdapts == Adapts::kByStep) {
+          float steps[kLaneSumBlock];
+          ForElements(rule, parameters.size(), slots, [&](size_t i, const auto&... slot) {
+            steps[i] = rule.Step(parameters[i], slot...);
+          });
+          return SquaresOf({steps, parameters.size()});
+        }
+        return 0;
+      },
+      step.formula);
+}
+
+void UpdateRange(const TensorStep& step, std::span<float> parameters,
+                 std::span<const float> gradients, std::span<const std::span<float>> slots) {
   const size_t n = parameters.size();
   RING_CHECK(gradients.size() == n, "gradients of a range");
   for (const std::span<float> slot : slots) RING_CHECK(slot.size() == n, "slots of a range");
+  const size_t averages = step.around.average == Around::Average::kNone ? 0 : 1;
   std::visit(
-      [&]<typename T>(const T& formula) {
-        RING_CHECK(slots.size() == size_t{T::kSlots}, "as many slots as the formula has");
-        ApplyTo(formula, n, gradients.data(), parameters.data(), slots);
+      [&]<typename Rule>(const Rule& rule) {
+        RING_CHECK(slots.size() == size_t{Rule::kSlots} + averages,
+                   "as many slots as the rule has");
+        if (step.around.plain()) {
+          ApplyRule(rule, n, gradients.data(), parameters.data(), slots, 0);
+        } else {
+          ApplyAround(rule, step.around, parameters, gradients, slots);
+        }
       },
-      formula(update));
+      step.formula);
 }
 
-StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(const v1::Optimizer& optimizer) {
-  switch (optimizer.kind_case()) {
-    case v1::Optimizer::kSgd:
-      if (optimizer.sgd().momentum() == 0) return std::make_unique<PlainSgd>(optimizer.sgd());
-      return std::make_unique<MomentumSgd>(optimizer.sgd());
-    case v1::Optimizer::kAdam:
-      return std::make_unique<Adam>(optimizer.adam());
-    case v1::Optimizer::KIND_NOT_SET:
-      break;
-  }
-  return InvalidArgument("optimizer: none given; expected sgd or adam");
+double SquaresOf(std::span<const float> values, const Around& around) {
+  return LaneSumOfBlock(0, values.size(), [&](size_t i) {
+    const double value{around.Limited(values[i])};
+    return value * value;
+  });
 }
 
 void UpdateMovingStatistic(double momentum, std::span<const float> batch, std::span<float> moving) {

@@ -108,7 +108,8 @@ TEST_CASE("Validate: checkpoint.every_seconds is a number, whatever a client sen
 }
 
 TEST_CASE("Validate: optimizers") {
-  CHECK(ErrorOf({"optimizer=null"}) == "optimizer: expected one of sgd, adam, got none");
+  CHECK(ErrorOf({"optimizer=null"}) ==
+        "optimizer: expected one of sgd, adam, rmsprop, lars, lamb, got none");
   CHECK(ErrorOf({"optimizer.adam.learning_rate=0"}) ==
         "optimizer.adam.learning_rate: expected above 0, got 0");
   CHECK(ErrorOf({"optimizer.adam.beta_1=1"}) ==
@@ -278,7 +279,7 @@ TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
 }
 
 TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothing else") {
-  const auto job = Resolve(Spec({"seed=7"}), Facts(), Numerics());
+  const auto job = Resolve(Spec({"seed=7", "model.hidden=[]"}), Facts(), Numerics());
   REQUIRE(job.ok());
   CHECK(
       CanonicalJson(job->result()) ==
@@ -294,8 +295,11 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
           R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
           R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
           R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
-          R"("learning_rate":0.001}},"policy":"float32","precision_bits":21,)"
-          R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10})");
+          R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
+          R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
+          R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
+          R"("updates":[{"adapts":true,"learning_rate":1,"weight_decay":0},)"
+          R"({"adapts":false,"learning_rate":1,"weight_decay":0}]})");
 }
 
 TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {
@@ -330,6 +334,11 @@ TEST_CASE("Result digest: changes with what determines the result and with nothi
   CHECK(base == digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9, every_seconds: 60}",
                         "data.path=elsewhere", "seed=0", "shards=4"}));
   CHECK(base != digest({"seed=1"}));
+  for (const char* around :
+       {"ema={decay: 0.9}", "clip={value: 1}", "schedule={cosine: {}}", "weight_decay={rate: 0.1}",
+        "groups=[{match: \"*/bias\", learning_rate: 2}]"}) {
+    CHECK(base != digest({"optimizer." + std::string(around)}));
+  }
   CHECK(base != digest({"shards=2"}));
   CHECK(base != digest({"steps=11"}));
   CHECK(base != digest({"optimizer.adam.epsilon=1e-8"}));

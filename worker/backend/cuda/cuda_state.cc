@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "common/exact/units.h"
@@ -42,10 +41,15 @@ CudaState::CudaState(DeviceWeights& weights, const DeviceStateOptions& options,
       shards_(options.shards),
       precision_bits_(options.precision_bits) {}
 
+bool CudaState::Updates(const DeviceStateOptions& options) {
+  const auto optimizer = graph::MakeOptimizer(options.update);
+  return !optimizer.ok() || !(*optimizer)->needs_norms();
+}
+
 StatusOr<std::unique_ptr<CudaState>> CudaState::Create(DeviceWeights& weights,
                                                        const DeviceStateOptions& options) {
   RING_RETURN_IF_ERROR(CheckOptions(options));
-  RING_ASSIGN_OR_RETURN(auto optimizer, graph::MakeOptimizer(options.optimizer));
+  RING_ASSIGN_OR_RETURN(auto optimizer, graph::MakeOptimizer(options.update));
   std::unique_ptr<CudaState> state(new CudaState(weights, options, std::move(optimizer)));
   RING_RETURN_IF_ERROR(
       Annotate(state->Open(), fmt::format("state on GPU {}: {} parameters", weights.device(),
@@ -55,7 +59,7 @@ StatusOr<std::unique_ptr<CudaState>> CudaState::Create(DeviceWeights& weights,
 }
 
 uint64_t CudaState::DeviceBytes(const DeviceStateOptions& options) {
-  const auto optimizer = graph::MakeOptimizer(options.optimizer);
+  const auto optimizer = graph::MakeOptimizer(options.update);
   const uint64_t slots = optimizer.ok() ? (*optimizer)->slot_names().size() : 0;
   const exact::BlockLayout& layout = *options.layout;
   const uint64_t blocks = layout.block_count();
@@ -269,24 +273,38 @@ StatusOr<exact::BlockSum> CudaState::Finish() {
 }
 
 Status CudaState::StartUpdate(SumSource source, uint64_t update) {
-  const auto blocks = static_cast<int64_t>(layout_.block_count());
   UpdateArrays arrays{.totals = Integers(source),
                       .counts = tables_.counts.data(),
                       .exponents = exponents_.data(),
                       .parameters = static_cast<float*>(weights_.arena(DType::kFloat32)),
                       .bfloat16 = static_cast<__nv_bfloat16*>(weights_.arena(DType::kBFloat16)),
                       .float16 = static_cast<__half*>(weights_.arena(DType::kFloat16))};
-  for (size_t s = 0; s < slot_count_; ++s) arrays.slots[s] = slots_[s].data();
-  const cudaError_t updated = std::visit(
-      [&](const auto& formula) {
-        return LaunchUpdate(formula, arrays, 0, blocks, precision_bits_, stream_.get());
-      },
-      optimizer_->formula(update));
-  RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
+  const size_t slots = slot_count_ - (optimizer_->averages() ? 1 : 0);
+  for (size_t s = 0; s < slots; ++s) arrays.slots[s] = slots_[s].data();
+  if (optimizer_->averages()) arrays.average = slots_[slots].data();
+  RING_RETURN_IF_ERROR(StartUpdate(arrays, update));
   const TensorBlocks tensors{.count = static_cast<int64_t>(layout_.tensors().size()),
                              .first_blocks = tables_.first_blocks.data()};
   return FromCuda(LaunchClampExponents(tensors, precision_bits_, exponents_.data(), stream_.get()),
                   fmt::format("exponents of update {}", update));
+}
+
+// One launch for each run of tensors with equal steps.
+Status CudaState::StartUpdate(const UpdateArrays& arrays, uint64_t update) {
+  const std::span<const exact::TensorRange> tensors = layout_.tensors();
+  for (size_t first = 0, end = 0; first < tensors.size(); first = end) {
+    size_t blocks = 0;
+    for (; end < tensors.size() && optimizer_->SameStep(tensors[first].tensor, tensors[end].tensor);
+         ++end) {
+      blocks += tensors[end].block_count;
+    }
+    const cudaError_t updated =
+        LaunchUpdate(optimizer_->step(update, tensors[first].tensor), arrays,
+                     static_cast<int64_t>(tensors[first].first_block), static_cast<int64_t>(blocks),
+                     precision_bits_, stream_.get());
+    RING_RETURN_IF_ERROR(FromCuda(updated, fmt::format("update {}", update)));
+  }
+  return absl::OkStatus();
 }
 
 Status CudaState::StartDigest(SumSource source) {

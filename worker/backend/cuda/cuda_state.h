@@ -21,8 +21,11 @@ namespace ringmaster::cuda {
 
 class CudaState final : public DeviceState {
  public:
-  // `options.layout` is of the weights' parameters. From then on programs with these weights can
-  // add up their gradients. RESOURCE_EXHAUSTED when the GPU has no more memory.
+  // Whether it can do such updates: those with norms are the host's.
+  [[nodiscard]] static bool Updates(const DeviceStateOptions& options);
+  // `options.layout` is of the weights' parameters, and it can do the updates. From then on
+  // programs with these weights can add up their gradients. RESOURCE_EXHAUSTED when the GPU has no
+  // more memory.
   [[nodiscard]] static StatusOr<std::unique_ptr<CudaState>> Create(
       DeviceWeights& weights, const DeviceStateOptions& options);
   // What it takes of the GPU beside the weights; `options` as for Create.
@@ -74,6 +77,7 @@ class CudaState final : public DeviceState {
   [[nodiscard]] int64_t* Integers(SumSource source) const;
   // Enqueue; the digest is read after a wait.
   Status StartUpdate(SumSource source, uint64_t update);
+  Status StartUpdate(const UpdateArrays& arrays, uint64_t update);
   Status StartDigest(SumSource source);
 
   DeviceWeights& weights_;
@@ -84,8 +88,8 @@ class CudaState final : public DeviceState {
   const int precision_bits_;
 
   bool loaded_ = false;
-  DeviceArray<int64_t> sums_, totals_;  // of this worker; of all
-  std::array<DeviceArray<float>, UpdateArrays::kMaxSlots> slots_;
+  DeviceArray<int64_t> sums_, totals_;                                 // of this worker; of all
+  std::array<DeviceArray<float>, UpdateArrays::kMaxSlots + 1> slots_;  // the average, too
   DeviceArray<int16_t> exponents_;
   DeviceArray<float> gradient_scale_;
   DeviceArray<uint64_t> digest_, digest_scratch_;

@@ -1,7 +1,10 @@
 #include "worker/backend/cuda/update_kernels.h"
 
+#include <type_traits>
+#include <utility>
+#include <variant>
+
 #include "common/exact/arithmetic.h"
-#include "common/graph/update/formulas.h"
 #include "worker/backend/cuda/exact_arithmetic.h"
 #include "worker/backend/cuda/launch.h"
 #include "worker/backend/cuda/packs.h"
@@ -17,22 +20,16 @@ constexpr int kUpdateWidth = 4;
 constexpr int kUpdateThreads = static_cast<int>(kBlockElements) / kUpdateWidth;
 constexpr int kUpdateWarps = kUpdateThreads / kWarpLanes;
 
-// As many packs as a formula has slots, and one more where C++ wants one.
-template <typename Formula>
+// As many packs as a rule has slots, and one more where C++ wants one.
+template <typename Rule>
 struct Slots {
-  Pack<float, kUpdateWidth> packs[Formula::kSlots + 1];
+  Pack<float, kUpdateWidth> packs[Rule::kSlots + 1];
 };
 
-template <typename Formula>
-__device__ void ApplyFormula(const Formula& formula, float gradient, int k, float& parameter,
-                             Slots<Formula>& slots) {
-  if constexpr (Formula::kSlots == 0) {
-    formula(gradient, parameter);
-  } else if constexpr (Formula::kSlots == 1) {
-    formula(gradient, parameter, slots.packs[0].elements[k]);
-  } else {
-    formula(gradient, parameter, slots.packs[0].elements[k], slots.packs[1].elements[k]);
-  }
+template <typename Rule, size_t... s>
+__device__ void ApplyRule(const Rule& rule, float gradient, [[maybe_unused]] int k,
+                          float& parameter, Slots<Rule>& slots, std::index_sequence<s...>) {
+  rule(gradient, parameter, slots.packs[s].elements[k]...);
 }
 
 // The largest of all threads' values. Whoever has it knows that all threads were here.
@@ -55,35 +52,48 @@ __device__ void StoreNarrow(const Pack<float, kUpdateWidth>& from, T* to) {
   StorePack(narrow, to);
 }
 
-template <typename Formula>
+// kAround: something is on around the rule.
+template <typename Rule, bool kAround>
 __global__ void __launch_bounds__(kUpdateThreads)
-    Update(Formula formula, UpdateArrays arrays, int64_t first_block, int precision_bits) {
+    Update(Rule rule, graph::Around around, UpdateArrays arrays, int64_t first_block,
+           int precision_bits) {
   const int64_t block = first_block + blockIdx.x;
   const int place = static_cast<int>(threadIdx.x) * kUpdateWidth;
   const int64_t at = block * int64_t{kBlockElements} + place;
   const int left = static_cast<int>(arrays.counts[block]) - place;  // what lies behind is padding
   const float unit = UnitOf(arrays.exponents[block], precision_bits);
+  const bool averages = kAround && around.average != graph::Around::Average::kNone;
 
   const auto totals = LoadPack<kUpdateWidth>(arrays.totals + at);
   auto parameters = LoadPack<kUpdateWidth>(arrays.parameters + at);
-  Slots<Formula> slots;
+  Slots<Rule> slots;
 #pragma unroll
-  for (int s = 0; s < Formula::kSlots; ++s)
+  for (int s = 0; s < Rule::kSlots; ++s) {
     slots.packs[s] = LoadPack<kUpdateWidth>(arrays.slots[s] + at);
+  }
+  Pack<float, kUpdateWidth> average;
+  if (averages) average = LoadPack<kUpdateWidth>(arrays.average + at);
 
   uint32_t largest = 0;
 #pragma unroll
   for (int k = 0; k < kUpdateWidth; ++k) {
     if (k >= left) continue;
-    const float gradient = Dequantize(totals.elements[k], unit);
+    float gradient = Dequantize(totals.elements[k], unit);
     const uint32_t magnitude = exact::FloatBits(gradient) & exact::kMagnitudeMask;
     largest = magnitude > largest ? magnitude : largest;
-    ApplyFormula(formula, gradient, k, parameters.elements[k], slots);
+    float& parameter = parameters.elements[k];
+    if (kAround) {
+      gradient = around.Gradient(gradient, parameter);
+      parameter = around.Decayed(parameter);
+    }
+    ApplyRule(rule, gradient, k, parameter, slots, std::make_index_sequence<Rule::kSlots>());
+    if (averages) average.elements[k] = around.Averaged(parameter, average.elements[k]);
   }
 
   StorePack(parameters, arrays.parameters + at);
 #pragma unroll
-  for (int s = 0; s < Formula::kSlots; ++s) StorePack(slots.packs[s], arrays.slots[s] + at);
+  for (int s = 0; s < Rule::kSlots; ++s) StorePack(slots.packs[s], arrays.slots[s] + at);
+  if (averages) StorePack(average, arrays.average + at);
   if (arrays.bfloat16 != nullptr) StoreNarrow(parameters, arrays.bfloat16 + at);
   if (arrays.float16 != nullptr) StoreNarrow(parameters, arrays.float16 + at);
 
@@ -95,19 +105,17 @@ __global__ void __launch_bounds__(kUpdateThreads)
 
 }  // namespace
 
-template <typename Formula>
-cudaError_t LaunchUpdate(const Formula& formula, const UpdateArrays& arrays, int64_t first_block,
-                         int64_t blocks, int precision_bits, cudaStream_t stream) {
-  static_assert(Formula::kSlots <= UpdateArrays::kMaxSlots);
-  return Enqueue(Update<Formula>, blocks, dim3(kUpdateThreads), stream, formula, arrays,
-                 first_block, precision_bits);
+cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arrays,
+                         int64_t first_block, int64_t blocks, int precision_bits,
+                         cudaStream_t stream) {
+  return std::visit(
+      [&](const auto& rule) {
+        using Rule = std::decay_t<decltype(rule)>;
+        const auto kernel = step.around.plain() ? Update<Rule, false> : Update<Rule, true>;
+        return Enqueue(kernel, blocks, dim3(kUpdateThreads), stream, rule, step.around, arrays,
+                       first_block, precision_bits);
+      },
+      step.formula);
 }
-
-template cudaError_t LaunchUpdate(const graph::PlainSgdFormula&, const UpdateArrays&, int64_t,
-                                  int64_t, int, cudaStream_t);
-template cudaError_t LaunchUpdate(const graph::MomentumSgdFormula&, const UpdateArrays&, int64_t,
-                                  int64_t, int, cudaStream_t);
-template cudaError_t LaunchUpdate(const graph::AdamFormula&, const UpdateArrays&, int64_t, int64_t,
-                                  int, cudaStream_t);
 
 }  // namespace ringmaster::cuda

@@ -1,6 +1,6 @@
 // One optimizer update of codec blocks that follow each other: the integers of the sum become the
 // reduced gradient, which updates parameters and slots and is not kept. The bits of
-// exact::Dequantize and graph::Optimizer::Apply; a NaN stays one, though not its payload.
+// exact::Dequantize and graph::UpdateRange; a NaN stays one, though not its payload.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,11 +9,13 @@
 
 #include <cstdint>
 
+#include "common/graph/update/rule_list.h"
+
 namespace ringmaster::cuda {
 
 // Device memory in arena layout: 256 elements a block, padding zero, as it stays.
 struct UpdateArrays {
-  static constexpr int kMaxSlots = 2;
+  static constexpr int kMaxSlots = graph::Rules::kMaxSlots;
 
   const int64_t* totals = nullptr;
   const uint32_t* counts = nullptr;  // elements, by block
@@ -21,15 +23,15 @@ struct UpdateArrays {
   // LaunchClampExponents makes the next E.
   int16_t* exponents = nullptr;
   float* parameters = nullptr;
-  float* slots[kMaxSlots] = {};       // as many as the formula has
+  float* slots[kMaxSlots] = {};       // as many as the rule has
+  float* average = nullptr;           // of the parameters, where the job has one
   __nv_bfloat16* bfloat16 = nullptr;  // copies of the parameters, rounded half to even; nullptr
   __half* float16 = nullptr;          // where there is none
 };
 
-// Formula: one of common/graph/update/formulas.h. Changes blocks [first_block, first_block +
-// blocks) and nothing else.
-template <typename Formula>
-cudaError_t LaunchUpdate(const Formula& formula, const UpdateArrays& arrays, int64_t first_block,
-                         int64_t blocks, int precision_bits, cudaStream_t stream);
+// Changes blocks [first_block, first_block + blocks), of tensors with this step, and nothing else.
+cudaError_t LaunchUpdate(const graph::TensorStep& step, const UpdateArrays& arrays,
+                         int64_t first_block, int64_t blocks, int precision_bits,
+                         cudaStream_t stream);
 
 }  // namespace ringmaster::cuda

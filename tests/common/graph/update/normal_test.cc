@@ -33,14 +33,6 @@ double MeanSquare(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE("Normal: the logarithm is that of the library") {
-  for (double x = 1e-12; x < 1e12; x *= 1.37) {
-    INFO(x);
-    CHECK(NaturalLog(x) == Approx(std::log(x)).epsilon(1e-15).margin(1e-15));
-  }
-  CHECK(NaturalLog(1) == 0);
-}
-
 TEST_CASE("Normal: quantiles are those of tables, both tails alike") {
   // Python's statistics.NormalDist().inv_cdf: near the middle, in the tail, far out.
   CHECK(NormalQuantile(0.3) == Approx(-0.5244005127080407).epsilon(1e-15));

@@ -26,12 +26,14 @@ struct Training {
   }
 
   // Update `update` of the elements [begin, end).
-  void Apply(const Optimizer& optimizer, uint64_t update, size_t begin, size_t end) {
+  void Apply(const Optimizer& optimizer, uint64_t update, size_t begin, size_t end,
+             const NormFactors& factors = {}) {
     for (size_t i = begin; i < end; ++i) gradients[i] = Draw(update, i);
     std::vector<std::span<float>> ranges;
     for (auto& slot : slots) ranges.push_back(std::span(slot).subspan(begin, end - begin));
-    optimizer.Apply(update, std::span(parameters).subspan(begin, end - begin),
-                    std::span(gradients).subspan(begin, end - begin), ranges);
+    UpdateRange(optimizer.step(update, 0, factors),
+                std::span(parameters).subspan(begin, end - begin),
+                std::span(gradients).subspan(begin, end - begin), ranges);
   }
 
   std::vector<float> parameters, gradients;
@@ -39,7 +41,7 @@ struct Training {
 };
 
 std::unique_ptr<Optimizer> Made(const v1::Optimizer& options) {
-  auto made = MakeOptimizer(options);
+  auto made = MakeOptimizer({options});
   REQUIRE(made.ok());
   return *std::move(made);
 }
@@ -114,8 +116,7 @@ TEST_CASE("Optimizer: Adam's first step has the size of the rate, its millionth 
 }
 
 TEST_CASE("Optimizer: cutting the arena into ranges changes no bit") {
-  for (const v1::Optimizer& options :
-       {Adam(), Sgd(0.1, 0.9, true), Sgd(0.1, 0.9, false), Sgd(0.1, 0, false)}) {
+  for (const v1::Optimizer& options : testing::EveryRule()) {
     const auto optimizer = Made(options);
     const size_t slots = optimizer->slot_names().size();
     Training whole(kElements, slots), cut(kElements, slots);
@@ -128,6 +129,64 @@ TEST_CASE("Optimizer: cutting the arena into ranges changes no bit") {
     CHECK(whole.parameters == cut.parameters);
     CHECK(whole.slots == cut.slots);
   }
+}
+
+TEST_CASE("Optimizer: each row of the list is chosen by its options, with its slots") {
+  const std::vector<v1::Optimizer> all = testing::EveryRule();
+  REQUIRE(all.size() == std::variant_size_v<Formula>);
+  const std::vector<std::vector<std::string>> slots = {{},
+                                                       {"momentum"},
+                                                       {"m", "v"},
+                                                       {"v"},
+                                                       {"v", "momentum"},
+                                                       {"v", "mean"},
+                                                       {"v", "mean", "momentum"},
+                                                       {"momentum"},
+                                                       {"m", "v"}};
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto optimizer = Made(all[i]);
+    CHECK(optimizer->step(1, 0).formula.index() == i);
+    CHECK(optimizer->slot_names() == slots[i]);
+  }
+}
+
+TEST_CASE("Optimizer: RMSprop follows Keras' formula, centered or not, with momentum or not") {
+  for (const bool centered : {false, true}) {
+    for (const double momentum : {0.0, 0.9}) {
+      const auto rmsprop = Made(testing::RmsProp(momentum, centered));
+      Training training(kElements, rmsprop->slot_names().size());
+      std::vector<double> w(training.parameters.begin(), training.parameters.end());
+      std::vector<double> v(kElements), c(kElements), b(kElements);
+      for (uint64_t update = 1; update <= kUpdates; ++update) {
+        training.Apply(*rmsprop, update, 0, kElements);
+        for (size_t i = 0; i < kElements; ++i) {
+          const double g = Training::Draw(update, i);
+          v[i] = 0.9 * v[i] + 0.1 * g * g;
+          c[i] = 0.9 * c[i] + 0.1 * g;
+          const double variance = centered ? v[i] - c[i] * c[i] : v[i];
+          b[i] = momentum * b[i] + 0.001 * g / std::sqrt(variance + 1e-7);
+          w[i] -= b[i];
+        }
+      }
+      for (size_t i = 0; i < kElements; ++i) {
+        CHECK(training.parameters[i] == Approx(w[i]).margin(3e-6));
+      }
+    }
+  }
+}
+
+// Keras takes the root of what rounding leaves of v - c^2.
+TEST_CASE("Optimizer: a centered RMSprop survives gradients that do not vary") {
+  const auto rmsprop = Made(testing::RmsProp(0, true));
+  std::vector<float> w(kElements);
+  std::vector<std::vector<float>> slots(2, std::vector<float>(kElements));
+  std::vector<float> g(kElements);
+  for (size_t i = 0; i < kElements; ++i) g[i] = 1000.0F + static_cast<float>(i) / 3;
+  for (uint64_t update = 1; update <= 300; ++update) {
+    const std::vector<std::span<float>> ranges(slots.begin(), slots.end());
+    UpdateRange(rmsprop->step(update, 0), w, g, ranges);
+  }
+  for (const float each : w) CHECK(std::isfinite(each));
 }
 
 // The operations in their order, each rounded to float32: what every build must do. A fused
@@ -154,7 +213,9 @@ TEST_CASE("Optimizer: Adam rounds after every operation") {
 }
 
 TEST_CASE("Optimizer: none given is refused") {
-  CHECK(Message(MakeOptimizer({}).status()) == "optimizer: none given; expected sgd or adam");
+  CHECK(
+      Message(MakeOptimizer({}).status()) ==
+      "optimizer: no rule given that this release knows; it knows sgd, adam, rmsprop, lars, lamb");
 }
 
 TEST_CASE("Moving statistic: keeps its share, takes the rest from the batch") {

@@ -152,7 +152,7 @@ TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to
   const graph::Program program = Mlp();
   const exact::BlockLayout layout = LayoutOf(program);
   DeviceStateOptions options{
-      .layout = &layout, .optimizer = Adam(), .shards = kShards, .precision_bits = kPrecisionBits};
+      .layout = &layout, .update = {Adam()}, .shards = kShards, .precision_bits = kPrecisionBits};
   CudaWeights weights(program);
   CHECK(*weights.MakeState(options) == nullptr);
   DeviceWeights* const device = *weights.On(0);
@@ -166,9 +166,9 @@ TEST_CASE("CUDA weights: a state is made where one GPU has them, and is known to
   options.precision_bits = 7;
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));
   options.precision_bits = kPrecisionBits;
-  options.optimizer.Clear();
+  options.update.optimizer.Clear();
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));
-  options.optimizer = Adam();
+  options.update.optimizer = Adam();
   auto other = exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{{0, 5}});
   options.layout = &*other;
   CHECK(absl::IsInvalidArgument(weights.MakeState(options).status()));

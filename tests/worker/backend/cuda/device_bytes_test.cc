@@ -26,7 +26,7 @@ TEST_CASE("CUDA weights: planned bytes are those that weights and state take") {
     const testing::Master master(*program, 1);
     for (const v1::Optimizer& optimizer : {Adam(), Sgd(0.1, 0.9, false), Sgd(0.1, 0, false)}) {
       const DeviceStateOptions options{
-          .layout = &master.layout, .optimizer = optimizer, .shards = 4, .precision_bits = 21};
+          .layout = &master.layout, .update = {optimizer}, .shards = 4, .precision_bits = 21};
       REQUIRE(DeviceBytes() == 0);
       CudaWeights weights(*program);
       DeviceWeights* const device = *weights.On(0);

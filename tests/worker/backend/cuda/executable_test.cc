@@ -127,7 +127,7 @@ struct Summed {
     }
     units.Advance(reduced);
     auto made = weights.MakeState({.layout = &from.layout,
-                                   .optimizer = testing::Sgd(0.1, 0, false),
+                                   .update = {testing::Sgd(0.1, 0, false)},
                                    .shards = kShards,
                                    .precision_bits = kPrecisionBits});
     REQUIRE(Message(made.status()) == "");

@@ -50,7 +50,7 @@ GpuStates::GpuStates(const graph::Program& program, const exact::BlockLayout& la
     }
   }
   auto made = weights_.MakeState({.layout = &layout,
-                                  .optimizer = optimizer,
+                                  .update = {optimizer},
                                   .shards = kShards,
                                   .precision_bits = kPrecisionBits});
   REQUIRE(Message(made.status()) == "");

@@ -62,7 +62,7 @@ std::unique_ptr<GpuGroup> ImpatientGroup() {
 StatusOr<std::unique_ptr<DeviceState>> MakeState(CudaWeights& weights,
                                                  const exact::BlockLayout& layout) {
   return weights.MakeState({.layout = &layout,
-                            .optimizer = testing::Adam(),
+                            .update = {testing::Adam()},
                             .shards = testing::kShards,
                             .precision_bits = testing::kPrecisionBits});
 }
@@ -237,7 +237,7 @@ TEST_CASE("CUDA weights: options that a state refuses are refused for several GP
   REQUIRE(weights.On(0).ok());
   REQUIRE(weights.On(1).ok());
   const auto state = weights.MakeState(
-      {.layout = &layout, .optimizer = testing::Adam(), .shards = 1, .precision_bits = 7});
+      {.layout = &layout, .update = {testing::Adam()}, .shards = 1, .precision_bits = 7});
   CHECK(absl::IsInvalidArgument(state.status()));
 }
 

@@ -33,7 +33,7 @@ exact::BlockLayout LayoutOf(const graph::Program& program) {
 
 HostState::HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options)
     : layout(blocks),
-      optimizer(*graph::MakeOptimizer(options)),
+      optimizer(*graph::MakeOptimizer({.optimizer = options})),
       units(&blocks, kPrecisionBits),
       parameters(blocks.arena_elements()),
       slots(optimizer->slot_names().size(), std::vector<float>(blocks.arena_elements())),
@@ -80,8 +80,15 @@ void HostState::Apply(const std::vector<int64_t>& integers, uint64_t update) {
     exact::Dequantize({&integers[b * kBlockElements], layout.blocks()[b].count},
                       units.unit_exponent(b), &reduced[b * kBlockElements]);
   }
-  std::vector<std::span<float>> ranges(slots.begin(), slots.end());
-  optimizer->Apply(update, parameters, reduced, ranges);
+  for (const exact::TensorRange& range : layout.tensors()) {
+    const auto part = [&](std::vector<float>& arena) {
+      return std::span(arena).subspan(range.offset(), range.elements);
+    };
+    std::vector<std::span<float>> ranges;
+    for (auto& slot : slots) ranges.push_back(part(slot));
+    graph::UpdateRange(optimizer->step(update, range.tensor), part(parameters), part(reduced),
+                       ranges);
+  }
   units.Advance(reduced);
 }
 

@@ -32,7 +32,27 @@ constexpr int kSmallestExponent = kUpdatePrecisionBits + exact::kSmallestUnitExp
 // The last epsilon is zero in float32: an element that never had a gradient becomes NaN, its
 // padding does not.
 std::vector<v1::Optimizer> Optimizers() {
-  return {Sgd(0.01, 0, false), Sgd(0.1, 0.9, false), Sgd(0.1, 0.9, true), Adam(1e-7), Adam(1e-60)};
+  std::vector<v1::Optimizer> all = testing::EveryRule();
+  all.insert(all.end(), {Sgd(0.1, 0.9, false), Adam(1e-60)});
+  // Everything that is around a rule, too.
+  for (size_t i = 0, rules = all.size(); i < rules; ++i) {
+    v1::Optimizer around = all[i];
+    around.mutable_clip()->set_value(0.5);
+    around.mutable_ema()->set_decay(0.9);
+    around.mutable_ema()->set_start_update(i % 3);
+    around.mutable_weight_decay()->set_kind(i % 2 == 0 ? v1::DECAY_KIND_L2
+                                                       : v1::DECAY_KIND_DECOUPLED);
+    all.push_back(around);
+  }
+  return all;
+}
+
+// Of every tensor, so that all have one step.
+graph::UpdateOptions Decaying(const v1::Optimizer& optimizer) {
+  v1::TensorUpdate each;
+  each.set_learning_rate(0.75);
+  if (optimizer.has_weight_decay()) each.set_weight_decay(0.125);
+  return {.optimizer = optimizer, .tensors = std::vector(6, each)};
 }
 
 // Tensors with a short last block of every kind, and whole blocks before it.
@@ -75,7 +95,7 @@ class Array {
 // The arena of one job, as the CPU updates it.
 struct Model {
   explicit Model(const exact::BlockLayout& blocks, const v1::Optimizer& options)
-      : layout(blocks), optimizer(*graph::MakeOptimizer(options)) {
+      : layout(blocks), optimizer(*graph::MakeOptimizer(Decaying(options))) {
     const size_t n = layout.arena_elements();
     totals.resize(n);
     parameters.resize(n);
@@ -128,8 +148,9 @@ struct Model {
       const size_t count = layout.blocks()[b].count;
       std::vector<std::span<float>> ranges;
       for (auto& slot : slots) ranges.push_back(std::span(slot).subspan(at, count));
-      optimizer->Apply(update, std::span(parameters).subspan(at, count),
-                       std::span<const float>(reduced).subspan(at, count), ranges);
+      graph::UpdateRange(optimizer->step(update, layout.blocks()[b].tensor),
+                         std::span(parameters).subspan(at, count),
+                         std::span<const float>(reduced).subspan(at, count), ranges);
     }
     EachElement([&](size_t i, size_t) {
       bfloat16[i] = cpu::BFloat16(parameters[i]);
@@ -156,7 +177,8 @@ struct UpdateOnDevice {
         counts(CountsOf(model.layout)),
         parameters(model.parameters),
         bfloat16(model.bfloat16),
-        float16(model.float16) {
+        float16(model.float16),
+        averages(model.optimizer->averages()) {
     for (const auto& slot : model.slots) slots.push_back(std::make_unique<Array<float>>(slot));
   }
   static std::vector<uint32_t> CountsOf(const exact::BlockLayout& layout) {
@@ -172,7 +194,9 @@ struct UpdateOnDevice {
                         .parameters = parameters.data(),
                         .bfloat16 = reinterpret_cast<__nv_bfloat16*>(bfloat16.data()),
                         .float16 = reinterpret_cast<__half*>(float16.data())};
-    for (size_t s = 0; s < slots.size(); ++s) arrays.slots[s] = slots[s]->data();
+    const size_t rule_slots = slots.size() - (averages ? 1 : 0);
+    for (size_t s = 0; s < rule_slots; ++s) arrays.slots[s] = slots[s]->data();
+    if (averages) arrays.average = slots.back()->data();
     return arrays;
   }
 
@@ -181,14 +205,9 @@ struct UpdateOnDevice {
     std::ranges::copy(model.exponents, exponents.data());
   }
 
-  cudaError_t Apply(const graph::Formula& formula, const exact::Bucket& range) {
-    return std::visit(
-        [&](const auto& f) {
-          return LaunchUpdate(f, arrays(), static_cast<int64_t>(range.first_block),
-                              static_cast<int64_t>(range.block_count), kUpdatePrecisionBits,
-                              nullptr);
-        },
-        formula);
+  cudaError_t Apply(const graph::TensorStep& step, const exact::Bucket& range) {
+    return LaunchUpdate(step, arrays(), static_cast<int64_t>(range.first_block),
+                        static_cast<int64_t>(range.block_count), kUpdatePrecisionBits, nullptr);
   }
 
   bool Is(const Model& model) {
@@ -206,6 +225,7 @@ struct UpdateOnDevice {
   std::vector<std::unique_ptr<Array<float>>> slots;
   Array<cpu::BFloat16> bfloat16;
   Array<cpu::Float16> float16;
+  const bool averages;  // the last slot is the average
 };
 
 }  // namespace
@@ -222,7 +242,7 @@ TEST_CASE("CUDA update: the CPU's bits for every optimizer, update after update"
         model.DrawTotals();
         device.Take(model);
         model.Apply(update);
-        REQUIRE(device.Apply(model.optimizer->formula(update), {0, layout.block_count()}) ==
+        REQUIRE(device.Apply(model.optimizer->step(update, 0), {0, layout.block_count()}) ==
                 cudaSuccess);
         CHECK(device.Is(model));
       }
@@ -238,10 +258,10 @@ TEST_CASE("CUDA update: ranges of blocks give what the whole arena gives, and to
     UpdateOnDevice device(model);
     model.DrawTotals();
     device.Take(model);
-    const graph::Formula formula = model.optimizer->formula(1);
+    const graph::TensorStep step = model.optimizer->step(1, 0);
     for (const exact::Bucket& range :
          {exact::Bucket{3, layout.block_count() - 3}, exact::Bucket{0, 1}, exact::Bucket{1, 2}}) {
-      REQUIRE(device.Apply(formula, range) == cudaSuccess);
+      REQUIRE(device.Apply(step, range) == cudaSuccess);
     }
     model.Apply(1);
     CHECK(device.Is(model));
@@ -258,7 +278,7 @@ TEST_CASE("CUDA update: copies that nobody reads are not written") {
   model.Apply(1);
   UpdateArrays arrays = device.arrays();
   arrays.float16 = nullptr;
-  REQUIRE(LaunchUpdate(std::get<graph::MomentumSgdFormula>(model.optimizer->formula(1)), arrays, 0,
+  REQUIRE(LaunchUpdate(model.optimizer->step(1, 0), arrays, 0,
                        static_cast<int64_t>(layout.block_count()), kUpdatePrecisionBits,
                        nullptr) == cudaSuccess);
   CHECK(device.bfloat16.Has(model.bfloat16));
