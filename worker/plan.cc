@@ -72,7 +72,7 @@ class Planner {
 
 StatusOr<StateMemory> HostMemoryOf(const Planner& planner, bool by_metric) {
   const v1::ResultSpec& result = planner.result();
-  RING_ASSIGN_OR_RETURN(const auto optimizer, graph::MakeOptimizer(result.optimizer()));
+  RING_ASSIGN_OR_RETURN(const auto optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(result)));
   RING_ASSIGN_OR_RETURN(const auto layout, StateLayout::Create(planner.programs().training(),
                                                                optimizer->slot_names()));
   return StateMemory(*layout, result.reduction() != v1::REDUCTION_FLOAT32,

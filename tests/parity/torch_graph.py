@@ -43,23 +43,26 @@ def max_pool(a, x):
     return to_channels_last(F.max_pool2d(x, a["window"], a["strides"]))
 
 
-def batch_norm(a, x, gamma, beta, *_):
-    """By the batch's own statistics; the variance is biased."""
-    rows = x.reshape(-1, x.shape[-1])
-    y = F.batch_norm(rows, None, None, gamma, beta, training=True, eps=a["epsilon"])
-    mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)
-    return {"": y.reshape(x.shape), "/mean": mean, "/variance": variance}
-
-
-def batch_norm_inference(a, x, gamma, beta, mean, variance):
-    rows = x.reshape(-1, x.shape[-1])
-    return F.batch_norm(rows, mean, variance, gamma, beta, eps=a["epsilon"]).reshape(x.shape)
-
-
 def scale_and_offset(a, operands):
     """gamma and beta, either of which may be absent."""
     operands = list(operands)
     return [operands.pop(0) if a[there] else None for there in ("scale", "center")]
+
+
+def batch_norm(a, x, *operands):
+    """By the batch's own statistics; the variance is biased."""
+    rows = x.reshape(-1, x.shape[-1])
+    y = F.batch_norm(rows, None, None, *scale_and_offset(a, operands), training=True,
+                     eps=a["epsilon"])
+    mean, variance = rows.mean(dim=0), rows.var(dim=0, unbiased=False)
+    return {"": y.reshape(x.shape), "/mean": mean, "/variance": variance}
+
+
+def batch_norm_inference(a, x, *operands):
+    *scales, mean, variance = operands
+    rows = x.reshape(-1, x.shape[-1])
+    return F.batch_norm(rows, mean, variance, *scale_and_offset(a, scales),
+                        eps=a["epsilon"]).reshape(x.shape)
 
 
 def group_norm(a, x, *operands):
@@ -99,15 +102,33 @@ def split(a, x):
     return {f"/{number}": part for number, part in enumerate(parts)}
 
 
-def softmax_cross_entropy(_, logits, labels):
-    correct = (logits.argmax(dim=1) == labels).sum()
-    return {"/sum": F.cross_entropy(logits, labels, reduction="sum"), "/correct": correct}
+def softmax_cross_entropy(a, logits, labels):
+    return F.cross_entropy(logits, labels, reduction="sum", label_smoothing=a["label_smoothing"])
+
+
+def top_k(a, logits, labels):
+    """Of equal logits the lower class is in front."""
+    own = logits.gather(1, labels[:, None])
+    lower = torch.arange(logits.shape[1]) < labels[:, None]
+    in_front = (logits > own) | (lower & (logits == own))
+    return (in_front.sum(dim=1) < a["k"]).sum()
+
+
+def sample_means(values):
+    """The sum over samples of each one's mean."""
+    return values.reshape(values.shape[0], -1).mean(dim=1).sum()
+
+
+def sigmoid_cross_entropy(a, logits, targets):
+    targets = targets * (1 - a["label_smoothing"]) + a["label_smoothing"] / 2
+    return sample_means(F.binary_cross_entropy_with_logits(logits, targets, reduction="none"))
 
 
 OPERATIONS = {
     "add": lambda _, x, y: x + y,
     "average_pool": average_pool,
     "batch_norm": batch_norm,
+    "binary_accuracy": lambda a, p, t: sample_means(((p > a["threshold"]) == (t > 0.5)).to(p.dtype)),
     "concat": lambda a, *parts: torch.cat(parts, dim=a["axis"]),
     "conv2d": conv2d,
     "dense": dense,
@@ -118,15 +139,19 @@ OPERATIONS = {
     "global_max_pool": lambda a, x: x.amax(dim=(1, 2), keepdim=a["keep_dims"]),
     "group_norm": group_norm,
     "hard_sigmoid": lambda _, x: F.relu6(x + 3) / 6,  # F.hardsigmoid's gradient has a float32 1/6
+    "huber": lambda a, p, t: sample_means(F.huber_loss(p, t, reduction="none", delta=a["delta"])),
     "layer_norm": layer_norm,
     "leaky_relu": lambda a, x: F.leaky_relu(x, a["slope"]),
     "max_pool": max_pool,
+    "mean_absolute_error": lambda _, p, t: sample_means((p - t).abs()),
+    "mean_squared_error": lambda _, p, t: sample_means((p - t) ** 2),
     "multiply": lambda _, x, y: x * y,
     "pad": pad,
     "relu": lambda _, x: F.relu(x),
     "relu6": lambda _, x: F.relu6(x),
     "reshape": lambda a, x: x.reshape(x.shape[0], *a["shape"]),
     "sigmoid": lambda _, x: torch.sigmoid(x),
+    "sigmoid_cross_entropy": sigmoid_cross_entropy,
     "slice": cut,
     "softmax": lambda _, x: F.softmax(x, dim=-1),
     "softmax_cross_entropy": softmax_cross_entropy,
@@ -134,6 +159,7 @@ OPERATIONS = {
     "split": split,
     "swish": lambda _, x: F.silu(x),
     "tanh": lambda _, x: torch.tanh(x),
+    "top_k": top_k,
 }
 INFERENCE = {**OPERATIONS, "batch_norm": batch_norm_inference}
 
