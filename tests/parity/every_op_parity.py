@@ -63,10 +63,12 @@ class Writer:
 def every_op():
     w = Writer()
     image, label = w.column("image", [10, 9, 6]), w.column("label", [], "int32", 5)
+    target = w.column("target", [2, 3])
     x = w.node("conv2d", image, w.parameter("conv2d/kernel", [8, 3, 2, 3]),
                w.parameter("conv2d/bias", [8]), strides=[1, 2], pads=[2, 0, 1, 1], dilations=[2, 1], groups=2)
     x = w.node("batch_norm", x, *w.affine("batch_norm", 8), w.statistic("batch_norm/moving_mean", 8, 0),
-               w.statistic("batch_norm/moving_variance", 8, 1), epsilon=0.002, momentum=0.9)  # 9x5
+               w.statistic("batch_norm/moving_variance", 8, 1), epsilon=0.002, momentum=0.9, scale=True,
+               center=True)  # 9x5
     w.node("split", x, axis=3, sizes=[3, 5])
     x = w.node("concat", w.node("elu", "split/0", alpha=0.7), w.node("gelu", "split/1", approximate="tanh"),
                axis=3)
@@ -75,6 +77,9 @@ def every_op():
     x = w.node("max_pool", x, window=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1])  # 4x5
     x = w.node("conv2d", x, w.parameter("depthwise/kernel", [16, 2, 3, 1]), name="depthwise",
                strides=[1, 1], pads=[0, 2, 1, 2], dilations=[1, 2], groups=8)
+    x = w.node("batch_norm", x, w.parameter("bare/beta", [16], 0), w.statistic("bare/moving_mean", 16, 0),
+               w.statistic("bare/moving_variance", 16, 1), name="bare", epsilon=0.01, momentum=0.5, scale=False,
+               center=True)
     x = w.node("average_pool", x, window=[2, 3], strides=[1, 1], pads=[1, 1, 0, 1])
     x = w.node("pad", x, pads=[1, 0, 2, 0, 1, 1])  # 5x6x19
     x = w.node("slice", x, begin=[1, 1, 1], end=[5, 6, 18])  # 4x5x17
@@ -89,12 +94,24 @@ def every_op():
     x = w.node("relu", w.node("dense", x, w.parameter("dense/kernel", [340, 17]), w.parameter("dense/bias", [17])))
     x = w.node("softmax", w.node("multiply", x, w.node("sigmoid", most), name="multiply2"))
     logits = w.node("dense", x, w.parameter("fc/kernel", [17, 5]), name="fc")
-    w.node("softmax_cross_entropy", logits, label)
+    w.node("softmax_cross_entropy", logits, label, label_smoothing=0.25)
     w.node("softmax_cross_entropy", w.node("dense", most, w.parameter("side/kernel", [17, 5]), name="side"), label,
-           name="side_loss")
-    w.output("own", "softmax_cross_entropy/sum", loss={"weight": 1})
-    w.output("side", "side_loss/sum", loss={"weight": 0.25})
-    w.output("accuracy", "softmax_cross_entropy/correct", measure={"lower_is_better": False})
+           name="side_loss", label_smoothing=0.0)
+    said = w.node("reshape", w.node("dense", most, w.parameter("said/kernel", [17, 6]), name="features"), name="said",
+                  shape=[2, 3])
+    w.node("sigmoid_cross_entropy", said, target, label_smoothing=0.125)
+    w.node("mean_squared_error", said, target)
+    w.node("mean_absolute_error", said, target)
+    w.node("huber", said, target, delta=0.25)
+    w.node("top_k", logits, label, k=2)
+    w.node("binary_accuracy", said, target, threshold=0.125)
+    w.output("own", "softmax_cross_entropy", loss={"weight": 1})
+    w.output("side", "side_loss", loss={"weight": 0.25})
+    for weight, loss in ((0.5, "sigmoid_cross_entropy"), (0.75, "mean_squared_error"),
+                         (1.25, "mean_absolute_error"), (1.5, "huber")):
+        w.output(loss, loss, loss={"weight": weight})
+    for measure in ("top_k", "binary_accuracy"):
+        w.output(measure, measure, measure={"lower_is_better": False, "view": "mean"})
     return w
 
 
