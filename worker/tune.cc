@@ -125,7 +125,7 @@ v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
 std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
   const v1::DataUse& use = result.data_use();
   return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
-                     spec.model().name(),
+                     spec.model().layers_size() > 0 ? "a model of layers" : spec.model().name(),
                      job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                      use.height(), use.width(), use.channels(), result.data().classes());
 }
@@ -161,8 +161,9 @@ constexpr mode_t kReadable = 0644;  // workers may be another user's
 
 StatusOr<v1::JobSpec> ReadSpec(const TuneFlags& flags) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", flags.job_file));
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
-                        job::ParseJobFile(flags.job_file, text, flags.overrides));
+  RING_ASSIGN_OR_RETURN(
+      const v1::JobSpec spec,
+      job::ParseJobFile(flags.job_file, text, flags.overrides, job::FilesBeside(flags.job_file)));
   RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), flags.job_file));
   return spec;
 }

@@ -11,6 +11,7 @@
 
 #include "common/graph/ops/reference_executor.h"
 #include "common/zoo/zoo.h"
+#include "tests/support/model_option.h"
 #include "tests/support/program_feeds.h"
 #include "worker/backend/backend.h"
 
@@ -28,7 +29,7 @@ struct StepResult {
 StatusOr<graph::Program> BuildAlexnet(bool batch_norm, int64_t samples) {
   v1::Model model;
   model.set_name("alexnet");
-  model.set_batch_norm(batch_norm);
+  testing::SetOption("batch_norm", batch_norm, &model);
   return zoo::BuildProgram(
       model, {.samples = samples, .height = 32, .width = 32, .channels = 3, .classes = 10});
 }

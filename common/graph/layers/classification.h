@@ -9,6 +9,7 @@ namespace ringmaster::graph::layers {
 // label gets its limit from the logits.
 struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
+  static constexpr const char* kHelp = "the loss of a classifier";
   static constexpr auto Fields() { return std::tuple(); }
   void Build(GraphBuilder& builder, const std::string& name, ValueId logits) const;
 };

@@ -11,9 +11,12 @@ struct BatchNorm {
   double momentum = 0.99, epsilon = 1e-3;
 
   static constexpr const char* kName = "batch_norm";
+  static constexpr const char* kHelp =
+      "normalization over samples and places, by moving statistics when it does not train";
   static constexpr auto Fields() {
-    return std::tuple(Field{"momentum", &BatchNorm::momentum, "what statistics keep each step"},
-                      Field{"epsilon", &BatchNorm::epsilon, "added to the variance"});
+    return std::tuple(
+        Field{"momentum", &BatchNorm::momentum, "what statistics keep each step", kRate},
+        Field{"epsilon", &BatchNorm::epsilon, "added to the variance", Above(0)});
   }
   ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
 };
@@ -24,9 +27,10 @@ struct GroupNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "group_norm";
+  static constexpr const char* kHelp = "normalization of groups of channels, sample by sample";
   static constexpr auto Fields() {
-    return std::tuple(Field{"groups", &GroupNorm::groups, "of channels, which they divide"},
-                      Field{"epsilon", &GroupNorm::epsilon, "added to the variance"},
+    return std::tuple(Field{"groups", &GroupNorm::groups, "of channels, which they divide", kCount},
+                      Field{"epsilon", &GroupNorm::epsilon, "added to the variance", Above(0)},
                       Field{"scale", &GroupNorm::scale, "there is a gamma"},
                       Field{"center", &GroupNorm::center, "there is a beta"});
   }
@@ -39,8 +43,9 @@ struct LayerNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "layer_norm";
+  static constexpr const char* kHelp = "normalization over the last axis";
   static constexpr auto Fields() {
-    return std::tuple(Field{"epsilon", &LayerNorm::epsilon, "added to the variance"},
+    return std::tuple(Field{"epsilon", &LayerNorm::epsilon, "added to the variance", Above(0)},
                       Field{"scale", &LayerNorm::scale, "there is a gamma"},
                       Field{"center", &LayerNorm::center, "there is a beta"});
   }

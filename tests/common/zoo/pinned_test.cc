@@ -7,6 +7,7 @@
 #include "common/job/resolve.h"
 #include "common/zoo/zoo.h"
 #include "tests/common/zoo/zoo_model.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -24,12 +25,12 @@ TEST_CASE("Zoo: alexnet, mlp and vgg are the graphs that they were") {
   CHECK(DigestOf(alexnet) == "949ce2ce036775f5c2b64fa34c17c42a0ef50e43c7734abf13f3ca89c709702c");
   CHECK(DigestOf(mlp) == "37f33fc42629296f67ba7846cdb9e26564ca9563236871aab98295da1989be8b");
   CHECK(DigestOf(vgg) == "f46dabf1b12eecdcd2ae9d3fe9fae695358259ec899454425c0db3e9140bca3f");
-  alexnet.set_batch_norm(true);
-  alexnet.set_dropout(0.2);
-  mlp.mutable_hidden()->add_values(512);
-  mlp.set_dropout(0.5);
-  vgg.set_batch_norm(false);
-  vgg.set_depth(19);
+  testing::SetOption("batch_norm", true, &alexnet);
+  testing::SetOption("dropout", 0.2, &alexnet);
+  testing::SetHidden({512}, &mlp);
+  testing::SetOption("dropout", 0.5, &mlp);
+  testing::SetOption("batch_norm", false, &vgg);
+  testing::SetOption("depth", 19, &vgg);
   CHECK(DigestOf(alexnet) == "ce18e18b29de3b607d8abc987112c5cd963aea67235c69d50d73577b53881c06");
   CHECK(DigestOf(mlp) == "a4bd09dfd9091b1b9631583103cbf65617e63bbbc71b265d266f6372526fa16b");
   CHECK(DigestOf(vgg) == "cdbdd152c59c2e8752579f0319ffbab02d96ab3859415db621b016141bf80882");
