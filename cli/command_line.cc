@@ -104,13 +104,26 @@ void CommandLine::AddCommonOptions(CLI::App* app) {
                   "address of the coordinator; also RINGMASTER_COORDINATOR")
       ->type_name("HOST:PORT")
       ->default_str(common_.coordinator);
+  AddOutput(app, {"table", "json"}, "what stdout is: table, or json for programs");
+}
+
+void CommandLine::AddOutput(CLI::App* app, const std::vector<std::string>& formats,
+                            const std::string& help) {
   CLI::Option* const output = app->add_option_function<std::string>(
       "-o,--output",
       [this](const std::string& name) {
-        common_.output = name == "json" ? Output::kJson : Output::kTable;
+        common_.output = name == "json"   ? Output::kJson
+                         : name == "yaml" ? Output::kYaml
+                                          : Output::kTable;
       },
-      "what stdout is: table, or json for programs");
-  OneOf(output, {"table", "json"})->default_str("table");
+      help);
+  OneOf(output, formats)->default_str("table");
+}
+
+void CommandLine::AllowYaml(CLI::App* command) {
+  command->remove_option(command->get_option("--output"));
+  AddOutput(command, {"table", "json", "yaml"},
+            "what stdout is: table, json for programs, or yaml: a model file");
 }
 
 CLI::App* CommandLine::Add(const std::string& name, const std::string& description,

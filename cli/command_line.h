@@ -16,7 +16,7 @@
 
 namespace ringmaster::cli {
 
-enum class Output { kTable, kJson };
+enum class Output { kTable, kJson, kYaml };
 
 // Options of every command. Filled when the command line was parsed.
 struct Common {
@@ -49,6 +49,9 @@ class CommandLine {
   // A command that only groups others: `checkpoint`.
   CLI::App* AddGroup(const std::string& name, const std::string& description);
 
+  // `-o yaml` is also an output of that command.
+  void AllowYaml(CLI::App* command);
+
   // The action of the chosen command. INVALID_ARGUMENT says what is wrong with the command line.
   // A request for help is an action too.
   StatusOr<Action> Parse(int argc, const char* const* argv);
@@ -60,6 +63,7 @@ class CommandLine {
 
  private:
   void AddCommonOptions(CLI::App* app);
+  void AddOutput(CLI::App* app, const std::vector<std::string>& formats, const std::string& help);
 
   Common common_;
   CLI::App app_;

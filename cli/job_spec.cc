@@ -1,5 +1,7 @@
 #include "cli/job_spec.h"
 
+#include <filesystem>
+
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_join.h>
 
@@ -8,6 +10,8 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
+#include "common/model/read_model.h"
+#include "common/yaml/scalar.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -16,6 +20,9 @@ std::string LastFolder(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);
 }
+
+// Of a model file, without its folder and its ending.
+std::string StemOf(const std::string& file) { return std::filesystem::path(file).stem().string(); }
 
 // MODEL-FORMAT, or with the folder in place of a format that only the workers will know; what a
 // name must not hold becomes a dash.
@@ -93,8 +100,16 @@ std::vector<std::string> OptimizerNames() { return FieldNames(*v1::Optimizer::de
 StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
   v1::JobSpec spec;
   RING_ASSIGN_OR_RETURN(*spec.mutable_data(), ParseData(options.data));
-  spec.set_name(options.name.empty() ? NameOf(options.model, spec.data()) : options.name);
-  spec.mutable_model()->set_name(options.model);
+  const bool is_file = model::IsFileName(options.model);
+  const std::string model = is_file ? StemOf(options.model) : options.model;
+  spec.set_name(options.name.empty() ? NameOf(model, spec.data()) : options.name);
+  std::vector<std::string> overrides = options.overrides;
+  if (is_file) {
+    overrides.insert(overrides.begin(),
+                     fmt::format("model={{file: {}}}", PrintWord(options.model)));
+  } else {
+    spec.mutable_model()->set_name(options.model);
+  }
   spec.set_batch(options.batch);
   SetLength(options, &spec);
   const auto* const policy = job::FindByShortName(*v1::Policy_descriptor(), options.precision);
@@ -103,8 +118,8 @@ StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
   RING_RETURN_IF_ERROR(SetOptimizer(options, spec.mutable_optimizer()));
   RING_RETURN_IF_ERROR(AddAugmentations(options, &spec));
   if (options.workers_min) spec.mutable_workers()->set_min(*options.workers_min);
-  RING_ASSIGN_OR_RETURN(
-      spec, job::ParseJobFile("ringctl run", job::PrintJobFile(spec), options.overrides));
+  RING_ASSIGN_OR_RETURN(spec, job::ParseJobFile("ringctl run", job::PrintJobFile(spec), overrides,
+                                                job::FilesBeside("")));
   RING_RETURN_IF_ERROR(job::Validate(spec));
   return spec;
 }

@@ -13,7 +13,7 @@
 namespace ringmaster::cli {
 
 struct RunOptions {
-  std::string model;
+  std::string model;  // of the zoo, or a model file
   std::string data;
   uint32_t batch = 0;
   std::optional<uint32_t> epochs;  // 1 when steps are absent too

@@ -10,7 +10,7 @@
 #include "common/job/field_names.h"
 #include "common/job/keys.h"
 #include "common/job/rules.h"
-#include "common/job/yaml_tree.h"
+#include "common/yaml/yaml_tree.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::cli {
@@ -20,7 +20,6 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::OneofDescriptor;
 using job::Key;
-using job::YamlNode;
 
 constexpr char kHeader[] = R"(# A training job: ringctl submit THIS-FILE --watch
 #
@@ -72,7 +71,7 @@ std::string Words(const Key& key, const std::string& value) {
 class TemplateWriter {
  public:
   std::string Write() {
-    const StatusOr<YamlNode> chosen = job::ParseYaml("template", kChosen);
+    const StatusOr<YamlNode> chosen = ParseYaml("template", kChosen);
     RING_CHECK(chosen.ok(), "the template's own choices are no YAML");
     text_ = kHeader;
     WriteMapping(*v1::JobSpec::descriptor(), &*chosen, {});
@@ -84,6 +83,7 @@ class TemplateWriter {
   enum class Form { kPlain, kComment, kOther };
 
   void WriteMapping(const Descriptor& type, const YamlNode* chosen, const Level& level) {
+    if (&type == v1::Model::descriptor()) return WriteModel(level);
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
       const OneofDescriptor* const oneof = field.real_containing_oneof();
@@ -94,6 +94,15 @@ class TemplateWriter {
       } else if (oneof->field(0) == &field) {
         WriteOneof(*oneof, chosen, level);
       }
+    }
+  }
+
+  // The name, then options and what may stand instead.
+  void WriteModel(const Level& level) {
+    for (const Key& key : job::ModelKeys()) {
+      if (key.example.empty()) continue;
+      const char* const sign = key.path == "name" ? "" : key.path == "file" ? "# or " : "# ";
+      WriteLine(level.indent + sign + key.path + ": " + key.example, Words(key, key.example));
     }
   }
 

@@ -274,6 +274,8 @@ Json OfValue(const Settings& message, const FieldDescriptor& field, int index) {
       return get(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32);
     case FieldDescriptor::CPPTYPE_UINT64:
       return get(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return get(&Reflection::GetInt64, &Reflection::GetRepeatedInt64);
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return get(&Reflection::GetDouble, &Reflection::GetRepeatedDouble);
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -299,8 +301,48 @@ Json OfField(const Settings& message, const FieldDescriptor& field) {
   return list;
 }
 
+Json OfOption(const v1::Attribute& option) {
+  switch (option.value_case()) {
+    case v1::Attribute::kI:
+      return option.i();
+    case v1::Attribute::kF:
+      return option.f();
+    case v1::Attribute::kB:
+      return option.b();
+    case v1::Attribute::kS:
+      return option.s();
+    case v1::Attribute::kFact:
+      return option.fact();
+    case v1::Attribute::kInts:
+      return OfField(option.ints(), *option.ints().GetDescriptor()->field(0));
+    case v1::Attribute::kChoice: {
+      const auto& parts = option.choice().attributes();
+      return {{option.choice().name(), parts.empty() ? Json(nullptr) : OfOption(parts[0])}};
+    }
+    case v1::Attribute::VALUE_NOT_SET:
+      break;
+  }
+  return nullptr;
+}
+
+// Its options beside its name; a layer is {KIND: {name, inputs, options ...}}.
+Json OfModel(const v1::Model& model) {
+  Json object = Json::object();
+  if (!model.name().empty()) object["name"] = model.name();
+  for (const v1::Attribute& option : model.options()) object[option.name()] = OfOption(option);
+  for (const v1::Layer& layer : model.layers()) {
+    Json said = {{"name", layer.name()}, {"inputs", ToJson(layer.inputs())}};
+    for (const v1::Attribute& option : layer.attributes()) said[option.name()] = OfOption(option);
+    object["layers"].push_back({{layer.kind(), said}});
+  }
+  return object;
+}
+
 // What is set; a list that is empty is not, as in a job file.
 Json OfSettings(const Settings& message) {
+  if (const auto* const model = google::protobuf::DynamicCastToGenerated<v1::Model>(&message)) {
+    return OfModel(*model);
+  }
   if (const auto* const list = job::ListField(*message.GetDescriptor())) {
     return OfField(message, *list);
   }

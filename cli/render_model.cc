@@ -26,6 +26,21 @@ std::string Size(int64_t parameters) {
                    : fmt::format("{:.2f} {}", amount, kUnits[unit]);
 }
 
+// A default is written as in a job file: YAML's numbers and lists are JSON's too.
+Json OptionsJson(const std::vector<FieldDescription>& described) {
+  Json options = Json::array();
+  for (const FieldDescription& option : described) {
+    const std::string& text = option.default_value;
+    options.push_back({{"name", option.name},
+                       {"type", option.type},
+                       {"range", Known(!option.range.empty(), option.range)},
+                       {"default", Json::accept(text) ? Json::parse(text) : Json(text)},
+                       {"required", option.required},
+                       {"help", option.help}});
+  }
+  return options;
+}
+
 std::string Shape(const zoo::Layer& layer) {
   std::string text = "(None";
   for (int64_t extent : layer.output_shape) text += fmt::format(", {}", extent);
@@ -37,11 +52,11 @@ std::string Shape(const zoo::Layer& layer) {
 std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
                          const Terminal& terminal) {
   Table names({"MODEL", "DESCRIPTION"});
-  Table options({"MODEL", "OPTION", "DEFAULT", "RANGE"});
+  Table options({"MODEL", "OPTION", "VALUE", "DEFAULT", "WHAT IT IS"});
   for (const zoo::ModelDescription& model : models) {
     names.Add({model.name, model.description});
     for (const FieldDescription& option : model.options) {
-      options.Add({model.name, option.name, option.default_value, option.help});
+      options.Add({model.name, option.name, ValueWords(option), option.default_value, option.help});
     }
   }
   return names.Print(terminal) + "\n" + options.Print(terminal);
@@ -50,18 +65,38 @@ std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
 Json ToJson(const std::vector<zoo::ModelDescription>& models) {
   Json list = Json::array();
   for (const zoo::ModelDescription& model : models) {
-    Json options = Json::array();
-    for (const FieldDescription& option : model.options) {
-      // A default is written as in a job file: YAML's numbers and lists are JSON's too.
-      const std::string& text = option.default_value;
-      options.push_back({{"name", option.name},
-                         {"default", Json::accept(text) ? Json::parse(text) : Json(text)},
-                         {"range", option.help}});
-    }
-    list.push_back(
-        {{"name", model.name}, {"description", model.description}, {"options", options}});
+    list.push_back({{"name", model.name},
+                    {"description", model.description},
+                    {"options", OptionsJson(model.options)}});
   }
   return Json{{"models", list}};
+}
+
+std::string RenderLayers(const std::vector<graph::layers::LayerKind>& kinds,
+                         const Terminal& terminal) {
+  Table names({"LAYER", "INPUTS", "WHAT IT IS"});
+  Table options({"LAYER", "OPTION", "VALUE", "DEFAULT", "WHAT IT IS"});
+  for (const graph::layers::LayerKind& kind : kinds) {
+    names.Add({kind.name, fmt::format("{}{}", kind.inputs, kind.more_inputs ? " or more" : ""),
+               kind.help});
+    for (const FieldDescription& option : kind.options) {
+      options.Add({kind.name, option.name, ValueWords(option),
+                   option.required ? "required" : option.default_value, option.help});
+    }
+  }
+  return names.Print(terminal) + "\n" + options.Print(terminal);
+}
+
+Json ToJson(const std::vector<graph::layers::LayerKind>& kinds) {
+  Json list = Json::array();
+  for (const graph::layers::LayerKind& kind : kinds) {
+    list.push_back({{"name", kind.name},
+                    {"description", kind.help},
+                    {"inputs", kind.inputs},
+                    {"more_inputs", kind.more_inputs},
+                    {"options", OptionsJson(kind.options)}});
+  }
+  return Json{{"layers", list}};
 }
 
 std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal) {

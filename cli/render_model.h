@@ -7,6 +7,7 @@
 
 #include "cli/json.h"
 #include "cli/terminal.h"
+#include "common/graph/layers/layer_table.h"
 #include "common/zoo/model_table.h"
 #include "common/zoo/summary.h"
 
@@ -15,8 +16,14 @@ namespace ringmaster::cli {
 // A line a model, then a line an option.
 [[nodiscard]] std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
                                        const Terminal& terminal);
-// {"models": [{name, description, options: [{name, default, range}]}]}
+// {"models": [{name, description, options: [{name, type, range, default, required, help}]}]}
 [[nodiscard]] Json ToJson(const std::vector<zoo::ModelDescription>& models);
+
+// What model files may say: a line a kind, then a line an option.
+[[nodiscard]] std::string RenderLayers(const std::vector<graph::layers::LayerKind>& kinds,
+                                       const Terminal& terminal);
+// {"layers": [{name, description, inputs, more_inputs, options: as above}]}
+[[nodiscard]] Json ToJson(const std::vector<graph::layers::LayerKind>& kinds);
 
 // A line a layer, as Keras' model.summary(), then the totals. The samples are `None`.
 [[nodiscard]] std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal);

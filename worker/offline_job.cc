@@ -32,7 +32,8 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
 
 StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::string>& overrides) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", file));
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ParseJobFile(file, text, overrides));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
+                        job::ParseJobFile(file, text, overrides, job::FilesBeside(file)));
   RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), file));
   return spec;
 }
@@ -63,7 +64,7 @@ v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
 std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
   const v1::DataUse& use = result.data_use();
   return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
-                     spec.model().name(),
+                     spec.model().layers_size() > 0 ? "a model of layers" : spec.model().name(),
                      job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                      use.height(), use.width(), use.channels(), result.data().classes());
 }

@@ -10,13 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "common/amount.h"
-#include "common/graph/update/optimizer.h"
 #include "common/log.h"
 #include "worker/devices.h"
 #include "worker/offline_job.h"
-#include "worker/train/checkpoint_writer.h"
 #include "worker/train/shard_shapes.h"
-#include "worker/train/trainer.h"
+#include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -69,15 +67,6 @@ class Planner {
   std::unique_ptr<Weights> weights_;
   std::unique_ptr<Core> core_;
 };
-
-StatusOr<StateMemory> HostMemoryOf(const Planner& planner, bool by_metric) {
-  const v1::ResultSpec& result = planner.result();
-  RING_ASSIGN_OR_RETURN(const auto optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(result)));
-  RING_ASSIGN_OR_RETURN(const auto layout, StateLayout::Create(planner.programs().training(),
-                                                               optimizer->slot_names()));
-  return StateMemory(*layout, result.reduction() != v1::REDUCTION_FLOAT32,
-                     CheckpointWriter::MostKept(TrainerOptions().checkpoint_copies, by_metric));
-}
 
 // Reduce-scatter and all-gather send (N - 1) / N of all elements each. An element of the sum over
 // V shards is below V 2^bits in magnitude; blocks go at an even number of bits (docs/ring.md).
@@ -171,7 +160,8 @@ StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Backe
   const std::string title = TitleOf(spec, result);
   RING_ASSIGN_OR_RETURN(Planner planner,
                         Planner::Create(std::move(result), flags.threads_per_core, backend));
-  RING_ASSIGN_OR_RETURN(StateMemory host, HostMemoryOf(planner, !spec.checkpoint().best().empty()));
+  RING_ASSIGN_OR_RETURN(StateMemory host, PlanState(planner.result(), planner.programs().training(),
+                                                    !spec.checkpoint().best().empty()));
   const uint64_t shards = planner.result().shards();
   JobPlan plan = {.title = title,
                   .device = backend->numerics_class(flags.threads_per_core).backend(),

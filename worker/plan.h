@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "common/graph/memory_plan.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/core_layout.h"
 #include "worker/flags.h"
 #include "worker/train/state.h"
 

@@ -1,33 +1,46 @@
-// ringctl model ls, model summary NAME, model show NAME: what the zoo has. Asks no coordinator.
+// ringctl model ls, model layers, model summary and model show: what models there are, and what
+// they are made of, of the zoo and in files. Asks no coordinator.
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
 #include "cli/commands/commands.h"
 #include "cli/render_model.h"
+#include "common/files.h"
+#include "common/graph/layers/layer_table.h"
 #include "common/graph/message/message.h"
 #include "common/graph/printer.h"
+#include "common/job/job_file.h"
+#include "common/job/overrides.h"
 #include "common/job/resolve.h"
+#include "common/model/build.h"
+#include "common/model/print_model.h"
+#include "common/text.h"
 #include "common/zoo/zoo.h"
 
 namespace ringmaster::cli {
 namespace {
 
 struct ModelOptions {
-  v1::Model model;
+  std::string name;  // of the zoo, or of a file
+  std::vector<std::string> options;
   std::optional<std::string> input;
   std::optional<int64_t> classes;
-  std::optional<std::string> hidden;
-  std::string head;
 };
 
-// Numbers with `separator` between them; none in an empty text. Nothing when a part is no number.
-std::optional<std::vector<uint32_t>> Numbers(const std::string& text, char separator) {
+// A model, and the data that it is looked at for.
+struct Subject {
+  v1::Model model;
+  zoo::DataShape data;
+};
+
+// Numbers with an x between them; nothing when a part is no number.
+std::optional<std::vector<uint32_t>> Numbers(const std::string& text) {
   std::vector<uint32_t> numbers;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at != end) {
-    if (!numbers.empty() && *at++ != separator) return std::nullopt;
+    if (!numbers.empty() && *at++ != 'x') return std::nullopt;
     const auto [next, error] = std::from_chars(at, end, numbers.emplace_back());
     if (error != std::errc()) return std::nullopt;
     at = next;
@@ -35,14 +48,12 @@ std::optional<std::vector<uint32_t>> Numbers(const std::string& text, char separ
   return numbers;
 }
 
-// The data that the model usually gets, but for what was said.
-StatusOr<zoo::DataShape> DataOf(const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.model.name()));
-  zoo::DataShape data = entry->usual;
+// What the model usually gets, but for what was said.
+StatusOr<zoo::DataShape> DataOf(const ModelOptions& options, zoo::DataShape data) {
   data.classes = options.classes.value_or(data.classes);
   if (!options.input) return data;
   constexpr uint32_t kMostSide = 1024;
-  const auto numbers = Numbers(*options.input, 'x');
+  const auto numbers = Numbers(*options.input);
   if (!numbers || numbers->size() != 3 || std::ranges::count(*numbers, 0U) > 0 ||
       std::ranges::max(*numbers) > kMostSide) {
     return InvalidArgument(
@@ -52,14 +63,32 @@ StatusOr<zoo::DataShape> DataOf(const ModelOptions& options) {
   return zoo::DataShape{(*numbers)[0], (*numbers)[1], (*numbers)[2], data.classes};
 }
 
-// What v1::Model has no fields for.
-zoo::Attributes MoreOf(const ModelOptions& options) {
-  zoo::Attributes more;
-  if (options.head.empty()) return more;
-  v1::Attribute* const head = more.Add();
-  head->set_name("head");
-  head->set_s(options.head);
-  return more;
+StatusOr<Subject> SubjectOf(const ModelOptions& options) {
+  YamlNode given = {.kind = YamlNode::Kind::kMap};
+  const bool is_file = model::IsFileName(options.name);
+  if (!is_file) {
+    given.members.push_back({"name", "", {.kind = YamlNode::Kind::kScalar, .text = options.name}});
+  }
+  for (const std::string& option : options.options) {
+    RING_RETURN_IF_ERROR(job::ApplyOverride(option, &given, "--option"));
+  }
+  Subject subject;
+  zoo::DataShape usual = zoo::kCifar;
+  if (is_file) {
+    RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("model file", options.name));
+    RING_ASSIGN_OR_RETURN(subject.model, model::ReadModelFile(options.name, text, given.members,
+                                                              job::FilesBeside(options.name)));
+  } else {
+    RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.name));
+    RING_ASSIGN_OR_RETURN(subject.model, model::ReadModel(given, nullptr));
+    usual = entry->usual;
+  }
+  if (is_file && !subject.model.name().empty()) {  // of a job
+    RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(subject.model.name()));
+    usual = entry->usual;
+  }
+  RING_ASSIGN_OR_RETURN(subject.data, DataOf(options, usual));
+  return subject;
 }
 
 StatusOr<ExitCode> ListModels(const Common& common) {
@@ -68,36 +97,50 @@ StatusOr<ExitCode> ListModels(const Common& common) {
   return ExitCode::kOk;
 }
 
-StatusOr<v1::Model> ModelOf(const ModelOptions& options) {
-  v1::Model model = options.model;
-  if (!options.hidden) return model;
-  const auto units = Numbers(*options.hidden == "none" ? "" : *options.hidden, ',');
-  if (!units) {
-    return InvalidArgument("--hidden: expected units such as 2048,2048, or none, got \"{}\"",
-                           *options.hidden);
+StatusOr<ExitCode> ListLayers(const Common& common, const std::vector<std::string>& names) {
+  std::vector<graph::layers::LayerKind> kinds;
+  if (names.empty()) kinds = graph::layers::LayerTable();
+  for (const std::string& name : names) {
+    const graph::layers::LayerKind* const kind = graph::layers::FindLayer(name);
+    if (kind != nullptr) {
+      kinds.push_back(*kind);
+      continue;
+    }
+    const std::string guess = Nearest(name, graph::layers::LayerNames());
+    return InvalidArgument("there is no layer \"{}\"{}", name,
+                           guess.empty() ? "; `ringctl model layers` lists them"
+                                         : fmt::format("; did you mean {}?", guess));
   }
-  model.mutable_hidden()->mutable_values()->Add(units->begin(), units->end());
-  return model;
+  Print(common.json() ? ToJson(kinds).dump(2) + "\n" : RenderLayers(kinds, Terminal::Of(stdout)));
+  return ExitCode::kOk;
 }
 
 StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::DataShape data, DataOf(options));
-  RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
-  RING_ASSIGN_OR_RETURN(const zoo::Summary summary, zoo::Summarize(model, data, MoreOf(options)));
+  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+  zoo::Summary summary;
+  if (subject.model.layers_size() == 0) {
+    RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
+  } else {
+    RING_ASSIGN_OR_RETURN(const graph::Program program,
+                          model::BuildForward(subject.model, subject.data));
+    summary = zoo::Summarize(options.name, program);
+  }
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
                       : RenderSummary(summary, Terminal::Of(stdout)));
   return ExitCode::kOk;
 }
 
-// The canonical graph: as JSON what a job carries, byte for byte; for people its nodes.
+// The canonical graph: as JSON what a job carries, byte for byte; for people its nodes. Or a file
+// of layers that makes it.
 StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const zoo::DataShape data, DataOf(options));
-  RING_ASSIGN_OR_RETURN(const v1::Model model, ModelOf(options));
-  RING_ASSIGN_OR_RETURN(const v1::Graph graph, zoo::BuildGraph(model, {.height = data.height,
-                                                                       .width = data.width,
-                                                                       .channels = data.channels,
-                                                                       .classes = data.classes,
-                                                                       .more = MoreOf(options)}));
+  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+  if (common.output == Output::kYaml) {
+    RING_ASSIGN_OR_RETURN(const std::string file,
+                          model::PrintModelFile(subject.model, subject.data));
+    Print(file);
+    return ExitCode::kOk;
+  }
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph, model::BuildGraph(subject.model, subject.data));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -111,41 +154,33 @@ StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
 
 using Action = StatusOr<ExitCode> (*)(const Common&, const ModelOptions&);
 
-void AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& name,
-                   const std::string& help, const Examples& examples, Action action) {
+CLI::App* AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& name,
+                        const std::string& help, const Examples& examples, Action action) {
   const auto options = std::make_shared<ModelOptions>();
-  v1::Model& model = options->model;
   CLI::App* const command = line.Add(group, name, help, examples, [&line, options, action] {
     return action(line.common(), *options);
   });
   command
-      ->add_option_function<std::string>(
-          "NAME", [&](const auto& name) { model.set_name(name); }, "one of `model ls`")
+      ->add_option("NAME", options->name,
+                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin")
       ->required();
+  command
+      ->add_option(
+          "--option", options->options,
+          "an option of the model or of the file, e.g. depth=19; `model ls` lists those of "
+          "models; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_option("--input", options->input, "size of the images; default: the model's usual")
       ->type_name("HxWxC");
   command->add_option("--classes", options->classes, "classes to tell apart; likewise")
       ->check(CLI::Range(1, 65536).description(""))
       ->type_name("N");
   command->add_flag_callback(
-      "--no-top", [options = options.get()] { options->head = "none"; },
-      "without the layers behind the features");
-  CLI::Option* const with = command->add_flag_callback(
-      "--batch-norm", [&] { model.set_batch_norm(true); }, "with batch normalization");
-  command
-      ->add_flag_callback(
-          "--no-batch-norm", [&] { model.set_batch_norm(false); }, "without it")
-      ->excludes(with);
-  command
-      ->add_option_function<double>(
-          "--dropout", [&](double rate) { model.set_dropout(rate); }, "rate of its dropout layers")
-      ->type_name("X");
-  command->add_option("--hidden", options->hidden, "units of its hidden layers")
-      ->type_name("N,N,...|none");
-  command
-      ->add_option_function<uint32_t>(
-          "--depth", [&](uint32_t depth) { model.set_depth(depth); }, "its weight layers")
-      ->type_name("N");
+      "--no-top", [options = options.get()] { options->options.emplace_back("head=none"); },
+      "without the layers behind the features: --option head=none");
+  return command;
 }
 
 }  // namespace
@@ -156,10 +191,19 @@ void AddModel(CommandLine& line) {
            [&line] { return ListModels(line.common()); });
   AddOfOneModel(line, group, "summary", "show a model's layers and parameters",
                 Examples("ringctl model summary vgg", "ringctl model summary resnet50 --no-top",
-                         "ringctl model summary mlp --hidden 512,256 --input 28x28x1"),
+                         "ringctl model summary mlp --option hidden=[512,256] --input 28x28x1"),
                 Summarize);
-  AddOfOneModel(line, group, "show", "show the graph that a job with this model carries",
-                Examples("ringctl model show alexnet", "ringctl model show vgg -o json"), Show);
+  line.AllowYaml(AddOfOneModel(
+      line, group, "show",
+      "show the graph that a job with this model carries, or its layers as a model file",
+      Examples("ringctl model show alexnet", "ringctl model show vgg -o yaml > net.yaml",
+               "ringctl model show net.yaml -o json"),
+      Show));
+  const auto kinds = std::make_shared<std::vector<std::string>>();
+  line.Add(group, "layers", "list the layers that a model file may have, with their options",
+           Examples("ringctl model layers", "ringctl model layers conv2d dense"),
+           [&line, kinds] { return ListLayers(line.common(), *kinds); })
+      ->add_option("LAYER", *kinds, "only these; default: all");
 }
 
 }  // namespace ringmaster::cli

@@ -29,7 +29,9 @@ StatusOr<ExitCode> RunJob(const Common& common, const RunCommand& command) {
     Print(file);
     return ExitCode::kOk;
   }
-  Say("the same as `ringctl submit` of\n" + file.substr(0, file.size() - 1));
+  if (spec.model().layers_size() == 0) {
+    Say("the same as `ringctl submit` of\n" + file.substr(0, file.size() - 1));
+  }
   if (!command.detach) submission.then = Then::kWatch;
   return SubmitJob(common, submission);
 }
@@ -46,7 +48,7 @@ std::string LearningRates() {
 }
 
 void AddTraining(CLI::App* command, RunOptions* options) {
-  command->add_option("MODEL", options->model, "one of `model ls`")->required();
+  command->add_option("MODEL", options->model, "one of `model ls`, or a model file")->required();
   command
       ->add_option("--data", options->data,
                    fmt::format("where a worker finds the data, below its --data-root; it knows {} "

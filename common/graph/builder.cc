@@ -36,12 +36,22 @@ ValueId GraphBuilder::Column(const std::string& name) {
 
 ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initializer) {
   if (!status_.ok()) return kNoValue;
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  if (!IsCountable(shape) || Elements(shape) > kMostElements) {
+    Fail(
+        InvalidArgument("{}: a parameter of {}: expected extents of at least 1, and at most 2^40 "
+                        "elements",
+                        prefix_ + name, ToString(shape)));
+    return kNoValue;
+  }
+  name.insert(0, prefix_);
   const ValueId value = program_.graph.AddFed(name, shape, DType::kFloat32);
   program_.parameters.push_back({std::move(name), std::move(shape), value, kNoValue, initializer});
   return value;
 }
 
 void GraphBuilder::Statistic(Normalization normalization) {
+  normalization.name.insert(0, prefix_);
   program_.normalizations.push_back(std::move(normalization));
 }
 
@@ -54,12 +64,24 @@ void GraphBuilder::Output(graph::Output output, ValueId scalar) {
 
 std::vector<ValueId> GraphBuilder::AddAll(const std::string& name, Kind op,
                                           std::vector<ValueId> inputs) {
-  if (status_.ok()) {
-    auto outputs = AddOp(&program_.graph, {name, std::move(op), std::move(inputs)});
-    if (outputs.ok()) return std::move(outputs).value();
-    Fail(outputs.status());
+  const std::vector<ValueId> nothing = {kNoValue, kNoValue, kNoValue};
+  if (!status_.ok()) return nothing;
+  Written written = {name, {}, inputs, {}};
+  if (depth_ == 0) written.layer = op;
+  auto made = AddOp(&program_.graph, {prefix_ + name, std::move(op), std::move(inputs)});
+  if (!made.ok()) {
+    Fail(made.status());
+    return nothing;
   }
-  return {kNoValue, kNoValue, kNoValue};
+  for (const ValueId value : *made) {
+    if (shape(value).empty() || IsCountable(shape(value))) continue;
+    Fail(InvalidArgument("{}: its result {} has too many elements", prefix_ + name,
+                         ToString(shape(value))));
+    return nothing;
+  }
+  written.made = *made;
+  if (depth_ == 0) written_.push_back(std::move(written));
+  return *std::move(made);
 }
 
 ValueId GraphBuilder::Add(const std::string& name, Kind op, std::vector<ValueId> inputs) {

@@ -4,8 +4,10 @@
 // policy (autodiff.h, passes/); for inference a program is made from the graph's message.
 #pragma once
 
+#include <any>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/graph/ops/op_table.h"
@@ -38,24 +40,52 @@ class GraphBuilder {
   ValueId Add(const std::string& name, Kind op, std::vector<ValueId> inputs);
   ValueId Add(const std::string& name, Kind op, ValueId input);
   // A layer (common/graph/layers): its parameters and nodes. What its Build returns.
-  template <typename Layer>
+  template <typename Layer, typename Input>
   requires requires { &Layer::Build; }
-  auto Add(const std::string& name, const Layer& layer, ValueId input) {
-    return layer.Build(*this, name, input);
+  auto Add(const std::string& name, const Layer& layer, Input input) {
+    const std::vector<ValueId> inputs = Listed(input);
+    ++depth_;
+    if constexpr (requires { Listed(layer.Build(*this, name, input)); }) {
+      auto made = layer.Build(*this, name, std::move(input));
+      if (--depth_ == 0) written_.push_back({name, layer, inputs, Listed(made)});
+      return made;
+    } else {  // a loss
+      layer.Build(*this, name, input);
+      --depth_;
+    }
   }
+
+  // What was asked for: layers, and ops that no layer asked for.
+  struct Written {
+    std::string name;
+    std::any layer;  // the struct; of an op its Kind
+    std::vector<ValueId> inputs, made;
+  };
+  [[nodiscard]] const std::vector<Written>& written() const { return written_; }
+
+  // Stands before every name from here on: empty, or `backbone/`.
+  void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
 
   // False after an error; checks that x has `rank` dimensions (0: any).
   [[nodiscard]] bool Expect(const std::string& layer, ValueId x, size_t rank = 0);
   void Fail(Status status);
+  [[nodiscard]] const Status& status() const { return status_; }
   // (1, 1, 1, 1) of kNoValue.
   [[nodiscard]] const Shape& shape(ValueId x) const;
+  [[nodiscard]] const Graph& graph() const { return program_.graph; }
 
   // The program without gradients, or the first error.
   [[nodiscard]] StatusOr<Program> Finish();
 
  private:
+  static std::vector<ValueId> Listed(ValueId value) { return {value}; }
+  static std::vector<ValueId> Listed(const std::vector<ValueId>& values) { return values; }
+
   Program program_;
   Status status_;
+  std::string prefix_;
+  int depth_ = 0;  // layers that are being built, one within another
+  std::vector<Written> written_;
 };
 
 }  // namespace ringmaster::graph

@@ -34,4 +34,14 @@ using NodeId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 inline constexpr NodeId kFed = -1;
 
+// Whether bytes, and sums over as many values as a node reads, are known not to wrap.
+[[nodiscard]] inline bool IsCountable(const Shape& shape) {
+  int64_t room = int64_t{1} << 48;
+  for (const int64_t extent : shape) {
+    if (extent < 1 || extent > room) return false;
+    room /= extent;
+  }
+  return true;
+}
+
 }  // namespace ringmaster::graph

@@ -2,15 +2,14 @@
 
 #include <google/protobuf/message.h>
 
-#include <charconv>
-#include <cmath>
-#include <limits>
-#include <type_traits>
+#include <filesystem>
 
+#include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/overrides.h"
-#include "common/job/yaml_tree.h"
+#include "common/model/read_model.h"
 #include "common/text.h"
+#include "common/yaml/scalar.h"
 
 namespace ringmaster::job {
 namespace {
@@ -20,58 +19,6 @@ using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
-
-Status WrongType(const YamlNode& node, const std::string& what, const std::string& expected) {
-  return InvalidArgument("{}: {}: expected {}, got {}", node.where, what, expected, Describe(node));
-}
-
-// ---- scalars ------------------------------------------------------------------------------------
-
-bool IsPlain(const YamlNode& node) { return node.kind == YamlNode::Kind::kScalar && !node.quoted; }
-
-template <typename Integer>
-StatusOr<Integer> ReadInteger(const YamlNode& node, const std::string& what) {
-  const std::string& text = node.text;
-  const size_t digits = std::is_signed_v<Integer> && text.starts_with('-') ? 1 : 0;
-  Integer value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  // A leading zero would be octal in older YAML and decimal in newer: refused instead.
-  const bool ambiguous = text.size() > digits + 1 && text[digits] == '0';
-  const bool negative = text.size() > 1 && text[0] == '-' &&
-                        text.find_first_not_of("0123456789", 1) == std::string::npos;
-  if (IsPlain(node) && !ambiguous &&
-      (error == std::errc::result_out_of_range || (negative && digits == 0))) {
-    return InvalidArgument("{}: {}: {} is not in {} to {}", node.where, what, text,
-                           std::numeric_limits<Integer>::min(),
-                           std::numeric_limits<Integer>::max());
-  }
-  if (!IsPlain(node) || ambiguous || error != std::errc() || end != text.data() + text.size()) {
-    return WrongType(node, what, "a whole number");
-  }
-  return value;
-}
-
-StatusOr<double> ReadDouble(const YamlNode& node, const std::string& what) {
-  const std::string& text = node.text;
-  const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const char* const last = text.data() + text.size();
-  double value = 0;
-  const auto [end, error] = std::from_chars(begin, last, value);
-  if (!IsPlain(node) || end != last || error == std::errc::invalid_argument ||
-      (error == std::errc() && !std::isfinite(value))) {
-    return WrongType(node, what, "a number");
-  }
-  if (error == std::errc::result_out_of_range) {
-    return InvalidArgument("{}: {}: {} does not fit into a double", node.where, what, text);
-  }
-  return value;
-}
-
-StatusOr<bool> ReadBool(const YamlNode& node, const std::string& what) {
-  if (IsPlain(node) && node.text == "true") return true;
-  if (IsPlain(node) && node.text == "false") return false;
-  return WrongType(node, what, "true or false");
-}
 
 StatusOr<std::string> ReadString(const YamlNode& node, const std::string& what) {
   if (node.kind == YamlNode::Kind::kScalar) return node.text;
@@ -91,11 +38,12 @@ StatusOr<int> ReadEnum(const YamlNode& node, const std::string& what, const Enum
 
 // ---- messages -----------------------------------------------------------------------------------
 
-Status ReadMessage(const YamlNode& node, const std::string& what, Message* message);
+Status ReadMessage(const YamlNode& node, const std::string& what, Message* message,
+                   const model::ReadFile& files);
 
 // One value of a field: sets it, or adds it to a repeated one. `what` is its name in errors.
 Status ReadValue(const YamlNode& node, const std::string& what, const FieldDescriptor& field,
-                 Message* message) {
+                 Message* message, const model::ReadFile& files) {
   const Reflection& reflection = *message->GetReflection();
   const auto store = [&](auto value, auto set, auto add) -> Status {
     if (!value.ok()) return value.status();
@@ -121,7 +69,8 @@ Status ReadValue(const YamlNode& node, const std::string& what, const FieldDescr
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return ReadMessage(node, what,
                          field.is_repeated() ? reflection.AddMessage(message, &field)
-                                             : reflection.MutableMessage(message, &field));
+                                             : reflection.MutableMessage(message, &field),
+                         files);
     default:
       return Internal("{}: fields of type {} have no form in a job file", what,
                       field.cpp_type_name());
@@ -129,12 +78,12 @@ Status ReadValue(const YamlNode& node, const std::string& what, const FieldDescr
 }
 
 Status ReadList(const YamlNode& node, const FieldDescriptor& field, const std::string& what,
-                Message* message) {
+                Message* message, const model::ReadFile& files) {
   if (node.kind != YamlNode::Kind::kList) {
     return InvalidArgument("{}: {}: expected a list, got {}", node.where, what, Describe(node));
   }
   for (const YamlNode& item : node.items) {
-    RING_RETURN_IF_ERROR(ReadValue(item, what, field, message));
+    RING_RETURN_IF_ERROR(ReadValue(item, what, field, message, files));
   }
   return absl::OkStatus();
 }
@@ -155,7 +104,7 @@ Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
                                        : fmt::format("did you mean \"{}\"?", guess));
 }
 
-Status ReadMember(const YamlNode::Member& member, Message* message) {
+Status ReadMember(const YamlNode::Member& member, Message* message, const model::ReadFile& files) {
   const Descriptor& type = *message->GetDescriptor();
   const FieldDescriptor* const field = type.FindFieldByName(member.key);
   if (field == nullptr) return UnknownKey(member, type);
@@ -166,15 +115,20 @@ Status ReadMember(const YamlNode::Member& member, Message* message) {
                              member.where, other->name(), field->name());
     }
   }
-  if (field->is_repeated()) return ReadList(member.value, *field, field->name(), message);
-  return ReadValue(member.value, field->name(), *field, message);
+  if (field->is_repeated()) return ReadList(member.value, *field, field->name(), message, files);
+  return ReadValue(member.value, field->name(), *field, message, files);
 }
 
-Status ReadMessage(const YamlNode& node, const std::string& what, Message* message) {
+Status ReadMessage(const YamlNode& node, const std::string& what, Message* message,
+                   const model::ReadFile& files) {
+  if (auto* const model = google::protobuf::DynamicCastToGenerated<v1::Model>(message)) {
+    RING_ASSIGN_OR_RETURN(*model, model::ReadModel(node, files));
+    return absl::OkStatus();
+  }
   if (const FieldDescriptor* const list = ListField(*message->GetDescriptor())) {
     // A list of one number may be written without brackets: `resize: 224`.
-    if (node.kind == YamlNode::Kind::kScalar) return ReadValue(node, what, *list, message);
-    return ReadList(node, *list, what, message);
+    if (node.kind == YamlNode::Kind::kScalar) return ReadValue(node, what, *list, message, files);
+    return ReadList(node, *list, what, message, files);
   }
   if (node.kind != YamlNode::Kind::kMap) {
     return InvalidArgument("{}: {}: expected a mapping{}, got {}", node.where, what,
@@ -182,27 +136,38 @@ Status ReadMessage(const YamlNode& node, const std::string& what, Message* messa
                            Describe(node));
   }
   for (const YamlNode::Member& member : node.members) {
-    RING_RETURN_IF_ERROR(ReadMember(member, message));
+    RING_RETURN_IF_ERROR(ReadMember(member, message, files));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
+model::ReadFile FilesBeside(const std::string& job_file) {
+  const auto folder = std::filesystem::path(job_file).parent_path();
+  return [folder](const std::string& path) -> StatusOr<std::string> {
+    if (path.empty() || path == "-" || path.find('\0') != std::string::npos) {
+      return InvalidArgument("model: expected the name of a file");
+    }
+    return ReadNamedFile("model file", folder / path);
+  };
+}
+
 Status ReadYaml(const std::string& name, const std::string& text, Message* message) {
   RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
-  return ReadMessage(root, name, message);
+  return ReadMessage(root, name, message, nullptr);
 }
 
 StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
-                                   const std::vector<std::string>& overrides) {
+                                   const std::vector<std::string>& overrides,
+                                   const model::ReadFile& files) {
   RING_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(name, text));
   if (root.kind == YamlNode::Kind::kNull) return InvalidArgument("{}: empty", name);
   for (const std::string& override : overrides) {
     RING_RETURN_IF_ERROR(ApplyOverride(override, &root));
   }
   v1::JobSpec spec;
-  RING_RETURN_IF_ERROR(ReadMessage(root, "job", &spec));
+  RING_RETURN_IF_ERROR(ReadMessage(root, "job", &spec, files));
   return spec;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/read_model.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -12,9 +13,14 @@ namespace ringmaster::job {
 // Parses `text` (of file `name`, used in messages) and applies `overrides` ("optimizer.adam.
 // learning_rate=0.01"). Unknown and duplicate keys, wrong types and out-of-range values are
 // INVALID_ARGUMENT: `job.yaml:4:3: unknown key "btach"; did you mean "batch"?` Values of enums and
-// lists are written as `reduction: exact`, `policy: mixed_bfloat16`, `hidden: [512, 10]`.
+// lists are written as `reduction: exact`, `policy: mixed_bfloat16`, `resize: [32, 32]`. A model
+// file that it names is read by `files`; without, it may name none.
 [[nodiscard]] StatusOr<v1::JobSpec> ParseJobFile(const std::string& name, const std::string& text,
-                                                 const std::vector<std::string>& overrides);
+                                                 const std::vector<std::string>& overrides,
+                                                 const model::ReadFile& files = nullptr);
+
+// Model files beside that job file, or at absolute paths.
+[[nodiscard]] model::ReadFile FilesBeside(const std::string& job_file);
 
 // Likewise any message by the names of its fields.
 [[nodiscard]] Status ReadYaml(const std::string& name, const std::string& text,

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/data/format.h"
@@ -49,29 +50,34 @@ std::string TypeOf(const FieldDescriptor& field) {
   }
 }
 
-// An option of a model: what the models of the zoo that have it say. `0 (alexnet, mlp), 0.5 (vgg)`.
-void DescribeOption(Key* key) {
+// An option by its name: what the models of the zoo that have it say. `0 (alexnet, mlp), 0.5
+// (vgg)`, or the default alone where it is the same for all.
+Key OptionKey(const std::string& name) {
+  Key key = {.path = name};
   std::vector<std::pair<std::string, std::string>> defaults;  // with the models that have it
   for (const zoo::ModelDescription& model : zoo::ListModels()) {
-    for (const FieldDescription& option : model.options) {
-      if (option.name != key->path) continue;
-      if (key->choices.empty()) key->limits = option.help;
-      const auto same = std::ranges::find(defaults, option.default_value,
-                                          &std::pair<std::string, std::string>::first);
-      if (same == defaults.end()) {
-        defaults.emplace_back(option.default_value, model.name);
-      } else {
-        same->second += ", " + model.name;
-      }
+    const auto option = std::ranges::find(model.options, name, &FieldDescription::name);
+    if (option == model.options.end()) continue;
+    key.type = option->type;
+    key.limits = option->range;
+    key.help = option->help;
+    const auto same = std::ranges::find(defaults, option->default_value,
+                                        &std::pair<std::string, std::string>::first);
+    if (same == defaults.end()) {
+      defaults.emplace_back(option->default_value, model.name);
+    } else {
+      same->second += ", " + model.name;
     }
   }
-  if (defaults.empty()) return;  // its name
+  if (key.type == "true or false") key.choices = {"true", "false"};
+  key.example = key.by_default = defaults.front().first;
+  if (defaults.size() == 1) return key;
   std::vector<std::string> words;
   for (const auto& [value, models] : defaults) {
     words.push_back(fmt::format("{} ({})", value, models));
   }
-  key->by_default = fmt::format("{}", fmt::join(words, ", "));
-  key->example = defaults.front().first;
+  key.by_default = fmt::format("{}", fmt::join(words, ", "));
+  return key;
 }
 
 void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>* keys) {
@@ -82,6 +88,13 @@ void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>
     keys->back().path = path;
     const Descriptor* const part = field.message_type();
     if (part == nullptr || ListField(*part) != nullptr) continue;
+    if (part == v1::Model::descriptor()) {
+      for (Key& key : ModelKeys()) {
+        key.path.insert(0, path + ".");
+        keys->push_back(std::move(key));
+      }
+      continue;
+    }
     AddKeys(*part, path + (field.is_repeated() ? ".N." : "."), keys);
   }
 }
@@ -107,8 +120,32 @@ Key Describe(const FieldDescriptor& field) {
                                               : "";
   if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
   if (field.is_repeated() && !key.limits.empty()) key.limits = "list of " + key.limits;
-  if (field.containing_type() == v1::Model::descriptor()) DescribeOption(&key);
   return key;
+}
+
+std::vector<Key> ModelKeys() {
+  const Descriptor& model = *v1::Model::descriptor();
+  std::vector<Key> keys = {Describe(*model.FindFieldByNumber(v1::Model::kNameFieldNumber))};
+  for (const zoo::ModelDescription& entry : zoo::ListModels()) {
+    for (const FieldDescription& option : entry.options) {
+      if (std::ranges::find(keys, option.name, &Key::path) != keys.end()) continue;
+      keys.push_back(OptionKey(option.name));
+    }
+  }
+  keys.push_back({.path = "file",
+                  .type = "text",
+                  .help =
+                      "instead of a name: a model file beside the job file; other keys are then "
+                      "its options",
+                  .example = "net.yaml"});
+  const auto part = [&](const char* name, const char* type, const char* help) {
+    keys.push_back({.path = name, .type = type, .help = help});
+  };
+  part("layers", "list of mappings", "instead of a name: the layers themselves");
+  part("blocks", "mapping", "of layers: lists of layers with a name, which layers may use");
+  part("defaults", "mapping", "of layers: options by kind");
+  part("options", "mapping", "of layers: names that expressions may use");
+  return keys;
 }
 
 std::vector<Key> Keys() {

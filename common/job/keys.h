@@ -23,6 +23,8 @@ struct Key {
 
 // In the order of the proto: a mapping stands before its keys.
 [[nodiscard]] std::vector<Key> Keys();
+// Those of `model`: of its message, of every model of the zoo, and of layers.
+[[nodiscard]] std::vector<Key> ModelKeys();
 // One of them; its path is its name alone.
 [[nodiscard]] Key Describe(const google::protobuf::FieldDescriptor& field);
 

@@ -70,8 +70,8 @@ Status Set(const std::vector<std::string>& path, size_t depth, const Edit& edit,
 
 }  // namespace
 
-Status ApplyOverride(const std::string& override, YamlNode* root) {
-  const std::string where = "--set " + override;
+Status ApplyOverride(const std::string& override, YamlNode* root, const std::string& flag) {
+  const std::string where = flag + " " + override;
   const size_t equals = override.find('=');
   if (equals == std::string::npos || equals == 0) {
     return InvalidArgument("{}: expected KEY=VALUE, for example --set batch=64", where);

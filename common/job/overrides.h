@@ -3,14 +3,15 @@
 
 #include <string>
 
-#include "common/job/yaml_tree.h"
 #include "common/status.h"
+#include "common/yaml/yaml_tree.h"
 
 namespace ringmaster::job {
 
-// Sets the value at a path of keys and list positions (`augment.0.random_crop.padding=2`) to a YAML
-// value. Missing mappings are made; a position one past the end of a list appends; `a.b=null`
-// removes the key or the element.
-[[nodiscard]] Status ApplyOverride(const std::string& override, YamlNode* root);
+// `flag` says in errors what the override was given to. Sets the value at a path of keys and list
+// positions (`augment.0.random_crop.padding=2`) to a YAML value. Missing mappings are made; a
+// position one past the end of a list appends; `a.b=null` removes the key or the element.
+[[nodiscard]] Status ApplyOverride(const std::string& override, YamlNode* root,
+                                   const std::string& flag = "--set");
 
 }  // namespace ringmaster::job

@@ -5,6 +5,8 @@
 
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
+#include "common/model/print_model.h"
+#include "common/yaml/scalar.h"
 
 namespace ringmaster::job {
 namespace {
@@ -14,26 +16,6 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 std::string FlowOf(const Message& message);
-
-// In double quotes unless every YAML reader takes it for the same plain word.
-std::string StringYaml(const std::string& text) {
-  const bool plain = !text.empty() && text != "null" && text != "true" && text != "false" &&
-                     ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z')) &&
-                     text.find_first_not_of(
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") ==
-                         std::string::npos;
-  if (plain) return text;
-  std::string yaml = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') yaml += '\\';
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      yaml += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-    } else {
-      yaml += c;
-    }
-  }
-  return yaml + '"';
-}
 
 // Element `index` of a repeated field, or the value of a singular one (index -1).
 std::string ValueYaml(const Message& message, const FieldDescriptor& field, int index) {
@@ -52,7 +34,7 @@ std::string ValueYaml(const Message& message, const FieldDescriptor& field, int 
     case FieldDescriptor::CPPTYPE_BOOL:
       return get(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false";
     case FieldDescriptor::CPPTYPE_STRING:
-      return StringYaml(get(&Reflection::GetString, &Reflection::GetRepeatedString));
+      return PrintWord(get(&Reflection::GetString, &Reflection::GetRepeatedString));
     case FieldDescriptor::CPPTYPE_ENUM:
       return ShortName(*get(&Reflection::GetEnum, &Reflection::GetRepeatedEnum));
     case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -86,6 +68,9 @@ std::vector<std::string> Members(const Message& message) {
 }
 
 std::string FlowOf(const Message& message) {
+  if (const auto* model = google::protobuf::DynamicCastToGenerated<v1::Model>(&message)) {
+    return model::PrintInline(*model);
+  }
   if (const FieldDescriptor* const list = ListField(*message.GetDescriptor())) {
     return FieldYaml(message, *list);
   }

@@ -11,7 +11,7 @@
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
 #include "common/job/update_rules.h"
-#include "common/zoo/zoo.h"
+#include "common/model/build.h"
 
 namespace ringmaster::job {
 namespace {
@@ -36,10 +36,10 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 
 // For what the data are.
 StatusOr<v1::Graph> GraphOf(const v1::Model& model, const v1::ResultSpec& result) {
-  return zoo::BuildGraph(model, {.height = result.data_use().height(),
-                                 .width = result.data_use().width(),
-                                 .channels = result.data_use().channels(),
-                                 .classes = result.data().classes()});
+  return model::BuildGraph(model, {.height = result.data_use().height(),
+                                   .width = result.data_use().width(),
+                                   .channels = result.data_use().channels(),
+                                   .classes = result.data().classes()});
 }
 
 // checkpoint.best as the model has it.
@@ -71,7 +71,7 @@ v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
 
 v1::JobSpec WithDefaults(v1::JobSpec spec) {
   FillDefaults(&spec);
-  if (auto model = zoo::ResolveModel(spec.model()); model.ok()) *spec.mutable_model() = *model;
+  if (auto model = model::Resolve(spec.model()); model.ok()) *spec.mutable_model() = *model;
   spec.set_shards(ShardsOf(spec));
   *spec.mutable_workers() = WorkersOf(spec);
   v1::Precision& precision = *spec.mutable_precision();

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "common/data/format.h"
+#include "common/data/usual_facts.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
 #include "common/job/update_rules.h"
-#include "common/zoo/zoo.h"
+#include "common/model/build.h"
 
 namespace ringmaster::job {
 namespace {
@@ -63,6 +64,26 @@ Status CheckData(const v1::DataSource& data) {
         "data.resize: {} numbers; expected [height, width], or one number for both", sides);
   }
   return CheckPath(data.path());
+}
+
+// Layers that somebody wrote, on what such data usually are; who resolves the job knows.
+Status CheckLayers(const v1::JobSpec& spec) {
+  if (spec.model().layers_size() == 0 || spec.data().format().empty()) return absl::OkStatus();
+  auto facts = data::UsualFacts(spec.data().format());
+  if (!facts.ok()) return absl::OkStatus();
+  facts->set_train_samples(1);
+  facts->set_test_samples(1);
+  v1::JobSpec whole = spec;  // how many samples are used is another question
+  whole.mutable_data()->clear_take();
+  whole.mutable_data()->clear_take_test();
+  whole.clear_validation();
+  const auto use = ResolveDataUse(whole, *facts);
+  if (!use.ok()) return absl::OkStatus();
+  return model::BuildGraph(spec.model(), {.height = use->height(),
+                                          .width = use->width(),
+                                          .channels = use->channels(),
+                                          .classes = facts->classes()})
+      .status();
 }
 
 Status CheckPrecision(const v1::Precision& precision) {
@@ -120,8 +141,9 @@ Status CheckShards(const v1::JobSpec& complete) {
 Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckRules(spec));
   RING_RETURN_IF_ERROR(CheckName(spec.name()));
-  RING_RETURN_IF_ERROR(zoo::ResolveModel(spec.model()).status());
+  RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
+  RING_RETURN_IF_ERROR(CheckLayers(spec));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);

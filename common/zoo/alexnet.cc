@@ -15,10 +15,10 @@ struct AlexnetOptions {
   double dropout = 0;
 
   static constexpr auto Fields() {
-    return std::tuple(Field{"batch_norm", &AlexnetOptions::batch_norm, "true or false"},
-                      Field{"dropout", &AlexnetOptions::dropout, "at least 0, under 1"});
+    return std::tuple(
+        Field{"batch_norm", &AlexnetOptions::batch_norm, "normalize activations over a shard"},
+        Field{"dropout", &AlexnetOptions::dropout, "rate of the dropout layers", kRate});
   }
-  [[nodiscard]] Status Check() const { return CheckRate("dropout", dropout); }
 };
 
 // Convolution, batch normalization if the model has it, relu.

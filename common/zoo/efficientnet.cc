@@ -23,16 +23,11 @@ struct EfficientnetOptions : HeadOptions {
   double drop_connect = 0.2;
 
   static constexpr auto Fields() {
-    return std::tuple_cat(
-        HeadOptions::Fields(),
-        std::tuple(Field{"dropout", &EfficientnetOptions::dropout, "at least 0, under 1"},
-                   Field{"drop_connect", &EfficientnetOptions::drop_connect,
-                         "of the last block, less in front of it; at least 0, under 1"}));
-  }
-  [[nodiscard]] Status Check() const {
-    RING_RETURN_IF_ERROR(HeadOptions::Check());
-    RING_RETURN_IF_ERROR(CheckRate("dropout", dropout));
-    return CheckRate("drop_connect", drop_connect);
+    return std::tuple_cat(HeadOptions::Fields(),
+                          std::tuple(Field{"dropout", &EfficientnetOptions::dropout,
+                                           "rate of the dropout layer in front of the last", kRate},
+                                     Field{"drop_connect", &EfficientnetOptions::drop_connect,
+                                           "rate of the last block, less in front of it", kRate}));
   }
 };
 

@@ -1,7 +1,6 @@
 // What stands behind a model's features: options that models share. Values; thread-safe.
 #pragma once
 
-#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -16,21 +15,15 @@ enum class Head : uint8_t { kOwn, kGap, kNone };
   return head == Head::kOwn ? "own" : head == Head::kGap ? "gap" : "none";
 }
 
-[[nodiscard]] inline Status CheckRate(const char* option, double rate) {
-  if (rate >= 0 && rate < 1) return absl::OkStatus();
-  return InvalidArgument("{} is {}; it must be at least 0 and under 1", option, rate);
-}
-
 struct HeadOptions {
   Head head = Head::kOwn;
   double head_dropout = 0;
 
   static constexpr auto Fields() {
-    return std::tuple(
-        Field{"head", &HeadOptions::head, "own, gap or none: the top behind the features"},
-        Field{"head_dropout", &HeadOptions::head_dropout, "of gap; at least 0, under 1"});
+    return std::tuple(Field{"head", &HeadOptions::head, "what stands behind the features"},
+                      Field{"head_dropout", &HeadOptions::head_dropout,
+                            "rate of the dropout layer of gap", kRate});
   }
-  [[nodiscard]] Status Check() const { return CheckRate("head_dropout", head_dropout); }
 };
 
 // The head that the options want behind the features; own(features) builds the model's own.

@@ -20,19 +20,16 @@ struct MlpOptions {
 
   static constexpr auto Fields() {
     return std::tuple(
-        Field{"dropout", &MlpOptions::dropout, "at least 0, under 1"},
-        Field{"hidden", &MlpOptions::hidden, "at most 64 layers of 1 to 65536 units"});
+        Field{"dropout", &MlpOptions::dropout, "rate of the dropout layers", kRate},
+        Field{"hidden", &MlpOptions::hidden, "units of each hidden layer; at most 64 layers",
+              Between(1, kMostUnits)});
   }
   [[nodiscard]] Status Check() const {
     if (hidden.size() > kMostLayers) {
       return InvalidArgument("hidden has {} layers; at most {} are allowed", hidden.size(),
                              kMostLayers);
     }
-    for (const int64_t units : hidden) {
-      if (units >= 1 && units <= kMostUnits) continue;
-      return InvalidArgument("hidden: a layer of {} units; 1 to {} are allowed", units, kMostUnits);
-    }
-    return CheckRate("dropout", dropout);
+    return absl::OkStatus();
   }
 };
 

@@ -16,13 +16,9 @@ struct MobilenetOptions : HeadOptions {
   double dropout = 1e-3;
 
   static constexpr auto Fields() {
-    return std::tuple_cat(
-        HeadOptions::Fields(),
-        std::tuple(Field{"dropout", &MobilenetOptions::dropout, "at least 0, under 1"}));
-  }
-  [[nodiscard]] Status Check() const {
-    RING_RETURN_IF_ERROR(HeadOptions::Check());
-    return CheckRate("dropout", dropout);
+    return std::tuple_cat(HeadOptions::Fields(),
+                          std::tuple(Field{"dropout", &MobilenetOptions::dropout,
+                                           "rate of the dropout layer", kRate}));
   }
 };
 

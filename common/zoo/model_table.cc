@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/ranges.h>
-
 #include "common/text.h"
 
 namespace ringmaster::zoo {
@@ -30,13 +28,6 @@ Status UnknownModel(const std::string& name) {
 }
 
 }  // namespace
-
-Status UnknownOption(const std::string& option, const std::vector<FieldDescription>& options) {
-  std::vector<std::string> names;
-  for (const FieldDescription& known : options) names.push_back(known.name);
-  if (names.empty()) return InvalidArgument("it has no option {}, nor any other", option);
-  return InvalidArgument("it has no option {}; its options are {}", option, fmt::join(names, ", "));
-}
 
 const std::vector<Entry>& ModelTable() {
   static const auto* const kTable = new std::vector<Entry>(MakeTable());

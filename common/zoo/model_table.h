@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/fields.h"
 #include "common/graph/builder.h"
-#include "common/graph/message/attributes.h"
+#include "common/graph/layers/options.h"
 #include "common/status.h"
 #include "ringmaster/v1/graph.pb.h"
 
@@ -22,7 +23,7 @@ struct DataShape {
 };
 inline constexpr DataShape kCifar = {32, 32, 3, 10};
 
-using Attributes = google::protobuf::RepeatedPtrField<v1::Attribute>;
+using Attributes = graph::layers::Attributes;
 
 // Options with their defaults, checked.
 struct ResolvedOptions {
@@ -35,6 +36,8 @@ struct Entry {
   std::string description;
   DataShape usual;  // what its authors, or Keras, give it
   std::vector<FieldDescription> options;
+  // An option by itself, in its own type; nothing when it is not one of its values.
+  std::optional<v1::Attribute> (*own_form)(const v1::Attribute& given) = nullptr;
   // INVALID_ARGUMENT: an option that it does not have, of another type or out of range.
   std::function<StatusOr<ResolvedOptions>(const Attributes& given)> resolve = {};
   // From resolved options: the logits, or the features where it has no loss.
@@ -46,29 +49,23 @@ struct Entry {
 };
 using Family = std::vector<Entry>;
 
-[[nodiscard]] Status UnknownOption(const std::string& option,
-                                   const std::vector<FieldDescription>& options);
-
-// A row. Options: members, Fields(), and Status Check() const where not every value of a type will
-// do; a row's own defaults are those of `defaults`.
+// A row. Options: members, Fields(), and Status Check() const where ranges do not say everything; a
+// row's own defaults are those of `defaults`.
 template <typename Options>
 [[nodiscard]] Entry MakeEntry(std::string name, std::string description, const DataShape& usual,
                               graph::ValueId (*build)(const Options&, const DataShape&,
                                                       graph::GraphBuilder&, graph::ValueId images),
                               const Options& defaults = {}) {
-  Entry entry = {std::move(name), std::move(description), usual, DescribeFields(defaults)};
-  entry.resolve = [defaults,
-                   known = entry.options](const Attributes& given) -> StatusOr<ResolvedOptions> {
-    for (const v1::Attribute& attribute : given) {
-      const bool found = std::ranges::any_of(
-          known, [&](const auto& option) { return option.name == attribute.name(); });
-      if (!found) return UnknownOption(attribute.name(), known);
-    }
+  Entry entry = {std::move(name), std::move(description), usual, DescribeFields(defaults),
+                 graph::layers::OwnForm<Options>};
+  entry.resolve = [defaults](const Attributes& given) -> StatusOr<ResolvedOptions> {
     Options options = defaults;
-    RING_RETURN_IF_ERROR(graph::ReadAttributes(given, &options));
+    RING_RETURN_IF_ERROR(graph::layers::ReadOptions(given, &options));
     if constexpr (requires { options.Check(); }) RING_RETURN_IF_ERROR(options.Check());
     ResolvedOptions resolved;
-    graph::WriteAttributes(options, &resolved.options);
+    graph::layers::WriteOptions<Options>(options, nullptr, &resolved.options);
+    std::sort(resolved.options.begin(), resolved.options.end(),
+              [](const auto& a, const auto& b) { return a.name() < b.name(); });
     if constexpr (requires { options.head; }) {
       resolved.has_loss = options.head != decltype(options.head)::kNone;
     }
@@ -77,7 +74,7 @@ template <typename Options>
   entry.build = [build](const Attributes& given, const DataShape& data,
                         graph::GraphBuilder& builder, graph::ValueId images) {
     Options options;
-    const Status status = graph::ReadAttributes(given, &options);
+    const Status status = graph::layers::ReadOptions(given, &options);
     if (!status.ok()) builder.Fail(status);
     return build(options, data, builder, images);
   };

@@ -7,7 +7,7 @@
 namespace ringmaster::zoo {
 namespace {
 
-const char* TypeOf(const graph::Node& node) {
+const char* TypeOfLayer(const graph::Node& node) {
   const graph::OpTraits& op = graph::TraitsOf(node.kind);
   return op.keras == nullptr ? op.name : op.keras;
 }
@@ -40,24 +40,12 @@ int64_t MovingOf(const graph::Program& program, const graph::Node& node) {
 
 }  // namespace
 
-StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data, const Attributes& more) {
-  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
-  RING_ASSIGN_OR_RETURN(const graph::Program program, BuildLayers(model, {.samples = 1,
-                                                                          .height = data.height,
-                                                                          .width = data.width,
-                                                                          .channels = data.channels,
-                                                                          .classes = data.classes,
-                                                                          .more = more}));
-  Summary summary = {.name = model.name()};
+Summary Summarize(const std::string& name, const graph::Program& program) {
+  Summary summary = {.name = name};
   for (const graph::Column& column : program.columns) {
     const graph::Value& input = program.graph.value(column.value);
     if (input.dtype != graph::DType::kFloat32) continue;
     summary.layers.push_back({input.name, "InputLayer", WithoutSamples(input.shape)});
-  }
-  if (entry->constants != nullptr) {
-    summary.non_trainable_parameters = entry->constants(data);
-    summary.layers.push_back({"normalization", "Normalization", summary.layers.back().output_shape,
-                              summary.non_trainable_parameters});
   }
   for (const graph::Node& node : program.graph.nodes()) {
     const graph::Value& output = program.graph.value(node.outputs[0]);
@@ -65,10 +53,28 @@ StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data, const
     const int64_t trainable = TrainableOf(program, node);
     const int64_t moving = MovingOf(program, node);
     summary.layers.push_back(
-        {node.name, TypeOf(node), WithoutSamples(output.shape), trainable + moving});
+        {node.name, TypeOfLayer(node), WithoutSamples(output.shape), trainable + moving});
     summary.trainable_parameters += trainable;
     summary.non_trainable_parameters += moving;
   }
+  return summary;
+}
+
+StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data) {
+  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  RING_ASSIGN_OR_RETURN(const graph::Program program,
+                        BuildLayers(model, {.samples = 1,
+                                            .height = data.height,
+                                            .width = data.width,
+                                            .channels = data.channels,
+                                            .classes = data.classes}));
+  Summary summary = Summarize(model.name(), program);
+  if (entry->constants == nullptr) return summary;
+  const int64_t constants = entry->constants(data);
+  summary.non_trainable_parameters += constants;
+  const Layer normalization = {"normalization", "Normalization", summary.layers[0].output_shape,
+                               constants};
+  summary.layers.insert(summary.layers.begin() + 1, normalization);
   return summary;
 }
 

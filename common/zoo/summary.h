@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/graph/graph.h"
+#include "common/graph/program.h"
 #include "common/status.h"
 #include "common/zoo/model_table.h"
 #include "ringmaster/v1/job.pb.h"
@@ -30,8 +30,9 @@ struct Summary {
 };
 
 // The model as it trains, with the defaults of what `model` leaves out: a dropout of rate 0 is no
-// layer. `more`: as in ProgramOptions. INVALID_ARGUMENT: see BuildLayers.
-[[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data,
-                                          const Attributes& more = {});
+// layer. INVALID_ARGUMENT: see BuildLayers.
+[[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data);
+// Likewise of a program of one sample without gradients.
+[[nodiscard]] Summary Summarize(const std::string& name, const graph::Program& program);
 
 }  // namespace ringmaster::zoo

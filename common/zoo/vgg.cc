@@ -26,15 +26,10 @@ struct VggOptions {
   int64_t depth = 16;
 
   static constexpr auto Fields() {
-    return std::tuple(Field{"batch_norm", &VggOptions::batch_norm, "true or false"},
-                      Field{"dropout", &VggOptions::dropout, "at least 0, under 1"},
-                      Field{"depth", &VggOptions::depth, "11, 13, 16, 19"});
-  }
-  [[nodiscard]] Status Check() const {
-    if (depth != 11 && depth != 13 && depth != 16 && depth != 19) {
-      return InvalidArgument("depth is {}; it must be one of 11, 13, 16, 19", depth);
-    }
-    return CheckRate("dropout", dropout);
+    return std::tuple(
+        Field{"batch_norm", &VggOptions::batch_norm, "normalize activations over a shard"},
+        Field{"dropout", &VggOptions::dropout, "rate of the dropout layers", kRate},
+        Field{"depth", &VggOptions::depth, "weight layers", OneOf(11, 13, 16, 19)});
   }
 };
 

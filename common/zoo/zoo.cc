@@ -11,37 +11,8 @@
 namespace ringmaster::zoo {
 namespace {
 
-// What a job says of options, by the fields of their names, beside those given.
-Attributes GivenOptions(const v1::Model& model, Attributes given) {
-  const auto add = [&](const char* name) {
-    v1::Attribute* const attribute = given.Add();
-    attribute->set_name(name);
-    return attribute;
-  };
-  if (model.has_batch_norm()) add("batch_norm")->set_b(model.batch_norm());
-  if (model.has_dropout()) add("dropout")->set_f(model.dropout());
-  if (model.has_depth()) add("depth")->set_i(model.depth());
-  if (model.has_hidden()) {
-    const auto& units = model.hidden().values();
-    add("hidden")->mutable_ints()->mutable_values()->Assign(units.begin(), units.end());
-  }
-  return given;
-}
-
-// The fields of v1::Model that `options` has.
-v1::Model WithOptions(v1::Model model, const Attributes& options) {
-  for (const v1::Attribute& option : options) {
-    if (option.name() == "batch_norm") model.set_batch_norm(option.b());
-    if (option.name() == "dropout") model.set_dropout(option.f());
-    if (option.name() == "depth") model.set_depth(static_cast<uint32_t>(option.i()));
-    if (option.name() != "hidden") continue;
-    model.mutable_hidden()->clear_values();
-    for (const int64_t units : option.ints().values()) {
-      model.mutable_hidden()->add_values(static_cast<uint32_t>(units));
-    }
-  }
-  return model;
-}
+using graph::GraphBuilder;
+using graph::ValueId;
 
 std::string Named(const v1::Model& model) { return "model " + model.name(); }
 
@@ -51,9 +22,8 @@ Status NoLoss(const v1::Model& model) {
       model.name());
 }
 
-StatusOr<ResolvedOptions> Resolve(const Entry& entry, const v1::Model& model,
-                                  const Attributes& more) {
-  auto resolved = entry.resolve(GivenOptions(model, more));
+StatusOr<ResolvedOptions> Resolve(const Entry& entry, const v1::Model& model) {
+  auto resolved = entry.resolve(model.options());
   if (!resolved.ok()) return Annotate(resolved.status(), Named(model));
   return resolved;
 }
@@ -62,24 +32,32 @@ StatusOr<ResolvedOptions> Resolve(const Entry& entry, const v1::Model& model,
 
 StatusOr<v1::Model> ResolveModel(const v1::Model& model) {
   RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
-  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model, {}));
+  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model));
   if (!resolved.has_loss) return NoLoss(model);
-  return WithOptions(model, resolved.options);
+  v1::Model filled = model;
+  *filled.mutable_options() = resolved.options;
+  return filled;
+}
+
+StatusOr<bool> AddModel(const v1::Model& model, const DataShape& data, GraphBuilder& builder,
+                        ValueId images, ValueId* made) {
+  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model));
+  if (data.classes < 1) {
+    return InvalidArgument("model {} needs at least 1 class, got {}", model.name(), data.classes);
+  }
+  *made = entry->build(resolved.options, data, builder, images);
+  const Status status = builder.status();
+  if (!status.ok()) return Annotate(status, Named(model));
+  return resolved.has_loss;
 }
 
 StatusOr<graph::Program> BuildLayers(const v1::Model& model, const ProgramOptions& options) {
-  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
-  RING_ASSIGN_OR_RETURN(const ResolvedOptions resolved, Resolve(*entry, model, options.more));
-  if (options.classes < 1) {
-    return InvalidArgument("model {} needs at least 1 class, got {}", model.name(),
-                           options.classes);
-  }
-  graph::GraphBuilder builder(1);
-  const graph::ValueId images = builder.Input(options.height, options.width, options.channels);
-  const graph::ValueId made = entry->build(
-      resolved.options, {options.height, options.width, options.channels, options.classes}, builder,
-      images);
-  if (resolved.has_loss) builder.Add("loss", graph::layers::SoftmaxCrossEntropy{}, made);
+  GraphBuilder builder(1);
+  ValueId made = builder.Input(options.height, options.width, options.channels);
+  const DataShape data = {options.height, options.width, options.channels, options.classes};
+  RING_ASSIGN_OR_RETURN(const bool ends_in_logits, AddModel(model, data, builder, made, &made));
+  if (ends_in_logits) builder.Add("loss", graph::layers::SoftmaxCrossEntropy{}, made);
   auto forward = builder.Finish();
   if (!forward.ok()) return Annotate(forward.status(), Named(model));
   return forward;

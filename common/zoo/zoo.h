@@ -2,8 +2,10 @@
 // programs are built from (common/graph/message); workers know no models.
 #pragma once
 
+#include "common/graph/builder.h"
 #include "common/graph/program.h"
 #include "common/status.h"
+#include "common/zoo/model_table.h"
 #include "ringmaster/v1/graph.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -14,12 +16,16 @@ struct ProgramOptions {
   int64_t samples = 0;  // of the shard, >= 1
   int64_t height = 0, width = 0, channels = 0, classes = 0;
   v1::Policy policy = v1::POLICY_FLOAT32;
-  // Options of the model that v1::Model has no fields for.
-  google::protobuf::RepeatedPtrField<v1::Attribute> more = {};
 };
 
+// The model's layers behind `images`; `made` is then what they make. False: those are features, and
+// there is no loss for them. INVALID_ARGUMENT names the model, the option and what is allowed.
+[[nodiscard]] StatusOr<bool> AddModel(const v1::Model& model, const DataShape& data,
+                                      graph::GraphBuilder& builder, graph::ValueId images,
+                                      graph::ValueId* made);
+
 // The layers of one sample as they train, without gradients, and without a loss where the model
-// ends in features. INVALID_ARGUMENT names the model, the option and what is allowed.
+// ends in features. Errors as above.
 [[nodiscard]] StatusOr<graph::Program> BuildLayers(const v1::Model& model,
                                                    const ProgramOptions& options);
 

@@ -26,7 +26,11 @@ void JobWatch::Advance() {
   if (view != sent_) {
     sent_ = std::move(view);
     writing_ = true;
-    return StartWrite(&sent_->status);
+    message_ = sent_->status;
+    if (message_.spec().model().layers_size() > 0) {
+      message_.mutable_spec()->mutable_model()->clear_layers();
+    }
+    return StartWrite(&message_);
   }
   if (IsFinal(sent_->status.state())) {
     FinishOnce(grpc::Status::OK);

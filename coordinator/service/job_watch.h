@@ -37,6 +37,7 @@ class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
 
   Mutex mu_;
   StatusBoard::View sent_ ABSL_GUARDED_BY(mu_);  // or being sent
+  v1::JobStatus message_ ABSL_GUARDED_BY(mu_);   // of it, without a model's layers
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -88,9 +88,13 @@ v1::ListResponse StatusBoard::List(size_t max_bytes) const {
   v1::ListResponse response;
   size_t bytes = 0;
   for (const View& view : views) {
-    bytes += view->status.ByteSizeLong() + 8;
+    v1::JobStatus status = view->status;
+    if (status.spec().model().layers_size() > 0) {
+      status.mutable_spec()->mutable_model()->clear_layers();
+    }
+    bytes += status.ByteSizeLong() + 8;
     if (bytes > max_bytes) break;
-    *response.add_jobs() = view->status;
+    *response.add_jobs() = std::move(status);
   }
   return response;
 }

@@ -1,8 +1,9 @@
 """Job file -> JobSpec: the keys of the file are the fields of the message.
 
-Three things are shorter in a file than in a message: values of enums have no prefix
+Four things are shorter in a file than in a message: values of enums have no prefix
 (`mixed_bfloat16` is POLICY_MIXED_BFLOAT16), a list whose absence means something is a plain list,
-and such a list of one number may be the number alone.
+such a list of one number may be the number alone, and options of a model stand beside its name.
+Layers of one's own are for ringctl, which writes blocks and repetitions out.
 """
 import re
 
@@ -32,7 +33,25 @@ def _as_json(value, field):
     return value
 
 
+def _option(name, value):
+    """An option of a model: what it is follows from its value."""
+    if isinstance(value, bool):
+        return {"name": name, "b": value}
+    if isinstance(value, (int, float)):
+        return {"name": name, "i" if isinstance(value, int) else "f": value}
+    return {"name": name, "ints": {"values": value}} if isinstance(value, list) else {"name": name, "s": value}
+
+
+def _model_as_json(value):
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError(f"expected a model with a name, got {value!r}")
+    options = [_option(key, item) for key, item in value.items() if key != "name"]
+    return {"name": value["name"], "options": options}
+
+
 def _message_as_json(value, message):
+    if message.name == "Model":
+        return _model_as_json(value)
     if _is_list(message) and not isinstance(value, dict):
         return {"values": value if isinstance(value, list) else [value]}
     if not isinstance(value, dict):

@@ -30,7 +30,7 @@ def spec_in_code():
     """What is submitted without a job file: a small network on data/cifar10."""
     return job_pb2.JobSpec(
         name="python-example",
-        model=job_pb2.Model(name="mlp", hidden=job_pb2.IntList(values=[256])),
+        model=job_pb2.Model(name="mlp", options=[{"name": "hidden", "ints": {"values": [256]}}]),
         data=job_pb2.DataSource(format="cifar10", path="cifar10"),
         batch=64,
         epochs=3,

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/zoo/zoo.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -11,7 +12,7 @@ graph::Program Build(const std::string& name, v1::Policy policy = v1::POLICY_FLO
                      bool batch_norm = false, int64_t samples = 1) {
   v1::Model model;
   model.set_name(name);
-  if (name != "mlp") model.set_batch_norm(batch_norm);
+  if (name != "mlp") testing::SetOption("batch_norm", batch_norm, &model);
   auto program = zoo::BuildProgram(model, {.samples = samples,
                                            .height = 32,
                                            .width = 32,

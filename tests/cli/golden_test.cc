@@ -1,7 +1,8 @@
 // Every file in golden/ is a terminal session that must come out as it is written: `$` lines are
 // run by ringctl itself against a fake coordinator, what they print to stdout stands below them
 // indented, what they print to stderr behind `!`, then the exit code. `tty 80` before a command: on
-// a terminal of 80 columns, and what is left on it. RINGMASTER_REWRITE=1 writes the files anew.
+// a terminal of 80 columns, and what is left on it. FOLDER is a new folder, FILES is files/.
+// RINGMASTER_REWRITE=1 writes the sessions anew.
 #include <fcntl.h>
 #include <pty.h>
 #include <unistd.h>
@@ -137,6 +138,7 @@ std::string Play(const std::string& line, const std::string& folder, const std::
   }
   for (std::string& word : words) {
     if (word.rfind("FOLDER", 0) == 0) word.replace(0, 6, folder);
+    if (word.rfind("FILES", 0) == 0) word.replace(0, 5, RINGMASTER_CLI_FILES);
   }
   Outcome outcome =
       columns == 0 ? RunToFiles(folder, words) : RunOnTerminal(folder, columns, words);
@@ -144,6 +146,10 @@ std::string Play(const std::string& line, const std::string& folder, const std::
     *text = Normalized(*text, address);
     for (size_t at = 0; (at = text->find(folder)) != std::string::npos;) {
       text->replace(at, folder.size(), "FOLDER");
+    }
+    const std::string files = RINGMASTER_CLI_FILES;
+    for (size_t at = 0; (at = text->find(files)) != std::string::npos;) {
+      text->replace(at, files.size(), "FILES");
     }
   }
   return line + "\n" + Prefixed("  ", outcome.out) + Prefixed("! ", outcome.err) +

@@ -16,10 +16,13 @@ zoo::Summary SmallNet() {
 }
 
 std::vector<zoo::ModelDescription> Models() {
-  return {{"mlp", "dense layers", {{"hidden", "[2048, 2048]", "at most 64"}}},
+  return {{"mlp",
+           "dense layers",
+           {{"hidden", "list of whole numbers", "", "[2048, 2048]", "at most 64"}}},
           {"vgg",
            "convolutions",
-           {{"batch_norm", "true", "true or false"}, {"depth", "16", "11, 16"}}}};
+           {{"batch_norm", "true or false", "", "true", "normalize"},
+            {"depth", "whole number", "11, 16", "16", "weight layers"}}}};
 }
 
 }  // namespace
@@ -56,26 +59,31 @@ TEST_CASE("Model ls: the models, then their options") {
         "mlp    dense layers\n"
         "vgg    convolutions\n"
         "\n"
-        "MODEL  OPTION      DEFAULT       RANGE\n"
-        "mlp    hidden      [2048, 2048]  at most 64\n"
-        "vgg    batch_norm  true          true or false\n"
-        "vgg    depth       16            11, 16\n");
+        "MODEL  OPTION      VALUE                  DEFAULT       WHAT IT IS\n"
+        "mlp    hidden      list of whole numbers  [2048, 2048]  at most 64\n"
+        "vgg    batch_norm  true or false          true          normalize\n"
+        "vgg    depth       whole number, 11, 16   16            weight layers\n");
 }
 
 TEST_CASE("Model ls: as JSON, defaults as values") {
   CHECK(ToJson(Models()).dump() ==
         R"({"models":[{"name":"mlp","description":"dense layers","options":[)"
-        R"({"name":"hidden","default":[2048,2048],"range":"at most 64"}]},)"
+        R"({"name":"hidden","type":"list of whole numbers","range":null,"default":[2048,2048],)"
+        R"("required":false,"help":"at most 64"}]},)"
         R"({"name":"vgg","description":"convolutions","options":[)"
-        R"({"name":"batch_norm","default":true,"range":"true or false"},)"
-        R"({"name":"depth","default":16,"range":"11, 16"}]}]})");
+        R"({"name":"batch_norm","type":"true or false","range":null,"default":true,)"
+        R"("required":false,"help":"normalize"},)"
+        R"({"name":"depth","type":"whole number","range":"11, 16","default":16,)"
+        R"("required":false,"help":"weight layers"}]}]})");
 }
 
 TEST_CASE("Model ls: the zoo's own table is JSON too") {
   const Json models = ToJson(zoo::ListModels())["models"];
   REQUIRE(models.size() == zoo::ModelNames().size());
   for (const Json& model : models) CHECK(model["options"].is_array());
-  CHECK(models.dump().find(R"("name":"head","default":"own")") != std::string::npos);
+  CHECK(
+      models.dump().find(R"("name":"head","type":"own, gap, none","range":null,"default":"own")") !=
+      std::string::npos);
 }
 
 }  // namespace ringmaster::cli

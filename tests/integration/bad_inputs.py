@@ -109,7 +109,7 @@ BAD_COMMANDS = [
     (["dataset", "verify", "{data}", "--format", "tiff"], 2, ["tiff"]),
     (["dataset", "verify", "{data}", "--sha256", "{data}"], 2, ["folder"]),
     (["model", "summary", "resnet"], 2, ["resnet"]),
-    (["model", "summary", "vgg", "--depth", "12"], 2, ["12"]),
+    (["model", "summary", "vgg", "--option", "depth=12"], 2, ["12"]),
     (["model", "summary", "vgg", "--input", "8x8x3"], 2, ["32"]),
     (["model", "summary", "mlp", "--input", "big"], 2, ["big"]),
     (["run", "mlp", "--data", "cifar:digits", "--batch", "8"], 2, ["cifar", "cifar10, cifar100, mnist"]),

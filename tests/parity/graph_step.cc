@@ -57,6 +57,9 @@ StatusOr<v1::Graph> ReadGraph(const std::string& path) {
   for (auto& parameter : json["parameters"]) {
     LengthenName("DISTRIBUTION_", &parameter["initializer"]["distribution"]);
   }
+  for (auto& output : json["outputs"]) {
+    if (output.contains("measure")) LengthenName("VIEW_", &output["measure"]["view"]);
+  }
   v1::Graph graph;
   const auto parsed = google::protobuf::util::JsonStringToMessage(json.dump(), &graph);
   if (!parsed.ok()) return InvalidArgument("{}: {}", path, parsed.ToString());

@@ -8,6 +8,7 @@
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::testing {
 
@@ -74,7 +75,7 @@ inline v1::JobSpec MakeSpec() {
   v1::JobSpec spec;
   spec.set_name("test");
   spec.mutable_model()->set_name("mlp");
-  spec.mutable_model()->mutable_hidden()->add_values(8);
+  testing::SetHidden({8}, spec.mutable_model());
   spec.mutable_data()->set_format("cifar10");
   spec.mutable_data()->set_path("data");
   spec.set_batch(8);

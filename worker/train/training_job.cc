@@ -95,6 +95,14 @@ Status MakeState(TrainingJob* job) {
 
 }  // namespace
 
+StatusOr<StateMemory> PlanState(const v1::ResultSpec& spec, const graph::Program& training,
+                                bool by_metric) {
+  RING_ASSIGN_OR_RETURN(const auto optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(spec)));
+  RING_ASSIGN_OR_RETURN(const auto layout, StateLayout::Create(training, optimizer->slot_names()));
+  return StateMemory(*layout, spec.reduction() != v1::REDUCTION_FLOAT32,
+                     CheckpointWriter::MostKept(TrainerOptions().checkpoint_copies, by_metric));
+}
+
 Status TrainingJob::RefreshWeights() {
   if (device != nullptr) {
     RING_RETURN_IF_ERROR(device->Load(*state));

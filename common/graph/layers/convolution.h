@@ -17,14 +17,15 @@ struct Conv2d {
   Initial kernel_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "conv2d";
+  static constexpr const char* kHelp = "convolution of images (N,H,W,C)";
   static constexpr auto Fields() {
-    return std::tuple(Field{"filters", &Conv2d::filters, "channels that it makes"},
-                      Field{"kernel", &Conv2d::kernel, "height and width"},
-                      Field{"stride", &Conv2d::stride, "likewise"},
-                      Field{"dilation", &Conv2d::dilation, "likewise"},
-                      Field{"groups", &Conv2d::groups, "of channels and filters"},
-                      Field{"padding", &Conv2d::padding, "same, valid or numbers"},
-                      Field{"bias", &Conv2d::bias, "true or false"},
+    return std::tuple(Field{"filters", &Conv2d::filters, "channels that it makes", kCount},
+                      Field{"kernel", &Conv2d::kernel, "height and width", kLength},
+                      Field{"stride", &Conv2d::stride, "likewise", kLength},
+                      Field{"dilation", &Conv2d::dilation, "likewise", kLength},
+                      Field{"groups", &Conv2d::groups, "of channels and filters", kCount},
+                      Field{"padding", &Conv2d::padding, "zeros round the images", kMargin},
+                      Field{"bias", &Conv2d::bias, "there is one"},
                       Field{"activation", &Conv2d::activation, "an elementwise op behind it"},
                       Field{"kernel_init", &Conv2d::kernel_init, "how the kernel starts"},
                       Field{"bias_init", &Conv2d::bias_init, "how the bias starts"});
@@ -43,14 +44,16 @@ struct DepthwiseConv2d {
   Initial kernel_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "depthwise_conv2d";
+  static constexpr const char* kHelp = "convolution of each channel by itself";
   static constexpr auto Fields() {
     return std::tuple(
-        Field{"kernel", &DepthwiseConv2d::kernel, "height and width"},
-        Field{"stride", &DepthwiseConv2d::stride, "likewise"},
-        Field{"dilation", &DepthwiseConv2d::dilation, "likewise"},
-        Field{"padding", &DepthwiseConv2d::padding, "same, valid or numbers"},
-        Field{"multiplier", &DepthwiseConv2d::multiplier, "channels that it makes of each"},
-        Field{"bias", &DepthwiseConv2d::bias, "true or false"},
+        Field{"kernel", &DepthwiseConv2d::kernel, "height and width", kLength},
+        Field{"stride", &DepthwiseConv2d::stride, "likewise", kLength},
+        Field{"dilation", &DepthwiseConv2d::dilation, "likewise", kLength},
+        Field{"padding", &DepthwiseConv2d::padding, "zeros round the images", kMargin},
+        Field{"multiplier", &DepthwiseConv2d::multiplier, "channels that it makes of each",
+              kLength},
+        Field{"bias", &DepthwiseConv2d::bias, "there is one"},
         Field{"activation", &DepthwiseConv2d::activation, "an elementwise op behind it"},
         Field{"kernel_init", &DepthwiseConv2d::kernel_init, "how the kernel starts"},
         Field{"bias_init", &DepthwiseConv2d::bias_init, "how the bias starts"});
@@ -70,15 +73,16 @@ struct SeparableConv2d {
   Initial depthwise_init = kGlorotUniform, pointwise_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "separable_conv2d";
+  static constexpr const char* kHelp = "depthwise convolution, then one of 1x1";
   static constexpr auto Fields() {
     return std::tuple(
-        Field{"filters", &SeparableConv2d::filters, "channels that it makes"},
-        Field{"kernel", &SeparableConv2d::kernel, "height and width"},
-        Field{"stride", &SeparableConv2d::stride, "likewise"},
-        Field{"dilation", &SeparableConv2d::dilation, "likewise"},
-        Field{"padding", &SeparableConv2d::padding, "same, valid or numbers"},
-        Field{"multiplier", &SeparableConv2d::multiplier, "channels of each, in between"},
-        Field{"bias", &SeparableConv2d::bias, "true or false"},
+        Field{"filters", &SeparableConv2d::filters, "channels that it makes", kCount},
+        Field{"kernel", &SeparableConv2d::kernel, "height and width", kLength},
+        Field{"stride", &SeparableConv2d::stride, "likewise", kLength},
+        Field{"dilation", &SeparableConv2d::dilation, "likewise", kLength},
+        Field{"padding", &SeparableConv2d::padding, "zeros round the images", kMargin},
+        Field{"multiplier", &SeparableConv2d::multiplier, "channels of each, in between", kLength},
+        Field{"bias", &SeparableConv2d::bias, "there is one"},
         Field{"activation", &SeparableConv2d::activation, "an elementwise op behind it"},
         Field{"depthwise_init", &SeparableConv2d::depthwise_init, "how the first kernel starts"},
         Field{"pointwise_init", &SeparableConv2d::pointwise_init, "how the second kernel starts"},

@@ -28,7 +28,7 @@ std::string ToText(const std::optional<Pair>& pair) { return pair ? ToText(*pair
 std::string ToText(const Padding& padding) {
   if (padding.kind == Padding::Kind::kSame) return "same";
   if (padding.kind == Padding::Kind::kValid) return "valid";
-  return fmt::format("{}", fmt::join(padding.numbers, ","));
+  return fmt::format("[{}]", fmt::join(padding.numbers, ", "));
 }
 
 std::array<int64_t, 4> PadsOf(const Padding& padding, const Shape& x, Pair extent, Pair stride) {
@@ -72,23 +72,36 @@ Initializer Initial::Resolve(int64_t fan_in, int64_t fan_out) const {
   return {};
 }
 
-std::string ToText(const Initial& initial) {
-  static constexpr const char* kRules[] = {"constant",         "uniform",        "normal",
+std::span<const char* const> InitialNames() {
+  static constexpr const char* kNames[] = {"constant",         "uniform",        "normal",
                                            "truncated_normal", "glorot_uniform", "glorot_normal",
                                            "he_uniform",       "he_normal",      "he_normal_out",
                                            "lecun_uniform",    "lecun_normal"};
+  return kNames;
+}
+
+std::string ToText(const Initial& initial) {
   if (initial == kZeros) return "zeros";
   if (initial == kOnes) return "ones";
-  const char* const rule = kRules[static_cast<size_t>(initial.rule)];
+  const char* const rule = InitialNames()[static_cast<size_t>(initial.rule)];
   if (initial.rule > Initial::Rule::kTruncatedNormal) return rule;
-  return fmt::format("{} {}", rule, initial.value);
+  return fmt::format("{{{}: {}}}", rule, initial.value);
+}
+
+std::string TypeWords(const Initial&) {
+  const auto names = InitialNames();
+  return fmt::format("zeros, ones, {}, {{{}: number}}",
+                     fmt::join(names.subspan(kInitialsOfValue), ", "),
+                     fmt::join(names.first(kInitialsOfValue), ": number}, {"));
 }
 
 ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
                  const std::string& activation) {
   if (activation.empty() || !builder.Expect(name, x)) return x;
   std::optional<Kind> op = KindNamed(activation);
-  if (op) return builder.Add(name + "/" + activation, *std::move(op), x);
+  if (op && !TraitsOf(*op).internal) {
+    return builder.Add(name + "/" + activation, *std::move(op), x);
+  }
   builder.Fail(InvalidArgument("{}: there is no activation {}", name, activation));
   return kNoValue;
 }

@@ -1,16 +1,19 @@
 // What a layer kind is made of: a struct whose options are members, described by Fields(), with
 //
 //   static constexpr const char* kName;
+//   static constexpr const char* kHelp;
 //   ValueId Build(GraphBuilder&, const std::string& name, ValueId x) const;
 //
 // which adds its parameters, LAYER/ROLE, and its nodes, in their order. layer_list.h lists them;
-// whatever op is not there is a layer by itself. Here are the types of options that several share.
-// Values; thread-safe.
+// whatever op is not there is a layer by itself. The first option is the one that may stand alone,
+// as in `dense: 10`; one whose default is out of its range is required. Here are the types of
+// options that several share. Values; thread-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -28,6 +31,22 @@ struct Pair {
 };
 [[nodiscard]] std::string ToText(const Pair& pair);
 [[nodiscard]] std::string ToText(const std::optional<Pair>& pair);
+[[nodiscard]] inline std::array<int64_t, 2> NumbersOf(const Pair& pair) {
+  return {pair.height, pair.width};
+}
+[[nodiscard]] inline std::array<int64_t, 2> NumbersOf(const std::optional<Pair>& pair) {
+  return NumbersOf(pair.value_or(1));
+}
+[[nodiscard]] inline const char* TypeWords(const Pair&) {
+  return "whole number or [height, width]";
+}
+[[nodiscard]] inline const char* TypeWords(const std::optional<Pair>&) {
+  return "whole number or [height, width]";
+}
+// What is longer is a mistake; sums and products of a few such lengths do not wrap.
+inline constexpr Range kLength = {.min = 1, .max = 1024};
+inline constexpr Range kCount = {.min = 1, .max = 1 << 24};  // of filters, units, parts
+inline constexpr Range kMargin = {.min = 0, .max = 1024};
 
 // Zeros round an image. kSame: ceil(input / stride) outputs, the odd pad below and to the right.
 struct Padding {
@@ -43,7 +62,13 @@ struct Padding {
 };
 inline constexpr Padding kSame = Padding::Kind::kSame;
 inline constexpr Padding kValid = Padding::Kind::kValid;
-[[nodiscard]] std::string ToText(const Padding& padding);  // same, valid, 0,0,1,1
+[[nodiscard]] std::string ToText(const Padding& padding);  // same, valid, [0, 0, 1, 1]
+[[nodiscard]] inline std::array<int64_t, 4> NumbersOf(const Padding& padding) {
+  return padding.numbers;
+}
+[[nodiscard]] inline const char* TypeWords(const Padding&) {
+  return "same, valid, a whole number, [height, width] or [top, left, bottom, right]";
+}
 
 // The pads of windows of that extent, dilation included, on images (N,H,W,C).
 [[nodiscard]] std::array<int64_t, 4> PadsOf(const Padding& padding, const Shape& x, Pair extent,
@@ -76,12 +101,16 @@ inline constexpr Initial kZeros = {}, kOnes = {Initial::Rule::kConstant, 1};
 inline constexpr Initial kGlorotUniform = {Initial::Rule::kGlorotUniform};
 inline constexpr Initial kHeNormal = {Initial::Rule::kHeNormal};
 inline constexpr Initial kHeNormalOut = {Initial::Rule::kHeNormalOut};
-[[nodiscard]] std::string ToText(const Initial& initial);  // he_normal, uniform 0.05
+[[nodiscard]] std::string ToText(const Initial& initial);  // he_normal, {uniform: 0.05}
+// Names of the rules, by number; the first four have a value.
+[[nodiscard]] std::span<const char* const> InitialNames();
+inline constexpr size_t kInitialsOfValue = 4;
+[[nodiscard]] std::string TypeWords(const Initial&);
 
 // Of a normal distribution that is cut at two deviations, so that what is left has variance 1.
 inline constexpr double kCutDeviation = 0.87962566103423978;
 
-// The elementwise op of that name behind x, as a node NAME/OP; x itself where there is none.
+// The op of that name behind x, as a node NAME/OP; x itself where there is none.
 [[nodiscard]] ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
                                const std::string& activation);
 

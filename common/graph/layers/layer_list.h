@@ -17,8 +17,8 @@
 namespace ringmaster::graph::layers {
 
 // By name.
-using Layers = std::variant<AveragePool, BatchNorm, Conv2d, Crop, Dense, DepthwiseConv2d, Dropout,
-                            Flatten, GroupNorm, LayerNorm, MaxPool, SeparableConv2d,
+using Layers = std::variant<AveragePool, BatchNorm, Concat, Conv2d, Crop, Dense, DepthwiseConv2d,
+                            Dropout, Flatten, GroupNorm, LayerNorm, MaxPool, SeparableConv2d,
                             SoftmaxCrossEntropy, Split, SqueezeExcite, ZeroPad>;
 
 // One for each, in their order: make(std::type_identity<Layer>()).

@@ -30,6 +30,7 @@ void AddMeasure(GraphBuilder& builder, const std::string& name, const Measure& m
 // loss `loss` and the measure accuracy.
 struct SoftmaxCrossEntropy {
   static constexpr const char* kName = "softmax_cross_entropy";
+  static constexpr const char* kHelp = "the loss of a classifier";
   static constexpr auto Fields() { return std::tuple(); }
   void Build(GraphBuilder& builder, const std::string& name, ValueId logits) const;
 };

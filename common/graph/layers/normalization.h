@@ -12,11 +12,14 @@ struct BatchNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "batch_norm";
+  static constexpr const char* kHelp =
+      "normalization over samples and places, by moving statistics when it does not train";
   static constexpr auto Fields() {
-    return std::tuple(Field{"momentum", &BatchNorm::momentum, "what statistics keep each step"},
-                      Field{"epsilon", &BatchNorm::epsilon, "added to the variance"},
-                      Field{"scale", &BatchNorm::scale, "there is a gamma"},
-                      Field{"center", &BatchNorm::center, "there is a beta"});
+    return std::tuple(
+        Field{"momentum", &BatchNorm::momentum, "what statistics keep each step", kRate},
+        Field{"epsilon", &BatchNorm::epsilon, "added to the variance", Above(0)},
+        Field{"scale", &BatchNorm::scale, "there is a gamma"},
+        Field{"center", &BatchNorm::center, "there is a beta"});
   }
   ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
 };
@@ -27,9 +30,10 @@ struct GroupNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "group_norm";
+  static constexpr const char* kHelp = "normalization of groups of channels, sample by sample";
   static constexpr auto Fields() {
-    return std::tuple(Field{"groups", &GroupNorm::groups, "of channels, which they divide"},
-                      Field{"epsilon", &GroupNorm::epsilon, "added to the variance"},
+    return std::tuple(Field{"groups", &GroupNorm::groups, "of channels, which they divide", kCount},
+                      Field{"epsilon", &GroupNorm::epsilon, "added to the variance", Above(0)},
                       Field{"scale", &GroupNorm::scale, "there is a gamma"},
                       Field{"center", &GroupNorm::center, "there is a beta"});
   }
@@ -42,8 +46,9 @@ struct LayerNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "layer_norm";
+  static constexpr const char* kHelp = "normalization over the last axis";
   static constexpr auto Fields() {
-    return std::tuple(Field{"epsilon", &LayerNorm::epsilon, "added to the variance"},
+    return std::tuple(Field{"epsilon", &LayerNorm::epsilon, "added to the variance", Above(0)},
                       Field{"scale", &LayerNorm::scale, "there is a gamma"},
                       Field{"center", &LayerNorm::center, "there is a beta"});
   }

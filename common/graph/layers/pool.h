@@ -14,10 +14,11 @@ struct MaxPool {
   Padding padding = kValid;
 
   static constexpr const char* kName = "max_pool";
+  static constexpr const char* kHelp = "maximum of each window";
   static constexpr auto Fields() {
-    return std::tuple(Field{"window", &MaxPool::window, "height and width"},
-                      Field{"stride", &MaxPool::stride, "likewise; default: the window"},
-                      Field{"padding", &MaxPool::padding, "same, valid or numbers"});
+    return std::tuple(Field{"window", &MaxPool::window, "height and width", kLength},
+                      Field{"stride", &MaxPool::stride, "likewise; default: the window", kLength},
+                      Field{"padding", &MaxPool::padding, "zeros round the images", kMargin});
   }
   ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
 };
@@ -28,10 +29,12 @@ struct AveragePool {
   Padding padding = kValid;
 
   static constexpr const char* kName = "average_pool";
+  static constexpr const char* kHelp = "mean of each window";
   static constexpr auto Fields() {
-    return std::tuple(Field{"window", &AveragePool::window, "height and width"},
-                      Field{"stride", &AveragePool::stride, "likewise; default: the window"},
-                      Field{"padding", &AveragePool::padding, "same, valid or numbers"});
+    return std::tuple(
+        Field{"window", &AveragePool::window, "height and width", kLength},
+        Field{"stride", &AveragePool::stride, "likewise; default: the window", kLength},
+        Field{"padding", &AveragePool::padding, "zeros round the images", kMargin});
   }
   ValueId Build(GraphBuilder& builder, const std::string& name, ValueId x) const;
 };
@@ -44,9 +47,10 @@ struct SqueezeExcite {
   Initial kernel_init = kGlorotUniform;
 
   static constexpr const char* kName = "squeeze_excite";
+  static constexpr const char* kHelp = "channels weighed by a small network of their means";
   static constexpr auto Fields() {
     return std::tuple(
-        Field{"filters", &SqueezeExcite::filters, "channels in between"},
+        Field{"filters", &SqueezeExcite::filters, "channels in between", kCount},
         Field{"activation", &SqueezeExcite::activation, "an elementwise op in between"},
         Field{"kernel_init", &SqueezeExcite::kernel_init, "how both kernels start"});
   }

@@ -1,6 +1,16 @@
 #include "common/graph/layers/shape.h"
 
+#include <utility>
+
 namespace ringmaster::graph::layers {
+
+ValueId Concat::Build(GraphBuilder& builder, const std::string& name,
+                      std::vector<ValueId> inputs) const {
+  if (!builder.Expect(name, inputs.at(0))) return kNoValue;
+  if (inputs.size() == 1) return inputs[0];
+  const auto rank = static_cast<int64_t>(builder.shape(inputs[0]).size());
+  return builder.Add(name, graph::Concat{axis < 0 ? axis + rank : axis}, std::move(inputs));
+}
 
 ValueId Flatten::Build(GraphBuilder& builder, const std::string& name, ValueId x) const {
   if (!builder.Expect(name, x)) return kNoValue;

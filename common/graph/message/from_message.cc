@@ -37,22 +37,6 @@ bool IsNameCharacter(char c) {
          c == '.' || c == '-';
 }
 
-bool IsName(const std::string& name) {
-  size_t segments = 1;
-  size_t length = 0;  // of the segment
-  for (const char c : name) {
-    if (c != '/' && (!IsNameCharacter(c) || ++length > kMaxSegment)) return false;
-    if (c != '/') continue;
-    if (length == 0) return false;
-    ++segments;
-    length = 0;
-  }
-  const std::string within = "/" + name + "/";
-  const bool dots =
-      within.find("/./") != std::string::npos || within.find("/../") != std::string::npos;
-  return length > 0 && name.size() <= kMaxName && segments <= kMaxSegments && !dots;
-}
-
 // [a-z][a-z0-9_]{0,63}: what people write in job files.
 bool IsWord(const std::string& name) {
   const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -74,16 +58,6 @@ int64_t CheckedElements(const google::protobuf::RepeatedField<int64_t>& shape) {
     elements *= extent;
   }
   return elements;
-}
-
-// Whether bytes, and sums over as many values as a node reads, are known not to wrap.
-bool IsCountable(const Shape& shape) {
-  int64_t room = int64_t{1} << 48;
-  for (const int64_t extent : shape) {
-    if (extent < 1 || extent > room) return false;
-    room /= extent;
-  }
-  return true;
 }
 
 StatusOr<Shape> CheckedShape(const std::string& name,
@@ -487,6 +461,22 @@ class Reader {
 };
 
 }  // namespace
+
+bool IsName(const std::string& name) {
+  size_t segments = 1;
+  size_t length = 0;  // of the segment
+  for (const char c : name) {
+    if (c != '/' && (!IsNameCharacter(c) || ++length > kMaxSegment)) return false;
+    if (c != '/') continue;
+    if (length == 0) return false;
+    ++segments;
+    length = 0;
+  }
+  const std::string within = "/" + name + "/";
+  const bool dots =
+      within.find("/./") != std::string::npos || within.find("/../") != std::string::npos;
+  return length > 0 && name.size() <= kMaxName && segments <= kMaxSegments && !dots;
+}
 
 StatusOr<Program> FromMessage(const v1::Graph& message, Mode mode, int64_t samples) {
   return Reader(message, mode, samples).Read();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "common/graph/program.h"
 #include "common/status.h"
@@ -15,6 +16,10 @@ namespace ringmaster::graph {
 inline constexpr uint32_t kGraphVersion = 1;
 // Of a message that is taken from another process, serialized.
 inline constexpr size_t kMaxGraphBytes = size_t{2} << 20;
+
+// Segments [A-Za-z0-9_.-]{1,64} joined by `/`, at most 16 of them and 200 bytes, none of them a dot
+// or two: what everything in a graph is called.
+[[nodiscard]] bool IsName(const std::string& name);
 
 // The canonical message of a forward program of one sample for training, as GraphBuilder makes it:
 // before autodiff and any other pass.

@@ -83,7 +83,8 @@ Status BatchNorm::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outpu
 Status BatchNormGradient::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
   const BatchNormAttributes& attributes = AttributesOf(node);
   const bool relu = attributes.activation == Activation::kRelu;
-  if (relu && !attributes.scale) return InvalidArgument("relu is folded only where there is a gamma");
+  if (relu && !attributes.scale)
+    return InvalidArgument("relu is folded only where there is a gamma");
   std::vector<const char*> names = {"mean", "variance"};
   if (attributes.scale) names.push_back("gamma");
   const size_t count = 2 + names.size() + (relu ? 1 : 0);
@@ -116,10 +117,9 @@ Gradients BatchNorm::Gradient(const GradientRequest& request) {
                            node.name);
   }
   const BatchNormAttributes& attributes = AttributesOf(node);
-  Node gradient = {
-      node.name + "/gradient",
-      BatchNormGradient{attributes},
-      {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
+  Node gradient = {node.name + "/gradient",
+                   BatchNormGradient{attributes},
+                   {node.inputs[0], request.output_gradients[0], node.outputs[1], node.outputs[2]}};
   if (attributes.scale) gradient.inputs.push_back(node.inputs[Operands(attributes).gamma]);
   if (attributes.activation == Activation::kRelu) {
     gradient.inputs.push_back(node.outputs[0]);

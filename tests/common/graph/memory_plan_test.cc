@@ -10,6 +10,7 @@
 #include "common/graph/passes/policy.h"
 #include "common/philox.h"
 #include "common/zoo/zoo.h"
+#include "tests/support/model_option.h"
 #include "tests/support/small_models.h"
 
 namespace ringmaster::graph {
@@ -33,16 +34,16 @@ Program BuildModel(const v1::Model& model, zoo::ProgramOptions options) {
 v1::Model Alexnet(bool batch_norm, double dropout) {
   v1::Model model;
   model.set_name("alexnet");
-  model.set_batch_norm(batch_norm);
-  model.set_dropout(dropout);
+  testing::SetOption("batch_norm", batch_norm, &model);
+  testing::SetOption("dropout", dropout, &model);
   return model;
 }
 
 v1::Model Mlp() {
   v1::Model model;
   model.set_name("mlp");
-  model.set_dropout(0.1);
-  for (uint32_t units : {300, 1000, 17}) model.mutable_hidden()->add_values(units);
+  testing::SetOption("dropout", 0.1, &model);
+  testing::SetHidden({300, 1000, 17}, &model);
   return model;
 }
 

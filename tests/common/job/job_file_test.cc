@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "common/job/yaml_tree.h"
+#include "common/yaml/yaml_tree.h"
 
 namespace ringmaster::job {
 namespace {
@@ -46,9 +46,10 @@ TEST_CASE("Job file: every key of the documented example is read") {
   const v1::JobSpec spec = Parsed(kAlexnet);
   CHECK(spec.name() == "alexnet-cifar10");
   CHECK(spec.model().name() == "alexnet");
-  CHECK(spec.model().batch_norm());
-  CHECK(spec.model().dropout() == 0.2);
-  CHECK_FALSE(spec.model().has_hidden());
+  REQUIRE(spec.model().options_size() == 2);
+  CHECK(spec.model().options(0).name() == "batch_norm");
+  CHECK(spec.model().options(0).b());
+  CHECK(spec.model().options(1).f() == 0.2);
   CHECK(spec.data().format() == "cifar10");
   CHECK(spec.data().path() == "cifar10");
   CHECK(spec.batch() == 256);
@@ -72,13 +73,29 @@ TEST_CASE("Job file: every key of the documented example is read") {
 }
 
 TEST_CASE("Job file: a plain list fills a list message, and empty differs from absent") {
-  CHECK_FALSE(Parsed("model: {name: mlp}").model().has_hidden());
-  const v1::JobSpec empty = Parsed("model: {name: mlp, hidden: []}");
-  CHECK(empty.model().has_hidden());
-  CHECK(empty.model().hidden().values_size() == 0);
-  const v1::JobSpec two = Parsed("model:\n  name: mlp\n  hidden:\n    - 2048\n    - 10\n");
-  REQUIRE(two.model().hidden().values_size() == 2);
-  CHECK(two.model().hidden().values(1) == 10);
+  CHECK_FALSE(Parsed("data: {path: p}").data().has_resize());
+  const v1::JobSpec empty = Parsed("data: {resize: []}");
+  CHECK(empty.data().has_resize());
+  CHECK(empty.data().resize().values_size() == 0);
+  const v1::JobSpec two = Parsed("data:\n  resize:\n    - 2048\n    - 10\n");
+  REQUIRE(two.data().resize().values_size() == 2);
+  CHECK(two.data().resize().values(1) == 10);
+}
+
+TEST_CASE("Job file: an option of a model is read as what it is of that model") {
+  CHECK(Parsed("model: {name: mlp}").model().options_size() == 0);
+  const v1::Attribute empty = Parsed("model: {name: mlp, hidden: []}").model().options(0);
+  CHECK(empty.has_ints());
+  CHECK(empty.ints().values_size() == 0);
+  CHECK(Parsed("model: {name: mlp, hidden: 3}").model().options(0).ints().values(0) == 3);
+  CHECK(Parsed("model: {name: mlp, dropout: 0}").model().options(0).has_f());
+  CHECK(Parsed("model: {name: vgg}", {"model.depth=19"}).model().options(0).i() == 19);
+  CHECK(ParseError("model: {name: vgg, depht: 19}") ==
+        "job.yaml:1:20: model vgg: unknown option \"depht\"; did you mean \"depth\"?");
+  CHECK(ParseError("model: {name: vgg, depth: 12}") ==
+        "job.yaml:1:27: depth: expected whole number, 11, 13, 16, 19, got \"12\"");
+  CHECK(ParseError("model: {name: mlp, dropout: 1}") ==
+        "job.yaml:1:29: dropout: expected number, at least 0, under 1, got \"1\"");
 }
 
 TEST_CASE("Job file: unknown keys name the place and the nearest known key") {
@@ -125,17 +142,16 @@ TEST_CASE("Job file: a value has the type of its field") {
   CHECK(ParseError("model: alexnet") == "job.yaml:1:8: model: expected a mapping, got \"alexnet\"");
   CHECK(ParseError("model:\n") ==
         "job.yaml:1:1: model: expected a mapping (an empty one is {}), got nothing");
-  CHECK(ParseError("model: {batch_norm: yes}") ==
-        "job.yaml:1:21: batch_norm: expected true or false, got \"yes\"");
-  CHECK(ParseError("model: {dropout: .nan}") ==
-        "job.yaml:1:18: dropout: expected a number, got \".nan\"");
-  CHECK(ParseError("model: {dropout: inf}") ==
-        "job.yaml:1:18: dropout: expected a number, got \"inf\"");
-  CHECK(ParseError("model: {hidden: {}}") ==
-        "job.yaml:1:17: hidden: expected a list, got a mapping");
-  CHECK(Parsed("model: {hidden: 3}").model().hidden().values(0) == 3);
-  CHECK(ParseError("model: {hidden: [3, x]}") ==
-        "job.yaml:1:21: hidden: expected a whole number, got \"x\"");
+  CHECK(ParseError("model: {name: vgg, batch_norm: yes}") ==
+        "job.yaml:1:32: batch_norm: expected true or false, got \"yes\"");
+  CHECK(ParseError("model: {name: vgg, dropout: .nan}") ==
+        "job.yaml:1:29: dropout: expected number, at least 0, under 1, got \".nan\"");
+  CHECK(ParseError("model: {name: vgg, dropout: inf}") ==
+        "job.yaml:1:29: dropout: expected number, at least 0, under 1, got \"inf\"");
+  CHECK(ParseError("model: {name: mlp, hidden: {}}") ==
+        "job.yaml:1:28: hidden: expected list of whole numbers, 1 to 65536, got a mapping");
+  CHECK(ParseError("model: {name: mlp, hidden: [3, x]}") ==
+        "job.yaml:1:32: hidden: expected a whole number, got \"x\"");
   CHECK(ParseError("augment: {random_flip: {}}") ==
         "job.yaml:1:10: augment: expected a list, got a mapping");
   CHECK(ParseError("augment: [random_flip]") ==
@@ -152,8 +168,8 @@ TEST_CASE("Job file: numbers out of the field's range are refused") {
   CHECK(Parsed("seed: 18446744073709551615").seed() == 18446744073709551615U);
   CHECK(ParseError("seed: 18446744073709551616") ==
         "job.yaml:1:7: seed: 18446744073709551616 is not in 0 to 18446744073709551615");
-  CHECK(ParseError("model: {dropout: 1e999}") ==
-        "job.yaml:1:18: dropout: 1e999 does not fit into a double");
+  CHECK(ParseError("validation: {split: 1e999}") ==
+        "job.yaml:1:21: split: 1e999 does not fit into a double");
 }
 
 TEST_CASE("Job file: enum values are the short lower-case names") {
@@ -182,7 +198,7 @@ TEST_CASE("Job file: --set replaces, adds, appends and removes") {
   CHECK_FALSE(spec.has_epochs());
   CHECK(spec.steps() == 10);
   CHECK(spec.name() == "other");
-  CHECK(Parsed("name: a", {"model.hidden=[1, 2]"}).model().hidden().values_size() == 2);
+  CHECK(Parsed("name: a", {"data.resize=[1, 2]"}).data().resize().values_size() == 2);
 }
 
 TEST_CASE("Job file: an error of --set names the override") {
@@ -212,7 +228,7 @@ TEST_CASE("Job file: what YAML allows and a job file does not") {
   CHECK(ParseError(std::string("name: a\0b", 9)) ==
         "job.yaml:1:8: byte 0x00 is not part of UTF-8 text");
   CHECK(ParseError(std::string(300'000, ' ')) ==
-        "job.yaml: 300000 bytes; a job file has at most 262144");
+        "job.yaml: 300000 bytes; a file has at most 262144");
   CHECK(ParseError(std::string(40, '[') + std::string(40, ']'))
             .find("nested deeper than 32 levels") != std::string::npos);
   CHECK(ParseError("name: [a").find("job.yaml:") == 0);

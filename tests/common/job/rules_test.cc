@@ -31,13 +31,14 @@ v1::JobSpec LeastSpec(const std::vector<std::string>& overrides = {}) {
   return *spec;
 }
 
-// Every field that a job file can hold, once.
+// Every field that a job file can hold, once; what a model holds is no field of its.
 void CollectFields(const Descriptor& type, std::vector<const FieldDescriptor*>* fields) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* const field = type.field(i);
     fields->push_back(field);
     const Descriptor* const part = field->message_type();
-    if (part != nullptr && ListField(*part) == nullptr) CollectFields(*part, fields);
+    if (part == nullptr || ListField(*part) != nullptr || part == v1::Model::descriptor()) continue;
+    CollectFields(*part, fields);
   }
 }
 
@@ -58,7 +59,8 @@ std::string Needed(const Descriptor& type, const FieldDescriptor* except) {
     if (&field == except || !(RulesOf(field).required() || chosen)) continue;
     std::string value = RulesOf(field).example().empty() ? "1" : RulesOf(field).example();
     if (const Descriptor* const part = field.message_type()) {
-      value = '{' + Needed(*part, nullptr) + '}';
+      const bool is_model = part == v1::Model::descriptor();
+      value = '{' + (is_model ? "name: mlp" : Needed(*part, nullptr)) + '}';
     }
     text += (text.empty() ? "" : ", ") + field.name() + ": " + value;
   }

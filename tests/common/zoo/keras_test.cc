@@ -9,6 +9,7 @@
 #include "common/zoo/summary.h"
 #include "common/zoo/zoo.h"
 #include "tests/common/zoo/zoo_model.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -18,18 +19,18 @@ struct Counts {
   bool operator==(const Counts&) const = default;
 };
 
-Attributes HeadOption(const std::string& head) {
-  Attributes options;
-  options.Add()->set_name("head");
-  options.rbegin()->set_s(head);
-  return options;
+v1::Model WithHead(const std::string& name, const std::string& head) {
+  v1::Model model = Model(name);
+  testing::SetOption("head", head, &model);
+  return model;
 }
 
 // For the data that the model usually gets.
 Counts CountsOf(const std::string& name, const std::string& head = "own") {
   const auto entry = FindModel(name);
   REQUIRE(entry.ok());
-  const auto summary = Summarize(Model(name), (*entry)->usual, HeadOption(head));
+  const v1::Model model = head == "own" ? Model(name) : WithHead(name, head);
+  const auto summary = Summarize(model, (*entry)->usual);
   REQUIRE(Message(summary.status()) == "");
   return {summary->total_parameters(), summary->trainable_parameters};
 }
@@ -87,21 +88,19 @@ TEST_CASE("Zoo: whatever its own top, a model may end in a pool and a dense laye
 }
 
 TEST_CASE("Zoo: NASNetLarge's features of images of 32x32 are one pixel of 4,032 channels") {
-  const auto summary = Summarize(Model("nasnetlarge"), kCifar, HeadOption("none"));
+  const auto summary = Summarize(WithHead("nasnetlarge", "none"), kCifar);
   REQUIRE(Message(summary.status()) == "");
   CHECK(summary->layers.back().output_shape == graph::Shape{1, 1, 4032});
   CHECK(summary->total_parameters() == 84'916'818);
 }
 
 TEST_CASE("Zoo: without a top there are layers, but no graph to train") {
-  ProgramOptions options = {.height = 64, .width = 64, .channels = 3, .classes = 10};
-  options.more = HeadOption("none");
-  CHECK(Message(BuildGraph(Model("resnet18"), options).status()) ==
+  const ProgramOptions options = {.height = 64, .width = 64, .channels = 3, .classes = 10};
+  CHECK(Message(BuildGraph(WithHead("resnet18", "none"), options).status()) ==
         "model resnet18 with head none ends in features and has no loss to train by: head own or "
         "gap has");
-  options.more = HeadOption("nothing");
-  CHECK(Message(BuildGraph(Model("resnet18"), options).status()) ==
-        "model resnet18: attribute head: expected one of its words");
+  CHECK(Message(BuildGraph(WithHead("resnet18", "nothing"), options).status()) ==
+        "model resnet18: head: expected own, gap, none, got \"nothing\"");
 }
 
 }  // namespace ringmaster::zoo

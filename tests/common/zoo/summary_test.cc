@@ -8,6 +8,7 @@
 #include "common/zoo/model_table.h"
 #include "common/zoo/zoo.h"
 #include "tests/common/zoo/zoo_model.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -31,8 +32,8 @@ std::string Text(const Summary& summary) {
 
 TEST_CASE("Summary: alexnet with batch_norm and dropout, layer by layer") {
   v1::Model model = Model("alexnet");
-  model.set_batch_norm(true);
-  model.set_dropout(0.2);
+  testing::SetOption("batch_norm", true, &model);
+  testing::SetOption("dropout", 0.2, &model);
   const Summary summary = Of(model);
   CHECK(summary.name == "alexnet");
   CHECK(Text(summary) == R"(
@@ -85,7 +86,7 @@ TEST_CASE("Summary: layers add up to the totals for every model of the table") {
 
 TEST_CASE("Summary: images and options change it, and errors are those of the model") {
   v1::Model linear = Model("mlp");
-  linear.mutable_hidden();
+  testing::SetHidden({}, &linear);
   CHECK(Text(Of(linear, {28, 28, 1, 10})) ==
         "\nimage InputLayer (28, 28, 1) 0\nflatten Flatten (784) 0\nfc Dense (10) 7850\n");
   CHECK(Message(Summarize(Model("vvg"), {}).status()) ==
@@ -101,26 +102,26 @@ TEST_CASE("Model table: what ls shows are the defaults that resolving fills in")
   for (const ModelDescription& model : ListModels()) {
     CHECK_FALSE(model.description.empty());
     for (const FieldDescription& option : model.options) {
-      text += fmt::format("{} {}={} ({})\n", model.name, option.name, option.default_value,
-                          option.help);
+      text += fmt::format("{} {}={} ({}): {}\n", model.name, option.name, option.default_value,
+                          ValueWords(option), option.help);
     }
   }
   const std::string first = text.substr(0, text.find("efficientnetb0"));
   CHECK(first == R"(
-alexnet batch_norm=false (true or false)
-alexnet dropout=0 (at least 0, under 1)
+alexnet batch_norm=false (true or false): normalize activations over a shard
+alexnet dropout=0 (number, at least 0, under 1): rate of the dropout layers
 )");
   CHECK(text.find(R"(
-mlp dropout=0 (at least 0, under 1)
-mlp hidden=[2048, 2048] (at most 64 layers of 1 to 65536 units)
-mobilenet head=own (own, gap or none: the top behind the features)
-mobilenet head_dropout=0 (of gap; at least 0, under 1)
-mobilenet dropout=0.001 (at least 0, under 1)
+mlp dropout=0 (number, at least 0, under 1): rate of the dropout layers
+mlp hidden=[2048, 2048] (list of whole numbers, 1 to 65536): units of each hidden layer; at most 64 layers
+mobilenet head=own (own, gap, none): what stands behind the features
+mobilenet head_dropout=0 (number, at least 0, under 1): rate of the dropout layer of gap
+mobilenet dropout=0.001 (number, at least 0, under 1): rate of the dropout layer
 )") != std::string::npos);
   CHECK(text.find(R"(
-vgg batch_norm=true (true or false)
-vgg dropout=0.5 (at least 0, under 1)
-vgg depth=16 (11, 13, 16, 19)
+vgg batch_norm=true (true or false): normalize activations over a shard
+vgg dropout=0.5 (number, at least 0, under 1): rate of the dropout layers
+vgg depth=16 (whole number, 11, 13, 16, 19): weight layers
 )") != std::string::npos);
 }
 

@@ -5,6 +5,7 @@
 
 #include "common/zoo/zoo.h"
 #include "tests/common/zoo/zoo_model.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -14,8 +15,8 @@ using Catch::Contains;
 v1::Model Vgg(uint32_t depth, bool batch_norm) {
   v1::Model model;
   model.set_name("vgg");
-  model.set_depth(depth);
-  model.set_batch_norm(batch_norm);
+  testing::SetOption("depth", depth, &model);
+  testing::SetOption("batch_norm", batch_norm, &model);
   return model;
 }
 
@@ -99,10 +100,10 @@ TEST_CASE("Vgg: depth 16 with batch_norm and dropout 0.5 by default, and it trai
   model.set_name("vgg");
   const auto resolved = ResolveModel(model);
   REQUIRE(resolved.ok());
-  CHECK(resolved->depth() == 16);
-  CHECK(resolved->batch_norm());
-  CHECK(resolved->dropout() == 0.5);
-  CHECK_FALSE(resolved->has_hidden());
+  REQUIRE(resolved->options_size() == 3);
+  CHECK(resolved->options(0).b());
+  CHECK(resolved->options(1).i() == 16);
+  CHECK(resolved->options(2).f() == 0.5);
   const auto program = BuildProgram(model, Images(32, 32));
   REQUIRE(Message(program.status()) == "");
   CHECK(program->gradient_order.size() == program->parameters.size());
@@ -110,14 +111,15 @@ TEST_CASE("Vgg: depth 16 with batch_norm and dropout 0.5 by default, and it trai
 
 TEST_CASE("Vgg: depths, options and images that it does not have are refused") {
   CHECK(BuildError(Vgg(12, true), Images(32, 32)) ==
-        "model vgg: depth is 12; it must be one of 11, 13, 16, 19");
+        "model vgg: depth: expected whole number, 11, 13, 16, 19, got 12");
   v1::Model model = Vgg(16, true);
-  model.mutable_hidden()->add_values(10);
+  testing::SetHidden({10}, &model);
   CHECK(BuildError(model, Images(32, 32)) ==
-        "model vgg: it has no option hidden; its options are batch_norm, dropout, depth");
+        "model vgg: unknown option \"hidden\"; its options are batch_norm, dropout, depth");
   model = Vgg(16, true);
   model.set_name("alexnet");
-  CHECK_THAT(BuildError(model, Images(32, 32)), Contains("model alexnet: it has no option depth"));
+  CHECK_THAT(BuildError(model, Images(32, 32)),
+             Contains("model alexnet: unknown option \"depth\""));
   const std::string small = BuildError(Vgg(16, true), Images(28, 32));
   CHECK_THAT(small, Contains("model vgg: its 5 pools"));
   CHECK_THAT(small, Contains("at least 32x32, got height 28 and width 32"));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/common/zoo/zoo_model.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -13,10 +14,9 @@ ProgramOptions CifarOptions() {
   return {.samples = 2, .height = 32, .width = 32, .channels = 3, .classes = 10};
 }
 
-v1::Model Mlp(const std::vector<uint32_t>& hidden) {
+v1::Model Mlp(const std::vector<int64_t>& hidden) {
   v1::Model model = Model("mlp");
-  model.mutable_hidden();
-  for (uint32_t units : hidden) model.mutable_hidden()->add_values(units);
+  testing::SetHidden(hidden, &model);
   return model;
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("Zoo: alexnet has the parameters of its layer table") {
 
 TEST_CASE("Zoo: batch_norm replaces the biases of alexnet's convolutions") {
   v1::Model model = Model("alexnet");
-  model.set_batch_norm(true);
+  testing::SetOption("batch_norm", true, &model);
   const graph::Program program = Build(model, CifarOptions());
   // 1,376 filters: each loses its bias and gains gamma and beta.
   CHECK(ParameterCount(program) == 3324298 + 1376);
@@ -83,8 +83,8 @@ TEST_CASE("Zoo: mlp has two hidden layers of 2048 by default") {
 
 TEST_CASE("Zoo: parameters are the same whatever samples, mode and policy") {
   for (v1::Model model : {Model("alexnet"), Mlp({7, 5})}) {
-    model.set_dropout(0.2);
-    if (model.name() == "alexnet") model.set_batch_norm(true);
+    testing::SetOption("dropout", 0.2, &model);
+    if (model.name() == "alexnet") testing::SetOption("batch_norm", true, &model);
     const graph::Program first = Build(model, CifarOptions());
     for (v1::Policy policy :
          {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
@@ -107,8 +107,8 @@ TEST_CASE("Zoo: parameters are the same whatever samples, mode and policy") {
 
 TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statistics") {
   v1::Model model = Model("alexnet");
-  model.set_batch_norm(true);
-  model.set_dropout(0.5);
+  testing::SetOption("batch_norm", true, &model);
+  testing::SetOption("dropout", 0.5, &model);
   ProgramOptions options = CifarOptions();
   options.mode = graph::Mode::kInference;
   const graph::Program program = Build(model, options);
@@ -132,7 +132,7 @@ TEST_CASE("Zoo: a mixed policy keeps gradients, normalization and loss in float3
       GENERATE(table<v1::Policy, DType>({{v1::POLICY_MIXED_BFLOAT16, DType::kBFloat16},
                                          {v1::POLICY_MIXED_FLOAT16, DType::kFloat16}}));
   v1::Model model = Model("alexnet");
-  model.set_batch_norm(true);
+  testing::SetOption("batch_norm", true, &model);
   ProgramOptions options = CifarOptions();
   options.policy = policy;
   const graph::Program program = Build(model, options);
@@ -150,18 +150,18 @@ TEST_CASE("Zoo: a mixed policy keeps gradients, normalization and loss in float3
 TEST_CASE("Zoo: resolving fills every default of the model") {
   const auto alexnet = ResolveModel(Model("alexnet"));
   REQUIRE(alexnet.ok());
-  CHECK(alexnet->has_batch_norm());
-  CHECK_FALSE(alexnet->batch_norm());
-  CHECK(alexnet->has_dropout());
-  CHECK_FALSE(alexnet->has_hidden());
+  REQUIRE(alexnet->options_size() == 2);
+  CHECK(alexnet->options(0).has_b());
+  CHECK_FALSE(alexnet->options(0).b());
+  CHECK(alexnet->options(1).has_f());
   const auto mlp = ResolveModel(Model("mlp"));
   REQUIRE(mlp.ok());
-  CHECK(mlp->hidden().values_size() == 2);
-  CHECK_FALSE(mlp->has_batch_norm());
+  REQUIRE(mlp->options_size() == 2);
+  CHECK(mlp->options(1).ints().values_size() == 2);
   const auto linear = ResolveModel(Mlp({}));
   REQUIRE(linear.ok());
-  CHECK(linear->has_hidden());
-  CHECK(linear->hidden().values_size() == 0);
+  CHECK(linear->options(1).has_ints());
+  CHECK(linear->options(1).ints().values_size() == 0);
 }
 
 TEST_CASE("Zoo: an unknown model names the models and the nearest") {
@@ -175,21 +175,21 @@ TEST_CASE("Zoo: an unknown model names the models and the nearest") {
 
 TEST_CASE("Zoo: an option that the model does not have is named") {
   v1::Model model = Mlp({8});
-  model.set_batch_norm(false);
-  CHECK(Contains(ResolveError(model), "model mlp: it has no option batch_norm"));
+  testing::SetOption("batch_norm", false, &model);
+  CHECK(Contains(ResolveError(model), "model mlp: unknown option \"batch_norm\""));
   model = Model("alexnet");
-  model.mutable_hidden();
-  CHECK(Contains(ResolveError(model), "model alexnet: it has no option hidden"));
+  testing::SetHidden({}, &model);
+  CHECK(Contains(ResolveError(model), "model alexnet: unknown option \"hidden\""));
 }
 
 TEST_CASE("Zoo: options out of range are refused") {
   v1::Model model = Model("alexnet");
   for (double rate : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
-    model.set_dropout(rate);
+    testing::SetOption("dropout", rate, &model);
     CHECK(Contains(ResolveError(model), "dropout"));
   }
   CHECK(Contains(ResolveError(Mlp({4, 0})), "hidden"));
-  CHECK(Contains(ResolveError(Mlp(std::vector<uint32_t>(65, 4))), "hidden"));
+  CHECK(Contains(ResolveError(Mlp(std::vector<int64_t>(65, 4))), "hidden"));
 }
 
 TEST_CASE("Zoo: a program that cannot be built says why") {

@@ -5,6 +5,7 @@
 
 #include "common/graph/program.h"
 #include "common/zoo/zoo.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::testing {
 
@@ -19,12 +20,10 @@ struct ModelChoice {
 inline StatusOr<graph::Program> ModelProgram(const ModelChoice& choice) {
   v1::Model model;
   model.set_name(choice.name);
-  model.set_dropout(0.2);
-  if (choice.name != "mlp") model.set_batch_norm(true);
-  if (choice.name == "vgg") model.set_depth(11);
-  if (choice.name == "mlp") {
-    for (uint32_t units : {96U, 64U}) model.mutable_hidden()->add_values(units);
-  }
+  testing::SetOption("dropout", 0.2, &model);
+  if (choice.name != "mlp") testing::SetOption("batch_norm", true, &model);
+  if (choice.name == "vgg") testing::SetOption("depth", 11, &model);
+  if (choice.name == "mlp") testing::SetHidden({96, 64}, &model);
   RING_ASSIGN_OR_RETURN(const v1::Model resolved, zoo::ResolveModel(model));
   return zoo::BuildProgram(resolved, {.mode = choice.mode,
                                       .samples = choice.samples,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "tests/support/model_option.h"
 #include "tests/worker/train/regroup_case.h"
 #include "worker/train/checkpoint.h"
 
@@ -138,7 +139,7 @@ TEST_CASE("Regroup: batch statistics of kept shards are kept") {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_name("alexnet");
-  spec.mutable_model()->set_batch_norm(true);
+  testing::SetOption("batch_norm", true, spec.mutable_model());
   spec.clear_epochs();
   spec.set_steps(1);
   Interrupt interrupt;

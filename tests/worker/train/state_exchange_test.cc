@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "tests/support/model_option.h"
 #include "tests/worker/train/regroup_case.h"
 
 namespace ringmaster::worker {
@@ -300,7 +301,7 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
   const auto reduction = GENERATE(v1::REDUCTION_EXACT, v1::REDUCTION_FLOAT32);
   const std::string best = GENERATE("", "test/loss");
   v1::JobSpec spec = EveryStep(best);
-  spec.mutable_model()->mutable_hidden()->add_values(512);
+  testing::SetHidden({512}, spec.mutable_model());
   spec.set_reduction(reduction);
   FakeHooks hooks;
   hooks.has_state = [](uint32_t) { return false; };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/support/model_option.h"
 #include "tests/worker/train/training_case.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/safetensors.h"
@@ -40,8 +41,8 @@ std::vector<MemberResult> Run(const Cluster& cluster, const v1::JobSpec& spec,
 
 v1::JobSpec MlpSpec(v1::Policy policy) {
   v1::JobSpec spec = SmallSpec();
-  spec.mutable_model()->mutable_hidden()->add_values(48);
-  spec.mutable_model()->set_dropout(0.2);
+  testing::SetHidden({48}, spec.mutable_model());
+  testing::SetOption("dropout", 0.2, spec.mutable_model());
   spec.mutable_precision()->set_policy(policy);
   return spec;
 }
@@ -107,8 +108,8 @@ TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_name("alexnet");
-  spec.mutable_model()->set_batch_norm(true);
-  spec.mutable_model()->set_dropout(0.2);
+  testing::SetOption("batch_norm", true, spec.mutable_model());
+  testing::SetOption("dropout", 0.2, spec.mutable_model());
   spec.mutable_precision()->set_policy(policy);
   spec.clear_epochs();
   spec.set_steps(2);  // 20 samples, then 10
@@ -127,7 +128,7 @@ TEST_CASE("Trainer on CPU kernels: batch statistics of huge activations end no j
   v1::JobSpec spec = SmallSpec();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_name("alexnet");
-  spec.mutable_model()->set_batch_norm(true);
+  testing::SetOption("batch_norm", true, spec.mutable_model());
   spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(1e5);
   spec.clear_epochs();
   spec.set_steps(2);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/mutex.h"
+#include "tests/support/model_option.h"
 #include "tests/worker/train/fake_case.h"
 #include "worker/train/checkpoint.h"
 
@@ -132,7 +133,7 @@ TEST_CASE("Trainer: batch statistics travel exactly") {
   v1::JobSpec spec = SmallSpec();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_name("alexnet");
-  spec.mutable_model()->set_batch_norm(true);
+  testing::SetOption("batch_norm", true, spec.mutable_model());
   spec.clear_epochs();
   spec.set_steps(1);
   FakeCase job({}, spec);

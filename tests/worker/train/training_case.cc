@@ -1,4 +1,5 @@
 #include "tests/worker/train/training_case.h"
+#include "tests/support/model_option.h"
 
 #include <thread>
 
@@ -34,7 +35,7 @@ v1::JobSpec SmallSpec() {
   v1::JobSpec spec;
   spec.set_name("small");
   spec.mutable_model()->set_name("mlp");
-  spec.mutable_model()->mutable_hidden();
+  testing::SetHidden({}, spec.mutable_model());
   spec.mutable_data()->set_format("cifar10");
   spec.mutable_data()->set_path("cifar10");
   spec.set_batch(20);

@@ -44,7 +44,9 @@ struct Extent {
 Extent MakeExtent(const BindContext& context) {
   const auto& attributes = context.attributes<graph::BatchNormAttributes>();
   const graph::Shape& shape = context.input(0).shape;
-  return {graph::Elements(shape) / shape.back(), shape.back(), context.threads,
+  return {graph::Elements(shape) / shape.back(),
+          shape.back(),
+          context.threads,
           static_cast<float>(attributes.epsilon),
           attributes.activation == graph::Activation::kRelu,
           attributes.scale,
@@ -189,8 +191,8 @@ void RowGradient(const T* x, const T* dy, const T* y, T* dx, int64_t channels, c
 
 struct GradientOperands {
   const float *mean, *variance;
-  const float* gamma;      // nullptr where there is none
-  float *dgamma, *dbeta;   // likewise
+  const float* gamma;     // nullptr where there is none
+  float *dgamma, *dbeta;  // likewise
   float *offset, *slope;  // dx = scale dy - offset - slope (x - mean)
 };
 

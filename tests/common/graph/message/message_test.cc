@@ -12,6 +12,7 @@
 #include "common/graph/printer.h"
 #include "common/zoo/model_table.h"
 #include "common/zoo/zoo.h"
+#include "tests/support/model_option.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -22,8 +23,8 @@ v1::Model NamedModel(const std::string& name) {
   const auto entry = zoo::FindModel(name);
   REQUIRE(entry.ok());
   for (const FieldDescription& option : (*entry)->options) {
-    if (option.name == "batch_norm") model.set_batch_norm(true);
-    if (option.name == "dropout") model.set_dropout(0.25);
+    if (option.name == "batch_norm") testing::SetOption("batch_norm", true, &model);
+    if (option.name == "dropout") testing::SetOption("dropout", 0.25, &model);
   }
   return model;
 }

@@ -7,6 +7,7 @@
 
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
+#include "tests/support/model_option.h"
 #include "tests/support/optimizers.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
@@ -104,8 +105,8 @@ graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining)
       [] {
         v1::Model model;
         model.set_name("mlp");
-        model.set_dropout(0.2);
-        model.mutable_hidden()->add_values(5);
+        testing::SetOption("dropout", 0.2, &model);
+        testing::SetHidden({5}, &model);
         return *zoo::ResolveModel(model);
       }(),
       {.mode = mode, .samples = samples, .height = 3, .width = 3, .channels = 1, .classes = 3});

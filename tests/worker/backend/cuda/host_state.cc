@@ -1,4 +1,5 @@
 #include "tests/worker/backend/cuda/host_state.h"
+#include "tests/support/model_option.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,8 +14,8 @@ using exact::kBlockElements;
 graph::Program Mlp() {
   v1::Model model;
   model.set_name("mlp");
-  model.set_dropout(0);
-  model.mutable_hidden()->add_values(5);
+  testing::SetOption("dropout", 0.0, &model);
+  testing::SetHidden({5}, &model);
   auto program =
       zoo::BuildProgram(*zoo::ResolveModel(model),
                         {.samples = 1, .height = 12, .width = 36, .channels = 1, .classes = 3});

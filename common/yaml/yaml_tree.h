@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 
-namespace ringmaster::job {
+namespace ringmaster {
 
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
@@ -40,4 +40,4 @@ struct YamlNode::Member {
 // Every `where` becomes `where`: for a value that does not come from a file.
 void Relocate(const std::string& where, YamlNode* node);
 
-}  // namespace ringmaster::job
+}  // namespace ringmaster

@@ -1,4 +1,4 @@
-#include "common/job/yaml_tree.h"
+#include "common/yaml/yaml_tree.h"
 
 #include <yaml-cpp/yaml.h>
 
@@ -9,7 +9,7 @@
 // yaml-cpp's event interface is not part of its umbrella header.
 #include <yaml-cpp/eventhandler.h>
 
-namespace ringmaster::job {
+namespace ringmaster {
 namespace {
 
 constexpr size_t kMaxBytes = 256 << 10;
@@ -199,7 +199,7 @@ std::string Describe(const YamlNode& node) {
 
 StatusOr<YamlNode> ParseYaml(const std::string& name, const std::string& text) {
   if (text.size() > kMaxBytes) {
-    return InvalidArgument("{}: {} bytes; a job file has at most {}", name, text.size(), kMaxBytes);
+    return InvalidArgument("{}: {} bytes; a file has at most {}", name, text.size(), kMaxBytes);
   }
   RING_RETURN_IF_ERROR(CheckCharacters(name, text));
   TreeBuilder builder(name);
@@ -209,7 +209,7 @@ StatusOr<YamlNode> ParseYaml(const std::string& name, const std::string& text) {
     if (!parser.HandleNextDocument(builder)) return InvalidArgument("{}: empty", name);
     YamlNode root = builder.TakeRoot();
     if (parser.HandleNextDocument(builder)) {
-      return InvalidArgument("{}: a second document; a job file has one", builder.TakeRoot().where);
+      return InvalidArgument("{}: a second document; a file has one", builder.TakeRoot().where);
     }
     return root;
   } catch (const Refused& refused) {
@@ -230,4 +230,4 @@ void Relocate(const std::string& where, YamlNode* node) {
   }
 }
 
-}  // namespace ringmaster::job
+}  // namespace ringmaster

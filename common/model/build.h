@@ -1,0 +1,25 @@
+// A job's model as its graph, once the data are known: of the zoo, or of layers. Pure; thread-safe
+// (free functions).
+#pragma once
+
+#include "common/graph/program.h"
+#include "common/status.h"
+#include "common/zoo/model_table.h"
+#include "ringmaster/v1/graph.pb.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::model {
+
+// The layers of one sample as they train, without gradients, and without a loss where the model
+// ends in features. INVALID_ARGUMENT: `net.yaml:9:5: add1 (add): ...`.
+[[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model,
+                                                    const zoo::DataShape& data);
+
+// The canonical forward graph; also a model without a loss is an error then.
+[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data);
+
+// Checks what can be checked without data, and fills the defaults of a model of the zoo. Layers
+// stay as they are.
+[[nodiscard]] StatusOr<v1::Model> Resolve(const v1::Model& model);
+
+}  // namespace ringmaster::model

@@ -1,0 +1,126 @@
+#include "common/model/read_model.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "common/graph/layers/options.h"
+#include "common/model/expand.h"
+#include "common/model/item.h"
+#include "common/model/kind.h"
+#include "common/text.h"
+#include "common/zoo/model_table.h"
+
+namespace ringmaster::model {
+namespace {
+
+using Members = std::vector<YamlNode::Member>;
+
+StatusOr<std::string> ReadName(const YamlNode& node, const char* what) {
+  if (node.kind == YamlNode::Kind::kScalar) return node.text;
+  return InvalidArgument("{}: {}: expected a string, got {}", node.where, what, Describe(node));
+}
+
+// An option of a model that nobody knows: any value is one.
+v1::Attribute AnyOption(const YamlNode::Member& member) {
+  v1::Attribute attribute;
+  attribute.set_name(member.key);
+  attribute.set_s(member.value.text);
+  return attribute;
+}
+
+// `{name: vgg, depth: 19}`.
+StatusOr<v1::Model> ReadZooModel(const YamlNode& name, const Members& options) {
+  v1::Model model;
+  RING_ASSIGN_OR_RETURN(*model.mutable_name(), ReadName(name, "name"));
+  const auto kind = ZooKind(model.name());
+  for (const YamlNode::Member& member : options) {
+    if (!kind.ok()) {
+      *model.add_options() = AnyOption(member);
+      continue;
+    }
+    const FieldDescription* const option = kind->option(member.key);
+    if (option == nullptr) {
+      return Annotate(graph::layers::UnknownOption(member.key, kind->options),
+                      fmt::format("{}: model {}", member.where, model.name()));
+    }
+    RING_ASSIGN_OR_RETURN(*model.add_options(), ReadOption(*option, *kind, member.value));
+  }
+  return model;
+}
+
+StatusOr<v1::Model> ModelOf(const YamlNode& file, const Members& given) {
+  RING_ASSIGN_OR_RETURN(const std::vector<v1::Layer> layers, Expand(file, given));
+  v1::Model model;
+  for (const v1::Layer& layer : layers) *model.add_layers() = layer;
+  return model;
+}
+
+}  // namespace
+
+bool IsFileName(const std::string& name) {
+  return name == "-" || name.ends_with(".yaml") || name.ends_with(".yml") ||
+         name.find('/') != std::string::npos;
+}
+
+StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files) {
+  if (node.kind != YamlNode::Kind::kMap) {
+    return InvalidArgument("{}: model: expected a mapping{}, got {}", node.where,
+                           node.kind == YamlNode::Kind::kNull ? " (an empty one is {})" : "",
+                           Describe(node));
+  }
+  const YamlNode *name = nullptr, *file = nullptr, *layers = nullptr;
+  Members others;
+  for (const YamlNode::Member& member : node.members) {
+    if (member.key == "name") name = &member.value;
+    if (member.key == "file") file = &member.value;
+    if (member.key == "layers") layers = &member.value;
+    if (member.key != "name" && member.key != "file") others.push_back(member);
+  }
+  const int kinds = (name != nullptr) + (file != nullptr) + (layers != nullptr);
+  if (kinds > 1) {
+    return InvalidArgument("{}: model: only one of name, file and layers is allowed", node.where);
+  }
+  if (layers != nullptr) return ModelOf(node, {});
+  if (file != nullptr) {
+    RING_ASSIGN_OR_RETURN(const std::string path, ReadName(*file, "file"));
+    if (!files) {
+      return InvalidArgument("{}: model: a file cannot be named here: write its layers",
+                             file->where);
+    }
+    const auto text = files(path);
+    if (!text.ok()) return Annotate(text.status(), file->where);
+    return ReadModelFile(path, *text, others, nullptr);
+  }
+  if (name != nullptr) return ReadZooModel(*name, others);
+  const bool options = !others.empty();
+  return InvalidArgument(
+      "{}: model: expected name: a model of the zoo, file: a model file, or "
+      "layers{}",
+      node.where, options ? fmt::format("; got {} alone", others.front().key) : "");
+}
+
+StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
+                                  const Members& given, const ReadFile& files) {
+  RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
+  if (root.kind != YamlNode::Kind::kMap) {
+    return InvalidArgument("{}: a model file is a mapping with layers, got {}", root.where,
+                           Describe(root));
+  }
+  const YamlNode* const model = FindKey(root, "model");
+  if (model == nullptr || !files) return ModelOf(root, given);
+  YamlNode whole = *model;
+  for (const YamlNode::Member& option : given) {
+    const auto at = std::ranges::find(whole.members, option.key, &YamlNode::Member::key);
+    if (at != whole.members.end()) {
+      at->value = option.value;
+    } else {
+      whole.members.push_back(option);
+    }
+  }
+  return ReadModel(whole, files);
+}
+
+}  // namespace ringmaster::model

@@ -1,0 +1,30 @@
+// The `model` of a job file, or a model file: a model of the zoo with its options, the name of a
+// file with options for it, or layers. Thread-safe (free functions).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/status.h"
+#include "common/yaml/yaml_tree.h"
+#include "ringmaster/v1/job.pb.h"
+
+namespace ringmaster::model {
+
+// The text of a file that a job file names, by the name that it gives; errors say what is wrong.
+using ReadFile = std::function<StatusOr<std::string>(const std::string& path)>;
+
+// INVALID_ARGUMENT: `job.yaml:3:8: ...`. A model of the zoo that there is not stays as it is
+// written: whoever checks the job says so. Without `files` a file cannot be named.
+[[nodiscard]] StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files);
+
+// The model of a file of `text`: a model file, or a job file, whose model it then is; `given` are
+// options, KEY: VALUE.
+[[nodiscard]] StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
+                                                const std::vector<YamlNode::Member>& given,
+                                                const ReadFile& files);
+
+// Whether that names a file, and no model of the zoo.
+[[nodiscard]] bool IsFileName(const std::string& name);
+
+}  // namespace ringmaster::model

@@ -1,0 +1,66 @@
+// The document that lists kinds of layers with their options.
+#include <absl/strings/str_replace.h>
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "common/graph/layers/layer_table.h"
+#include "tests/common/model/model_files.h"
+
+namespace ringmaster::model {
+namespace {
+
+// A row for each kind, then one for each of its options.
+std::string LayerRows() {
+  const auto cell = [](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"|", "\\|"}, {"<", "&lt;"}});
+  };
+  std::string table = "| layer, option | value | default | |\n|---|---|---|---|\n";
+  for (const graph::layers::LayerKind& kind : graph::layers::LayerTable()) {
+    table += fmt::format("| **{}** | | | {} |\n", kind.name, cell(kind.help));
+    for (const FieldDescription& option : kind.options) {
+      const std::string by_default = option.required ? "required" : option.default_value;
+      table += fmt::format("| `{}` | {} | {} | {} |\n", option.name, cell(ValueWords(option)),
+                           by_default.empty() ? "-" : cell(by_default), cell(option.help));
+    }
+  }
+  return table;
+}
+
+std::string ReadDocument() {
+  std::ifstream file(RINGMASTER_LAYERS_DOCUMENT);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE("Layers: the document's example is a model") {
+  const std::string document = ReadDocument();
+  const size_t begin = document.find("options: {width: 1"), end = document.find("```", begin);
+  REQUIRE(begin != std::string::npos);
+  const v1::Model model = Read(document.substr(begin, end - begin));
+  CHECK(model.layers_size() == 1 + 3 * 6 + 7 + 2);
+  CHECK(GraphOf(model).parameters_size() == 2 * (1 + 4 + 4 + 4 + 5) - 1 * 14 + 1);
+}
+
+TEST_CASE("Layers: the document lists each kind with its options") {
+  const std::string begin = "<!-- layers -->\n", end = "<!-- end of layers -->";
+  std::string document = ReadDocument();
+  const size_t from = document.find(begin), to = document.find(end);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  const size_t first = from + begin.size();
+  if (std::getenv("RINGMASTER_REWRITE") != nullptr) {
+    document.replace(first, to - first, LayerRows());
+    std::ofstream(RINGMASTER_LAYERS_DOCUMENT) << document;
+    return;
+  }
+  INFO("RINGMASTER_REWRITE=1 writes the table anew");
+  CHECK(document.substr(first, to - first) == LayerRows());
+}
+
+}  // namespace ringmaster::model

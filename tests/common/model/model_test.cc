@@ -1,0 +1,203 @@
+// Models of files, of inline layers and of the zoo: their graphs and their counts.
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/job/job_file.h"
+#include "common/job/resolve.h"
+#include "common/model/print_model.h"
+#include "common/zoo/summary.h"
+#include "tests/common/model/model_files.h"
+#include "tests/common/zoo/zoo_model.h"
+
+namespace ringmaster::model {
+namespace {
+
+std::string CountsOf(const std::string& file, const zoo::DataShape& data) {
+  const auto program = BuildForward(Read(ReadTestFile(file)), data);
+  INFO(program.status());
+  REQUIRE(program.ok());
+  const zoo::Summary summary = zoo::Summarize(file, *program);
+  return fmt::format("{} {}", summary.trainable_parameters, summary.non_trainable_parameters);
+}
+
+}  // namespace
+
+TEST_CASE("Model files: the documented ones have the parameters that they say") {
+  CHECK(CountsOf("small.yaml", zoo::kCifar) == "60394 64");
+  CHECK(CountsOf("resnet50.yaml", {}) == "25557032 53120");
+  CHECK(CountsOf("nasnet_cells.yaml", zoo::kCifar) == "24266 1216");
+}
+
+TEST_CASE("Model files: a layer that there is not yet is refused by name") {
+  CHECK(ErrorOf(ReadTestFile("gpt.yaml")) ==
+        "net.yaml:13:5: there is no layer \"embedding\"; `ringctl model layers` lists them");
+}
+
+TEST_CASE("Model files: ResNet-50 of the zoo has the same shapes in the same order") {
+  const v1::Graph zoo = GraphOf(zoo::Model("resnet50v1.5"), {});
+  const v1::Graph file = GraphOf(Read(ReadTestFile("resnet50.yaml")), {});
+  REQUIRE(zoo.parameters_size() == file.parameters_size());
+  for (int i = 0; i < 6; ++i) {
+    CHECK(zoo.parameters(i).shape_size() == file.parameters(i).shape_size());
+  }
+  CHECK(file.parameters(0).name() == "stem/conv/kernel");
+}
+
+TEST_CASE("Model files: every model of the zoo is a file of layers with the same digest") {
+  for (const zoo::Entry& entry : zoo::ModelTable()) {
+    INFO(entry.name);
+    const v1::Model model = zoo::Model(entry.name);
+    const auto text = PrintModelFile(model, entry.usual);
+    REQUIRE(Message(text.status()) == "");
+    const v1::Graph of_zoo = GraphOf(model, entry.usual);
+    const v1::Model layers = Read(*text);
+    CHECK(layers.layers_size() > 0);
+    const v1::Graph of_file = GraphOf(layers, entry.usual);
+    CHECK(of_file.SerializeAsString() == of_zoo.SerializeAsString());
+    CHECK(job::ModelDigest(of_file) == job::ModelDigest(of_zoo));
+    // What is printed of a file is that file.
+    const auto again = PrintModelFile(layers, entry.usual);
+    REQUIRE(again.ok());
+    CHECK(*again == *text);
+  }
+}
+
+TEST_CASE("Model files: a model of the zoo, a file and inline layers are one model") {
+  const ReadFile files = [](const std::string& path) -> StatusOr<std::string> {
+    if (path != "net.yaml") return InvalidArgument("no file {}", path);
+    return std::string(
+        "options: {width: 1}\nlayers: [flatten, {dense: {name: fc, units: classes}}]");
+  };
+  const auto of = [&](const std::string& model) {
+    const auto spec = job::ParseJobFile("job.yaml", "model: " + model, {}, files);
+    INFO(spec.status());
+    REQUIRE(spec.ok());
+    return job::ModelDigest(GraphOf(spec->model()));
+  };
+  const std::string inline_layers =
+      "{layers: [{flatten: {name: flatten}}, {dense: {name: fc, units: classes}}]}";
+  CHECK(of("{name: linear}") == of(inline_layers));
+  CHECK(of("{layers: [flatten, {dense: {name: fc, units: 10}}]}") == of("{file: net.yaml}"));
+  CHECK(of("{layers: [flatten, {dense: {units: 10}}]}") != of("{file: net.yaml}"));
+  CHECK(of("{layers: [{zoo: linear}]}") == of("{name: linear}"));
+  const auto error = [&](const std::string& model, const ReadFile& reader) {
+    return Message(job::ParseJobFile("job.yaml", "model: " + model, {}, reader).status());
+  };
+  CHECK(error("{file: net.yaml, widht: 2}", files) ==
+        "job.yaml:1:25: unknown option \"widht\" of a model file; did you mean \"width\"?");
+  CHECK(error("{file: other.yaml}", files) == "job.yaml:1:15: no file other.yaml");
+  CHECK(error("{file: net.yaml}", nullptr) ==
+        "job.yaml:1:15: model: a file cannot be named here: write its layers");
+  CHECK(error("{name: vgg, layers: [relu]}", files) ==
+        "job.yaml:1:8: model: only one of name, file and layers is allowed");
+  CHECK(
+      error("{depth: 11}", files) ==
+      "job.yaml:1:8: model: expected name: a model of the zoo, file: a model file, or layers; got "
+      "depth alone");
+}
+
+TEST_CASE("Model files: a model of the zoo is a layer, with a head of one's own") {
+  const v1::Model model =
+      Read("layers: [{zoo: {model: resnet20, head: none}}, global_average_pool, {dense: classes}]");
+  const v1::Graph graph = GraphOf(model);
+  CHECK(graph.parameters(0).name() == "stem/conv/kernel");
+  CHECK(graph.parameters().rbegin()->name() == "dense_1/bias");
+  const v1::Graph named = GraphOf(Read("layers: [{zoo: {model: linear, name: backbone}}]"));
+  CHECK(named.parameters(0).name() == "backbone/fc/kernel");
+  CHECK(ErrorOf("layers: [{zoo: {model: resnet20, head: none}}]") ==
+        "net.yaml:1:11: zoo_1 (zoo): it ends in features and has no loss to train by: write layers "
+        "behind it, or head: gap");
+  CHECK(ErrorOf("layers: [{zoo: {model: resnet20, haed: none}}]") ==
+        "net.yaml:1:11: zoo: unknown option \"haed\"; did you mean \"head\"?");
+  CHECK(
+      ErrorOf("layers: [{zoo: resnet200}]") ==
+      "net.yaml:1:11: zoo: there is no model named \"resnet200\"; did you mean resnet20? (`ringctl "
+      "model ls` lists all 22)");
+}
+
+TEST_CASE("Model files: a job with layers is printed as one that is read again") {
+  v1::JobSpec spec;
+  spec.set_name("small");
+  *spec.mutable_model() = Read(ReadTestFile("resnet50.yaml"));
+  const std::string text = job::PrintJobFile(spec);
+  const auto again = job::ParseJobFile("job.yaml", text, {});
+  INFO(again.status());
+  REQUIRE(again.ok());
+  CHECK(job::PrintJobFile(*again) == text);
+  CHECK(GraphOf(again->model()).SerializeAsString() == GraphOf(spec.model()).SerializeAsString());
+}
+
+TEST_CASE("Model files: what does not fit names the line, the layer and both shapes") {
+  CHECK(ErrorOf("layers:\n  - conv2d: {name: a, filters: 4}\n"
+                "  - conv2d: {name: b, filters: 5, inputs: [image]}\n"
+                "  - add: {inputs: [a, b]}\n  - flatten\n  - dense: classes\n")
+            .starts_with("net.yaml:4:5: add_1 (add): "));
+  CHECK_THAT(ErrorOf("layers:\n  - conv2d: {name: a, filters: 4}\n"
+                     "  - conv2d: {name: b, filters: 5, inputs: [image]}\n"
+                     "  - add: {inputs: [a, b]}\n"),
+             Catch::Contains("(1, 32, 32, 4)") && Catch::Contains("(1, 32, 32, 5)"));
+  CHECK(ErrorOf("layers: [{dense: 3}]") ==
+        "net.yaml:1:11: dense_1 (dense): dense_1: expected an input with 2 dimensions, got image "
+        "(1, 32, 32, 3)");
+  CHECK(ErrorOf("layers: [flatten, {dense: 3}]") ==
+        "net.yaml:1:20: dense_1 (dense): it has 3 units, column label needs 10: write units: "
+        "classes");
+  CHECK(ErrorOf("layers: [{conv2d: 3}]") ==
+        "net.yaml:1:11: conv2d_1 (conv2d): the last layer makes (1, 32, 32, 3); the loss reads "
+        "logits (N, classes)");
+  CHECK(ErrorOf("layers: [{relu: {name: a}}, {flatten: {inputs: [image]}}, {dense: classes}]") ==
+        "net.yaml:1:11: a (relu): nothing reads it");
+  CHECK(ErrorOf("layers: [flatten, {dense: {units: tokens.limit}}]") ==
+        "net.yaml:1:20: dense_1 (dense): units: the data have no tokens.limit: there are classes, "
+        "label.limit and image.shape.0 to 2");
+  CHECK(ErrorOf(
+            "layers: [{conv2d: {name: x, filters: 3, activation: relu}}, {relu: {name: x/relu}}, "
+            "flatten, {dense: classes}]") == "model: x/relu (relu): two things are called x/relu");
+  CHECK(ErrorOf("layers: [{conv2d: {filters: 2, activation: rule}}]") ==
+        "net.yaml:1:11: conv2d_1 (conv2d): conv2d_1: there is no activation rule");
+  CHECK(ErrorOf("layers: [{conv2d: {filters: 16777216, kernel: 1024}}]")
+            .find("a parameter of (16777216, 1024, 1024, 3)") != std::string::npos);
+}
+
+TEST_CASE("Model files: numbers of the data stand where a layer wants one") {
+  const v1::Model model = Read("layers: [flatten, {dense: image.shape.0}, {dense: label.limit}]");
+  const v1::Graph graph = GraphOf(model, {28, 24, 1, 7});
+  CHECK(graph.parameters(0).shape(1) == 28);
+  CHECK(graph.parameters(2).shape(1) == 7);
+}
+
+TEST_CASE("Model files: layers of a message are checked as if nobody had") {
+  v1::Model model;
+  v1::Layer& layer = *model.add_layers();
+  const auto error = [&] { return Message(BuildGraph(model, zoo::kCifar).status()); };
+  CHECK(error() == " (): the layer's name is none");
+  layer.set_name("a");
+  layer.set_kind("softmax_cross_entropy");
+  CHECK(error() ==
+        "a (softmax_cross_entropy): there is no such layer; `ringctl model layers` lists them");
+  layer.set_kind("dense");
+  CHECK(error() == "a (dense): option units is missing: features that it makes");
+  layer.add_inputs("b");
+  CHECK(error() == "a (dense): it reads \"b\", which is nothing that stands before it");
+  layer.clear_inputs();
+  layer.add_attributes()->set_name("units");
+  CHECK(error() == "a (dense): units: expected whole number, 1 to 16777216, got nothing");
+  layer.mutable_attributes(0)->set_i(0);
+  CHECK(error() == "a (dense): units: expected whole number, 1 to 16777216, got 0");
+  layer.mutable_attributes(0)->set_i(3);
+  layer.add_attributes()->set_name("unit");
+  CHECK(error() == "a (dense): unknown option \"unit\"; did you mean \"units\"?");
+  layer.mutable_attributes(1)->set_name("units");
+  CHECK(error() == "a (dense): units is there twice");
+  model.set_name("vgg");
+  CHECK(error() == "model: it has layers, and a name or options as well");
+  model.clear_name();
+  for (int i = 0; i < 16'384; ++i) *model.add_layers() = layer;
+  CHECK(error() == "model: 16385 layers; at most 16384 are allowed");
+}
+
+}  // namespace ringmaster::model
