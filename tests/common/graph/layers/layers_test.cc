@@ -127,7 +127,7 @@ TEST_CASE("Layers: how parameters start") {
 
 TEST_CASE("Layers: kinds have names of their own, and options that describe themselves") {
   std::set<std::string> names;
-  ForEachLayer([&]<typename Layer>(std::type_identity<Layer>) {
+  const auto kinds = ForEachLayer([&]<typename Layer>(std::type_identity<Layer>) {
     CHECK(names.insert(Layer::kName).second);
     std::set<std::string> options;
     for (const FieldDescription& option : DescribeFields<Layer>()) {
@@ -137,7 +137,7 @@ TEST_CASE("Layers: kinds have names of their own, and options that describe them
     }
     return 0;
   });
-  CHECK(names.size() == 16);
+  CHECK(names.size() == kinds.size());
   CHECK(PrintFields(Conv2d{.kernel = {1, 7}, .padding = kValid, .kernel_init = kHeNormal}) ==
         " kernel=1,7 padding=valid kernel_init=he_normal");
 }
