@@ -33,6 +33,16 @@ std::string PlaceOf(const v1::Layer& layer) {
   return fmt::format("{}{} ({})", where, OneLine(layer.name(), 200), OneLine(layer.kind(), 64));
 }
 
+// `why` of a layer; what names it already does so once.
+Status At(const v1::Layer& layer, const Status& why) {
+  std::string text = Message(why);
+  for (const std::string& name :
+       {fmt::format("{} ({}): ", layer.name(), layer.kind()), fmt::format("{}: ", layer.name())}) {
+    if (text.starts_with(name)) text.erase(0, name.size());
+  }
+  return Error(why.code(), "{}: {}", PlaceOf(layer), text);
+}
+
 Status CheckLayer(const v1::Layer& layer) {
   if (!graph::IsName(layer.name())) return InvalidArgument("the layer's name is none");
   if (layer.kind() != kZoo && graph::layers::FindLayer(layer.kind()) == nullptr) {
@@ -55,7 +65,7 @@ Status CheckLayers(const v1::Model& model) {
   }
   for (const v1::Layer& layer : model.layers()) {
     const Status status = CheckLayer(layer);
-    if (!status.ok()) return Annotate(status, PlaceOf(layer));
+    if (!status.ok()) return At(layer, status);
   }
   return absl::OkStatus();
 }
@@ -76,13 +86,13 @@ class LayerBuilder {
   StatusOr<graph::Program> Build(const v1::Model& model) {
     for (const v1::Layer& layer : model.layers()) {
       const Status status = Add(layer);
-      if (!status.ok()) return Annotate(status, PlaceOf(layer));
+      if (!status.ok()) return At(layer, status);
     }
     RING_RETURN_IF_ERROR(CheckRead(model));
     const v1::Layer& last = *model.layers().rbegin();
     if (ends_in_logits_) {
       const Status status = AddLoss(values_.at(last.name()));
-      if (!status.ok()) return Annotate(status, PlaceOf(last));
+      if (!status.ok()) return At(last, status);
     }
     return builder_.Finish();
   }

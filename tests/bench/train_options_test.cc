@@ -83,7 +83,7 @@ TEST_CASE("TrainOptions: the job file is a valid one, also after --set") {
   const auto spec = job::ParseJobFile("train_speed", text, options.sets);
   REQUIRE(Message(spec.status()) == "");
   REQUIRE(Message(job::Validate(*spec)) == "");
-  CHECK(spec->model().batch_norm());
+  CHECK(spec->model().options(0).b());
   CHECK(spec->batch() == 64);
   CHECK(spec->shards() == 1);
   CHECK(spec->steps() == 33);

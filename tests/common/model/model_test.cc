@@ -135,13 +135,13 @@ TEST_CASE("Model files: what does not fit names the line, the layer and both sha
   CHECK(ErrorOf("layers:\n  - conv2d: {name: a, filters: 4}\n"
                 "  - conv2d: {name: b, filters: 5, inputs: [image]}\n"
                 "  - add: {inputs: [a, b]}\n  - flatten\n  - dense: classes\n")
-            .starts_with("net.yaml:4:5: add_1 (add): "));
+            .starts_with("net.yaml:4:5: add_1 (add): (1, 32, 32, 4) and "));
   CHECK_THAT(ErrorOf("layers:\n  - conv2d: {name: a, filters: 4}\n"
                      "  - conv2d: {name: b, filters: 5, inputs: [image]}\n"
                      "  - add: {inputs: [a, b]}\n"),
              Catch::Contains("(1, 32, 32, 4)") && Catch::Contains("(1, 32, 32, 5)"));
   CHECK(ErrorOf("layers: [{dense: 3}]") ==
-        "net.yaml:1:11: dense_1 (dense): dense_1: expected an input with 2 dimensions, got image "
+        "net.yaml:1:11: dense_1 (dense): expected an input with 2 dimensions, got image "
         "(1, 32, 32, 3)");
   CHECK(ErrorOf("layers: [flatten, {dense: 3}]") ==
         "net.yaml:1:20: dense_1 (dense): it has 3 units, column label needs 10: write units: "
@@ -158,7 +158,7 @@ TEST_CASE("Model files: what does not fit names the line, the layer and both sha
             "layers: [{conv2d: {name: x, filters: 3, activation: relu}}, {relu: {name: x/relu}}, "
             "flatten, {dense: classes}]") == "model: x/relu (relu): two things are called x/relu");
   CHECK(ErrorOf("layers: [{conv2d: {filters: 2, activation: rule}}]") ==
-        "net.yaml:1:11: conv2d_1 (conv2d): conv2d_1: there is no activation rule");
+        "net.yaml:1:11: conv2d_1 (conv2d): there is no activation rule");
   CHECK(ErrorOf("layers: [{conv2d: {filters: 16777216, kernel: 1024}}]")
             .find("a parameter of (16777216, 1024, 1024, 3)") != std::string::npos);
 }
