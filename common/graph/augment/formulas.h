@@ -15,7 +15,7 @@ struct Tap {
   uint32_t low, high;  // the pixels on both sides
   float weight;        // of `high`
 };
-RING_HOST_DEVICE inline float Between(float low, float high, float weight) {
+RING_HOST_DEVICE inline float Interpolated(float low, float high, float weight) {
   return low + (high - low) * weight;
 }
 

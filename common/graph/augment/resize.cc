@@ -42,7 +42,7 @@ void BilinearResize::ResizeRow(std::span<const uint8_t> pixels, uint32_t y,
     for (size_t c = 0; c < channels; ++c) {
       const auto low = static_cast<float>(source[tap.low * channels + c]);
       const auto high = static_cast<float>(source[tap.high * channels + c]);
-      *out++ = Between(low, high, tap.weight);
+      *out++ = Interpolated(low, high, tap.weight);
     }
   }
 }
@@ -67,7 +67,7 @@ void BilinearResize::Apply(std::span<const uint8_t> pixels, std::vector<float>* 
     upper_y = tap.low;
     lower_y = tap.high;
     float* const row = out.data() + y * length;
-    for (size_t i = 0; i < length; ++i) row[i] = Between(upper[i], lower[i], tap.weight);
+    for (size_t i = 0; i < length; ++i) row[i] = Interpolated(upper[i], lower[i], tap.weight);
   }
 }
 

@@ -1,8 +1,8 @@
 // Learning rate schedules (v1::Schedule has the formulas): what the rate is multiplied by, in
 // float64, from our own elementary functions. Pure; thread-safe (free functions).
 //
-// A new one is a message with its case in v1::Schedule, a Factor here, and a case in FactorOf;
-// where it has lengths, common/job/update_rules.cc resolves them.
+// A new one is a message with its case in v1::Schedule, a Factor here, and a case in FactorOf; its
+// lengths, where it has some, are resolved in common/job/update_rules.cc.
 #pragma once
 
 #include <cstdint>

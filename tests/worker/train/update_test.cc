@@ -116,7 +116,11 @@ TEST_CASE("Update: the average is saved as a model, and evaluated where the job 
   const auto at = [&](const std::vector<MemberResult>& from, size_t step, const char* file) {
     return Tensor(from[0].checkpoints[step - 1], file, name);
   };
-  std::vector<float> expected = at(weights, 1, "model.safetensors");
+  const auto fresh = averaged.Prepare();
+  REQUIRE(fresh.ok());
+  const auto begin = (*fresh)->MakeCheckpoint();
+  REQUIRE(begin.ok());
+  CHECK(Tensor(*begin, "ema.safetensors", name) == Tensor(*begin, "model.safetensors", name));
   for (size_t step = 1; step <= kSteps; ++step) {
     const auto model = at(weights, step, "model.safetensors");
     CHECK(at(results, step, "model.safetensors") == model);

@@ -80,9 +80,9 @@ struct Image {
     if (plan.down == nullptr) return at(static_cast<uint32_t>(y), static_cast<uint32_t>(x));
     const graph::Tap down = plan.down[y];
     const graph::Tap across = plan.across[x];
-    return graph::Between(
-        graph::Between(at(down.low, across.low), at(down.low, across.high), across.weight),
-        graph::Between(at(down.high, across.low), at(down.high, across.high), across.weight),
+    return graph::Interpolated(
+        graph::Interpolated(at(down.low, across.low), at(down.low, across.high), across.weight),
+        graph::Interpolated(at(down.high, across.low), at(down.high, across.high), across.weight),
         down.weight);
   }
 
