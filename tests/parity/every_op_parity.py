@@ -87,7 +87,7 @@ def every_op():
                center=True)
     mean = w.node("hard_sigmoid", w.node("global_average_pool", x, keep_dims=True))
     most = w.node("tanh", w.node("global_max_pool", x, keep_dims=False))
-    x = w.node("multiply", w.node("swish", x), mean)
+    x = w.node("multiply", w.node("hard_swish", w.node("swish", x)), mean)
     x = w.node("add", x, w.parameter("offset", [5, 17]))
     x = w.node("gelu", w.node("relu6", w.node("softplus", x)), name="gelu2", approximate="none")
     x = w.node("dropout", w.node("reshape", x, shape=[340]), rate=0.5, per_sample=False)

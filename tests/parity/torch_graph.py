@@ -139,6 +139,7 @@ OPERATIONS = {
     "global_max_pool": lambda a, x: x.amax(dim=(1, 2), keepdim=a["keep_dims"]),
     "group_norm": group_norm,
     "hard_sigmoid": lambda _, x: F.relu6(x + 3) / 6,  # F.hardsigmoid's gradient has a float32 1/6
+    "hard_swish": lambda _, x: x * F.relu6(x + 3) / 6,
     "huber": lambda a, p, t: sample_means(F.huber_loss(p, t, reduction="none", delta=a["delta"])),
     "layer_norm": layer_norm,
     "leaky_relu": lambda a, x: F.leaky_relu(x, a["slope"]),

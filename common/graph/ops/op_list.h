@@ -49,6 +49,7 @@ using Kind = std::variant<                                       //
     GlobalMaxPool,                                               //
     GroupNorm, GroupNormGradient,                                //
     HardSigmoid, UnaryGradient<HardSigmoid>,                     //
+    HardSwish, UnaryGradient<HardSwish>,                         //
     Huber, PairLossGradient<Huber>,                              //
     LayerNorm, LayerNormGradient,                                //
     LeakyRelu, UnaryGradient<LeakyRelu>,                         //

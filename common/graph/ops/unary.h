@@ -141,6 +141,22 @@ struct HardSigmoid {
   }
 };
 
+// x relu6(x + 3) / 6 (Howard et al., "Searching for MobileNetV3", 2019)
+struct HardSwish {
+  static constexpr OpTraits kTraits = {
+      .name = "hard_swish", .keras = "Activation", .storage = Storage::kInPlace};
+  static constexpr Reads kReads = Reads::kX;
+  template <typename R>
+  R Forward(R x) const {
+    return x * (Clamp(x + R(3), 6) / R(6));
+  }
+  template <typename R>
+  R Backward(R x, R, R dy) const {
+    const R inside = dy * (R(2) * x + R(3)) / R(6);
+    return Select(x <= R(-3), R(0), Select(x >= R(3), dy, inside));
+  }
+};
+
 struct Tanh {
   static constexpr OpTraits kTraits = {
       .name = "tanh", .keras = "Activation", .storage = Storage::kInPlace};

@@ -63,7 +63,7 @@ class Cases {
     ScaleContrast(factor, shape, image);
     ours_ += Bits(image);
   }
-  uint32_t Interpolated(uint32_t low, uint32_t high) { return low + random_() % (high - low + 1); }
+  uint32_t Between(uint32_t low, uint32_t high) { return low + random_() % (high - low + 1); }
   double Real(double low, double high) { return low + (high - low) * (random_() * 0x1p-32); }
   [[nodiscard]] const std::string& cases() const { return cases_; }
   [[nodiscard]] const std::string& ours() const { return ours_; }
@@ -87,14 +87,14 @@ class Cases {
 TEST_CASE("Reference: resized, brightened and contrasted images equal Python's fractions") {
   Cases cases;
   for (int i = 0; i < 40; ++i) {
-    const uint32_t channels = cases.Interpolated(1, 3);
-    cases.Resize({cases.Interpolated(1, 12), cases.Interpolated(1, 12), channels},
-                 {cases.Interpolated(1, 15), cases.Interpolated(1, 15), channels});
+    const uint32_t channels = cases.Between(1, 3);
+    cases.Resize({cases.Between(1, 12), cases.Between(1, 12), channels},
+                 {cases.Between(1, 15), cases.Between(1, 15), channels});
   }
   cases.Resize({28, 28, 1}, {33, 61, 1});
   for (int i = 0; i < 20; ++i) cases.Brighten(cases.Real(-63, 63));
   for (int i = 0; i < 20; ++i) {
-    cases.Contrast(cases.Real(0.2, 1.8), {cases.Interpolated(1, 9), cases.Interpolated(1, 9), 3});
+    cases.Contrast(cases.Real(0.2, 1.8), {cases.Between(1, 9), cases.Between(1, 9), 3});
   }
   cases.Contrast(1.7, {32, 32, 1});
   const StatusOr<std::string> expected = AskReference(cases.cases());

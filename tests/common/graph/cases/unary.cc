@@ -40,6 +40,7 @@ std::vector<OpCase> UnaryCases() {
   AddOpAndGradient("", Gelu{}, &cases);
   AddOpAndGradient("tanh", Gelu{Gelu::Approximate::kTanh}, &cases);
   AddOpAndGradient("", HardSigmoid{}, &cases);
+  AddOpAndGradient("", HardSwish{}, &cases);
   AddOpAndGradient("", LeakyRelu{}, &cases);
   AddOpAndGradient("no slope", LeakyRelu{0}, &cases);
   AddOpAndGradient("", Relu6{}, &cases);

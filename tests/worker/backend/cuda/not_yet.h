@@ -25,6 +25,8 @@ inline constexpr std::string_view kNotYetOnCuda[] = {
     "group_norm_gradient",
     "hard_sigmoid",
     "hard_sigmoid_gradient",
+    "hard_swish",
+    "hard_swish_gradient",
     "huber",
     "huber_gradient",
     "layer_norm",
