@@ -95,7 +95,12 @@ StatusOr<v1::DataSource> ParseData(const std::string& text) {
 
 std::vector<std::string> AugmentationNames() { return FieldNames(*v1::Augmentation::descriptor()); }
 
-std::vector<std::string> OptimizerNames() { return FieldNames(*v1::Optimizer::descriptor()); }
+std::vector<std::string> OptimizerNames() {
+  const auto* const rule = v1::Optimizer::descriptor()->FindOneofByName("kind");
+  std::vector<std::string> names;
+  for (int i = 0; i < rule->field_count(); ++i) names.push_back(rule->field(i)->name());
+  return names;
+}
 
 StatusOr<v1::JobSpec> SpecOf(const RunOptions& options) {
   v1::JobSpec spec;

@@ -11,6 +11,7 @@
 #include "common/job/keys.h"
 #include "common/job/rules.h"
 #include "common/yaml/yaml_tree.h"
+#include "common/zoo/model_table.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::cli {
@@ -97,10 +98,16 @@ class TemplateWriter {
     }
   }
 
-  // The name, then options and what may stand instead.
+  // The name, then this model's options and what may stand instead.
   void WriteModel(const Level& level) {
+    const auto models = zoo::ListModels();
+    std::string named;
     for (const Key& key : job::ModelKeys()) {
-      if (key.example.empty()) continue;
+      if (key.path == "name") named = key.example;
+      const auto model = std::ranges::find(models, named, &zoo::ModelDescription::name);
+      const bool option = model != models.end() &&
+                          std::ranges::count(model->options, key.path, &FieldDescription::name) > 0;
+      if (key.path != "name" && key.path != "file" && !option) continue;
       const char* const sign = key.path == "name" ? "" : key.path == "file" ? "# or " : "# ";
       WriteLine(level.indent + sign + key.path + ": " + key.example, Words(key, key.example));
     }

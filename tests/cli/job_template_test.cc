@@ -44,6 +44,11 @@ std::string Uncommented(const std::string& line, size_t indent) {
   return std::string(indent, ' ') + line.substr(indent + 2);
 }
 
+bool TemplateHas(const std::string& key) {
+  const std::vector<std::string> known = {"name", "batch_norm", "dropout", "file"};
+  return std::ranges::find(known, key) != known.end();
+}
+
 // The template with the commented key of line `at` in force, and with what stands below it.
 std::string With(std::vector<std::string> lines, size_t at) {
   const size_t indent = IndentOf(lines[at]);
@@ -84,6 +89,8 @@ TEST_CASE("JobTemplate: is a job as it stands, in lines of at most 100 columns")
 TEST_CASE("JobTemplate: every key stands there once, with its range and what it is for") {
   std::vector<std::string> wanted, found;
   for (const job::Key& key : job::Keys()) {
+    // Options are those of the model that it names; of one that is no zoo's it has the file alone.
+    if (key.path.starts_with("model.") && !TemplateHas(key.path.substr(6))) continue;
     wanted.push_back(key.path.substr(key.path.rfind('.') + 1));
     INFO(key.path);
     CHECK_THAT(JobTemplate(), Catch::Contains(key.help.substr(0, 30)));
@@ -108,7 +115,10 @@ TEST_CASE("JobTemplate: each key in a comment is right where it stands") {
     if (KeyOf(lines[i]).empty() || lines[i].substr(indent, 2) != "# " || indent > 8) continue;
     if (lines[i].substr(indent, 3) == "#  ") continue;  // inside a commented mapping
     const std::string text = With(lines, i);
-    const auto spec = job::ParseJobFile("job.yaml", text, {});
+    const auto net = [](const std::string&) -> StatusOr<std::string> {
+      return "layers: [flatten, {dense: classes}]";
+    };
+    const auto spec = job::ParseJobFile("job.yaml", text, {}, net);
     INFO(lines[i]);
     INFO(text);
     INFO(spec.status());

@@ -88,6 +88,10 @@ std::optional<Attributes> WrittenOp(const GraphBuilder::Written& written) {
   return op == nullptr ? std::nullopt : OptionsOf(std::get_if<Op>(op));
 }
 
+// Losses and measures stand behind the last layer.
+template <typename Op>
+inline constexpr bool ReadsTargets = PairLossOp<Op> || std::is_same_v<Op, TopK>;
+
 // How many operands an op has at least.
 template <typename Op>
 size_t OperandsOf() {
@@ -108,7 +112,7 @@ std::optional<LayerKind> LayerRow() {
 template <typename Op>
 std::optional<LayerKind> OpRow() {
   const OpTraits& op = Op::kTraits;
-  if (op.internal) return std::nullopt;
+  if (op.internal || ReadsTargets<Op>) return std::nullopt;
   const std::string keras = op.keras == nullptr ? "" : fmt::format(", Keras' {}", op.keras);
   return LayerKind{op.name, "the op" + keras, DescribeFields<Op>(), OperandsOf<Op>(),
                    false,   OwnForm<Op>,      BuildOp<Op>,          WrittenOp<Op>};

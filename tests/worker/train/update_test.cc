@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/job/job_file.h"
+#include "tests/support/model_option.h"
 #include "tests/worker/train/regroup_case.h"
 #include "worker/train/safetensors.h"
 
@@ -16,7 +17,7 @@ namespace {
 // SmallSpec with this optimizer, as in a job file, and a checkpoint of every state.
 v1::JobSpec With(const std::string& optimizer) {
   v1::JobSpec spec = SmallSpec();
-  spec.mutable_model()->mutable_hidden()->add_values(7);  // kernels and biases, of odd sizes
+  testing::SetHidden({7}, spec.mutable_model());  // kernels and biases, of odd sizes
   spec.mutable_checkpoint()->set_every_steps(1);
   spec.clear_optimizer();
   const Status read = job::ReadYaml("optimizer", optimizer, spec.mutable_optimizer());
