@@ -96,7 +96,7 @@ def every_op():
     logits = w.node("dense", x, w.parameter("fc/kernel", [17, 5]), name="fc")
     w.node("softmax_cross_entropy", logits, label, label_smoothing=0.25)
     w.node("softmax_cross_entropy", w.node("dense", most, w.parameter("side/kernel", [17, 5]), name="side"), label,
-           name="side_loss", label_smoothing=0.0)
+           name="side_loss", label_smoothing=0.0625)
     said = w.node("reshape", w.node("dense", most, w.parameter("said/kernel", [17, 6]), name="features"), name="said",
                   shape=[2, 3])
     w.node("sigmoid_cross_entropy", said, target, label_smoothing=0.125)
