@@ -26,7 +26,7 @@ BAD_FILES = [
     ("shards: 8", "shards: 5000", ["shards"]),
     ("epochs: 2", "epochs: 2\nsteps: 3", ["epochs", "steps"]),
     ("epochs: 2\n", "", ["epochs", "steps"]),
-    ("name: mlp", "name: resnet", ["resnet", "mlp"]),
+    ("name: mlp", "name: resnet", ["resnet", "resnet18"]),
     ("hidden: [32]", "batch_norm: true", ["batch_norm", "mlp"]),
     ("hidden: [32]", "hidden: {}", ["hidden", "list"]),
     ("hidden: [32]", "dropout: 1.0", ["dropout"]),
