@@ -45,6 +45,12 @@ StatusOr<v1::ResultSpec> ResultWithoutCluster(v1::JobSpec spec, const std::strin
     spec.clear_validation();
     spec.clear_checkpoint();  // it may name a metric of the validation set
   }
+  // How many steps there are is not known either: lengths cannot be held against them, and neither
+  // programs nor memory depend on them.
+  if (data_root.empty() && !spec.data().has_take()) {
+    spec.mutable_optimizer()->clear_schedule();
+    if (spec.optimizer().has_ema()) spec.mutable_optimizer()->mutable_ema()->clear_start_update();
+  }
   RING_ASSIGN_OR_RETURN(const v1::DatasetFacts facts, FactsOf(spec, data_root));
   RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, job::Resolve(spec, facts, {}));
   v1::ResultSpec result = std::move(*job.mutable_result());

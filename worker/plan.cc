@@ -125,7 +125,9 @@ StatusOr<uint64_t> LargestWithin(uint64_t limit, uint64_t most,
   std::vector<std::pair<uint64_t, uint64_t>> known;
   const auto probe = [&](uint64_t n) -> Status {
     const StatusOr<uint64_t> taken = bytes(n);
-    if (absl::IsInvalidArgument(taken.status()) && n > 1) {
+    const bool unbuildable =
+        absl::IsInvalidArgument(taken.status()) || absl::IsResourceExhausted(taken.status());
+    if (unbuildable && n > 1) {
       high = n;
       return absl::OkStatus();
     }

@@ -44,12 +44,13 @@ struct JobPlan {
 
   // The verdict: cores have room for their programs, and together as much as the state takes.
   [[nodiscard]] bool core_fits() const { return core_bytes <= memory_per_core; }
-  [[nodiscard]] bool host_fits() const { return host.total <= cores * memory_per_core; }
+  [[nodiscard]] bool host_fits() const { return host.total / cores <= memory_per_core; }
   [[nodiscard]] bool fits() const { return core_fits() && host_fits(); }
 };
 
 // The largest n from 0 to `most` with bytes(n) <= limit, where more samples never take less: in few
-// calls where bytes grow in proportion. INVALID_ARGUMENT from `bytes` counts as too large.
+// calls where bytes grow in proportion. INVALID_ARGUMENT and RESOURCE_EXHAUSTED from `bytes` count
+// as too large.
 [[nodiscard]] StatusOr<uint64_t> LargestWithin(
     uint64_t limit, uint64_t most, const std::function<StatusOr<uint64_t>(uint64_t)>& bytes);
 

@@ -5,6 +5,25 @@
 
 namespace ringmaster::graph {
 
+namespace {
+
+// What a graph's message may have (message/from_message.cc), held to here before it is built: a few
+// lines may say very much.
+constexpr size_t kMostNodes = 16'384, kMostParameters = 16'384, kMostValues = 65'536;
+constexpr size_t kMostNameBytes = 200;
+
+Status CheckRoom(const Program& program, size_t name_bytes) {
+  if (program.graph.nodes().size() >= kMostNodes || program.parameters.size() >= kMostParameters ||
+      program.graph.values().size() >= kMostValues) {
+    return InvalidArgument("the model has more than {} nodes, {} parameters or {} values",
+                           kMostNodes, kMostParameters, kMostValues);
+  }
+  if (name_bytes <= kMostNameBytes) return absl::OkStatus();
+  return InvalidArgument("a name of {} bytes; at most {} are allowed", name_bytes, kMostNameBytes);
+}
+
+}  // namespace
+
 GraphBuilder::GraphBuilder(int64_t samples) {
   program_.mode = Mode::kTraining;
   program_.samples = samples;
@@ -37,6 +56,8 @@ ValueId GraphBuilder::Column(const std::string& name) {
 ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initializer) {
   if (!status_.ok()) return kNoValue;
   constexpr int64_t kMostElements = int64_t{1} << 40;
+  Fail(CheckRoom(program_, prefix_.size() + name.size()));
+  if (!status_.ok()) return kNoValue;
   if (!IsCountable(shape) || Elements(shape) > kMostElements) {
     Fail(
         InvalidArgument("{}: a parameter of {}: expected extents of at least 1, and at most 2^40 "
@@ -65,6 +86,7 @@ void GraphBuilder::Output(graph::Output output, ValueId scalar) {
 std::vector<ValueId> GraphBuilder::AddAll(const std::string& name, Kind op,
                                           std::vector<ValueId> inputs) {
   const std::vector<ValueId> nothing = {kNoValue, kNoValue, kNoValue};
+  if (status_.ok()) Fail(CheckRoom(program_, prefix_.size() + name.size()));
   if (!status_.ok()) return nothing;
   Written written = {name, {}, inputs, {}};
   if (depth_ == 0) written.layer = op;

@@ -147,8 +147,19 @@ Status CheckLengths(const v1::JobSpec& complete) {
 
 }  // namespace
 
+// Groups are matched with every parameter, where others wait.
+constexpr int kMostGroups = 256, kMostBoundaries = 1024;
+
 Status CheckOptimizer(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckKind(spec.optimizer()));
+  if (spec.optimizer().groups_size() > kMostGroups) {
+    return InvalidArgument("optimizer.groups: {} of them; at most {} are allowed",
+                           spec.optimizer().groups_size(), kMostGroups);
+  }
+  if (spec.optimizer().schedule().steps().at_size() > kMostBoundaries) {
+    return InvalidArgument("optimizer.schedule.steps.at: {} of them; at most {} are allowed",
+                           spec.optimizer().schedule().steps().at_size(), kMostBoundaries);
+  }
   v1::JobSpec complete = spec;
   FillDefaults(&complete);
   const v1::Optimizer& optimizer = complete.optimizer();

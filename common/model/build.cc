@@ -135,7 +135,9 @@ class LayerBuilder {
     }
     for (size_t i = 0; made.size() > 1 && i < made.size(); ++i) {
       const std::string& name = builder_.graph().value(made[i]).name;
-      values_.emplace(name, made[i]);
+      if (!values_.emplace(name, made[i]).second && name != layer.name()) {
+        return InvalidArgument("two things are called {}", name);
+      }
       owners_.emplace(name, layer.name());
     }
     return absl::OkStatus();
@@ -235,6 +237,9 @@ StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& dat
         "{}: it ends in features and has no loss to train by: write layers "
         "behind it, or head: gap",
         PlaceOf(*model.layers().rbegin()));
+  }
+  if (forward.parameters.empty()) {
+    return InvalidArgument("model: no layer of it has parameters: there is nothing to train");
   }
   v1::Graph message = graph::ToMessage(forward);
   // Two things may still have one name.

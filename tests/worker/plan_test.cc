@@ -128,6 +128,20 @@ TEST_CASE("Plan: what does not fit is said, with what does") {
         std::string::npos);
 }
 
+TEST_CASE("Plan: lengths that no step is known for are no reason to refuse a job") {
+  const auto backend = MakeBackend("cpu");
+  REQUIRE(backend.ok());
+  v1::JobSpec spec = PlannedSpec();
+  spec.mutable_data()->clear_take();
+  spec.mutable_optimizer()->mutable_schedule()->mutable_warmup()->mutable_over()->set_updates(500);
+  spec.mutable_optimizer()->mutable_schedule()->mutable_cosine();
+  spec.mutable_optimizer()->mutable_ema()->set_start_update(1000);
+  const auto plan = PlanJob(spec, FlagsOf(1 << 30), backend->get());
+  REQUIRE(Message(plan.status()) == "");
+  // The average is a slot: a third of the state beside Adam's two.
+  CHECK(plan->host.parts[1].bytes == 3 * plan->host.parts[0].bytes);
+}
+
 TEST_CASE("Plan: for programs") {
   const auto backend = MakeBackend("cpu");
   REQUIRE(backend.ok());

@@ -79,11 +79,11 @@ Status Boundary::EvaluateAll() {
   const PhaseScope phase(&job_->pulse, "evaluate", &parts_.times->evaluate);
   HitFailpoint("evaluate", job_->state->step);
   if (!job_->spec().optimizer().ema().evaluate()) return EvaluateSets();
-  Status status = job_->ShowAverage();
-  if (status.ok()) status = EvaluateSets();
+  const Status shown = job_->ShowAverage();
+  const Status status = shown.ok() ? EvaluateSets() : shown;
   const Status refreshed = job_->RefreshWeights();  // whatever went wrong: others go on
-  if (status.ok() && !refreshed.ok()) return parts_.reducer->Leave(refreshed);
-  return status;
+  if (!refreshed.ok()) return parts_.reducer->Leave(refreshed);
+  return shown.ok() ? status : parts_.reducer->Leave(shown);
 }
 
 Status Boundary::EvaluateSets() {

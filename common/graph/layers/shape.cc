@@ -45,6 +45,11 @@ std::vector<ValueId> Split::Build(GraphBuilder& builder, const std::string& name
     return {};
   }
   const int64_t extent = shape[static_cast<size_t>(op.axis)];
+  constexpr int64_t kMostParts = 1024;
+  if (parts > kMostParts) {
+    builder.Fail(InvalidArgument("{}: {} parts; at most {} are allowed", name, parts, kMostParts));
+    return {};
+  }
   if (sizes.empty() && (parts < 1 || extent % parts != 0)) {
     builder.Fail(InvalidArgument("{}: {} parts do not divide axis {} of {}", name, parts, op.axis,
                                  ToString(shape)));

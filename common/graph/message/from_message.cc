@@ -231,6 +231,9 @@ class Reader {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(input));
       node.inputs.push_back(value);
     }
+    if (node.as<graph::Add>() != nullptr || node.as<Multiply>() != nullptr) {
+      RING_RETURN_IF_ERROR(CheckRanks(node));
+    }
     if (node.as<SoftmaxCrossEntropy>() != nullptr || node.as<TopK>() != nullptr) {
       RING_RETURN_IF_ERROR(CheckLabels(node));
     }
@@ -244,6 +247,26 @@ class Reader {
       }
     }
     return Add(std::move(node)).status();
+  }
+
+  // A lower rank meets the last axes, and the samples' axis is one of them where they fit by
+  // chance: then a sample would read another one's numbers.
+  Status CheckRanks(const Node& node) const {
+    size_t most = 0;
+    for (const ValueId input : node.inputs) {
+      most = std::max(most, program_.graph.value(input).shape.size());
+    }
+    for (const ValueId input : node.inputs) {
+      const Value& value = program_.graph.value(input);
+      const bool parameter = std::ranges::count(program_.parameters, input, &Parameter::value) > 0;
+      if (parameter || value.shape.size() == most) continue;
+      return InvalidArgument(
+          "{} {} has a lower rank than the other operand, which only a parameter may have: keep "
+          "its "
+          "axes (keep_dims), or flatten the other",
+          value.name, ToString(value.shape));
+    }
+    return absl::OkStatus();
   }
 
   // A label is a place among the logits: kernels look there.

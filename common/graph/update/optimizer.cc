@@ -117,7 +117,7 @@ std::vector<NormFactors> Optimizer::FactorsOf(std::span<const TensorSquares> squ
   const v1::Clip& clip = options_.optimizer.clip();
   const auto bounded = [](double norm, double most) { return norm > most ? most / norm : 1; };
   const auto square = [&](size_t i) { return squares[i].gradient; };
-  if (clip.has_global_norm()) {
+  if (clip.has_global_norm() && !squares.empty()) {
     const double norm = SquareRoot(PairwiseSum(0, squares.size(), square));
     for (NormFactors& each : factors) each.gradient = bounded(norm, clip.global_norm());
   }

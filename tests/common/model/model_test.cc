@@ -200,4 +200,36 @@ TEST_CASE("Model files: layers of a message are checked as if nobody had") {
   CHECK(error() == "model: 16385 layers; at most 16384 are allowed");
 }
 
+TEST_CASE("Model files: a few lines that say very much are refused before they are built") {
+  v1::JobSpec spec;
+  for (int i = 0; i < 1000; ++i) {
+    v1::Layer& layer = *spec.mutable_model()->add_layers();
+    layer.set_kind("zoo");
+    layer.set_name(fmt::format("a{}", i));
+    v1::Attribute& option = *layer.add_attributes();
+    option.set_name("model");
+    option.set_s("nasnetlarge");
+  }
+  const zoo::DataShape data = {.height = 32, .width = 32, .channels = 3, .classes = 10};
+  const auto many = Message(BuildGraph(spec.model(), data).status());
+  INFO(many);
+  CHECK(many.find("more than 16384 nodes, 16384 parameters or 65536 values") != std::string::npos);
+  spec.mutable_model()->mutable_layers()->DeleteSubrange(1, 999);
+  v1::Attribute& prefix = *spec.mutable_model()->mutable_layers(0)->add_attributes();
+  prefix.set_name("prefix");
+  prefix.set_s(std::string(1 << 20, 'a'));
+  const auto name = Message(BuildGraph(spec.model(), data).status());
+  INFO(name.substr(0, 300));
+  CHECK(name.find("at most 200 are allowed") != std::string::npos);
+}
+
+TEST_CASE("Model files: what would train nothing, or mix samples, is refused") {
+  CHECK(ErrorOf("layers: [flatten]").find("there is nothing to train") != std::string::npos);
+  const std::string mixed = ErrorOf(
+      "layers: [{conv2d: {name: a, filters: 4}}, {global_average_pool: {name: b}}, "
+      "{multiply: {name: c, inputs: [a, b]}}, flatten, {dense: classes}]");
+  INFO(mixed);
+  CHECK(mixed.find("a lower rank than the other operand") != std::string::npos);
+}
+
 }  // namespace ringmaster::model

@@ -150,5 +150,12 @@ TEST_CASE("Trust: the ratio is 1 where a norm is 0, and clipping is in the gradi
   CHECK((*MakeOptimizer(options))->step(1, 0).around.decay == 0);
 }
 
+TEST_CASE("Clip: a model without parameters has no norm") {
+  UpdateOptions options;
+  options.optimizer.mutable_sgd()->set_learning_rate(1);
+  options.optimizer.mutable_clip()->set_global_norm(1);
+  CHECK((*MakeOptimizer(options))->FactorsOf({}).empty());
+}
+
 }  // namespace
 }  // namespace ringmaster::graph
