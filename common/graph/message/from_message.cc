@@ -19,12 +19,8 @@
 namespace ringmaster::graph {
 namespace {
 
-constexpr int kMaxColumns = 64;
-constexpr int kMaxParameters = 16'384;
-constexpr int kMaxNodes = 16'384;
-constexpr int kMaxOutputs = 64;
-constexpr int kMaxInputs = 256;
-constexpr int kMaxAttributes = 64;
+constexpr int kMaxParameters = 16'384, kMaxNodes = 16'384;
+constexpr int kMaxColumns = 64, kMaxOutputs = 64, kMaxInputs = 256, kMaxAttributes = 64;
 constexpr size_t kMaxValues = 65'536;
 constexpr int kMaxRank = 7;
 constexpr size_t kMaxName = 200, kMaxSegment = 64, kMaxSegments = 16;
@@ -249,22 +245,17 @@ class Reader {
     return Add(std::move(node)).status();
   }
 
-  // A lower rank meets the last axes, and the samples' axis is one of them where they fit by
-  // chance: then a sample would read another one's numbers.
+  // A lower rank meets the last axes; by chance that fits where it has samples, which then mix.
   Status CheckRanks(const Node& node) const {
-    size_t most = 0;
+    const auto rank = [&](ValueId id) { return program_.graph.value(id).shape.size(); };
     for (const ValueId input : node.inputs) {
-      most = std::max(most, program_.graph.value(input).shape.size());
-    }
-    for (const ValueId input : node.inputs) {
-      const Value& value = program_.graph.value(input);
       const bool parameter = std::ranges::count(program_.parameters, input, &Parameter::value) > 0;
-      if (parameter || value.shape.size() == most) continue;
+      if (parameter || rank(input) >= std::max(rank(node.inputs[0]), rank(node.inputs.back()))) {
+        continue;
+      }
       return InvalidArgument(
-          "{} {} has a lower rank than the other operand, which only a parameter may have: keep "
-          "its "
-          "axes (keep_dims), or flatten the other",
-          value.name, ToString(value.shape));
+          "{} has a lower rank than the other operand, which only a parameter may have",
+          program_.graph.value(input).name);
     }
     return absl::OkStatus();
   }
