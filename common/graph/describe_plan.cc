@@ -1,7 +1,7 @@
 // Describe: a memory plan as text.
 #include <algorithm>
 #include <functional>
-#include <numeric>
+#include <unordered_set>
 #include <utility>
 
 #include "common/amount.h"
@@ -14,19 +14,34 @@ bool LiveAt(const Placement& placement, NodeId node) {
   return placement.bytes > 0 && placement.first <= node && node <= placement.last;
 }
 
-// What is live while the node runs.
+// Calls visit(number) for each value that is live while the node runs and shares its
+// bytes with no newer one.
+template <typename Visit>
+void ForEachLive(const MemoryPlan& plan, NodeId node, const Visit& visit) {
+  std::unordered_set<size_t> offsets;
+  for (size_t i = plan.values.size(); i-- > 0;) {
+    if (LiveAt(plan.values[i], node) && offsets.insert(plan.values[i].offset).second) visit(i);
+  }
+}
+
+// Of what lies there then.
+size_t LiveBytes(const MemoryPlan& plan, NodeId node) {
+  size_t bytes = 0;
+  ForEachLive(plan, node, [&](size_t i) { bytes += plan.values[i].bytes; });
+  for (const Placement& workspace : plan.workspaces) {
+    if (LiveAt(workspace, node)) bytes += workspace.bytes;
+  }
+  return bytes;
+}
+
 std::vector<PeakBuffer> LiveBuffers(const Program& program, const MemoryPlan& plan, NodeId node) {
   std::vector<PeakBuffer> buffers;
-  std::vector<size_t> offsets;
-  for (size_t i = plan.values.size(); i-- > 0;) {
-    const Placement& placement = plan.values[i];
-    if (!LiveAt(placement, node) || std::ranges::count(offsets, placement.offset) > 0) continue;
-    offsets.push_back(placement.offset);
+  ForEachLive(plan, node, [&](size_t i) {
     const Value& value = program.graph.value(static_cast<ValueId>(i));
     const bool fed = value.producer == kFed;
     buffers.push_back({value.name, fed ? "fed" : program.graph.node(value.producer).op(),
-                       value.shape, value.dtype, placement.bytes});
-  }
+                       value.shape, value.dtype, plan.values[i].bytes});
+  });
   for (size_t n = 0; n < plan.workspaces.size(); ++n) {
     if (!LiveAt(plan.workspaces[n], node)) continue;
     buffers.push_back({.name = program.graph.nodes()[n].name,
@@ -37,20 +52,17 @@ std::vector<PeakBuffer> LiveBuffers(const Program& program, const MemoryPlan& pl
   return buffers;
 }
 
-size_t Total(const std::vector<PeakBuffer>& buffers) {
-  return std::accumulate(buffers.begin(), buffers.end(), size_t{0},
-                         [](size_t sum, const PeakBuffer& buffer) { return sum + buffer.bytes; });
-}
-
 }  // namespace
 
 Peak PeakOf(const Program& program, const MemoryPlan& plan) {
-  Peak peak = {"nothing", {}};
+  size_t most = 0;
+  NodeId peak = kFed;
   for (NodeId node = 0; node < static_cast<NodeId>(program.graph.nodes().size()); ++node) {
-    std::vector<PeakBuffer> live = LiveBuffers(program, plan, node);
-    if (Total(live) > Total(peak.buffers)) peak = {program.graph.node(node).name, std::move(live)};
+    const size_t bytes = LiveBytes(plan, node);
+    if (bytes > most) most = bytes, peak = node;
   }
-  return peak;
+  if (peak == kFed) return {"nothing", {}};
+  return {program.graph.node(peak).name, LiveBuffers(program, plan, peak)};
 }
 
 std::string Describe(const Program& program, const MemoryPlan& plan) {
