@@ -17,7 +17,7 @@ namespace ringmaster::model {
 namespace {
 
 constexpr size_t kMaxItems = 4 * kMaxLayers;   // blocks, and what `when` leaves out, count too
-constexpr size_t kMaxBytes = size_t{1} << 20;  // of all layers
+constexpr size_t kMaxBytes = size_t{1} << 20;  // of all layers, places not counted
 constexpr int64_t kMaxWork = 4'000'000;        // values looked at
 
 using Refs = std::vector<std::string>;
@@ -362,9 +362,6 @@ class Expander {
     v1::Layer layer;
     layer.set_kind(item.kind);
     layer.set_name(use.name);
-    layer.set_where(frame.block == nullptr
-                        ? item.where
-                        : fmt::format("{} (used at {})", item.where, frame.used));
     RING_RETURN_IF_ERROR(SetInputs(frame, use, *kind, &layer));
     RING_RETURN_IF_ERROR(item.kind == kZoo ? SetZoo(frame, use, *kind, &layer)
                                            : SetOptions(frame, use, *kind, &layer));
@@ -373,6 +370,9 @@ class Expander {
     if (bytes_ > kMaxBytes) {
       return At(frame, item, InvalidArgument("the layers have more than {} bytes", kMaxBytes));
     }
+    layer.set_where(frame.block == nullptr
+                        ? item.where
+                        : fmt::format("{} (used at {})", item.where, frame.used));
     layers_.push_back(std::move(layer));
     return Refs{use.name};
   }
