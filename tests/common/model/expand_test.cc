@@ -193,7 +193,14 @@ TEST_CASE("Model files: limits hold, whatever a few lines ask for") {
       "layers: [{b: {repeat: 1000}}]";
   CHECK_THAT(ErrorOf(nested),
              Catch::Contains("net.yaml:2:17: relu (in a, used at net.yaml:3:17 as ") &&
-                 Catch::Contains("): the layers have more than 1048576 bytes"));
+                 Catch::Contains("): more than 16384 layers"));
+  // Long names weigh; the path of the file does not.
+  const std::string name(60, 'n');
+  const std::string long_names = fmt::format(
+      "blocks: {{b: {{layers: [{{relu: {{name: {0}, repeat: 1000}}}}]}}}}\n"
+      "layers: [{{b: {{name: {0}, repeat: 10}}}}]",
+      name);
+  CHECK_THAT(ErrorOf(long_names), Catch::Contains(": the layers have more than 1048576 bytes"));
   std::string many = "layers:\n";
   for (char name = 'a'; name < 'r'; ++name) {
     many += fmt::format("  - relu: {{name: {}, repeat: 1000}}\n", name);
