@@ -31,6 +31,7 @@ struct ModelOptions {
 // A model, and the data that it is looked at for.
 struct Subject {
   v1::Model model;
+  model::Outputs outputs;  // of a job file
   zoo::DataShape data;
 };
 
@@ -76,8 +77,9 @@ StatusOr<Subject> SubjectOf(const ModelOptions& options) {
   zoo::DataShape usual = zoo::kCifar;
   if (is_file) {
     RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("model file", options.name));
-    RING_ASSIGN_OR_RETURN(subject.model, model::ReadModelFile(options.name, text, given.members,
-                                                              job::FilesBeside(options.name)));
+    RING_ASSIGN_OR_RETURN(subject.model,
+                          model::ReadModelFile(options.name, text, given.members,
+                                               job::FilesBeside(options.name), &subject.outputs));
   } else {
     RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.name));
     RING_ASSIGN_OR_RETURN(subject.model, model::ReadModel(given, nullptr));
@@ -98,20 +100,27 @@ StatusOr<ExitCode> ListModels(const Common& common) {
 }
 
 StatusOr<ExitCode> ListLayers(const Common& common, const std::vector<std::string>& names) {
-  std::vector<graph::layers::LayerKind> kinds;
-  if (names.empty()) kinds = graph::layers::LayerTable();
+  using namespace graph::layers;
+  ModelWords words;
+  if (names.empty()) words = {LayerTable(), OutputTable()};
   for (const std::string& name : names) {
-    const graph::layers::LayerKind* const kind = graph::layers::FindLayer(name);
-    if (kind != nullptr) {
-      kinds.push_back(*kind);
-      continue;
+    const LayerKind* const layer = FindLayer(name);
+    if (layer != nullptr) words.layers.push_back(*layer);
+    bool found = layer != nullptr;
+    for (const OutputKind& kind : OutputTable()) {
+      if (kind.name != name) continue;
+      words.outputs.push_back(kind);
+      found = true;
     }
-    const std::string guess = Nearest(name, graph::layers::LayerNames());
+    if (found) continue;
+    std::vector<std::string> known = LayerNames();
+    for (const OutputKind& kind : OutputTable()) known.push_back(kind.name);
+    const std::string guess = Nearest(name, known);
     return InvalidArgument("there is no layer \"{}\"{}", name,
                            guess.empty() ? "; `ringctl model layers` lists them"
                                          : fmt::format("; did you mean {}?", guess));
   }
-  Print(common.json() ? ToJson(kinds).dump(2) + "\n" : RenderLayers(kinds, Terminal::Of(stdout)));
+  Print(common.json() ? ToJson(words).dump(2) + "\n" : RenderLayers(words, Terminal::Of(stdout)));
   return ExitCode::kOk;
 }
 
@@ -122,7 +131,7 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
     RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
   } else {
     RING_ASSIGN_OR_RETURN(const graph::Program program,
-                          model::BuildForward(subject.model, subject.data));
+                          model::BuildForward(subject.model, subject.data, subject.outputs));
     summary = zoo::Summarize(options.name, program);
   }
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
@@ -140,7 +149,8 @@ StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
     Print(file);
     return ExitCode::kOk;
   }
-  RING_ASSIGN_OR_RETURN(const v1::Graph graph, model::BuildGraph(subject.model, subject.data));
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph,
+                        model::BuildGraph(subject.model, subject.data, subject.outputs));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -200,8 +210,9 @@ void AddModel(CommandLine& line) {
                "ringctl model show net.yaml -o json"),
       Show));
   const auto kinds = std::make_shared<std::vector<std::string>>();
-  line.Add(group, "layers", "list the layers that a model file may have, with their options",
-           Examples("ringctl model layers", "ringctl model layers conv2d dense"),
+  line.Add(group, "layers",
+           "list the layers that a model file may have, losses and metrics, with their options",
+           Examples("ringctl model layers", "ringctl model layers conv2d huber"),
            [&line, kinds] { return ListLayers(line.common(), *kinds); })
       ->add_option("LAYER", *kinds, "only these; default: all");
 }

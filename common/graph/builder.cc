@@ -43,7 +43,8 @@ ValueId GraphBuilder::Input(int64_t height, int64_t width, int64_t channels) {
 
 void GraphBuilder::SetLimit(const std::string& column, int64_t limit) {
   for (graph::Column& known : program_.columns) {
-    if (known.name == column) known.limit = limit;
+    if (known.name != column) continue;
+    known.limit = known.limit == 0 ? limit : std::min(known.limit, limit);
   }
 }
 

@@ -22,7 +22,7 @@ class GraphBuilder {
   // Images (N, height, width, channels) in float32, and their labels (N), which have no limit yet.
   // Call once, first.
   ValueId Input(int64_t height, int64_t width, int64_t channels);
-  // What a column of whole numbers stays below.
+  // What a column of whole numbers stays below; of several, the least.
   void SetLimit(const std::string& column, int64_t limit);
   // The value of that column.
   [[nodiscard]] ValueId Column(const std::string& name);
@@ -45,14 +45,9 @@ class GraphBuilder {
   auto Add(const std::string& name, const Layer& layer, Input input) {
     const std::vector<ValueId> inputs = Listed(input);
     ++depth_;
-    if constexpr (requires { Listed(layer.Build(*this, name, input)); }) {
-      auto made = layer.Build(*this, name, std::move(input));
-      if (--depth_ == 0) written_.push_back({name, layer, inputs, Listed(made)});
-      return made;
-    } else {  // a loss
-      layer.Build(*this, name, input);
-      --depth_;
-    }
+    auto made = layer.Build(*this, name, std::move(input));
+    if (--depth_ == 0) written_.push_back({name, layer, inputs, Listed(made)});
+    return made;
   }
 
   // What was asked for: layers, and ops that no layer asked for.

@@ -66,9 +66,12 @@ Status CheckData(const v1::DataSource& data) {
   return CheckPath(data.path());
 }
 
-// Layers that somebody wrote, on what such data usually are; who resolves the job knows.
+// Layers, losses and metrics that somebody wrote, on what such data usually are; who resolves the
+// job knows.
 Status CheckLayers(const v1::JobSpec& spec) {
-  if (spec.model().layers_size() == 0 || spec.data().format().empty()) return absl::OkStatus();
+  const bool of_the_zoo =
+      spec.model().layers_size() == 0 && spec.loss().empty() && spec.metrics().empty();
+  if (of_the_zoo || spec.data().format().empty()) return absl::OkStatus();
   auto facts = data::UsualFacts(spec.data().format());
   if (!facts.ok()) return absl::OkStatus();
   facts->set_train_samples(1);
@@ -79,10 +82,12 @@ Status CheckLayers(const v1::JobSpec& spec) {
   whole.clear_validation();
   const auto use = ResolveDataUse(whole, *facts);
   if (!use.ok()) return absl::OkStatus();
-  return model::BuildGraph(spec.model(), {.height = use->height(),
-                                          .width = use->width(),
-                                          .channels = use->channels(),
-                                          .classes = facts->classes()})
+  return model::BuildGraph(spec.model(),
+                           {.height = use->height(),
+                            .width = use->width(),
+                            .channels = use->channels(),
+                            .classes = facts->classes()},
+                           {spec.loss(), spec.metrics()})
       .status();
 }
 

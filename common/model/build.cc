@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/ranges.h>
+
 #include "common/graph/builder.h"
 #include "common/graph/layers/layer_table.h"
 #include "common/graph/layers/losses.h"
@@ -22,7 +24,11 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 using graph::layers::Attributes;
+using graph::layers::FindOutput;
 using graph::layers::LayerKind;
+using graph::layers::OutputKind;
+using Layers = google::protobuf::RepeatedPtrField<v1::Layer>;
+using Role = graph::Output::Role;
 
 constexpr int kMostInputs = 256, kMostOptions = 64;  // of a layer
 constexpr size_t kMostWhere = 400;                   // bytes
@@ -70,46 +76,41 @@ Status CheckLayers(const v1::Model& model) {
   return absl::OkStatus();
 }
 
-zoo::ProgramOptions OptionsFor(const zoo::DataShape& data) {
-  return {.height = data.height,
-          .width = data.width,
-          .channels = data.channels,
-          .classes = data.classes};
-}
-
 class LayerBuilder {
  public:
   explicit LayerBuilder(const zoo::DataShape& data) : data_(data), builder_(1) {
     values_["image"] = builder_.Input(data.height, data.width, data.channels);
   }
 
-  StatusOr<graph::Program> Build(const v1::Model& model) {
+  StatusOr<graph::Program> Build(const v1::Model& model, const Outputs& outputs) {
     for (const v1::Layer& layer : model.layers()) {
       const Status status = Add(layer);
       if (!status.ok()) return At(layer, status);
+      last_ = &layer;
     }
+    if (model.layers_size() == 0) RING_RETURN_IF_ERROR(AddNamed(model));
+    if (ends_in_logits_ || !outputs.losses.empty()) RING_RETURN_IF_ERROR(AddOutputs(outputs));
     RING_RETURN_IF_ERROR(CheckRead(model));
-    const v1::Layer& last = *model.layers().rbegin();
-    if (ends_in_logits_) {
-      const Status status = AddLoss(values_.at(last.name()));
-      if (!status.ok()) return At(last, status);
-    }
     return builder_.Finish();
   }
 
  private:
+  // What that is, which is read then.
+  StatusOr<ValueId> Read(const std::string& name) {
+    const auto at = values_.find(name);
+    if (at == values_.end()) {
+      return InvalidArgument("it reads \"{}\", which is nothing that stands before it",
+                             OneLine(name, 200));
+    }
+    read_.insert(name);
+    if (const auto owner = owners_.find(name); owner != owners_.end()) read_.insert(owner->second);
+    return at->second;
+  }
+
   Status Add(const v1::Layer& layer) {
     std::vector<ValueId> inputs;
     for (const std::string& name : layer.inputs()) {
-      const auto at = values_.find(name);
-      if (at == values_.end()) {
-        return InvalidArgument("it reads \"{}\", which is nothing that stands before it",
-                               OneLine(name, 200));
-      }
-      read_.insert(name);
-      if (const auto owner = owners_.find(name); owner != owners_.end())
-        read_.insert(owner->second);
-      inputs.push_back(at->second);
+      RING_ASSIGN_OR_RETURN(inputs.emplace_back(), Read(name));
     }
     if (inputs.empty()) inputs.push_back(values_.at("image"));
     Attributes options = layer.attributes();
@@ -190,26 +191,91 @@ class LayerBuilder {
   }
 
   Status CheckRead(const v1::Model& model) const {
-    for (int i = 0; i + 1 < model.layers_size(); ++i) {
-      const v1::Layer& layer = model.layers(i);
-      if (read_.contains(layer.name())) continue;
+    for (const v1::Layer& layer : model.layers()) {
+      const bool features = !has_outputs_ && &layer == last_;
+      if (features || read_.contains(layer.name())) continue;
       return InvalidArgument("{}: nothing reads it", PlaceOf(layer));
     }
     return absl::OkStatus();
   }
 
-  Status AddLoss(ValueId logits) {
+  // A model of the zoo by itself, which nothing calls by a name.
+  Status AddNamed(const v1::Model& model) {
+    const ValueId image = values_.at("image");
+    RING_ASSIGN_OR_RETURN(ends_in_logits_,
+                          zoo::AddModel(model, data_, builder_, image, &values_[""]));
+    return absl::OkStatus();
+  }
+
+  // ---- losses and metrics -----------------------------------------------------------------------
+
+  Status AddOutputs(const Outputs& wanted) {
+    has_outputs_ = true;
+    Outputs outputs = wanted;
+    if (outputs.losses.empty()) outputs.losses.Add()->set_kind("softmax_cross_entropy");
+    for (v1::Layer& loss : outputs.losses) {
+      if (!loss.name().empty()) continue;
+      loss.set_name(outputs.losses.size() == 1 ? "loss" : loss.kind());
+    }
+    RING_RETURN_IF_ERROR(AddAll(outputs.losses, Role::kLoss, !wanted.losses.empty()));
+    if (outputs.metrics.empty()) AddUsualMetric(outputs.losses[0], &outputs.metrics);
+    for (v1::Layer& metric : outputs.metrics) {
+      if (metric.name().empty()) metric.set_name(metric.kind());
+    }
+    return AddAll(outputs.metrics, Role::kMeasure, !wanted.metrics.empty());
+  }
+
+  static void AddUsualMetric(const v1::Layer& loss, Layers* metrics) {
+    const OutputKind* const kind = FindOutput(Role::kLoss, loss.kind());
+    v1::Layer& metric = *metrics->Add();
+    metric.set_kind(kind->measure);
+    *metric.mutable_inputs() = loss.inputs();
+  }
+
+  // What nobody wrote stands where the last layer does.
+  Status AddAll(const Layers& outputs, Role role, bool written) {
+    constexpr int kMostOutputs = 32;  // of a role
+    const char* const key = role == Role::kLoss ? "loss" : "metrics";
+    if (outputs.size() > kMostOutputs) {
+      return InvalidArgument("{}: {} of them; at most {} are allowed", key, outputs.size(),
+                             kMostOutputs);
+    }
+    for (const v1::Layer& output : outputs) {
+      const Status status = AddOne(output, role);
+      if (status.ok()) continue;
+      return At(written || last_ == nullptr ? output : *last_, status);
+    }
+    return absl::OkStatus();
+  }
+
+  Status AddOne(const v1::Layer& output, Role role) {
+    const OutputKind* const kind = FindOutput(role, output.kind());
+    if (kind == nullptr) {
+      const std::vector<std::string> known = graph::layers::OutputNames(role);
+      return InvalidArgument("there is no such {}; there are {}",
+                             role == Role::kLoss ? "loss" : "metric", fmt::join(known, ", "));
+    }
+    if (!graph::IsName(output.name())) return InvalidArgument("its name is none");
+    if (output.inputs_size() > 2) {
+      return InvalidArgument("it reads {} inputs; expected [LAYER, COLUMN]", output.inputs_size());
+    }
+    const std::string last = last_ == nullptr ? "" : last_->name();
+    RING_ASSIGN_OR_RETURN(const ValueId said,
+                          Read(output.inputs_size() > 0 ? output.inputs(0) : last));
+    const std::string column = output.inputs_size() > 1 ? output.inputs(1) : "label";
+    if (kind->of_classes) RING_RETURN_IF_ERROR(CheckClasses(said, column));
+    return AddOutput(builder_, output.name(), *kind, output.attributes(), said, column);
+  }
+
+  Status CheckClasses(ValueId logits, const std::string& column) const {
     const graph::Shape& shape = builder_.shape(logits);
     if (shape.size() != 2) {
       return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
                              graph::ToString(shape));
     }
-    if (shape[1] < data_.classes) {
-      return InvalidArgument("it has {} units, column label needs {}: write units: classes",
-                             shape[1], data_.classes);
-    }
-    builder_.Add("loss", graph::layers::SoftmaxCrossEntropy{}, logits);
-    return builder_.status();
+    if (shape[1] >= data_.classes) return absl::OkStatus();
+    return InvalidArgument("it has {} units, column {} needs {}: write units: classes", shape[1],
+                           column, data_.classes);
   }
 
   const zoo::DataShape data_;
@@ -217,26 +283,27 @@ class LayerBuilder {
   std::map<std::string, ValueId> values_;
   std::map<std::string, std::string> owners_;  // of one of several values, the layer
   std::set<std::string> read_;
-  bool ends_in_logits_ = true;
+  const v1::Layer* last_ = nullptr;
+  bool ends_in_logits_ = true, has_outputs_ = false;
 };
 
 }  // namespace
 
-StatusOr<graph::Program> BuildForward(const v1::Model& model, const zoo::DataShape& data) {
-  if (model.layers_size() == 0) return zoo::BuildLayers(model, OptionsFor(data));
-  RING_RETURN_IF_ERROR(CheckLayers(model));
+StatusOr<graph::Program> BuildForward(const v1::Model& model, const zoo::DataShape& data,
+                                      const Outputs& outputs) {
+  if (model.layers_size() > 0) RING_RETURN_IF_ERROR(CheckLayers(model));
   if (data.classes < 1) return InvalidArgument("the data have no classes");
-  return LayerBuilder(data).Build(model);
+  return LayerBuilder(data).Build(model, outputs);
 }
 
-StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data) {
-  if (model.layers_size() == 0) return zoo::BuildGraph(model, OptionsFor(data));
-  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, data));
+StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data,
+                               const Outputs& outputs) {
+  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, data, outputs));
   if (forward.outputs.empty()) {
     return InvalidArgument(
         "{}: it ends in features and has no loss to train by: write layers "
         "behind it, or head: gap",
-        PlaceOf(*model.layers().rbegin()));
+        model.layers_size() > 0 ? PlaceOf(*model.layers().rbegin()) : "model " + model.name());
   }
   if (forward.parameters.empty()) {
     return InvalidArgument("model: no layer of it has parameters: there is nothing to train");

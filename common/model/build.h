@@ -10,13 +10,20 @@
 
 namespace ringmaster::model {
 
+// What a job minimizes and measures (JobSpec); empty: what such data call for.
+struct Outputs {
+  google::protobuf::RepeatedPtrField<v1::Layer> losses, metrics;
+};
+
 // The layers of one sample as they train, without gradients, and without a loss where the model
-// ends in features. INVALID_ARGUMENT: `net.yaml:9:5: add1 (add): ...`.
+// ends in features and none is wanted. INVALID_ARGUMENT: `net.yaml:9:5: add1 (add): ...`.
 [[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model,
-                                                    const zoo::DataShape& data);
+                                                    const zoo::DataShape& data,
+                                                    const Outputs& outputs = {});
 
 // The canonical forward graph; also a model without a loss is an error then.
-[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data);
+[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data,
+                                             const Outputs& outputs = {});
 
 // Checks what can be checked without data, and fills the defaults of a model of the zoo. Layers
 // stay as they are.

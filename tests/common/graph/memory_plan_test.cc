@@ -206,7 +206,7 @@ Program RandomProgram(uint64_t number) {
   }
   x = builder.Add("flatten", layers::Flatten{}, x);
   x = builder.Add("fc", layers::Dense{.units = 10}, x);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  layers::AddClassifierOutputs(builder, x);
   auto program = builder.Finish();
   INFO(program.status().ToString());
   REQUIRE(program.ok());
@@ -274,7 +274,7 @@ TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that 
   const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
   const ValueId relu = builder.Add("relu", Relu{}, dense);
   const ValueId late = builder.Add("late", Relu{}, relu);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, late);
+  layers::AddClassifierOutputs(builder, late);
   const auto program = builder.Finish();
   REQUIRE(program.ok());
   const MemoryPlan plan = PlanMemory(*program, {});
