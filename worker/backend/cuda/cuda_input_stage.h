@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "common/mutex.h"
-#include "worker/backend/cuda/arena.h"
-#include "worker/backend/cuda/handles.h"
-#include "worker/backend/cuda/uploader.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/input_stage.h"
 
 namespace ringmaster::cuda {

@@ -5,8 +5,8 @@
 
 #include "common/graph/program.h"
 #include "common/status.h"
-#include "worker/backend/cuda/device.h"
-#include "worker/backend/cuda/plan_table.h"
+#include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/libraries/plan_table.h"
 #include "worker/backend/tuning.h"
 
 namespace ringmaster::cuda {
