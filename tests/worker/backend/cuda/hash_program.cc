@@ -6,8 +6,7 @@
 #include <cstring>
 
 #include "tests/worker/backend/cuda/late_runtime.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/shard_io.h"

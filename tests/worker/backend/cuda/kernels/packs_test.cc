@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "common/philox.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/kernels/dropout.h"
 
 namespace ringmaster::cuda {

@@ -15,8 +15,7 @@
 #include "tests/support/optimizers.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 
 namespace ringmaster::cuda {
 namespace {

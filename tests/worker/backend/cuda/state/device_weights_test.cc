@@ -6,8 +6,7 @@
 
 #include "tests/worker/backend/cuda/gpu.h"
 #include "tests/worker/backend/model_program.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 
 namespace ringmaster::cuda {
 namespace {

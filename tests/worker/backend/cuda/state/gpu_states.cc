@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "tests/worker/backend/cuda/state/state_under_test.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/kernels/exact.h"

@@ -1,4 +1,4 @@
-#include "common/graph/ops/relu.h"
+#include "common/graph/ops/unary.h"
 
 #include <algorithm>
 
@@ -38,6 +38,28 @@ void ReluGradient::Reference(const ReferenceCall& call) {
   for (size_t i = 0; i < call.outputs[0].size(); ++i) {
     call.outputs[0][i] = call.inputs[0][i] > 0 ? call.inputs[1][i] : 0;
   }
+}
+
+Status Cast::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  if (outputs->size() != 1) return InvalidArgument("expected the wanted type of its output");
+  const TensorType wanted = {inputs[0].shape, outputs->front().dtype};
+  RING_RETURN_IF_ERROR(ExpectFloating("y", wanted));
+  *outputs = {wanted};
+  return absl::OkStatus();
+}
+
+Gradients Cast::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  const DType dtype = request.graph->value(node.inputs[0]).dtype;
+  return AddOp(request.graph, {node.name + "/gradient", Cast{}, {request.output_gradients[0]}},
+               {{{}, dtype}});
+}
+
+// The executor rounds each value to its type when it is asked to.
+void Cast::Reference(const ReferenceCall& call) {
+  std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
 }
 
 }  // namespace ringmaster::graph

@@ -1,5 +1,7 @@
-// max_pool and its gradient, and global_max_pool, of which the window is the whole image. Padding
-// is never the maximum; the first maximum of a window, row by row, takes the whole gradient.
+// Pools over the positions of images: the maximum or the mean of a window, and of the whole image,
+// with their gradients. Padding is never the maximum; the first maximum of a window, row by row,
+// takes the whole gradient. Nor is it counted in a mean: at an edge fewer elements are divided by
+// their own number.
 #pragma once
 
 #include <array>
@@ -46,6 +48,42 @@ struct GlobalMaxPool {
   static constexpr OpTraits kTraits = {.name = "global_max_pool", .keras = "GlobalMaxPooling2D"};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x(N,H,W,C) -> y
+struct AveragePool : PoolAttributes {
+  static constexpr OpTraits kTraits = {.name = "average_pool", .keras = "AveragePooling2D"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// dy -> dx of the wanted shape
+struct AveragePoolGradient : PoolAttributes {
+  static constexpr OpTraits kTraits = {.name = "average_pool_gradient", .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+// x(N,H,W,C) -> y(N,C), or (N,1,1,C) where dimensions are kept
+struct GlobalAveragePool {
+  bool keep_dims = false;
+  static constexpr auto Fields() {
+    return std::tuple(
+        Field{"keep_dims", &GlobalAveragePool::keep_dims, "height and width stay, as 1"});
+  }
+  static constexpr OpTraits kTraits = {.name = "global_average_pool",
+                                       .keras = "GlobalAveragePooling2D"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// dy of either shape -> dx of the wanted shape
+struct GlobalAveragePoolGradient {
+  static constexpr OpTraits kTraits = {.name = "global_average_pool_gradient", .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };
 

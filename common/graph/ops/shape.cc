@@ -1,9 +1,8 @@
-#include "common/graph/ops/box.h"
+#include "common/graph/ops/shape.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "common/graph/ops/box_copy.h"
 #include "common/graph/ops/operands.h"
 
 namespace ringmaster::graph {
@@ -186,5 +185,132 @@ void Concat::Reference(const ReferenceCall& call) { CopyBoxes(call); }
 void Split::Reference(const ReferenceCall& call) { CopyBoxes(call); }
 void Slice::Reference(const ReferenceCall& call) { CopyBoxes(call); }
 void Pad::Reference(const ReferenceCall& call) { CopyBoxes(call); }
+
+namespace {
+
+Shape Origin(const Shape& tensor) { return Shape(tensor.size(), 0); }
+
+// Index 0 of the samples, then those of the other axes.
+Shape AfterSamples(const std::vector<int64_t>& begin, size_t axes) {
+  Shape index = {0};
+  index.insert(index.end(), begin.begin(), begin.begin() + static_cast<std::ptrdiff_t>(axes));
+  return index;
+}
+
+// Walks the parts of a whole along an axis.
+template <typename Visit>
+void ForEachPart(const std::vector<Shape>& parts, int64_t axis, const Visit& visit) {
+  Shape begin = Origin(parts.front());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    visit(i, parts[i], begin);
+    begin[static_cast<size_t>(axis)] += parts[i][static_cast<size_t>(axis)];
+  }
+}
+
+}  // namespace
+
+BoxCopy::BoxCopy(const Box& from, const Box& to, const Shape& extents) {
+  int64_t from_stride = 1, to_stride = 1;
+  bool whole = true;  // all inner axes are, in both tensors: rows go on along the next
+  for (size_t axis = extents.size(); axis-- > 0;) {
+    first_.from += from.begin[axis] * from_stride;
+    first_.to += to.begin[axis] * to_stride;
+    if (whole) {
+      row_ *= extents[axis];
+      whole = extents[axis] == from.tensor[axis] && extents[axis] == to.tensor[axis];
+    } else if (!outer_.empty() && from_stride == from_strides_.front() * outer_.front() &&
+               to_stride == to_strides_.front() * outer_.front()) {
+      outer_.front() *= extents[axis];
+      rows_ *= extents[axis];
+    } else {
+      outer_.insert(outer_.begin(), extents[axis]);
+      from_strides_.insert(from_strides_.begin(), from_stride);
+      to_strides_.insert(to_strides_.begin(), to_stride);
+      rows_ *= extents[axis];
+    }
+    from_stride *= from.tensor[axis];
+    to_stride *= to.tensor[axis];
+  }
+}
+
+BoxCopy::Offsets BoxCopy::At(int64_t row) const {
+  Offsets at = first_;
+  for (size_t axis = outer_.size(); axis-- > 0; row /= outer_[axis]) {
+    at.from += row % outer_[axis] * from_strides_[axis];
+    at.to += row % outer_[axis] * to_strides_[axis];
+  }
+  return at;
+}
+
+std::vector<BoxTransfer> TransfersOf(const Graph& graph, const Node& node) {
+  std::vector<BoxTransfer> transfers;
+  std::vector<Shape> x, y;
+  for (ValueId id : node.inputs) x.push_back(graph.value(id).shape);
+  for (ValueId id : node.outputs) y.push_back(graph.value(id).shape);
+  if (const auto* concat = node.as<Concat>()) {
+    ForEachPart(x, concat->axis, [&](size_t i, const Shape& part, const Shape& begin) {
+      transfers.push_back({i, 0, BoxCopy({part, Origin(part)}, {y[0], begin}, part)});
+    });
+  } else if (const auto* split = node.as<Split>()) {
+    ForEachPart(y, split->axis, [&](size_t i, const Shape& part, const Shape& begin) {
+      transfers.push_back({0, i, BoxCopy({x[0], begin}, {part, Origin(part)}, part)});
+    });
+  } else if (const auto* slice = node.as<Slice>()) {
+    const Shape begin = AfterSamples(slice->begin, x[0].size() - 1);
+    transfers.push_back({0, 0, BoxCopy({x[0], begin}, {y[0], Origin(y[0])}, y[0])});
+  } else if (const auto* pad = node.as<Pad>()) {
+    const Shape begin = AfterSamples(pad->pads, x[0].size() - 1);
+    transfers.push_back({0, 0, BoxCopy({x[0], Origin(x[0])}, {y[0], begin}, x[0])});
+  }
+  return transfers;
+}
+
+namespace {
+
+Shape ShapeOfModel(const Node& node, const TensorType& x) {
+  Shape shape = node.as<Reshape>()->shape;
+  shape.insert(shape.begin(), x.shape.empty() ? 1 : x.shape[0]);
+  return shape;
+}
+
+// INVALID_ARGUMENT when an extent is below 1, or the product of all cannot be counted.
+Status CheckExtents(const Shape& shape) {
+  int64_t room = int64_t{1} << 62;
+  for (const int64_t extent : shape) {
+    if (extent < 1 || extent > room) {
+      return InvalidArgument("a shape with an extent of {}, below 1 or too large", extent);
+    }
+    room /= extent;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status Reshape::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  Shape wanted = ShapeOfModel(node, inputs[0]);
+  if (!outputs->empty()) {
+    RING_ASSIGN_OR_RETURN(wanted, WantedShape(*outputs));
+  }
+  RING_RETURN_IF_ERROR(CheckExtents(wanted));
+  if (Elements(wanted) != Elements(inputs[0].shape)) {
+    return InvalidArgument("{} has {} elements, {} has {}", ToString(inputs[0].shape),
+                           Elements(inputs[0].shape), ToString(wanted), Elements(wanted));
+  }
+  *outputs = {{wanted, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+Gradients Reshape::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  const Shape x = request.graph->value(node.inputs[0]).shape;
+  return AddOp(request.graph, {node.name + "/gradient", Reshape{}, {request.output_gradients[0]}},
+               {{x}});
+}
+
+void Reshape::Reference(const ReferenceCall& call) {
+  std::copy(call.inputs[0].begin(), call.inputs[0].end(), call.outputs[0].begin());
+}
 
 }  // namespace ringmaster::graph
