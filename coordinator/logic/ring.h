@@ -1,11 +1,13 @@
-// Which links of a ring are broken, and the order of its members in which none of them is used.
-// Functions are pure and thread-safe.
+// The ring of a generation: which of its links are broken, the order of its members in which none
+// of them is used, and which member computes which shards. Functions are pure and thread-safe.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,5 +51,24 @@ class Suspicions {
   std::map<BadPair, std::chrono::milliseconds> pairs_;  // when each was seen last
   std::map<std::string, std::map<std::string, std::chrono::milliseconds>> accusers_;  // by accused
 };
+
+// Which member computes which shards.
+
+// A place in the ring, before it has shards.
+struct Seat {
+  uint32_t cores = 1;            // >= 1
+  std::vector<uint32_t> folded;  // shards of the first step that it has finished
+};
+
+struct Assignment {
+  std::vector<std::vector<uint32_t>> shards;  // of each seat, ascending
+  uint32_t kept = 0;                          // finished before, and not computed again
+};
+
+// How many shards a seat gets is a function of cores alone (job::AssignShards). A seat whose folded
+// shards are no more than that, and nobody's yet, keeps them all; any other seat keeps none, as a
+// worker does. What is missing is dealt out in ring order, ascending: without folded shards
+// everybody gets a contiguous range. 1 <= seats.size() <= shards.
+[[nodiscard]] Assignment Assign(uint32_t shards, std::span<const Seat> seats);
 
 }  // namespace ringmaster::coordinator

@@ -1,4 +1,4 @@
-#include "coordinator/logic/job_events.h"
+#include "coordinator/logic/record.h"
 
 #include <algorithm>
 #include <utility>
