@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "worker/backend/backend.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/device/staging.h"
-#include "worker/backend/input_stage.h"
 
 namespace ringmaster::cuda {
 

@@ -1,4 +1,7 @@
-#include "worker/logic/kept_reports.h"
+#include "worker/logic/reports.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace ringmaster::worker {
 
@@ -30,6 +33,27 @@ std::vector<v1::WorkerMessage> KeptReports::All() const {
   if (saved_) all.push_back(*saved_);
   if (end_) all.push_back(*end_);
   return all;
+}
+
+void StepDigests::Add(uint64_t step, const std::string& digest) {
+  if (step <= last_) return;
+  last_ = step;
+  if (step % stride_ != 0) return;
+  v1::StepDigest& added = *kept_.Add();
+  added.set_step(step);
+  added.set_digest(digest);
+  while (kept_.size() > kMost) {
+    stride_ *= 2;
+    const auto odd = std::remove_if(kept_.begin(), kept_.end(), [this](const v1::StepDigest& kept) {
+      return kept.step() % stride_ != 0;
+    });
+    kept_.erase(odd, kept_.end());
+  }
+}
+
+StepDigests::List StepDigests::Take() {
+  stride_ = 1;
+  return std::exchange(kept_, {});
 }
 
 }  // namespace ringmaster::worker

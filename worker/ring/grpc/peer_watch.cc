@@ -1,4 +1,4 @@
-#include "worker/ring/grpc/grpc_peer_watch.h"
+#include "worker/ring/grpc/peer_watch.h"
 
 #include <pthread.h>
 #include <spdlog/spdlog.h>
