@@ -18,7 +18,6 @@
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/generation.h"
-#include "coordinator/logic/job_events.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run.h"
@@ -68,9 +67,9 @@ class Logic {
     std::string waits_for;                // in kWaiting, a sentence
   };
 
-  // One event each: logic_workers.cc has who attaches and leaves, logic_messages.cc what workers
-  // say of their jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints
-  // that come in and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
+  // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
+  // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
+  // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);

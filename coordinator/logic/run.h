@@ -4,11 +4,10 @@
 // that take a message return no fault, or the one for which the job cannot go on.
 //
 // What happened is written down by the On... functions, each short; what follows from it is decided
-// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, and
-// Settle; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
-// run_regroup.cc the fence; run_generation.cc Start; run_steps.cc while the ring runs;
-// run_reports.cc what members say then; run_waiting.cc while it cannot run; run_status.cc what is
-// told.
+// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
+// and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
+// run_regroup.cc the fence, and Start; run_steps.cc while the ring runs; run_reports.cc what
+// members say then; run_waiting.cc while it cannot run.
 #pragma once
 
 #include <chrono>
@@ -22,16 +21,14 @@
 #include "common/status.h"
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/agreement.h"
-#include "coordinator/logic/assignment.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/generation.h"
 #include "coordinator/logic/member.h"
 #include "coordinator/logic/options.h"
-#include "coordinator/logic/readmission.h"
 #include "coordinator/logic/record.h"
-#include "coordinator/logic/ring_order.h"
+#include "coordinator/logic/ring.h"
 #include "coordinator/logic/start_phases.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
@@ -224,7 +221,7 @@ class Run {
   // Of these workers it is the only one that holds their newest state.
   bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
-  // run_generation.cc
+  // Start
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
   void SendAllStart(bool restores, Actions& actions);
   void BeginGeneration();
@@ -276,7 +273,7 @@ class Run {
   uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
-  // run_status.cc
+  // run.cc: what is told
   std::vector<std::string> AdviseFinishing() const;
   void DescribeProgress(v1::JobStatus& status) const;
   void DescribeWorkers(v1::JobStatus& status) const;

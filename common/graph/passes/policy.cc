@@ -1,4 +1,4 @@
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 
 #include <map>
 #include <utility>

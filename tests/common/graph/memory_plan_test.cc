@@ -6,8 +6,7 @@
 
 #include "common/graph/autodiff.h"
 #include "common/graph/ops/op_table.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 #include "common/philox.h"
 #include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"

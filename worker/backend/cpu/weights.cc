@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/strips.h"
 

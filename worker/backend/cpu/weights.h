@@ -14,7 +14,7 @@
 
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/arena.h"
 #include "worker/backend/cpu/device.h"
 #include "worker/backend/refresh_input.h"
 

@@ -4,9 +4,7 @@
 #include <vector>
 
 #include "common/graph/autodiff.h"
-#include "common/graph/passes/dead_nodes.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 #include "common/graph/printer.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
