@@ -1,9 +1,10 @@
 // ringctl model ls, model layers, model summary and model show: what models there are, and what
-// they are made of, of the zoo and in files. Asks no coordinator.
+// they are made of, of the zoo and in files. Asks no coordinator, but for the graph of a job.
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "cli/client.h"
 #include "cli/commands/commands.h"
 #include "cli/render_model.h"
 #include "common/files.h"
@@ -22,7 +23,7 @@ namespace ringmaster::cli {
 namespace {
 
 struct ModelOptions {
-  std::string name;  // of the zoo, or of a file
+  std::string name;  // of the zoo, of a file, or of a job
   std::vector<std::string> options;
   std::optional<std::string> input;
   std::optional<int64_t> classes;
@@ -139,18 +140,44 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
   return ExitCode::kOk;
 }
 
+// j0012, or `last`: no model has such a name.
+bool IsJob(const std::string& name) {
+  const bool number = name.size() > 1 && name[0] == 'j' &&
+                      name.find_first_not_of("0123456789", 1) == std::string::npos;
+  return number || name == "last";
+}
+
+StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options) {
+  if (common.output == Output::kYaml || !options.options.empty() || options.input ||
+      options.classes) {
+    return InvalidArgument(
+        "the graph of job {} is what it is: --option, --input, --classes and -o yaml are for "
+        "models",
+        options.name);
+  }
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(options.name));
+  return client.GetGraph(job_id);
+}
+
+StatusOr<v1::Graph> GraphOf(const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+  return model::BuildGraph(subject.model, subject.data, subject.outputs);
+}
+
 // The canonical graph: as JSON what a job carries, byte for byte; for people its nodes. Or a file
 // of layers that makes it.
 StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  if (common.output == Output::kYaml) {
+  const bool is_job = IsJob(options.name);
+  if (common.output == Output::kYaml && !is_job) {
+    RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
     RING_ASSIGN_OR_RETURN(const std::string file,
                           model::PrintModelFile(subject.model, subject.data));
     Print(file);
     return ExitCode::kOk;
   }
   RING_ASSIGN_OR_RETURN(const v1::Graph graph,
-                        model::BuildGraph(subject.model, subject.data, subject.outputs));
+                        is_job ? GraphOfJob(common, options) : GraphOf(options));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -170,9 +197,10 @@ CLI::App* AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& n
   CLI::App* const command = line.Add(group, name, help, examples, [&line, options, action] {
     return action(line.common(), *options);
   });
+  const std::string or_job = action == Show ? "; or a job's id" : "";
   command
       ->add_option("NAME", options->name,
-                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin")
+                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin" + or_job)
       ->required();
   command
       ->add_option(
@@ -207,7 +235,7 @@ void AddModel(CommandLine& line) {
       line, group, "show",
       "show the graph that a job with this model carries, or its layers as a model file",
       Examples("ringctl model show alexnet", "ringctl model show vgg -o yaml > net.yaml",
-               "ringctl model show net.yaml -o json"),
+               "ringctl model show net.yaml -o json", "ringctl model show j0001"),
       Show));
   const auto kinds = std::make_shared<std::vector<std::string>>();
   line.Add(group, "layers",

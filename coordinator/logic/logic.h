@@ -75,6 +75,7 @@ class Logic {
   void On(const SessionClosed& event);
   void On(const SubmitAsked& event);
   void On(const CancelAsked& event);
+  void On(const GraphAsked& event);
   void On(const DrainAsked& event);
   void On(const UploadAsked& event);
   void On(const UploadVerified& event);

@@ -185,6 +185,20 @@ void Logic::On(const JobInserted& event) {
   Answer({}, record.id());
 }
 
+void Logic::On(const GraphAsked& event) {
+  const Job* const job = Find(event.job.value());
+  if (job == nullptr) return Answer(NoSuchJob(event.job.value()));
+  const JobRecord& record = job->record;
+  if (!record.resolved) {
+    return Answer({FailedPrecondition("job {} has no graph yet: it is made when workers know its "
+                                      "data",
+                                      record.id()),
+                   "NOT_RESOLVED"},
+                  record.id());
+  }
+  actions_.push_back(Reply{.job_id = record.id(), .graph = record.resolved->result().graph()});
+}
+
 void Logic::On(const CancelAsked& event) {
   Job* job = Find(event.job.value());
   if (job == nullptr) return Answer(NoSuchJob(event.job.value()));
