@@ -246,6 +246,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"regroups", RegroupsOf(status)},
           {"shards_recomputed", status.shards_recomputed()},
           {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
+          {"init", OrNull(status.has_init(), status.init())},
           {"resumes_job", TextOrNull(status.resumes_job())},
           {"like_job", TextOrNull(status.like_job())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},
