@@ -34,7 +34,7 @@ struct UseTicket {
 struct InspectDataset {
   JobId job;
   v1::DataSource data;
-  std::optional<v1::InitSource> init;
+  std::optional<v1::InitSource> init = {};
 };
 
 struct PrepareJob {
