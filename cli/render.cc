@@ -61,10 +61,29 @@ std::string DescribeCost(const v1::Regroup& regroup) {
   return text;
 }
 
-// Which job, and which checkpoint, it goes on from.
+// The first names of tensors, with how many there are.
+std::string Listed(uint32_t count, const google::protobuf::RepeatedPtrField<std::string>& names) {
+  constexpr int kMost = 4;
+  std::string text;
+  for (int i = 0; i < std::min(kMost, names.size()); ++i) {
+    text += (i == 0 ? ": " : ", ") + Printable(names.Get(i));
+  }
+  return fmt::format("{}{}{}", count, text, count > kMost ? ", ..." : "");
+}
+
+void AddInit(const v1::InitReport& report, JobLines* lines) {
+  lines->Add(
+      true, "begins with",
+      fmt::format("{} of {}", Count(report.matched(), "tensor"), Printable(report.source())));
+  lines->Add(report.fresh() > 0, "drawn anew", Listed(report.fresh(), report.fresh_names()));
+  lines->Add(report.unused() > 0, "unused there", Listed(report.unused(), report.unused_names()));
+}
+
+// What it began with, and which job and checkpoint it goes on from.
 void AddOrigin(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(!status.resumes_job().empty(), "resumes", status.resumes_job());
   lines->Add(!status.like_job().empty(), "like", status.like_job());
+  if (status.has_init()) AddInit(status.init(), lines);
   const v1::CheckpointRef& from = status.resumed_from();
   lines->Add(status.has_resumed_from(), "resumed from",
              fmt::format("step {} in {}", from.step(), from.path()));

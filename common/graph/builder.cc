@@ -68,7 +68,9 @@ ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initi
   }
   name.insert(0, prefix_);
   const ValueId value = program_.graph.AddFed(name, shape, DType::kFloat32);
-  program_.parameters.push_back({std::move(name), std::move(shape), value, kNoValue, initializer});
+  const auto index = static_cast<uint32_t>(program_.parameters.size());
+  program_.parameters.push_back(
+      {std::move(name), std::move(shape), value, kNoValue, initializer, index});
   return value;
 }
 

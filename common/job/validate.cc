@@ -15,6 +15,7 @@
 #include "common/job/sample_use.h"
 #include "common/job/update_rules.h"
 #include "common/model/build.h"
+#include "common/model/fine_tuning.h"
 
 namespace ringmaster::job {
 namespace {
@@ -66,12 +67,12 @@ Status CheckData(const v1::DataSource& data) {
   return CheckPath(data.path());
 }
 
-// Layers, losses and metrics that somebody wrote, on what such data usually are; who resolves the
-// job knows.
+// Layers, losses and metrics that somebody wrote, and what of a model is frozen, on what such data
+// usually are; who resolves the job knows.
 Status CheckLayers(const v1::JobSpec& spec) {
-  const bool of_the_zoo =
-      spec.model().layers_size() == 0 && spec.loss().empty() && spec.metrics().empty();
-  if (of_the_zoo || spec.data().format().empty()) return absl::OkStatus();
+  const bool written = spec.model().layers_size() > 0 || !spec.loss().empty() ||
+                       !spec.metrics().empty() || spec.freeze_size() > 0;
+  if (!written || spec.data().format().empty()) return absl::OkStatus();
   auto facts = data::UsualFacts(spec.data().format());
   if (!facts.ok()) return absl::OkStatus();
   facts->set_train_samples(1);
@@ -82,13 +83,13 @@ Status CheckLayers(const v1::JobSpec& spec) {
   whole.clear_validation();
   const auto use = ResolveDataUse(whole, *facts);
   if (!use.ok()) return absl::OkStatus();
-  return model::BuildGraph(spec.model(),
-                           {.height = use->height(),
-                            .width = use->width(),
-                            .channels = use->channels(),
-                            .classes = facts->classes()},
-                           {spec.loss(), spec.metrics()})
-      .status();
+  RING_ASSIGN_OR_RETURN(v1::Graph graph, model::BuildGraph(spec.model(),
+                                                           {.height = use->height(),
+                                                            .width = use->width(),
+                                                            .channels = use->channels(),
+                                                            .classes = facts->classes()},
+                                                           {spec.loss(), spec.metrics()}));
+  return model::Freeze(spec.freeze(), &graph);
 }
 
 Status CheckPrecision(const v1::Precision& precision) {
@@ -149,6 +150,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
   RING_RETURN_IF_ERROR(CheckLayers(spec));
+  if (spec.has_init()) RING_RETURN_IF_ERROR(model::CheckInit(spec.init()));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);

@@ -106,6 +106,8 @@ class Logic {
   void Advance(Job& job, Fault fault);
   void ShowState(Job& job);
   [[nodiscard]] Fault Search(Job& job);
+  // The file, or the checkpoint as it is now: of a job without a step its best, else its newest.
+  [[nodiscard]] Status ChooseInit(const v1::Init& init, v1::InitSource* source);
   bool Observe(Job& job);
   void ShowPhase(Job& job);
   void ShowStart(Job& job);
@@ -128,6 +130,8 @@ class Logic {
   void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
+  // Those of the job that another one that has not ended begins with.
+  [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;
   void DescribeCheckpoints(Job& job);
 
   void Wait(Job& job, const std::string& reason);

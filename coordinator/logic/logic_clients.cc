@@ -92,6 +92,9 @@ void TakeOver(const JobRecord& other, const v1::SubmitRequest& submit, JobRecord
   record.resolved = other.resolved;
   record.status.set_total_steps(other.resolved->result().total_steps());
   record.status.set_steps_per_epoch(other.resolved->result().steps_per_epoch());
+  if (other.resolved->has_init_report()) {
+    *record.status.mutable_init() = other.resolved->init_report();
+  }
   record.status.set_resumes_job(submit.resume_job());
   record.status.set_like_job(submit.like_job());
 }
@@ -155,7 +158,10 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const bool resumes = !submit.resume_job().empty();
   if (!resumes && submit.like_job().empty()) {
     *record.status.mutable_spec() = submit.spec();
-    return {job::Validate(submit.spec()), "INVALID_JOB"};
+    const Status valid = job::Validate(submit.spec());
+    if (!valid.ok() || !submit.spec().has_init()) return {valid, "INVALID_JOB"};
+    v1::InitSource source;  // the one that is there when it starts is taken
+    return {ChooseInit(submit.spec().init(), &source), "NO_CHECKPOINT"};
   }
   const std::string& other_id = resumes ? submit.resume_job() : submit.like_job();
   const Job* other = Find(other_id);

@@ -70,6 +70,7 @@ struct Member {
   std::chrono::milliseconds since{0};  // in that role
   std::chrono::milliseconds last_heard{0};
   std::optional<v1::DatasetFacts> facts;
+  v1::InitSourceFacts init;  // of a job that begins with other weights
   std::optional<v1::Prepared> prepared;
 
   GenerationId fence;  // the newest that it was sent

@@ -62,6 +62,8 @@ class Run {
 
   // ---- who comes and goes -----------------------------------------------------------------------
   void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
+  // Before Begin, of a job whose spec has an init and that is not resolved: where it is.
+  void BeginWith(v1::InitSource init) { init_ = std::move(init); }
   void Join(const Worker& worker, Now now, Actions& actions);  // beside the running ring
   // After a restart: the generation that is stored may still run.
   void Adopt(const JobRecord& job, Now now);
@@ -122,6 +124,7 @@ class Run {
   // Its place in the ring, 0 writes checkpoints; nothing when it has none.
   [[nodiscard]] std::optional<size_t> RankOf(const std::string& worker) const;
   uint64_t start_step() const { return start_step_; }  // K of the newest generation
+  const std::optional<v1::InitSource>& init() const { return init_; }
   // Whether it was told to write the state that it holds alone.
   bool Saves(const std::string& worker) const {
     return phase_ == Phase::kSaving && saver_ == worker;
@@ -198,6 +201,7 @@ class Run {
   // run_start.cc
   void SendInspect(const Member& member, Actions& actions) const;
   void SendPrepare(Member& member, Now now, Actions& actions);
+  [[nodiscard]] Status CheckInit(const Member& member) const;
   Fault SettleInspecting(Now now, Actions& actions);
   Fault SettlePreparing(Now now, Actions& actions);
   Fault ResolveFacts();
@@ -303,6 +307,7 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
+  std::optional<v1::InitSource> init_;
 
   // The newest generation.
   bool started_ = false;

@@ -132,6 +132,14 @@ class Weights {
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;
+  // What the program has frozen, one after the other in its order, each from a multiple of
+  // exact::kBlockElements on: before the first Refresh, and whenever the state was replaced. The
+  // values must stay as a Refresh's must.
+  virtual Status LoadFrozen(std::span<const float> values) {
+    if (values.empty()) return absl::OkStatus();
+    return Error(absl::StatusCode::kUnimplemented,
+                 "this kind of device has no place for frozen parameters: leave out freeze");
+  }
   // The moving statistics alone, where a state updates the parameters.
   virtual Status RefreshStatistics(std::span<const float> moving_means,
                                    std::span<const float> moving_variances) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,9 +32,11 @@ struct UseTicket {
   std::string ticket;
 };
 
+// And what the job begins with, where that is not drawn.
 struct InspectDataset {
   JobId job;
   v1::DataSource data;
+  std::optional<v1::InitSource> init = {};
 };
 
 struct PrepareJob {

@@ -29,6 +29,7 @@ using Kind = std::variant<                                       //
     Add,                                                         //
     AveragePool, AveragePoolGradient,                            //
     BatchNorm, BatchNormGradient, BatchNormInference,            //
+    BatchNormInferenceGradient,                                  //
     BinaryAccuracy,                                              //
     Cast,                                                        //
     Concat,                                                      //

@@ -33,13 +33,15 @@ uint64_t DeviceWeights::DeviceBytes(const RefreshSizes& sizes,
   for (const DType type : types) element += type == DType::kFloat32 ? 0 : graph::ByteSize(type);
   uint64_t statistics = 0;
   for (const uint64_t channels : sizes.channels) statistics += AlignUp(channels, kFloatsAligned);
-  return ArenaElements(sizes) * element + 2 * statistics * sizeof(float);
+  return (ArenaElements(sizes) + sizes.frozen_elements) * element + 2 * statistics * sizeof(float);
 }
 
 DeviceWeights::DeviceWeights(const RefreshSizes& sizes, int device)
     : sizes_(sizes),
       device_(device),
-      elements_(ArenaElements(sizes)),
+      trained_(ArenaElements(sizes)),
+      elements_(trained_ + sizes.frozen_elements),
+      has_frozen_(sizes.frozen_elements == 0),
       channel_offsets_({0}),
       has_statistics_(sizes.channels.empty()) {
   for (const uint64_t channels : sizes.channels) {
@@ -85,12 +87,14 @@ Status DeviceWeights::Narrow(DType dtype) {
 }
 
 Status DeviceWeights::Ready() const {
-  if (!offsets_.empty() && has_statistics_) return absl::OkStatus();
+  if (!offsets_.empty() && has_statistics_ && has_frozen_) return absl::OkStatus();
   return FailedPrecondition(
       "weights: no {} yet; Refresh, or a state's Load and RefreshStatistics, comes before the "
       "first "
       "run",
-      offsets_.empty() ? "values" : "moving statistics");
+      offsets_.empty()  ? "values"
+      : has_statistics_ ? "frozen parameters"
+                        : "moving statistics");
 }
 
 const void* DeviceWeights::parameter(uint32_t canonical, DType dtype) const {
@@ -110,6 +114,7 @@ Status DeviceWeights::SetOffsets(const exact::BlockLayout& layout) {
   for (uint32_t p = 0; p < sizes_.parameters.size(); ++p) {
     offsets.push_back(layout.tensor(p).offset());
   }
+  for (const size_t offset : sizes_.frozen_offsets) offsets.push_back(trained_ + offset);
   if (!offsets_.empty() && offsets != offsets_) {
     return InvalidArgument(
         "weights: the parameters lie in another order than at the first Refresh, and kernels have "
@@ -124,7 +129,20 @@ Status DeviceWeights::StartFilling(const exact::BlockLayout& layout,
   RING_RETURN_IF_ERROR(MakeCurrent());
   RING_RETURN_IF_ERROR(SetOffsets(layout));
   RING_RETURN_IF_ERROR(
-      uploader_->Copy(parameters.data(), copy(DType::kFloat32).data(), elements_ * sizeof(float)));
+      uploader_->Copy(parameters.data(), copy(DType::kFloat32).data(), trained_ * sizeof(float)));
+  return NarrowAll();
+}
+
+Status DeviceWeights::StartFillingFrozen(std::span<const float> values) {
+  if (values.empty()) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(MakeCurrent());
+  has_frozen_ = true;
+  RING_RETURN_IF_ERROR(uploader_->Copy(
+      values.data(), copy(DType::kFloat32).data() + trained_ * sizeof(float), values.size_bytes()));
+  return NarrowAll();
+}
+
+Status DeviceWeights::NarrowAll() {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     if (copy(dtype).size() > 0) RING_RETURN_IF_ERROR(Narrow(dtype));
   }

@@ -53,7 +53,8 @@ class DeviceWeights {
   // FAILED_PRECONDITION until everything was filled once. Only then is there an address to ask for;
   // it never changes.
   [[nodiscard]] Status Ready() const;
-  // In canonical layout, at a multiple of kAlignment. `dtype` was provided.
+  // In canonical layout, at a multiple of kAlignment, by its number (ParameterOf). `dtype` was
+  // provided.
   [[nodiscard]] const void* parameter(uint32_t canonical, graph::DType dtype) const;
   [[nodiscard]] const float* moving_mean(size_t normalization) const;
   [[nodiscard]] const float* moving_variance(size_t normalization) const;
@@ -62,6 +63,7 @@ class DeviceWeights {
   // Make the GPU current on this thread. INVALID_ARGUMENT when the layout is another than at first.
   [[nodiscard]] Status StartFilling(const exact::BlockLayout& layout,
                                     std::span<const float> parameters);
+  [[nodiscard]] Status StartFillingFrozen(std::span<const float> values);
   [[nodiscard]] Status StartFillingStatistics(std::span<const float> moving_means,
                                               std::span<const float> moving_variances);
   // Waits for them.
@@ -80,14 +82,17 @@ class DeviceWeights {
   [[nodiscard]] Status SetOffsets(const exact::BlockLayout& layout);
   [[nodiscard]] Status MakeCurrent() const;
   [[nodiscard]] Status Narrow(graph::DType dtype);
+  [[nodiscard]] Status NarrowAll();
   [[nodiscard]] Arena& copy(graph::DType dtype) { return copies_[static_cast<size_t>(dtype)]; }
 
   const RefreshSizes& sizes_;
   const int device_;
-  const size_t elements_;                // of the master arena, padding included
+  const size_t trained_;                 // elements of the master arena, padding included
+  const size_t elements_;                // with what is frozen, which lies behind it
+  bool has_frozen_;                      // filled, or there is none
   std::vector<size_t> channel_offsets_;  // in floats, by normalization, and where the last ends
 
-  std::vector<size_t> offsets_;  // in elements, by canonical number; empty until filled
+  std::vector<size_t> offsets_;  // in elements, by number; empty until filled
   std::vector<float> padded_;    // statistics as they lie on the GPU: means, then variances
   bool has_statistics_;          // filled, or there are none
   const GradientSums* sums_ = nullptr;

@@ -14,8 +14,10 @@ namespace ringmaster::cuda {
 
 CudaWeights::CudaWeights(const graph::Program& training, OpenNccl open_nccl)
     : sizes_(training), open_nccl_(std::move(open_nccl)) {
-  for (const graph::Parameter& parameter : training.parameters) {
-    types_.insert(training.graph.value(parameter.value).dtype);
+  for (const auto* parameters : {&training.parameters, &training.frozen}) {
+    for (const graph::Parameter& parameter : *parameters) {
+      types_.insert(training.graph.value(parameter.value).dtype);
+    }
   }
 }
 
@@ -37,6 +39,14 @@ Status CudaWeights::Refresh(const exact::BlockLayout& layout, std::span<const fl
     RING_RETURN_IF_ERROR(weights->StartFilling(layout, parameters));
     RING_RETURN_IF_ERROR(weights->StartFillingStatistics(moving_means, moving_variances));
   }
+  for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
+  return absl::OkStatus();
+}
+
+Status CudaWeights::LoadFrozen(std::span<const float> values) {
+  RING_RETURN_IF_ERROR(sizes_.CheckFrozen(values));
+  MutexLock lock(mu_);
+  for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->StartFillingFrozen(values));
   for (const auto& weights : devices_) RING_RETURN_IF_ERROR(weights->FinishFilling());
   return absl::OkStatus();
 }

@@ -29,6 +29,7 @@ class CudaWeights final : public Weights {
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
+  Status LoadFrozen(std::span<const float> values) override;
   Status RefreshStatistics(std::span<const float> moving_means,
                            std::span<const float> moving_variances) override;
   [[nodiscard]] uint64_t DeviceBytes(const DeviceStateOptions* state) const override;
