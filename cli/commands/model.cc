@@ -122,7 +122,7 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
     RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
   } else {
     RING_ASSIGN_OR_RETURN(const graph::Program program,
-                          model::BuildForward(subject.model, subject.data));
+                          model::BuildForward(subject.model, model::ImagesAndLabels(subject.data)));
     summary = zoo::Summarize(options.name, program);
   }
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
@@ -140,7 +140,8 @@ StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
     Print(file);
     return ExitCode::kOk;
   }
-  RING_ASSIGN_OR_RETURN(const v1::Graph graph, model::BuildGraph(subject.model, subject.data));
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph,
+                        model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data)));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;

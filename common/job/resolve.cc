@@ -35,11 +35,9 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 }
 
 // For what the data are.
-StatusOr<v1::Graph> GraphOf(const v1::Model& model, const v1::ResultSpec& result) {
-  return model::BuildGraph(model, {.height = result.data_use().height(),
-                                   .width = result.data_use().width(),
-                                   .channels = result.data_use().channels(),
-                                   .classes = result.data().classes()});
+StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
+  RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
+  return model::BuildGraph(spec.model(), columns);
 }
 
 // checkpoint.best as the model has it.
@@ -111,7 +109,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_batch(complete.batch());
   result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
-  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec.model(), result));
+  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
   result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);

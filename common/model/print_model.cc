@@ -16,7 +16,7 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 
-// `{conv2d: {name: conv1, inputs: [image], filters: 64}}`; no inputs where it reads what stands
+// `{conv2d: {name: conv1, inputs: [input], filters: 64}}`; no inputs where it reads what stands
 // before it.
 std::string PrintLayer(const v1::Layer& layer, const std::string& before) {
   std::vector<std::string> parts = {"name: " + PrintWord(layer.name())};
@@ -26,7 +26,7 @@ std::string PrintLayer(const v1::Layer& layer, const std::string& before) {
   if (!follows) {
     std::vector<std::string> inputs;
     for (const std::string& input : layer.inputs()) inputs.push_back(PrintWord(input));
-    if (inputs.empty()) inputs.emplace_back("image");
+    if (inputs.empty()) inputs.emplace_back("input");
     parts.push_back(fmt::format("inputs: [{}]", fmt::join(inputs, ", ")));
   }
   for (const v1::Attribute& option : layer.attributes()) {
@@ -51,7 +51,7 @@ StatusOr<v1::Model> LayersOf(const v1::Model& model, const zoo::DataShape& data)
   const ValueId image = builder.Input(data.height, data.width, data.channels);
   ValueId made = image;
   RING_RETURN_IF_ERROR(zoo::AddModel(model, data, builder, image, &made).status());
-  std::map<ValueId, std::string> names = {{image, "image"}};
+  std::map<ValueId, std::string> names = {{image, "input"}};
   v1::Model layers;
   for (const GraphBuilder::Written& written : builder.written()) {
     if (written.made == written.inputs) continue;  // it is what it reads

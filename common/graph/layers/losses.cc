@@ -62,8 +62,8 @@ void AddMeasure(GraphBuilder& builder, const std::string& name, const Measure& m
 void SoftmaxCrossEntropy::Build(GraphBuilder& builder, const std::string& name,
                                 ValueId logits) const {
   if (!builder.Expect(name, logits, 2)) return;
-  AddLoss(builder, name, graph::SoftmaxCrossEntropy{}, logits, "label");
-  AddMeasure(builder, "accuracy", *FindMeasure("accuracy"), logits, "label");
+  AddLoss(builder, name, graph::SoftmaxCrossEntropy{}, logits, column);
+  AddMeasure(builder, "accuracy", *FindMeasure("accuracy"), logits, column);
 }
 
 }  // namespace ringmaster::graph::layers

@@ -26,9 +26,10 @@ struct Measure {
 void AddMeasure(GraphBuilder& builder, const std::string& name, const Measure& measure,
                 ValueId said, const std::string& column);
 
-// What a classifier has unless it says otherwise: logits (N, classes) against the column label, a
+// What a classifier has unless it says otherwise: logits (N, classes) against a column of labels, a
 // loss `loss` and the measure accuracy.
 struct SoftmaxCrossEntropy {
+  std::string column = "label";
   static constexpr const char* kName = "softmax_cross_entropy";
   static constexpr const char* kHelp = "the loss of a classifier";
   static constexpr auto Fields() { return std::tuple(); }

@@ -8,11 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "common/data/cifar10.h"
-#include "common/data/cifar100.h"
-#include "common/data/mnist.h"
-#include "common/data/sample_digit.h"
-#include "common/data/sample_image.h"
+#include "common/data/drawing.h"
+#include "common/data/image_formats.h"
 #include "common/sha256.h"
 #include "tests/common/data/big_endian.h"
 #include "tests/support/temporary_folder.h"
