@@ -72,14 +72,6 @@ StatusOr<std::vector<Choice>> Choose(const v1::DataSource& source,
     }
   }
   std::ranges::stable_sort(chosen, {}, &Choice::use);
-  for (const v1::ColumnUse use : {v1::COLUMN_USE_INPUT, v1::COLUMN_USE_TARGET}) {
-    if (std::ranges::find(chosen, use, &Choice::use) != chosen.end()) continue;
-    return InvalidArgument(
-        "no column of {} is {}: name them in data.inputs and data.targets", fmt::join(there, ", "),
-        use == v1::COLUMN_USE_INPUT
-            ? "an input"
-            : "a target, as those are whose names begin with y_, label or target");
-  }
   if (chosen.size() <= kMostColumns) return chosen;
   return InvalidArgument(
       "the data have {} columns, at most {} are used: name those that are, in "

@@ -23,7 +23,7 @@ struct FoundArray {
 [[nodiscard]] std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays);
 
 // Inputs, then targets; each with its limit, for which whole numbers are read. `arrays` agree.
-// INVALID_ARGUMENT: the keys name a column that there is not, or none is left of a sort;
+// There may be none of a sort. INVALID_ARGUMENT: the keys name a column that there is not;
 // FAILED_PRECONDITION as DataFile::LargestOf.
 [[nodiscard]] StatusOr<std::vector<v1::StoredColumn>> ChooseColumns(
     const v1::DataSource& source, std::span<const FoundArray> arrays);

@@ -104,8 +104,9 @@ class LayerBuilder {
   // What the rest takes for granted.
   [[nodiscard]] Status Check() const {
     if (input_ != nullptr && target_ != nullptr) return builder_.status();
-    return InvalidArgument("the data have no {} column; they have {}",
-                           input_ == nullptr ? "input" : "target", Listed(columns_));
+    return InvalidArgument(
+        "no column of the data is {}; they have {}: data.inputs and data.targets say which are",
+        input_ == nullptr ? "an input" : "a target", Listed(columns_));
   }
 
   StatusOr<graph::Program> Build(const v1::Model& model) {

@@ -260,7 +260,7 @@ TEST_CASE("Columns: what does not fit them names the column") {
   CHECK(ErrorOn(Table(), "layers: [{dense: {name: a, units: 3}}]") ==
         "net.yaml:1:11: a (dense): the last layer makes (1, 3); the loss compares it with column "
         "price, (1)");
-  CHECK(ErrorOn({}, "layers: [{dense: 1}]") == "the data have no input column; they have ");
+  CHECK(ErrorOn({}, "layers: [{dense: 1}]") == "no column of the data is an input; they have : data.inputs and data.targets say which are");
 }
 
 TEST_CASE("Model files: layers of a message are checked as if nobody had") {
