@@ -127,6 +127,14 @@ StatusOr<v1::JobStatus> Client::Get(const std::string& job_id) {
   return response;
 }
 
+StatusOr<v1::Graph> Client::GetGraph(const std::string& job_id) {
+  v1::GetRequest request;
+  request.set_job_id(job_id);
+  v1::Graph response;
+  RING_RETURN_IF_ERROR(Translate(Call(&v1::Jobs::Stub::GetGraph, request, &response), job_id));
+  return response;
+}
+
 Status Client::Cancel(const std::string& job_id) {
   v1::CancelRequest request;
   request.set_job_id(job_id);

@@ -36,6 +36,7 @@ class Client {
                                       std::chrono::milliseconds patience);
   StatusOr<v1::ListResponse> List();
   StatusOr<v1::JobStatus> Get(const std::string& job_id);
+  StatusOr<v1::Graph> GetGraph(const std::string& job_id);
   Status Cancel(const std::string& job_id);
   StatusOr<v1::WhyResponse> Why(const std::string& job_id);
   StatusOr<v1::ListWorkersResponse> ListWorkers();

@@ -1,4 +1,5 @@
-// Following a job to its end, and its log, through restarts of the coordinator.
+// Following a job to its end, and its log, through restarts of the coordinator; watching it, and
+// submitting one to watch.
 #pragma once
 
 #include <chrono>
@@ -7,8 +8,11 @@
 #include <string>
 
 #include "cli/client.h"
+#include "cli/command_line.h"
 
 namespace ringmaster::cli {
+
+// Following a job to its end, and its log, through restarts of the coordinator.
 
 // Follows a job to its end through restarts of the coordinator. Thread-compatible.
 struct FollowOptions {
@@ -43,5 +47,23 @@ struct FollowLogsOptions {
 [[nodiscard]] Status FollowLogs(Client& client, const std::string& job_id,
                                 const FollowLogsOptions& options,
                                 const std::function<void(const v1::LogLine&)>& on_line);
+
+// Watching a job to its end: shared by `watch`, `run` and `submit --watch`. Main thread only.
+
+// Shows progress until the job ended, then its checkpoints, or why it failed; the exit code is the
+// job's. Ctrl-C on a terminal ends the watching and says that the job goes on.
+[[nodiscard]] StatusOr<ExitCode> WatchJob(Client& client, const std::string& job_id, Output output);
+
+// Submitting a job once, however often the coordinator has to be asked: shared by `submit` and
+// `run`. Main thread only.
+enum class Then { kReturn, kWatch };
+
+struct Submission {
+  v1::SubmitRequest request;  // without idempotency key: one is made; the other job may be `last`
+  Then then = Then::kReturn;
+};
+
+// Prints the job's id; with kWatch its progress, and the exit code is the job's.
+[[nodiscard]] StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission);
 
 }  // namespace ringmaster::cli

@@ -144,8 +144,8 @@ class TemplateWriter {
                 const std::string& dash) {
     const Key key = job::Describe(field);
     const Descriptor* const part = field.message_type();
-    const bool nested =
-        part != nullptr && part->field_count() > 0 && job::ListField(*part) == nullptr;
+    const bool nested = part != nullptr && part->field_count() > 0 &&
+                        job::ListField(*part) == nullptr && part != v1::Layer::descriptor();
     if (level.indent.empty()) Separate(nested);
     const bool scalar = chosen != nullptr && chosen->kind == YamlNode::Kind::kScalar;
     std::string value = scalar ? chosen->text : key.example;

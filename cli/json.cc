@@ -157,6 +157,22 @@ Json RegroupsOf(const v1::JobStatus& status) {
   return regroups;
 }
 
+Json NamesOf(const google::protobuf::RepeatedPtrField<std::string>& names) {
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+Json InitOf(const v1::JobStatus& status) {
+  const v1::InitReport& report = status.init();
+  if (!status.has_init()) return nullptr;
+  return {{"matched", report.matched()},
+          {"fresh", report.fresh()},
+          {"unused", report.unused()},
+          {"matched_names", NamesOf(report.matched_names())},
+          {"fresh_names", NamesOf(report.fresh_names())},
+          {"unused_names", NamesOf(report.unused_names())},
+          {"source", report.source()}};
+}
+
 template <typename Message>
 Json OrNull(bool known, const Message& message) {
   return known ? ToJson(message) : Json(nullptr);
@@ -246,6 +262,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"regroups", RegroupsOf(status)},
           {"shards_recomputed", status.shards_recomputed()},
           {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
+          {"init", InitOf(status)},
           {"resumes_job", TextOrNull(status.resumes_job())},
           {"like_job", TextOrNull(status.like_job())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},

@@ -1,5 +1,4 @@
-// What -o table prints. Values in, text out; thread-safe (free functions). Each function stands in
-// the file of its noun: render_job.cc, render_lists.cc.
+// What -o table prints. Values in, text out; thread-safe (free functions).
 #pragma once
 
 #include <string>

@@ -47,6 +47,10 @@ std::string Shape(const zoo::Layer& layer) {
   return text + ")";
 }
 
+const char* RoleOf(const graph::layers::OutputKind& kind) {
+  return kind.role == graph::Output::Role::kLoss ? "loss" : "metric";
+}
+
 }  // namespace
 
 std::string RenderModels(const std::vector<zoo::ModelDescription>& models,
@@ -72,31 +76,47 @@ Json ToJson(const std::vector<zoo::ModelDescription>& models) {
   return Json{{"models", list}};
 }
 
-std::string RenderLayers(const std::vector<graph::layers::LayerKind>& kinds,
-                         const Terminal& terminal) {
+std::string RenderLayers(const ModelWords& words, const Terminal& terminal) {
   Table names({"LAYER", "INPUTS", "WHAT IT IS"});
-  Table options({"LAYER", "OPTION", "VALUE", "DEFAULT", "WHAT IT IS"});
-  for (const graph::layers::LayerKind& kind : kinds) {
-    names.Add({kind.name, fmt::format("{}{}", kind.inputs, kind.more_inputs ? " or more" : ""),
-               kind.help});
+  Table outputs({"LOSS, METRIC", "ROLE", "WHAT IT IS"});
+  Table options({"OF", "OPTION", "VALUE", "DEFAULT", "WHAT IT IS"});
+  const auto add_options = [&](const auto& kind) {
     for (const FieldDescription& option : kind.options) {
       options.Add({kind.name, option.name, ValueWords(option),
                    option.required ? "required" : option.default_value, option.help});
     }
+  };
+  for (const graph::layers::LayerKind& kind : words.layers) {
+    names.Add({kind.name, fmt::format("{}{}", kind.inputs, kind.more_inputs ? " or more" : ""),
+               kind.help});
+    add_options(kind);
   }
-  return names.Print(terminal) + "\n" + options.Print(terminal);
+  for (const graph::layers::OutputKind& kind : words.outputs) {
+    outputs.Add({kind.name, std::string(RoleOf(kind)), kind.help});
+    add_options(kind);
+  }
+  std::string text;
+  if (!words.layers.empty()) text += names.Print(terminal) + "\n";
+  if (!words.outputs.empty()) text += outputs.Print(terminal) + "\n";
+  return text + options.Print(terminal);
 }
 
-Json ToJson(const std::vector<graph::layers::LayerKind>& kinds) {
-  Json list = Json::array();
-  for (const graph::layers::LayerKind& kind : kinds) {
-    list.push_back({{"name", kind.name},
-                    {"description", kind.help},
-                    {"inputs", kind.inputs},
-                    {"more_inputs", kind.more_inputs},
-                    {"options", OptionsJson(kind.options)}});
+Json ToJson(const ModelWords& words) {
+  Json layers = Json::array(), outputs = Json::array();
+  for (const graph::layers::LayerKind& kind : words.layers) {
+    layers.push_back({{"name", kind.name},
+                      {"description", kind.help},
+                      {"inputs", kind.inputs},
+                      {"more_inputs", kind.more_inputs},
+                      {"options", OptionsJson(kind.options)}});
   }
-  return Json{{"layers", list}};
+  for (const graph::layers::OutputKind& kind : words.outputs) {
+    outputs.push_back({{"name", kind.name},
+                       {"role", RoleOf(kind)},
+                       {"description", kind.help},
+                       {"options", OptionsJson(kind.options)}});
+  }
+  return Json{{"layers", layers}, {"outputs", outputs}};
 }
 
 std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal) {

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/terminal.h"
 #include "common/graph/layers/layer_table.h"
+#include "common/graph/layers/losses.h"
 #include "common/zoo/model_table.h"
 #include "common/zoo/summary.h"
 
@@ -19,11 +20,16 @@ namespace ringmaster::cli {
 // {"models": [{name, description, options: [{name, type, range, default, required, help}]}]}
 [[nodiscard]] Json ToJson(const std::vector<zoo::ModelDescription>& models);
 
-// What model files may say: a line a kind, then a line an option.
-[[nodiscard]] std::string RenderLayers(const std::vector<graph::layers::LayerKind>& kinds,
-                                       const Terminal& terminal);
-// {"layers": [{name, description, inputs, more_inputs, options: as above}]}
-[[nodiscard]] Json ToJson(const std::vector<graph::layers::LayerKind>& kinds);
+// What model files and the losses and metrics of jobs may say.
+struct ModelWords {
+  std::vector<graph::layers::LayerKind> layers;
+  std::vector<graph::layers::OutputKind> outputs;
+};
+// A line a kind, then a line an option.
+[[nodiscard]] std::string RenderLayers(const ModelWords& words, const Terminal& terminal);
+// {"layers": [{name, description, inputs, more_inputs, options: as above}],
+//  "outputs": [{name, role, description, options}]}; role: loss, metric
+[[nodiscard]] Json ToJson(const ModelWords& words);
 
 // A line a layer, as Keras' model.summary(), then the totals. The samples are `None`.
 [[nodiscard]] std::string RenderSummary(const zoo::Summary& summary, const Terminal& terminal);

@@ -163,4 +163,24 @@ std::string Nearest(const std::string& word, const std::vector<std::string>& can
   return nearest;
 }
 
+bool Matches(const std::string& pattern, const std::string& text) {
+  size_t p = 0, t = 0;
+  size_t star = std::string::npos, resume = 0;  // the last star, and what it has eaten up to
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string::npos;
+}
+
 }  // namespace ringmaster

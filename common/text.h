@@ -40,4 +40,7 @@ inline constexpr size_t kMaxLogText = 8 << 10;
 [[nodiscard]] std::string Nearest(const std::string& word,
                                   const std::vector<std::string>& candidates);
 
+// Whether `text` is what `pattern` says, in which * stands for any text, also for none.
+[[nodiscard]] bool Matches(const std::string& pattern, const std::string& text);
+
 }  // namespace ringmaster

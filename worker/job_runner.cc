@@ -2,16 +2,44 @@
 
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <utility>
 
 #include "common/check.h"
+#include "common/data/beneath.h"
+#include "common/data/read_at.h"
 #include "common/signals.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
 namespace {
+
+// For the checkpoint that a job begins with: a coordinator that is away comes back.
+constexpr std::chrono::minutes kInitLimit{10};
+
+StatusOr<std::string> ReadWhole(const data::Descriptor& file, const std::string& name) {
+  constexpr uint64_t kMostBytes = uint64_t{64} << 30;
+  struct stat status = {};
+  if (fstat(file.get(), &status) != 0)
+    return Error(absl::StatusCode::kUnavailable, "{}: fstat: {}", name, errno);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size > kMostBytes) {
+    return InvalidArgument("{} has {} bytes; {} are allowed", name, size, kMostBytes);
+  }
+  std::string bytes(size, '\0');
+  RING_RETURN_IF_ERROR(Annotate(
+      data::ReadExactly(file.get(), 0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}),
+      name));
+  return bytes;
+}
+
+StatusOr<std::shared_ptr<const InitWeights>> Annotated(
+    StatusOr<std::shared_ptr<const InitWeights>> weights, const std::string& name) {
+  if (weights.ok()) return weights;
+  return Annotate(weights.status(), name);
+}
 
 StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator) {
   StateSources sources;
@@ -52,7 +80,7 @@ void JobRunner::Start() {
 
 void JobRunner::Submit(Task task) {
   if (const auto* inspect = std::get_if<InspectDataset>(&task)) options_.begins(inspect->job);
-  std::stop_source former_delivery;
+  std::stop_source former_delivery, former_fetch;
   {
     MutexLock lock(mu_);
     if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
@@ -61,12 +89,14 @@ void JobRunner::Submit(Task task) {
       run_ = RunStops();
     }
     former_delivery = std::exchange(delivery_, std::stop_source());
+    former_fetch = std::exchange(fetch_, std::stop_source());
   }
   if (const auto* run = std::get_if<RunJob>(&task)) {
     states_->Admit(run->job, GenerationOf(run->start), run->start.ticket());
   }
   // Whatever comes next, that state is not needed as a checkpoint any more.
   former_delivery.request_stop();
+  former_fetch.request_stop();
   // The logic has at most two tasks under way: one that runs and a drop behind it.
   RING_CHECK(tasks_.TryPush(std::move(task)) || tasks_.closed(), "the job queue is full");
 }
@@ -100,12 +130,14 @@ void JobRunner::Stop() {
   if (!thread_.joinable()) return;
   tasks_.Close();
   Cancel("the worker stops", RunStop::kNow);
-  std::stop_source delivery;
+  std::stop_source delivery, fetch;
   {
     MutexLock lock(mu_);
     delivery = delivery_;
+    fetch = fetch_;
   }
   delivery.request_stop();
+  fetch.request_stop();
   thread_.join();
   states_->Withdraw();
   // Its threads post, too.
@@ -154,12 +186,50 @@ void JobRunner::Do(const InspectDataset& task) {
   } else {
     done.error = Message(dataset.status());
   }
+  if (task.init && done.error.empty()) {
+    auto init = FindInit(*task.init);
+    if (init.ok()) {
+      init_ = *std::move(init);
+      done.init = init_->facts();
+    } else {
+      done.init_error = Message(init.status());
+    }
+  }
   phases_.Pause();
   post_(std::move(done));
 }
 
+StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitSource& source) {
+  if (!source.has_checkpoint()) {
+    RING_ASSIGN_OR_RETURN(const data::Descriptor root,
+                          data::OpenFolder(options_.folders.data_root));
+    RING_ASSIGN_OR_RETURN(const data::Descriptor file,
+                          data::OpenBeneath(root, source.file(), data::Wanted::kFile));
+    RING_ASSIGN_OR_RETURN(std::string bytes, ReadWhole(file, source.file()));
+    return Annotated(InitWeights::Read(std::move(bytes)), source.file());
+  }
+  std::stop_token stop;
+  {
+    MutexLock lock(mu_);
+    stop = fetch_.get_token();
+  }
+  RING_ASSIGN_OR_RETURN(
+      Checkpoint checkpoint,
+      surroundings_.sources.checkpoint(source.checkpoint(),
+                                       std::chrono::steady_clock::now() + kInitLimit, stop));
+  const std::string name = source.average() ? "ema.safetensors" : "model.safetensors";
+  for (CheckpointFile& file : checkpoint.files) {
+    if (file.name != name) continue;
+    return Annotated(InitWeights::Read(std::move(file.bytes)), name);
+  }
+  return InvalidArgument(
+      "the checkpoint of step {} of {} has no {}{}", checkpoint.step, source.checkpoint().job_id(),
+      name, source.average() ? ": that job keeps no average; leave out init.average" : "");
+}
+
 void JobRunner::Do(const PrepareJob& task) {
   TrainerOptions options;
+  options.init = std::move(init_);
   options.on_phase = [&](const char* phase) { phases_.Enter(task.job, phase); };
   options.on_snapshot = [post = post_, job = task.job](const HeldCopy& copy) {
     post(SnapshotHeld{job, copy.step, copy.manifest_sha256, copy.held});
@@ -227,6 +297,7 @@ void JobRunner::Do(const DropJob& task) {
   phases_.Clear();
   trainer.reset();
   dataset_.reset();
+  init_.reset();
   spdlog::info("job dropped: job={}", task.job.value());
   options_.ended(task.job);
 }

@@ -67,6 +67,7 @@ class JobRunner {
   void Do(const RunJob& task);
   void Do(const DeliverState& task);
   void Do(const DropJob& task);
+  [[nodiscard]] StatusOr<std::shared_ptr<const InitWeights>> FindInit(const v1::InitSource& source);
   [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
   [[nodiscard]] UploadRights Rights() const;
 
@@ -79,7 +80,8 @@ class JobRunner {
 
   // Job thread only.
   std::shared_ptr<const Dataset> dataset_;
-  StateMark mark_;  // of the trainer's state
+  std::shared_ptr<const InitWeights> init_;  // until the job is prepared
+  StateMark mark_;                           // of the trainer's state
 
   std::atomic<bool> training_ = false;  // a step loop runs
 
@@ -91,6 +93,7 @@ class JobRunner {
   std::shared_ptr<Trainer> trainer_ ABSL_GUARDED_BY(mu_);
   RunStops run_ ABSL_GUARDED_BY(mu_);               // of the run submitted last
   std::stop_source delivery_ ABSL_GUARDED_BY(mu_);  // of the DeliverState submitted last
+  std::stop_source fetch_ ABSL_GUARDED_BY(mu_);     // of the InspectDataset submitted last
 
   std::jthread thread_;  // "job"
 };

@@ -10,7 +10,6 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/tuning.h"
 #include "worker/flags.h"
 #include "worker/train/shard_shapes.h"
 

@@ -1,4 +1,5 @@
-// Every command of ringctl: each function adds one, and stands in the file of its name.
+// Every command of ringctl: each function adds one, and stands in the file of its name, or where it
+// says.
 #pragma once
 
 #include <string>
@@ -13,21 +14,25 @@ void AddSubmit(CommandLine& line);
 void AddRun(CommandLine& line);
 void AddInit(CommandLine& line);
 void AddKeys(CommandLine& line);
+
+// jobs.cc
 void AddPs(CommandLine& line);
 void AddStatus(CommandLine& line);
-void AddSpec(CommandLine& line);  // in status.cc
-void AddWatch(CommandLine& line);
-void AddWait(CommandLine& line);
-void AddCancel(CommandLine& line);
-void AddWorkers(CommandLine& line);
-void AddDrain(CommandLine& line);
+void AddSpec(CommandLine& line);
 void AddWhy(CommandLine& line);
 void AddEvents(CommandLine& line);
+void AddCancel(CommandLine& line);
+// follow.cc
+void AddWatch(CommandLine& line);
+void AddWait(CommandLine& line);
 void AddLogs(CommandLine& line);
+// workers.cc
+void AddWorkers(CommandLine& line);
+void AddDrain(CommandLine& line);
+
 void AddCheckpoint(CommandLine& line);  // ls, get, verify
-void AddCheckpointVerify(CommandLine& line, CLI::App* group);
-void AddDataset(CommandLine& line);  // make, stat, verify
-void AddModel(CommandLine& line);    // ls, summary
+void AddDataset(CommandLine& line);     // make, stat, verify
+void AddModel(CommandLine& line);       // ls, summary
 void AddPlan(CommandLine& line);
 void AddTune(CommandLine& line);
 void AddCompletion(CommandLine& line);  // bash

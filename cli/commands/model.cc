@@ -1,9 +1,10 @@
 // ringctl model ls, model layers, model summary and model show: what models there are, and what
-// they are made of, of the zoo and in files. Asks no coordinator.
+// they are made of, of the zoo and in files. Asks no coordinator, but for the graph of a job.
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "cli/client.h"
 #include "cli/commands/commands.h"
 #include "cli/render_model.h"
 #include "common/files.h"
@@ -22,7 +23,7 @@ namespace ringmaster::cli {
 namespace {
 
 struct ModelOptions {
-  std::string name;  // of the zoo, or of a file
+  std::string name;  // of the zoo, of a file, or of a job
   std::vector<std::string> options;
   std::optional<std::string> input;
   std::optional<int64_t> classes;
@@ -31,6 +32,7 @@ struct ModelOptions {
 // A model, and the data that it is looked at for.
 struct Subject {
   v1::Model model;
+  model::Outputs outputs;  // of a job file
   zoo::DataShape data;
 };
 
@@ -76,8 +78,9 @@ StatusOr<Subject> SubjectOf(const ModelOptions& options) {
   zoo::DataShape usual = zoo::kCifar;
   if (is_file) {
     RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("model file", options.name));
-    RING_ASSIGN_OR_RETURN(subject.model, model::ReadModelFile(options.name, text, given.members,
-                                                              job::FilesBeside(options.name)));
+    RING_ASSIGN_OR_RETURN(subject.model,
+                          model::ReadModelFile(options.name, text, given.members,
+                                               job::FilesBeside(options.name), &subject.outputs));
   } else {
     RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.name));
     RING_ASSIGN_OR_RETURN(subject.model, model::ReadModel(given, nullptr));
@@ -98,20 +101,27 @@ StatusOr<ExitCode> ListModels(const Common& common) {
 }
 
 StatusOr<ExitCode> ListLayers(const Common& common, const std::vector<std::string>& names) {
-  std::vector<graph::layers::LayerKind> kinds;
-  if (names.empty()) kinds = graph::layers::LayerTable();
+  using namespace graph::layers;
+  ModelWords words;
+  if (names.empty()) words = {LayerTable(), OutputTable()};
   for (const std::string& name : names) {
-    const graph::layers::LayerKind* const kind = graph::layers::FindLayer(name);
-    if (kind != nullptr) {
-      kinds.push_back(*kind);
-      continue;
+    const LayerKind* const layer = FindLayer(name);
+    if (layer != nullptr) words.layers.push_back(*layer);
+    bool found = layer != nullptr;
+    for (const OutputKind& kind : OutputTable()) {
+      if (kind.name != name) continue;
+      words.outputs.push_back(kind);
+      found = true;
     }
-    const std::string guess = Nearest(name, graph::layers::LayerNames());
+    if (found) continue;
+    std::vector<std::string> known = LayerNames();
+    for (const OutputKind& kind : OutputTable()) known.push_back(kind.name);
+    const std::string guess = Nearest(name, known);
     return InvalidArgument("there is no layer \"{}\"{}", name,
                            guess.empty() ? "; `ringctl model layers` lists them"
                                          : fmt::format("; did you mean {}?", guess));
   }
-  Print(common.json() ? ToJson(kinds).dump(2) + "\n" : RenderLayers(kinds, Terminal::Of(stdout)));
+  Print(common.json() ? ToJson(words).dump(2) + "\n" : RenderLayers(words, Terminal::Of(stdout)));
   return ExitCode::kOk;
 }
 
@@ -121,8 +131,9 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
   if (subject.model.layers_size() == 0) {
     RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
   } else {
-    RING_ASSIGN_OR_RETURN(const graph::Program program,
-                          model::BuildForward(subject.model, model::ImagesAndLabels(subject.data)));
+    RING_ASSIGN_OR_RETURN(
+        const graph::Program program,
+        model::BuildForward(subject.model, model::ImagesAndLabels(subject.data), subject.outputs));
     summary = zoo::Summarize(options.name, program);
   }
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
@@ -130,18 +141,44 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
   return ExitCode::kOk;
 }
 
+// j0012, or `last`: no model has such a name.
+bool IsJob(const std::string& name) {
+  const bool number = name.size() > 1 && name[0] == 'j' &&
+                      name.find_first_not_of("0123456789", 1) == std::string::npos;
+  return number || name == "last";
+}
+
+StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options) {
+  if (common.output == Output::kYaml || !options.options.empty() || options.input ||
+      options.classes) {
+    return InvalidArgument(
+        "the graph of job {} is what it is: --option, --input, --classes and -o yaml are for "
+        "models",
+        options.name);
+  }
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(options.name));
+  return client.GetGraph(job_id);
+}
+
+StatusOr<v1::Graph> GraphOf(const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+  return model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data), subject.outputs);
+}
+
 // The canonical graph: as JSON what a job carries, byte for byte; for people its nodes. Or a file
 // of layers that makes it.
 StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  if (common.output == Output::kYaml) {
+  const bool is_job = IsJob(options.name);
+  if (common.output == Output::kYaml && !is_job) {
+    RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
     RING_ASSIGN_OR_RETURN(const std::string file,
                           model::PrintModelFile(subject.model, subject.data));
     Print(file);
     return ExitCode::kOk;
   }
   RING_ASSIGN_OR_RETURN(const v1::Graph graph,
-                        model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data)));
+                        is_job ? GraphOfJob(common, options) : GraphOf(options));
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -161,9 +198,10 @@ CLI::App* AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& n
   CLI::App* const command = line.Add(group, name, help, examples, [&line, options, action] {
     return action(line.common(), *options);
   });
+  const std::string or_job = action == Show ? "; or a job's id" : "";
   command
       ->add_option("NAME", options->name,
-                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin")
+                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin" + or_job)
       ->required();
   command
       ->add_option(
@@ -198,11 +236,12 @@ void AddModel(CommandLine& line) {
       line, group, "show",
       "show the graph that a job with this model carries, or its layers as a model file",
       Examples("ringctl model show alexnet", "ringctl model show vgg -o yaml > net.yaml",
-               "ringctl model show net.yaml -o json"),
+               "ringctl model show net.yaml -o json", "ringctl model show j0001"),
       Show));
   const auto kinds = std::make_shared<std::vector<std::string>>();
-  line.Add(group, "layers", "list the layers that a model file may have, with their options",
-           Examples("ringctl model layers", "ringctl model layers conv2d dense"),
+  line.Add(group, "layers",
+           "list the layers that a model file may have, losses and metrics, with their options",
+           Examples("ringctl model layers", "ringctl model layers conv2d huber"),
            [&line, kinds] { return ListLayers(line.common(), *kinds); })
       ->add_option("LAYER", *kinds, "only these; default: all");
 }

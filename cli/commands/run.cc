@@ -3,8 +3,8 @@
 #include <absl/strings/str_split.h>
 
 #include "cli/commands/commands.h"
+#include "cli/follow.h"
 #include "cli/job_spec.h"
-#include "cli/watch_job.h"
 #include "common/data/format.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/watch_job.h"
+#include "cli/follow.h"
 #include "common/files.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"

@@ -56,7 +56,8 @@ ValueId GraphBuilder::Input(const std::string& name, Shape shape, int64_t least,
 
 void GraphBuilder::SetLimit(const std::string& column, int64_t limit) {
   for (graph::Column& known : program_.columns) {
-    if (known.name == column && known.limit == 0) known.limit = limit;
+    if (known.name != column) continue;
+    known.limit = known.limit == 0 ? limit : std::min(known.limit, limit);
   }
 }
 
@@ -80,7 +81,9 @@ ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initi
   }
   name.insert(0, prefix_);
   const ValueId value = program_.graph.AddFed(name, shape, DType::kFloat32);
-  program_.parameters.push_back({std::move(name), std::move(shape), value, kNoValue, initializer});
+  const auto index = static_cast<uint32_t>(program_.parameters.size());
+  program_.parameters.push_back(
+      {std::move(name), std::move(shape), value, kNoValue, initializer, index});
   return value;
 }
 

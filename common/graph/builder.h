@@ -25,7 +25,7 @@ class GraphBuilder {
   // A column of so many rows of `shape`, float32, or int32 from least to below limit; before any
   // node. Finish leaves out those that no node reads.
   ValueId Input(const std::string& name, Shape shape, int64_t least, int64_t limit);
-  // What a column of whole numbers stays below, where the data do not say it.
+  // What a column of whole numbers stays below; of several, the least.
   void SetLimit(const std::string& column, int64_t limit);
   // The value of that column.
   [[nodiscard]] ValueId Column(const std::string& name);
@@ -48,14 +48,9 @@ class GraphBuilder {
   auto Add(const std::string& name, const Layer& layer, Input input) {
     const std::vector<ValueId> inputs = Listed(input);
     ++depth_;
-    if constexpr (requires { Listed(layer.Build(*this, name, input)); }) {
-      auto made = layer.Build(*this, name, std::move(input));
-      if (--depth_ == 0) written_.push_back({name, layer, inputs, Listed(made)});
-      return made;
-    } else {  // a loss
-      layer.Build(*this, name, input);
-      --depth_;
-    }
+    auto made = layer.Build(*this, name, std::move(input));
+    if (--depth_ == 0) written_.push_back({name, layer, inputs, Listed(made)});
+    return made;
   }
 
   // What was asked for: layers, and ops that no layer asked for.

@@ -69,6 +69,7 @@ class Planner {
       mark(parameter.value);
       mark(parameter.gradient);
     }
+    for (const Parameter& parameter : program_.frozen) mark(parameter.value);
     for (const Normalization& normalization : program_.normalizations) {
       mark(normalization.moving_mean);
       mark(normalization.moving_variance);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +30,12 @@ struct Parameter {
   std::string name;             // conv1/kernel: unique, stands in checkpoints
   Shape shape;                  // canonical layout, float32 in the master arena
   ValueId value = kNoValue;     // fed; float32 before the policy pass, else the compute type
-  ValueId gradient = kNoValue;  // float32; kNoValue in an inference program
+  ValueId gradient = kNoValue;  // float32; kNoValue in an inference program, and of a frozen one
   Initializer initializer;
+  // Its place among all parameters of the model, which keys what is drawn for it; kStatistic: it is
+  // a moving statistic of a frozen normalization.
+  uint32_t index = 0;
+  static constexpr uint32_t kStatistic = std::numeric_limits<uint32_t>::max();
 };
 
 // One batch normalization. Its moving statistics are part of the state, not parameters.
@@ -87,13 +92,16 @@ struct Seed {
 struct Program {
   Mode mode = Mode::kTraining;
   Graph graph;
-  int64_t samples = 0;                        // N of this shard shape
-  std::vector<Column> columns;                // those that a node reads, in the dataset's order
-  std::vector<Seed> seeds;                    // one a loss, in their order; training only
-  std::vector<Scalar> scalars;                // in the order of the outputs
-  std::vector<Output> outputs;                // losses first
-  std::vector<Parameter> parameters;          // canonical order
-  std::vector<Normalization> normalizations;  // canonical order
+  int64_t samples = 0;                // N of this shard shape
+  std::vector<Column> columns;        // those that a node reads, in the dataset's order
+  std::vector<Seed> seeds;            // one a loss, in their order; training only
+  std::vector<Scalar> scalars;        // in the order of the outputs
+  std::vector<Output> outputs;        // losses first
+  std::vector<Parameter> parameters;  // those that are trained, canonical order
+  // What is fed and stays as it is for the whole job: frozen parameters in canonical order, then
+  // the statistics of normalizations that use their moving ones also in training.
+  std::vector<Parameter> frozen;
+  std::vector<Normalization> normalizations;  // canonical order, without those
   // Canonical parameter numbers in the order in which backward yields their gradients.
   std::vector<uint32_t> gradient_order;
 

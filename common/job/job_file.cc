@@ -115,6 +115,15 @@ Status ReadMember(const YamlNode::Member& member, Message* message, const model:
                              member.where, other->name(), field->name());
     }
   }
+  if (field->message_type() == v1::Layer::descriptor()) {
+    const bool loss = field->number() == v1::JobSpec::kLossFieldNumber;
+    using Role = graph::Output::Role;
+    RING_ASSIGN_OR_RETURN(const auto outputs,
+                          model::ReadOutputs(member.value, loss ? Role::kLoss : Role::kMeasure));
+    auto* const spec = google::protobuf::DynamicCastToGenerated<v1::JobSpec>(message);
+    *(loss ? spec->mutable_loss() : spec->mutable_metrics()) = outputs;
+    return absl::OkStatus();
+  }
   if (field->is_repeated()) return ReadList(member.value, *field, field->name(), message, files);
   return ReadValue(member.value, field->name(), *field, message, files);
 }

@@ -87,7 +87,8 @@ void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>
     const std::string path = prefix + field.name();
     keys->back().path = path;
     const Descriptor* const part = field.message_type();
-    if (part == nullptr || ListField(*part) != nullptr) continue;
+    const bool leaf = part == nullptr || part == v1::Layer::descriptor();
+    if (leaf || ListField(*part) != nullptr) continue;
     if (part == v1::Model::descriptor()) {
       for (Key& key : ModelKeys()) {
         key.path.insert(0, path + ".");

@@ -71,6 +71,9 @@ std::string FlowOf(const Message& message) {
   if (const auto* model = google::protobuf::DynamicCastToGenerated<v1::Model>(&message)) {
     return model::PrintInline(*model);
   }
+  if (const auto* output = google::protobuf::DynamicCastToGenerated<v1::Layer>(&message)) {
+    return model::PrintOutput(*output);
+  }
   if (const FieldDescriptor* const list = ListField(*message.GetDescriptor())) {
     return FieldYaml(message, *list);
   }

@@ -12,6 +12,7 @@
 #include "common/job/sample_use.h"
 #include "common/job/update_rules.h"
 #include "common/model/build.h"
+#include "common/model/fine_tuning.h"
 
 namespace ringmaster::job {
 namespace {
@@ -37,7 +38,7 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 // For what the data are.
 StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
-  return model::BuildGraph(spec.model(), columns);
+  return model::BuildGraph(spec.model(), columns, {spec.loss(), spec.metrics()});
 }
 
 // checkpoint.best as the model has it.
@@ -99,7 +100,8 @@ uint64_t StateBytes(const v1::ResultSpec& result) {
 }
 
 StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFacts& data,
-                                  const v1::NumericsClass& numerics_class) {
+                                  const v1::NumericsClass& numerics_class,
+                                  const v1::InitSourceFacts* init) {
   RING_RETURN_IF_ERROR(Validate(spec));
   RING_RETURN_IF_ERROR(CheckFacts(spec, data));
   v1::ResolvedJob job;
@@ -110,6 +112,13 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
   RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
+  RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
+  if (spec.has_init() && init != nullptr) {
+    RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,
+                          model::ResolveInit(complete.init(), *init, result.graph()));
+    *result.mutable_init() = std::move(resolved.facts);
+    *job.mutable_init_report() = std::move(resolved.report);
+  }
   result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);

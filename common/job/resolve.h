@@ -19,10 +19,12 @@ namespace ringmaster::job {
 [[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
 
 // `spec` valid, `data` and `numerics_class` as the workers reported them. steps_per_epoch =
-// ceil(train_samples / batch); an epoch's last batch may be smaller.
+// ceil(train_samples / batch); an epoch's last batch may be smaller. `init`: what the source of the
+// spec's init was found to be; nullptr: as if everything were drawn.
 [[nodiscard]] StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec,
                                                 const v1::DatasetFacts& data,
-                                                const v1::NumericsClass& numerics_class);
+                                                const v1::NumericsClass& numerics_class,
+                                                const v1::InitSourceFacts* init = nullptr);
 
 // min(8, batch) unless the spec says otherwise; and the worker range with defaults. What scheduling
 // needs before a job is resolved.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/job/rules.h"
+#include "common/text.h"
 
 namespace ringmaster::job {
 namespace {
@@ -192,7 +193,10 @@ StatusOr<google::protobuf::RepeatedPtrField<v1::TensorUpdate>> ResolveUpdates(
   FillDefaults(&decay);
   std::vector<bool> used(static_cast<size_t>(optimizer.groups_size()));
   google::protobuf::RepeatedPtrField<v1::TensorUpdate> updates;
+  std::string first = "none";
   for (const v1::Parameter& parameter : graph.parameters()) {
+    if (!parameter.trainable()) continue;
+    if (updates.empty()) first = parameter.name();
     v1::TensorUpdate& update = *updates.Add();
     const bool decays =
         std::ranges::find(decay.groups(), GroupOf(parameter.name())) != decay.groups().end();
@@ -214,9 +218,8 @@ StatusOr<google::protobuf::RepeatedPtrField<v1::TensorUpdate>> ResolveUpdates(
   return InvalidArgument(
       "optimizer.groups.{}.match: expected a parameter that no group before it matches, got "
       "\"{}\"; "
-      "the model has {} parameters, the first is {}",
-      i, optimizer.groups(i).match(), graph.parameters_size(),
-      graph.parameters_size() > 0 ? graph.parameters(0).name() : "none");
+      "the model has {} parameters that are trained, the first is {}",
+      i, optimizer.groups(i).match(), updates.size(), first);
 }
 
 v1::ParameterGroup GroupOf(const std::string& parameter) {
@@ -225,26 +228,6 @@ v1::ParameterGroup GroupOf(const std::string& parameter) {
   if (role == "gamma" || role == "beta") return v1::PARAMETER_GROUP_NORM;
   if (role == "table" || role == "token") return v1::PARAMETER_GROUP_EMBEDDING;
   return v1::PARAMETER_GROUP_KERNEL;
-}
-
-bool Matches(const std::string& pattern, const std::string& text) {
-  size_t p = 0, t = 0;
-  size_t star = std::string::npos, resume = 0;  // the last star, and what it has eaten up to
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p;
-      ++t;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string::npos;
 }
 
 }  // namespace ringmaster::job

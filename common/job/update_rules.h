@@ -19,15 +19,12 @@ namespace ringmaster::job {
 [[nodiscard]] StatusOr<v1::Optimizer> ResolveOptimizer(const v1::Optimizer& optimizer,
                                                        uint64_t steps_per_epoch, uint64_t total);
 
-// One for each parameter of the graph. INVALID_ARGUMENT when a group matches none.
+// One for each trainable parameter of the graph. INVALID_ARGUMENT when a group matches none.
 [[nodiscard]] StatusOr<google::protobuf::RepeatedPtrField<v1::TensorUpdate>> ResolveUpdates(
     const v1::Optimizer& optimizer, const v1::Graph& graph);
 
 // By its role, the last part of its name: kernel, and what ends in _kernel; bias; gamma, beta;
 // table, token. What is none of these is a kernel.
 [[nodiscard]] v1::ParameterGroup GroupOf(const std::string& parameter);
-
-// Whether `text` is what `pattern` says, in which * stands for any text, also for none.
-[[nodiscard]] bool Matches(const std::string& pattern, const std::string& text);
 
 }  // namespace ringmaster::job

@@ -15,6 +15,7 @@
 #include "common/job/sample_use.h"
 #include "common/job/update_rules.h"
 #include "common/model/build.h"
+#include "common/model/fine_tuning.h"
 
 namespace ringmaster::job {
 namespace {
@@ -66,14 +67,19 @@ Status CheckData(const v1::DataSource& data) {
   return CheckPath(data.path());
 }
 
-// Layers that somebody wrote, on what such data usually are; who resolves the job knows.
+// Layers, losses and metrics that somebody wrote, and what of a model is frozen, on what such data
+// usually are; who resolves the job knows.
 Status CheckLayers(const v1::JobSpec& spec) {
-  if (spec.model().layers_size() == 0 || spec.data().format().empty()) return absl::OkStatus();
+  const bool written = spec.model().layers_size() > 0 || !spec.loss().empty() ||
+                       !spec.metrics().empty() || spec.freeze_size() > 0;
+  if (!written || spec.data().format().empty()) return absl::OkStatus();
   const auto facts = data::UsualFacts(spec.data());
   if (!facts.ok()) return absl::OkStatus();
   const auto columns = ResolveColumns(spec, *facts);
   if (!columns.ok()) return absl::OkStatus();
-  return model::BuildGraph(spec.model(), *columns).status();
+  RING_ASSIGN_OR_RETURN(v1::Graph graph,
+                        model::BuildGraph(spec.model(), *columns, {spec.loss(), spec.metrics()}));
+  return model::Freeze(spec.freeze(), &graph);
 }
 
 Status CheckPrecision(const v1::Precision& precision) {
@@ -134,6 +140,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
   RING_RETURN_IF_ERROR(CheckLayers(spec));
+  if (spec.has_init()) RING_RETURN_IF_ERROR(model::CheckInit(spec.init()));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);

@@ -1,13 +1,13 @@
 #include "common/model/build.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include "common/graph/builder.h"
 #include "common/graph/layers/layer_table.h"
@@ -24,7 +24,11 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 using graph::layers::Attributes;
+using graph::layers::FindOutput;
 using graph::layers::LayerKind;
+using graph::layers::OutputKind;
+using Layers = google::protobuf::RepeatedPtrField<v1::Layer>;
+using Role = graph::Output::Role;
 
 constexpr int kMostInputs = 256, kMostOptions = 64;  // of a layer
 constexpr size_t kMostWhere = 400;                   // bytes
@@ -109,53 +113,32 @@ class LayerBuilder {
         input_ == nullptr ? "an input" : "a target", Listed(columns_));
   }
 
-  StatusOr<graph::Program> Build(const v1::Model& model) {
+  StatusOr<graph::Program> Build(const v1::Model& model, const Outputs& outputs) {
     for (const v1::Layer& layer : model.layers()) {
       const Status status = Add(layer);
       if (!status.ok()) return At(layer, status);
+      last_ = &layer;
     }
+    if (model.layers_size() == 0) RING_RETURN_IF_ERROR(AddNamed(model));
+    if (ends_in_logits_ || !outputs.losses.empty()) RING_RETURN_IF_ERROR(AddOutputs(outputs));
     RING_RETURN_IF_ERROR(CheckRead(model));
-    const v1::Layer& last = *model.layers().rbegin();
-    if (ends_in_logits_) {
-      const Status status = AddLoss(values_.at(last.name()));
-      if (!status.ok()) return At(last, status);
-    }
     return builder_.Finish();
   }
 
-  // Of the first column of images.
-  StatusOr<graph::Program> BuildZoo(const v1::Model& model) {
-    RING_RETURN_IF_ERROR(zoo::ResolveModel(model).status());
-    const auto images = std::ranges::find_if(columns_, [](const v1::StoredColumn& column) {
-      return column.use() == v1::COLUMN_USE_INPUT && column.shape_size() == 3 &&
-             column.type() != v1::ELEMENT_TYPE_INT32;
-    });
-    if (images == columns_.end()) {
-      return InvalidArgument(
-          "model {} reads images, an input column of (height, width, channels); the data have {}: "
-          "write a model of layers",
-          model.name(), Listed(columns_));
-    }
-    ValueId made = values_.at(images->name());
-    RING_ASSIGN_OR_RETURN(const zoo::DataShape shape, ShapeFor(model, made));
-    RING_RETURN_IF_ERROR(zoo::AddModel(model, shape, builder_, made, &made).status());
-    Status status = AddLoss(made);
-    if (!status.ok()) return Annotate(status, "model " + model.name());
-    auto program = builder_.Finish();
-    if (!program.ok()) return Annotate(program.status(), "model " + model.name());
-    return program;
+ private:
+  // What that is, which is read then.
+  StatusOr<ValueId> Read(const std::string& name) {
+    const auto at = values_.find(name);
+    if (at == values_.end()) return Unknown(name);
+    read_.insert(name);
+    if (const auto owner = owners_.find(name); owner != owners_.end()) read_.insert(owner->second);
+    return at->second;
   }
 
- private:
   Status Add(const v1::Layer& layer) {
     std::vector<ValueId> inputs;
     for (const std::string& name : layer.inputs()) {
-      const auto at = values_.find(name);
-      if (at == values_.end()) return Unknown(name);
-      read_.insert(name);
-      if (const auto owner = owners_.find(name); owner != owners_.end())
-        read_.insert(owner->second);
-      inputs.push_back(at->second);
+      RING_ASSIGN_OR_RETURN(inputs.emplace_back(), Read(name));
     }
     if (inputs.empty()) inputs.push_back(values_.at(input_->name()));
     Attributes options = layer.attributes();
@@ -207,8 +190,7 @@ class LayerBuilder {
     }
     ValueId made = graph::kNoValue;
     builder_.SetPrefix(prefix);
-    RING_ASSIGN_OR_RETURN(const zoo::DataShape shape, ShapeFor(model, inputs[0]));
-    const auto logits = zoo::AddModel(model, shape, builder_, inputs[0], &made);
+    const auto logits = zoo::AddModel(model, ShapeFor(inputs[0]), builder_, inputs[0], &made);
     builder_.SetPrefix("");
     RING_RETURN_IF_ERROR(logits.status());
     ends_in_logits_ = *logits;
@@ -229,33 +211,35 @@ class LayerBuilder {
                       : fmt::format("did you mean \"{}\"?", guess));
   }
 
-  // What a model of the zoo is made for.
-  StatusOr<zoo::DataShape> ShapeFor(const v1::Model& model, ValueId images) const {
-    const StatusOr<int64_t> classes = Classes();
-    if (!classes.ok()) return Annotate(classes.status(), "model " + model.name());
+  // What a model of the zoo is made for: the classes of the first target, or a number for each of
+  // its numbers.
+  [[nodiscard]] zoo::DataShape ShapeFor(ValueId images) const {
+    int64_t outputs = target_->limit();
+    if (target_->type() != v1::ELEMENT_TYPE_INT32) {
+      outputs = 1;
+      for (const int64_t extent : target_->shape()) outputs *= extent;
+    }
     const graph::Shape& shape = builder_.shape(images);
-    return zoo::DataShape{shape[1], shape[2], shape[3], *classes};
-  }
-
-  // Of the first target.
-  StatusOr<int64_t> Classes() const {
-    if (target_->type() == v1::ELEMENT_TYPE_INT32) return target_->limit();
-    return InvalidArgument(
-        "the first target column {} is float32 and has no classes; data.targets says which is "
-        "first",
-        target_->name());
+    return {shape[1], shape[2], shape[3], outputs};
   }
 
   // A number of the data in place of its name.
   Status ResolveFact(v1::Attribute* option) const {
     if (!option->has_fact()) return absl::OkStatus();
     const std::string fact = option->fact();
-    if (fact == "classes") {
-      RING_ASSIGN_OR_RETURN(const int64_t classes, Classes());
-      option->set_i(classes);
-      return absl::OkStatus();
+    std::vector<std::string> known;
+    if (target_->type() == v1::ELEMENT_TYPE_INT32) {
+      known.emplace_back("classes");
+      if (fact == "classes") {
+        option->set_i(target_->limit());
+        return absl::OkStatus();
+      }
+    } else if (fact == "classes") {
+      return InvalidArgument(
+          "the first target column {} is float32 and has no classes; data.targets says which is "
+          "first",
+          target_->name());
     }
-    std::vector<std::string> known = {"classes"};
     for (const v1::StoredColumn& column : columns_) {
       const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
       if (whole) known.push_back(column.name() + ".limit");
@@ -275,40 +259,128 @@ class LayerBuilder {
   }
 
   Status CheckRead(const v1::Model& model) const {
-    for (int i = 0; i + 1 < model.layers_size(); ++i) {
-      const v1::Layer& layer = model.layers(i);
-      if (read_.contains(layer.name())) continue;
+    for (const v1::Layer& layer : model.layers()) {
+      const bool features = !has_outputs_ && &layer == last_;
+      if (features || read_.contains(layer.name())) continue;
       return InvalidArgument("{}: nothing reads it", PlaceOf(layer));
     }
     return absl::OkStatus();
   }
 
-  // By the first target: cross-entropy and accuracy, or squared and absolute error.
-  Status AddLoss(ValueId said) {
-    const graph::Shape& shape = builder_.shape(said);
-    const std::string& name = target_->name();
-    if (target_->type() == v1::ELEMENT_TYPE_INT32) {
-      if (shape.size() != 2) {
-        return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
-                               graph::ToString(shape));
-      }
-      if (shape[1] < target_->limit()) {
-        return InvalidArgument("it has {} units, column {} needs {}: write units: classes",
-                               shape[1], name, target_->limit());
-      }
-      builder_.Add("loss", graph::layers::SoftmaxCrossEntropy{.column = name}, said);
-      return builder_.status();
+  // A model of the zoo by itself, which nothing calls by a name: of the first column of images.
+  Status AddNamed(const v1::Model& model) {
+    const auto images = std::ranges::find_if(columns_, [](const v1::StoredColumn& column) {
+      return column.use() == v1::COLUMN_USE_INPUT && column.shape_size() == 3 &&
+             column.type() != v1::ELEMENT_TYPE_INT32;
+    });
+    if (images == columns_.end()) {
+      return InvalidArgument(
+          "model {} reads images, an input column of (height, width, channels); the data have {}: "
+          "write a model of layers",
+          model.name(), Listed(columns_));
     }
-    const graph::Shape& target = builder_.shape(builder_.Column(name));
+    const ValueId image = values_.at(images->name());
+    RING_ASSIGN_OR_RETURN(ends_in_logits_,
+                          zoo::AddModel(model, ShapeFor(image), builder_, image, &values_[""]));
+    return absl::OkStatus();
+  }
+
+  // ---- losses and metrics -----------------------------------------------------------------------
+
+  Status AddOutputs(const Outputs& wanted) {
+    has_outputs_ = true;
+    Outputs outputs = wanted;
+    if (outputs.losses.empty()) {
+      const bool classes = target_->type() == v1::ELEMENT_TYPE_INT32;
+      outputs.losses.Add()->set_kind(classes ? "softmax_cross_entropy" : "mean_squared_error");
+    }
+    for (v1::Layer& loss : outputs.losses) {
+      if (!loss.name().empty()) continue;
+      loss.set_name(outputs.losses.size() == 1 ? "loss" : loss.kind());
+    }
+    RING_RETURN_IF_ERROR(AddAll(outputs.losses, Role::kLoss, !wanted.losses.empty()));
+    if (outputs.metrics.empty()) AddUsualMetric(outputs.losses[0], &outputs.metrics);
+    for (v1::Layer& metric : outputs.metrics) {
+      if (metric.name().empty()) metric.set_name(metric.kind());
+    }
+    return AddAll(outputs.metrics, Role::kMeasure, !wanted.metrics.empty());
+  }
+
+  static void AddUsualMetric(const v1::Layer& loss, Layers* metrics) {
+    const OutputKind* const kind = FindOutput(Role::kLoss, loss.kind());
+    v1::Layer& metric = *metrics->Add();
+    metric.set_kind(kind->measure);
+    *metric.mutable_inputs() = loss.inputs();
+  }
+
+  // What nobody wrote stands where the last layer does.
+  Status AddAll(const Layers& outputs, Role role, bool written) {
+    constexpr int kMostOutputs = 32;  // of a role
+    const char* const key = role == Role::kLoss ? "loss" : "metrics";
+    if (outputs.size() > kMostOutputs) {
+      return InvalidArgument("{}: {} of them; at most {} are allowed", key, outputs.size(),
+                             kMostOutputs);
+    }
+    for (const v1::Layer& output : outputs) {
+      const Status status = AddOne(output, role);
+      if (status.ok()) continue;
+      return At(written || last_ == nullptr ? output : *last_, status);
+    }
+    return absl::OkStatus();
+  }
+
+  Status AddOne(const v1::Layer& output, Role role) {
+    const OutputKind* const kind = FindOutput(role, output.kind());
+    if (kind == nullptr) {
+      const std::vector<std::string> known = graph::layers::OutputNames(role);
+      return InvalidArgument("there is no such {}; there are {}",
+                             role == Role::kLoss ? "loss" : "metric", fmt::join(known, ", "));
+    }
+    if (!graph::IsName(output.name())) return InvalidArgument("its name is none");
+    if (output.inputs_size() > 2) {
+      return InvalidArgument("it reads {} inputs; expected [LAYER, COLUMN]", output.inputs_size());
+    }
+    const std::string last = last_ == nullptr ? "" : last_->name();
+    RING_ASSIGN_OR_RETURN(const ValueId said,
+                          Read(output.inputs_size() > 0 ? output.inputs(0) : last));
+    const std::string name = output.inputs_size() > 1 ? output.inputs(1) : target_->name();
+    const auto column = std::ranges::find(columns_, name, &v1::StoredColumn::name);
+    if (column == columns_.end()) {
+      return InvalidArgument("there is no column \"{}\"; the data have {}", OneLine(name, 64),
+                             Listed(columns_));
+    }
+    RING_RETURN_IF_ERROR(kind->of_classes ? CheckClasses(said, *column) : CheckPair(said, *column));
+    return AddOutput(builder_, output.name(), *kind, output.attributes(), said, name);
+  }
+
+  Status CheckClasses(ValueId logits, const v1::StoredColumn& column) const {
+    const graph::Shape& shape = builder_.shape(logits);
+    if (column.type() != v1::ELEMENT_TYPE_INT32) {
+      return InvalidArgument("column {} is float32; it compares with classes, which are int32",
+                             column.name());
+    }
+    if (shape.size() != 2) {
+      return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
+                             graph::ToString(shape));
+    }
+    if (shape[1] >= column.limit()) return absl::OkStatus();
+    return InvalidArgument("it has {} units, column {} needs {}: write units: {}", shape[1],
+                           column.name(), column.limit(),
+                           &column == target_ ? "classes" : column.name() + ".limit");
+  }
+
+  Status CheckPair(ValueId said, const v1::StoredColumn& column) {
+    if (column.type() == v1::ELEMENT_TYPE_INT32) {
+      return InvalidArgument("column {} is int32; it compares with numbers, which are float32",
+                             column.name());
+    }
+    const graph::Shape& shape = builder_.shape(said);
+    const graph::Shape& target = builder_.shape(builder_.Column(column.name()));
     graph::Shape longer = target;
     longer.push_back(1);
-    if (shape != target && shape != longer) {
-      return InvalidArgument("the last layer makes {}; the loss compares it with column {}, {}",
-                             graph::ToString(shape), name, graph::ToString(target));
-    }
-    graph::layers::AddLoss(builder_, "loss", graph::MeanSquaredError{}, said, name);
-    graph::layers::AddMeasure(builder_, "mae", *graph::layers::FindMeasure("mae"), said, name);
-    return builder_.status();
+    if (shape == target || shape == longer) return absl::OkStatus();
+    return InvalidArgument("the layer makes {}; column {}, which it is compared with, has {}",
+                           graph::ToString(shape), column.name(), graph::ToString(target));
   }
 
   const Columns& columns_;
@@ -318,26 +390,28 @@ class LayerBuilder {
   std::map<std::string, ValueId> values_;
   std::map<std::string, std::string> owners_;  // of one of several values, the layer
   std::set<std::string> read_;
-  bool ends_in_logits_ = true;
+  const v1::Layer* last_ = nullptr;
+  bool ends_in_logits_ = true, has_outputs_ = false;
 };
 
 }  // namespace
 
-StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns) {
+StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns,
+                                      const Outputs& outputs) {
   if (model.layers_size() > 0) RING_RETURN_IF_ERROR(CheckLayers(model));
   LayerBuilder builder(columns);
   RING_RETURN_IF_ERROR(builder.Check());
-  return model.layers_size() > 0 ? builder.Build(model) : builder.BuildZoo(model);
+  return builder.Build(model, outputs);
 }
 
-StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const Columns& columns) {
-  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, columns));
-  if (model.layers_size() == 0) return graph::ToMessage(forward);
+StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const Columns& columns,
+                               const Outputs& outputs) {
+  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, columns, outputs));
   if (forward.outputs.empty()) {
     return InvalidArgument(
         "{}: it ends in features and has no loss to train by: write layers "
         "behind it, or head: gap",
-        PlaceOf(*model.layers().rbegin()));
+        model.layers_size() > 0 ? PlaceOf(*model.layers().rbegin()) : "model " + model.name());
   }
   if (forward.parameters.empty()) {
     return InvalidArgument("model: no layer of it has parameters: there is nothing to train");

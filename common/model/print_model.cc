@@ -16,23 +16,29 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 
-// `{conv2d: {name: conv1, inputs: [input], filters: 64}}`; no inputs where it reads what stands
-// before it.
-std::string PrintLayer(const v1::Layer& layer, const std::string& before) {
-  std::vector<std::string> parts = {"name: " + PrintWord(layer.name())};
-  const bool follows = layer.inputs_size() == 0
-                           ? before.empty()
-                           : layer.inputs_size() == 1 && layer.inputs(0) == before;
-  if (!follows) {
-    std::vector<std::string> inputs;
-    for (const std::string& input : layer.inputs()) inputs.push_back(PrintWord(input));
-    if (inputs.empty()) inputs.emplace_back("input");
-    parts.push_back(fmt::format("inputs: [{}]", fmt::join(inputs, ", ")));
-  }
+// `{conv2d: {name: conv1, inputs: [input], filters: 64}}`; what is empty is left out.
+std::string PrintItem(const v1::Layer& layer, const std::vector<std::string>& inputs) {
+  std::vector<std::string> parts;
+  if (!layer.name().empty()) parts.push_back("name: " + PrintWord(layer.name()));
+  if (!inputs.empty()) parts.push_back(fmt::format("inputs: [{}]", fmt::join(inputs, ", ")));
   for (const v1::Attribute& option : layer.attributes()) {
     parts.push_back(option.name() + ": " + PrintOption(option));
   }
   return fmt::format("{{{}: {{{}}}}}", layer.kind(), fmt::join(parts, ", "));
+}
+
+std::vector<std::string> InputsOf(const v1::Layer& layer) {
+  std::vector<std::string> inputs;
+  for (const std::string& input : layer.inputs()) inputs.push_back(PrintWord(input));
+  return inputs;
+}
+
+// No inputs where it reads what stands before it.
+std::string PrintLayer(const v1::Layer& layer, const std::string& before) {
+  std::vector<std::string> inputs = InputsOf(layer);
+  if (inputs.empty() && !before.empty()) inputs.emplace_back("input");
+  if (layer.inputs_size() == 1 && layer.inputs(0) == before) inputs.clear();
+  return PrintItem(layer, inputs);
 }
 
 std::vector<std::string> PrintLayers(const google::protobuf::RepeatedPtrField<v1::Layer>& layers) {
@@ -87,6 +93,8 @@ std::string PrintInline(const v1::Model& model) {
   }
   return text + "}";
 }
+
+std::string PrintOutput(const v1::Layer& output) { return PrintItem(output, InputsOf(output)); }
 
 StatusOr<std::string> PrintModelFile(const v1::Model& model, const zoo::DataShape& data) {
   v1::Model layers = model;

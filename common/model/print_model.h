@@ -12,6 +12,9 @@ namespace ringmaster::model {
 // On one line, as a job file has it behind `model: `.
 [[nodiscard]] std::string PrintInline(const v1::Model& model);
 
+// A loss or a metric of a job: `{huber: {inputs: [price, y], delta: 2}}`.
+[[nodiscard]] std::string PrintOutput(const v1::Layer& output);
+
 // A model file of its layers, one a line: the same graph for that data. INVALID_ARGUMENT: as of
 // BuildGraph.
 [[nodiscard]] StatusOr<std::string> PrintModelFile(const v1::Model& model,

@@ -6,8 +6,9 @@
 
 #include <fmt/ranges.h>
 
-#include "common/graph/layers/options.h"
+#include "common/graph/layers/losses.h"
 #include "common/model/expand.h"
+#include "common/model/frame.h"
 #include "common/model/item.h"
 #include "common/model/kind.h"
 #include "common/text.h"
@@ -16,6 +17,8 @@
 namespace ringmaster::model {
 namespace {
 
+using graph::layers::OutputKind;
+using Role = graph::Output::Role;
 using Members = std::vector<YamlNode::Member>;
 
 StatusOr<std::string> ReadName(const YamlNode& node, const char* what) {
@@ -56,6 +59,50 @@ StatusOr<v1::Model> ModelOf(const YamlNode& file, const Members& given) {
   v1::Model model;
   for (const v1::Layer& layer : layers) *model.add_layers() = layer;
   return model;
+}
+
+// `KIND`, `KIND: VALUE`, `KIND: {options}`, as a layer.
+StatusOr<v1::Layer> ReadOutput(const YamlNode& node, Role role) {
+  RING_ASSIGN_OR_RETURN(const Item item, ReadItem(node));
+  const char* const what = role == Role::kLoss ? "loss" : "metric";
+  const OutputKind* const found = graph::layers::FindOutput(role, item.kind);
+  if (found == nullptr) {
+    return InvalidArgument("{}: there is no {} \"{}\"; {}", item.where, what,
+                           OneLine(item.kind, 64),
+                           NearestOr(item.kind, graph::layers::OutputNames(role), ""));
+  }
+  if (item.when != nullptr || item.repeat != nullptr) {
+    return InvalidArgument("{}: {}: when and repeat are for layers", item.where, item.kind);
+  }
+  v1::Layer output;
+  output.set_kind(item.kind);
+  output.set_name(item.name);
+  output.set_where(item.where);
+  if (item.inputs != nullptr) {
+    RING_ASSIGN_OR_RETURN(const auto inputs, ReadNames(*item.inputs, "inputs"));
+    for (const std::string& input : inputs) output.add_inputs(input);
+  }
+  const Kind kind = {.name = item.kind, .options = found->options, .own_form = found->own_form};
+  const auto add = [&](const std::string& name, const std::string& where,
+                       const YamlNode& value) -> Status {
+    const FieldDescription* const option = kind.option(name);
+    if (option == nullptr) {
+      return Annotate(graph::layers::UnknownOption(name, kind.options),
+                      fmt::format("{}: {}", where, item.kind));
+    }
+    RING_ASSIGN_OR_RETURN(*output.add_attributes(), ReadOption(*option, kind, value));
+    return absl::OkStatus();
+  };
+  if (item.value != nullptr) {
+    if (kind.options.empty()) {
+      return InvalidArgument("{}: {}: it has no options", item.where, item.kind);
+    }
+    RING_RETURN_IF_ERROR(add(kind.options[0].name, item.where, *item.value));
+  }
+  for (const YamlNode::Member* option : item.options) {
+    RING_RETURN_IF_ERROR(add(option->key, option->where, option->value));
+  }
+  return output;
 }
 
 }  // namespace
@@ -103,7 +150,7 @@ StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files) {
 }
 
 StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
-                                  const Members& given, const ReadFile& files) {
+                                  const Members& given, const ReadFile& files, Outputs* outputs) {
   RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
   if (root.kind != YamlNode::Kind::kMap) {
     return InvalidArgument("{}: a model file is a mapping with layers, got {}", root.where,
@@ -120,7 +167,28 @@ StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& te
       whole.members.push_back(option);
     }
   }
+  const YamlNode* const loss = FindKey(root, "loss");
+  const YamlNode* const metrics = FindKey(root, "metrics");
+  if (outputs != nullptr && loss != nullptr) {
+    RING_ASSIGN_OR_RETURN(outputs->losses, ReadOutputs(*loss, Role::kLoss));
+  }
+  if (outputs != nullptr && metrics != nullptr) {
+    RING_ASSIGN_OR_RETURN(outputs->metrics, ReadOutputs(*metrics, Role::kMeasure));
+  }
   return ReadModel(whole, files);
+}
+
+StatusOr<google::protobuf::RepeatedPtrField<v1::Layer>> ReadOutputs(const YamlNode& node,
+                                                                    Role role) {
+  google::protobuf::RepeatedPtrField<v1::Layer> outputs;
+  if (node.kind != YamlNode::Kind::kList) {
+    RING_ASSIGN_OR_RETURN(*outputs.Add(), ReadOutput(node, role));
+    return outputs;
+  }
+  for (const YamlNode& item : node.items) {
+    RING_ASSIGN_OR_RETURN(*outputs.Add(), ReadOutput(item, role));
+  }
+  return outputs;
 }
 
 }  // namespace ringmaster::model

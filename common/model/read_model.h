@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "common/model/build.h"
 #include "common/status.h"
 #include "common/yaml/yaml_tree.h"
 #include "ringmaster/v1/job.pb.h"
@@ -18,11 +19,15 @@ using ReadFile = std::function<StatusOr<std::string>(const std::string& path)>;
 // written: whoever checks the job says so. Without `files` a file cannot be named.
 [[nodiscard]] StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files);
 
-// The model of a file of `text`: a model file, or a job file, whose model it then is; `given` are
-// options, KEY: VALUE.
+// The model of a file of `text`: a model file, or a job file, whose model it then is, and whose
+// losses and metrics `outputs` are where they are asked for; `given` are options, KEY: VALUE.
 [[nodiscard]] StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
                                                 const std::vector<YamlNode::Member>& given,
-                                                const ReadFile& files);
+                                                const ReadFile& files, Outputs* outputs = nullptr);
+
+// A job's `loss` or `metrics`: one of them, or a list.
+[[nodiscard]] StatusOr<google::protobuf::RepeatedPtrField<v1::Layer>> ReadOutputs(
+    const YamlNode& node, graph::Output::Role role);
 
 // Whether that names a file, and no model of the zoo.
 [[nodiscard]] bool IsFileName(const std::string& name);

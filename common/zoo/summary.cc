@@ -14,10 +14,10 @@ const char* TypeOfLayer(const graph::Node& node) {
 
 graph::Shape WithoutSamples(const graph::Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
-// Elements of the parameters that the node reads.
-int64_t TrainableOf(const graph::Program& program, const graph::Node& node) {
+// Elements of those parameters that the node reads.
+int64_t ElementsOf(const std::vector<graph::Parameter>& parameters, const graph::Node& node) {
   int64_t elements = 0;
-  for (const graph::Parameter& parameter : program.parameters) {
+  for (const graph::Parameter& parameter : parameters) {
     for (graph::ValueId input : node.inputs) {
       if (input == parameter.value) elements += graph::Elements(parameter.shape);
     }
@@ -50,8 +50,8 @@ Summary Summarize(const std::string& name, const graph::Program& program) {
   for (const graph::Node& node : program.graph.nodes()) {
     const graph::Value& output = program.graph.value(node.outputs[0]);
     if (IsScalar(program, node.outputs[0])) continue;
-    const int64_t trainable = TrainableOf(program, node);
-    const int64_t moving = MovingOf(program, node);
+    const int64_t trainable = ElementsOf(program.parameters, node);
+    const int64_t moving = ElementsOf(program.frozen, node) + MovingOf(program, node);
     summary.layers.push_back(
         {node.name, TypeOfLayer(node), WithoutSamples(output.shape), trainable + moving});
     summary.trainable_parameters += trainable;

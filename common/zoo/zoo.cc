@@ -57,7 +57,7 @@ StatusOr<graph::Program> BuildLayers(const v1::Model& model, const ProgramOption
   ValueId made = builder.Input(options.height, options.width, options.channels);
   const DataShape data = {options.height, options.width, options.channels, options.classes};
   RING_ASSIGN_OR_RETURN(const bool ends_in_logits, AddModel(model, data, builder, made, &made));
-  if (ends_in_logits) builder.Add("loss", graph::layers::SoftmaxCrossEntropy{}, made);
+  if (ends_in_logits) graph::layers::AddClassifierOutputs(builder, made);
   auto forward = builder.Finish();
   if (!forward.ok()) return Annotate(forward.status(), Named(model));
   return forward;

@@ -109,6 +109,7 @@ struct Reply {
   Refusal refusal;  // status OK when it was done
   std::string job_id;
   bool existed = false;
+  v1::Graph graph = {};  // that was asked for
 };
 
 // A decision with its reason, for the log.

@@ -28,7 +28,8 @@ void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
   }
 }
 
-CheckpointList TakeSuperseded(const v1::ResolvedJob& job, CheckpointList& checkpoints) {
+CheckpointList TakeSuperseded(const v1::ResolvedJob& job, const std::set<uint64_t>& pinned,
+                              CheckpointList& checkpoints) {
   CheckpointList superseded;
   const size_t keep = std::max<size_t>(2, job.checkpoint().keep());
   if (checkpoints.size() <= keep) return superseded;
@@ -36,8 +37,9 @@ CheckpointList TakeSuperseded(const v1::ResolvedJob& job, CheckpointList& checkp
   const uint64_t best_step = best == nullptr ? 0 : best->ref.step();
   const auto newest = checkpoints.end() - static_cast<std::ptrdiff_t>(keep);
   const auto kept = std::stable_partition(
-      checkpoints.begin(), newest,
-      [best_step](const CheckpointRecord& c) { return c.ref.step() != best_step; });
+      checkpoints.begin(), newest, [best_step, &pinned](const CheckpointRecord& c) {
+        return c.ref.step() != best_step && !pinned.contains(c.ref.step());
+      });
   superseded.assign(checkpoints.begin(), kept);
   checkpoints.erase(checkpoints.begin(), kept);
   return superseded;

@@ -29,9 +29,11 @@ using CheckpointList = std::vector<CheckpointRecord>;
 // Puts it in its place; one of the same step is replaced.
 void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints);
 
-// Takes out what need not be kept, oldest first: all but the newest and the best. At least two
-// newest ones stay: when one does not verify there is another to go back to.
+// Takes out what need not be kept, oldest first: all but the newest, the best, and those of
+// `pinned` steps. At least two newest ones stay: when one does not verify there is another to go
+// back to.
 [[nodiscard]] CheckpointList TakeSuperseded(const v1::ResolvedJob& job,
+                                            const std::set<uint64_t>& pinned,
                                             CheckpointList& checkpoints);
 
 // What the holders of a job's snapshots reported of them, each over its own session: the SHA-256 of

@@ -38,11 +38,14 @@ struct SessionClosed {
   std::string reason;
 };
 
-// The three requests; each is answered by exactly one Reply before the next event.
+// The four requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
   v1::SubmitRequest submit;
 };
 struct CancelAsked {
+  JobId job;
+};
+struct GraphAsked {
   JobId job;
 };
 // A worker is to leave its job at a step boundary and take no other one, or to take jobs again.
@@ -111,9 +114,9 @@ struct TermRaised {
 // Time passed; at least ten a second.
 struct Tick {};
 
-using Event =
-    std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked, DrainAsked,
-                 UploadAsked, UploadVerified, UploadPlaced, UploadClosed, CheckpointFound,
-                 JobInserted, CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
+using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
+                           GraphAsked, DrainAsked, UploadAsked, UploadVerified, UploadPlaced,
+                           UploadClosed, CheckpointFound, JobInserted, CheckpointInserted,
+                           CheckpointRetained, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

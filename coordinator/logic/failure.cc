@@ -25,6 +25,9 @@ constexpr std::array kTable = {
     Row{Cause::kDatasetDiffers, "DATASET_DIFFERS",
         "Give every worker the same copy of the dataset, byte for byte, then submit the job "
         "again."},
+    Row{Cause::kInit, "INIT",
+        "Give every worker the same copy of init.file under its data root, or name a job in "
+        "init.job that has a checkpoint; then submit the job again."},
     Row{Cause::kInvalidJob, "INVALID_JOB",
         "Change the job file as the reason says and submit it again."},
     Row{Cause::kMemory, "MEMORY",

@@ -16,6 +16,7 @@ enum class Cause {
   kNotFinite,
   kDataset,
   kDatasetDiffers,
+  kInit,
   kInvalidJob,
   kMemory,
   kKnownShardDiffers,

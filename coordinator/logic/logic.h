@@ -18,7 +18,6 @@
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/generation.h"
-#include "coordinator/logic/job_events.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run.h"
@@ -68,14 +67,15 @@ class Logic {
     std::string waits_for;                // in kWaiting, a sentence
   };
 
-  // One event each: logic_workers.cc has who attaches and leaves, logic_messages.cc what workers
-  // say of their jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints
-  // that come in and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
+  // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
+  // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
+  // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
   void On(const SubmitAsked& event);
   void On(const CancelAsked& event);
+  void On(const GraphAsked& event);
   void On(const DrainAsked& event);
   void On(const UploadAsked& event);
   void On(const UploadVerified& event);
@@ -106,6 +106,8 @@ class Logic {
   void Advance(Job& job, Fault fault);
   void ShowState(Job& job);
   [[nodiscard]] Fault Search(Job& job);
+  // The file, or the checkpoint as it is now: of a job without a step its best, else its newest.
+  [[nodiscard]] Status ChooseInit(const v1::Init& init, v1::InitSource* source);
   bool Observe(Job& job);
   void ShowPhase(Job& job);
   void ShowStart(Job& job);
@@ -128,6 +130,8 @@ class Logic {
   void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
+  // Those of the job that another one that has not ended begins with.
+  [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;
   void DescribeCheckpoints(Job& job);
 
   void Wait(Job& job, const std::string& reason);

@@ -385,12 +385,26 @@ void Logic::On(const CheckpointInserted& event) {
 }
 
 void Logic::DropOldCheckpoints(Job& job) {
-  for (CheckpointRecord& superseded : TakeSuperseded(*job.record.resolved, job.checkpoints)) {
+  const std::set<uint64_t> pinned = PinnedSteps(job.record.id());
+  for (CheckpointRecord& superseded :
+       TakeSuperseded(*job.record.resolved, pinned, job.checkpoints)) {
     Record(job, {event_type::kCheckpointRemoved, Severity::kInfo,
                  fmt::format("step {}: {} others are kept", superseded.ref.step(),
                              job.checkpoints.size())});
     actions_.push_back(RemoveCheckpoint{std::move(superseded)});
   }
+}
+
+std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
+  std::set<uint64_t> steps;
+  for (const auto& [number, other] : jobs_) {
+    if (IsFinal(other.record.status.state())) continue;
+    std::optional<v1::InitSource> init;
+    if (other.run) init = other.run->init();
+    if (!init && other.record.resolved) init = other.record.resolved->init();
+    if (init && init->checkpoint().job_id() == job_id) steps.insert(init->checkpoint().step());
+  }
+  return steps;
 }
 
 void Logic::On(const CheckpointFound& event) {

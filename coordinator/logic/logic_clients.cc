@@ -92,6 +92,9 @@ void TakeOver(const JobRecord& other, const v1::SubmitRequest& submit, JobRecord
   record.resolved = other.resolved;
   record.status.set_total_steps(other.resolved->result().total_steps());
   record.status.set_steps_per_epoch(other.resolved->result().steps_per_epoch());
+  if (other.resolved->has_init_report()) {
+    *record.status.mutable_init() = other.resolved->init_report();
+  }
   record.status.set_resumes_job(submit.resume_job());
   record.status.set_like_job(submit.like_job());
 }
@@ -155,7 +158,10 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const bool resumes = !submit.resume_job().empty();
   if (!resumes && submit.like_job().empty()) {
     *record.status.mutable_spec() = submit.spec();
-    return {job::Validate(submit.spec()), "INVALID_JOB"};
+    const Status valid = job::Validate(submit.spec());
+    if (!valid.ok() || !submit.spec().has_init()) return {valid, "INVALID_JOB"};
+    v1::InitSource source;  // the one that is there when it starts is taken
+    return {ChooseInit(submit.spec().init(), &source), "NO_CHECKPOINT"};
   }
   const std::string& other_id = resumes ? submit.resume_job() : submit.like_job();
   const Job* other = Find(other_id);
@@ -183,6 +189,20 @@ void Logic::On(const JobInserted& event) {
   queue_changed_ = true;
   Publish(jobs_[record.number]);  // before the answer: whoever has the id may ask for the job
   Answer({}, record.id());
+}
+
+void Logic::On(const GraphAsked& event) {
+  const Job* const job = Find(event.job.value());
+  if (job == nullptr) return Answer(NoSuchJob(event.job.value()));
+  const JobRecord& record = job->record;
+  if (!record.resolved) {
+    return Answer({FailedPrecondition("job {} has no graph yet: it is made when workers know its "
+                                      "data",
+                                      record.id()),
+                   "NOT_RESOLVED"},
+                  record.id());
+  }
+  actions_.push_back(Reply{.job_id = record.id(), .graph = record.resolved->result().graph()});
 }
 
 void Logic::On(const CancelAsked& event) {

@@ -25,6 +25,11 @@ std::string DescribePlaces(const v1::JobStatus& status) {
 
 constexpr char kBuilds[] = "builds the job and compares the known shard";
 
+std::string Describe(const v1::InitReport& report) {
+  return fmt::format("{} tensors from {}, {} drawn anew, {} of the source unused", report.matched(),
+                     report.source(), report.fresh(), report.unused());
+}
+
 // The event of a state.
 const char* TypeOf(v1::JobState state) {
   if (state == v1::JOB_STATE_CANCELLED) return event_type::kCancelled;
@@ -44,6 +49,12 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
     names += (names.empty() ? "" : ", ") + name;
   }
   job.run = std::make_unique<Run>(options_, generations_, job.record);
+  Fault no_init;
+  if (job.record.status.spec().has_init() && !job.record.resolved) {
+    v1::InitSource init;
+    no_init = FaultOf(Cause::kInit, ChooseInit(job.record.status.spec().init(), &init));
+    job.run->BeginWith(std::move(init));
+  }
   job.snapshots = {};
   fleet_changed_ = true;
   job.progress_events = {};
@@ -56,6 +67,37 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
   SetState(job, v1::JOB_STATE_STARTING, fmt::format("checks the dataset on {}", names));
   Save(job);
   std::move(sent.begin(), sent.end(), std::back_inserter(actions_));
+  if (!no_init.ok()) Fail(job, no_init);
+}
+
+Status Logic::ChooseInit(const v1::Init& init, v1::InitSource* source) {
+  source->set_average(init.average());
+  if (!init.has_job()) {
+    source->set_file(init.file());
+    return absl::OkStatus();
+  }
+  const Job* other = Find(init.job());
+  if (other == nullptr) return InvalidArgument("init.job: there is no job {}", init.job());
+  const CheckpointList& checkpoints = other->checkpoints;
+  const CheckpointRecord* found = nullptr;
+  if (init.has_step()) {
+    const auto at = std::ranges::find(checkpoints, init.step(),
+                                      [](const CheckpointRecord& c) { return c.ref.step(); });
+    if (at != checkpoints.end()) found = &*at;
+  } else if (!checkpoints.empty()) {
+    found = BestOf(checkpoints, other->record.resolved->best());
+    if (found == nullptr) found = &checkpoints.back();
+  }
+  if (found == nullptr) {
+    return InvalidArgument(
+        "init.job: job {} has no checkpoint{}; `ringctl checkpoint ls {}`", init.job(),
+        init.has_step() ? fmt::format(" of step {}", init.step()) : "", init.job());
+  }
+  v1::CheckpointSource& checkpoint = *source->mutable_checkpoint();
+  checkpoint.set_job_id(found->job_id);
+  checkpoint.set_step(found->ref.step());
+  checkpoint.set_manifest_sha256(found->ref.sha256());
+  return absl::OkStatus();
 }
 
 void Logic::Readopt(Job& job) {
@@ -105,6 +147,10 @@ void Logic::Advance(Job& job, Fault fault) {
   const std::string reason = job.state_reason;
   const bool resolved_now = run.resolved() && !job.record.resolved;
   if (run.resolved()) job.record.resolved = run.resolved();
+  if (resolved_now && run.resolved()->has_init_report()) {
+    *status.mutable_init() = run.resolved()->init_report();
+    Record(job, {event_type::kInitialized, Severity::kInfo, Describe(status.init())});
+  }
   ShowState(job);
   const bool changed = status.state() != state;
   if (changed) queue_changed_ = true;
@@ -237,6 +283,7 @@ void Logic::Requeue(Job& job, std::string reason) {
   // Nothing was computed with it: another ring may resolve the job anew.
   if (status.resumes_job().empty() && status.like_job().empty()) {
     job.record.resolved.reset();
+    status.clear_init();
     status.clear_total_steps();
     status.clear_steps_per_epoch();
   }

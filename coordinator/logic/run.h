@@ -4,11 +4,10 @@
 // that take a message return no fault, or the one for which the job cannot go on.
 //
 // What happened is written down by the On... functions, each short; what follows from it is decided
-// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, and
-// Settle; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
-// run_regroup.cc the fence; run_generation.cc Start; run_steps.cc while the ring runs;
-// run_reports.cc what members say then; run_waiting.cc while it cannot run; run_status.cc what is
-// told.
+// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
+// and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
+// run_regroup.cc the fence, and Start; run_steps.cc while the ring runs; run_reports.cc what
+// members say then; run_waiting.cc while it cannot run.
 #pragma once
 
 #include <chrono>
@@ -22,16 +21,14 @@
 #include "common/status.h"
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/agreement.h"
-#include "coordinator/logic/assignment.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/generation.h"
 #include "coordinator/logic/member.h"
 #include "coordinator/logic/options.h"
-#include "coordinator/logic/readmission.h"
 #include "coordinator/logic/record.h"
-#include "coordinator/logic/ring_order.h"
+#include "coordinator/logic/ring.h"
 #include "coordinator/logic/start_phases.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
@@ -65,6 +62,8 @@ class Run {
 
   // ---- who comes and goes -----------------------------------------------------------------------
   void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
+  // Before Begin, of a job whose spec has an init and that is not resolved: where it is.
+  void BeginWith(v1::InitSource init) { init_ = std::move(init); }
   void Join(const Worker& worker, Now now, Actions& actions);  // beside the running ring
   // After a restart: the generation that is stored may still run.
   void Adopt(const JobRecord& job, Now now);
@@ -125,6 +124,7 @@ class Run {
   // Its place in the ring, 0 writes checkpoints; nothing when it has none.
   [[nodiscard]] std::optional<size_t> RankOf(const std::string& worker) const;
   uint64_t start_step() const { return start_step_; }  // K of the newest generation
+  const std::optional<v1::InitSource>& init() const { return init_; }
   // Whether it was told to write the state that it holds alone.
   bool Saves(const std::string& worker) const {
     return phase_ == Phase::kSaving && saver_ == worker;
@@ -201,6 +201,7 @@ class Run {
   // run_start.cc
   void SendInspect(const Member& member, Actions& actions) const;
   void SendPrepare(Member& member, Now now, Actions& actions);
+  [[nodiscard]] Status CheckInit(const Member& member) const;
   Fault SettleInspecting(Now now, Actions& actions);
   Fault SettlePreparing(Now now, Actions& actions);
   Fault ResolveFacts();
@@ -224,7 +225,7 @@ class Run {
   // Of these workers it is the only one that holds their newest state.
   bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
-  // run_generation.cc
+  // Start
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
   void SendAllStart(bool restores, Actions& actions);
   void BeginGeneration();
@@ -276,7 +277,7 @@ class Run {
   uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
-  // run_status.cc
+  // run.cc: what is told
   std::vector<std::string> AdviseFinishing() const;
   void DescribeProgress(v1::JobStatus& status) const;
   void DescribeWorkers(v1::JobStatus& status) const;
@@ -306,6 +307,7 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
+  std::optional<v1::InitSource> init_;
 
   // The newest generation.
   bool started_ = false;

@@ -6,6 +6,7 @@
 
 #include "common/job/resolve.h"
 #include "common/planted_bug.h"
+#include "common/text.h"
 #include "coordinator/logic/agreement.h"
 #include "coordinator/logic/run.h"
 
@@ -14,6 +15,7 @@ void Run::SendInspect(const Member& member, Actions& actions) const {
   v1::CoordinatorMessage message;
   message.mutable_inspect()->set_job_id(job_id_);
   *message.mutable_inspect()->mutable_data() = spec_.data();
+  if (init_) *message.mutable_inspect()->mutable_init() = *init_;
   Send(member, message, actions);
 }
 
@@ -41,18 +43,38 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
     return {Cause::kDataset,
             fmt::format("{} cannot use the dataset: {}", from.called(), said.error()), from.name()};
   }
+  if (init_ && said.has_init() == said.init_error().empty()) {
+    from.init = said.init();
+  } else if (init_) {
+    return Violation(from, "said nothing of what the job begins with");
+  }
   from.facts = said.facts();
   phases_.Pause(from.name(), now);
+  if (!said.init_error().empty()) {
+    const std::string why = "cannot use what the job begins with: " + said.init_error();
+    if (!started_) return {Cause::kInit, from.called() + ' ' + why, from.name()};
+    RefuseJoiner(from.name(), "it " + why, now);
+    return {};
+  }
   if (!started_) return {};
-  const Status same =
-      SameDataset({ring_.empty() ? job_id_ : ring_.front().name, resolved_->result().data()},
-                  {from.name(), *from.facts});
+  const std::string first = ring_.empty() ? job_id_ : ring_.front().name;
+  Status same = SameDataset({first, resolved_->result().data()}, {from.name(), *from.facts});
+  if (same.ok()) same = CheckInit(from);
   if (same.ok()) {
     SendPrepare(from, now, actions);
   } else {
     RefuseJoiner(from.name(), Message(same), now);
   }
   return {};
+}
+
+// What the job begins with, as it was resolved.
+Status Run::CheckInit(const Member& member) const {
+  const std::string& wanted = resolved_->result().init().sha256();
+  if (wanted == member.init.sha256()) return absl::OkStatus();
+  return FailedPrecondition(
+      "what the job begins with has SHA-256 {}, but on worker {} {}; give it the same copy", wanted,
+      member.name(), member.init.sha256());
 }
 
 Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
@@ -112,15 +134,32 @@ Fault Run::ResolveFacts() {
     const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
     if (!same.ok()) return FaultOf(Cause::kDatasetDiffers, same);
   }
+  for (const Member& member : members_) {
+    if (member.init.sha256() == first.init.sha256()) continue;
+    return {Cause::kInit,
+            fmt::format("what the job begins with differs: {} on worker {}, but {} on worker {}; "
+                        "give both the same copy",
+                        first.init.sha256(), first.name(), member.init.sha256(), member.name()),
+            ""};
+  }
   if (resolved_) {
+    if (Fault fault = FaultOf(Cause::kInit, CheckInit(first)); !fault.ok()) return fault;
     const std::string of = "of the job that " + job_id_ + " repeats";
     return FaultOf(Cause::kDatasetDiffers,
                    SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
   }
-  StatusOr<v1::ResolvedJob> resolved =
-      job::Resolve(spec_, *first.facts, first.attach.numerics_class());
+  StatusOr<v1::ResolvedJob> resolved = job::Resolve(
+      spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
   resolved_ = *std::move(resolved);
+  if (init_) {
+    *resolved_->mutable_init() = *init_;
+    const v1::CheckpointSource& checkpoint = init_->checkpoint();
+    resolved_->mutable_init_report()->set_source(
+        init_->has_checkpoint()
+            ? fmt::format("the checkpoint of step {} of {}", checkpoint.step(), checkpoint.job_id())
+            : OneLine(init_->file()));
+  }
   return {};
 }
 

@@ -95,6 +95,17 @@ grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobsService::GetGraph(grpc::CallbackServerContext* context,
+                                                const v1::GetRequest* request,
+                                                v1::Graph* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  control_.Ask(GraphAsked{JobId(request->job_id())}, [reactor, response](const Reply& reply) {
+    *response = reply.graph;
+    reactor->Finish(StatusOf(reply));
+  });
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServerContext*,
                                                             const v1::WatchRequest* request) {
   if (!board_.Find(request->job_id())) {

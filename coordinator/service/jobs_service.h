@@ -24,6 +24,8 @@ class JobsService final : public v1::Jobs::CallbackService {
                                  v1::ListResponse* response) override;
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context, const v1::GetRequest* request,
                                 v1::JobStatus* response) override;
+  grpc::ServerUnaryReactor* GetGraph(grpc::CallbackServerContext* context,
+                                     const v1::GetRequest* request, v1::Graph* response) override;
   grpc::ServerWriteReactor<v1::JobStatus>* Watch(grpc::CallbackServerContext* context,
                                                  const v1::WatchRequest* request) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,

@@ -7,7 +7,7 @@
 #include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/store/checkpoint_reader.h"
-#include "coordinator/store/disk_error.h"
+#include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -2,9 +2,11 @@
 // refused. Owned by the daemon; the lock is held until destruction. Thread-compatible.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "common/files.h"
@@ -30,5 +32,18 @@ class DataFolder {
   const std::string path_;  // absolute
   const std::unique_ptr<FolderLock> lock_;
 };
+
+// What the disk refused: UNAVAILABLE, since it may work again later. Thread-safe (free functions).
+
+// `what` as in "rename to": followed by the path and the system's reason.
+[[nodiscard]] inline Status DiskError(const std::string& what, const std::string& path,
+                                      const std::error_code& error) {
+  return Error(absl::StatusCode::kUnavailable, "{} {}: {}", what, path, error.message());
+}
+
+// The reason is in errno.
+[[nodiscard]] inline Status DiskError(const std::string& what, const std::string& path) {
+  return DiskError(what, path, std::error_code(errno, std::generic_category()));
+}
 
 }  // namespace ringmaster::coordinator

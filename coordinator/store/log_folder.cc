@@ -8,7 +8,7 @@
 
 #include "common/files.h"
 #include "common/text.h"
-#include "coordinator/store/disk_error.h"
+#include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "common/files.h"
-#include "coordinator/store/disk_error.h"
+#include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "coordinator/store/disk_error.h"
+#include "coordinator/store/data_folder.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <grpcpp/security/server_credentials.h>
 
+#include "common/model/build.h"
+
 namespace ringmaster::cli {
 namespace {
 
@@ -117,6 +119,16 @@ grpc::Status FakeJobs::Get(grpc::ServerContext*, const v1::GetRequest* request,
   const Story* story = nullptr;
   const grpc::Status status = Find(request->job_id(), &story);
   if (status.ok()) *response = story->front();
+  return status;
+}
+
+grpc::Status FakeJobs::GetGraph(grpc::ServerContext*, const v1::GetRequest* request,
+                                v1::Graph* response) {
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  v1::Model model;
+  model.set_name("linear");
+  if (status.ok()) *response = *model::BuildGraph(model, model::ImagesAndLabels(zoo::kCifar));
   return status;
 }
 

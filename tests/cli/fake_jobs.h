@@ -28,6 +28,9 @@ class FakeJobs final : public v1::Jobs::Service {
                     v1::ListResponse* response) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetRequest* request,
                    v1::JobStatus* response) override;
+  // Of a linear model, whatever the job's is.
+  grpc::Status GetGraph(grpc::ServerContext*, const v1::GetRequest* request,
+                        v1::Graph* response) override;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::JobStatus>* writer) override;
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelRequest* request,

@@ -15,7 +15,6 @@
 #include "tests/coordinator/cluster.h"
 #include "tests/support/fake_checkpoint.h"
 #include "tests/support/fake_worker.h"
-#include "tests/support/stored_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {

@@ -109,7 +109,7 @@ class ColumnsTest(exactness.ExactnessCase):
                     ({"model": {"layers": [{"dense": {"inputs": ["w"], "units": 1}}]}},
                      ('reads "w"', "input columns are x, z")),
                     ({"model": {"layers": [{"dense": {"units": "classes"}}]}}, ("y_price is float32",)),
-                    ({"model": {"layers": [{"dense": {"units": 2}}]}}, ("compares it with column y_price",))):
+                    ({"model": {"layers": [{"dense": {"units": 2}}]}}, ("column y_price, which it is compared with",))):
                 with self.subTest(changes=json.dumps(changes)):
                     status = running.wait(running.submit(spec(**changes)))
                     self.assertEqual(status["state"], "FAILED")

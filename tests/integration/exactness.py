@@ -56,6 +56,8 @@ class ExactnessCase(cluster.ClusterTest):
             for label, job in jobs.items():
                 status = running.run_job(job)
                 self.check_work(status, workers)
+                self.assertIn(status["model_sha256"],
+                              running.ringctl("model", "show", status["job_id"]).stdout)
                 status["files"] = self.verify_checkpoint(running, status,
                                                          running.folder / f"fetched-{label}")
                 statuses[label] = status

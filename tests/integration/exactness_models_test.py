@@ -1,4 +1,4 @@
-"""The promise for the other policy, models and data: mixed_float16 with skipped steps, vgg, mlp on MNIST."""
+"""The promise for other policies, models, data and optimizers, and with a worker that is killed in the middle."""
 import cluster
 import exactness
 
@@ -44,6 +44,42 @@ class ExactnessModelsTest(exactness.ExactnessCase):
         accuracies = {statuses["mnist"]["metrics"]["validation"]["accuracy"] for statuses in results.values()}
         self.assertEqual(len(accuracies), 1, accuracies)
         self.assertIsNotNone(accuracies.pop())
+
+    def run_with_a_kill(self, label, job):
+        """Three workers, one of which is killed after the second step: its status, as run_on has it."""
+        with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:
+            job_id = running.submit(job)
+            running.watch_until(job_id, lambda status: status["step"] >= 2, "two steps")
+            running.workers["b"].kill()
+            status = running.wait(job_id)
+            self.assertEqual(status["state"], "SUCCEEDED", status)
+            self.assertEqual([regroup["lost"] for regroup in status["regroups"]], [["b"]], status)
+            status["files"] = self.verify_checkpoint(running, status, running.folder / f"fetched-{label}")
+        return status
+
+    def check_convnet(self, name):
+        def job(least, most):
+            return cluster.job_spec(
+                name=name, model={"name": name}, batch=8, epochs=None, steps=8,
+                data={"format": "cifar10", "path": "cifar10", "take": 32, "take_test": 8},
+                checkpoint={"every_steps": 4, "keep": 2}, workers={"min": least, "max": most}, optimizer={
+                    "adam": {"learning_rate": 0.001}, "clip": {"global_norm": 1}, "ema": {"decay": 0.9},
+                    "schedule": {"warmup": {"over": {"updates": 3}}, "cosine": {}},
+                    "weight_decay": {"rate": 1e-4, "kind": "decoupled"}})
+
+        results = self.run_everywhere(lambda workers: {name: job(workers, workers)})
+        files = results["1x4"][name]["files"]
+        self.assertIn("ema.safetensors", files)
+        self.check_equal(name, [results["1x4"][name], self.run_with_a_kill(name, job(1, 3))])
+
+    def test_resnet50(self):
+        self.check_convnet("resnet50")
+
+    def test_efficientnet_with_drop_connect(self):
+        self.check_convnet("efficientnetb0")
+
+    def test_nasnet(self):
+        self.check_convnet("nasnetmobile")
 
 
 if __name__ == "__main__":

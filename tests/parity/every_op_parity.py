@@ -31,7 +31,7 @@ class Writer:
         distribution = {"distribution": "uniform", "scale": 0.5}
         if scale is not None:
             distribution = {"distribution": "constant", "scale": scale}
-        self.graph["parameters"].append({"initializer": distribution, "name": name, "shape": shape})
+        self.graph["parameters"].append({"initializer": distribution, "name": name, "shape": shape, "trainable": True})
         return name
 
     def affine(self, name, channels):
@@ -68,7 +68,7 @@ def every_op():
                w.parameter("conv2d/bias", [8]), strides=[1, 2], pads=[2, 0, 1, 1], dilations=[2, 1], groups=2)
     x = w.node("batch_norm", x, *w.affine("batch_norm", 8), w.statistic("batch_norm/moving_mean", 8, 0),
                w.statistic("batch_norm/moving_variance", 8, 1), epsilon=0.002, momentum=0.9, scale=True,
-               center=True)  # 9x5
+               center=True, inference=False)  # 9x5
     w.node("split", x, axis=3, sizes=[3, 5])
     x = w.node("concat", w.node("elu", "split/0", alpha=0.7), w.node("gelu", "split/1", approximate="tanh"),
                axis=3)
@@ -79,7 +79,7 @@ def every_op():
                strides=[1, 1], pads=[0, 2, 1, 2], dilations=[1, 2], groups=8)
     x = w.node("batch_norm", x, w.parameter("bare/beta", [16], 0), w.statistic("bare/moving_mean", 16, 0),
                w.statistic("bare/moving_variance", 16, 1), name="bare", epsilon=0.01, momentum=0.5, scale=False,
-               center=True)
+               center=True, inference=False)
     x = w.node("average_pool", x, window=[2, 3], strides=[1, 1], pads=[1, 1, 0, 1])
     x = w.node("pad", x, pads=[1, 0, 2, 0, 1, 1])  # 5x6x19
     x = w.node("slice", x, begin=[1, 1, 1], end=[5, 6, 18])  # 4x5x17

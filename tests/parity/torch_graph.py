@@ -50,7 +50,9 @@ def scale_and_offset(a, operands):
 
 
 def batch_norm(a, x, *operands):
-    """By the batch's own statistics; the variance is biased."""
+    """By the batch's own statistics, unless it is frozen; the variance is biased."""
+    if a["inference"]:
+        return batch_norm_inference(a, x, *operands)
     rows = x.reshape(-1, x.shape[-1])
     y = F.batch_norm(rows, None, None, *scale_and_offset(a, operands), training=True,
                      eps=a["epsilon"])

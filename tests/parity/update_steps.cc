@@ -25,7 +25,9 @@ StatusOr<graph::UpdateOptions> OptionsOf(const std::string& text, uint64_t steps
   RING_RETURN_IF_ERROR(job::ReadYaml("optimizer", text, &optimizer));
   job::FillDefaults(&optimizer);
   v1::Graph graph;
-  graph.add_parameters()->set_name("a/kernel");
+  v1::Parameter& kernel = *graph.add_parameters();
+  kernel.set_name("a/kernel");
+  kernel.set_trainable(true);
   RING_ASSIGN_OR_RETURN(const auto updates, job::ResolveUpdates(optimizer, graph));
   RING_ASSIGN_OR_RETURN(optimizer, job::ResolveOptimizer(optimizer, 1, steps));
   return graph::UpdateOptions{optimizer, steps, {updates.begin(), updates.end()}};

@@ -4,12 +4,15 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/check.h"
 #include "common/sha256.h"
+#include "coordinator/store/checkpoint_folder.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
 
 namespace ringmaster::testing {
@@ -76,6 +79,29 @@ inline grpc::Status Upload(const std::shared_ptr<grpc::Channel>& channel,
   }
   writer->WritesDone();
   return writer->Finish();
+}
+
+// A small checkpoint in a coordinator's folder, and how it is damaged there. Thread-compatible.
+inline v1::CheckpointRef StoreCheckpoint(const coordinator::CheckpointFolder& folder,
+                                         const std::string& job, const FakeCheckpoint& checkpoint) {
+  auto staged = folder.Stage(JobId(job), checkpoint.step, 64 << 20);
+  RING_CHECK(staged.ok(), "a place to write to");
+  for (const v1::FilePiece& piece : PiecesOf(checkpoint)) {
+    RING_CHECK((*staged)->Write(piece).ok(), "it is written");
+  }
+  RING_CHECK((*staged)->Finish().ok(), "it is as its manifest says");
+  const StatusOr<std::string> path = folder.Commit(**staged);
+  RING_CHECK(path.ok(), "it is in its place");
+  v1::CheckpointRef ref;
+  ref.set_path(*path);
+  ref.set_step(checkpoint.step);
+  ref.set_sha256(checkpoint.manifest_sha256());
+  return ref;
+}
+
+// One byte of its weights.
+inline void Damage(const v1::CheckpointRef& ref) {
+  std::fstream(ref.path() + "/model.safetensors", std::ios::in | std::ios::out) << "W";
 }
 
 }  // namespace ringmaster::testing

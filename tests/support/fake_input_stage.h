@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/input_stage.h"
+#include "worker/backend/backend.h"
 
 namespace ringmaster {
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/graph/layers/layer_list.h"
+#include "common/graph/layers/losses.h"
 #include "common/graph/message/message.h"
 
 namespace ringmaster::testing {
@@ -31,7 +32,7 @@ inline StatusOr<graph::Program> SmallConvolutional(graph::Mode mode, int64_t sam
   x = builder.Add("pool2", graph::GlobalAveragePool{}, x);
   x = builder.Add("dropout", layers::Dropout{0.25}, x);
   x = builder.Add("fc", layers::Dense{.units = 3}, x);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  layers::AddClassifierOutputs(builder, x);
   return FinishFor(mode, samples, &builder);
 }
 
@@ -44,7 +45,7 @@ inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t sample
   x = builder.Add("relu1", graph::Relu{}, x);
   x = builder.Add("dropout1", layers::Dropout{0.25}, x);
   x = builder.Add("fc", layers::Dense{.units = 3}, x);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  layers::AddClassifierOutputs(builder, x);
   return FinishFor(mode, samples, &builder);
 }
 

@@ -25,10 +25,60 @@
 #include "ringmaster/v1/jobs.pb.h"
 #include "worker/backend/core_layout.h"
 #include "worker/backend/device_state.h"
-#include "worker/backend/input_stage.h"
-#include "worker/backend/tuning.h"
 
 namespace ringmaster {
+
+// Pixels on their way to a device while it computes something else: slots in its memory, filled
+// ahead of the runs that read them. Made by Backend::MakeInputStage, one for a job, and owned by
+// the job; it outlives every StagedInput. Thread-safe. It does not know which batch lies in a slot.
+
+// The pixels of one shard in a slot, or on their way there; the slot is theirs until this goes. Any
+// thread.
+class StagedInput {
+ public:
+  virtual ~StagedInput() = default;
+};
+
+struct InputStageOptions {
+  uint32_t device = 0;  // which one of Backend::devices(): that of every core of the job
+  size_t slots = 1;
+  size_t slot_bytes = 0;  // pixels of the largest shard
+};
+
+class InputStage {
+ public:
+  virtual ~InputStage() = default;
+  // Begins to copy `pixels`, which may change as soon as it returns. nullptr when every slot is
+  // taken; INVALID_ARGUMENT for more than a slot holds.
+  [[nodiscard]] virtual StatusOr<std::shared_ptr<const StagedInput>> Bring(
+      std::span<const uint8_t> pixels) = 0;
+};
+
+// What timing kernels beforehand is asked and what it says: Backend::Tune. Values.
+
+// Whether a gradient of weights that is rounded to 16 bits on its way may win by its speed.
+enum class GradientBits : uint8_t { kKept, kMayBeRounded };
+
+struct TuneOptions {
+  uint32_t device = 0;  // which one of Backend::devices()
+  GradientBits gradient_bits = GradientBits::kKept;
+};
+
+// A kernel table as text, whose form is the backend's own.
+struct KernelTable {
+  std::string source;  // its path, for messages
+  std::string text;
+};
+
+// A row that the table did not have, and how long a launch takes.
+struct TunedKernel {
+  std::string op;
+  std::string shape;
+  int candidates = 0;
+  double microseconds = 0;
+  double untuned = 0;  // of what is chosen without a table
+};
+using TuneReport = std::function<void(const TunedKernel&)>;
 
 // One shard of one step. Rows are samples, in the order of the shard's slice of the global batch.
 // Where the program was bound with an augmenter, `pixels` are given and the column that is made of
@@ -82,6 +132,14 @@ class Weights {
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;
+  // What the program has frozen, one after the other in its order, each from a multiple of
+  // exact::kBlockElements on: before the first Refresh, and whenever the state was replaced. The
+  // values must stay as a Refresh's must.
+  virtual Status LoadFrozen(std::span<const float> values) {
+    if (values.empty()) return absl::OkStatus();
+    return Error(absl::StatusCode::kUnimplemented,
+                 "this kind of device has no place for frozen parameters: leave out freeze");
+  }
   // The moving statistics alone, where a state updates the parameters.
   virtual Status RefreshStatistics(std::span<const float> moving_means,
                                    std::span<const float> moving_variances) {

@@ -2,11 +2,18 @@
 
 #include <numeric>
 
+#include "worker/backend/core_layout.h"
+
 namespace ringmaster {
 
 RefreshSizes::RefreshSizes(const graph::Program& program) {
   for (const graph::Parameter& parameter : program.parameters) {
     parameters.push_back(static_cast<uint64_t>(graph::Elements(parameter.shape)));
+  }
+  for (const graph::Parameter& parameter : program.frozen) {
+    frozen_offsets.push_back(frozen_elements);
+    frozen_elements += AlignUp(static_cast<size_t>(graph::Elements(parameter.shape)),
+                               size_t{exact::kBlockElements});
   }
   for (const graph::Normalization& normalization : program.normalizations) {
     channels.push_back(static_cast<uint64_t>(normalization.channels));
@@ -37,6 +44,12 @@ Status RefreshSizes::CheckLayout(const exact::BlockLayout& layout) const {
                            parameters[p], elements);
   }
   return absl::OkStatus();
+}
+
+Status RefreshSizes::CheckFrozen(std::span<const float> values) const {
+  if (values.size() == frozen_elements) return absl::OkStatus();
+  return InvalidArgument("weights: expected {} elements of frozen parameters, got {}",
+                         frozen_elements, values.size());
 }
 
 Status RefreshSizes::CheckStatistics(std::span<const float> moving_means,

@@ -25,8 +25,13 @@ struct RefreshSizes {
   [[nodiscard]] Status CheckStatistics(std::span<const float> moving_means,
                                        std::span<const float> moving_variances) const;
 
-  std::vector<uint64_t> parameters;  // elements, by canonical number
-  std::vector<uint64_t> channels;    // by normalization
+  // What LoadFrozen is given.
+  [[nodiscard]] Status CheckFrozen(std::span<const float> values) const;
+
+  std::vector<uint64_t> parameters;    // elements, by canonical number
+  std::vector<size_t> frozen_offsets;  // of what is frozen, in elements
+  size_t frozen_elements = 0;          // with what is between
+  std::vector<uint64_t> channels;      // by normalization
 };
 
 }  // namespace ringmaster

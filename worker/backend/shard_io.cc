@@ -35,6 +35,11 @@ std::optional<uint32_t> ParameterOf(const graph::Program& program, graph::ValueI
   for (uint32_t p = 0; p < program.parameters.size(); ++p) {
     if (program.parameters[p].value == value) return p;
   }
+  for (uint32_t i = 0; i < program.frozen.size(); ++i) {
+    if (program.frozen[i].value == value) {
+      return static_cast<uint32_t>(program.parameters.size()) + i;
+    }
+  }
   return std::nullopt;
 }
 

@@ -15,7 +15,8 @@ namespace ringmaster {
 
 [[nodiscard]] size_t ElementsOf(const graph::Program& program, graph::ValueId value);
 
-// The canonical number of the parameter that is fed as `value`, or nothing.
+// The number of the parameter that is fed as `value`, or nothing: those that are frozen count on
+// behind the others.
 [[nodiscard]] std::optional<uint32_t> ParameterOf(const graph::Program& program,
                                                   graph::ValueId value);
 

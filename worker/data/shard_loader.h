@@ -19,7 +19,7 @@
 #include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/backend/input_stage.h"
+#include "worker/backend/backend.h"
 
 namespace ringmaster::worker {
 

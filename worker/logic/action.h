@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -29,9 +32,11 @@ struct UseTicket {
   std::string ticket;
 };
 
+// And what the job begins with, where that is not drawn.
 struct InspectDataset {
   JobId job;
   v1::DataSource data;
+  std::optional<v1::InitSource> init = {};
 };
 
 struct PrepareJob {
@@ -77,5 +82,20 @@ struct Exit {};
 using Action =
     std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset, PrepareJob, RunJob,
                  CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
+
+// What one event led to: actions in order, and in words why. A value.
+struct Decision {
+  std::vector<Action> actions;
+  std::string reason;
+};
+
+inline Decision Nothing(std::string reason) { return {{}, std::move(reason)}; }
+
+inline Decision Do(Action action, std::string reason) {
+  Decision decision;
+  decision.actions.push_back(std::move(action));
+  decision.reason = std::move(reason);
+  return decision;
+}
 
 }  // namespace ringmaster::worker

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,6 +35,8 @@ struct InspectDone {
   JobId job;
   v1::DatasetFacts facts;
   std::string error;
+  std::optional<v1::InitSourceFacts> init = {};
+  std::string init_error = {};
 };
 
 // The job thread built and bound the job and computed the known shard on each core.

@@ -14,8 +14,7 @@
 #include "ringmaster/v1/fleet.pb.h"
 #include "worker/logic/action.h"
 #include "worker/logic/job_messages.h"
-#include "worker/logic/kept_reports.h"
-#include "worker/logic/step_digests.h"
+#include "worker/logic/reports.h"
 
 namespace ringmaster::worker {
 

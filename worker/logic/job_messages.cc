@@ -17,6 +17,8 @@ v1::WorkerMessage Refusal(const JobId& job, const std::string& error) {
 v1::WorkerMessage InspectedMessage(const InspectDone& event) {
   v1::WorkerMessage message = Refusal(event.job, event.error);
   *message.mutable_inspected()->mutable_facts() = event.facts;
+  if (event.init) *message.mutable_inspected()->mutable_init() = *event.init;
+  message.mutable_inspected()->set_init_error(event.init_error);
   return message;
 }
 

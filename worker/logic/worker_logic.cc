@@ -183,7 +183,9 @@ Decision WorkerLogic::OnInspect(const v1::Inspect& message) {
 Decision WorkerLogic::BeginInspect(const v1::Inspect& message) {
   job_.emplace();
   job_->id = JobId(message.job_id());
-  return Do(InspectDataset{job_->id, message.data()}, "inspect the dataset");
+  InspectDataset inspect{job_->id, message.data(), std::nullopt};
+  if (message.has_init()) inspect.init = message.init();
+  return Do(std::move(inspect), "inspect the dataset");
 }
 
 Decision WorkerLogic::On(const InspectDone& event, Time) {

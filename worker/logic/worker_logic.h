@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/logic/decision.h"
+#include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/logic/held_job.h"
 

@@ -5,8 +5,7 @@
 
 #include "common/check.h"
 #include "common/failpoint.h"
-#include "worker/ring/exact_segments.h"
-#include "worker/ring/float32_segments.h"
+#include "worker/ring/segments.h"
 
 namespace ringmaster::ring {
 namespace {

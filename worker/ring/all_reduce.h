@@ -10,8 +10,8 @@
 
 #include "common/exact/block_layout.h"
 #include "common/status.h"
-#include "worker/ring/buffer_pool.h"
 #include "worker/ring/link.h"
+#include "worker/ring/payload.h"
 #include "worker/ring/schedule.h"
 #include "worker/ring/segments.h"
 #include "worker/ring/wait_meter.h"

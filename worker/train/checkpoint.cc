@@ -52,6 +52,12 @@ void VisitFloats(S& state, Visit visit) {
             part(state.slots[i]));
     }
   }
+  for (const exact::TensorRange& range : layout.frozen().tensors()) {
+    const StateLayout::Tensor& tensor = layout.frozen_tensors()[range.tensor];
+    const auto values = state.frozen.span().subspan(range.offset(), range.elements);
+    visit(kModel, tensor.name, tensor.shape, values);
+    if (layout.averages()) visit(kAverage, tensor.name, tensor.shape, values);
+  }
   for (const StateLayout::Normalization& norm : layout.normalizations()) {
     const graph::Shape shape = {static_cast<int64_t>(norm.channels)};
     const auto part = [&](auto& arena) {

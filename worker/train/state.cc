@@ -3,6 +3,7 @@
 #include "common/amount.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/exact/digest.h"
@@ -28,10 +29,18 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
                     training.parameters.size());
   }
   RING_ASSIGN_OR_RETURN(exact::BlockLayout blocks, exact::BlockLayout::Create(arena_order));
-  std::shared_ptr<StateLayout> layout(new StateLayout(std::move(blocks)));
-  for (const graph::Parameter& parameter : training.parameters) {
-    layout->tensors_.push_back({parameter.name, parameter.shape, parameter.initializer});
+  std::vector<exact::BlockLayout::Tensor> frozen_order;
+  for (const graph::Parameter& parameter : training.frozen) {
+    const auto elements = static_cast<uint64_t>(graph::Elements(parameter.shape));
+    frozen_order.push_back({static_cast<uint32_t>(frozen_order.size()), elements});
   }
+  RING_ASSIGN_OR_RETURN(exact::BlockLayout frozen, exact::BlockLayout::Create(frozen_order));
+  std::shared_ptr<StateLayout> layout(new StateLayout(std::move(blocks), std::move(frozen)));
+  const auto tensor = [](const graph::Parameter& parameter) {
+    return Tensor{parameter.name, parameter.shape, parameter.initializer, parameter.index};
+  };
+  std::ranges::transform(training.parameters, std::back_inserter(layout->tensors_), tensor);
+  std::ranges::transform(training.frozen, std::back_inserter(layout->frozen_tensors_), tensor);
   for (const graph::Normalization& norm : training.normalizations) {
     const auto channels = static_cast<size_t>(norm.channels);
     layout->normalizations_.push_back({norm.name, norm.momentum, layout->channels_, channels});
@@ -73,7 +82,8 @@ std::string StateLayout::NameOf(uint32_t tensor) const {
 StateMemory::StateMemory(const StateLayout& layout, bool exact_sums, size_t checkpoints) {
   const exact::BlockLayout& blocks = layout.blocks();
   const uint64_t elements = blocks.arena_elements();
-  const uint64_t rest = 2 * layout.channels() * sizeof(float) +  // moving statistics
+  const uint64_t rest = layout.frozen().arena_elements() * sizeof(float) +
+                        2 * layout.channels() * sizeof(float) +  // moving statistics
                         blocks.block_count() * sizeof(int16_t);  // exponents
   const uint64_t parameters = elements * sizeof(float);
   const uint64_t slots = parameters * layout.slot_names().size();
@@ -101,6 +111,7 @@ std::string StateMemory::Text() const {
 State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits)
     : layout(std::move(state_layout)),
       parameters(layout->blocks().arena_elements()),
+      frozen(layout->frozen().arena_elements()),
       moving_means(layout->channels()),
       moving_variances(layout->channels()),
       units(&layout->blocks(), precision_bits) {
@@ -110,15 +121,21 @@ State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits
 }
 
 void Initialize(const v1::ResultSpec& spec, State* state) {
-  for (const exact::TensorRange& range : state->layout->blocks().tensors()) {
-    const StateLayout::Tensor& tensor = state->layout->tensors()[range.tensor];
-    graph::Parameter parameter;
-    parameter.name = tensor.name;
-    parameter.shape = tensor.shape;
-    parameter.initializer = tensor.initializer;
-    graph::Initialize(parameter, range.tensor, spec.seed(),
-                      state->parameters.span().subspan(range.offset(), range.elements));
-  }
+  const auto draw = [&](const exact::BlockLayout& layout,
+                        const std::vector<StateLayout::Tensor>& tensors, std::span<float> values) {
+    for (const exact::TensorRange& range : layout.tensors()) {
+      const StateLayout::Tensor& tensor = tensors[range.tensor];
+      graph::Parameter parameter;
+      parameter.name = tensor.name;
+      parameter.shape = tensor.shape;
+      parameter.initializer = tensor.initializer;
+      graph::Initialize(parameter, tensor.index, spec.seed(),
+                        values.subspan(range.offset(), range.elements));
+    }
+  };
+  const StateLayout& layout = *state->layout;
+  draw(layout.blocks(), layout.tensors(), state->parameters.span());
+  draw(layout.frozen(), layout.frozen_tensors(), state->frozen.span());
   if (state->layout->averages()) {
     std::ranges::copy(state->parameters.span(), state->slots.back().span().begin());
   }

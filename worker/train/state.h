@@ -19,15 +19,16 @@
 namespace ringmaster::worker {
 
 // How the state of a job lies in memory and what its parts are called: one arena for parameters and
-// one for each optimizer slot, in the order of backward, cut into blocks; all normalizations'
-// channels one after the other. Immutable, shared, thread-safe. Made from the training program, the
-// same for every shard shape.
+// one for each optimizer slot, in the order of backward, cut into blocks; one for what is frozen;
+// all normalizations' channels one after the other. Immutable, shared, thread-safe. Made from the
+// training program, the same for every shard shape.
 class StateLayout {
  public:
   struct Tensor {
     std::string name;
     graph::Shape shape;
     graph::Initializer initializer;
+    uint32_t index = 0;  // see graph::Parameter
   };
   struct Normalization {
     std::string name;
@@ -51,6 +52,9 @@ class StateLayout {
   [[nodiscard]] const exact::BlockLayout& blocks() const { return blocks_; }
   // By canonical number.
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
+  // What is frozen, in the order of the program, and how it lies: in an arena of its own.
+  [[nodiscard]] const std::vector<Tensor>& frozen_tensors() const { return frozen_tensors_; }
+  [[nodiscard]] const exact::BlockLayout& frozen() const { return frozen_; }
   [[nodiscard]] const std::vector<Normalization>& normalizations() const { return normalizations_; }
   [[nodiscard]] size_t channels() const { return channels_; }  // of all normalizations
   [[nodiscard]] const std::vector<std::string>& slot_names() const { return slot_names_; }
@@ -68,10 +72,13 @@ class StateLayout {
   [[nodiscard]] std::string NameOf(uint32_t tensor) const;
 
  private:
-  explicit StateLayout(exact::BlockLayout blocks) : blocks_(std::move(blocks)) {}
+  StateLayout(exact::BlockLayout blocks, exact::BlockLayout frozen)
+      : blocks_(std::move(blocks)), frozen_(std::move(frozen)) {}
 
   exact::BlockLayout blocks_;
+  exact::BlockLayout frozen_;
   std::vector<Tensor> tensors_;
+  std::vector<Tensor> frozen_tensors_;
   std::vector<Normalization> normalizations_;
   size_t channels_ = 0;
   std::vector<std::string> slot_names_;
@@ -145,6 +152,7 @@ struct State {
   std::shared_ptr<const StateLayout> layout;
   Arena<float> parameters;
   std::vector<Arena<float>> slots;  // by slot_names()
+  Arena<float> frozen;              // as in S(0), in the layout's frozen()
   Arena<float> moving_means;        // all normalizations' channels
   Arena<float> moving_variances;
   exact::Units units;

@@ -24,6 +24,7 @@
 #include "worker/ring/link.h"
 #include "worker/train/checkpoint.h"
 #include "worker/train/checkpoint_sink.h"
+#include "worker/train/init_weights.h"
 #include "worker/train/progress.h"
 
 namespace ringmaster::worker {
@@ -77,6 +78,8 @@ struct TrainerOptions {
   ring::ReduceOptions reduce;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
+  // What the job begins with, where its spec has an init; read by Prepare alone.
+  std::shared_ptr<const InitWeights> init;
   // Told on the thread of Prepare when a phase of it begins: graph, plan, bind, initialize.
   std::function<void(const char* phase)> on_phase;
   // Told when a copy is taken for a checkpoint (no manifest), and when it is hashed. On the step

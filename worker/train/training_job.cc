@@ -81,6 +81,13 @@ Status MakeState(TrainingJob* job) {
   const exact::BlockLayout& blocks = job->layout->blocks();
   job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()));
   Initialize(spec, job->state.get());
+  if (spec.has_init()) {
+    if (job->options.init == nullptr) {
+      return FailedPrecondition("the job begins with other weights, which are not here");
+    }
+    RING_RETURN_IF_ERROR(job->options.init->Apply(spec.init(), job->state.get()));
+    job->options.init.reset();
+  }
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);
   if (spec.reduction() == v1::REDUCTION_FLOAT32) {
@@ -104,12 +111,9 @@ StatusOr<StateMemory> PlanState(const v1::ResultSpec& spec, const graph::Program
 }
 
 Status TrainingJob::RefreshWeights() {
-  if (device != nullptr) {
-    RING_RETURN_IF_ERROR(device->Load(*state));
-    return RefreshUpdated();
-  }
-  return weights->Refresh(state->layout->blocks(), state->parameters.span(),
-                          state->moving_means.span(), state->moving_variances.span());
+  RING_RETURN_IF_ERROR(weights->LoadFrozen(state->frozen.span()));
+  if (device != nullptr) RING_RETURN_IF_ERROR(device->Load(*state));
+  return RefreshUpdated();
 }
 
 Status TrainingJob::ShowAverage() {
@@ -126,7 +130,10 @@ Status TrainingJob::ShowAverage() {
 }
 
 Status TrainingJob::RefreshUpdated() {
-  if (device == nullptr) return RefreshWeights();
+  if (device == nullptr) {
+    return weights->Refresh(state->layout->blocks(), state->parameters.span(),
+                            state->moving_means.span(), state->moving_variances.span());
+  }
   return weights->RefreshStatistics(state->moving_means.span(), state->moving_variances.span());
 }
 

@@ -81,9 +81,9 @@ struct TrainingJob {
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));
   }
-  // Makes the cores see the state's parameters and moving statistics: after the state was replaced.
+  // Makes the cores see all of the state: after it was replaced.
   Status RefreshWeights();
-  // Likewise after an update.
+  // Likewise what an update changes: parameters and moving statistics.
   Status RefreshUpdated();
   // Makes them see the average in place of the parameters, until RefreshWeights. The job has one,
   // and a step that was begun is dropped where its sums are on a device.

@@ -7,7 +7,6 @@
 
 #include "common/text.h"
 #include "worker/ring/crc32c.h"
-#include "worker/transfer/file_name.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "common/graph/layers/convolution.h"
 #include "common/graph/layers/dense.h"
-#include "common/graph/layers/losses.h"
 #include "common/graph/layers/normalization.h"
 #include "common/graph/layers/pool.h"
 #include "common/graph/layers/shape.h"
@@ -18,8 +17,8 @@ namespace ringmaster::graph::layers {
 
 // By name.
 using Layers = std::variant<AveragePool, BatchNorm, Concat, Conv2d, Crop, Dense, DepthwiseConv2d,
-                            Dropout, Flatten, GroupNorm, LayerNorm, MaxPool, SeparableConv2d,
-                            SoftmaxCrossEntropy, Split, SqueezeExcite, ZeroPad>;
+                            Dropout, Flatten, GroupNorm, LayerNorm, MaxPool, SeparableConv2d, Split,
+                            SqueezeExcite, ZeroPad>;
 
 // One for each, in their order: make(std::type_identity<Layer>()).
 template <typename Make>

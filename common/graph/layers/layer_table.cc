@@ -17,12 +17,6 @@ template <typename Layer>
 concept ReadsSeveral = requires(const Layer& layer, GraphBuilder& builder, Values inputs) {
   layer.Build(builder, std::string(), inputs);
 };
-// A loss makes no value that another layer could read.
-template <typename Layer>
-concept IsLoss = requires(const Layer& layer, GraphBuilder& builder, ValueId x) {
-  { layer.Build(builder, std::string(), x) } -> std::same_as<void>;
-};
-
 Values ListOf(ValueId value) { return {value}; }
 Values ListOf(Values values) { return values; }
 
@@ -90,7 +84,8 @@ std::optional<Attributes> WrittenOp(const GraphBuilder::Written& written) {
 
 // Losses and measures stand behind the last layer.
 template <typename Op>
-inline constexpr bool ReadsTargets = PairLossOp<Op> || std::is_same_v<Op, TopK>;
+inline constexpr bool ReadsTargets =
+    PairLossOp<Op> || std::is_same_v<Op, TopK> || std::is_same_v<Op, SoftmaxCrossEntropy>;
 
 // How many operands an op has at least.
 template <typename Op>
@@ -99,14 +94,9 @@ size_t OperandsOf() {
 }
 
 template <typename Layer>
-std::optional<LayerKind> LayerRow() {
-  if constexpr (IsLoss<Layer>) {
-    return std::nullopt;
-  } else {
-    return LayerKind{
-        Layer::kName,        Layer::kHelp,   DescribeFields<Layer>(), 1,
-        ReadsSeveral<Layer>, OwnForm<Layer>, BuildLayer<Layer>,       WrittenLayer<Layer>};
-  }
+LayerKind LayerRow() {
+  return {Layer::kName,        Layer::kHelp,   DescribeFields<Layer>(), 1,
+          ReadsSeveral<Layer>, OwnForm<Layer>, BuildLayer<Layer>,       WrittenLayer<Layer>};
 }
 
 template <typename Op>
@@ -122,11 +112,8 @@ std::vector<LayerKind> MakeLayerTable() {
   std::vector<LayerKind> table;
   std::vector<std::string> taken;
   for (auto& row : ForEachLayer([]<typename L>(std::type_identity<L>) { return LayerRow<L>(); })) {
-    if (row) table.push_back(std::move(*row));
-  }
-  for (const char* name :
-       ForEachLayer([]<typename L>(std::type_identity<L>) { return L::kName; })) {
-    taken.emplace_back(name);
+    taken.push_back(row.name);
+    table.push_back(std::move(row));
   }
   for (auto& row : ForEachOp([]<typename Op>(std::type_identity<Op>) { return OpRow<Op>(); })) {
     if (row && std::ranges::find(taken, row->name) == taken.end()) table.push_back(std::move(*row));

@@ -7,13 +7,11 @@ namespace ringmaster::graph::layers {
 namespace {
 
 // The node over what the model says and the column.
-ValueId AddPairs(GraphBuilder& builder, const std::string& name, Kind op, ValueId said,
-                 const std::string& column) {
+ValueId AddPairs(GraphBuilder& builder, const std::string& name, const OutputKind& kind, Kind op,
+                 ValueId said, const std::string& column) {
   const ValueId target = builder.Column(column);
   if (!builder.Expect(name, target)) return kNoValue;
-  const bool labels =
-      std::holds_alternative<graph::SoftmaxCrossEntropy>(op) || std::holds_alternative<TopK>(op);
-  if (labels) {
+  if (kind.of_classes) {
     builder.SetLimit(column, builder.shape(said).back());
   } else {
     Shape longer = builder.shape(target);
@@ -26,44 +24,136 @@ ValueId AddPairs(GraphBuilder& builder, const std::string& name, Kind op, ValueI
   return builder.Add(name, std::move(op), std::vector{said, target});
 }
 
+using Role = Output::Role;
+using View = Output::View;
+
+struct LossWeight {
+  double weight = 1;
+  static constexpr auto Fields() {
+    return std::tuple(
+        Field{"weight", &LossWeight::weight, "what the loss counts beside others", Above(0)});
+  }
+};
+
+template <typename Op>
+StatusOr<Kind> OpOf(const Attributes& options) {
+  Op op;
+  RING_RETURN_IF_ERROR(ReadOptions(options, &op));
+  return op;
+}
+
+template <int64_t k>
+StatusOr<Kind> HitsOf(const Attributes& options) {
+  if (options.empty()) return TopK{k};
+  return UnknownOption(options[0].name(), {});
+}
+
+template <typename Op>
+OutputKind LossOf(const char* help, const char* measure) {
+  std::vector<FieldDescription> options = DescribeFields<Op>();
+  options.push_back(DescribeFields<LossWeight>()[0]);
+  const auto own_form = [](const v1::Attribute& given) {
+    return given.name() == "weight" ? OwnForm<LossWeight>(given) : OwnForm<Op>(given);
+  };
+  return {.name = Op::kTraits.name,
+          .help = help,
+          .role = Role::kLoss,
+          .options = std::move(options),
+          .own_form = own_form,
+          .op = OpOf<Op>,
+          .measure = measure,
+          .of_classes = std::is_same_v<Op, SoftmaxCrossEntropy>};
+}
+
+template <typename Op>
+OutputKind MeasureOf(const char* name, const char* help, View view, bool lower_is_better) {
+  return {.name = name,
+          .help = help,
+          .role = Role::kMeasure,
+          .options = DescribeFields<Op>(),
+          .own_form = OwnForm<Op>,
+          .op = OpOf<Op>,
+          .view = view,
+          .lower_is_better = lower_is_better,
+          .of_classes = std::is_same_v<Op, TopK>};
+}
+
+template <int64_t k>
+OutputKind HitMeasure(const char* name, const char* help) {
+  OutputKind kind = MeasureOf<TopK>(name, help, View::kMean, false);
+  kind.options.clear();
+  kind.op = HitsOf<k>;
+  return kind;
+}
+
 }  // namespace
 
-void AddLoss(GraphBuilder& builder, const std::string& name, Kind op, ValueId said,
-             const std::string& column, double weight) {
-  const ValueId sum = AddPairs(builder, name, std::move(op), said, column);
-  builder.Output({.name = name, .weight = weight}, sum);
-}
-
-const Measure* FindMeasure(const std::string& name) {
-  using View = Output::View;
-  static const Measure kMeasures[] = {
-      {.name = "accuracy", .op = TopK{1}},
-      {.name = "binary_accuracy", .op = BinaryAccuracy{}},
-      {.name = "mae", .op = MeanAbsoluteError{}, .lower_is_better = true},
-      {.name = "mse", .op = MeanSquaredError{}, .lower_is_better = true},
-      {.name = "rmse", .op = MeanSquaredError{}, .view = View::kRootMean, .lower_is_better = true},
-      {.name = "top_5", .op = TopK{5}},
+const std::vector<OutputKind>& OutputTable() {
+  using MeanSquare = MeanSquaredError;
+  static const auto* const kTable = new std::vector<OutputKind>{
+      LossOf<Huber>("squared near the target, straight further out", "mae"),
+      LossOf<MeanAbsoluteError>("the distance to the target", "rmse"),
+      LossOf<MeanSquare>("the squared distance to the target", "mae"),
+      LossOf<SigmoidCrossEntropy>("of logits of yes and no, targets 0 to 1", "binary_accuracy"),
+      LossOf<SoftmaxCrossEntropy>("of logits of classes", "accuracy"),
+      HitMeasure<1>("accuracy", "how often the class is the largest logit"),
+      MeasureOf<BinaryAccuracy>("binary_accuracy", "how often yes and no are told apart",
+                                View::kMean, false),
+      MeasureOf<MeanAbsoluteError>("mae", "mean absolute error", View::kMean, true),
+      MeasureOf<MeanSquare>("mse", "mean squared error", View::kMean, true),
+      MeasureOf<MeanSquare>("rmse", "root of the mean squared error", View::kRootMean, true),
+      HitMeasure<5>("top_5", "how often the class is among the five largest logits"),
+      MeasureOf<TopK>("top_k", "how often the class is among the k largest logits", View::kMean,
+                      false),
   };
-  const auto* const found =
-      std::ranges::find_if(kMeasures, [&](const Measure& measure) { return measure.name == name; });
-  return found == std::end(kMeasures) ? nullptr : found;
+  return *kTable;
 }
 
-void AddMeasure(GraphBuilder& builder, const std::string& name, const Measure& measure,
-                ValueId said, const std::string& column) {
-  const ValueId sum = AddPairs(builder, name, measure.op, said, column);
-  builder.Output({.name = name,
-                  .role = Output::Role::kMeasure,
-                  .view = measure.view,
-                  .lower_is_better = measure.lower_is_better},
-                 sum);
+const OutputKind* FindOutput(Output::Role role, const std::string& name) {
+  const auto at = std::ranges::find_if(OutputTable(), [&](const OutputKind& kind) {
+    return kind.role == role && kind.name == name;
+  });
+  return at == OutputTable().end() ? nullptr : &*at;
 }
 
-void SoftmaxCrossEntropy::Build(GraphBuilder& builder, const std::string& name,
-                                ValueId logits) const {
-  if (!builder.Expect(name, logits, 2)) return;
-  AddLoss(builder, name, graph::SoftmaxCrossEntropy{}, logits, column);
-  AddMeasure(builder, "accuracy", *FindMeasure("accuracy"), logits, column);
+std::vector<std::string> OutputNames(Output::Role role) {
+  std::vector<std::string> names;
+  for (const OutputKind& kind : OutputTable()) {
+    if (kind.role == role) names.push_back(kind.name);
+  }
+  return names;
+}
+
+Status AddOutput(GraphBuilder& builder, const std::string& name, const OutputKind& kind,
+                 Attributes options, ValueId said, const std::string& column) {
+  LossWeight loss;
+  const auto weight = std::ranges::find(options, "weight", &v1::Attribute::name);
+  if (kind.role == Role::kLoss && weight != options.end()) {
+    Attributes own;
+    *own.Add() = *weight;
+    options.erase(weight);
+    RING_RETURN_IF_ERROR(ReadOptions(own, &loss));
+  }
+  RING_ASSIGN_OR_RETURN(Kind op, kind.op(options));
+  const ValueId sum = AddPairs(builder, name, kind, std::move(op), said, column);
+  Output output = {.name = name, .role = kind.role};
+  if (kind.role == Role::kLoss) {
+    output.weight = loss.weight;
+  } else {
+    output.view = kind.view;
+    output.lower_is_better = kind.lower_is_better;
+  }
+  builder.Output(output, sum);
+  return builder.status();
+}
+
+void AddClassifierOutputs(GraphBuilder& builder, ValueId logits) {
+  if (!builder.Expect("loss", logits, 2)) return;
+  const auto add = [&](const char* name, Role role, const char* kind) {
+    builder.Fail(AddOutput(builder, name, *FindOutput(role, kind), {}, logits, "label"));
+  };
+  add("loss", Role::kLoss, "softmax_cross_entropy");
+  add("accuracy", Role::kMeasure, "accuracy");
 }
 
 }  // namespace ringmaster::graph::layers

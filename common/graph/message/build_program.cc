@@ -2,9 +2,7 @@
 
 #include "common/graph/autodiff.h"
 #include "common/graph/message/message.h"
-#include "common/graph/passes/dead_nodes.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 
 namespace ringmaster::graph {
 namespace {

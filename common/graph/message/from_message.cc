@@ -177,8 +177,9 @@ class Reader {
                           InitializerOf(parameter.name(), parameter.initializer()));
     const ValueId value = program_.graph.AddFed(parameter.name(), shape, DType::kFloat32);
     values_[parameter.name()] = value;
-    program_.parameters.push_back(
-        {parameter.name(), std::move(shape), value, kNoValue, initializer});
+    const auto index = static_cast<uint32_t>(program_.parameters.size() + program_.frozen.size());
+    (parameter.trainable() ? program_.parameters : program_.frozen)
+        .push_back({parameter.name(), std::move(shape), value, kNoValue, initializer, index});
     return absl::OkStatus();
   }
 
@@ -249,7 +250,9 @@ class Reader {
   Status CheckRanks(const Node& node) const {
     const auto rank = [&](ValueId id) { return program_.graph.value(id).shape.size(); };
     for (const ValueId input : node.inputs) {
-      const bool parameter = std::ranges::count(program_.parameters, input, &Parameter::value) > 0;
+      const bool parameter =
+          std::ranges::count(program_.parameters, input, &Parameter::value) > 0 ||
+          std::ranges::count(program_.frozen, input, &Parameter::value) > 0;
       if (parameter || rank(input) >= std::max(rank(node.inputs[0]), rank(node.inputs.back()))) {
         continue;
       }
@@ -328,7 +331,7 @@ class Reader {
   // x, gamma and beta where it has them, and two statistics of its own, in their order.
   Status ReadBatchNorm(const v1::Node& message, Node node) {
     Normalization norm = {.name = node.name, .momentum = node.as<BatchNorm>()->momentum};
-    const int place = 2 * static_cast<int>(program_.normalizations.size());
+    const int place = 2 * normalizations_;
     const std::array<std::string, 2> names = {norm.moving_mean_name(), norm.moving_variance_name()};
     const BatchNormAttributes attributes = *node.as<BatchNorm>();
     const int read = 1 + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0);
@@ -345,6 +348,11 @@ class Reader {
     for (int i = 0; i < read; ++i) {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(message.inputs(i)));
       node.inputs.push_back(value);
+      if (attributes.inference && i > 0 &&
+          std::ranges::count(program_.frozen, value, &Parameter::value) == 0) {
+        return InvalidArgument("with inference: true it has a parameter that is trained, {}",
+                               message.inputs(i));
+      }
     }
     const Shape x = program_.graph.value(node.inputs[0]).shape;
     if (x.size() < 2)
@@ -359,13 +367,27 @@ class Reader {
                              x.back());
     }
     norm.channels = channels[0];
-    if (program_.mode == Mode::kInference) {
+    ++normalizations_;
+    if (attributes.inference || program_.mode == Mode::kInference) {
       norm.moving_mean = program_.graph.AddFed(names[0], channels, DType::kFloat32);
       norm.moving_variance = program_.graph.AddFed(names[1], channels, DType::kFloat32);
       node.kind = BatchNormInference{attributes};
       node.inputs.insert(node.inputs.end(), {norm.moving_mean, norm.moving_variance});
     }
     RING_ASSIGN_OR_RETURN(const auto made, Add(std::move(node)));
+    if (attributes.inference) {
+      const auto freeze = [&](const std::string& name, ValueId value, double initial_value) {
+        program_.frozen.push_back({name,
+                                   channels,
+                                   value,
+                                   kNoValue,
+                                   {Initializer::Kind::kConstant, initial_value},
+                                   Parameter::kStatistic});
+      };
+      freeze(names[0], norm.moving_mean, 0);
+      freeze(names[1], norm.moving_variance, 1);
+      return absl::OkStatus();
+    }
     if (program_.mode == Mode::kTraining) {
       norm.batch_mean = made[1];
       norm.batch_variance = made[2];
@@ -456,11 +478,9 @@ class Reader {
     for (const v1::Node& node : message_.nodes()) {
       if (!read_.contains(node.name())) return Unread(node.name());
     }
-    if (2 * program_.normalizations.size() == static_cast<size_t>(message_.statistics_size())) {
-      return absl::OkStatus();
-    }
+    if (2 * normalizations_ == message_.statistics_size()) return absl::OkStatus();
     return InvalidArgument("the graph has {} statistics, its normalizations {}",
-                           message_.statistics_size(), 2 * program_.normalizations.size());
+                           message_.statistics_size(), 2 * normalizations_);
   }
   static Status Unread(const std::string& name) {
     return InvalidArgument("nothing reads {}", name);
@@ -468,6 +488,7 @@ class Reader {
 
   const v1::Graph& message_;
   Program program_;
+  int normalizations_ = 0;  // read so far
   std::set<std::string> names_;
   std::map<std::string, ValueId> values_;
   std::map<std::string, std::string> owners_;  // of what a node makes, the node

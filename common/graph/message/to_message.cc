@@ -41,17 +41,26 @@ v1::Distribution DistributionOf(Initializer::Kind kind) {
 }
 
 void AddParameters(const Program& program, v1::Graph* message) {
-  for (const Parameter& parameter : program.parameters) {
+  std::map<uint32_t, std::pair<const Parameter*, bool>> all;  // by index; whether it is trained
+  for (const Parameter& parameter : program.parameters) all[parameter.index] = {&parameter, true};
+  for (const Parameter& parameter : program.frozen) all[parameter.index] = {&parameter, false};
+  all.erase(Parameter::kStatistic);
+  for (const auto& [index, entry] : all) {
+    const auto& [parameter, trainable] = entry;
     v1::Parameter& added = *message->add_parameters();
-    added.set_name(parameter.name);
-    SetShape(parameter.shape, 0, added.mutable_shape());
-    added.mutable_initializer()->set_distribution(DistributionOf(parameter.initializer.kind));
-    added.mutable_initializer()->set_scale(parameter.initializer.scale);
+    added.set_name(parameter->name);
+    SetShape(parameter->shape, 0, added.mutable_shape());
+    added.mutable_initializer()->set_distribution(DistributionOf(parameter->initializer.kind));
+    added.mutable_initializer()->set_scale(parameter->initializer.scale);
+    added.set_trainable(trainable);
   }
 }
 
 void AddStatistics(const Program& program, v1::Graph* message) {
-  for (const Normalization& norm : program.normalizations) {
+  for (const Node& node : program.graph.nodes()) {
+    if (node.as<BatchNorm>() == nullptr && node.as<BatchNormInference>() == nullptr) continue;
+    const int64_t channels = program.graph.value(node.inputs[0]).shape.back();
+    const Normalization norm = {.name = node.name, .channels = channels};
     for (const auto& [name, initial] :
          {std::pair(norm.moving_mean_name(), 0.0), std::pair(norm.moving_variance_name(), 1.0)}) {
       v1::Statistic& added = *message->add_statistics();
@@ -66,8 +75,10 @@ void AddNodes(const Program& program, v1::Graph* message) {
   for (const Node& node : program.graph.nodes()) {
     v1::Node& added = *message->add_nodes();
     added.set_name(node.name);
-    added.set_op(node.op());
-    added.set_version(TraitsOf(node.kind).version);
+    const bool frozen = node.as<BatchNormInference>() != nullptr;
+    const OpTraits& op = frozen ? BatchNorm::kTraits : TraitsOf(node.kind);
+    added.set_op(op.name);
+    added.set_version(op.version);
     for (const ValueId input : node.inputs) added.add_inputs(program.graph.value(input).name);
     if (node.as<BatchNorm>() != nullptr) {
       const Normalization norm = {.name = node.name};

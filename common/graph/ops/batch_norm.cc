@@ -109,6 +109,30 @@ Status BatchNormInference::InferTypes(const Node& node, OpInputs inputs, OpOutpu
   return absl::OkStatus();
 }
 
+Status BatchNormInferenceGradient::InferTypes(const Node& node, OpInputs inputs,
+                                              OpOutputs* outputs) {
+  std::vector<const char*> names;
+  if (AttributesOf(node).scale) names.push_back("gamma");
+  names.push_back("moving_variance");
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1 + names.size(), 1 + names.size()));
+  RING_RETURN_IF_ERROR(CheckBatchNormOperands(inputs, 1, names));
+  *outputs = {{inputs[0].shape, inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+Gradients BatchNormInference::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  BatchNormAttributes attributes = AttributesOf(node);
+  attributes.activation = Activation::kNone;  // which a pass folds in later
+  const Operands at(attributes);
+  Node gradient = {node.name + "/gradient",
+                   BatchNormInferenceGradient{attributes},
+                   {request.output_gradients[0]}};
+  if (attributes.scale) gradient.inputs.push_back(node.inputs[at.gamma]);
+  gradient.inputs.push_back(node.inputs[at.end + 1]);
+  return AddOp(request.graph, std::move(gradient));
+}
+
 // The gradients stand in the order of the operands.
 Gradients BatchNorm::Gradient(const GradientRequest& request) {
   const Node& node = request.node;
@@ -148,6 +172,16 @@ void BatchNormInference::Reference(const ReferenceCall& call) {
   const size_t mean = Operands(AttributesOf(call.node)).end;
   for (size_t c = 0; c < call.inputs[mean].size(); ++c) {
     Normalize(call, c, call.inputs[mean][c], call.inputs[mean + 1][c]);
+  }
+}
+
+void BatchNormInferenceGradient::Reference(const ReferenceCall& call) {
+  const bool scale = AttributesOf(call.node).scale;
+  const std::span<const double> variance = call.inputs[scale ? 2 : 1];
+  for (size_t i = 0; i < call.inputs[0].size(); ++i) {
+    const size_t c = i % variance.size();
+    const double gamma = scale ? call.inputs[1][c] : 1;
+    call.outputs[0][i] = call.inputs[0][i] * gamma * InverseDeviation(call, variance[c]);
   }
 }
 

@@ -17,13 +17,17 @@ struct BatchNormAttributes {
   double momentum = 0.99;                     // of the moving statistics; no kernel reads it
   bool scale = true;
   bool center = true;
+  // Frozen: moving statistics are read in training, too, and stay as they are. A program has
+  // batch_norm_inference then.
+  bool inference = false;
 
   static constexpr auto Fields() {
     return std::tuple(
         Field{"epsilon", &BatchNormAttributes::epsilon, "added to the variance"},
         Field{"momentum", &BatchNormAttributes::momentum, "what moving statistics keep each step"},
         Field{"scale", &BatchNormAttributes::scale, "there is a gamma"},
-        Field{"center", &BatchNormAttributes::center, "there is a beta"});
+        Field{"center", &BatchNormAttributes::center, "there is a beta"},
+        Field{"inference", &BatchNormAttributes::inference, "moving statistics, always"});
   }
 };
 
@@ -49,6 +53,16 @@ struct BatchNormGradient : BatchNormAttributes {
 struct BatchNormInference : BatchNormAttributes {
   static constexpr OpTraits kTraits = {
       .name = "batch_norm_inference", .float32_inputs = 0b11110, .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  // Of x alone: the others are frozen where one is asked for.
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// dy [gamma] moving_variance -> dx
+struct BatchNormInferenceGradient : BatchNormAttributes {
+  static constexpr OpTraits kTraits = {
+      .name = "batch_norm_inference_gradient", .float32_inputs = 0b110, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -102,4 +102,78 @@ std::array<int64_t, 2> BroadcastAxes::At(int64_t i) const {
   return at;
 }
 
+Status Add::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_ASSIGN_OR_RETURN(*outputs, BroadcastTypes(inputs));
+  return absl::OkStatus();
+}
+
+Gradients Add::Gradient(const GradientRequest& request) {
+  std::vector<ValueId> gradients(2, kNoValue);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!request.wanted[i]) continue;
+    RING_ASSIGN_OR_RETURN(gradients[i], ReducedTo(request, i, request.output_gradients[0]));
+  }
+  return gradients;
+}
+
+void Add::Reference(const ReferenceCall& call) {
+  const BroadcastAxes axes(call.input_shape(0), call.input_shape(1));
+  for (size_t i = 0; i < call.outputs[0].size(); ++i) {
+    const auto [a, b] = axes.At(static_cast<int64_t>(i));
+    call.outputs[0][i] =
+        call.inputs[0][static_cast<size_t>(a)] + call.inputs[1][static_cast<size_t>(b)];
+  }
+}
+
+Status Multiply::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_ASSIGN_OR_RETURN(*outputs, BroadcastTypes(inputs));
+  return absl::OkStatus();
+}
+
+// da = dy b and db = dy a, each summed over what it was broadcast along.
+Gradients Multiply::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  std::vector<ValueId> gradients(2, kNoValue);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!request.wanted[i]) continue;
+    RING_ASSIGN_OR_RETURN(
+        const auto product,
+        AddOp(request.graph, {node.name + (i == 0 ? "/a_gradient" : "/b_gradient"),
+                              Multiply{},
+                              {request.output_gradients[0], node.inputs[1 - i]}}));
+    RING_ASSIGN_OR_RETURN(gradients[i], ReducedTo(request, i, product[0]));
+  }
+  return gradients;
+}
+
+void Multiply::Reference(const ReferenceCall& call) {
+  const BroadcastAxes axes(call.input_shape(0), call.input_shape(1));
+  for (size_t i = 0; i < call.outputs[0].size(); ++i) {
+    const auto [a, b] = axes.At(static_cast<int64_t>(i));
+    call.outputs[0][i] =
+        call.inputs[0][static_cast<size_t>(a)] * call.inputs[1][static_cast<size_t>(b)];
+  }
+}
+
+Status ReduceTo::InferTypes(const Node&, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 1, 1));
+  RING_RETURN_IF_ERROR(ExpectFloating("x", inputs[0]));
+  RING_ASSIGN_OR_RETURN(const Shape wanted, WantedShape(*outputs));
+  const auto together = BroadcastShape(inputs[0].shape, wanted);
+  if (!together.ok() || *together != inputs[0].shape) {
+    return InvalidArgument("{} is not what {} could be broadcast to", ToString(inputs[0].shape),
+                           ToString(wanted));
+  }
+  const bool parameter = wanted.size() < inputs[0].shape.size();
+  *outputs = {{wanted, parameter ? DType::kFloat32 : inputs[0].dtype}};
+  return absl::OkStatus();
+}
+
+void ReduceTo::Reference(const ReferenceCall& call) {
+  const BroadcastAxes axes(call.input_shape(0), call.output_shape(0));
+  for (size_t i = 0; i < call.inputs[0].size(); ++i) {
+    call.outputs[0][static_cast<size_t>(axes.At(static_cast<int64_t>(i))[1])] += call.inputs[0][i];
+  }
+}
+
 }  // namespace ringmaster::graph

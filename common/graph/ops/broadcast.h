@@ -1,12 +1,13 @@
-// Where tensors of different shapes meet element by element: what the rules of such ops share, and
-// loops, which the reference and backends share. Thread-safe (values and free functions).
+// Ops in which tensors of different shapes meet element by element: add, multiply, and reduce_to,
+// of which their gradients are made; what their rules share, and loops, which the reference and
+// backends share. Thread-safe (values and free functions).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "common/graph/ops/op_table.h"
+#include "common/graph/ops/op.h"
 #include "common/status.h"
 
 namespace ringmaster::graph {
@@ -46,6 +47,32 @@ class BroadcastAxes {
 
  private:
   std::vector<BroadcastAxis> axes_;
+};
+
+// a b -> a + b, element by element; what gradients that meet become.
+struct Add {
+  static constexpr OpTraits kTraits = {.name = "add", .keras = "Add"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// a b -> a b, element by element.
+struct Multiply {
+  static constexpr OpTraits kTraits = {.name = "multiply", .keras = "Multiply"};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// The sum of the elements of x over every axis along which the wanted shape would be broadcast to
+// that of x. Internal: what the gradients of broadcasting ops are made of.
+
+// x -> y of the wanted shape; float32 where that has a lower rank: the gradient of a parameter
+struct ReduceTo {
+  static constexpr OpTraits kTraits = {.name = "reduce_to", .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
 };
 
 }  // namespace ringmaster::graph

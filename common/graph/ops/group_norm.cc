@@ -2,10 +2,18 @@
 
 #include <cmath>
 
-#include "common/graph/ops/norm_sets.h"
 #include "common/graph/ops/operands.h"
 
 namespace ringmaster::graph {
+
+NormSets NormSetsOf(const Node& node, const Shape& x) {
+  if (const auto* group_norm = node.attributes<GroupNormAttributes>()) {
+    const int64_t sample = Elements(x) / x[0];
+    return {x[0], sample / x.back(), group_norm->groups, x.back() / group_norm->groups};
+  }
+  return {Elements(x) / x.back(), 1, 1, x.back()};
+}
+
 namespace {
 
 Status CheckNormed(const Node& node, const TensorType& x) {

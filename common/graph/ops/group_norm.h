@@ -67,4 +67,25 @@ struct LayerNormGradient : NormAttributes {
   static void Reference(const ReferenceCall& call);
 };
 
+// Which elements of x group_norm and layer_norm normalize together: for each sample and group the
+// group's channels at all positions. Values; thread-safe.
+
+// x as (samples, positions, groups, channels of a group). To layer_norm each row is a sample with
+// one position and one group.
+struct NormSets {
+  int64_t samples, positions, groups, channels;
+
+  [[nodiscard]] int64_t all_channels() const { return groups * channels; }
+  [[nodiscard]] int64_t sets() const { return samples * groups; }
+  // Elements of a set.
+  [[nodiscard]] int64_t elements() const { return positions * channels; }
+  // Offset of the first channel of a set at a position; `set` counts groups, then samples.
+  [[nodiscard]] int64_t At(int64_t set, int64_t position) const {
+    return ((set / groups * positions + position) * groups + set % groups) * channels;
+  }
+};
+
+// Of a group_norm, a layer_norm or their gradients, on x of that shape.
+[[nodiscard]] NormSets NormSetsOf(const Node& node, const Shape& x);
+
 }  // namespace ringmaster::graph

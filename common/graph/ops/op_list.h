@@ -9,24 +9,16 @@
 #include <utility>
 #include <variant>
 
-#include "common/graph/ops/add.h"
-#include "common/graph/ops/average_pool.h"
 #include "common/graph/ops/batch_norm.h"
-#include "common/graph/ops/box.h"
-#include "common/graph/ops/cast.h"
+#include "common/graph/ops/broadcast.h"
 #include "common/graph/ops/conv2d.h"
 #include "common/graph/ops/dense.h"
 #include "common/graph/ops/dropout.h"
-#include "common/graph/ops/global_average_pool.h"
 #include "common/graph/ops/group_norm.h"
-#include "common/graph/ops/max_pool.h"
-#include "common/graph/ops/multiply.h"
 #include "common/graph/ops/pair_loss.h"
-#include "common/graph/ops/reduce_to.h"
-#include "common/graph/ops/relu.h"
-#include "common/graph/ops/reshape.h"
+#include "common/graph/ops/pool.h"
+#include "common/graph/ops/shape.h"
 #include "common/graph/ops/softmax.h"
-#include "common/graph/ops/softmax_cross_entropy.h"
 #include "common/graph/ops/unary.h"
 
 namespace ringmaster::graph {
@@ -37,6 +29,7 @@ using Kind = std::variant<                                       //
     Add,                                                         //
     AveragePool, AveragePoolGradient,                            //
     BatchNorm, BatchNormGradient, BatchNormInference,            //
+    BatchNormInferenceGradient,                                  //
     BinaryAccuracy,                                              //
     Cast,                                                        //
     Concat,                                                      //

@@ -1,7 +1,7 @@
 // The family of losses and measures over pairs: the sum over samples of the mean of f(prediction,
 // target) over a sample's elements. One of them is one struct here and a row in the list; its
 // gradient op is PairLossGradient of it, and a measure, which has no slope, has none. Shape rules,
-// gradient rules and references are made of the formulas (pair_loss_rules.h), kernels by each
+// gradient rules and references are made of the formulas (op_table.cc), kernels by each
 // backend from its number type R, as in unary.h. Everything is float32; targets are data: no
 // gradient flows into them. Constants; thread-safe.
 #pragma once

@@ -63,4 +63,122 @@ void SoftmaxGradient::Reference(const ReferenceCall& call) {
   }
 }
 
+namespace {
+
+Status CheckLabelOperands(OpInputs inputs) {
+  RING_RETURN_IF_ERROR(ExpectRank("logits(N,K)", inputs[0], 2));
+  RING_RETURN_IF_ERROR(ExpectType("logits", inputs[0], DType::kFloat32));
+  RING_RETURN_IF_ERROR(ExpectShape("labels", inputs[1], {inputs[0].shape[0]}));
+  return ExpectType("labels", inputs[1], DType::kInt32);
+}
+
+struct Row {
+  std::span<const double> logits;
+  size_t label;
+};
+
+Row RowAt(const ReferenceCall& call, size_t n) {
+  const auto classes = static_cast<size_t>(call.input_shape(0)[1]);
+  return {call.inputs[0].subspan(n * classes, classes), static_cast<size_t>(call.inputs[1][n])};
+}
+
+// log of the sum of exp(logits), without overflow.
+double LogSum(std::span<const double> logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (double logit : logits) sum += std::exp(logit - largest);
+  return largest + std::log(sum);
+}
+
+Status CheckLoss(const Node& node, OpInputs inputs) {
+  const double smoothing = node.attributes<SoftmaxCrossEntropyAttributes>()->label_smoothing;
+  if (smoothing >= 0 && smoothing < 1) return CheckLabelOperands(inputs);
+  return InvalidArgument("label_smoothing must be at least 0 and under 1, got {}", smoothing);
+}
+
+// What the target gives each class, and the label more than that.
+struct Target {
+  double each, label;
+};
+
+Target TargetOf(const ReferenceCall& call) {
+  const double smoothing = call.node.attributes<SoftmaxCrossEntropyAttributes>()->label_smoothing;
+  return {smoothing / static_cast<double>(call.input_shape(0)[1]), 1 - smoothing};
+}
+
+}  // namespace
+
+Status SoftmaxCrossEntropy::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  RING_RETURN_IF_ERROR(CheckLoss(node, inputs));
+  *outputs = {{{}, DType::kFloat32}};
+  return absl::OkStatus();
+}
+
+Status SoftmaxCrossEntropyGradient::InferTypes(const Node& node, OpInputs inputs,
+                                               OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_RETURN_IF_ERROR(CheckLoss(node, inputs));
+  RING_RETURN_IF_ERROR(ExpectSame("the seed", inputs[2], {{}, DType::kFloat32}));
+  *outputs = {{inputs[0].shape, DType::kFloat32}};
+  return absl::OkStatus();
+}
+
+Status TopK::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  RING_RETURN_IF_ERROR(CheckLabelOperands(inputs));
+  if (node.as<TopK>()->k < 1) {
+    return InvalidArgument("k must be at least 1, got {}", node.as<TopK>()->k);
+  }
+  *outputs = {{{}, DType::kFloat32}};
+  return absl::OkStatus();
+}
+
+Gradients SoftmaxCrossEntropy::Gradient(const GradientRequest& request) {
+  const Node& node = request.node;
+  RING_ASSIGN_OR_RETURN(
+      const auto made,
+      AddOp(request.graph,
+            {node.name + "/gradient",
+             SoftmaxCrossEntropyGradient{*node.attributes<SoftmaxCrossEntropyAttributes>()},
+             {node.inputs[0], node.inputs[1], request.output_gradients[0]}}));
+  return std::vector<ValueId>{made[0], kNoValue};
+}
+
+void SoftmaxCrossEntropy::Reference(const ReferenceCall& call) {
+  const Target target = TargetOf(call);
+  for (size_t n = 0; n < call.inputs[1].size(); ++n) {
+    const Row row = RowAt(call, n);
+    double expected = target.label * row.logits[row.label];
+    for (double logit : row.logits) expected += target.each * logit;
+    call.outputs[0][0] += LogSum(row.logits) - expected;
+  }
+}
+
+void SoftmaxCrossEntropyGradient::Reference(const ReferenceCall& call) {
+  const Target target = TargetOf(call);
+  const double seed = call.inputs[2][0];
+  for (size_t n = 0; n < call.inputs[1].size(); ++n) {
+    const Row row = RowAt(call, n);
+    const double log_sum = LogSum(row.logits);
+    for (size_t k = 0; k < row.logits.size(); ++k) {
+      const double wanted = target.each + (k == row.label ? target.label : 0);
+      call.outputs[0][n * row.logits.size() + k] =
+          (std::exp(row.logits[k] - log_sum) - wanted) * seed;
+    }
+  }
+}
+
+void TopK::Reference(const ReferenceCall& call) {
+  for (size_t n = 0; n < call.inputs[1].size(); ++n) {
+    const Row row = RowAt(call, n);
+    const double own = row.logits[row.label];
+    int64_t before = 0;
+    for (size_t k = 0; k < row.logits.size(); ++k) {
+      if (row.logits[k] > own || (k < row.label && row.logits[k] == own)) ++before;
+    }
+    if (own == own && before < call.node.as<TopK>()->k) call.outputs[0][0] += 1;
+  }
+}
+
 }  // namespace ringmaster::graph

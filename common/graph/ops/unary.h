@@ -1,11 +1,11 @@
 // The elementwise family: y = f(x), x and y of one shape. An op is one struct here and a row in the
 // list; its gradient op is UnaryGradient of it. Shape rules, gradient rules and references are made
-// of the formulas (unary_rules.h), kernels by each backend from its number type. Constants;
+// of the formulas (op_table.cc), kernels by each backend from its number type. Constants;
 // thread-safe.
 //
 // R is a number type with + - * / and comparisons, made from double: float64 in the reference, a
 // packet of float32 on a CPU. Formulas call only what `Scalar functions` lists, so that no backend
-// needs a library of its own behind them. NaN passes.
+// needs a library of its own behind them. NaN passes. relu and cast, last, have rules of their own.
 #pragma once
 
 #include <algorithm>
@@ -274,6 +274,33 @@ struct UnaryGradient : Op {
                                        .storage = Storage::kInPlace,
                                        .storage_input = kDy,
                                        .internal = true};
+};
+
+// relu, and its gradient, which masks by the output: dx = dy where y > 0, else 0.
+
+// x -> y
+struct Relu {
+  static constexpr OpTraits kTraits = {
+      .name = "relu", .keras = "ReLU", .storage = Storage::kInPlace};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
+};
+
+// y dy -> dx
+struct ReluGradient {
+  static constexpr OpTraits kTraits = {
+      .name = "relu_gradient", .storage = Storage::kInPlace, .storage_input = 1, .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static void Reference(const ReferenceCall& call);
+};
+
+// cast: x -> x in another floating type, rounded half to even; the type is that of its output.
+struct Cast {
+  static constexpr OpTraits kTraits = {.name = "cast", .internal = true};
+  static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
+  static Gradients Gradient(const GradientRequest& request);
+  static void Reference(const ReferenceCall& call);
 };
 
 }  // namespace ringmaster::graph

@@ -1,4 +1,4 @@
-#include "common/graph/passes/dead_nodes.h"
+#include "common/graph/passes/passes.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "common/graph/passes/fusion.h"
+#include "common/graph/passes/passes.h"
 
 #include <utility>
 #include <vector>

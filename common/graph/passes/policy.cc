@@ -1,4 +1,4 @@
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 
 #include <map>
 #include <utility>
@@ -48,9 +48,11 @@ class PolicyPass {
     for (size_t i = 0; i < program_->graph.values().size(); ++i) {
       if (program_->graph.values()[i].producer == kFed) rewriter_.CopyFed(static_cast<ValueId>(i));
     }
-    for (const Parameter& parameter : program_->parameters) {
-      if (read_as_float32[static_cast<size_t>(parameter.value)]) continue;
-      rewriter_.graph().mutable_value(rewriter_.At(parameter.value)).dtype = compute_;
+    for (const auto* parameters : {&program_->parameters, &program_->frozen}) {
+      for (const Parameter& parameter : *parameters) {
+        if (read_as_float32[static_cast<size_t>(parameter.value)]) continue;
+        rewriter_.graph().mutable_value(rewriter_.At(parameter.value)).dtype = compute_;
+      }
     }
   }
 

@@ -15,6 +15,7 @@ void ForEachRole(Program* program, const Visit& visit) {
     visit(&parameter.value);
     visit(&parameter.gradient);
   }
+  for (Parameter& parameter : program->frozen) visit(&parameter.value);
   for (Normalization& normalization : program->normalizations) {
     visit(&normalization.batch_mean);
     visit(&normalization.batch_variance);

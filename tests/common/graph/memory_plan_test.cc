@@ -6,8 +6,7 @@
 
 #include "common/graph/autodiff.h"
 #include "common/graph/ops/op_table.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 #include "common/philox.h"
 #include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"
@@ -206,7 +205,7 @@ Program RandomProgram(uint64_t number) {
   }
   x = builder.Add("flatten", layers::Flatten{}, x);
   x = builder.Add("fc", layers::Dense{.units = 10}, x);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, x);
+  layers::AddClassifierOutputs(builder, x);
   auto program = builder.Finish();
   INFO(program.status().ToString());
   REQUIRE(program.ok());
@@ -274,7 +273,7 @@ TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that 
   const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
   const ValueId relu = builder.Add("relu", Relu{}, dense);
   const ValueId late = builder.Add("late", Relu{}, relu);
-  builder.Add("loss", layers::SoftmaxCrossEntropy{}, late);
+  layers::AddClassifierOutputs(builder, late);
   const auto program = builder.Finish();
   REQUIRE(program.ok());
   const MemoryPlan plan = PlanMemory(*program, {});

@@ -31,13 +31,15 @@ v1::JobSpec LeastSpec(const std::vector<std::string>& overrides = {}) {
   return *spec;
 }
 
-// Every field that a job file can hold, once; what a model holds is no field of its.
+// Every field that a job file can hold, once; what a model or a layer holds is no field of its.
 void CollectFields(const Descriptor& type, std::vector<const FieldDescriptor*>* fields) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* const field = type.field(i);
     fields->push_back(field);
     const Descriptor* const part = field->message_type();
-    if (part == nullptr || ListField(*part) != nullptr || part == v1::Model::descriptor()) continue;
+    const bool leaf =
+        part == nullptr || part == v1::Model::descriptor() || part == v1::Layer::descriptor();
+    if (leaf || ListField(*part) != nullptr) continue;
     CollectFields(*part, fields);
   }
 }

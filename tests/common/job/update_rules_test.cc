@@ -139,7 +139,11 @@ TEST_CASE("UpdateRules: a list that was written replaces the default") {
 
 v1::Graph GraphWith(const std::vector<std::string>& parameters) {
   v1::Graph graph;
-  for (const std::string& name : parameters) graph.add_parameters()->set_name(name);
+  for (const std::string& name : parameters) {
+    v1::Parameter& parameter = *graph.add_parameters();
+    parameter.set_name(name);
+    parameter.set_trainable(true);
+  }
   return graph;
 }
 

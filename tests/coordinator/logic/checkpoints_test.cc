@@ -43,9 +43,9 @@ using Steps = std::vector<uint64_t>;
 
 TEST_CASE("Retention: the newest stay, at least two") {
   CheckpointList checkpoints = {Rated(1), Rated(2), Rated(3), Rated(4)};
-  CHECK(StepsOf(TakeSuperseded(Keep(3), checkpoints)) == Steps{1});
-  CHECK(StepsOf(TakeSuperseded(Keep(0), checkpoints)) == Steps{2});
-  CHECK(TakeSuperseded(Keep(1), checkpoints).empty());
+  CHECK(StepsOf(TakeSuperseded(Keep(3), {}, checkpoints)) == Steps{1});
+  CHECK(StepsOf(TakeSuperseded(Keep(0), {}, checkpoints)) == Steps{2});
+  CHECK(TakeSuperseded(Keep(1), {}, checkpoints).empty());
   CHECK(StepsOf(checkpoints) == Steps{3, 4});
 }
 
@@ -53,10 +53,10 @@ TEST_CASE("Retention: after a restore a worse state that is marked does not repl
   const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
                               Rated(4), Rated(5)};
   CheckpointList by_highest = all;
-  CHECK(StepsOf(TakeSuperseded(Keep(2, kHighest), by_highest)) == Steps{1, 3});
+  CHECK(StepsOf(TakeSuperseded(Keep(2, kHighest), {}, by_highest)) == Steps{1, 3});
   CHECK(BestOf(by_highest, kHighest)->ref.step() == 2);
   CheckpointList by_lowest = all;
-  CHECK(StepsOf(TakeSuperseded(Keep(2, kLowest), by_lowest)) == Steps{2, 3});
+  CHECK(StepsOf(TakeSuperseded(Keep(2, kLowest), {}, by_lowest)) == Steps{2, 3});
   CHECK(BestOf(by_lowest, kLowest)->ref.step() == 1);
 }
 

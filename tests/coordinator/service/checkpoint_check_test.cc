@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/stored_checkpoint.h"
+#include "tests/support/fake_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/bounded_queue.h"
-#include "tests/support/stored_checkpoint.h"
+#include "tests/support/fake_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {

@@ -12,7 +12,7 @@
 
 #include "common/job/resolve.h"
 #include "tests/support/cluster_messages.h"
-#include "tests/support/stored_checkpoint.h"
+#include "tests/support/fake_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::coordinator {

@@ -5,9 +5,7 @@
 #include <string>
 
 #include "common/graph/autodiff.h"
-#include "common/graph/passes/dead_nodes.h"
-#include "common/graph/passes/fusion.h"
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/relative_error.h"

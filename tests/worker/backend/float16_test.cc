@@ -1,5 +1,5 @@
 // float16 as the CPU backend stores it, against the reference's rounding.
-#include "worker/backend/cpu/float16.h"
+#include "worker/backend/cpu/storage.h"
 
 #include <xmmintrin.h>
 

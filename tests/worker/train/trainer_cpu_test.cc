@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "tests/support/model_option.h"
@@ -24,9 +26,10 @@ std::unique_ptr<Backend> CpuBackend() {
 }
 
 std::vector<MemberResult> Run(const Cluster& cluster, const v1::JobSpec& spec,
-                              const SmallDataset& data, Backend* backend) {
-  const v1::ResolvedJob resolved = ResolveSpec(spec, *data.dataset(), *backend);
-  auto results = RunCluster(cluster, resolved, data.dataset(), backend);
+                              const SmallDataset& data, Backend* backend,
+                              const std::shared_ptr<const InitWeights>& init = nullptr) {
+  const v1::ResolvedJob resolved = ResolveSpec(spec, *data.dataset(), *backend, init.get());
+  auto results = RunCluster(cluster, resolved, data.dataset(), backend, {}, init);
   for (const MemberResult& result : results) {
     INFO(Message(result.prepared) << result.run.reason);
     REQUIRE(result.run.end == RunEnd::kFinished);
@@ -117,6 +120,99 @@ TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
   const auto two = Run({{1, {2, 3}}, {1, {0, 1}}}, spec, data, backend.get());
   REQUIRE(LastManifest(one) == LastManifest(two));
   REQUIRE(one[0].run.digest == two[0].run.digest);
+}
+
+// Bytes of model.safetensors, which is the first of a checkpoint's files.
+const std::string& ModelOf(const std::vector<MemberResult>& results) {
+  const CheckpointFile& file = results[0].checkpoints.back().files[0];
+  REQUIRE(file.name == "model.safetensors");
+  return file.bytes;
+}
+
+// Names of the tensors that two such files have with other bytes.
+std::set<std::string> Differences(const std::string& a, const std::string& b) {
+  const auto of_a = ReadSafetensors(a), of_b = ReadSafetensors(b);
+  REQUIRE(of_a.ok());
+  REQUIRE(of_b.ok());
+  std::set<std::string> names;
+  for (const auto& [name, view] : *of_a) {
+    if (!std::ranges::equal(view.bytes, of_b->at(name).bytes)) names.insert(name);
+  }
+  return names;
+}
+
+TEST_CASE("Trainer on CPU kernels: a fine-tuned job is the same everywhere, frozen bytes stay") {
+  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  const auto backend = CpuBackend();
+  const SmallDataset data(30, 10);
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  testing::SetOption("batch_norm", true, spec.mutable_model());
+  spec.mutable_precision()->set_policy(policy);
+  spec.clear_epochs();
+  spec.set_steps(3);
+  const auto source = Run(kOneCore, spec, data, backend.get());
+  const auto init = InitWeights::Read(ModelOf(source));
+  REQUIRE(init.ok());
+  spec.set_seed(2);
+  spec.mutable_init()->set_file("unused.safetensors");
+  spec.mutable_init()->add_fresh("fc*");
+  // The first two blocks, and one in the middle without its convolution: its gradient passes.
+  for (const char* const pattern : {"conv1/*", "bn1/*", "conv2/*", "bn2/*", "bn4/*"}) {
+    spec.add_freeze(pattern);
+  }
+  spec.mutable_optimizer()->mutable_ema();
+  const auto one = Run(kOneCore, spec, data, backend.get(), *init);
+  const auto three = Run(kThreeWorkers, spec, data, backend.get(), *init);
+  REQUIRE(LastManifest(one) == LastManifest(three));
+  const std::set<std::string> trained = Differences(ModelOf(source), ModelOf(one));
+  for (const char* const frozen :
+       {"conv1/kernel", "bn1/gamma", "bn1/beta", "bn1/moving_mean", "bn1/moving_variance",
+        "conv2/kernel", "bn2/moving_mean", "bn4/gamma", "bn4/moving_variance"}) {
+    INFO(frozen);
+    CHECK(!trained.contains(frozen));
+  }
+  for (const char* const name : {"conv3/kernel", "bn3/moving_mean", "conv4/kernel", "fc/kernel"}) {
+    INFO(name);
+    CHECK(trained.contains(name));
+  }
+  // What is drawn is drawn as ever, whatever is frozen.
+  v1::JobSpec all = spec;
+  all.clear_freeze();
+  spec.set_steps(1);
+  all.set_steps(1);
+  spec.mutable_optimizer()->mutable_adam()->set_learning_rate(1e-30);
+  all.mutable_optimizer()->mutable_adam()->set_learning_rate(1e-30);
+  const auto few = Run(kOneCore, spec, data, backend.get(), *init);
+  const auto many = Run(kOneCore, all, data, backend.get(), *init);
+  for (const std::string& name : Differences(ModelOf(few), ModelOf(many))) {
+    INFO(name);
+    CHECK(name.find("/moving_") != std::string::npos);
+  }
+}
+
+TEST_CASE("Trainer on CPU kernels: a job does not begin with another file than its own") {
+  const auto backend = CpuBackend();
+  const SmallDataset data(30, 10);
+  v1::JobSpec spec = SmallSpec();
+  const auto first = Run(kOneCore, spec, data, backend.get());
+  spec.set_seed(2);
+  const auto second = Run(kOneCore, spec, data, backend.get());
+  const auto init = InitWeights::Read(ModelOf(first)), other = InitWeights::Read(ModelOf(second));
+  REQUIRE(init.ok());
+  REQUIRE(other.ok());
+  spec.mutable_init()->set_file("unused.safetensors");
+  const v1::ResolvedJob resolved = ResolveSpec(spec, *data.dataset(), *backend, init->get());
+  const auto prepared = [&](const std::shared_ptr<const InitWeights>& weights) {
+    return Message(
+        RunCluster(kOneCore, resolved, data.dataset(), backend.get(), {}, weights)[0].prepared);
+  };
+  CHECK(prepared(*init) == "");
+  CHECK(prepared(*other).starts_with("what the job begins with has SHA-256 "));
+  CHECK(prepared(nullptr) == "the job begins with other weights, which are not here");
+  CHECK(Message(InitWeights::Read("no such file").status())
+            .starts_with("not a safetensors file that can be read: "));
 }
 
 // A normalized layer does not care how large its input is, so its gradients stay finite, and small,

@@ -51,11 +51,12 @@ v1::JobSpec SmallSpec() {
   return spec;
 }
 
-v1::ResolvedJob ResolveSpec(const v1::JobSpec& spec, const Dataset& dataset,
-                            const Backend& backend) {
+v1::ResolvedJob ResolveSpec(const v1::JobSpec& spec, const Dataset& dataset, const Backend& backend,
+                            const InitWeights* init) {
   const Status valid = job::Validate(spec);
   RING_CHECK(valid.ok(), Message(valid).c_str());
-  auto resolved = job::Resolve(spec, dataset.facts(), backend.numerics_class(1));
+  auto resolved = job::Resolve(spec, dataset.facts(), backend.numerics_class(1),
+                               init == nullptr ? nullptr : &init->facts());
   RING_CHECK(resolved.ok(), Message(resolved.status()).c_str());
   return *std::move(resolved);
 }
@@ -77,15 +78,18 @@ TrainerOptions SmallBuckets() {
 std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJob& resolved,
                                      const std::shared_ptr<const Dataset>& dataset,
                                      Backend* backend,
-                                     const std::function<void(ring::Frame&)>& on_frame) {
+                                     const std::function<void(ring::Frame&)>& on_frame,
+                                     std::shared_ptr<const InitWeights> init) {
   const auto size = static_cast<uint32_t>(cluster.size());
   ring::MemoryRing ring(size);
   if (on_frame) ring.Tamper(0, on_frame);
   std::vector<MemberResult> results(size);
   const auto run = [&](uint32_t rank) {
     MemberResult& result = results[rank];
+    TrainerOptions options = SmallBuckets();
+    options.init = init;
     auto trainer = Trainer::Prepare(JobId("job"), resolved, dataset, backend,
-                                    Cores(cluster[rank].cores), SmallBuckets());
+                                    Cores(cluster[rank].cores), options);
     result.prepared = trainer.status();
     if (!trainer.ok()) {
       ring.Lose(rank);

@@ -60,8 +60,9 @@ class SmallDataset {
 // A spec that resolves: mlp without hidden layers, batch 20, 4 shards, 2 epochs, Adam, dropout and
 // augmentation where they apply.
 v1::JobSpec SmallSpec();
-v1::ResolvedJob ResolveSpec(const v1::JobSpec& spec, const Dataset& dataset,
-                            const Backend& backend);
+// `init`: of its source, where it has one.
+v1::ResolvedJob ResolveSpec(const v1::JobSpec& spec, const Dataset& dataset, const Backend& backend,
+                            const InitWeights* init = nullptr);
 
 // One worker: its cores and shards. Workers stand in ring order.
 struct Member {
@@ -86,7 +87,8 @@ TrainerOptions SmallBuckets();
 std::vector<MemberResult> RunCluster(const Cluster& cluster, const v1::ResolvedJob& resolved,
                                      const std::shared_ptr<const Dataset>& dataset,
                                      Backend* backend,
-                                     const std::function<void(ring::Frame&)>& on_frame = {});
+                                     const std::function<void(ring::Frame&)>& on_frame = {},
+                                     std::shared_ptr<const InitWeights> init = nullptr);
 
 // SHA-256 of the last checkpoint's manifest, "" when the first member did not finish.
 std::string LastManifest(const std::vector<MemberResult>& results);

@@ -1,4 +1,4 @@
-#include "worker/transfer/checkpoint_receiver.h"
+#include "worker/transfer/checkpoint_fetch.h"
 
 #include <catch2/catch.hpp>
 #include <functional>

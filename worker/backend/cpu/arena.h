@@ -3,6 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
 
 #include "common/status.h"
 
@@ -33,6 +37,28 @@ class Arena {
   std::byte* data_;
   size_t reserved_;
   size_t size_ = 0;
+};
+
+// A fixed run of bytes that starts at a multiple of kAlignment, zero at first. Thread-compatible.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(size_t bytes) : bytes_(bytes) {
+    const size_t rounded = AlignUp(bytes == 0 ? 1 : bytes);
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    if (data_ == nullptr) throw std::bad_alloc();
+    std::memset(data_.get(), 0, rounded);
+  }
+
+  [[nodiscard]] std::byte* data() const { return data_.get(); }
+  [[nodiscard]] size_t size() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  size_t bytes_ = 0;
 };
 
 }  // namespace ringmaster::cpu

@@ -279,6 +279,22 @@ StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(BindContext& context) {
   });
 }
 
+StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(BindContext& context) {
+  const Extent e = MakeExtent(context);
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    return MakeLoop(
+        [e](const Operands& operands, const RunKeys&) {
+          float* scale = e.first_of(operands, e.pieces());
+          float* zeros = e.second_of(operands, e.pieces());
+          Scales(e, e.has_gamma ? operands.input<float>(1) : nullptr,
+                 operands.input<float>(e.has_gamma ? 2 : 1), scale);
+          std::fill_n(zeros, e.channels, 0.0F);
+          Normalize<T, false>(e, operands.input<T>(0), operands.output<T>(0), zeros, scale, zeros);
+        },
+        e.workspace_bytes());
+  });
+}
+
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(BindContext& context) {
   const Extent e = MakeExtent(context);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {

@@ -2,7 +2,7 @@
 // kernels, and a kernel's gradient is reordered to canonical O,H,W,I.
 #include <utility>
 
-#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/primitive_kernel.h"

@@ -2,7 +2,7 @@
 // kernel's gradient is reordered to canonical I,O.
 #include <utility>
 
-#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/primitive_kernel.h"

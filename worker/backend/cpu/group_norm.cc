@@ -1,12 +1,11 @@
 // group_norm, layer_norm and their gradients. A set of elements that are normalized together is one
 // thread's, its sums in double, row by row in LaneSum's order. Gradients of gamma and beta are sums
 // over all rows of x in their order, in double, one thread a block of channels.
-#include "common/graph/ops/norm_sets.h"
+#include "common/graph/ops/group_norm.h"
 
 #include <cmath>
 
 #include "worker/backend/cpu/kernel_table.h"
-#include "worker/backend/cpu/lane_sum.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 

@@ -4,12 +4,13 @@ namespace ringmaster::cpu {
 
 // Each in the file of its op.
 BindOp BindAdd, BindAveragePool, BindAveragePoolGradient, BindBatchNorm, BindBatchNormGradient,
-    BindBatchNormInference, BindBoxes, BindCast, BindConv2d, BindConv2dInputGradient,
-    BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
-    BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindGlobalMaxPool,
-    BindMaxPool, BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient, BindPairLoss,
-    BindReduceTo, BindRelu, BindReluGradient, BindReshape, BindSoftmax, BindSoftmaxGradient,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindTopK, BindUnary;
+    BindBatchNormInference, BindBatchNormInferenceGradient, BindBoxes, BindCast, BindConv2d,
+    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
+    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
+    BindGlobalMaxPool, BindMaxPool, BindMaxPoolGradient, BindMultiply, BindNorm, BindNormGradient,
+    BindPairLoss, BindReduceTo, BindRelu, BindReluGradient, BindReshape, BindSoftmax,
+    BindSoftmaxGradient, BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindTopK,
+    BindUnary;
 
 namespace {
 
@@ -22,6 +23,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::BatchNorm>(&BindBatchNorm),
     KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
     KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
+    KernelOf<graph::BatchNormInferenceGradient>(&BindBatchNormInferenceGradient),
     KernelOf<graph::Cast>(&BindCast),
     KernelOf<graph::Concat>(&BindBoxes),
     KernelOf<graph::Conv2d>(&BindConv2d),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/kernel.h"
 
 namespace ringmaster::cpu {

@@ -1,12 +1,16 @@
-// softmax over the last axis and its gradient, in float32; sums in double, in LaneSum's order.
-#include "worker/backend/cpu/aligned_buffer.h"
+#include <algorithm>
+#include <cmath>
+
+#include "worker/backend/cpu/arena.h"
 #include "worker/backend/cpu/kernel_table.h"
-#include "worker/backend/cpu/lane_sum.h"
 #include "worker/backend/cpu/packet.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
+
+// softmax over the last axis and its gradient, in float32; sums in double, in LaneSum's order.
+
 namespace {
 
 struct SoftmaxExtent {
@@ -99,6 +103,94 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxGradient(BindContext& context) {
                            operands.output<T>(0) + n * e.classes, e.classes);
       });
     });
+  });
+}
+
+// softmax_cross_entropy and its gradient, in float32 logits with sums in double, and top_k. Losses
+// of rows are added in row order, whatever the thread count.
+
+namespace {
+
+// log of the sum of exp(logits), without overflow; NaN logits give NaN.
+double LogSum(const float* logits, int64_t classes) {
+  const double largest = *std::max_element(logits, logits + classes);
+  double sum = 0;
+  for (int64_t k = 0; k < classes; ++k) sum += std::exp(static_cast<double>(logits[k]) - largest);
+  return largest + std::log(sum);
+}
+
+// The mean logit under the target: label_smoothing of it is spread over all classes.
+double Expected(const float* logits, int64_t classes, int32_t label, double smoothing) {
+  const auto own = static_cast<double>(logits[label]);
+  if (smoothing == 0) return own;
+  double sum = 0;
+  for (int64_t k = 0; k < classes; ++k) sum += static_cast<double>(logits[k]);
+  return (1 - smoothing) * own + smoothing * (sum / static_cast<double>(classes));
+}
+
+bool IsHit(const float* logits, int64_t classes, int32_t label, int64_t k) {
+  const float own = logits[label];
+  int64_t before = 0;
+  for (int64_t j = 0; j < label; ++j) before += logits[j] >= own ? 1 : 0;
+  for (int64_t j = label + 1; j < classes; ++j) before += logits[j] > own ? 1 : 0;
+  return !std::isnan(own) && before < k;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(BindContext& context) {
+  const int64_t rows = context.input(0).shape[0];
+  const int64_t classes = context.input(0).shape[1];
+  const double smoothing =
+      context.attributes<graph::SoftmaxCrossEntropyAttributes>().label_smoothing;
+  const auto body = [=, threads = context.threads](const Operands& operands, const RunKeys&) {
+    const auto* labels = operands.input<int32_t>(1);
+    auto* losses = reinterpret_cast<double*>(operands.workspace);
+    ParallelFor(threads, rows, [&](int64_t n) {
+      const float* logits = operands.input<float>(0) + n * classes;
+      losses[n] = LogSum(logits, classes) - Expected(logits, classes, labels[n], smoothing);
+    });
+    double loss = 0;
+    for (int64_t n = 0; n < rows; ++n) loss += losses[n];
+    *operands.output<float>(0) = static_cast<float>(loss);
+  };
+  return MakeLoop(body, sizeof(double) * static_cast<size_t>(rows));
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(BindContext& context) {
+  const int64_t rows = context.input(0).shape[0];
+  const int64_t classes = context.input(0).shape[1];
+  const double smoothing =
+      context.attributes<graph::SoftmaxCrossEntropyAttributes>().label_smoothing;
+  const double each = smoothing / static_cast<double>(classes);
+  return MakeLoop([=, threads = context.threads](const Operands& operands, const RunKeys&) {
+    const auto* labels = operands.input<int32_t>(1);
+    const double seed = *operands.input<float>(2);
+    ParallelFor(threads, rows, [&](int64_t n) {
+      const float* logits = operands.input<float>(0) + n * classes;
+      float* dlogits = operands.output<float>(0) + n * classes;
+      const double log_sum = LogSum(logits, classes);
+      for (int64_t k = 0; k < classes; ++k) {
+        const double softmax = std::exp(static_cast<double>(logits[k]) - log_sum);
+        const double target = (k == labels[n] ? 1 - smoothing : 0) + each;
+        dlogits[k] = static_cast<float>((softmax - target) * seed);
+      }
+    });
+  });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindTopK(BindContext& context) {
+  const int64_t rows = context.input(0).shape[0];
+  const int64_t classes = context.input(0).shape[1];
+  const int64_t most = context.attributes<graph::TopK>().k;
+  return MakeLoop([=](const Operands& operands, const RunKeys&) {
+    const auto* labels = operands.input<int32_t>(1);
+    int64_t hits = 0;
+    for (int64_t n = 0; n < rows; ++n) {
+      const float* logits = operands.input<float>(0) + n * classes;
+      hits += IsHit(logits, classes, labels[n], most) ? 1 : 0;
+    }
+    *operands.output<float>(0) = static_cast<float>(hits);
   });
 }
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "worker/backend/cpu/dnnl_guard.h"
+#include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/strips.h"
 
@@ -14,6 +14,7 @@ namespace {
 std::vector<graph::Shape> ParameterShapes(const graph::Program& program) {
   std::vector<graph::Shape> shapes;
   for (const graph::Parameter& parameter : program.parameters) shapes.push_back(parameter.shape);
+  for (const graph::Parameter& parameter : program.frozen) shapes.push_back(parameter.shape);
   return shapes;
 }
 
@@ -49,7 +50,7 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
                            std::span<const float> moving_means,
                            std::span<const float> moving_variances) {
   RING_RETURN_IF_ERROR(sizes_.Check(layout, parameters, moving_means, moving_variances));
-  for (uint32_t p = 0; p < shapes_.size(); ++p) {
+  for (uint32_t p = 0; p < sizes_.parameters.size(); ++p) {
     masters_[p] = parameters.data() + layout.tensor(p).offset();
   }
   size_t offset = 0;
@@ -60,6 +61,15 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
     offset += static_cast<size_t>(statistics.channels);
   }
   version_.fetch_add(1);
+  return absl::OkStatus();
+}
+
+Status CpuWeights::LoadFrozen(std::span<const float> values) {
+  RING_RETURN_IF_ERROR(sizes_.CheckFrozen(values));
+  for (size_t i = 0; i < sizes_.frozen_offsets.size(); ++i) {
+    masters_[sizes_.parameters.size() + i] = values.data() + sizes_.frozen_offsets[i];
+  }
+  frozen_version_.fetch_add(1);
   return absl::OkStatus();
 }
 
@@ -107,9 +117,11 @@ Status CpuWeights::PrepareReorder(WeightCopy& copy) {
 }
 
 Status CpuWeights::Ensure(WeightCopy& copy) {
-  const uint64_t version = version_.load();
+  const bool frozen = copy.parameter_ >= sizes_.parameters.size();
+  const uint64_t version = frozen ? frozen_version_.load() : version_.load();
   if (version == 0) {
-    return FailedPrecondition("weights: no values yet; Refresh comes before the first run");
+    return FailedPrecondition("weights: no values yet; {} comes before the first run",
+                              frozen ? "LoadFrozen" : "Refresh");
   }
   MutexLock lock(copy.mu_);
   if (copy.version_ == version) return absl::OkStatus();

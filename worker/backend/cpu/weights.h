@@ -14,7 +14,7 @@
 
 #include "common/mutex.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/cpu/aligned_buffer.h"
+#include "worker/backend/cpu/arena.h"
 #include "worker/backend/cpu/device.h"
 #include "worker/backend/refresh_input.h"
 
@@ -55,6 +55,7 @@ class CpuWeights final : public Weights {
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
+  Status LoadFrozen(std::span<const float> values) override;
 
   // The copy of parameter `parameter` whose values are rounded to `dtype`, in layout `desc`
   // (nullopt: canonical, stored in dtype). Made when first asked for; lives as long as this.
@@ -76,12 +77,13 @@ class CpuWeights final : public Weights {
   Status Fill(WeightCopy& copy, const float* master);
 
   const Device& device_;
-  const std::vector<graph::Shape> shapes_;  // by canonical number
+  const std::vector<graph::Shape> shapes_;  // by number, as ParameterOf has it
   const RefreshSizes sizes_;
   std::vector<Statistics> statistics_;  // by normalization
 
   std::atomic<uint64_t> version_ = 0;
-  std::vector<const float*> masters_;  // by canonical number; written by Refresh alone
+  std::atomic<uint64_t> frozen_version_ = 0;
+  std::vector<const float*> masters_;  // by number; written by Refresh and LoadFrozen alone
 
   Mutex mu_;
   std::vector<std::unique_ptr<WeightCopy>> copies_ ABSL_GUARDED_BY(mu_);

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "common/philox.h"
-#include "worker/backend/cuda/cuda_status.h"
-#include "worker/backend/cuda/handles.h"
-#include "worker/backend/cuda/workspace_layout.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {
 namespace {

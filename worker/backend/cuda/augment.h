@@ -12,8 +12,8 @@
 
 #include "common/graph/augment/augment.h"
 #include "common/status.h"
-#include "worker/backend/cuda/arena.h"
-#include "worker/backend/cuda/augment_kernels.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/kernels/augment.h"
 
 namespace ringmaster::cuda {
 

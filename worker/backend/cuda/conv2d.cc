@@ -1,10 +1,10 @@
 // conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels.
 #include <utility>
 
-#include "worker/backend/cuda/choose_convolution.h"
-#include "worker/backend/cuda/convolution_kernel.h"
-#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/device/device.h"
 #include "worker/backend/cuda/kernel_table.h"
+#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/convolution_kernel.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -6,9 +6,9 @@
 #include "worker/backend/cuda/cuda_core.h"
 #include "worker/backend/cuda/cuda_input_stage.h"
 #include "worker/backend/cuda/kernel.h"
-#include "worker/backend/cuda/plan_table.h"
+#include "worker/backend/cuda/libraries/plan_table.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/cuda/tune.h"
-#include "worker/backend/cuda/weights.h"
 
 namespace ringmaster::cuda {
 namespace {

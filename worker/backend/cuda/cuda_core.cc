@@ -4,7 +4,7 @@
 
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/weights.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {

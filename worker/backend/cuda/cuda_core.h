@@ -8,7 +8,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/backend/cuda/cuda_executable.h"
-#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/device/device.h"
 
 namespace ringmaster::cuda {
 

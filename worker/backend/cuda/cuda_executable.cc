@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "worker/backend/cuda/cuda_input_stage.h"
-#include "worker/backend/cuda/exact_kernels.h"
+#include "worker/backend/cuda/kernels/exact.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {
@@ -38,8 +38,10 @@ StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(const graph::Pr
   std::unique_ptr<CudaExecutable> executable(
       new CudaExecutable(program, weights, std::move(kernels), std::move(layout), lane, replay));
   RING_RETURN_IF_ERROR(executable->MakeEvents());
-  for (const graph::Parameter& parameter : program.parameters) {
-    RING_RETURN_IF_ERROR(weights.Provide(program.graph.value(parameter.value).dtype));
+  for (const auto* parameters : {&program.parameters, &program.frozen}) {
+    for (const graph::Parameter& parameter : *parameters) {
+      RING_RETURN_IF_ERROR(weights.Provide(program.graph.value(parameter.value).dtype));
+    }
   }
   return executable;
 }

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "worker/backend/backend.h"
-#include "worker/backend/cuda/arena.h"
 #include "worker/backend/cuda/augment.h"
-#include "worker/backend/cuda/device_weights.h"
-#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/device/staging.h"
 #include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/state/device_weights.h"
 #include "worker/backend/cuda/step_layout.h"
-#include "worker/backend/cuda/uploader.h"
 
 namespace ringmaster::cuda {
 

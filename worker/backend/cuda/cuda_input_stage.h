@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "common/mutex.h"
-#include "worker/backend/cuda/arena.h"
-#include "worker/backend/cuda/handles.h"
-#include "worker/backend/cuda/uploader.h"
-#include "worker/backend/input_stage.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/device/staging.h"
 
 namespace ringmaster::cuda {
 

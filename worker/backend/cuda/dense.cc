@@ -3,11 +3,11 @@
 // first, so that y is rounded once.
 #include <utility>
 
-#include "worker/backend/cuda/bias_activation.h"
-#include "worker/backend/cuda/cublas_matmul.h"
-#include "worker/backend/cuda/device.h"
+#include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/workspace_layout.h"
+#include "worker/backend/cuda/libraries/bias_activation.h"
+#include "worker/backend/cuda/libraries/cublas_matmul.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -5,6 +5,8 @@
 // allocates and nothing is timed inside Launch.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/graph/graph.h"
 #include "common/graph/program.h"
 #include "common/status.h"
 
@@ -105,5 +108,37 @@ template <typename Body>
 std::unique_ptr<Kernel> MakeLaunch(Body body, size_t workspace_bytes = 0) {
   return std::make_unique<LaunchKernel<Body>>(std::move(body), workspace_bytes);
 }
+
+// How a graph's floating types are stored in device memory. For host code and for kernels.
+
+// Calls `body` with a value of the type that stores `dtype`: float, __nv_bfloat16 or __half.
+template <typename Body>
+decltype(auto) WithStorage(graph::DType dtype, Body&& body) {
+  switch (dtype) {
+    case graph::DType::kBFloat16:
+      return body(__nv_bfloat16{});
+    case graph::DType::kFloat16:
+      return body(__half{});
+    case graph::DType::kFloat32:
+    case graph::DType::kInt32:
+      break;
+  }
+  return body(float{});
+}
+
+// Scratch of a kernel, cut into aligned pieces. A value; thread-compatible.
+class WorkspaceLayout {
+ public:
+  // Where the next piece begins.
+  size_t Add(size_t bytes) {
+    const size_t offset = bytes_;
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+};
 
 }  // namespace ringmaster::cuda

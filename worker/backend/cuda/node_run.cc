@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "worker/backend/cuda/cuda_status.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/storage.h"
-#include "worker/backend/cuda/workspace_layout.h"
 
 namespace ringmaster::cuda {
 namespace {

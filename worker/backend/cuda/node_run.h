@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "worker/backend/cuda/arena.h"
-#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel.h"
 
 namespace ringmaster::cuda {

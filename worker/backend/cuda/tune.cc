@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker/backend/cuda/choose_convolution.h"
-#include "worker/backend/cuda/cublas_matmul.h"
 #include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/libraries/choose_convolution.h"
+#include "worker/backend/cuda/libraries/cublas_matmul.h"
 #include "worker/backend/cuda/node_run.h"
 
 namespace ringmaster::cuda {

@@ -5,9 +5,9 @@
 
 #include "common/graph/program.h"
 #include "common/status.h"
-#include "worker/backend/cuda/device.h"
-#include "worker/backend/cuda/plan_table.h"
-#include "worker/backend/tuning.h"
+#include "worker/backend/backend.h"
+#include "worker/backend/cuda/device/device.h"
+#include "worker/backend/cuda/libraries/plan_table.h"
 
 namespace ringmaster::cuda {
 

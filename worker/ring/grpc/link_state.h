@@ -10,7 +10,7 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
-#include "worker/ring/edge.h"
+#include "worker/ring/beat_monitor.h"
 #include "worker/ring/frame.h"
 
 namespace ringmaster::ring {

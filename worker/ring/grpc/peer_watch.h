@@ -6,10 +6,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include "common/ids.h"
 #include "worker/ring/beat_monitor.h"
+#include "worker/ring/grpc/ending_streams.h"
+#include "worker/ring/grpc/outgoing_pulse.h"
+#include "worker/ring/grpc/watch_state.h"
 
 namespace ringmaster::ring {
 
@@ -30,6 +35,28 @@ class PeerWatch {
  public:
   // No call of `suspect` or `content` is under way, and none will come, when it returns.
   virtual ~PeerWatch() = default;
+};
+
+// Over gRPC: two pulse streams and the thread that beats. Made by RingPort.
+struct WatchStreams {
+  std::shared_ptr<WatchState> state;
+  std::shared_ptr<OutgoingPulse> outgoing;
+  std::shared_ptr<const void> lease;  // of the membership, from the StreamTable
+  std::shared_ptr<EndingStreams> ending;
+};
+
+class GrpcPeerWatch : public PeerWatch {
+ public:
+  GrpcPeerWatch(WatchOptions options, WatchStreams streams);
+  ~GrpcPeerWatch() override;
+
+ private:
+  void Run();
+  void Send(uint64_t number);
+
+  const WatchOptions options_;
+  const WatchStreams streams_;
+  std::jthread thread_;  // "ring-pulse"; last: it uses everything above
 };
 
 }  // namespace ringmaster::ring

@@ -20,8 +20,8 @@
 #include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/ending_streams.h"
 #include "worker/ring/grpc/grpc_link.h"
-#include "worker/ring/grpc/grpc_peer_watch.h"
 #include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/grpc/stream_table.h"
 
 namespace ringmaster::ring {

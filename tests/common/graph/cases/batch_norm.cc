@@ -43,7 +43,20 @@ OpCase NormInference(const char* what, const BatchNormAttributes& attributes, co
           .kind = BatchNormInference{attributes},
           .inputs = std::move(inputs),
           .prepare = attributes.scale ? PositiveVariance<4> : PositiveVariance<2>,
-          .forward_only = true};
+          .forward_only = attributes.activation != Activation::kNone,
+          .constants = 0b11110};
+}
+
+OpCase NormInferenceGradient(const char* what, const BatchNormAttributes& attributes,
+                             const Shape& x) {
+  const TensorType channels = {{x.back()}};
+  OpCase made = {.what = what,
+                 .kind = BatchNormInferenceGradient{attributes},
+                 .inputs = {{x}, channels},
+                 .prepare = attributes.scale ? PositiveVariance<2> : PositiveVariance<1>,
+                 .forward_only = true};
+  if (attributes.scale) made.inputs.push_back(channels);
+  return made;
 }
 
 }  // namespace
@@ -81,6 +94,10 @@ std::vector<OpCase> BatchNormCases() {
       NormInference("neither gamma nor beta", bare, {3, 5, 7, 19}),
       NormInference("several pieces of rows", plain, {40, 9, 9, 64}),
       NormInference("relu, odd channels", relu, {3, 5, 7, 19}),
+      NormInference("few elements", plain, {2, 3, 2, 3}),
+      NormInference("few elements, neither gamma nor beta", bare, {2, 3, 2, 3}),
+      NormInferenceGradient("several pieces of rows", plain, {40, 9, 9, 64}),
+      NormInferenceGradient("neither gamma nor beta", bare, {3, 5, 7, 19}),
   };
 }
 

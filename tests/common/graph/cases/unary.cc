@@ -1,6 +1,49 @@
 #include "tests/common/graph/cases/table.h"
 
 namespace ringmaster::graph {
+
+std::vector<OpCase> ReluCases() {
+  std::vector<OpCase> cases = {
+      {"any shape", Relu{}, {{{3, 5, 2}}}},
+      {"odd shape", Relu{}, {{{3, 5, 7}}}},
+      {"odd shape", ReluGradient{}, {{{3, 5, 7}}, {{3, 5, 7}}}},
+      {"whole vectors", ReluGradient{}, {{{1, 8192}}, {{1, 8192}}}},
+  };
+  for (int64_t count : kElementCounts) {
+    const TensorType x = {{1, count}};
+    const std::string what = std::to_string(count) + " elements";
+    cases.push_back({.what = what, .kind = Relu{}, .inputs = {x}, .same_bits = true});
+    cases.push_back({.what = what, .kind = ReluGradient{}, .inputs = {x, x}, .same_bits = true});
+  }
+  return cases;
+}
+
+// kFloat32 being every type in turn, the sweeps together reach each pair.
+std::vector<OpCase> CastCases() {
+  constexpr DType kSwept = DType::kFloat32;
+  std::vector<OpCase> cases = {
+      {"to the same type", Cast{}, {{{3, 4}}}, {{{}, kSwept}}},
+      {"many rows", Cast{}, {{{9001}}}, {{{}, kSwept}}},
+  };
+  struct {
+    DType from, to;
+  } constexpr pairs[] = {{kSwept, kSwept},
+                         {kSwept, DType::kBFloat16},
+                         {kSwept, DType::kFloat16},
+                         {DType::kBFloat16, kSwept},
+                         {DType::kFloat16, kSwept}};
+  for (const auto& [from, to] : pairs) {
+    for (int64_t count : kElementCounts) {
+      cases.push_back({.what = fmt::format("{} elements, {} to {}", count, Name(from), Name(to)),
+                       .kind = Cast{},
+                       .inputs = {{{1, count}, from}},
+                       .wanted = {{{1, count}, to}},
+                       .same_bits = true});
+    }
+  }
+  return cases;
+}
+
 namespace {
 
 // To -8 .. 8, where every function bends; exact in any type.

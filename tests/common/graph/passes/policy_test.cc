@@ -1,12 +1,10 @@
-#include "common/graph/passes/policy.h"
+#include "common/graph/passes/passes.h"
 
 #include <catch2/catch.hpp>
 #include <regex>
 #include <string>
 
 #include "common/graph/autodiff.h"
-#include "common/graph/passes/dead_nodes.h"
-#include "common/graph/passes/fusion.h"
 #include "common/graph/printer.h"
 #include "tests/support/small_models.h"
 

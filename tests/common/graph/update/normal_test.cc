@@ -1,10 +1,9 @@
-#include "common/graph/update/normal.h"
+#include "common/graph/update/initialize.h"
 
 #include <catch2/catch.hpp>
 
 #include <cmath>
 
-#include "common/graph/update/initialize.h"
 #include "common/philox.h"
 
 namespace ringmaster::graph {

@@ -4,8 +4,7 @@
 #include "tests/worker/backend/cuda/augment_case.h"
 #include "tests/worker/backend/cuda/gpu.h"
 #include "worker/backend/cuda/augment.h"
-#include "worker/backend/cuda/device_array.h"
-#include "worker/backend/cuda/handles.h"
+#include "worker/backend/cuda/device/runtime.h"
 
 namespace ringmaster::cuda {
 namespace {

@@ -15,7 +15,7 @@
 #include "tests/worker/backend/op_program.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/kernel_table.h"
-#include "worker/backend/cuda/packs.h"
+#include "worker/backend/cuda/kernels/packs.h"
 
 namespace ringmaster::cuda {
 

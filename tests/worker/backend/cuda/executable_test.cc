@@ -17,8 +17,8 @@
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cuda/cuda_executable.h"
 #include "worker/backend/cuda/cuda_input_stage.h"
-#include "worker/backend/cuda/storage.h"
-#include "worker/backend/cuda/weights.h"
+#include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/state/weights.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cuda {

@@ -6,10 +6,9 @@
 #include <cstring>
 
 #include "tests/worker/backend/cuda/late_runtime.h"
-#include "worker/backend/cpu/bfloat16.h"
-#include "worker/backend/cpu/float16.h"
-#include "worker/backend/cuda/cuda_status.h"
-#include "worker/backend/cuda/storage.h"
+#include "worker/backend/cpu/storage.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/kernel.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::testing {

@@ -1,0 +1,399 @@
+#include "cli/render.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_join.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cli/complaint.h"
+#include "cli/epoch.h"
+#include "cli/names.h"
+#include "cli/render_watch.h"
+#include "cli/terminal.h"
+#include "common/amount.h"
+#include "common/job/metrics.h"
+
+namespace ringmaster::cli {
+namespace {
+
+// The `key: value` lines of one job's status, in the order in which they are added.
+class JobLines {
+ public:
+  // An empty key goes on with the line before it.
+  void Add(bool known, const std::string& key, const std::string& value) {
+    const std::string name = key.empty() ? "" : key + ":";
+    if (known) text_ += fmt::format("{:<20} {}\n", name, value);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// `lost c; joined d, e`, each part where it is.
+std::string Members(const v1::Regroup& regroup) {
+  std::string text;
+  if (regroup.lost_size() > 0) text += "; lost " + absl::StrJoin(regroup.lost(), ", ");
+  if (regroup.joined_size() > 0) text += "; joined " + absl::StrJoin(regroup.joined(), ", ");
+  return text;
+}
+
+std::string Describe(const v1::Regroup& regroup) {
+  std::string text = fmt::format("{}.{} at step {}, {}: {}{}", regroup.generation().term(),
+                                 regroup.generation().counter(), regroup.start_step(),
+                                 DateAndTime(regroup.noticed_unix_ms()),
+                                 Printable(regroup.reason()), Members(regroup));
+  if (regroup.rewound()) text += fmt::format("; back from step {}", regroup.rewound_from());
+  return text;
+}
+
+std::string DescribeCost(const v1::Regroup& regroup) {
+  std::string text =
+      fmt::format("{} kept, {} computed again; fenced in {}", Count(regroup.shards_kept(), "shard"),
+                  regroup.shards_recomputed(), Seconds(regroup.fence_ms() / 1e3));
+  if (regroup.form_ms() > 0) {
+    text += fmt::format(", computing {} later", Seconds(regroup.form_ms() / 1e3));
+  }
+  return text;
+}
+
+// The first names of tensors, with how many there are.
+std::string Listed(uint32_t count, const google::protobuf::RepeatedPtrField<std::string>& names) {
+  constexpr int kMost = 4;
+  std::string text;
+  for (int i = 0; i < std::min(kMost, names.size()); ++i) {
+    text += (i == 0 ? ": " : ", ") + Printable(names.Get(i));
+  }
+  return fmt::format("{}{}{}", count, text, count > kMost ? ", ..." : "");
+}
+
+void AddInit(const v1::InitReport& report, JobLines* lines) {
+  lines->Add(
+      true, "begins with",
+      fmt::format("{} of {}", Count(report.matched(), "tensor"), Printable(report.source())));
+  lines->Add(report.fresh() > 0, "drawn anew", Listed(report.fresh(), report.fresh_names()));
+  lines->Add(report.unused() > 0, "unused there", Listed(report.unused(), report.unused_names()));
+}
+
+// What it began with, and which job and checkpoint it goes on from.
+void AddOrigin(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(!status.resumes_job().empty(), "resumes", status.resumes_job());
+  lines->Add(!status.like_job().empty(), "like", status.like_job());
+  if (status.has_init()) AddInit(status.init(), lines);
+  const v1::CheckpointRef& from = status.resumed_from();
+  lines->Add(status.has_resumed_from(), "resumed from",
+             fmt::format("step {} in {}", from.step(), from.path()));
+}
+
+// The newest change of the ring, how many there were, and whom the others wait for.
+void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(status.regroup_count() > 0, "regroups", fmt::format("{}", status.regroup_count()));
+  if (status.regroups_size() > 0) {
+    const v1::Regroup& newest = *status.regroups().rbegin();
+    lines->Add(true, "newest regroup", Describe(newest));
+    lines->Add(true, "", DescribeCost(newest));
+  }
+  lines->Add(status.shards_recomputed() > 0, "shards recomputed",
+             fmt::format("{}", status.shards_recomputed()));
+  lines->Add(status.has_straggler(), "straggler", Printable(status.straggler().text()));
+}
+
+}  // namespace
+
+// RenderStatus and RenderEnd: everything about one job.
+
+namespace {
+
+void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines* lines) {
+  lines->Add(true, "job", status.job_id());
+  lines->Add(true, "name", status.name());
+  lines->Add(true, "state", terminal.Paint(ColourOf(status.state()), StateName(status.state())));
+  lines->Add(!status.reason().empty(), "reason", Printable(status.reason()));
+  AddOrigin(status, lines);
+}
+
+void AddTraining(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(!status.model_sha256().empty(), "model", status.model_sha256().substr(0, 12));
+  lines->Add(true, "step", StepOfTotal(status));
+  const bool skipped = UpdatesKnown(status) && SkippedSteps(status) > 0;
+  lines->Add(skipped, "skipped steps", fmt::format("{}", SkippedSteps(status)));
+  lines->Add(true, "epoch", fmt::format("{}", status.epoch()));
+  for (const v1::Metric& metric : status.metrics()) {
+    const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
+    const std::string name = Printable(metric.name());
+    lines->Add(true, train ? name : job::NameOf(metric.split()) + " " + name,
+               fmt::format("{:.6f}", metric.value()));
+  }
+  lines->Add(status.learning_rate() > 0, "learning rate",
+             fmt::format("{:.1e}", status.learning_rate()));
+  lines->Add(status.has_loss_scale(), "loss scale", fmt::format("{:g}", status.loss_scale()));
+}
+
+void AddTimes(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(status.samples_per_second() > 0, "speed",
+             fmt::format("{:.0f} samples/s", status.samples_per_second()));
+  const auto left = JobSecondsLeft(status);
+  lines->Add(left.has_value(), "ETA", WholeSeconds(left.value_or(0)));
+  lines->Add(status.submitted_unix_ms() > 0, "submitted", DateAndTime(status.submitted_unix_ms()));
+  lines->Add(status.started_unix_ms() > 0, "started", DateAndTime(status.started_unix_ms()));
+  lines->Add(status.last_step_unix_ms() > 0, "last step", DateAndTime(status.last_step_unix_ms()));
+  lines->Add(status.finished_unix_ms() > 0, "finished", DateAndTime(status.finished_unix_ms()));
+}
+
+void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, JobLines* lines) {
+  lines->Add(
+      true, key,
+      fmt::format("step {} in {}{}", checkpoint.step(), checkpoint.path(),
+                  checkpoint.has_metric() ? fmt::format(" ({:.4f})", checkpoint.metric()) : ""));
+  lines->Add(true, "sha256", checkpoint.sha256());
+}
+
+void AddState(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(!GenerationName(status).empty(), "generation", GenerationName(status));
+  AddRegroups(status, lines);
+  if (status.has_checkpoint()) AddCheckpoint("checkpoint", status.checkpoint(), lines);
+  if (status.has_best_checkpoint()) {
+    AddCheckpoint("best checkpoint", status.best_checkpoint(), lines);
+  }
+  lines->Add(status.log_lines_lost() > 0, "log lines lost",
+             fmt::format("{}", status.log_lines_lost()));
+}
+
+bool StartIsOver(const v1::JobStatus& status) {
+  const auto& phases = status.start_phases();
+  return std::all_of(phases.begin(), phases.end(),
+                     [](const v1::StartPhase& phase) { return phase.done(); });
+}
+
+std::string PhaseTable(const v1::JobStatus& status, const Terminal& terminal) {
+  Table table({"START PHASE", "TIME", "", "LONGEST ON"});
+  for (const v1::StartPhase& phase : status.start_phases()) {
+    table.Add({phase.name(), Seconds(phase.seconds()), std::string(phase.done() ? "done" : "now"),
+               phase.worker()});
+  }
+  return table.Print(terminal);
+}
+
+std::string WorkerTable(const v1::JobStatus& status, const Terminal& terminal) {
+  Table table({"WORKER", "HOST", "SHARDS", "PHASE", "INPUT", "COMPUTE", "RING-WAIT",
+               "RING-TRANSFER", "UPDATE", "STEP", "RING BYTES"});
+  const auto text = [](const std::string& value) { return value.empty() ? "-" : value; };
+  for (const v1::JobWorker& worker : status.workers()) {
+    const v1::StepTimes& times = worker.step_times();
+    const auto ms = [&](double seconds) {
+      return worker.has_step_times() ? fmt::format("{:.1f}", 1000 * seconds) : std::string("-");
+    };
+    table.Add({worker.name(), text(worker.host()), text(Ranges(worker.shards())),
+               text(worker.phase()), ms(times.input()), ms(times.compute()), ms(times.ring_wait()),
+               ms(times.ring_transfer()), ms(times.update()), ms(times.total()),
+               FormatBytes(worker.ring_bytes())});
+  }
+  const bool measured =
+      std::any_of(status.workers().begin(), status.workers().end(),
+                  [](const v1::JobWorker& worker) { return worker.has_step_times(); });
+  return table.Print(terminal) +
+         (measured ? "INPUT to STEP: ms of a step, means of the last steps\n" : "");
+}
+
+}  // namespace
+
+std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) {
+  JobLines lines;
+  AddIdentity(status, terminal, &lines);
+  AddTraining(status, &lines);
+  AddTimes(status, &lines);
+  AddState(status, &lines);
+  const bool started = StartIsOver(status) && status.start_phases_size() > 0;
+  lines.Add(started, "start", StartedLine(status));
+  std::string text = lines.text();
+  if (status.has_failure()) text += "\n" + RenderFailure(status.failure());
+  if (!StartIsOver(status)) text += "\n" + PhaseTable(status, terminal);
+  if (status.workers_size() > 0) text += "\n" + WorkerTable(status, terminal);
+  return text;
+}
+
+std::string RenderEnd(const v1::JobStatus& status, const Terminal& terminal) {
+  std::string text;
+  if (status.has_failure()) {
+    text += RenderFailure(status.failure());
+    text += fmt::format("`ringctl why {0}` says more, `ringctl logs {0}` shows its workers' logs\n",
+                        status.job_id());
+  }
+  const auto add = [&](const char* which, const v1::CheckpointRef& checkpoint) {
+    text += fmt::format("{} of step {}: {}\n{}: {}\n", which, checkpoint.step(), checkpoint.path(),
+                        terminal.Paint(Colour::kBold, "sha256"), checkpoint.sha256());
+  };
+  if (status.has_checkpoint()) add("checkpoint", status.checkpoint());
+  const bool other = status.best_checkpoint().step() != status.checkpoint().step();
+  if (status.has_best_checkpoint() && other) add("best checkpoint", status.best_checkpoint());
+  return text;
+}
+
+// RenderWhy and RenderFailure: reasons, and what to do about them.
+
+namespace {
+
+std::string Line(const char* key, const std::string& value) {
+  return value.empty() ? "" : fmt::format("{:<11} {}\n", key, Printable(value));
+}
+
+}  // namespace
+
+std::string RenderFailure(const v1::Failure& failure) {
+  return Line("worker:", failure.worker()) + Line("host:", failure.host()) +
+         Line("step:", fmt::format("{}", failure.step())) + Line("phase:", failure.phase()) +
+         Line("what to do:", failure.advice());
+}
+
+std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal) {
+  std::string text = terminal.Paint(ColourOf(why.state()), StateName(why.state()));
+  text += why.reason().empty() ? "\n" : ": " + Printable(why.reason()) + "\n";
+  if (why.has_failure()) text += RenderFailure(why.failure());
+  for (const std::string& advice : why.advice()) {
+    if (advice != why.failure().advice())
+      text += Line(why.has_failure() ? "what to do:" : "what helps:", advice);
+  }
+  for (const std::string& line : why.history()) text += "  " + Printable(line) + "\n";
+  return text;
+}
+
+// RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
+
+namespace {
+
+std::string Done(const v1::JobStatus& job) {
+  if (job.total_steps() == 0) return "-";
+  const double ratio = static_cast<double>(job.step()) / static_cast<double>(job.total_steps());
+  return fmt::format("{:.0f}%", 100 * std::min(1.0, ratio));
+}
+
+// `612/700 W`, `612 W` without a limit, `-/700 W` where only that is known.
+std::string Share(std::optional<double> part, std::optional<double> whole, int decimals,
+                  const char* unit) {
+  if (!part && !whole) return "-";
+  std::string text = part ? fmt::format("{:.{}f}", *part, decimals) : "-";
+  if (whole) text += fmt::format("/{:.{}f}", *whole, decimals);
+  return fmt::format("{} {}", text, unit);
+}
+
+std::string Memory(const v1::DeviceFigures& device) {
+  const auto gib = [](uint64_t bytes) {
+    return bytes == 0 ? std::nullopt : std::optional(static_cast<double>(bytes) / (1 << 30));
+  };
+  return Share(gib(device.memory_used()), gib(device.memory_total()), 1, "GiB");
+}
+
+std::string Power(const v1::DeviceFigures& device) {
+  const auto watts = [](bool known, uint32_t milliwatts) {
+    return known ? std::optional(milliwatts / 1e3) : std::nullopt;
+  };
+  return Share(watts(device.has_power(), device.power()),
+               watts(device.has_power_limit(), device.power_limit()), 0, "W");
+}
+
+// The name last: it is the longest, and the least in a line that is cut. Empty without devices.
+std::string DeviceTable(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
+  Table table({"WORKER", "DEVICE", "MEMORY", "UTIL", "TEMP", "POWER", "NAME"});
+  bool any = false;
+  for (const v1::WorkerStatus& worker : workers.workers()) {
+    for (const v1::DeviceFigures& device : worker.devices()) {
+      any = true;
+      table.Add({worker.name(), fmt::format("{}:{}", Printable(device.kind()), device.index()),
+                 Memory(device),
+                 device.has_utilization() ? fmt::format("{}%", device.utilization()) : "-",
+                 device.has_temperature() ? fmt::format("{} C", device.temperature()) : "-",
+                 Power(device), device.name().empty() ? "-" : Printable(device.name())});
+    }
+  }
+  return any ? table.Print(terminal) : "";
+}
+
+}  // namespace
+
+std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
+  Table table(
+      {"JOB", "NAME", "STATE", "STEP", "DONE", "ETA", "SAMPLES/S", "LOSS", "WORKERS", "REASON"});
+  for (const v1::JobStatus& job : jobs.jobs()) {
+    const bool running = job.state() == v1::JOB_STATE_RUNNING;
+    const auto left = JobSecondsLeft(job);
+    const v1::Metric* const loss = job::Find(job.metrics(), v1::SAMPLE_SPLIT_TRAIN, "loss");
+    table.Add({job.job_id(),
+               job.name(),
+               {StateName(job.state()), ColourOf(job.state())},
+               StepOfTotal(job),
+               Done(job),
+               left ? WholeSeconds(*left) : "-",
+               running ? fmt::format("{:.0f}", job.samples_per_second()) : "-",
+               loss == nullptr ? "-" : fmt::format("{:.4f}", loss->value()),
+               fmt::format("{}", job.workers_size()),
+               Printable(job.reason())});
+  }
+  return table.Print(terminal);
+}
+
+std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
+  Table table({"WORKER", "HOST", "STATE", "DEVICE", "CORES", "THREADS/CORE", "MEMORY/CORE",
+               "ADDRESS", "JOB"});
+  for (const v1::WorkerStatus& worker : workers.workers()) {
+    table.Add({worker.name(), worker.host().empty() ? "-" : worker.host(), worker.state(),
+               worker.numerics_class().backend(), fmt::format("{}", worker.cores()),
+               fmt::format("{}", worker.threads_per_core()), FormatBytes(worker.memory_per_core()),
+               worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
+  }
+  const std::string devices = DeviceTable(workers, terminal);
+  return table.Print(terminal) + (devices.empty() ? "" : "\n" + devices);
+}
+
+std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked, const Terminal& terminal) {
+  Table table({"STEP", "RESULT"});
+  for (const v1::CheckedCheckpoint& one : checked.checkpoints()) {
+    const bool whole = one.error().empty();
+    table.Add({fmt::format("{}", one.checkpoint().step()),
+               {whole ? "ok" : Printable(one.error()), whole ? Colour::kGreen : Colour::kRed}});
+  }
+  return table.Print(terminal);
+}
+
+std::string RenderCheckpoints(const v1::ListCheckpointsResponse& checkpoints,
+                              const Terminal& terminal) {
+  Table table({"STEP", "METRIC", "SHA256", "PATH"});
+  for (const v1::CheckpointRef& checkpoint : checkpoints.checkpoints()) {
+    table.Add({fmt::format("{}", checkpoint.step()),
+               checkpoint.has_metric() ? fmt::format("{:.4f}", checkpoint.metric()) : "-",
+               checkpoint.sha256(), checkpoint.path()});
+  }
+  return table.Print(terminal);
+}
+
+// RenderLogLine and RenderEvents: what happened, with its time.
+
+std::string RenderEvents(const v1::ListEventsResponse& events, const Terminal& terminal) {
+  Table table({"TIME", "SEVERITY", "TYPE", "SUBJECT", "MESSAGE"});
+  for (const v1::Event& event : events.events()) {
+    table.Add({DateAndTime(event.unix_ms()),
+               {event.severity(), ColourOfSeverity(event.severity())},
+               event.type(),
+               event.subject(),
+               Printable(event.message())});
+  }
+  return table.Print(terminal);
+}
+
+std::string RenderLogLine(const v1::LogLine& line, const Terminal& terminal) {
+  std::string text;
+  if (line.lost() > 0) {
+    text = terminal.Paint(Colour::kYellow,
+                          fmt::format("... {} lost ...", Count(line.lost(), "line"))) +
+           "\n";
+  }
+  const std::string level = fmt::format("{:<7}", absl::AsciiStrToUpper(line.level()));
+  return text + fmt::format("{} {} {} {}\n", TimeOfDay(line.unix_ms()), line.worker(),
+                            terminal.Paint(ColourOfSeverity(line.level()), level),
+                            Printable(line.text()));
+}
+
+}  // namespace ringmaster::cli

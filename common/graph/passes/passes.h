@@ -1,0 +1,32 @@
+// What is done to a program once it is made, in this order; each pass in the file of its name.
+// Thread-safe (free functions).
+#pragma once
+
+#include "common/graph/program.h"
+
+namespace ringmaster::graph {
+
+// policy.cc. The precision policy: which values are kept in a 16-bit compute type. It runs after
+// autodiff and before fusion.
+
+// Every node reads and makes `compute`, but for the operands that its row of the op table keeps in
+// float32 (biases, scales, statistics, the loss), with `cast` nodes where the two meet. A parameter
+// that is read in `compute` alone is fed in it; gradients of parameters stay float32. kFloat32
+// changes nothing.
+[[nodiscard]] Status ApplyPolicy(Program* program, DType compute);
+
+// fusion.cc. Folds relu nodes into the nodes before them. It runs after the policy; what it fuses
+// is a fixed rule, so that it never depends on a device's memory.
+
+// A relu whose input comes from conv2d, dense, batch_norm or batch_norm_inference and has no other
+// reader becomes that node's activation. Where the gradient of such a batch_norm alone reads the
+// relu_gradient, it takes the mask over (y as its last input); conv2d and dense keep theirs.
+void FuseActivations(Program* program);
+
+// dead_nodes.cc. Removes the nodes whose results nobody needs.
+
+// Keeps what the program's results (Results in program.h) depend on, and every fed value;
+// renumbers values and nodes, their order stays.
+void RemoveDeadNodes(Program* program);
+
+}  // namespace ringmaster::graph

@@ -1,0 +1,140 @@
+// The losses and metrics of a job: as they are written, printed, and as outputs of its graph.
+#include <catch2/catch.hpp>
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/job/job_file.h"
+#include "common/job/resolve.h"
+#include "tests/common/model/model_files.h"
+
+namespace ringmaster::model {
+namespace {
+
+constexpr char kTwoHeads[] =
+    "model:\n"
+    "  layers:\n"
+    "    - {flatten: {name: flat}}\n"
+    "    - {dense: {name: aux, inputs: [flat], units: classes}}\n"
+    "    - {dense: {name: main, inputs: [flat], units: 12}}\n";
+
+StatusOr<v1::JobSpec> Spec(const std::string& outputs) {
+  return job::ParseJobFile("job.yaml", kTwoHeads + outputs, {}, nullptr);
+}
+
+// `loss(0.5)=aux accuracy=main`: names, weights that are not 1, and what is looked at.
+std::string OutputsOf(const std::string& text) {
+  const auto spec = Spec(text);
+  if (!spec.ok()) return Message(spec.status());
+  const auto graph =
+      BuildGraph(spec->model(), ImagesAndLabels(zoo::kCifar), {spec->loss(), spec->metrics()});
+  if (!graph.ok()) return Message(graph.status());
+  std::string outputs;
+  for (const v1::Output& output : graph->outputs()) {
+    const auto node = std::ranges::find(graph->nodes(), output.value(), &v1::Node::name);
+    REQUIRE(node != graph->nodes().end());
+    outputs += (outputs.empty() ? "" : " ") + output.name();
+    if (output.has_loss() && output.loss().weight() != 1) {
+      outputs += fmt::format("({})", output.loss().weight());
+    }
+    outputs += "=" + node->op() + ":" + node->inputs(0);
+  }
+  return outputs;
+}
+
+TEST_CASE("Outputs: what is not written is what such data call for") {
+  const std::string both =
+      "loss:\n  - softmax_cross_entropy\n  - softmax_cross_entropy: {name: side, inputs: [aux]}\n";
+  CHECK(OutputsOf(both) ==
+        "softmax_cross_entropy=softmax_cross_entropy:main side=softmax_cross_entropy:aux "
+        "accuracy=top_k:main");
+  CHECK(OutputsOf("loss: softmax_cross_entropy") == "job.yaml:4:8: aux (dense): nothing reads it");
+  CHECK(OutputsOf("metrics: [{accuracy: {inputs: [aux]}}]") ==
+        "loss=softmax_cross_entropy:main accuracy=top_k:aux");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [aux], weight: 0.5}}\n"
+                  "metrics: [{top_k: {k: 3, inputs: [main, label]}}, {top_5: {inputs: aux}}]") ==
+        "loss(0.5)=softmax_cross_entropy:aux top_k=top_k:main top_5=top_k:aux");
+}
+
+TEST_CASE("Outputs: options reach the ops") {
+  const auto spec = Spec(
+      "loss: {softmax_cross_entropy: 0.1}\nmetrics: [{top_k: {k: 7, inputs: [aux], name: seven}}]");
+  REQUIRE(spec.ok());
+  const auto graph =
+      BuildGraph(spec->model(), ImagesAndLabels(zoo::kCifar), {spec->loss(), spec->metrics()});
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  CHECK(graph->nodes(3).attributes(0).name() == "label_smoothing");
+  CHECK(graph->nodes(3).attributes(0).f() == 0.1);
+  CHECK(graph->nodes(4).attributes(0).i() == 7);
+  CHECK(graph->outputs(1).name() == "seven");
+  CHECK_FALSE(graph->outputs(1).measure().lower_is_better());
+}
+
+TEST_CASE("Outputs: a job file that is printed says the same") {
+  const auto spec = Spec(
+      "loss: [{softmax_cross_entropy: {name: all, inputs: [aux, label], weight: 2}}]\n"
+      "metrics: [accuracy, {top_k: 4}]\n");
+  REQUIRE(spec.ok());
+  const std::string text = job::PrintJobFile(*spec);
+  CHECK(text.find("loss: [{softmax_cross_entropy: {name: all, inputs: [aux, label], weight: 2}}]\n"
+                  "metrics: [{accuracy: {}}, {top_k: {k: 4}}]\n") != std::string::npos);
+  const auto again = job::ParseJobFile("job.yaml", text, {}, nullptr);
+  INFO(again.status());
+  REQUIRE(again.ok());
+  CHECK(job::PrintJobFile(*again) == text);
+}
+
+TEST_CASE("Outputs: what is wrong is said where it stands") {
+  CHECK(OutputsOf("loss: hubert") ==
+        "job.yaml:6:7: there is no loss \"hubert\"; did you mean \"huber\"?");
+  CHECK(
+      OutputsOf("metrics: [loss]") ==
+      "job.yaml:6:11: there is no metric \"loss\"; there are accuracy, binary_accuracy, mae, mse, "
+      "rmse, top_5, top_k");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {weight: 0}}") ==
+        "job.yaml:6:40: weight: expected number, above 0, got \"0\"");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {delta: 1}}") ==
+        "job.yaml:6:32: softmax_cross_entropy: unknown option \"delta\"; its options are "
+        "label_smoothing, weight");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: 1.5}").find("label_smoothing") !=
+        std::string::npos);
+  CHECK(OutputsOf("metrics: [{accuracy: 3}]") == "job.yaml:6:12: accuracy: it has no options");
+  CHECK(OutputsOf("metrics: [{accuracy: {repeat: 2}}]") ==
+        "job.yaml:6:12: accuracy: when and repeat are for layers");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [nobody]}}") ==
+        "job.yaml:6:8: loss (softmax_cross_entropy): it reads \"nobody\", which is neither "
+        "something that stands before it nor an input column; input columns are image");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [aux, labels]}}") ==
+        "job.yaml:6:8: loss (softmax_cross_entropy): there is no column \"labels\"; the data have "
+        "image "
+        "(32, 32, 3) float32, label int32");
+  CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [flat, label, aux]}}") ==
+        "job.yaml:6:8: loss (softmax_cross_entropy): it reads 3 inputs; expected [LAYER, COLUMN]");
+  CHECK(OutputsOf("metrics: [{accuracy: {inputs: [aux]}}, {accuracy: {inputs: [main]}}]") ==
+        "model: accuracy (top_k): two things are called accuracy");
+  CHECK(OutputsOf("loss: {huber: {inputs: [aux]}}") ==
+        "job.yaml:6:8: loss (huber): column label is int32; it compares with numbers, which are "
+        "float32");
+}
+
+TEST_CASE("Outputs: losses of a message are checked as if nobody had") {
+  const v1::Model model = Read("layers: [flatten, {dense: classes}]");
+  Outputs outputs;
+  outputs.losses.Add();
+  const auto error = [&] {
+    return Message(BuildGraph(model, ImagesAndLabels(zoo::kCifar), outputs).status());
+  };
+  CHECK(error() ==
+        "loss (): there is no such loss; there are huber, mean_absolute_error, mean_squared_error, "
+        "sigmoid_cross_entropy, softmax_cross_entropy");
+  outputs.losses[0].set_kind("softmax_cross_entropy");
+  outputs.losses[0].add_attributes()->set_name("weight");
+  CHECK(error() == "loss (softmax_cross_entropy): weight: expected number, above 0, got nothing");
+  for (int i = 0; i < 33; ++i) outputs.losses.Add()->set_kind("softmax_cross_entropy");
+  CHECK(error() == "loss: 34 of them; at most 32 are allowed");
+}
+
+}  // namespace
+}  // namespace ringmaster::model

@@ -1,0 +1,49 @@
+// Stands in for worker/backend/cuda/kernels/launch.h where a host's compiler compiles kernels for
+// the block emulator: CUDA's words mean what a fiber does.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
+#include "tests/worker/backend/cuda/late_runtime.h"
+
+#undef __global__
+#undef __device__
+#undef __shared__
+#undef __launch_bounds__
+#define __global__
+#define __device__
+#define __shared__ static  // blocks run one after the other
+#define __launch_bounds__(...)
+#define threadIdx (::ringmaster::testing::CurrentThread().thread)
+#define blockIdx (::ringmaster::testing::CurrentThread().block)
+#define blockDim (::ringmaster::testing::CurrentThread().block_size)
+#define gridDim (::ringmaster::testing::CurrentThread().grid_size)
+#define __syncthreads ::ringmaster::testing::SyncBlock
+#define __syncthreads_or ::ringmaster::testing::SyncBlockOr
+#define __shfl_xor_sync ::ringmaster::testing::ShuffleXor
+#define atomicAdd ::ringmaster::testing::AtomicAdd
+#define atomicMin ::ringmaster::testing::AtomicMin
+#define __clzll(x) std::countl_zero(static_cast<unsigned long long>(x))
+
+namespace ringmaster::cuda {
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t Enqueue(void (*kernel)(Parameters...), int64_t blocks, dim3 block, cudaStream_t stream,
+                    Arguments... arguments) {
+  if (blocks < 1 || blocks > INT32_MAX || block.x * block.y * block.z > 1024) {
+    return cudaErrorInvalidConfiguration;
+  }
+  return testing::LaunchOnHost(stream, [=] {
+    testing::RunGrid(dim3(static_cast<unsigned>(blocks)), block, [&] { kernel(arguments...); });
+  });
+}
+
+inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace ringmaster::cuda

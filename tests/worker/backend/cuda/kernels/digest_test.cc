@@ -1,0 +1,81 @@
+// The digest's sum on the block emulator: the bits of common/exact/digest.h.
+#include "worker/backend/cuda/kernels/digest.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "common/exact/digest.h"
+#include "tests/common/exact/random_values.h"
+#include "tests/worker/backend/cuda/emulation/block_emulator.h"
+#include "tests/worker/backend/cuda/emulation/guarded_array.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using exact::BlockSum;
+using exact::kBlockElements;
+using exact::RandomValues;
+using testing::GuardedArray;
+using testing::Schedule;
+
+// Blocks of any counts and widths, with garbage behind the elements of a short one.
+struct HashedBlocks {
+  HashedBlocks(RandomValues* random, size_t blocks)
+      : tensors(blocks), indices(blocks), counts(blocks), integers(blocks * kBlockElements) {
+    for (size_t b = 0; b < blocks; ++b) {
+      tensors[b] = b % 7 == 6 ? exact::kRecordTensor : static_cast<uint32_t>(b / 7);
+      indices[b] = static_cast<uint32_t>(random->Between(0, 0xffffffff));
+      counts[b] = static_cast<uint32_t>(b < 256 ? b + 1 : random->Between(1, 256));
+      const auto width = static_cast<int>(random->Between(0, 64));
+      for (size_t i = 0; i < kBlockElements; ++i) {
+        integers[b * kBlockElements + i] = random->Integer(i < counts[b] ? width : 64);
+      }
+    }
+  }
+  [[nodiscard]] BlockSum OnHost() {
+    BlockSum sum;
+    for (size_t b = 0; b < counts.size(); ++b) {
+      sum.Add(tensors[b], indices[b], {&integers[b * kBlockElements], counts[b]});
+    }
+    return sum;
+  }
+  [[nodiscard]] BlockSum OnDevice() {
+    const auto blocks = static_cast<int64_t>(counts.size());
+    GuardedArray<uint64_t> scratch(DigestScratch(blocks) / sizeof(uint64_t));
+    GuardedArray<uint64_t> sum(2);
+    REQUIRE(LaunchDigest({tensors.data(), indices.data(), counts.data()}, integers.data(), blocks,
+                         scratch.data(), sum.data(), nullptr) == cudaSuccess);
+    REQUIRE((scratch.intact() && sum.intact()));
+    return BlockSum::OfHalves(sum[0], sum[1]);
+  }
+
+  GuardedArray<uint32_t> tensors;
+  GuardedArray<uint32_t> indices;
+  GuardedArray<uint32_t> counts;
+  GuardedArray<int64_t> integers;
+};
+
+}  // namespace
+
+TEST_CASE("Digest kernel: the sum of every number of blocks, whichever thread runs first") {
+  RandomValues random(51);
+  for (const size_t blocks : {1, 2, 7, 8, 9, 63, 64, 65, 300}) {
+    INFO(blocks << " blocks");
+    HashedBlocks hashed(&random, blocks);
+    const BlockSum expected = hashed.OnHost();
+    for (const Schedule schedule : {Schedule::kForward, Schedule::kBackward}) {
+      testing::SetSchedule(schedule);
+      const BlockSum got = hashed.OnDevice();
+      testing::SetSchedule(Schedule::kForward);
+      REQUIRE(got == expected);
+    }
+  }
+}
+
+TEST_CASE("Digest kernel: more partial sums than threads that add them") {
+  RandomValues random(52);
+  HashedBlocks hashed(&random, 64 * 64 + 65);
+  REQUIRE(hashed.OnDevice() == hashed.OnHost());
+}
+
+}  // namespace ringmaster::cuda

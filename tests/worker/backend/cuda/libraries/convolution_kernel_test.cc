@@ -1,0 +1,280 @@
+// What the kernel of a convolution does round a library's engine, on the block emulator: every
+// variant of a shape, computed by an engine of loops that only a test has, gives what the reference
+// makes of the node. The engine reads and writes through the strides that cuDNN would be told.
+#include "worker/backend/cuda/libraries/convolution_kernel.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "common/graph/ops/op_table.h"
+#include "common/graph/ops/reference_executor.h"
+#include "common/graph/ops/window.h"
+#include "tests/support/program_feeds.h"
+#include "tests/support/relative_error.h"
+#include "worker/backend/cuda/kernel.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using graph::Activation;
+using graph::DType;
+
+// A tensor through a layout, in any type.
+class Tensor {
+ public:
+  Tensor(const TensorLayout& layout, DType type, void* data)
+      : layout_(layout), type_(type), data_(data) {}
+
+  [[nodiscard]] float Get(int64_t a, int64_t b, int64_t c, int64_t d) const {
+    return WithStorage(type_, [&]<typename T>(T) {
+      return static_cast<float>(static_cast<const T*>(data_)[At(a, b, c, d)]);
+    });
+  }
+  void Set(int64_t a, int64_t b, int64_t c, int64_t d, float value) const {
+    WithStorage(type_, [&]<typename T>(T) { static_cast<T*>(data_)[At(a, b, c, d)] = T(value); });
+  }
+  template <typename Body>
+  void ForEach(const Body& body) const {
+    const auto& n = layout_.dimensions;
+    for (int64_t a = 0; a < n[0]; ++a) {
+      for (int64_t b = 0; b < n[1]; ++b) {
+        for (int64_t c = 0; c < n[2]; ++c) {
+          for (int64_t d = 0; d < n[3]; ++d) body(a, b, c, d);
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] int64_t At(int64_t a, int64_t b, int64_t c, int64_t d) const {
+    const auto& s = layout_.strides;
+    return a * s[0] + b * s[1] + c * s[2] + d * s[3];
+  }
+  TensorLayout layout_;
+  DType type_;
+  void* data_;
+};
+
+class LoopEngine final : public ConvolutionEngine {
+ public:
+  explicit LoopEngine(const ConvolutionShape& shape) : shape_(shape) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return 5; }
+  Status Attach(const ConvolutionOperands& operands) override {
+    operands_ = operands;
+    return absl::OkStatus();
+  }
+  Status Launch(cudaStream_t) override {
+    std::memset(operands_.workspace, 0xff, workspace_bytes());
+    const auto type = [&](ConvolutionPass writer) {
+      return shape_.pass == writer ? shape_.result : shape_.type;
+    };
+    const Tensor x(shape_.x(), type(ConvolutionPass::kInputGradient), operands_.x);
+    const Tensor w(shape_.w(), type(ConvolutionPass::kWeightGradient), operands_.w);
+    const Tensor y(shape_.y(), type(ConvolutionPass::kForward), operands_.y);
+    switch (shape_.pass) {
+      case ConvolutionPass::kForward:
+        y.ForEach([&](int64_t n, int64_t k, int64_t p, int64_t q) {
+          double sum = 0;
+          w.ForEach([&](int64_t o, int64_t c, int64_t r, int64_t s) {
+            if (o == k) sum += At(x, n, c, p, r, q, s) * w.Get(o, c, r, s);
+          });
+          if (shape_.bias) sum += static_cast<const float*>(operands_.bias)[k];
+          if (shape_.attributes.activation == Activation::kRelu) sum = std::max(sum, 0.0);
+          y.Set(n, k, p, q, static_cast<float>(sum));
+        });
+        break;
+      case ConvolutionPass::kInputGradient:
+        x.ForEach([&](int64_t n, int64_t c, int64_t h, int64_t v) {
+          double sum = 0;
+          for (int64_t k = 0; k < shape_.filters; ++k) sum += Spread(y, w, n, c, h, v, k);
+          x.Set(n, c, h, v, static_cast<float>(sum));
+        });
+        break;
+      case ConvolutionPass::kWeightGradient:
+        w.ForEach([&](int64_t k, int64_t c, int64_t r, int64_t s) {
+          double sum = 0;
+          for (int64_t n = 0; n < shape_.samples; ++n) {
+            for (int64_t p = 0; p < shape_.output_height(); ++p) {
+              for (int64_t q = 0; q < shape_.output_width(); ++q) {
+                sum += At(x, n, c, p, r, q, s) * y.Get(n, k, p, q);
+              }
+            }
+          }
+          w.Set(k, c, r, s, static_cast<float>(sum));
+        });
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // x under output (p, q) and window offset (r, s), 0 in the padding.
+  [[nodiscard]] double At(const Tensor& x, int64_t n, int64_t c, int64_t p, int64_t r, int64_t q,
+                          int64_t s) const {
+    const auto rows = graph::HeightAxis(shape_.attributes, shape_.height, shape_.window_height);
+    const auto columns = graph::WidthAxis(shape_.attributes, shape_.width, shape_.window_width);
+    if (!rows.inside(rows.at(p, r)) || !columns.inside(columns.at(q, s))) return 0;
+    return x.Get(n, c, rows.at(p, r), columns.at(q, s));
+  }
+  // What filter k sends to dx(n, c, h, v).
+  [[nodiscard]] double Spread(const Tensor& y, const Tensor& w, int64_t n, int64_t c, int64_t h,
+                              int64_t v, int64_t k) const {
+    const auto rows = graph::HeightAxis(shape_.attributes, shape_.height, shape_.window_height);
+    const auto columns = graph::WidthAxis(shape_.attributes, shape_.width, shape_.window_width);
+    double sum = 0;
+    for (int64_t p = 0; p < shape_.output_height(); ++p) {
+      for (int64_t r = 0; r < shape_.window_height; ++r) {
+        if (rows.at(p, r) != h) continue;
+        for (int64_t q = 0; q < shape_.output_width(); ++q) {
+          for (int64_t s = 0; s < shape_.window_width; ++s) {
+            if (columns.at(q, s) == v) sum += y.Get(n, k, p, q) * w.Get(k, c, r, s);
+          }
+        }
+      }
+    }
+    return sum;
+  }
+
+  const ConvolutionShape shape_;
+  ConvolutionOperands operands_;
+};
+
+// 256-byte pieces of host memory, which is the emulator's device memory.
+struct alignas(256) Piece {
+  std::byte bytes[256];
+};
+std::vector<Piece> Buffer(size_t bytes) {
+  std::vector<Piece> buffer(bytes / sizeof(Piece) + 1);
+  std::memset(buffer.data(), 0x7f, buffer.size() * sizeof(Piece));
+  return buffer;
+}
+
+size_t BytesOf(const graph::Value& value) {
+  return static_cast<size_t>(graph::Elements(value.shape)) * graph::ByteSize(value.dtype);
+}
+
+std::vector<double> Decode(const graph::Value& value, const void* data) {
+  std::vector<double> values(static_cast<size_t>(graph::Elements(value.shape)));
+  WithStorage(value.dtype, [&]<typename T>(T) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<double>(static_cast<float>(static_cast<const T*>(data)[i]));
+    }
+  });
+  return values;
+}
+
+void Encode(const graph::Value& value, const std::vector<double>& values, void* data) {
+  WithStorage(value.dtype, [&]<typename T>(T) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      static_cast<T*>(data)[i] = T(static_cast<float>(values[i]));
+    }
+  });
+}
+
+// A graph of one node, with operands and what the reference makes of them.
+struct Case {
+  graph::Graph graph;
+  graph::ReferenceFeeds feeds;
+  std::vector<std::vector<double>> expected;
+
+  [[nodiscard]] const graph::Node& node() const { return graph.nodes()[0]; }
+};
+
+Case MakeCase(graph::Kind kind, DType type, const std::vector<graph::Shape>& inputs,
+              std::vector<graph::TensorType> wanted) {
+  Case made;
+  graph::Node node = {"node", std::move(kind), {}};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DType dtype = i == 2 ? DType::kFloat32 : type;
+    node.inputs.push_back(made.graph.AddFed("input" + std::to_string(i), inputs[i], dtype));
+    auto values = testing::UniformValues(inputs[i], 1, 5, "input" + std::to_string(i));
+    for (double& value : values) value = graph::Round(value, dtype);
+    made.feeds[node.inputs.back()] = std::move(values);
+  }
+  const auto outputs = graph::AddOp(&made.graph, node, std::move(wanted));
+  REQUIRE(Message(outputs.status()) == "");
+  const auto reference = graph::RunReference(made.graph, made.feeds, {});
+  REQUIRE(Message(reference.status()) == "");
+  for (const graph::ValueId id : *outputs) {
+    made.expected.push_back((*reference)[static_cast<size_t>(id)]);
+  }
+  return made;
+}
+
+// The largest relative error of any output.
+double ErrorOf(const Case& test, const ConvolutionVariant& variant) {
+  const graph::Node& node = test.node();
+  const auto shape = ConvolutionOf(test.graph, node);
+  REQUIRE(shape.has_value());
+  const auto kernel = MakeConvolutionKernel(
+      "node",
+      {.shape = *shape,
+       .variant = variant,
+       .engine = std::make_unique<LoopEngine>(Apply(*shape, variant)),
+       .bias_gradient = node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone});
+  std::vector<std::vector<Piece>> buffers;
+  Operands operands;
+  for (const graph::ValueId id : node.inputs) {
+    buffers.push_back(Buffer(BytesOf(test.graph.value(id))));
+    Encode(test.graph.value(id), test.feeds.at(id), buffers.back().data());
+    operands.inputs.push_back(buffers.back().data());
+  }
+  for (const graph::ValueId id : node.outputs) {
+    buffers.push_back(Buffer(BytesOf(test.graph.value(id))));
+    operands.outputs.push_back(buffers.back().data());
+  }
+  std::vector<Piece> workspace = Buffer(kernel->workspace_bytes());
+  operands.workspace = reinterpret_cast<std::byte*>(workspace.data());
+  REQUIRE(Message(kernel->Attach(operands)) == "");
+  REQUIRE(Message(kernel->Launch(nullptr)) == "");
+  const auto* end = reinterpret_cast<const unsigned char*>(workspace.data());
+  CHECK(end[kernel->workspace_bytes()] == 0x7f);  // no more than it said
+  double worst = 0;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto values = Decode(test.graph.value(node.outputs[i]), operands.outputs[i]);
+    worst = std::max(worst, testing::RelativeError<double>(values, test.expected[i]));
+  }
+  return worst;
+}
+
+constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 1}};
+
+std::vector<Case> Cases(DType type, int64_t channels, int64_t filters) {
+  const graph::Shape x = {2, 6, 5, channels};
+  const graph::Shape w = {filters, 3, 4, channels};
+  const graph::Shape y = {2, 3, 5, filters};
+  graph::Conv2dAttributes relu = kUneven;
+  relu.activation = Activation::kRelu;
+  const graph::TensorType dw = {w, DType::kFloat32};
+  const graph::TensorType db = {{filters}, DType::kFloat32};
+  return {MakeCase(graph::Conv2d{kUneven}, type, {x, w}, {}),
+          MakeCase(graph::Conv2d{kUneven}, type, {x, w, {filters}}, {}),
+          MakeCase(graph::Conv2d{relu}, type, {x, w, {filters}}, {}),
+          MakeCase(graph::Conv2d{relu}, type, {x, w}, {}),
+          MakeCase(graph::Conv2dInputGradient{kUneven}, type, {y, w}, {{x, type}}),
+          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw}),
+          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw, db})};
+}
+
+}  // namespace
+
+TEST_CASE("Convolution kernel: every variant computes the node") {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    const double limit = type == DType::kFloat32 ? 1e-5 : type == DType::kFloat16 ? 1e-3 : 1e-2;
+    for (const auto& [channels, filters] :
+         {std::pair<int64_t, int64_t>{8, 16}, {3, 8}, {8, 5}, {3, 10}}) {
+      for (const Case& test : Cases(type, channels, filters)) {
+        for (const ConvolutionVariant& variant :
+             Variants(*ConvolutionOf(test.graph, test.node()))) {
+          INFO(test.node().op() << " " << graph::Name(type) << " " << channels << " to " << filters
+                                << ", inputs " << test.node().inputs.size() << ": "
+                                << Describe(variant));
+          CHECK(ErrorOf(test, variant) < limit);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,114 @@
+// Shapes of convolutions: how tensors lie, keys, and the variants that are tried.
+#include "worker/backend/cuda/libraries/convolution_shape.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/graph/ops/op_table.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using graph::Activation;
+using graph::DType;
+
+constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 3}, Activation::kRelu};
+
+ConvolutionShape Shape(ConvolutionPass pass, int64_t channels, int64_t filters, DType type) {
+  return ConvolutionShape::Of(pass, kUneven, {4, 9, 7, channels}, {filters, 3, 5, channels}, type);
+}
+
+std::vector<std::string> VariantsOf(const ConvolutionShape& shape) {
+  std::vector<std::string> names;
+  for (const ConvolutionVariant& variant : Variants(shape)) names.push_back(Describe(variant));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("ConvolutionShape: tensors lie channels last, under the names that libraries use") {
+  const ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kFloat32);
+  // Rows: (9 + 0 + 1 - 3) / 2 + 1; columns: 7 + 2 + 3 - 5 + 1.
+  CHECK(shape.output_height() == 4);
+  CHECK(shape.output_width() == 8);
+  CHECK(shape.x() == TensorLayout{{4, 6, 9, 7}, {9 * 7 * 6, 1, 7 * 6, 6}});
+  CHECK(shape.w() == TensorLayout{{8, 6, 3, 5}, {3 * 5 * 6, 1, 5 * 6, 6}});
+  CHECK(shape.y() == TensorLayout{{4, 8, 4, 8}, {4 * 8 * 8, 1, 8 * 8, 8}});
+  CHECK(shape.bias_layout() == TensorLayout{{1, 8, 1, 1}, {8, 1, 8, 8}});
+}
+
+TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
+  ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kBFloat16);
+  shape.bias = true;
+  CHECK(Key(shape) == "x 4,9,7,6 w 8,3,5,6 stride 2,1 pad 0,1,2,3 bfloat16 to bfloat16 bias relu");
+  shape = Apply(shape, {});
+  shape.result = DType::kFloat32;
+  CHECK(Key(shape) == "x 4,9,7,6 w 8,3,5,6 stride 2,1 pad 0,1,2,3 bfloat16 to float32");
+}
+
+TEST_CASE("ConvolutionShape: a variant changes what it says and nothing else") {
+  ConvolutionShape shape = Shape(ConvolutionPass::kForward, 3, 12, DType::kFloat16);
+  shape.bias = true;
+  const ConvolutionShape plain = Apply(shape, {});
+  CHECK(!plain.fuses_anything());
+  CHECK(plain.channels == 3);
+  const ConvolutionShape padded = Apply(shape, {.fused = true, .padded = true});
+  CHECK(padded.bias);
+  CHECK(padded.attributes.activation == Activation::kRelu);
+  CHECK(padded.channels == 8);
+  CHECK(padded.filters == 16);
+  CHECK(padded.output_width() == shape.output_width());
+  CHECK(
+      Apply(Shape(ConvolutionPass::kForward, 3, 12, DType::kFloat32), {.padded = true}).channels ==
+      4);
+  ConvolutionShape gradient = Shape(ConvolutionPass::kWeightGradient, 3, 12, DType::kFloat16);
+  gradient.result = DType::kFloat32;
+  CHECK(Apply(gradient, {}).result == DType::kFloat32);
+  CHECK(Apply(gradient, {.narrow = true}).result == DType::kFloat16);
+}
+
+TEST_CASE("ConvolutionShape: what is tried, in order") {
+  using Names = std::vector<std::string>;
+  const auto forward = [](int64_t channels, DType type) {
+    ConvolutionShape shape = Shape(ConvolutionPass::kForward, channels, 16, type);
+    shape.bias = true;
+    return shape;
+  };
+  CHECK(VariantsOf(forward(8, DType::kBFloat16)) == Names{"fused", "plain"});
+  CHECK(VariantsOf(Apply(forward(8, DType::kBFloat16), {})) == Names{"plain"});
+  CHECK(VariantsOf(forward(3, DType::kFloat16)) ==
+        Names{"fused+padded", "padded", "fused", "plain"});
+  CHECK(VariantsOf(forward(3, DType::kFloat32)) == Names{"plain", "padded"});
+  CHECK(VariantsOf(forward(4, DType::kFloat32)) == Names{"plain"});
+  ConvolutionShape gradient = Shape(ConvolutionPass::kWeightGradient, 3, 16, DType::kBFloat16);
+  gradient.result = DType::kFloat32;
+  gradient.attributes.activation = Activation::kNone;
+  CHECK(VariantsOf(gradient) == Names{"padded", "plain", "padded+narrow", "narrow"});
+  gradient.channels = 8;
+  CHECK(VariantsOf(gradient) == Names{"plain", "narrow"});
+}
+
+TEST_CASE("ConvolutionShape: read from the nodes of a graph, whichever pass they are") {
+  graph::Graph graph;
+  const auto x = graph.AddFed("x", {4, 9, 7, 6}, DType::kFloat16);
+  const auto w = graph.AddFed("w", {8, 3, 5, 6}, DType::kFloat16);
+  const auto bias = graph.AddFed("b", {8}, DType::kFloat32);
+  const auto dy = graph.AddFed("dy", {4, 4, 8, 8}, DType::kFloat16);
+  REQUIRE(graph::AddOp(&graph, {"a", graph::Conv2d{kUneven}, {x, w, bias}}).ok());
+  REQUIRE(graph::AddOp(&graph, {"b", graph::Conv2dInputGradient{kUneven}, {dy, w}},
+                       {{{4, 9, 7, 6}, DType::kFloat16}})
+              .ok());
+  REQUIRE(graph::AddOp(&graph, {"c", graph::Conv2dWeightGradient{kUneven}, {x, dy}},
+                       {{{8, 3, 5, 6}, DType::kFloat32}, {{8}, DType::kFloat32}})
+              .ok());
+  REQUIRE(graph::AddOp(&graph, {"d", graph::Relu{}, {x}}).ok());
+  std::vector<std::string> keys;
+  for (const graph::Node& node : graph.nodes()) {
+    const auto shape = ConvolutionOf(graph, node);
+    keys.push_back(shape ? Key(*shape) : "none");
+  }
+  const std::string sizes = "x 4,9,7,6 w 8,3,5,6 stride 2,1 pad 0,1,2,3 float16 to ";
+  CHECK(keys == std::vector<std::string>{sizes + "float16 bias relu", sizes + "float16",
+                                         sizes + "float32", "none"});
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,156 @@
+// What cuDNN offers for the convolutions of the zoo on an H200, which need not be here: cuDNN plans
+// for a GPU that it knows by its properties alone. Nothing is launched.
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "tests/worker/backend/model_program.h"
+#include "worker/backend/cuda/libraries/choose_convolution.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+using graph::Activation;
+using graph::DType;
+
+constexpr const char* kDevice = "NVIDIA H200";
+
+// As cuDNN prints those of a handle (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+constexpr std::string_view kH200 = R"({
+  "deviceVer": 900, "multiProcessorCount": 132, "warpSize": 32,
+  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
+  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536,
+  "totalGlobalMem": 150754820096, "smClockRateKHz": 1980000, "l2CacheSize": 62914560,
+  "maxBlockSize": [1024, 1024, 64], "memClockRateKHz": 3201000,
+  "maxGridSize": [2147483647, 65535, 65535], "supportCoopLaunch": 1, "pciDeviceId": 0,
+  "isTccDriver": 0, "cudaDeviceId": 0, "driverVer": 13000, "deviceName": "NVIDIA H200"})";
+
+CudnnDescriptor H200() {
+  auto made = CudnnBuilder(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)
+                  .SetAll(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                          std::span<const char>(kH200.data(), kH200.size()))
+                  .Finalize("properties of an H200");
+  REQUIRE(Message(made.status()) == "");
+  return *std::move(made);
+}
+
+// Of the models, each once.
+std::map<std::string, ConvolutionShape> ZooShapes() {
+  std::map<std::string, ConvolutionShape> shapes;
+  for (const char* model : {"alexnet", "vgg"}) {
+    for (const v1::Policy policy : {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16}) {
+      const auto program = testing::ModelProgram({.name = model, .samples = 64, .policy = policy});
+      REQUIRE(Message(program.status()) == "");
+      for (const graph::Node& node : program->graph.nodes()) {
+        const auto shape = ConvolutionOf(program->graph, node);
+        if (shape) shapes.emplace(node.op() + (" " + Key(*shape)), *shape);
+      }
+    }
+  }
+  return shapes;
+}
+
+ConvolutionShape Odd(ConvolutionPass pass, DType type) {
+  return ConvolutionShape::Of(pass, {2, 1, 0, 1, 2, 3}, {3, 9, 8, 5}, {7, 3, 5, 5}, type);
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN convolution: every one of the zoo has an engine, without a row of the table") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  for (const auto& [name, shape] : ZooShapes()) {
+    INFO(name);
+    const auto chosen = ChooseConvolution(target, kDevice, shape, PlanTable());
+    REQUIRE(Message(chosen.status()) == "");
+    CHECK(chosen->plan.workspace_bytes() <= kConvolutionWorkspaceCap);
+  }
+}
+
+TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine in every type") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
+                          ConvolutionPass::kWeightGradient}) {
+    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      ConvolutionShape shape = Odd(pass, type);
+      shape.bias = pass == ConvolutionPass::kForward;
+      if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
+      INFO(Name(pass) << " " << Key(shape));
+      CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+    }
+  }
+}
+
+TEST_CASE("cuDNN convolution: float32 is offered nothing less than float32") {
+  const CudnnDescriptor properties = H200();
+  const auto graph = ConvolutionGraph::Create({.properties = &properties},
+                                              Odd(ConvolutionPass::kForward, DType::kFloat32));
+  REQUIRE(Message(graph.status()) == "");
+  const auto candidates = graph->Candidates();
+  REQUIRE(Message(candidates.status()) == "");
+  CHECK(!candidates->empty());
+  for (const auto& candidate : *candidates) {
+    INFO(ToString(candidate.choice));
+    CHECK(Refusal(candidate.notes, DType::kFloat32).empty());
+  }
+}
+
+TEST_CASE("cuDNN convolution: an engine written down makes the plan of the candidate it was") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  const ConvolutionShape shape =
+      ConvolutionShape::Of(ConvolutionPass::kForward, {1, 1, 1, 1, 1, 1}, {64, 16, 16, 96},
+                           {256, 3, 3, 96}, DType::kBFloat16);
+  const auto graph = ConvolutionGraph::Create(target, shape);
+  REQUIRE(Message(graph.status()) == "");
+  const auto candidates = graph->Candidates();
+  REQUIRE(Message(candidates.status()) == "");
+  REQUIRE(candidates->size() > 20);  // engines with many settings: they are read, and told apart
+  int with_knobs = 0;
+  for (const auto& candidate : *candidates) {
+    INFO(ToString(candidate.choice));
+    const auto parsed = ParseEngineChoice(ToString(candidate.choice));
+    REQUIRE(Message(parsed.status()) == "");
+    const auto plan = graph->Finalize(candidate);
+    const auto again = graph->Finalize(*parsed);
+    REQUIRE(plan.ok() == again.ok());
+    if (!plan.ok()) continue;
+    CHECK(plan->workspace_bytes() == again->workspace_bytes());
+    if (!parsed->knobs.empty()) ++with_knobs;
+  }
+  CHECK(with_knobs > 20);
+}
+
+TEST_CASE("cuDNN convolution: the table's row is followed, and one that cannot be is an error") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  const ConvolutionShape shape =
+      Apply(Odd(ConvolutionPass::kForward, DType::kBFloat16), ConvolutionVariant{});
+  const auto first = ChooseConvolution(target, kDevice, shape, PlanTable());
+  REQUIRE(Message(first.status()) == "");
+
+  const ConvolutionVariant padded = {.padded = true};
+  const auto graph = ConvolutionGraph::Create(target, Apply(shape, padded));
+  REQUIRE(Message(graph.status()) == "");
+  const auto candidates = graph->Candidates();
+  REQUIRE(Message(candidates.status()) == "");
+  REQUIRE(candidates->size() > 1);
+  const ConvolutionChoice row = {padded, candidates->back().choice};
+  REQUIRE(!(row == first->choice));
+  PlanTable table;
+  table.Put(ConvolutionKey(kDevice, shape), row);
+  const auto chosen = ChooseConvolution(target, kDevice, shape, table);
+  REQUIRE(Message(chosen.status()) == "");
+  CHECK(chosen->choice == row);
+
+  table.Put(ConvolutionKey(kDevice, shape), ConvolutionChoice{padded, {9999, {}}});
+  const auto wrong = ChooseConvolution(target, kDevice, shape, table);
+  CHECK(absl::IsFailedPrecondition(wrong.status()));
+  CHECK(Message(wrong.status()).find("engine 9999") != std::string::npos);
+  CHECK(Message(wrong.status()).find("ringctl tune") != std::string::npos);
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,94 @@
+// The kernel table as text: what ringctl tune writes is read back, and mistakes are named by line.
+#include "worker/backend/cuda/libraries/plan_table.h"
+
+#include <catch2/catch.hpp>
+
+namespace ringmaster::cuda {
+namespace {
+
+const std::string kAlgorithm = std::string(112, '0') + "00000000deadbeef";
+
+PlanKey Key(const std::string& op, const std::string& shape) {
+  return {"NVIDIA H200", "cudnn 91900", op, shape};
+}
+
+std::string ErrorOf(const std::string& text) {
+  return Message(PlanTable::Parse(text, "table.txt").status());
+}
+
+}  // namespace
+
+TEST_CASE("PlanTable: what is printed is parsed again") {
+  PlanTable table;
+  table.Put(Key("conv2d", "x 1,2,3,4"), ConvolutionChoice{{}, {37, {{2, 11}, {13, -4}}}});
+  table.Put(Key("conv2d", "x 5,6,7,8"),
+            ConvolutionChoice{{.fused = true, .padded = true, .narrow = true}, {0, {}}});
+  table.Put(Key("matmul", "m 1"), MatmulChoice{{1, 2, 3, 4, 5, 6, 7, 0xfedcba9876543210}});
+  const auto parsed = PlanTable::Parse(table.Print(), "table.txt");
+  REQUIRE(Message(parsed.status()) == "");
+  CHECK(parsed->Print() == table.Print());
+  CHECK(parsed->size() == 3);
+
+  const auto* first = parsed->Find<ConvolutionChoice>(Key("conv2d", "x 1,2,3,4"));
+  REQUIRE(first != nullptr);
+  CHECK(*first == ConvolutionChoice{{}, {37, {{2, 11}, {13, -4}}}});
+  const auto* second = parsed->Find<ConvolutionChoice>(Key("conv2d", "x 5,6,7,8"));
+  REQUIRE(second != nullptr);
+  CHECK(second->variant == ConvolutionVariant{true, true, true});
+  const auto* product = parsed->Find<MatmulChoice>(Key("matmul", "m 1"));
+  REQUIRE(product != nullptr);
+  CHECK(product->algorithm[7] == 0xfedcba9876543210);
+}
+
+TEST_CASE("PlanTable: a row is found by all of its key, and by what it chooses") {
+  PlanTable table;
+  const PlanKey key = Key("conv2d", "x 1,2,3,4");
+  table.Put(key, ConvolutionChoice{{}, {37, {}}});
+  CHECK(table.Find<ConvolutionChoice>(key) != nullptr);
+  CHECK(table.Find<MatmulChoice>(key) == nullptr);
+  for (std::string PlanKey::*field :
+       {&PlanKey::device, &PlanKey::library, &PlanKey::op, &PlanKey::shape}) {
+    PlanKey other = key;
+    other.*field += "x";
+    CHECK(table.Find<ConvolutionChoice>(other) == nullptr);
+  }
+}
+
+TEST_CASE("PlanTable: people may write comments, blank lines and blanks round fields") {
+  const auto table = PlanTable::Parse(
+      "# by hand\n\n  A|cudnn 1 |conv2d|x 1 |  plain engine 3 knobs 1=2  \r\n"
+      "A | cublaslt 1 | matmul | m 1 | algorithm " +
+          kAlgorithm + "\n",
+      "table.txt");
+  REQUIRE(Message(table.status()) == "");
+  CHECK(table->Find<ConvolutionChoice>({"A", "cudnn 1", "conv2d", "x 1"}) != nullptr);
+  CHECK(table->Find<MatmulChoice>({"A", "cublaslt 1", "matmul", "m 1"}) != nullptr);
+}
+
+TEST_CASE("PlanTable: mistakes are named with file and line") {
+  CHECK(ErrorOf("# fine\nA | B | C | D\n") ==
+        "table.txt:2: expected 5 fields between bars (device | library | op | shape | choice), "
+        "got 4");
+  CHECK(ErrorOf("A | B | C | D | engine\n") ==
+        "table.txt:1: `engine` is no choice; expected `plain engine ...` or `algorithm ...`");
+  CHECK(ErrorOf("A | B | C | D | wide engine 3\n") ==
+        "table.txt:1: `wide` is no variant; expected plain, fused, padded or narrow");
+  CHECK(ErrorOf("A | B | C | D | plain engine x\n") ==
+        "table.txt:1: `engine x` is no engine; expected something like `engine 37 knobs "
+        "2=11,13=4`");
+  CHECK(ErrorOf("A | B | C | D | plain engine 3 knobs 1\n") ==
+        "table.txt:1: `engine 3 knobs 1` is no engine; expected something like `engine 37 knobs "
+        "2=11,13=4`");
+  CHECK(ErrorOf("A | B | C | D | algorithm 12\n") ==
+        "table.txt:1: an algorithm is 128 hexadecimal digits, got `12`");
+  CHECK(ErrorOf("A | B | C | D | plain engine 1\n\nA | B | C | D | plain engine 2\n") ==
+        "table.txt:3: line 1 is about the same device, library, op and shape");
+}
+
+TEST_CASE("PlanTable: a file that is not there is said so") {
+  const auto table = PlanTable::Load("no/such/table.txt");
+  CHECK(absl::IsNotFound(table.status()));
+  CHECK(Message(table.status()) == "kernel table no/such/table.txt: cannot be read");
+}
+
+}  // namespace ringmaster::cuda

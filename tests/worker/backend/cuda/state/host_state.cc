@@ -1,0 +1,96 @@
+#include "tests/worker/backend/cuda/state/host_state.h"
+#include "tests/support/model_option.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "common/zoo/zoo.h"
+#include "worker/backend/refresh_input.h"
+
+namespace ringmaster::testing {
+
+using exact::kBlockElements;
+
+graph::Program Mlp() {
+  v1::Model model;
+  model.set_name("mlp");
+  testing::SetOption("dropout", 0.0, &model);
+  testing::SetHidden({5}, &model);
+  auto program =
+      zoo::BuildProgram(*zoo::ResolveModel(model),
+                        {.samples = 1, .height = 12, .width = 36, .channels = 1, .classes = 3});
+  REQUIRE(Message(program.status()) == "");
+  return *std::move(program);
+}
+
+exact::BlockLayout LayoutOf(const graph::Program& program) {
+  const RefreshSizes sizes(program);
+  std::vector<exact::BlockLayout::Tensor> tensors;
+  for (const uint32_t p : program.gradient_order) tensors.push_back({p, sizes.parameters[p]});
+  auto layout = exact::BlockLayout::Create(tensors);
+  REQUIRE(layout.ok());
+  return *std::move(layout);
+}
+
+HostState::HostState(const exact::BlockLayout& blocks, const v1::Optimizer& options)
+    : layout(blocks),
+      optimizer(*graph::MakeOptimizer({.optimizer = options})),
+      units(&blocks, kPrecisionBits),
+      parameters(blocks.arena_elements()),
+      slots(optimizer->slot_names().size(), std::vector<float>(blocks.arena_elements())),
+      sums(blocks.arena_elements()),
+      totals(blocks.arena_elements()) {
+  EachElement([&](size_t i) { parameters[i] = Draw(0.5F); });
+  for (auto& slot : slots) EachElement([&](size_t i) { slot[i] = std::abs(Draw(1e-3F)); });
+  std::vector<float> reduced(blocks.arena_elements());
+  EachElement([&](size_t i) { reduced[i] = Draw(1); });
+  units.Advance(reduced);
+}
+
+std::vector<float> HostState::DrawGradient() {
+  std::vector<float> gradient(layout.arena_elements());
+  EachElement([&](size_t i) { gradient[i] = Draw(std::ldexp(1.0F, -static_cast<int>(i % 30))); });
+  if (random() % 2 == 0) gradient[random() % layout.tensors()[0].elements] = NAN;
+  return gradient;
+}
+
+exact::FlagKind HostState::Add(const exact::TensorRange& tensor, const float* gradient,
+                               float scale) {
+  exact::FlagKind first = exact::FlagKind::kNone;
+  for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
+    const std::span<const float> block(gradient + b * kBlockElements, layout.blocks()[b].count);
+    const auto kind = exact::QuantizeAdd(block, units.unit_exponent(b), scale, kShards,
+                                         &sums[b * kBlockElements]);
+    if (first == exact::FlagKind::kNone) first = kind;
+  }
+  return first;
+}
+
+exact::BlockSum HostState::DigestOf(const std::vector<int64_t>& integers) const {
+  exact::BlockSum sum;
+  for (size_t b = 0; b < layout.block_count(); ++b) {
+    const exact::Block& block = layout.blocks()[b];
+    sum.Add(block.tensor, block.index, {&integers[b * kBlockElements], block.count});
+  }
+  return sum;
+}
+
+void HostState::Apply(const std::vector<int64_t>& integers, uint64_t update) {
+  std::vector<float> reduced(layout.arena_elements());
+  for (size_t b = 0; b < layout.block_count(); ++b) {
+    exact::Dequantize({&integers[b * kBlockElements], layout.blocks()[b].count},
+                      units.unit_exponent(b), &reduced[b * kBlockElements]);
+  }
+  for (const exact::TensorRange& range : layout.tensors()) {
+    const auto part = [&](std::vector<float>& arena) {
+      return std::span(arena).subspan(range.offset(), range.elements);
+    };
+    std::vector<std::span<float>> ranges;
+    for (auto& slot : slots) ranges.push_back(part(slot));
+    graph::UpdateRange(optimizer->step(update, range.tensor), part(parameters), part(reduced),
+                       ranges);
+  }
+  units.Advance(reduced);
+}
+
+}  // namespace ringmaster::testing

@@ -1,0 +1,118 @@
+// What the backend uses of CUDA's runtime: its errors as Status, handles and memory as owned
+// values. What each may be used by stands above it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#include "common/status.h"
+
+namespace ringmaster::cuda {
+
+// Errors of CUDA as Status. Thread-safe (free functions).
+
+// OK, or INTERNAL (RESOURCE_EXHAUSTED when device memory is used up) with what was being done and
+// CUDA's name and text of the error.
+[[nodiscard]] Status FromCuda(cudaError_t error, std::string_view what);
+
+// Of the launches since the last call on this thread.
+[[nodiscard]] inline Status LaunchStatus(std::string_view what) {
+  return FromCuda(cudaGetLastError(), what);
+}
+
+// CUDA's streams, events and graphs as owned values. Thread-compatible; each is used with the GPU
+// current on which it was made.
+template <typename T, cudaError_t (*kDestroy)(T)>
+struct Destroy {
+  void operator()(T handle) const { (void)kDestroy(handle); }
+};
+template <typename T, cudaError_t (*kDestroy)(T)>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Destroy<T, kDestroy>>;
+
+using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
+using Event = Owned<cudaEvent_t, cudaEventDestroy>;
+using Graph = Owned<cudaGraph_t, cudaGraphDestroy>;
+using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+// One that does not wait for the default stream.
+[[nodiscard]] inline StatusOr<Stream> MakeStream() {
+  cudaStream_t stream = nullptr;
+  RING_RETURN_IF_ERROR(
+      FromCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
+  return Stream(stream);
+}
+
+// A thread that waits for it sleeps: the host's processors add gradients and load samples
+// meanwhile, and waking takes microseconds where a step takes milliseconds.
+[[nodiscard]] inline StatusOr<Event> MakeEvent() {
+  cudaEvent_t event = nullptr;
+  RING_RETURN_IF_ERROR(FromCuda(
+      cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming), "event"));
+  return Event(event);
+}
+
+// Waits on the calling thread for everything that is on the stream now. `event` is any event that
+// nobody else waits for.
+[[nodiscard]] inline Status WaitFor(cudaStream_t stream, cudaEvent_t event, std::string_view what) {
+  RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(event, stream), what));
+  return FromCuda(cudaEventSynchronize(event), what);
+}
+
+// Memory that grows: of the GPU that is current, or of the host, page-locked, so that copies
+// between the two run by themselves. It grows by moving, and its content is lost: whoever keeps
+// addresses compares version(). Thread-compatible; grown only while no work that uses it is on a
+// stream.
+enum class Place : uint8_t { kDevice, kPinned };
+
+class Arena {
+ public:
+  explicit Arena(Place place) : place_(place) {}
+  ~Arena() { Free(); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Makes at least `bytes` usable, from a multiple of 256 on. RESOURCE_EXHAUSTED when the GPU or
+  // the host has no more; then nothing is left.
+  [[nodiscard]] Status Grow(size_t bytes);
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return size_; }
+  // Changes whenever data() does.
+  [[nodiscard]] uint64_t version() const { return version_; }
+
+ private:
+  void Free();
+
+  const Place place_;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  uint64_t version_ = 0;
+};
+
+// An array in the memory of the GPU that was current when it was made. Thread-compatible.
+template <typename T>
+class DeviceArray {
+ public:
+  // Room for `count` elements, once; their content is undefined.
+  [[nodiscard]] Status Make(size_t count) {
+    count_ = count;
+    return arena_.Grow(count * sizeof(T));
+  }
+  [[nodiscard]] Status Zero(cudaStream_t stream) {
+    return FromCuda(cudaMemsetAsync(data(), 0, bytes(), stream), "zeros");
+  }
+
+  [[nodiscard]] T* data() const { return reinterpret_cast<T*>(arena_.data()); }
+  [[nodiscard]] size_t bytes() const { return count_ * sizeof(T); }
+
+ private:
+  Arena arena_{Place::kDevice};
+  size_t count_ = 0;
+};
+
+}  // namespace ringmaster::cuda

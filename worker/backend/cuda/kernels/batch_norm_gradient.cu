@@ -1,0 +1,217 @@
+// The gradient of batch_norm in two passes over x, dy (and y, whose sign is the mask of its relu):
+// one sums by channel, in two levels like the statistics, the other applies, backwards.
+#include "worker/backend/cuda/kernels/batch_norm.h"
+#include "worker/backend/cuda/kernels/batch_norm_tiles.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+constexpr int kNormGradientThreads = ChannelTiles::kThreads;
+constexpr int kNormGradientRows = 4;  // that a thread loads at once
+
+// Some rows of what the gradient reads.
+template <typename T, int kWidth, bool kRelu>
+struct GradientRows {
+  Pack<T, kWidth> x[kNormGradientRows] = {};
+  Pack<T, kWidth> dy[kNormGradientRows] = {};
+  Pack<T, kWidth> y[kRelu ? kNormGradientRows : 1] = {};
+
+  // Rows at, at + stride, ... of which `n` are there.
+  __device__ __forceinline__ void Load(const T* from_x, const T* from_dy, const T* from_y,
+                                       int64_t at, int64_t stride, int64_t n) {
+#pragma unroll
+    for (int i = 0; i < kNormGradientRows; ++i) {
+      if (i >= n) continue;
+      x[i] = LoadPack<kWidth>(from_x + at + i * stride);
+      dy[i] = LoadPack<kWidth>(from_dy + at + i * stride);
+      if constexpr (kRelu) y[i] = LoadPack<kWidth>(from_y + at + i * stride);
+    }
+  }
+  // dy, 0 where relu was at its floor.
+  __device__ __forceinline__ float Masked(int i, int c) const {
+    if constexpr (kRelu) {
+      if (y[i].get(c) <= 0) return 0.0F;
+    }
+    return dy[i].get(c);
+  }
+};
+
+// How many of the rows row, row + lanes, ... lie before `end`; more than kNormGradientRows count as
+// kNormGradientRows.
+__device__ __forceinline__ int64_t RowsThere(int64_t row, int64_t lanes, int64_t end) {
+  if (row + (kNormGradientRows - 1) * lanes < end) return kNormGradientRows;
+  return (end - row + lanes - 1) / lanes;
+}
+
+// Lane 0 of each pack gets the sums of all its lanes, by halves.
+template <int kWidth>
+__device__ void SumLanes(const ChannelTiles& tiles, float (&first)[kWidth],
+                         float (&second)[kWidth]) {
+  __shared__ float firsts[kWidth][kNormGradientThreads];
+  __shared__ float seconds[kWidth][kNormGradientThreads];
+  const int mine = static_cast<int>(threadIdx.x);
+  for (int half = tiles.lanes() / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int c = 0; c < kWidth; ++c) {
+      firsts[c][mine] = first[c];
+      seconds[c][mine] = second[c];
+    }
+    __syncthreads();
+    if (mine < half * tiles.tile_packs) {
+      const int other = mine + half * tiles.tile_packs;
+#pragma unroll
+      for (int c = 0; c < kWidth; ++c) {
+        first[c] += firsts[c][other];
+        second[c] += seconds[c][other];
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// Sums of dy and of dy (x - mean) over each piece, by channel.
+template <typename T, int kWidth, bool kRelu>
+__global__ void __launch_bounds__(kNormGradientThreads, 2)
+    PieceGradients(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
+                   const T* __restrict__ y, const float* __restrict__ mean,
+                   float* __restrict__ pieces) {
+  const TilePlace place(tiles, blockIdx.x);
+  const int64_t lanes = tiles.lanes();
+  float sum[kWidth] = {};
+  float product[kWidth] = {};
+  if (place.inside) {
+    const auto means = LoadPack<kWidth>(mean + place.channel);
+    for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
+      GradientRows<T, kWidth, kRelu> rows;
+      const int64_t n = RowsThere(row, lanes, place.end);
+      rows.Load(x, dy, y, row * tiles.channels + place.channel, lanes * tiles.channels, n);
+#pragma unroll
+      for (int i = 0; i < kNormGradientRows; ++i) {
+        if (i >= n) break;
+#pragma unroll
+        for (int c = 0; c < kWidth; ++c) {
+          const float gradient = rows.Masked(i, c);
+          sum[c] += gradient;
+          product[c] = fmaf(gradient, rows.x[i].get(c) - means.get(c), product[c]);
+        }
+      }
+    }
+  }
+  SumLanes(tiles, sum, product);
+  if (!place.inside || threadIdx.x >= static_cast<unsigned>(tiles.tile_packs)) return;
+  float* const to = pieces + 2 * place.piece * tiles.channels + place.channel;
+#pragma unroll
+  for (int c = 0; c < kWidth; ++c) {
+    to[c] = sum[c];
+    to[tiles.channels + c] = product[c];
+  }
+}
+
+struct GradientFinish {
+  const float *pieces, *gamma, *variance;
+  float *dgamma, *dbeta, *scale, *offset, *slope;
+};
+
+// dgamma = sum(dy (x - mean)) / sqrt(variance + epsilon), dbeta = sum(dy), and the coefficients of
+//   dx = scale (dy - dbeta / n - (x - mean) dgamma / (n sqrt(variance + epsilon)))
+//      = scale dy - offset - slope (x - mean).
+__global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
+    FinishGradient(ChannelTiles tiles, float epsilon, GradientFinish g) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kFinishChannels + threadIdx.x;
+  const bool inside = channel < tiles.channels;
+  const int64_t pieces = inside ? tiles.pieces : 0;
+  double my_sum = 0, my_product = 0;
+  for (int64_t piece = threadIdx.y; piece < pieces; piece += kFinishLanes) {
+    const float* const at = g.pieces + 2 * piece * tiles.channels + channel;
+    my_sum += static_cast<double>(at[0]);
+    my_product += static_cast<double>(at[tiles.channels]);
+  }
+  const double sum = SumFinishLanes(my_sum);
+  const double product = SumFinishLanes(my_product);
+  if (!inside || threadIdx.y != 0) return;
+  const double inverse =
+      1 / sqrt(static_cast<double>(g.variance[channel]) + static_cast<double>(epsilon));
+  const double scale =
+      static_cast<double>(g.gamma[channel]) * inverse / static_cast<double>(tiles.rows);
+  g.dgamma[channel] = static_cast<float>(product * inverse);
+  g.dbeta[channel] = static_cast<float>(sum);
+  g.scale[channel] = g.gamma[channel] / sqrtf(g.variance[channel] + epsilon);
+  g.offset[channel] = static_cast<float>(scale * sum);
+  g.slope[channel] = static_cast<float>(scale * product * inverse * inverse);
+}
+
+template <typename T, int kWidth, bool kRelu>
+__global__ void __launch_bounds__(kNormGradientThreads, 2)
+    ApplyGradient(ChannelTiles tiles, const T* __restrict__ x, const T* __restrict__ dy,
+                  const T* __restrict__ y, const float* __restrict__ mean,
+                  const float* __restrict__ scale, const float* __restrict__ offset,
+                  const float* __restrict__ slope, T* __restrict__ dx) {
+  const TilePlace place(tiles, gridDim.x - 1 - blockIdx.x);
+  if (!place.inside) return;
+  const auto means = LoadPack<kWidth>(mean + place.channel);
+  const auto scales = LoadPack<kWidth>(scale + place.channel);
+  const auto offsets = LoadPack<kWidth>(offset + place.channel);
+  const auto slopes = LoadPack<kWidth>(slope + place.channel);
+  const int64_t lanes = tiles.lanes();
+  for (int64_t row = place.row; row < place.end; row += lanes * kNormGradientRows) {
+    GradientRows<T, kWidth, kRelu> rows;
+    const int64_t n = RowsThere(row, lanes, place.end);
+    const int64_t at = row * tiles.channels + place.channel;
+    const int64_t stride = lanes * tiles.channels;
+    rows.Load(x, dy, y, at, stride, n);
+#pragma unroll
+    for (int i = 0; i < kNormGradientRows; ++i) {
+      if (i >= n) break;
+      Pack<T, kWidth> out;
+#pragma unroll
+      for (int c = 0; c < kWidth; ++c) {
+        const float centred = fmaf(scales.get(c), rows.Masked(i, c), -offsets.get(c));
+        out.set(c, fmaf(-slopes.get(c), rows.x[i].get(c) - means.get(c), centred));
+      }
+      StorePack<kWidth>(out, dx + at + i * stride);
+    }
+  }
+}
+
+template <typename T, int kWidth, bool kRelu>
+cudaError_t Gradient(const BatchNormShape& shape, const BatchNormGradientOperands<T>& o,
+                     cudaStream_t stream) {
+  const ChannelTiles sums = CutForSums(shape, kWidth);
+  const BatchNormScratch scratch(sums, o.workspace);
+  cudaError_t error =
+      Enqueue(PieceGradients<T, kWidth, kRelu>, sums.blocks(), dim3(kNormGradientThreads), stream,
+              sums, o.x, o.dy, o.y, o.mean, scratch.pieces);
+  if (error != cudaSuccess) return error;
+  const GradientFinish finish = {scratch.pieces, o.gamma,       o.variance,     o.dgamma,
+                                 o.dbeta,        scratch.scale, scratch.offset, scratch.slope};
+  error = Enqueue(FinishGradient, FinishBlocks(shape), dim3(kFinishChannels, kFinishLanes), stream,
+                  sums, shape.epsilon, finish);
+  if (error != cudaSuccess) return error;
+  const ChannelTiles tiles = CutForRows(shape, kWidth);
+  return Enqueue(ApplyGradient<T, kWidth, kRelu>, tiles.blocks(), dim3(kNormGradientThreads),
+                 stream, tiles, o.x, o.dy, o.y, o.mean, scratch.scale, scratch.offset,
+                 scratch.slope, o.dx);
+}
+
+}  // namespace
+
+template <typename T>
+cudaError_t LaunchBatchNormGradient(const BatchNormShape& shape,
+                                    const BatchNormGradientOperands<T>& operands,
+                                    cudaStream_t stream) {
+  const bool single = BatchNormWidth(shape, kPackWidth<T>) == 1;
+  const auto masked = single ? Gradient<T, 1, true> : Gradient<T, kPackWidth<T>, true>;
+  const auto plain = single ? Gradient<T, 1, false> : Gradient<T, kPackWidth<T>, false>;
+  return (shape.relu ? masked : plain)(shape, operands, stream);
+}
+
+template cudaError_t LaunchBatchNormGradient(const BatchNormShape&,
+                                             const BatchNormGradientOperands<float>&, cudaStream_t);
+template cudaError_t LaunchBatchNormGradient(const BatchNormShape&,
+                                             const BatchNormGradientOperands<__nv_bfloat16>&,
+                                             cudaStream_t);
+template cudaError_t LaunchBatchNormGradient(const BatchNormShape&,
+                                             const BatchNormGradientOperands<__half>&,
+                                             cudaStream_t);
+
+}  // namespace ringmaster::cuda

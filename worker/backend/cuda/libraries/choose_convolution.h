@@ -1,0 +1,32 @@
+// How a convolution's plan is chosen at bind: by the kernel table's row, else by a fixed rule;
+// never by time. Thread-compatible (free functions).
+#pragma once
+
+#include <string>
+
+#include "common/status.h"
+#include "worker/backend/cuda/libraries/cudnn_convolution.h"
+#include "worker/backend/cuda/libraries/plan_table.h"
+
+namespace ringmaster::cuda {
+
+struct ChosenConvolution {
+  ConvolutionChoice choice;
+  ConvolutionPlan plan;
+};
+
+// The kernel table's key of the shape, on the GPU of that name.
+[[nodiscard]] PlanKey ConvolutionKey(const std::string& device, const ConvolutionShape& shape);
+
+// Of the table's row: FAILED_PRECONDITION when cuDNN cannot use it. Without a row: of the first
+// variant that some candidate can compute, the candidate that ChooseFirst takes. UNIMPLEMENTED
+// names the shape, when there is none.
+[[nodiscard]] StatusOr<ChosenConvolution> ChooseConvolution(const CudnnTarget& target,
+                                                            const std::string& device,
+                                                            const ConvolutionShape& shape,
+                                                            const PlanTable& table);
+
+// `cudnn 91900`.
+[[nodiscard]] std::string CudnnVersion();
+
+}  // namespace ringmaster::cuda

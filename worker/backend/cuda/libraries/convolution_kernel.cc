@@ -1,0 +1,155 @@
+#include "worker/backend/cuda/libraries/convolution_kernel.h"
+
+#include <utility>
+
+#include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/libraries/bias_activation.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+// One tensor of the convolution: as the graph has it, and as cuDNN is given it, in place or as a
+// copy in the workspace.
+struct Side {
+  DeviceMatrix outside, inside;
+  size_t offset = 0;
+
+  [[nodiscard]] bool copied() const { return !outside.SameForm(inside); }
+
+  void Reserve(WorkspaceLayout* layout) { offset = layout->Add(copied() ? inside.bytes() : 0); }
+  void Attach(const void* address, std::byte* workspace) {
+    outside.data = const_cast<void*>(address);
+    inside.data = copied() ? workspace + offset : outside.data;
+  }
+  [[nodiscard]] Status CopyIn(cudaStream_t stream) const {
+    return copied() ? Resize(outside, inside, stream) : absl::OkStatus();
+  }
+  [[nodiscard]] Status CopyOut(cudaStream_t stream) const {
+    return copied() ? Resize(inside, outside, stream) : absl::OkStatus();
+  }
+};
+
+graph::DType TypeOf(const ConvolutionShape& shape, ConvolutionPass writer) {
+  return shape.pass == writer ? shape.result : shape.type;
+}
+
+DeviceMatrix MatrixX(const ConvolutionShape& s) {
+  return {nullptr, s.samples * s.height * s.width, s.channels,
+          TypeOf(s, ConvolutionPass::kInputGradient)};
+}
+
+DeviceMatrix MatrixW(const ConvolutionShape& s) {
+  return {nullptr, s.filters * s.window_height * s.window_width, s.channels,
+          TypeOf(s, ConvolutionPass::kWeightGradient)};
+}
+
+DeviceMatrix MatrixY(const ConvolutionShape& s) {
+  return {nullptr, s.samples * s.output_height() * s.output_width(), s.filters,
+          TypeOf(s, ConvolutionPass::kForward)};
+}
+
+// A bias that is not fused stays outside.
+DeviceMatrix MatrixBias(const ConvolutionShape& s) {
+  return {nullptr, 1, s.filters, graph::DType::kFloat32};
+}
+
+class ConvolutionKernel final : public Kernel {
+ public:
+  ConvolutionKernel(std::string name, ConvolutionParts parts)
+      : name_(std::move(name)),
+        shape_(parts.shape),
+        fused_(parts.variant.fused),
+        sums_bias_(parts.bias_gradient == BiasGradient::kWanted),
+        engine_(std::move(parts.engine)) {
+    const ConvolutionShape inside = Apply(shape_, parts.variant);
+    x_ = {MatrixX(shape_), MatrixX(inside)};
+    w_ = {MatrixW(shape_), MatrixW(inside)};
+    y_ = {MatrixY(shape_), MatrixY(inside)};
+    bias_ = {MatrixBias(shape_), MatrixBias(fused_ ? inside : shape_)};
+    engine_offset_ = layout_.Add(engine_->workspace_bytes());
+    for (Side* side : {&x_, &w_, &y_, &bias_}) side->Reserve(&layout_);
+    sums_offset_ = layout_.Add(sums_bias_ ? ColumnSumWorkspace(y_.outside) : 0);
+  }
+
+  [[nodiscard]] size_t workspace_bytes() const override { return layout_.bytes(); }
+
+  Status Attach(const Operands& operands) override {
+    std::byte* const workspace = operands.workspace;
+    switch (shape_.pass) {
+      case ConvolutionPass::kForward:
+        x_.Attach(operands.inputs[0], workspace);
+        w_.Attach(operands.inputs[1], workspace);
+        if (shape_.bias) bias_.Attach(operands.inputs[2], workspace);
+        y_.Attach(operands.outputs[0], workspace);
+        break;
+      case ConvolutionPass::kInputGradient:
+        y_.Attach(operands.inputs[0], workspace);
+        w_.Attach(operands.inputs[1], workspace);
+        x_.Attach(operands.outputs[0], workspace);
+        break;
+      case ConvolutionPass::kWeightGradient:
+        x_.Attach(operands.inputs[0], workspace);
+        y_.Attach(operands.inputs[1], workspace);
+        w_.Attach(operands.outputs[0], workspace);
+        if (sums_bias_) bias_gradient_ = operands.output<float>(1);
+        break;
+    }
+    sums_ = workspace + sums_offset_;
+    return engine_->Attach({x_.inside.data, w_.inside.data, y_.inside.data, bias_.inside.data,
+                            workspace + engine_offset_});
+  }
+
+  Status Launch(cudaStream_t stream) override {
+    const Status launched = Enqueue(stream);
+    return launched.ok() ? launched : Annotate(launched, name_);
+  }
+
+ private:
+  Status Enqueue(cudaStream_t stream) const {
+    switch (shape_.pass) {
+      case ConvolutionPass::kForward:
+        return EnqueueForward(stream);
+      case ConvolutionPass::kInputGradient:
+        RING_RETURN_IF_ERROR(y_.CopyIn(stream));
+        RING_RETURN_IF_ERROR(w_.CopyIn(stream));
+        RING_RETURN_IF_ERROR(engine_->Launch(stream));
+        return x_.CopyOut(stream);
+      case ConvolutionPass::kWeightGradient:
+        break;
+    }
+    RING_RETURN_IF_ERROR(x_.CopyIn(stream));
+    RING_RETURN_IF_ERROR(y_.CopyIn(stream));
+    RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    RING_RETURN_IF_ERROR(w_.CopyOut(stream));
+    return sums_bias_ ? SumColumns(y_.outside, sums_, bias_gradient_, stream) : absl::OkStatus();
+  }
+
+  Status EnqueueForward(cudaStream_t stream) const {
+    RING_RETURN_IF_ERROR(x_.CopyIn(stream));
+    RING_RETURN_IF_ERROR(w_.CopyIn(stream));
+    if (fused_ && shape_.bias) RING_RETURN_IF_ERROR(bias_.CopyIn(stream));
+    RING_RETURN_IF_ERROR(engine_->Launch(stream));
+    RING_RETURN_IF_ERROR(y_.CopyOut(stream));
+    if (fused_ || !shape_.fuses_anything()) return absl::OkStatus();
+    const auto* bias = shape_.bias ? static_cast<const float*>(bias_.outside.data) : nullptr;
+    return AddBias(y_.outside, bias, shape_.attributes.activation, y_.outside, stream);
+  }
+
+  const std::string name_;
+  const ConvolutionShape shape_;
+  const bool fused_, sums_bias_;
+  Side x_, w_, y_, bias_;
+  const std::unique_ptr<ConvolutionEngine> engine_;
+  WorkspaceLayout layout_;
+  size_t engine_offset_ = 0, sums_offset_ = 0;
+  void* sums_ = nullptr;
+  float* bias_gradient_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name, ConvolutionParts parts) {
+  return std::make_unique<ConvolutionKernel>(std::move(name), std::move(parts));
+}
+
+}  // namespace ringmaster::cuda

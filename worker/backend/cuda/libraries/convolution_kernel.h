@@ -1,0 +1,51 @@
+// The kernel of a convolution: what a library's variant of its shape leaves over
+// (convolution_shape.h) is done round the library's plan by own kernels, on copies in the
+// workspace: channels that are added or left out, gradients of weights made wide, bias and
+// activation, the gradient of the bias. Core's thread only.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "common/status.h"
+#include "worker/backend/cuda/kernel.h"
+#include "worker/backend/cuda/libraries/convolution_shape.h"
+
+namespace ringmaster::cuda {
+
+// Device addresses, by what they are in the forward pass.
+struct ConvolutionOperands {
+  void* x = nullptr;
+  void* w = nullptr;
+  void* y = nullptr;
+  void* bias = nullptr;  // where the shape has one
+  void* workspace = nullptr;
+};
+
+// A convolution that a library is ready to compute.
+class ConvolutionEngine {
+ public:
+  virtual ~ConvolutionEngine() = default;
+  [[nodiscard]] virtual size_t workspace_bytes() const = 0;
+  [[nodiscard]] virtual Status Attach(const ConvolutionOperands& operands) = 0;
+  // Enqueues, and waits for nothing.
+  [[nodiscard]] virtual Status Launch(cudaStream_t stream) = 0;
+};
+
+enum class BiasGradient : uint8_t { kNone, kWanted };
+
+struct ConvolutionParts {
+  ConvolutionShape shape;      // of the node
+  ConvolutionVariant variant;  // that `engine` computes
+  std::unique_ptr<ConvolutionEngine> engine;
+  BiasGradient bias_gradient = BiasGradient::kNone;  // of a gradient of weights
+};
+
+// `name`: of the node, for errors.
+[[nodiscard]] std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name,
+                                                            ConvolutionParts parts);
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,152 @@
+#include "worker/backend/cuda/libraries/convolution_shape.h"
+
+#include "common/graph/ops/window.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+// Tensor cores read 16 bytes at once.
+int64_t ChannelUnit(graph::DType type) { return 16 / static_cast<int64_t>(graph::ByteSize(type)); }
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// d0,d2,d3,d1 in memory.
+TensorLayout ChannelsLast(int64_t d0, int64_t d1, int64_t d2, int64_t d3) {
+  return {{d0, d1, d2, d3}, {d1 * d2 * d3, 1, d1 * d3, d1}};
+}
+
+}  // namespace
+
+const char* Name(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::kForward:
+      return "conv2d";
+    case ConvolutionPass::kInputGradient:
+      return "conv2d_input_gradient";
+    case ConvolutionPass::kWeightGradient:
+      return "conv2d_weight_gradient";
+  }
+  return "unknown";
+}
+
+ConvolutionShape ConvolutionShape::Of(ConvolutionPass pass,
+                                      const graph::Conv2dAttributes& attributes,
+                                      const graph::Shape& x, const graph::Shape& w,
+                                      graph::DType type) {
+  return {.pass = pass,
+          .samples = x[0],
+          .height = x[1],
+          .width = x[2],
+          .channels = x[3],
+          .filters = w[0],
+          .window_height = w[1],
+          .window_width = w[2],
+          .attributes = attributes,
+          .type = type,
+          .result = type};
+}
+
+int64_t ConvolutionShape::output_height() const {
+  return graph::HeightAxis(attributes, height, window_height).output();
+}
+
+int64_t ConvolutionShape::output_width() const {
+  return graph::WidthAxis(attributes, width, window_width).output();
+}
+
+TensorLayout ConvolutionShape::x() const { return ChannelsLast(samples, channels, height, width); }
+
+TensorLayout ConvolutionShape::w() const {
+  return ChannelsLast(filters, channels, window_height, window_width);
+}
+
+TensorLayout ConvolutionShape::y() const {
+  return ChannelsLast(samples, filters, output_height(), output_width());
+}
+
+TensorLayout ConvolutionShape::bias_layout() const { return ChannelsLast(1, filters, 1, 1); }
+
+std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph, const graph::Node& node) {
+  const auto* attributes = node.attributes<graph::Conv2dAttributes>();
+  if (attributes == nullptr) return std::nullopt;
+  const auto input = [&](size_t i) -> const graph::Value& { return graph.value(node.inputs[i]); };
+  const graph::Value& output = graph.value(node.outputs[0]);
+  ConvolutionShape made;
+  if (node.as<graph::Conv2d>() != nullptr) {
+    made = ConvolutionShape::Of(ConvolutionPass::kForward, *attributes, input(0).shape,
+                                input(1).shape, input(0).dtype);
+    made.bias = node.inputs.size() > 2;
+  } else if (node.as<graph::Conv2dInputGradient>() != nullptr) {
+    made = ConvolutionShape::Of(ConvolutionPass::kInputGradient, *attributes, output.shape,
+                                input(1).shape, input(0).dtype);
+  } else {
+    made = ConvolutionShape::Of(ConvolutionPass::kWeightGradient, *attributes, input(0).shape,
+                                output.shape, input(0).dtype);
+  }
+  made.result = output.dtype;
+  if (made.pass != ConvolutionPass::kForward) {
+    made.attributes.activation = graph::Activation::kNone;
+  }
+  return made;
+}
+
+std::string Key(const ConvolutionShape& shape) {
+  const graph::Conv2dAttributes& a = shape.attributes;
+  std::string key = fmt::format("x {},{},{},{} w {},{},{},{}", shape.samples, shape.height,
+                                shape.width, shape.channels, shape.filters, shape.window_height,
+                                shape.window_width, shape.channels);
+  key += fmt::format(" stride {},{} pad {},{},{},{} {} to {}", a.strides[0], a.strides[1],
+                     a.pads[0], a.pads[2], a.pads[1], a.pads[3], graph::Name(shape.type),
+                     graph::Name(shape.result));
+  if (shape.bias) key += " bias";
+  if (a.activation == graph::Activation::kRelu) key += " relu";
+  return key;
+}
+
+std::string Describe(const ConvolutionVariant& variant) {
+  std::string text;
+  const auto add = [&text](const char* word) {
+    text += (text.empty() ? "" : "+") + std::string(word);
+  };
+  if (variant.fused) add("fused");
+  if (variant.padded) add("padded");
+  if (variant.narrow) add("narrow");
+  return text.empty() ? "plain" : text;
+}
+
+ConvolutionShape Apply(const ConvolutionShape& shape, const ConvolutionVariant& variant) {
+  ConvolutionShape made = shape;
+  if (!variant.fused) {
+    made.bias = false;
+    made.attributes.activation = graph::Activation::kNone;
+  }
+  if (variant.padded) {
+    made.channels = RoundUp(shape.channels, ChannelUnit(shape.type));
+    made.filters = RoundUp(shape.filters, ChannelUnit(shape.type));
+  }
+  if (variant.narrow) made.result = shape.type;
+  return made;
+}
+
+std::vector<ConvolutionVariant> Variants(const ConvolutionShape& shape) {
+  const bool wide = shape.type == graph::DType::kFloat32;
+  const int64_t unit = ChannelUnit(shape.type);
+  const bool ragged = shape.channels % unit != 0 || shape.filters % unit != 0;
+  // For ragged channels in 16 bits cuDNN's heuristics name engines without tensor cores first, or
+  // none; the copy costs less.
+  std::vector<bool> paddings = {false};
+  if (ragged && wide) paddings = {false, true};
+  if (ragged && !wide) paddings = {true, false};
+  std::vector<ConvolutionVariant> variants;
+  for (const bool padded : paddings) {
+    // No engine that may compute in float32 fuses anything.
+    if (shape.fuses_anything() && !wide) variants.push_back({.fused = true, .padded = padded});
+    variants.push_back({.padded = padded});
+  }
+  // Last of all the way that loses bits.
+  if (shape.result == shape.type) return variants;
+  for (const bool padded : paddings) variants.push_back({.padded = padded, .narrow = true});
+  return variants;
+}
+
+}  // namespace ringmaster::cuda

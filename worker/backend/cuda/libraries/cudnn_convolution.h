@@ -1,0 +1,72 @@
+// A convolution for cuDNN: the engines that may compute it, in the order of cuDNN's heuristics, and
+// the plan that one of them makes. Thread-compatible; a plan is launched on its core's thread only.
+// It does not choose: engine_choice.h and the kernel table do.
+#pragma once
+
+#include <cudnn.h>
+
+#include <string>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/backend/cuda/libraries/convolution_kernel.h"
+#include "worker/backend/cuda/libraries/convolution_shape.h"
+#include "worker/backend/cuda/libraries/cudnn_descriptor.h"
+#include "worker/backend/cuda/libraries/engine_choice.h"
+
+namespace ringmaster::cuda {
+
+// The GPU that plans are for: that of `handle`; or one that need not be here, known by a descriptor
+// of its properties, as tests have it.
+struct CudnnTarget {
+  cudnnHandle_t handle = nullptr;
+  const CudnnDescriptor* properties = nullptr;  // where `handle` is nullptr
+};
+
+class ConvolutionPlan {
+ public:
+  // What cuDNN's engine wants, exactly.
+  [[nodiscard]] size_t workspace_bytes() const { return workspace_bytes_; }
+  [[nodiscard]] Status Attach(const ConvolutionOperands& operands);
+  // Enqueues on the stream, which may be captured.
+  [[nodiscard]] Status Launch(cudnnHandle_t handle, cudaStream_t stream) const;
+
+ private:
+  friend class ConvolutionGraph;
+  std::string what_;
+  bool bias_ = false;
+  size_t workspace_bytes_ = 0;
+  CudnnDescriptor plan_;
+  CudnnDescriptor operands_;
+};
+
+class ConvolutionGraph {
+ public:
+  // Errors: see FromCudnn. The target must outlive the graph.
+  [[nodiscard]] static StatusOr<ConvolutionGraph> Create(const CudnnTarget& target,
+                                                         const ConvolutionShape& shape);
+
+  struct Candidate {
+    EngineChoice choice;
+    std::vector<cudnnBackendNumericalNote_t> notes;
+    CudnnDescriptor config;
+  };
+  // Of the heuristics A, then B, then the fallback list; each engine with its settings once, and
+  // none that the policy refuses.
+  [[nodiscard]] StatusOr<std::vector<Candidate>> Candidates() const;
+  [[nodiscard]] StatusOr<ConvolutionPlan> Finalize(const Candidate& candidate) const;
+  // Of an engine that the kernel table names. FAILED_PRECONDITION when the policy refuses it.
+  [[nodiscard]] StatusOr<ConvolutionPlan> Finalize(const EngineChoice& choice) const;
+
+ private:
+  [[nodiscard]] StatusOr<std::vector<CudnnDescriptor>> Configs(cudnnBackendHeurMode_t mode) const;
+  [[nodiscard]] StatusOr<Candidate> Describe(CudnnDescriptor config) const;
+  [[nodiscard]] StatusOr<CudnnDescriptor> Config(const EngineChoice& choice) const;
+
+  CudnnTarget target_;
+  ConvolutionShape shape_;
+  std::string what_;
+  CudnnDescriptor graph_;
+};
+
+}  // namespace ringmaster::cuda

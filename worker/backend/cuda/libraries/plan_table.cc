@@ -1,0 +1,168 @@
+#include "worker/backend/cuda/libraries/plan_table.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+#include "common/sha256.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+constexpr const char* kPathVariable = "RINGMASTER_KERNEL_TABLE";
+constexpr const char* kFileName = "kernel_table.txt";
+constexpr const char* kHeader =
+    "# Kernels that ringctl tune found quickest: device | library | op | shape | choice\n";
+
+std::string Trim(const std::string& text) {
+  constexpr const char* kBlank = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string::npos) return "";
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+std::vector<std::string> Fields(const std::string& line) {
+  std::vector<std::string> fields;
+  std::istringstream stream(line);
+  for (std::string field; std::getline(stream, field, '|');) fields.push_back(Trim(field));
+  return fields;
+}
+
+StatusOr<MatmulChoice> ParseAlgorithm(const std::string& digits) {
+  MatmulChoice choice;
+  constexpr size_t kWord = 16;
+  const bool hexadecimal = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!hexadecimal || digits.size() != kWord * choice.algorithm.size()) {
+    return InvalidArgument("an algorithm is {} hexadecimal digits, got `{}`",
+                           kWord * choice.algorithm.size(), digits);
+  }
+  for (size_t i = 0; i < choice.algorithm.size(); ++i) {
+    choice.algorithm[i] = std::stoull(digits.substr(i * kWord, kWord), nullptr, 16);
+  }
+  return choice;
+}
+
+StatusOr<ConvolutionVariant> ParseVariant(const std::string& text) {
+  ConvolutionVariant variant;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, '+');) {
+    if (word == "fused") {
+      variant.fused = true;
+    } else if (word == "padded") {
+      variant.padded = true;
+    } else if (word == "narrow") {
+      variant.narrow = true;
+    } else if (word != "plain") {
+      return InvalidArgument("`{}` is no variant; expected plain, fused, padded or narrow", word);
+    }
+  }
+  return variant;
+}
+
+StatusOr<PlanChoice> ParseChoice(const std::string& text) {
+  const size_t space = text.find(' ');
+  if (space == std::string::npos) {
+    return InvalidArgument("`{}` is no choice; expected `plain engine ...` or `algorithm ...`",
+                           text);
+  }
+  const std::string first = text.substr(0, space);
+  const std::string rest = text.substr(space + 1);
+  if (first == "algorithm") return ParseAlgorithm(rest);
+  ConvolutionChoice choice;
+  RING_ASSIGN_OR_RETURN(choice.variant, ParseVariant(first));
+  RING_ASSIGN_OR_RETURN(choice.engine, ParseEngineChoice(rest));
+  return choice;
+}
+
+std::string ToString(const PlanChoice& choice) {
+  if (const auto* convolution = std::get_if<ConvolutionChoice>(&choice)) {
+    return Describe(convolution->variant) + " " + ToString(convolution->engine);
+  }
+  std::string text = "algorithm ";
+  for (const uint64_t word : std::get<MatmulChoice>(choice).algorithm) {
+    text += fmt::format("{:016x}", word);
+  }
+  return text;
+}
+
+}  // namespace
+
+StatusOr<PlanTable> PlanTable::Parse(const std::string& text, const std::string& source) {
+  PlanTable table;
+  std::map<PlanKey, int> lines;
+  std::istringstream stream(text);
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    line = Trim(line);
+    if (line.empty() || line.front() == '#') continue;
+    const std::vector<std::string> fields = Fields(line);
+    if (fields.size() != 5) {
+      return InvalidArgument(
+          "{}:{}: expected 5 fields between bars (device | library | op | shape | choice), got {}",
+          source, number, fields.size());
+    }
+    PlanKey key = {fields[0], fields[1], fields[2], fields[3]};
+    const auto choice = ParseChoice(fields[4]);
+    if (!choice.ok()) return Annotate(choice.status(), fmt::format("{}:{}", source, number));
+    const auto [known, fresh] = lines.emplace(key, number);
+    if (!fresh) {
+      return InvalidArgument("{}:{}: line {} is about the same device, library, op and shape",
+                             source, number, known->second);
+    }
+    table.Put(std::move(key), *choice);
+  }
+  return table;
+}
+
+StatusOr<PlanTable> PlanTable::Load(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    return Error(absl::StatusCode::kNotFound, "kernel table {}: cannot be read", path);
+  }
+  return Parse(text, path);
+}
+
+std::string PlanTable::Print() const {
+  std::string text = kHeader;
+  for (const auto& [key, choice] : rows_) {
+    text += fmt::format("{} | {} | {} | {} | {}\n", key.device, key.library, key.op, key.shape,
+                        ToString(choice));
+  }
+  return text;
+}
+
+std::string InstalledPlanTablePath() {
+  if (const char* path = std::getenv(kPathVariable)) return path;
+  Dl_info library = {};
+  if (dladdr(reinterpret_cast<const void*>(&InstalledPlanTablePath), &library) == 0) return "";
+  const auto beside = std::filesystem::path(library.dli_fname).parent_path() / kFileName;
+  std::error_code ignored;
+  return std::filesystem::exists(beside, ignored) ? beside.string() : "";
+}
+
+StatusOr<const PlanTable*> PlanTableOrInstalled(const PlanTable* given) {
+  if (given != nullptr) return given;
+  static const StatusOr<PlanTable> table = []() -> StatusOr<PlanTable> {
+    const std::string path = InstalledPlanTablePath();
+    if (path.empty()) return PlanTable();
+    return PlanTable::Load(path);
+  }();
+  if (!table.ok()) return table.status();
+  return &*table;
+}
+
+std::string InstalledPlanTableVersion() {
+  const std::string path = InstalledPlanTablePath();
+  if (path.empty()) return "none";
+  const auto digest = Sha256HexOfFile(path);
+  return digest.ok() ? digest->substr(0, 16) : "unreadable";
+}
+
+}  // namespace ringmaster::cuda

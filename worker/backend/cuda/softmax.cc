@@ -1,0 +1,48 @@
+// softmax_cross_entropy and its gradient, in float32 logits with sums in double, and top_k.
+#include "worker/backend/cuda/kernels/softmax.h"
+#include "worker/backend/cuda/device/runtime.h"
+#include "worker/backend/cuda/kernel_table.h"
+
+namespace ringmaster::cuda {
+namespace {
+
+LogitsShape LogitsShapeOf(const BindContext& context) {
+  const auto* loss = context.node.attributes<graph::SoftmaxCrossEntropyAttributes>();
+  return {context.input(0).shape[0], context.input(0).shape[1],
+          loss == nullptr ? 0 : loss->label_smoothing};
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& context) {
+  const LogitsShape shape = LogitsShapeOf(context);
+  return MakeLaunch(
+      [shape](const Operands& o, cudaStream_t stream) {
+        return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1),
+                                   o.output<float>(0), o.workspace, stream),
+                        "softmax_cross_entropy");
+      },
+      LossWorkspace(shape));
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(const BindContext& context) {
+  const LogitsShape shape = LogitsShapeOf(context);
+  return MakeLaunch([shape](const Operands& o, cudaStream_t stream) {
+    return FromCuda(LaunchLossGradient(shape, o.input<float>(0), o.input<int32_t>(1),
+                                       o.input<float>(2), o.output<float>(0), stream),
+                    "softmax_cross_entropy_gradient");
+  });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindTopK(const BindContext& context) {
+  const LogitsShape shape = LogitsShapeOf(context);
+  return MakeLaunch(
+      [shape, k = context.attributes<graph::TopK>().k](const Operands& o, cudaStream_t stream) {
+        return FromCuda(LaunchTopK(shape, k, o.input<float>(0), o.input<int32_t>(1),
+                                   o.output<float>(0), o.workspace, stream),
+                        "top_k");
+      },
+      LossWorkspace(shape));
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,106 @@
+#include "worker/backend/cuda/state/group_state.h"
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace ringmaster::cuda {
+
+StatusOr<std::unique_ptr<GroupState>> GroupState::Create(std::unique_ptr<GpuGroup> gpus,
+                                                         std::span<DeviceWeights* const> weights,
+                                                         const DeviceStateOptions& options) {
+  States states;
+  for (DeviceWeights* const each : weights) {
+    RING_ASSIGN_OR_RETURN(states.emplace_back(), CudaState::Create(*each, options));
+  }
+  return std::unique_ptr<GroupState>(
+      new GroupState(*options.layout, std::move(gpus), std::move(states)));
+}
+
+Status GroupState::Connect() {
+  const exact::Bucket whole{0, layout_.block_count()};
+  RING_RETURN_IF_ERROR(AddUpSums());
+  RING_ASSIGN_OR_RETURN(const auto sums, Integers(SumSource::kOwn, whole));
+  RING_RETURN_IF_ERROR(gpus_->MoveToFirst(sums, layout_.arena_elements()));
+  RING_ASSIGN_OR_RETURN(const auto totals, Integers(SumSource::kRing, whole));
+  return gpus_->CopyFromFirst(totals, layout_.arena_elements());
+}
+
+Status GroupState::Load(std::span<const float> parameters,
+                        std::span<const std::span<const float>> slots,
+                        std::span<const int16_t> exponents) {
+  for (const auto& state : states_) {
+    RING_RETURN_IF_ERROR(state->Load(parameters, slots, exponents));
+  }
+  return absl::OkStatus();
+}
+
+Status GroupState::Store(std::span<float> parameters, std::span<const std::span<float>> slots,
+                         std::span<int16_t> exponents) {
+  return first().Store(parameters, slots, exponents);
+}
+
+Status GroupState::Clear(float gradient_scale) {
+  for (const auto& state : states_) RING_RETURN_IF_ERROR(state->Clear(gradient_scale));
+  return absl::OkStatus();
+}
+
+StatusOr<GpuGroup::Arrays> GroupState::Integers(SumSource source,
+                                                const exact::Bucket& bucket) const {
+  GpuGroup::Arrays arrays;
+  for (const auto& state : states_) {
+    RING_ASSIGN_OR_RETURN(arrays.emplace_back(), state->Integers(source, bucket));
+  }
+  return arrays;
+}
+
+Status GroupState::ReadSums(const exact::Bucket& bucket, std::span<int64_t> sums) {
+  RING_ASSIGN_OR_RETURN(const auto arrays, Integers(SumSource::kOwn, bucket));
+  RING_RETURN_IF_ERROR(gpus_->MoveToFirst(arrays, bucket.block_count * exact::kBlockElements));
+  return first().ReadSums(bucket, sums);
+}
+
+Status GroupState::WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) {
+  RING_ASSIGN_OR_RETURN(const auto arrays, Integers(SumSource::kRing, bucket));
+  RING_RETURN_IF_ERROR(first().WriteTotals(bucket, totals));
+  return gpus_->CopyFromFirst(arrays, totals.size());
+}
+
+Status GroupState::AddUpSums() {
+  const exact::Bucket whole{0, layout_.block_count()};
+  RING_ASSIGN_OR_RETURN(const auto sums, Integers(SumSource::kOwn, whole));
+  RING_ASSIGN_OR_RETURN(const auto totals, Integers(SumSource::kRing, whole));
+  return gpus_->AddUp(sums, totals, layout_.arena_elements());
+}
+
+StatusOr<exact::BlockSum> GroupState::Apply(SumSource source, uint64_t update) {
+  return RunOnAll(
+      source, [update](CudaState& state) { return state.StartApply(SumSource::kRing, update); });
+}
+
+StatusOr<exact::BlockSum> GroupState::Skip(SumSource source) {
+  return RunOnAll(source, [](CudaState& state) { return state.StartSkip(SumSource::kRing); });
+}
+
+StatusOr<exact::BlockSum> GroupState::RunOnAll(SumSource source,
+                                               const std::function<Status(CudaState&)>& start) {
+  if (source == SumSource::kOwn) RING_RETURN_IF_ERROR(AddUpSums());
+  for (const auto& state : states_) RING_RETURN_IF_ERROR(start(*state));
+  return FinishAll();
+}
+
+StatusOr<exact::BlockSum> GroupState::FinishAll() {
+  RING_ASSIGN_OR_RETURN(const exact::BlockSum digest, first().Finish());
+  for (size_t i = 1; i < states_.size(); ++i) {
+    RING_ASSIGN_OR_RETURN(const exact::BlockSum other, states_[i]->Finish());
+    if (other == digest) continue;
+    return Internal(
+        "GPUs {} and {} hold different totals: digests {:02x} and {:02x}, expected the same; the "
+        "update is lost. Try NCCL_P2P_DISABLE=1, and memory tests of the GPUs",
+        first().device(), states_[i]->device(), fmt::join(digest.bytes(), ""),
+        fmt::join(other.bytes(), ""));
+  }
+  return digest;
+}
+
+}  // namespace ringmaster::cuda

@@ -1,0 +1,211 @@
+#include "worker/ring/segments.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/exact/codec.h"
+
+namespace ringmaster::ring {
+namespace {
+
+constexpr int kMaxWidth = 64;
+
+size_t WidthBytes(size_t blocks) { return (blocks + 63) / 64 * 64; }
+
+}  // namespace
+
+size_t ExactSegments::PayloadLimit(size_t blocks) {
+  return WidthBytes(blocks) + blocks * exact::PackedBytes(kMaxWidth, exact::kBlockElements);
+}
+
+// Fills a buffer of the pool block by block, widths in front.
+class ExactSegments::Writer {
+ public:
+  Writer(BufferPool* pool, size_t blocks)
+      : buffer_(pool->Acquire()), width_(buffer_.get()), end_(width_ + WidthBytes(blocks)) {
+    std::memset(width_, 0, WidthBytes(blocks));
+  }
+
+  void Append(std::span<const int64_t> block) {
+    const int width = exact::Width(block);
+    *width_++ = static_cast<uint8_t>(width);
+    exact::Pack(block, width, end_);
+    end_ += exact::PackedBytes(width, block.size());
+  }
+
+  [[nodiscard]] Payload Finish() && {
+    const uint8_t* const start = buffer_.get();
+    return {{{start, static_cast<size_t>(end_ - start)}}, std::move(buffer_)};
+  }
+
+ private:
+  std::shared_ptr<uint8_t> buffer_;
+  uint8_t* width_;
+  uint8_t* end_;
+};
+
+Payload ExactSegments::Pack(const Turn& turn) {
+  Writer writer(pool_, turn.block_count);
+  for (size_t i = 0; i < turn.block_count; ++i) writer.Append(own(turn.first_block + i));
+  return std::move(writer).Finish();
+}
+
+Status ExactSegments::ReadWidths(const Turn& turn, PayloadReader* reader) {
+  const size_t width_bytes = WidthBytes(turn.block_count);
+  if (reader->remaining() < width_bytes) {
+    return InvalidArgument(
+        "payload of chunk {} segment {}: {} bytes do not hold the widths of {} "
+        "blocks, which take {}",
+        turn.chunk, turn.segment, reader->remaining(), turn.block_count, width_bytes);
+  }
+  widths_.resize(width_bytes);
+  const uint8_t* const place = reader->Take(width_bytes, widths_.data());
+  if (place != widths_.data()) std::memcpy(widths_.data(), place, width_bytes);
+
+  size_t expected = 0;
+  const auto range = blocks(turn);
+  for (size_t i = 0; i < range.size(); ++i) {
+    if (widths_[i] > kMaxWidth || widths_[i] % 2 != 0) {
+      return InvalidArgument(
+          "payload of chunk {} segment {}: the width of block {} is {}, expected an even number "
+          "from 0 to {}",
+          turn.chunk, turn.segment, i, widths_[i], kMaxWidth);
+    }
+    expected += exact::PackedBytes(widths_[i], range[i].count);
+  }
+  if (reader->remaining() != expected) {
+    return InvalidArgument(
+        "payload of chunk {} segment {}: its widths ask for {} bytes of packed blocks, got {}",
+        turn.chunk, turn.segment, expected, reader->remaining());
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Payload> ExactSegments::Fold(const Turn& turn, const Payload& received, Totals totals) {
+  PayloadReader reader(received);
+  RING_RETURN_IF_ERROR(ReadWidths(turn, &reader));
+  Writer writer(pool_, turn.block_count);
+  alignas(64) std::array<int64_t, exact::kBlockElements> sums;
+  for (size_t i = 0; i < turn.block_count; ++i) {
+    const size_t block = turn.first_block + i;
+    const auto mine = own(block);
+    const std::span<int64_t> sum(
+        totals == Totals::kKeep ? totals_.data() + block * exact::kBlockElements : sums.data(),
+        mine.size());
+    std::copy(mine.begin(), mine.end(), sum.begin());
+    const uint8_t* const packed =
+        reader.Take(exact::PackedBytes(widths_[i], mine.size()), side_.data());
+    exact::UnpackAdd(packed, widths_[i], sum);
+    writer.Append(sum);
+  }
+  return std::move(writer).Finish();
+}
+
+StatusOr<Payload> ExactSegments::Add(const Turn& turn, const Payload& received) {
+  return Fold(turn, received, Totals::kDrop);
+}
+
+StatusOr<Payload> ExactSegments::Total(const Turn& turn, const Payload& received) {
+  return Fold(turn, received, Totals::kKeep);
+}
+
+Status ExactSegments::Keep(const Turn& turn, const Payload& received) {
+  PayloadReader reader(received);
+  RING_RETURN_IF_ERROR(ReadWidths(turn, &reader));
+  for (size_t i = 0; i < turn.block_count; ++i) {
+    const size_t block = turn.first_block + i;
+    const size_t count = blocks_[block].count;
+    const uint8_t* const packed = reader.Take(exact::PackedBytes(widths_[i], count), side_.data());
+    exact::Unpack(packed, widths_[i], totals_.subspan(block * exact::kBlockElements, count));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// The next `count` floats of a payload, at whatever alignment they lie.
+void Read(PayloadReader* reader, size_t count, float* out) {
+  const size_t bytes = count * sizeof(float);
+  auto* const place = reinterpret_cast<uint8_t*>(out);
+  const uint8_t* const found = reader->Take(bytes, place);
+  if (found != place) std::memcpy(place, found, bytes);
+}
+
+}  // namespace
+
+class Float32Segments::Writer {
+ public:
+  explicit Writer(BufferPool* pool) : buffer_(pool->Acquire()), end_(buffer_.get()) {}
+
+  void Append(const float* values, size_t count) {
+    std::memcpy(end_, values, count * sizeof(float));
+    end_ += count * sizeof(float);
+  }
+
+  [[nodiscard]] Payload Finish() && {
+    const uint8_t* const start = buffer_.get();
+    return {{{start, static_cast<size_t>(end_ - start)}}, std::move(buffer_)};
+  }
+
+ private:
+  std::shared_ptr<uint8_t> buffer_;
+  uint8_t* end_;
+};
+
+Payload Float32Segments::Pack(const Turn& turn) {
+  Writer writer(pool_);
+  for (size_t i = 0; i < turn.block_count; ++i) {
+    const size_t block = turn.first_block + i;
+    writer.Append(own_.data() + block * exact::kBlockElements, blocks_[block].count);
+  }
+  return std::move(writer).Finish();
+}
+
+Status Float32Segments::CheckBytes(const Turn& turn, const Payload& received) const {
+  size_t elements = 0;
+  for (size_t i = 0; i < turn.block_count; ++i) elements += blocks_[turn.first_block + i].count;
+  if (received.size() == elements * sizeof(float)) return absl::OkStatus();
+  return InvalidArgument(
+      "payload of chunk {} segment {}: {} elements of float32 take {} bytes, got {}", turn.chunk,
+      turn.segment, elements, elements * sizeof(float), received.size());
+}
+
+StatusOr<Payload> Float32Segments::Fold(const Turn& turn, const Payload& received, Totals totals) {
+  RING_RETURN_IF_ERROR(CheckBytes(turn, received));
+  PayloadReader reader(received);
+  Writer writer(pool_);
+  alignas(64) BlockOfFloats sums;
+  for (size_t i = 0; i < turn.block_count; ++i) {
+    const size_t block = turn.first_block + i;
+    const size_t count = blocks_[block].count;
+    const float* const mine = own_.data() + block * exact::kBlockElements;
+    Read(&reader, count, sums.data());
+    for (size_t e = 0; e < count; ++e) sums[e] += mine[e];
+    if (totals == Totals::kKeep) {
+      std::memcpy(totals_.data() + block * exact::kBlockElements, sums.data(),
+                  count * sizeof(float));
+    }
+    writer.Append(sums.data(), count);
+  }
+  return std::move(writer).Finish();
+}
+
+StatusOr<Payload> Float32Segments::Add(const Turn& turn, const Payload& received) {
+  return Fold(turn, received, Totals::kDrop);
+}
+
+StatusOr<Payload> Float32Segments::Total(const Turn& turn, const Payload& received) {
+  return Fold(turn, received, Totals::kKeep);
+}
+
+Status Float32Segments::Keep(const Turn& turn, const Payload& received) {
+  RING_RETURN_IF_ERROR(CheckBytes(turn, received));
+  PayloadReader reader(received);
+  for (size_t i = 0; i < turn.block_count; ++i) {
+    const size_t block = turn.first_block + i;
+    Read(&reader, blocks_[block].count, totals_.data() + block * exact::kBlockElements);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::ring
