@@ -66,17 +66,15 @@ StatusOr<v1::ResolvedJob> Resolve(const TrainOptions& options, const TrainCase& 
 
 // Parameters and FLOPs of a sample: those of a program for one.
 Status CountModel(const v1::ResultSpec& spec, const Backend& backend, TrainMeasurement* measured) {
-  const v1::DataUse& use = spec.data_use();
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         graph::BuildProgram(spec.graph(), {.samples = 1, .policy = spec.policy()}));
   measured->flops = CountFlops(program);
   for (const graph::Parameter& parameter : program.parameters) {
     measured->parameters += static_cast<uint64_t>(graph::Elements(parameter.shape));
   }
-  const v1::DatasetFacts& stored = spec.data();
-  const uint64_t image =
-      backend.augments() ? uint64_t{stored.height()} * stored.width() * stored.channels()
-                         : uint64_t{use.height()} * use.width() * use.channels() * sizeof(float);
+  const auto augmenter = worker::MakeAugmenter(spec);
+  const uint64_t image = backend.augments() ? augmenter->stored().elements()
+                                            : augmenter->model().elements() * sizeof(float);
   measured->memory.planned_input = kBatchesInMemory * spec.batch() * image;
   return absl::OkStatus();
 }

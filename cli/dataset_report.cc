@@ -1,5 +1,7 @@
 #include "cli/dataset_report.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -13,16 +15,19 @@ Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json SplitJson(const data::SplitStatistics& split, uint64_t samples) {
-  Json means = Json::array(), deviations = Json::array();
-  for (const data::ChannelStatistics& channel : split.channels) {
-    means.push_back(channel.mean);
-    deviations.push_back(channel.deviation);
+Json ColumnJson(const data::ColumnStatistics& column) {
+  Json json = Json::object();
+  if (!column.channels.empty()) {
+    Json means = Json::array(), deviations = Json::array();
+    for (const data::ChannelStatistics& channel : column.channels) {
+      means.push_back(channel.mean);
+      deviations.push_back(channel.deviation);
+    }
+    json["mean"] = means;
+    json["standard_deviation"] = deviations;
   }
-  return {{"samples", samples},
-          {"class_samples", split.class_samples},
-          {"mean", means},
-          {"standard_deviation", deviations}};
+  if (!column.class_samples.empty()) json["class_samples"] = column.class_samples;
+  return json;
 }
 
 uint64_t BytesOf(const v1::DatasetFacts& facts) {
@@ -31,12 +36,45 @@ uint64_t BytesOf(const v1::DatasetFacts& facts) {
   return bytes;
 }
 
-// `mean 118.2, deviation 53.1` of each channel.
-std::string Channels(const data::SplitStatistics& split) {
+// `118.200 ± 53.100` of each channel.
+std::string Channels(const data::ColumnStatistics& column) {
   std::string text;
-  for (const data::ChannelStatistics& channel : split.channels) {
+  for (const data::ChannelStatistics& channel : column.channels) {
     text +=
         fmt::format("{}{:.3f} ± {:.3f}", text.empty() ? "" : "  ", channel.mean, channel.deviation);
+  }
+  return text;
+}
+
+std::string TypeName(const v1::StoredColumn& column) {
+  switch (column.type()) {
+    case v1::ELEMENT_TYPE_UINT8:
+      return "uint8";
+    case v1::ELEMENT_TYPE_INT32:
+      return "int32";
+    default:
+      return "float32";
+  }
+}
+
+const char* UseName(const v1::StoredColumn& column) {
+  return column.use() == v1::COLUMN_USE_INPUT ? "input" : "target";
+}
+
+// How many samples have each class, of the columns where that is known.
+std::string Classes(const DatasetStatistics& dataset, const Terminal& terminal) {
+  std::string text;
+  for (size_t i = 0; i < dataset.train.columns.size(); ++i) {
+    const auto& train = dataset.train.columns[i].class_samples;
+    const auto& test = dataset.test.columns[i].class_samples;
+    if (train.empty() || test.size() != train.size()) continue;
+    Table classes(
+        {"CLASS OF " + dataset.facts.columns(static_cast<int>(i)).name(), "TRAIN", "TEST"});
+    for (size_t label = 0; label < train.size(); ++label) {
+      classes.Add(
+          {{fmt::to_string(label)}, {fmt::to_string(train[label])}, {fmt::to_string(test[label])}});
+    }
+    text += '\n' + classes.Print(terminal);
   }
   return text;
 }
@@ -52,33 +90,43 @@ Json ToJson(const DatasetStatistics& dataset) {
                      {"samples", file.samples()},
                      {"sha256", file.sha256()}});
   }
+  Json columns = Json::array();
+  for (size_t i = 0; i < dataset.train.columns.size(); ++i) {
+    const v1::StoredColumn& column = facts.columns(static_cast<int>(i));
+    Json json = {{"name", column.name()},
+                 {"use", UseName(column)},
+                 {"type", TypeName(column)},
+                 {"shape", std::vector<int64_t>(column.shape().begin(), column.shape().end())}};
+    if (column.type() == v1::ELEMENT_TYPE_INT32) json["limit"] = column.limit();
+    json["train"] = ColumnJson(dataset.train.columns[i]);
+    json["test"] = ColumnJson(dataset.test.columns[i]);
+    columns.push_back(json);
+  }
   return {{"path", dataset.path},
           {"format", facts.format()},
-          {"height", facts.height()},
-          {"width", facts.width()},
-          {"channels", facts.channels()},
-          {"classes", facts.classes()},
           {"bytes", BytesOf(facts)},
-          {"train", SplitJson(dataset.train, facts.train_samples())},
-          {"test", SplitJson(dataset.test, facts.test_samples())},
+          {"train", {{"samples", facts.train_samples()}}},
+          {"test", {{"samples", facts.test_samples()}}},
+          {"columns", columns},
           {"files", files}};
 }
 
 std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& terminal) {
   const v1::DatasetFacts& facts = dataset.facts;
   std::string text = fmt::format(
-      "dataset:   {}\nformat:    {}\nimages:    {} x {} x {} (height, width, channels)\n"
-      "classes:   {}\nbytes:     {}\n",
-      dataset.path, facts.format(), facts.height(), facts.width(), facts.channels(),
-      facts.classes(), BytesOf(facts));
-  Table splits({"SPLIT", "SAMPLES", "MEAN ± DEVIATION OF EACH CHANNEL"});
-  splits.Add({{"train"}, {fmt::to_string(facts.train_samples())}, {Channels(dataset.train)}});
-  splits.Add({{"test"}, {fmt::to_string(facts.test_samples())}, {Channels(dataset.test)}});
-  Table classes({"CLASS", "TRAIN", "TEST"});
-  for (uint32_t label = 0; label < facts.classes(); ++label) {
-    classes.Add({{fmt::to_string(label)},
-                 {fmt::to_string(dataset.train.class_samples[label])},
-                 {fmt::to_string(dataset.test.class_samples[label])}});
+      "dataset:   {}\nformat:    {}\nsamples:   {} train, {} test\nbytes:     {}\n", dataset.path,
+      facts.format(), facts.train_samples(), facts.test_samples(), BytesOf(facts));
+  Table columns({"COLUMN", "USE", "TYPE", "SHAPE", "LIMIT", "MEAN ± DEVIATION", "IN TEST"});
+  for (size_t i = 0; i < dataset.train.columns.size(); ++i) {
+    const v1::StoredColumn& column = facts.columns(static_cast<int>(i));
+    const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
+    columns.Add({{column.name()},
+                 {UseName(column)},
+                 {TypeName(column)},
+                 {fmt::format("{}", fmt::join(column.shape(), " x "))},
+                 {whole ? fmt::to_string(column.limit()) : ""},
+                 {Channels(dataset.train.columns[i])},
+                 {Channels(dataset.test.columns[i])}});
   }
   Table files({"FILE", "SAMPLES", "BYTES", "SHA-256"});
   for (const v1::DataFile& file : facts.files()) {
@@ -87,7 +135,7 @@ std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& term
                {fmt::to_string(file.bytes())},
                {file.sha256()}});
   }
-  return text + '\n' + splits.Print(terminal) + '\n' + classes.Print(terminal) + '\n' +
+  return text + '\n' + columns.Print(terminal) + Classes(dataset, terminal) + '\n' +
          files.Print(terminal);
 }
 

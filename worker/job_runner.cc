@@ -180,9 +180,9 @@ void JobRunner::Do(const InspectDataset& task) {
   if (dataset.ok()) {
     dataset_ = *std::move(dataset);
     done.facts = dataset_->facts();
-    spdlog::info("dataset inspected: job={} format={} files={} train={} test={} classes={}",
+    spdlog::info("dataset inspected: job={} format={} files={} train={} test={} columns={}",
                  task.job.value(), done.facts.format(), done.facts.files_size(),
-                 done.facts.train_samples(), done.facts.test_samples(), done.facts.classes());
+                 done.facts.train_samples(), done.facts.test_samples(), done.facts.columns_size());
   } else {
     done.error = Message(dataset.status());
   }

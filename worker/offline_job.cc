@@ -1,9 +1,12 @@
 #include "worker/offline_job.h"
 
-#include <utility>
+#include <fmt/ranges.h>
 
+#include <utility>
+#include <vector>
+
+#include "common/data/columns.h"
 #include "common/data/dataset.h"
-#include "common/data/usual_facts.h"
 #include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
@@ -21,7 +24,12 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
   if (spec.data().format().empty()) {
     return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
   }
-  RING_ASSIGN_OR_RETURN(v1::DatasetFacts facts, data::UsualFacts(spec.data().format()));
+  auto usual = data::UsualFacts(spec.data());
+  if (!usual.ok()) {
+    return Error(usual.status().code(), "{}; give --data-root, where the data are",
+                 Message(usual.status()));
+  }
+  v1::DatasetFacts facts = *std::move(usual);
   const v1::DataSource& source = spec.data();
   facts.set_train_samples(source.has_take() ? source.take() : spec.batch());
   facts.set_test_samples(source.has_take_test() ? source.take_test() : spec.batch());
@@ -68,11 +76,18 @@ v1::ResultSpec WithShard(v1::ResultSpec result, uint32_t samples) {
 }
 
 std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
-  const v1::DataUse& use = result.data_use();
-  return fmt::format("{}: {} in {}, images of {}x{}x{}, {} classes", spec.name(),
+  std::vector<std::string> columns;
+  for (const v1::Column& column : result.graph().columns()) {
+    const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
+    std::string text = column.name();
+    if (column.shape_size() > 0) text += fmt::format(" {}", fmt::join(column.shape(), "x"));
+    if (whole) text += fmt::format(" below {}", column.limit());
+    columns.push_back(std::move(text));
+  }
+  return fmt::format("{}: {} in {}, of {}", spec.name(),
                      spec.model().layers_size() > 0 ? "a model of layers" : spec.model().name(),
                      job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
-                     use.height(), use.width(), use.channels(), result.data().classes());
+                     fmt::join(columns, ", "));
 }
 
 }  // namespace ringmaster::worker

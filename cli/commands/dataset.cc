@@ -41,7 +41,7 @@ StatusOr<ExitCode> Make(const Common& common, MakeOptions options) {
               .dump(2) +
           "\n");
   } else {
-    Say(fmt::format("wrote {} training and {} test images to {}", options.samples.train,
+    Say(fmt::format("wrote {} training and {} test samples to {}", options.samples.train,
                     options.samples.test, options.folder));
   }
   return ExitCode::kOk;
@@ -101,9 +101,9 @@ void AddMake(CommandLine& line, CLI::App* group) {
   const std::string formats = fmt::format("{}", fmt::join(data::FormatNames(), ", "));
   make->add_option("FORMAT", options->samples.format, formats)->required();
   make->add_option("DIR", options->folder, "folder to create")->required();
-  make->add_option("--train", options->samples.train, "training images")->capture_default_str();
-  make->add_option("--test", options->samples.test, "test images")->capture_default_str();
-  make->add_option("--seed", options->samples.seed, "another seed, other images")
+  make->add_option("--train", options->samples.train, "training samples")->capture_default_str();
+  make->add_option("--test", options->samples.test, "test samples")->capture_default_str();
+  make->add_option("--seed", options->samples.seed, "another seed, other samples")
       ->capture_default_str();
   make->add_flag("--gzip", options->gzip, "write NAME.gz files (mnist)");
 }
@@ -115,10 +115,11 @@ void AddLook(CLI::App* command, const std::shared_ptr<LookOptions>& options) {
 
 void AddStat(CommandLine& line, CLI::App* group) {
   const auto options = std::make_shared<LookOptions>();
-  AddLook(line.Add(group, "stat", "what a dataset holds: samples, classes, mean and deviation",
-                   Examples("ringctl dataset stat data/cifar10"),
-                   [&line, options] { return Stat(line.common(), *options); }),
-          options);
+  AddLook(
+      line.Add(group, "stat", "what a dataset holds: samples, columns, classes, mean and deviation",
+               Examples("ringctl dataset stat data/cifar10"),
+               [&line, options] { return Stat(line.common(), *options); }),
+      options);
 }
 
 void AddVerify(CommandLine& line, CLI::App* group) {

@@ -131,8 +131,9 @@ StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) 
   if (subject.model.layers_size() == 0) {
     RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
   } else {
-    RING_ASSIGN_OR_RETURN(const graph::Program program,
-                          model::BuildForward(subject.model, subject.data, subject.outputs));
+    RING_ASSIGN_OR_RETURN(
+        const graph::Program program,
+        model::BuildForward(subject.model, model::ImagesAndLabels(subject.data), subject.outputs));
     summary = zoo::Summarize(options.name, program);
   }
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
@@ -162,7 +163,7 @@ StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options
 
 StatusOr<v1::Graph> GraphOf(const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  return model::BuildGraph(subject.model, subject.data, subject.outputs);
+  return model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data), subject.outputs);
 }
 
 // The canonical graph: as JSON what a job carries, byte for byte; for people its nodes. Or a file

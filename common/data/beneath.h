@@ -1,7 +1,11 @@
-// Opens files that lie beneath a folder and nowhere else, whatever `..` or symbolic links say.
+// Opens files that lie beneath a folder and nowhere else, whatever `..` or symbolic links say, and
+// reads at a place of them.
 // Thread-safe (free functions).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -41,5 +45,12 @@ enum class Wanted { kFolder, kFile };
 
 // What OpenBeneath falls back to without openat2: a descriptor, or -1 and errno.
 [[nodiscard]] int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted);
+
+// Reads as many bytes as there are from `offset` on, at most bytes.size(). UNAVAILABLE says what
+// the system says.
+[[nodiscard]] StatusOr<size_t> ReadUpTo(int descriptor, uint64_t offset, std::span<uint8_t> bytes);
+
+// Reads exactly bytes.size(). DATA_LOSS also when the file ends before.
+[[nodiscard]] Status ReadExactly(int descriptor, uint64_t offset, std::span<uint8_t> bytes);
 
 }  // namespace ringmaster::data

@@ -7,7 +7,7 @@
 
 #include "common/check.h"
 #include "common/data/gzip.h"
-#include "common/data/read_at.h"
+#include "common/data/npy.h"
 #include "common/sha256.h"
 
 namespace ringmaster::data {
@@ -15,18 +15,22 @@ namespace {
 
 constexpr size_t kAtOnce = size_t{1} << 20;
 
-// Looks at the labels in a content that comes in pieces, in order.
+// Looks at the bytes of a content that comes in pieces, in order, for what an array may not have.
 class LabelCheck {
  public:
-  LabelCheck(const FileLayout& layout, uint32_t classes) : layout_(layout), classes_(classes) {}
+  explicit LabelCheck(const FileLayout& layout) {
+    for (const Array& array : layout.arrays) {
+      if (array.limit > 0) array_ = &array;  // of one byte
+    }
+  }
 
   void Look(std::span<const uint8_t> piece) {
-    if (layout_.labels) {
-      for (; next_ < layout_.samples; ++next_) {
-        const uint64_t place = layout_.labels->begin + next_ * layout_.labels->stride;
+    if (array_ != nullptr) {
+      for (; next_ < array_->samples; ++next_) {
+        const uint64_t place = array_->begin + next_ * array_->stride;
         if (place >= offset_ + piece.size()) break;
         const uint8_t label = piece[place - offset_];
-        if (label >= classes_ && bad_++ == 0) first_ = {next_, label};
+        if (label >= array_->limit && bad_++ == 0) first_ = {next_, label};
       }
     }
     offset_ += piece.size();
@@ -34,15 +38,47 @@ class LabelCheck {
   [[nodiscard]] Status Result(const std::string& name) const {
     if (bad_ == 0) return absl::OkStatus();
     return FailedPrecondition("{} record {}: label {} is not in 0 to {}{}", name, first_.first,
-                              first_.second, classes_ - 1,
+                              first_.second, array_->limit - 1,
                               bad_ == 1 ? "" : fmt::format(" (the first of {} such labels)", bad_));
   }
 
  private:
-  const FileLayout& layout_;
-  const uint32_t classes_;
+  const Array* array_ = nullptr;
   uint64_t offset_ = 0, next_ = 0, bad_ = 0;
   std::pair<uint64_t, uint8_t> first_;
+};
+
+// Likewise for what an archive says the CRC-32 of.
+class CrcCheck {
+ public:
+  explicit CrcCheck(const FileLayout& layout) : ranges_(layout.checked) {}
+
+  void Look(std::span<const uint8_t> piece) {
+    const uint64_t end = offset_ + piece.size();
+    while (next_ < ranges_.size() && ranges_[next_].begin < end) {
+      const CheckedRange& range = ranges_[next_];
+      const uint64_t from = std::max(range.begin, offset_);
+      const uint64_t to = std::min(range.begin + range.bytes, end);
+      crc_ = Crc32(crc_, piece.subspan(from - offset_, to - from));
+      if (to < range.begin + range.bytes) break;
+      if (crc_ != range.crc32 && wrong_ == nullptr) wrong_ = &range;
+      crc_ = 0;
+      ++next_;
+    }
+    offset_ = end;
+  }
+  [[nodiscard]] Status Result() const {
+    if (wrong_ == nullptr) return absl::OkStatus();
+    return FailedPrecondition("{}: its CRC-32 is another one: it is damaged; copy it again",
+                              wrong_->name);
+  }
+
+ private:
+  const std::vector<CheckedRange>& ranges_;
+  const CheckedRange* wrong_ = nullptr;
+  uint64_t offset_ = 0;
+  size_t next_ = 0;
+  uint32_t crc_ = 0;
 };
 
 bool IsUnchanged(const Descriptor& descriptor, const FileIdentity& identity) {
@@ -53,17 +89,18 @@ bool IsUnchanged(const Descriptor& descriptor, const FileIdentity& identity) {
 // Of a plain file. That of a compressed one is found out while it is decompressed.
 Status CheckSize(const std::string& name, const FileLayout& layout, uint64_t bytes) {
   if (bytes == layout.bytes) return absl::OkStatus();
-  return FailedPrecondition("{} has {} bytes, for the {} samples of its header {} are expected: {}",
-                            name, bytes, layout.samples, layout.bytes,
-                            bytes < layout.bytes
-                                ? "it is truncated"
-                                : fmt::format("{} bytes follow its end", bytes - layout.bytes));
+  return FailedPrecondition(
+      "{} has {} bytes, for the {} samples of its header {} are expected: {}", name, bytes,
+      layout.samples(Split::kTrain) + layout.samples(Split::kTest), layout.bytes,
+      bytes < layout.bytes ? "it is truncated"
+                           : fmt::format("{} bytes follow its end", bytes - layout.bytes));
 }
 
 }  // namespace
 
 StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& found,
-                                  const Format& format, HashCache* cache) {
+                                  const Format& format, const std::vector<std::string>& columns,
+                                  HashCache* cache) {
   DataFile file;
   file.kind_ = found.kind;
   RING_ASSIGN_OR_RETURN(file.descriptor_, OpenBeneath(folder, found.name, Wanted::kFile));
@@ -72,42 +109,48 @@ StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& fou
   file.identity_ = FileIdentity::Of(status);
   file.fact_.set_name(found.name);
   file.fact_.set_bytes(file.identity_.size);
-  RING_RETURN_IF_ERROR(found.gzipped ? file.OpenGzipped(format) : file.OpenPlain(format, cache));
-  file.fact_.set_samples(file.layout_.samples);
+  RING_RETURN_IF_ERROR(found.gzipped ? file.OpenGzipped(format)
+                                     : file.OpenPlain(format, columns, cache));
+  file.fact_.set_samples(file.layout_.samples(Split::kTrain) + file.layout_.samples(Split::kTest));
   return file;
 }
 
-Status DataFile::OpenPlain(const Format& format, HashCache* cache) {
+Status DataFile::OpenPlain(const Format& format, const std::vector<std::string>& columns,
+                           HashCache* cache) {
   const std::string& name = fact_.name();
   std::vector<uint8_t> head(kHeadBytes);
   const StatusOr<size_t> got = ReadUpTo(descriptor_.get(), 0, head);
   if (!got.ok()) return Annotate(got.status(), "cannot read " + name);
   head.resize(*got);
-  RING_ASSIGN_OR_RETURN(layout_, format.layout(*kind_, {name, head, identity_.size}));
+  RING_ASSIGN_OR_RETURN(
+      layout_, format.layout(*kind_, {name, head, identity_.size, descriptor_.get(), columns}));
   RING_RETURN_IF_ERROR(CheckSize(name, layout_, identity_.size));
   const std::optional<std::string> known = cache->Find(identity_);
   if (known) {
     fact_.set_sha256(*known);
     return absl::OkStatus();
   }
-  RING_RETURN_IF_ERROR(HashAndCheck(format));
+  RING_RETURN_IF_ERROR(HashAndCheck());
   cache->Remember(identity_, fact_.sha256());
   return absl::OkStatus();
 }
 
-// Reads the whole file once: its SHA-256, and every label.
-Status DataFile::HashAndCheck(const Format& format) {
+// Reads the whole file once: its SHA-256, every label, and what an archive has.
+Status DataFile::HashAndCheck() {
   Sha256 hash;
-  LabelCheck labels(layout_, format.classes);
+  LabelCheck labels(layout_);
+  CrcCheck crcs(layout_);
   std::vector<uint8_t> piece(kAtOnce);
   for (uint64_t offset = 0; offset < identity_.size; offset += piece.size()) {
     piece.resize(std::min<uint64_t>(kAtOnce, identity_.size - offset));
     RING_RETURN_IF_ERROR(Annotate(ReadExactly(descriptor_.get(), offset, piece),
                                   fmt::format("cannot read {}", fact_.name())));
     labels.Look(piece);
+    crcs.Look(piece);
     hash.Update(piece);
   }
   fact_.set_sha256(Hex(hash.Finish()));
+  RING_RETURN_IF_ERROR(crcs.Result());
   return labels.Result(fact_.name());
 }
 
@@ -118,25 +161,29 @@ Status DataFile::OpenGzipped(const Format& format) {
   RING_ASSIGN_OR_RETURN(layout_, format.layout(*kind_, {name, head, 0}));
   Sha256 hash;
   RING_ASSIGN_OR_RETURN(
-      content_,
+      std::vector<uint8_t> content,
       Gunzip(source, layout_.bytes, [&](std::span<const uint8_t> bytes) { hash.Update(bytes); }));
-  in_memory_ = true;
-  LabelCheck labels(layout_, format.classes);
-  labels.Look(content_);
+  LabelCheck labels(layout_);
+  labels.Look(content);
   RING_RETURN_IF_ERROR(labels.Result(name));
+  for (Array& array : layout_.arrays) array.content = 0;
+  layout_.contents.push_back(std::move(content));
   fact_.set_sha256(Hex(hash.Finish()));
   return absl::OkStatus();
 }
 
-Status DataFile::Read(const Column& column, uint64_t index, std::span<uint8_t> bytes) const {
-  const uint64_t offset = column.begin + index * column.stride;
-  if (in_memory_) {
-    RING_CHECK(offset + bytes.size() <= content_.size(), "a sample past the end of its file");
-    std::copy_n(content_.begin() + static_cast<ptrdiff_t>(offset), bytes.size(), bytes.begin());
-    return absl::OkStatus();
-  }
+Status DataFile::ReadBytes(const Array& array, uint64_t offset, std::span<uint8_t> bytes) const {
+  if (!array.content) return ReadExactly(descriptor_.get(), offset, bytes);
+  const std::vector<uint8_t>& content = layout_.contents[*array.content];
+  RING_CHECK(offset + bytes.size() <= content.size(), "a sample past the end of its file");
+  std::copy_n(content.begin() + static_cast<ptrdiff_t>(offset), bytes.size(), bytes.begin());
+  return absl::OkStatus();
+}
+
+Status DataFile::Read(const Array& array, uint64_t index, std::span<uint8_t> bytes) const {
+  const Status read = ReadBytes(array, array.begin + index * array.stride, bytes);
+  if (array.content) return read;
   const auto place = [&] { return fmt::format("{} record {}", fact_.name(), index); };
-  const Status read = ReadExactly(descriptor_.get(), offset, bytes);
   if (!read.ok()) return Annotate(read, place());
   // After the bytes were read, so that a change before them is seen.
   if (IsUnchanged(descriptor_, identity_)) return absl::OkStatus();
@@ -144,6 +191,26 @@ Status DataFile::Read(const Column& column, uint64_t index, std::span<uint8_t> b
                "{}: the file changed while it was in use, so it is not the one that was compared "
                "with the other workers'",
                place());
+}
+
+StatusOr<int64_t> DataFile::LargestOf(const Array& array) const {
+  RING_CHECK(array.stride == array.row_bytes(), "rows with something between them");
+  const uint64_t bytes = array.samples * array.stride, row = array.elements();
+  std::vector<uint8_t> piece(std::min<uint64_t>(kAtOnce, bytes));  // whole numbers: of 1 to 8 bytes
+  Range range;
+  for (uint64_t done = 0; done < bytes; done += piece.size()) {
+    piece.resize(std::min<uint64_t>(kAtOnce, bytes - done));
+    RING_RETURN_IF_ERROR(Annotate(ReadBytes(array, array.begin + done, piece),
+                                  fmt::format("cannot read {}", fact_.name())));
+    FindRange(array, piece, &range);
+    if (!range.first_bad) continue;
+    const uint64_t sample = (done / BytesOf(array.number) + *range.first_bad) / row;
+    return FailedPrecondition(
+        "{}: {} sample {} of {}: {} is not in 0 to {}: whole numbers are classes or places in a "
+        "table; save others as float32",
+        fact_.name(), NameOf(array.split), sample, array.column, range.bad, kLargestWhole);
+  }
+  return range.largest;
 }
 
 }  // namespace ringmaster::data

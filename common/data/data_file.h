@@ -1,6 +1,6 @@
 // One file of a dataset, checked whole: what it is (name, bytes, samples, SHA-256 as it lies on the
-// disk), how its content is laid out, and its content, read at random. A gzipped file is kept
-// decompressed in memory. Owned by a Dataset; thread-safe once open.
+// disk), how its content is laid out, and its content, read at random. What is compressed, a whole
+// file or a part of it, is kept decompressed in memory. Owned by a Dataset; thread-safe once open.
 #pragma once
 
 #include <cstdint>
@@ -26,32 +26,40 @@ struct FoundFile {
 class DataFile {
  public:
   // Reads the whole file, unless it is a plain one that `cache` remembers: header, size, every
-  // label below format.classes, SHA-256. Errors name the file, the place, what was expected and
-  // what is there.
+  // number that its format sets a limit to, the CRC-32 of what an archive has, SHA-256. `columns`:
+  // those that are wanted, of formats whose files name theirs; empty: all. Errors name the file,
+  // the place, what was expected and what is there.
   [[nodiscard]] static StatusOr<DataFile> Open(const Descriptor& folder, const FoundFile& found,
-                                               const Format& format, HashCache* cache);
+                                               const Format& format,
+                                               const std::vector<std::string>& columns,
+                                               HashCache* cache);
 
   const v1::DataFile& fact() const { return fact_; }
   const FileKind& kind() const { return *kind_; }
   const FileLayout& layout() const { return layout_; }
 
-  // What `column` of the layout has of sample `index` of this file. DATA_LOSS names file and record
-  // when the file shrank or changed since it was checked: it is not what was hashed any more.
-  [[nodiscard]] Status Read(const Column& column, uint64_t index, std::span<uint8_t> bytes) const;
+  // What `array` of the layout has of sample `index`: its row_bytes(), as they are stored.
+  // DATA_LOSS names file and record when the file shrank or changed since it was checked: it is not
+  // what was hashed any more.
+  [[nodiscard]] Status Read(const Array& array, uint64_t index, std::span<uint8_t> bytes) const;
+
+  // The largest of its numbers, which are whole. Reads them all; FAILED_PRECONDITION names the
+  // first sample with one that is negative or too large for int32.
+  [[nodiscard]] StatusOr<int64_t> LargestOf(const Array& array) const;
 
  private:
   DataFile() = default;
-  Status OpenPlain(const Format& format, HashCache* cache);
+  Status OpenPlain(const Format& format, const std::vector<std::string>& columns, HashCache* cache);
   Status OpenGzipped(const Format& format);
-  Status HashAndCheck(const Format& format);
+  Status HashAndCheck();
+  // Of what is contiguous in the content of an array.
+  Status ReadBytes(const Array& array, uint64_t offset, std::span<uint8_t> bytes) const;
 
   v1::DataFile fact_;
   const FileKind* kind_ = nullptr;
   FileLayout layout_;
   Descriptor descriptor_;
   FileIdentity identity_;  // when it was hashed
-  bool in_memory_ = false;
-  std::vector<uint8_t> content_;  // of a gzipped file
 };
 
 }  // namespace ringmaster::data

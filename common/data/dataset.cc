@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/data/cifar_records.h"
+#include "common/data/image_formats.h"
+#include "common/data/npy.h"
 
 namespace ringmaster::data {
 namespace {
@@ -16,21 +17,28 @@ StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
   RING_ASSIGN_OR_RETURN(const Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
   HashCache cache(folders.state_dir, format->name);
-  Survey survey = SurveyFolder(folder, *format, &cache);
+  Survey survey = SurveyFolder(folder, *format, NamedColumns(source), &cache);
   cache.Save();
-  return Dataset::Of(*format, std::move(survey));
+  return Dataset::Of(*format, source, std::move(survey));
 }
 
-Status ReadImage(const DataFile& file, uint64_t index, std::span<uint8_t> pixels) {
-  const FileLayout& layout = file.layout();
-  RING_CHECK(pixels.size() == layout.image_bytes(), "image size");
-  if (!layout.planes) return file.Read(*layout.pixels, index, pixels);
-  // Only CIFAR's formats have planes.
-  std::array<uint8_t, kCifarPixels> planes;
-  RING_CHECK(pixels.size() == planes.size(), "image size");
-  RING_RETURN_IF_ERROR(file.Read(*layout.pixels, index, planes));
-  PlanesToInterleaved(planes, layout.channels, pixels);
-  return absl::OkStatus();
+// Room for a row as it is stored: on the stack where it is small, as most are.
+class StoredRow {
+ public:
+  explicit StoredRow(size_t bytes) : large_(bytes > small_.size() ? bytes : 0), bytes_(bytes) {}
+  std::span<uint8_t> span() {
+    return large_.empty() ? std::span(small_).first(bytes_) : std::span(large_);
+  }
+
+ private:
+  std::array<uint8_t, 4096> small_;
+  std::vector<uint8_t> large_;
+  const size_t bytes_;
+};
+
+template <typename T>
+std::span<T> As(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
 }  // namespace
@@ -47,56 +55,63 @@ StatusOr<std::shared_ptr<const Dataset>> Dataset::Open(const DatasetFolders& fol
                   fmt::format("dataset {} under {}", source.path(), folders.data_root));
 }
 
-StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format, Survey survey) {
+StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format,
+                                                     const v1::DataSource& source, Survey survey) {
   if (!survey.problems.empty()) return survey.problems.front();
   std::shared_ptr<Dataset> dataset(new Dataset);
   for (SurveyedFile& surveyed : survey.files) dataset->files_.push_back(*std::move(surveyed.file));
-  for (const DataFile& file : dataset->files_) dataset->AddRuns(file);
-  dataset->SetFacts(format);
+  std::vector<FoundArray> arrays;
+  for (const DataFile& file : dataset->files_) {
+    for (const Array& array : file.layout().arrays) arrays.push_back({&file, &array});
+  }
+  v1::DatasetFacts& facts = dataset->facts_;
+  RING_ASSIGN_OR_RETURN(const auto columns, ChooseColumns(source, arrays));
+  *facts.mutable_columns() = {columns.begin(), columns.end()};
+  dataset->AddRuns(Split::kTrain, arrays, &dataset->train_);
+  dataset->AddRuns(Split::kTest, arrays, &dataset->test_);
+  facts.set_format(format.name);
+  facts.set_train_samples(dataset->train_.samples);
+  facts.set_test_samples(dataset->test_.samples);
+  for (const DataFile& file : dataset->files_) *facts.add_files() = file.fact();
   return dataset;
 }
 
-void Dataset::AddRuns(const DataFile& file) {
-  SplitRuns& split = file.kind().split == Split::kTrain ? train_ : test_;
-  const auto add = [&](std::vector<Run>* runs) {
-    const uint64_t first = runs->empty() ? 0 : runs->back().first + runs->back().samples;
-    runs->push_back({&file, first, file.layout().samples});
-    return first + file.layout().samples;
-  };
-  if (file.layout().labels) split.samples = add(&split.labels);
-  if (file.layout().pixels) split.samples = add(&split.pixels);
+void Dataset::AddRuns(Split split, std::span<const FoundArray> arrays, SplitRuns* runs) const {
+  for (const v1::StoredColumn& column : facts_.columns()) {
+    std::vector<Run>& added = runs->columns.emplace_back();
+    uint64_t samples = 0;
+    for (const auto& [file, array] : arrays) {
+      if (array->column != column.name() || array->split != split) continue;
+      added.push_back({file, array, samples});
+      samples += array->samples;
+    }
+    runs->samples = samples;  // as many in every column
+  }
 }
 
-void Dataset::SetFacts(const Format& format) {
-  const FileLayout& layout = train_.pixels.front().file->layout();
-  facts_.set_format(format.name);
-  facts_.set_classes(format.classes);
-  facts_.set_height(layout.height);
-  facts_.set_width(layout.width);
-  facts_.set_channels(layout.channels);
-  facts_.set_train_samples(train_.samples);
-  facts_.set_test_samples(test_.samples);
-  for (const DataFile& file : files_) *facts_.add_files() = file.fact();
-}
-
-const Dataset::Run& Dataset::RunOf(const std::vector<Run>& runs, uint64_t index) {
-  const auto after =
-      std::upper_bound(runs.begin(), runs.end(), index,
-                       [](uint64_t sample, const Run& run) { return sample < run.first; });
-  return *std::prev(after);
-}
-
-StatusOr<int32_t> Dataset::Read(Split split, uint64_t index, std::span<uint8_t> pixels) const {
+Status Dataset::Read(size_t column, Split split, uint64_t index, std::span<std::byte> row) const {
   if (index >= samples(split)) {
     return Error(absl::StatusCode::kOutOfRange, "sample {} of {}", index, samples(split));
   }
-  const Run& run = RunOf(of(split).pixels, index);
-  RING_RETURN_IF_ERROR(ReadImage(*run.file, index - run.first, pixels));
-  const Run& labels = RunOf(of(split).labels, index);
-  uint8_t label = 0;  // all were checked
-  RING_RETURN_IF_ERROR(
-      labels.file->Read(*labels.file->layout().labels, index - labels.first, {&label, 1}));
-  return label;
+  const v1::StoredColumn& stored = facts_.columns(static_cast<int>(column));
+  RING_CHECK(row.size() == RowBytes(stored), "a row of a column");
+  const std::vector<Run>& runs = of(split).columns[column];
+  const auto after =
+      std::ranges::upper_bound(runs, index, {}, [](const Run& run) { return run.first; });
+  const Run& run = *std::prev(after);
+  const Array& array = *run.array;
+  const bool image = stored.type() == v1::ELEMENT_TYPE_UINT8;
+  if (image && !array.planes) return run.file->Read(array, index - run.first, As<uint8_t>(row));
+  StoredRow bytes(array.row_bytes());
+  RING_RETURN_IF_ERROR(run.file->Read(array, index - run.first, bytes.span()));
+  if (image) {
+    PlanesToInterleaved(bytes.span(), static_cast<uint32_t>(array.shape.back()), As<uint8_t>(row));
+  } else if (stored.type() == v1::ELEMENT_TYPE_FLOAT32) {
+    ToFloat32(array, bytes.span(), As<float>(row));
+  } else {
+    ToInt32(array, bytes.span(), As<int32_t>(row));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::data

@@ -1,6 +1,7 @@
-// A dataset in a folder: what it is (facts, with SHA-256) and its samples, read at random. A worker
-// opens a job's dataset on the session's side, the reader and the cores read it; ringctl looks at
-// one without a worker. Thread-safe once open. Knows no shuffling, no augmentation and no shards.
+// A dataset in a folder: what it is (facts, with SHA-256) and its samples, column by column, read
+// at random. A worker opens a job's dataset on the session's side, the reader and the cores read
+// it; ringctl looks at one without a worker. Thread-safe once open. Knows no shuffling, no
+// augmentation and no shards.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/data/beneath.h"
+#include "common/data/columns.h"
 #include "common/data/format.h"
 #include "common/data/survey.h"
 #include "common/status.h"
@@ -29,40 +31,39 @@ class Dataset {
   // Finds the dataset, checks every file and every label, and hashes what is not remembered.
   // Nothing outside data_root can be reached: paths with `..`, absolute paths and symbolic links
   // that lead out are refused. NOT_FOUND: the folder or a file is missing; INVALID_ARGUMENT: the
-  // path or the format; FAILED_PRECONDITION: a file that is not what its format says, with the
-  // file, record and value.
+  // path, the format or a column; FAILED_PRECONDITION: a file that is not what its format says,
+  // with the file, record and value.
   [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Open(const DatasetFolders& folders,
                                                                      const v1::DataSource& source);
   // Of what was found; the first problem when there is any.
   [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Of(const Format& format,
+                                                                   const v1::DataSource& source,
                                                                    Survey survey);
 
   const v1::DatasetFacts& facts() const { return facts_; }
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).samples; }
 
-  // Reads sample `index` of a split: returns its label and fills `pixels` (height * width *
-  // channels bytes, H,W,C). OUT_OF_RANGE past the end; DATA_LOSS names file and record when the
-  // file shrank or changed under us: it is not what was hashed any more.
-  [[nodiscard]] StatusOr<int32_t> Read(Split split, uint64_t index,
-                                       std::span<uint8_t> pixels) const;
+  // Reads what facts().columns(column) has of sample `index` of a split into `row`, RowBytes of it:
+  // uint8 pixels (H,W,C), or float32 or int32 as this host has them. OUT_OF_RANGE past the end;
+  // DATA_LOSS names file and record when the file shrank or changed under us: it is not what was
+  // hashed any more.
+  [[nodiscard]] Status Read(size_t column, Split split, uint64_t index,
+                            std::span<std::byte> row) const;
 
  private:
-  // Samples of a split that lie in one file, one after the other.
+  // Samples of a column and a split that lie in one array, one after the other.
   struct Run {
     const DataFile* file;
+    const Array* array;
     uint64_t first;
-    uint64_t samples;
   };
-  // Labels and pixels of its samples: the same files, or each their own.
   struct SplitRuns {
     uint64_t samples = 0;
-    std::vector<Run> labels, pixels;
+    std::vector<std::vector<Run>> columns;  // as facts_.columns
   };
   Dataset() = default;
-  void SetFacts(const Format& format);
-  void AddRuns(const DataFile& file);
+  void AddRuns(Split split, std::span<const FoundArray> arrays, SplitRuns* runs) const;
   const SplitRuns& of(Split split) const { return split == Split::kTrain ? train_ : test_; }
-  static const Run& RunOf(const std::vector<Run>& runs, uint64_t index);
 
   v1::DatasetFacts facts_;
   std::vector<DataFile> files_;  // sorted by name

@@ -1,12 +1,14 @@
-// What the generators of sample images draw with: an image's own random numbers, soft edges and
-// rounding to pixels. + - * / and floor only, so the same bytes on every machine.
+// Drawn sample images, and what they are drawn with: an image's own random numbers, soft edges and
+// rounding to pixels. + - * /, floor and square root only, so the same bytes on every machine.
 // Thread-compatible.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
+#include "common/data/format.h"
 #include "common/philox.h"
 
 namespace ringmaster::data {
@@ -37,5 +39,25 @@ inline double SignedUniform(uint32_t bits) { return static_cast<double>(bits >> 
 inline uint8_t PixelOf(double value) {
   return static_cast<uint8_t>(std::clamp(std::floor(value), 0.0, 255.0));
 }
+
+struct SampleKey {
+  uint64_t seed;
+  Split split;
+  uint64_t sample;
+  uint32_t classes;  // 10: a pattern with an axis of its own; 100: each pattern with each axis
+};
+
+// An image in colour (sample_image.cc): classes told apart by local structure and by the axis of
+// colour along which foreground and background differ. Place, phase, scale, polarity, contrast and
+// noise are random, and every class is its own mirror image, so that the mean of a pixel says
+// nothing about the class. Fills `planes` (kCifarPixels) and returns the label: a function of the
+// key.
+uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes);
+
+// The digit, 0 to 9, that stands in a grey image of 28 x 28 (sample_digit.cc): its label. Bright
+// strokes on a dark ground, of random place, size, slant, thickness and brightness, with noise.
+[[nodiscard]] uint32_t SampleDigit(uint64_t seed, Split split, uint64_t sample);
+// Fills `pixels` (28 * 28): a function of (seed, split, sample).
+void DrawSampleDigit(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> pixels);
 
 }  // namespace ringmaster::data

@@ -6,13 +6,13 @@
 #include <new>
 
 #include "common/check.h"
-#include "common/data/read_at.h"
 
 namespace ringmaster::data {
 namespace {
 
 constexpr size_t kChunk = size_t{256} << 10;
-constexpr int kGzipOnly = 15 + 16;  // window bits of zlib: the largest window, gzip's wrapper
+// Window bits of zlib: the largest window, gzip's wrapper or none.
+constexpr int kGzipOnly = 15 + 16, kBare = -15;
 constexpr uint64_t kLargestExpansion = 1032;  // of deflate (zlib's technical details)
 constexpr uint8_t kUnknownSystem = 255;
 
@@ -20,7 +20,7 @@ constexpr uint8_t kUnknownSystem = 255;
 class Inflation {
  public:
   explicit Inflation(const GzipSource& source) : source_(source), chunk_(kChunk) {
-    RING_CHECK(inflateInit2(&stream_, kGzipOnly) == Z_OK, "inflateInit2");
+    RING_CHECK(inflateInit2(&stream_, source.is_gzip ? kGzipOnly : kBare) == Z_OK, "inflateInit2");
   }
   ~Inflation() { inflateEnd(&stream_); }
   Inflation(const Inflation&) = delete;
@@ -51,12 +51,13 @@ class Inflation {
     const uint64_t left = source_.bytes - offset_;
     if (left == 0) {
       return FailedPrecondition(
-          "{} ends after {} bytes in the middle of its gzip stream: it is "
+          "{} ends after {} bytes in the middle of its {} stream: it is "
           "truncated; copy it again",
-          source_.name, source_.bytes);
+          source_.name, source_.bytes, kind());
     }
     const std::span<uint8_t> chunk(chunk_.data(), std::min<uint64_t>(left, chunk_.size()));
-    RING_RETURN_IF_ERROR(Annotate(ReadExactly(source_.descriptor, offset_, chunk), source_.name));
+    RING_RETURN_IF_ERROR(
+        Annotate(ReadExactly(source_.descriptor, source_.begin + offset_, chunk), source_.name));
     if (seen) seen(chunk);
     offset_ += chunk.size();
     stream_.next_in = chunk.data();
@@ -65,13 +66,15 @@ class Inflation {
   }
   Status Damaged() const {
     const uint64_t offset = offset_ - stream_.avail_in;
-    if (stream_.total_out == 0 && offset <= 10) {
+    if (source_.is_gzip && stream_.total_out == 0 && offset <= 10) {
       return FailedPrecondition("{} is no gzip file ({}), but for its name", source_.name,
                                 stream_.msg == nullptr ? "no header" : stream_.msg);
     }
-    return FailedPrecondition("{} near offset {}: its gzip stream is damaged ({}); copy it again",
-                              source_.name, offset, stream_.msg == nullptr ? "" : stream_.msg);
+    return FailedPrecondition("{} near offset {}: its {} stream is damaged ({}); copy it again",
+                              source_.name, offset, kind(),
+                              stream_.msg == nullptr ? "" : stream_.msg);
   }
+  [[nodiscard]] const char* kind() const { return source_.is_gzip ? "gzip" : "deflate"; }
 
   const GzipSource source_;
   std::vector<uint8_t> chunk_;
@@ -84,13 +87,14 @@ Status CheckClaim(const GzipSource& source, uint64_t bytes) {
   if (bytes > kMaxGunzipped) {
     return Error(absl::StatusCode::kResourceExhausted,
                  "{}: by its header it holds {} bytes; a compressed file is kept in memory and may "
-                 "hold {}: gunzip it, or split it",
-                 source.name, bytes, kMaxGunzipped);
+                 "hold {}: {}",
+                 source.name, bytes, kMaxGunzipped,
+                 source.is_gzip ? "gunzip it, or split it" : "write it with np.savez");
   }
   if (bytes / kLargestExpansion <= source.bytes) return absl::OkStatus();
   return FailedPrecondition(
-      "{}: by its header it holds {} bytes, more than {} bytes of gzip can become", source.name,
-      bytes, source.bytes);
+      "{}: by its header it holds {} bytes, more than {} bytes of {} can become", source.name,
+      bytes, source.bytes, source.is_gzip ? "gzip" : "deflate");
 }
 
 StatusOr<std::vector<uint8_t>> Allocate(const GzipSource& source, uint64_t bytes) {
@@ -98,7 +102,8 @@ StatusOr<std::vector<uint8_t>> Allocate(const GzipSource& source, uint64_t bytes
     return std::vector<uint8_t>(bytes);
   } catch (const std::bad_alloc&) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 "{}: there is no memory for its {} bytes; gunzip it", source.name, bytes);
+                 "{}: there is no memory for its {} bytes; {}", source.name, bytes,
+                 source.is_gzip ? "gunzip it" : "write it with np.savez");
   }
 }
 
@@ -129,10 +134,18 @@ StatusOr<std::vector<uint8_t>> Gunzip(const GzipSource& source, uint64_t bytes,
     return FailedPrecondition("{} holds more than the {} bytes of its header", source.name, bytes);
   }
   if (inflation.left() > 0) {
-    return FailedPrecondition("{}: {} bytes follow the end of its gzip stream", source.name,
-                              inflation.left());
+    return FailedPrecondition("{}: {} bytes follow the end of its {} stream", source.name,
+                              inflation.left(), source.is_gzip ? "gzip" : "deflate");
+  }
+  if (!source.is_gzip && Crc32(0, content) != source.crc32) {
+    return FailedPrecondition("{}: its CRC-32 is another one: it is damaged; copy it again",
+                              source.name);
   }
   return content;
+}
+
+uint32_t Crc32(uint32_t before, std::span<const uint8_t> bytes) {
+  return static_cast<uint32_t>(crc32_z(before, bytes.data(), bytes.size()));
 }
 
 struct GzipWriter::Stream {

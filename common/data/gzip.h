@@ -22,6 +22,9 @@ struct GzipSource {
   std::string name;     // of the file, for messages
   int descriptor = -1;  // open for reading
   uint64_t bytes = 0;   // compressed
+  uint64_t begin = 0;   // its place in the file
+  bool is_gzip = true;  // else a bare deflate stream, as zip archives have
+  uint32_t crc32 = 0;   // of the content of a bare stream, which does not say it
 };
 
 // The first `count` bytes, fewer when the content is shorter.
@@ -33,6 +36,9 @@ struct GzipSource {
 [[nodiscard]] StatusOr<std::vector<uint8_t>> Gunzip(
     const GzipSource& source, uint64_t bytes,
     const std::function<void(std::span<const uint8_t>)>& seen);
+
+// Goes on from the CRC-32 of what came before; 0 at the begin.
+[[nodiscard]] uint32_t Crc32(uint32_t before, std::span<const uint8_t> bytes);
 
 class GzipWriter {
  public:

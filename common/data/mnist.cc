@@ -1,8 +1,7 @@
-#include "common/data/mnist.h"
-
-#include <array>
-
-#include "common/data/sample_digit.h"
+// The MNIST format (common/data/image_formats.h).
+#include "common/data/drawing.h"
+#include "common/data/format.h"
+#include "common/data/image_formats.h"
 
 namespace ringmaster::data {
 namespace {
@@ -10,7 +9,7 @@ namespace {
 constexpr uint32_t kImagesMagic = 2051, kLabelsMagic = 2049;
 constexpr uint32_t kMaxPixels = 1024;
 
-uint32_t Number(std::span<const uint8_t> head, size_t word) {
+uint32_t WordOf(std::span<const uint8_t> head, size_t word) {
   uint32_t number = 0;
   for (size_t i = 0; i < 4; ++i) number = number << 8 | head[4 * word + i];
   return number;
@@ -35,39 +34,41 @@ Status WrongMagic(const std::string& name, Holds holds, uint32_t magic) {
                             images ? kImagesMagic : kLabelsMagic, hint);
 }
 
-StatusOr<FileLayout> Layout(const FileKind& kind, const ContentStart& start) {
+StatusOr<FileLayout> Layout(const FileKind& kind, const Content& start) {
   const bool images = kind.holds == Holds::kImages;
   const size_t header = images ? kIdxImagesHeader : kIdxLabelsHeader;
   if (start.head.size() < header) {
     return FailedPrecondition("{} ends after {} bytes: an IDX header has {}; it is truncated",
                               start.name, start.head.size(), header);
   }
-  const uint32_t magic = Number(start.head, 0);
+  const uint32_t magic = WordOf(start.head, 0);
   if (magic != (images ? kImagesMagic : kLabelsMagic)) {
     return WrongMagic(start.name, kind.holds, magic);
   }
-  FileLayout layout;
-  layout.samples = Number(start.head, 1);
-  if (layout.samples == 0) {
+  const uint64_t samples = WordOf(start.head, 1);
+  if (samples == 0) {
     return FailedPrecondition("{} offset 4: its header counts 0 samples; at least one is needed",
                               start.name);
   }
-  if (!images) {
-    layout.labels = Column{header, 1};
-    layout.bytes = header + layout.samples;
-    return layout;
+  Array array = {.column = images ? "image" : "label",
+                 .split = *kind.split,
+                 .samples = samples,
+                 .begin = header,
+                 .stride = 1};
+  if (images) {
+    const uint32_t height = WordOf(start.head, 2), width = WordOf(start.head, 3);
+    for (const uint32_t pixels : {height, width}) {
+      if (pixels >= 1 && pixels <= kMaxPixels) continue;
+      return FailedPrecondition(
+          "{} offset 8: images of {} rows and {} columns; 1 to {} are expected", start.name, height,
+          width, kMaxPixels);
+    }
+    array.shape = {height, width, 1};
+    array.stride = array.row_bytes();
+  } else {
+    array.limit = kMnistClasses;
   }
-  layout.height = Number(start.head, 2);
-  layout.width = Number(start.head, 3);
-  layout.channels = 1;
-  for (const uint32_t pixels : {layout.height, layout.width}) {
-    if (pixels >= 1 && pixels <= kMaxPixels) continue;
-    return FailedPrecondition("{} offset 8: images of {} rows and {} columns; 1 to {} are expected",
-                              start.name, layout.height, layout.width, kMaxPixels);
-  }
-  layout.pixels = Column{header, layout.image_bytes()};
-  layout.bytes = header + layout.samples * layout.image_bytes();
-  return layout;
+  return FileLayout{.bytes = header + samples * array.stride, .arrays = {array}};
 }
 
 void DrawImage(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record) {

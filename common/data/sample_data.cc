@@ -9,6 +9,7 @@
 
 #include "common/data/format.h"
 #include "common/data/gzip.h"
+#include "common/data/survey.h"
 #include "common/files.h"
 
 namespace ringmaster::data {
@@ -18,16 +19,24 @@ namespace fs = std::filesystem;
 
 Status Check(const Format& format, const SampleDataOptions& options) {
   if (options.train == 0 || options.test == 0) {
-    return InvalidArgument("{} training and {} test images: at least one of each is needed",
+    return InvalidArgument("{} training and {} test samples: at least one of each is needed",
                            options.train, options.test);
   }
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();  // an IDX header's count
-  if (std::max(options.train, options.test) > kMost) {
-    return InvalidArgument("{} training and {} test images: at most {} of each", options.train,
-                           options.test, kMost);
+  // An IDX header's count; columns are drawn in memory.
+  const uint64_t most = format.classes == 0 ? 10'000'000 : std::numeric_limits<uint32_t>::max();
+  if (std::max(options.train, options.test) > most) {
+    return InvalidArgument("{} training and {} test samples: at most {} of each", options.train,
+                           options.test, most);
   }
   if (options.compression == Compression::kNone || format.may_be_gzipped) return absl::OkStatus();
   return InvalidArgument("files of format {} are never gzipped: leave --gzip out", format.name);
+}
+
+Status CreateFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnavailable, "cannot create {}: {}", folder, error.message());
 }
 
 bool IsOf(const Format& format, std::string name) {
@@ -37,16 +46,15 @@ bool IsOf(const Format& format, std::string name) {
 }
 
 Status CheckEmpty(const std::string& folder, const Format& format) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(opened));
+  for (const std::string& name : names) {
     if (!IsOf(format, name)) continue;
     return Error(absl::StatusCode::kAlreadyExists,
                  "{} already holds {}: nothing was written; choose another folder, or remove it",
                  folder, name);
   }
-  if (!error) return absl::OkStatus();
-  return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", folder, error.message());
+  return absl::OkStatus();
 }
 
 // Header and records to `write`, until the file fails.
@@ -67,6 +75,9 @@ Status WriteFile(const std::string& path, const SampleFile& file,
     GzipWriter gzip(&stream);
     Draw(file, options.seed, stream, [&](const auto& bytes) { gzip.Write(bytes); });
     gzip.Finish();
+  } else if (file.whole) {
+    const std::string bytes = file.whole(options.seed);
+    stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   } else {
     Draw(file, options.seed, stream, [&](const auto& bytes) {
       stream.write(reinterpret_cast<const char*>(bytes.data()),
@@ -79,7 +90,8 @@ Status WriteFile(const std::string& path, const SampleFile& file,
 }
 
 std::string TemporaryOf(const std::string& folder, const SampleFile& file) {
-  return fmt::format("{}/.{}.tmp", folder, file.name);
+  const fs::path path = fs::path(folder) / file.name;
+  return path.parent_path() / fmt::format(".{}.tmp", path.filename().string());
 }
 
 // Everything under temporary names, then the final names, so that a folder is never half a dataset
@@ -88,6 +100,7 @@ Status WriteFiles(const std::string& folder, const SampleDataOptions& options,
                   const std::vector<SampleFile>& files) {
   const std::string ending = options.compression == Compression::kGzip ? ".gz" : "";
   for (const SampleFile& file : files) {
+    RING_RETURN_IF_ERROR(CreateFolder((fs::path(folder) / file.name).parent_path()));
     RING_RETURN_IF_ERROR(WriteFile(TemporaryOf(folder, file), file, options));
   }
   for (const SampleFile& file : files) {
@@ -107,15 +120,12 @@ Status WriteFiles(const std::string& folder, const SampleDataOptions& options,
 Status MakeSampleData(const std::string& folder, const SampleDataOptions& options) {
   RING_ASSIGN_OR_RETURN(const Format* const format, FindFormat(options.format));
   RING_RETURN_IF_ERROR(Check(*format, options));
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    return Error(absl::StatusCode::kUnavailable, "cannot create {}: {}", folder, error.message());
-  }
+  RING_RETURN_IF_ERROR(CreateFolder(folder));
   RING_RETURN_IF_ERROR(CheckEmpty(folder, *format));
   const std::vector<SampleFile> files = format->sample_files(options.train, options.test);
   const Status written = WriteFiles(folder, options, files);
   if (!written.ok()) {
+    std::error_code error;
     for (const SampleFile& file : files) fs::remove(TemporaryOf(folder, file), error);
   }
   return written;

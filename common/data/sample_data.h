@@ -13,7 +13,7 @@ enum class Compression : uint8_t { kNone, kGzip };
 
 struct SampleDataOptions {
   std::string format = "cifar10";
-  uint64_t train = 50'000;  // images
+  uint64_t train = 50'000;  // samples
   uint64_t test = 10'000;
   uint64_t seed = 0;
   Compression compression = Compression::kNone;  // kGzip: formats that may be gzipped only

@@ -1,12 +1,10 @@
-#include "common/data/sample_digit.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
-#include "common/data/mnist.h"
+#include "common/data/image_formats.h"
 #include "common/philox.h"
 
 namespace ringmaster::data {

@@ -1,5 +1,3 @@
-#include "common/data/sample_image.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +5,7 @@
 #include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
+#include "common/data/image_formats.h"
 #include "common/philox.h"
 
 namespace ringmaster::data {

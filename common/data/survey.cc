@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "common/data/columns.h"
+
 namespace ringmaster::data {
 namespace {
 
@@ -18,13 +20,24 @@ std::string NameIn(const Format& format, const FileKind& kind) {
   return format.may_be_gzipped ? kind.name + " or " + kind.name + kGzipEnding : kind.name;
 }
 
-// Kinds without a file, and files that are there twice.
+// Kinds without a file, and files of which only one can count.
 void CheckNames(const Format& format, const std::vector<FoundFile>& found,
                 std::vector<Status>* problems) {
+  const FoundFile* first = nullptr;
+  for (const FoundFile& file : found) {
+    if (first == nullptr) first = &file;
+    const bool alone = !file.kind->split && &file != first;
+    if (!alone && file.kind->way == first->kind->way) continue;
+    problems->push_back(FailedPrecondition(
+        "{} and {} are both there: data lie in {} and {}, or in one file {}; remove what does not "
+        "count",
+        first->name, file.name, format.files[0].name, format.files[1].name,
+        format.files.back().name));
+  }
   for (const FileKind& kind : format.files) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundFile& file) { return file.kind == &kind; });
-    if (there) continue;
+    if (there || kind.way != (first == nullptr ? 0 : first->kind->way)) continue;
     problems->push_back(Error(absl::StatusCode::kNotFound, "there is no {} ({})", kind.description,
                               NameIn(format, kind)));
   }
@@ -39,35 +52,8 @@ void CheckNames(const Format& format, const std::vector<FoundFile>& found,
   }
 }
 
-// Files of images against each other, and against the labels of their split.
-void CheckAgreement(const std::vector<SurveyedFile>& files, std::vector<Status>* problems) {
-  const DataFile* first = nullptr;
-  for (const SurveyedFile& surveyed : files) {
-    if (!surveyed.file || !surveyed.file->layout().pixels) continue;
-    const FileLayout& layout = surveyed.file->layout();
-    if (first == nullptr) first = &*surveyed.file;
-    if (layout.height == first->layout().height && layout.width == first->layout().width) continue;
-    problems->push_back(
-        FailedPrecondition("{} has images of {} x {}, {} of {} x {}: all must be of one size",
-                           first->fact().name(), first->layout().height, first->layout().width,
-                           surveyed.found.name, layout.height, layout.width));
-  }
-  for (const SurveyedFile& images : files) {
-    for (const SurveyedFile& labels : files) {
-      if (!images.file || !labels.file) continue;
-      const FileKind &a = images.file->kind(), &b = labels.file->kind();
-      if (a.split != b.split || a.holds != Holds::kImages || b.holds != Holds::kLabels) continue;
-      const uint64_t left = images.file->layout().samples, right = labels.file->layout().samples;
-      if (left == right) continue;
-      problems->push_back(FailedPrecondition("{} has {} images, {} has {} labels: as many expected",
-                                             images.found.name, left, labels.found.name, right));
-    }
-  }
-}
-
-}  // namespace
-
-StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
+// The names in a folder that is open.
+StatusOr<std::vector<std::string>> ListOf(const Descriptor& folder) {
   // A descriptor of its own, because closedir closes it.
   const int copy = openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
@@ -77,6 +63,21 @@ StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
   std::vector<std::string> names;
   while (const dirent* const entry = readdir(listing)) names.emplace_back(entry->d_name);
   closedir(listing);
+  return names;
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
+  RING_ASSIGN_OR_RETURN(std::vector<std::string> names, ListOf(folder));
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const StatusOr<Descriptor> below = OpenBeneath(folder, NameOf(split), Wanted::kFolder);
+    if (!below.ok()) continue;
+    RING_ASSIGN_OR_RETURN(const std::vector<std::string> inside, ListOf(*below));
+    for (const std::string& name : inside) {
+      names.push_back(fmt::format("{}/{}", NameOf(split), name));
+    }
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -86,9 +87,9 @@ std::vector<FoundFile> FilesOf(const Format& format, const std::vector<std::stri
   for (const std::string& name : names) {
     const bool gzipped = format.may_be_gzipped && name.ends_with(kGzipEnding);
     const std::string plain = gzipped ? name.substr(0, name.size() - strlen(kGzipEnding)) : name;
-    for (const FileKind& kind : format.files) {
-      if (Matches(kind, plain)) found.push_back({name, &kind, gzipped});
-    }
+    const auto kind = std::ranges::find_if(
+        format.files, [&](const FileKind& one) { return Matches(one, plain); });
+    if (kind != format.files.end()) found.push_back({name, &*kind, gzipped});
   }
   return found;
 }
@@ -116,7 +117,8 @@ StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string
       fmt::join(there, ", "));
 }
 
-Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* cache) {
+Survey SurveyFolder(const Descriptor& folder, const Format& format,
+                    const std::vector<std::string>& columns, HashCache* cache) {
   Survey survey;
   const StatusOr<std::vector<std::string>> names = NamesIn(folder);
   if (!names.ok()) {
@@ -127,7 +129,7 @@ Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* c
   CheckNames(format, found, &survey.problems);
   for (const FoundFile& one : found) {
     SurveyedFile surveyed{one, std::nullopt};
-    StatusOr<DataFile> file = DataFile::Open(folder, one, format, cache);
+    StatusOr<DataFile> file = DataFile::Open(folder, one, format, columns, cache);
     if (file.ok()) {
       surveyed.file = *std::move(file);
     } else {
@@ -135,7 +137,15 @@ Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* c
     }
     survey.files.push_back(std::move(surveyed));
   }
-  CheckAgreement(survey.files, &survey.problems);
+  std::vector<FoundArray> arrays;
+  for (const SurveyedFile& surveyed : survey.files) {
+    if (!surveyed.file) continue;
+    for (const Array& array : surveyed.file->layout().arrays) {
+      arrays.push_back({&*surveyed.file, &array});
+    }
+  }
+  if (!survey.problems.empty()) return survey;  // what is not there cannot agree
+  survey.problems = CheckAgreement(arrays);
   return survey;
 }
 

@@ -24,7 +24,7 @@ struct Survey {
   std::vector<Status> problems;     // empty: the dataset is whole
 };
 
-// The names in a folder, sorted.
+// The names in a folder and, as `train/x.npy`, in its folders train and test; sorted.
 [[nodiscard]] StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder);
 
 // Those of `names` that are files of the format.
@@ -36,6 +36,8 @@ struct Survey {
 [[nodiscard]] StatusOr<const Format*> ChooseFormat(const Descriptor& folder,
                                                    const std::string& name);
 
-[[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format, HashCache* cache);
+// `columns`: those that are wanted, as DataFile::Open has them.
+[[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format,
+                                  const std::vector<std::string>& columns, HashCache* cache);
 
 }  // namespace ringmaster::data

@@ -3,14 +3,25 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
-#include "common/data/read_at.h"
+#include "common/data/dataset.h"
 #include "common/data/survey.h"
 #include "common/sha256.h"
 
 namespace ringmaster::data {
 namespace {
+
+constexpr size_t kHex = 64;
+
+bool IsEntry(const std::string& line) {
+  const auto is_hex = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  };
+  return line.size() > kHex + 2 && std::all_of(line.begin(), line.begin() + kHex, is_hex) &&
+         line[kHex] == ' ' && (line[kHex + 1] == ' ' || line[kHex + 1] == '*');
+}
 
 // Of a file with a problem: as much as there is to see.
 void Look(const Descriptor& folder, VerifiedFile* file) {
@@ -63,6 +74,31 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
 
 }  // namespace
 
+StatusOr<Sha256List> ParseSha256List(const std::string& text) {
+  Sha256List list;
+  std::istringstream lines(text);
+  std::string line;
+  for (size_t number = 1; std::getline(lines, line); ++number) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (!IsEntry(line)) {
+      return InvalidArgument(
+          "line {}: expected 64 hex digits, two spaces and a name, as sha256sum "
+          "prints them; got \"{}\"",
+          number, line.substr(0, 100));
+    }
+    std::string name = line.substr(kHex + 2), hex = line.substr(0, kHex);
+    if (name.starts_with("./")) name.erase(0, 2);
+    std::transform(hex.begin(), hex.end(), hex.begin(),
+                   [](char c) { return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c; });
+    if (!list.emplace(name, hex).second) {
+      return InvalidArgument("line {}: {} stands in the list twice", number, name);
+    }
+  }
+  if (list.empty()) return InvalidArgument("it is empty");
+  return list;
+}
+
 StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
                               const std::optional<Sha256List>& list) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
@@ -70,13 +106,17 @@ StatusOr<Verification> Verify(const std::string& folder, const std::string& form
   if (!found.ok()) return Annotate(found.status(), folder);
   const Format* const chosen = *found;
   HashCache nothing("", chosen->name);
-  const Survey survey = SurveyFolder(opened, *chosen, &nothing);
+  Survey survey = SurveyFolder(opened, *chosen, {}, &nothing);
   Verification verification;
   verification.format = chosen->name;
   for (const SurveyedFile& surveyed : survey.files) {
     verification.files.push_back(FileOf(opened, surveyed));
   }
   for (const Status& problem : survey.problems) verification.problems.push_back(Message(problem));
+  if (survey.problems.empty()) {  // what its numbers may be
+    const Status whole = Dataset::Of(*chosen, {}, std::move(survey)).status();
+    if (!whole.ok()) verification.problems.push_back(Message(whole));
+  }
   if (list) {
     RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(opened));
     Compare(*list, names, &verification);

@@ -3,15 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/data/format.h"
-#include "common/data/sha256_list.h"
 #include "common/status.h"
 
 namespace ringmaster::data {
+
+// A list of SHA-256 as `sha256sum` prints it, `HEX  NAME` or `HEX *NAME` a line: name -> lower-case
+// hex.
+using Sha256List = std::map<std::string, std::string>;
+
+// Empty lines are skipped, and so is `./` before a name. INVALID_ARGUMENT names the line.
+[[nodiscard]] StatusOr<Sha256List> ParseSha256List(const std::string& text);
 
 struct VerifiedFile {
   std::string name;

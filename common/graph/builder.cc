@@ -1,6 +1,7 @@
 #include "common/graph/builder.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace ringmaster::graph {
@@ -39,6 +40,18 @@ ValueId GraphBuilder::Input(int64_t height, int64_t width, int64_t channels) {
   const ValueId label = program_.graph.AddFed("label", {program_.samples}, DType::kInt32);
   program_.columns = {{"image", image}, {"label", label}};
   return image;
+}
+
+ValueId GraphBuilder::Input(const std::string& name, Shape shape, int64_t least, int64_t limit) {
+  shape.insert(shape.begin(), program_.samples);
+  if (!IsCountable(shape)) {
+    Fail(InvalidArgument("column {}: {} has too many elements, or none", name, ToString(shape)));
+    return kNoValue;
+  }
+  const ValueId value =
+      program_.graph.AddFed(name, std::move(shape), limit > 0 ? DType::kInt32 : DType::kFloat32);
+  program_.columns.push_back({name, value, least, limit});
+  return value;
 }
 
 void GraphBuilder::SetLimit(const std::string& column, int64_t limit) {
@@ -137,6 +150,11 @@ const Shape& GraphBuilder::shape(ValueId x) const {
 
 StatusOr<Program> GraphBuilder::Finish() {
   RING_RETURN_IF_ERROR(status_);
+  std::set<ValueId> read;
+  for (const Node& node : program_.graph.nodes())
+    read.insert(node.inputs.begin(), node.inputs.end());
+  std::erase_if(program_.columns,
+                [&](const graph::Column& column) { return !read.contains(column.value); });
   return std::move(program_);
 }
 

@@ -22,6 +22,9 @@ class GraphBuilder {
   // Images (N, height, width, channels) in float32, and their labels (N), which have no limit yet.
   // Call once, first.
   ValueId Input(int64_t height, int64_t width, int64_t channels);
+  // A column of so many rows of `shape`, float32, or int32 from least to below limit; before any
+  // node. Finish leaves out those that no node reads.
+  ValueId Input(const std::string& name, Shape shape, int64_t least, int64_t limit);
   // What a column of whole numbers stays below; of several, the least.
   void SetLimit(const std::string& column, int64_t limit);
   // The value of that column.

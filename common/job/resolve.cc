@@ -36,13 +36,9 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
 }
 
 // For what the data are.
-StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
-  return model::BuildGraph(spec.model(),
-                           {.height = result.data_use().height(),
-                            .width = result.data_use().width(),
-                            .channels = result.data_use().channels(),
-                            .classes = result.data().classes()},
-                           {spec.loss(), spec.metrics()});
+StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
+  RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
+  return model::BuildGraph(spec.model(), columns, {spec.loss(), spec.metrics()});
 }
 
 // checkpoint.best as the model has it.
@@ -115,7 +111,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_batch(complete.batch());
   result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
-  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, result));
+  RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
   RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
   if (spec.has_init() && init != nullptr) {
     RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,

@@ -1,5 +1,7 @@
 #include "common/job/sample_use.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -66,19 +68,29 @@ Status SetValidation(const v1::Validation& validation, v1::DataUse* use) {
   return absl::OkStatus();
 }
 
-Status SetImage(const v1::DataSource& source, const v1::DatasetFacts& data, v1::DataUse* use) {
+// What only images can have done to them.
+std::string ImageKeyOf(const v1::JobSpec& spec) {
+  if (spec.data().has_resize()) return "data.resize";
+  if (spec.data().has_repeat_channels()) return "data.repeat_channels";
+  return spec.augment_size() > 0 ? "augment" : "";
+}
+
+// As the model gets it.
+Status MakeImage(const v1::DataSource& source, const std::string& format, v1::StoredColumn* image) {
+  image->set_type(v1::ELEMENT_TYPE_FLOAT32);
   const auto& resize = source.resize().values();
-  use->set_height(resize.empty() ? data.height() : resize[0]);
-  use->set_width(resize.empty() ? data.width() : resize[resize.size() - 1]);
-  use->set_channels(data.channels());
+  if (!resize.empty()) {
+    image->set_shape(0, resize[0]);
+    image->set_shape(1, resize[resize.size() - 1]);
+  }
   if (!source.has_repeat_channels()) return absl::OkStatus();
-  if (data.channels() != 1) {
+  if (image->shape(2) != 1) {
     return FailedPrecondition(
         "data.repeat_channels: images of format {} have {} channels; only those with one can be "
         "repeated: leave it out",
-        data.format(), data.channels());
+        format, image->shape(2));
   }
-  use->set_channels(source.repeat_channels());
+  image->set_shape(2, source.repeat_channels());
   return absl::OkStatus();
 }
 
@@ -141,9 +153,33 @@ StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetF
   v1::DataUse use;
   use.set_train_samples(source.has_take() ? source.take() : data.train_samples());
   use.set_test_samples(source.has_take_test() ? source.take_test() : data.test_samples());
-  RING_RETURN_IF_ERROR(SetImage(source, data, &use));
   if (spec.has_validation()) RING_RETURN_IF_ERROR(SetValidation(spec.validation(), &use));
   return use;
+}
+
+StatusOr<std::vector<v1::StoredColumn>> ResolveColumns(const v1::JobSpec& spec,
+                                                       const v1::DatasetFacts& data) {
+  std::vector<v1::StoredColumn> columns(data.columns().begin(), data.columns().end());
+  const v1::StoredColumn* image = nullptr;
+  for (v1::StoredColumn& column : columns) {
+    if (column.type() != v1::ELEMENT_TYPE_UINT8) continue;
+    if (image != nullptr) {
+      return FailedPrecondition(
+          "columns {} and {} are both images (uint8): a job has one; name it in data.inputs, or "
+          "save the other as float32",
+          image->name(), column.name());
+    }
+    image = &column;
+    RING_RETURN_IF_ERROR(MakeImage(spec.data(), data.format(), &column));
+  }
+  const std::string key = ImageKeyOf(spec);
+  if (image != nullptr || key.empty()) return columns;
+  std::vector<std::string> names;
+  for (const v1::StoredColumn& column : columns) names.push_back(column.name());
+  return FailedPrecondition(
+      "{}: the data have no images, an input column of uint8 (height, width, channels); they have "
+      "{}: leave it out",
+      key, fmt::join(names, ", "));
 }
 
 }  // namespace ringmaster::job

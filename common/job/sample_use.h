@@ -1,10 +1,11 @@
-// Which samples of a dataset are used for what: training, validation, test. By arithmetic, like
-// everything about samples; a function of the dataset and the spec, never of the seed. Pure;
-// thread-safe (free functions, immutable values).
+// Which samples of a dataset are used for what: training, validation, test; and which of its
+// columns the model may read. By arithmetic, like everything about samples; a function of the
+// dataset and the spec, never of the seed. Pure; thread-safe (free functions, immutable values).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "common/job/shards.h"
 #include "common/status.h"
@@ -37,9 +38,14 @@ struct Fraction {
 // Of a valid spec but for `fold`, which it reads: INVALID_ARGUMENT says what is allowed.
 [[nodiscard]] StatusOr<Fraction> ParseValidation(const v1::Validation& validation);
 
-// `spec` valid. FAILED_PRECONDITION: the dataset has too few samples, or images of another kind
-// than `resize` and `repeat_channels` expect.
+// `spec` valid. FAILED_PRECONDITION: the dataset has too few samples.
 [[nodiscard]] StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec,
                                                    const v1::DatasetFacts& data);
+
+// The columns as the model reads them: those of the data, but for images, which are float32 and of
+// the size that `resize` and `repeat_channels` say. FAILED_PRECONDITION: two columns are images, or
+// none is and the job says what to do with images, or they are not such as it expects.
+[[nodiscard]] StatusOr<std::vector<v1::StoredColumn>> ResolveColumns(const v1::JobSpec& spec,
+                                                                     const v1::DatasetFacts& data);
 
 }  // namespace ringmaster::job

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/data/columns.h"
 #include "common/data/format.h"
-#include "common/data/usual_facts.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
@@ -73,22 +73,12 @@ Status CheckLayers(const v1::JobSpec& spec) {
   const bool written = spec.model().layers_size() > 0 || !spec.loss().empty() ||
                        !spec.metrics().empty() || spec.freeze_size() > 0;
   if (!written || spec.data().format().empty()) return absl::OkStatus();
-  auto facts = data::UsualFacts(spec.data().format());
+  const auto facts = data::UsualFacts(spec.data());
   if (!facts.ok()) return absl::OkStatus();
-  facts->set_train_samples(1);
-  facts->set_test_samples(1);
-  v1::JobSpec whole = spec;  // how many samples are used is another question
-  whole.mutable_data()->clear_take();
-  whole.mutable_data()->clear_take_test();
-  whole.clear_validation();
-  const auto use = ResolveDataUse(whole, *facts);
-  if (!use.ok()) return absl::OkStatus();
-  RING_ASSIGN_OR_RETURN(v1::Graph graph, model::BuildGraph(spec.model(),
-                                                           {.height = use->height(),
-                                                            .width = use->width(),
-                                                            .channels = use->channels(),
-                                                            .classes = facts->classes()},
-                                                           {spec.loss(), spec.metrics()}));
+  const auto columns = ResolveColumns(spec, *facts);
+  if (!columns.ok()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(v1::Graph graph,
+                        model::BuildGraph(spec.model(), *columns, {spec.loss(), spec.metrics()}));
   return model::Freeze(spec.freeze(), &graph);
 }
 

@@ -76,10 +76,41 @@ Status CheckLayers(const v1::Model& model) {
   return absl::OkStatus();
 }
 
+constexpr char kFirstInput[] = "input";  // unless a column is called so
+
+// `x (8) float32, y int32`.
+std::string Listed(const Columns& columns) {
+  std::vector<std::string> texts;
+  for (const v1::StoredColumn& column : columns) {
+    const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
+    texts.push_back(fmt::format(
+        "{}{} {}", column.name(),
+        column.shape_size() == 0 ? "" : fmt::format(" ({})", fmt::join(column.shape(), ", ")),
+        whole ? "int32" : "float32"));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 class LayerBuilder {
  public:
-  explicit LayerBuilder(const zoo::DataShape& data) : data_(data), builder_(1) {
-    values_["image"] = builder_.Input(data.height, data.width, data.channels);
+  explicit LayerBuilder(const Columns& columns) : columns_(columns), builder_(1) {
+    for (const v1::StoredColumn& column : columns) {
+      const graph::Shape shape(column.shape().begin(), column.shape().end());
+      const ValueId value = builder_.Input(column.name(), shape, column.least(), column.limit());
+      const bool input = column.use() == v1::COLUMN_USE_INPUT;
+      if (input) values_[column.name()] = value;
+      const v1::StoredColumn*& first = input ? input_ : target_;
+      if (first == nullptr) first = &column;
+    }
+    if (input_ != nullptr) values_.emplace(kFirstInput, values_.at(input_->name()));
+  }
+
+  // What the rest takes for granted.
+  [[nodiscard]] Status Check() const {
+    if (input_ != nullptr && target_ != nullptr) return builder_.status();
+    return InvalidArgument(
+        "no column of the data is {}; they have {}: data.inputs and data.targets say which are",
+        input_ == nullptr ? "an input" : "a target", Listed(columns_));
   }
 
   StatusOr<graph::Program> Build(const v1::Model& model, const Outputs& outputs) {
@@ -98,10 +129,7 @@ class LayerBuilder {
   // What that is, which is read then.
   StatusOr<ValueId> Read(const std::string& name) {
     const auto at = values_.find(name);
-    if (at == values_.end()) {
-      return InvalidArgument("it reads \"{}\", which is nothing that stands before it",
-                             OneLine(name, 200));
-    }
+    if (at == values_.end()) return Unknown(name);
     read_.insert(name);
     if (const auto owner = owners_.find(name); owner != owners_.end()) read_.insert(owner->second);
     return at->second;
@@ -112,7 +140,7 @@ class LayerBuilder {
     for (const std::string& name : layer.inputs()) {
       RING_ASSIGN_OR_RETURN(inputs.emplace_back(), Read(name));
     }
-    if (inputs.empty()) inputs.push_back(values_.at("image"));
+    if (inputs.empty()) inputs.push_back(values_.at(input_->name()));
     Attributes options = layer.attributes();
     for (v1::Attribute& option : options) RING_RETURN_IF_ERROR(ResolveFact(&option));
     ends_in_logits_ = true;
@@ -162,32 +190,72 @@ class LayerBuilder {
     }
     ValueId made = graph::kNoValue;
     builder_.SetPrefix(prefix);
-    const auto logits = zoo::AddModel(model, {images[1], images[2], images[3], data_.classes},
-                                      builder_, inputs[0], &made);
+    const auto logits = zoo::AddModel(model, ShapeFor(inputs[0]), builder_, inputs[0], &made);
     builder_.SetPrefix("");
     RING_RETURN_IF_ERROR(logits.status());
     ends_in_logits_ = *logits;
     return made;
   }
 
+  Status Unknown(const std::string& name) const {
+    std::vector<std::string> known, inputs;
+    for (const auto& [one, value] : values_) known.push_back(one);
+    for (const v1::StoredColumn& column : columns_) {
+      if (column.use() == v1::COLUMN_USE_INPUT) inputs.push_back(column.name());
+    }
+    const std::string guess = Nearest(name, known);
+    return InvalidArgument(
+        "it reads \"{}\", which is neither something that stands before it nor an input column; {}",
+        OneLine(name, 64),
+        guess.empty() ? fmt::format("input columns are {}", fmt::join(inputs, ", "))
+                      : fmt::format("did you mean \"{}\"?", guess));
+  }
+
+  // What a model of the zoo is made for: the classes of the first target, or a number for each of
+  // its numbers.
+  [[nodiscard]] zoo::DataShape ShapeFor(ValueId images) const {
+    int64_t outputs = target_->limit();
+    if (target_->type() != v1::ELEMENT_TYPE_INT32) {
+      outputs = 1;
+      for (const int64_t extent : target_->shape()) outputs *= extent;
+    }
+    const graph::Shape& shape = builder_.shape(images);
+    return {shape[1], shape[2], shape[3], outputs};
+  }
+
   // A number of the data in place of its name.
   Status ResolveFact(v1::Attribute* option) const {
     if (!option->has_fact()) return absl::OkStatus();
     const std::string fact = option->fact();
-    const int64_t shape[] = {data_.height, data_.width, data_.channels};
-    if (fact == "classes" || fact == "label.limit") {
-      option->set_i(data_.classes);
-      return absl::OkStatus();
+    std::vector<std::string> known;
+    if (target_->type() == v1::ELEMENT_TYPE_INT32) {
+      known.emplace_back("classes");
+      if (fact == "classes") {
+        option->set_i(target_->limit());
+        return absl::OkStatus();
+      }
+    } else if (fact == "classes") {
+      return InvalidArgument(
+          "the first target column {} is float32 and has no classes; data.targets says which is "
+          "first",
+          target_->name());
     }
-    for (size_t axis = 0; axis < std::size(shape); ++axis) {
-      if (fact != fmt::format("image.shape.{}", axis)) continue;
-      option->set_i(shape[axis]);
-      return absl::OkStatus();
+    for (const v1::StoredColumn& column : columns_) {
+      const bool whole = column.type() == v1::ELEMENT_TYPE_INT32;
+      if (whole) known.push_back(column.name() + ".limit");
+      if (whole && fact == known.back()) {
+        option->set_i(column.limit());
+        return absl::OkStatus();
+      }
+      for (int axis = 0; axis < column.shape_size(); ++axis) {
+        known.push_back(fmt::format("{}.shape.{}", column.name(), axis));
+        if (fact != known.back()) continue;
+        option->set_i(column.shape(axis));
+        return absl::OkStatus();
+      }
     }
-    return InvalidArgument(
-        "{}: the data have no {}: there are classes, label.limit and "
-        "image.shape.0 to 2",
-        OneLine(option->name(), 64), OneLine(fact, 64));
+    return InvalidArgument("{}: the data have no {}: there are {}", OneLine(option->name(), 64),
+                           OneLine(fact, 64), fmt::join(known, ", "));
   }
 
   Status CheckRead(const v1::Model& model) const {
@@ -199,11 +267,21 @@ class LayerBuilder {
     return absl::OkStatus();
   }
 
-  // A model of the zoo by itself, which nothing calls by a name.
+  // A model of the zoo by itself, which nothing calls by a name: of the first column of images.
   Status AddNamed(const v1::Model& model) {
-    const ValueId image = values_.at("image");
+    const auto images = std::ranges::find_if(columns_, [](const v1::StoredColumn& column) {
+      return column.use() == v1::COLUMN_USE_INPUT && column.shape_size() == 3 &&
+             column.type() != v1::ELEMENT_TYPE_INT32;
+    });
+    if (images == columns_.end()) {
+      return InvalidArgument(
+          "model {} reads images, an input column of (height, width, channels); the data have {}: "
+          "write a model of layers",
+          model.name(), Listed(columns_));
+    }
+    const ValueId image = values_.at(images->name());
     RING_ASSIGN_OR_RETURN(ends_in_logits_,
-                          zoo::AddModel(model, data_, builder_, image, &values_[""]));
+                          zoo::AddModel(model, ShapeFor(image), builder_, image, &values_[""]));
     return absl::OkStatus();
   }
 
@@ -212,7 +290,10 @@ class LayerBuilder {
   Status AddOutputs(const Outputs& wanted) {
     has_outputs_ = true;
     Outputs outputs = wanted;
-    if (outputs.losses.empty()) outputs.losses.Add()->set_kind("softmax_cross_entropy");
+    if (outputs.losses.empty()) {
+      const bool classes = target_->type() == v1::ELEMENT_TYPE_INT32;
+      outputs.losses.Add()->set_kind(classes ? "softmax_cross_entropy" : "mean_squared_error");
+    }
     for (v1::Layer& loss : outputs.losses) {
       if (!loss.name().empty()) continue;
       loss.set_name(outputs.losses.size() == 1 ? "loss" : loss.kind());
@@ -262,23 +343,49 @@ class LayerBuilder {
     const std::string last = last_ == nullptr ? "" : last_->name();
     RING_ASSIGN_OR_RETURN(const ValueId said,
                           Read(output.inputs_size() > 0 ? output.inputs(0) : last));
-    const std::string column = output.inputs_size() > 1 ? output.inputs(1) : "label";
-    if (kind->of_classes) RING_RETURN_IF_ERROR(CheckClasses(said, column));
-    return AddOutput(builder_, output.name(), *kind, output.attributes(), said, column);
+    const std::string name = output.inputs_size() > 1 ? output.inputs(1) : target_->name();
+    const auto column = std::ranges::find(columns_, name, &v1::StoredColumn::name);
+    if (column == columns_.end()) {
+      return InvalidArgument("there is no column \"{}\"; the data have {}", OneLine(name, 64),
+                             Listed(columns_));
+    }
+    RING_RETURN_IF_ERROR(kind->of_classes ? CheckClasses(said, *column) : CheckPair(said, *column));
+    return AddOutput(builder_, output.name(), *kind, output.attributes(), said, name);
   }
 
-  Status CheckClasses(ValueId logits, const std::string& column) const {
+  Status CheckClasses(ValueId logits, const v1::StoredColumn& column) const {
     const graph::Shape& shape = builder_.shape(logits);
+    if (column.type() != v1::ELEMENT_TYPE_INT32) {
+      return InvalidArgument("column {} is float32; it compares with classes, which are int32",
+                             column.name());
+    }
     if (shape.size() != 2) {
       return InvalidArgument("the last layer makes {}; the loss reads logits (N, classes)",
                              graph::ToString(shape));
     }
-    if (shape[1] >= data_.classes) return absl::OkStatus();
-    return InvalidArgument("it has {} units, column {} needs {}: write units: classes", shape[1],
-                           column, data_.classes);
+    if (shape[1] >= column.limit()) return absl::OkStatus();
+    return InvalidArgument("it has {} units, column {} needs {}: write units: {}", shape[1],
+                           column.name(), column.limit(),
+                           &column == target_ ? "classes" : column.name() + ".limit");
   }
 
-  const zoo::DataShape data_;
+  Status CheckPair(ValueId said, const v1::StoredColumn& column) {
+    if (column.type() == v1::ELEMENT_TYPE_INT32) {
+      return InvalidArgument("column {} is int32; it compares with numbers, which are float32",
+                             column.name());
+    }
+    const graph::Shape& shape = builder_.shape(said);
+    const graph::Shape& target = builder_.shape(builder_.Column(column.name()));
+    graph::Shape longer = target;
+    longer.push_back(1);
+    if (shape == target || shape == longer) return absl::OkStatus();
+    return InvalidArgument("the layer makes {}; column {}, which it is compared with, has {}",
+                           graph::ToString(shape), column.name(), graph::ToString(target));
+  }
+
+  const Columns& columns_;
+  const v1::StoredColumn* input_ = nullptr;  // the first one
+  const v1::StoredColumn* target_ = nullptr;
   GraphBuilder builder_;
   std::map<std::string, ValueId> values_;
   std::map<std::string, std::string> owners_;  // of one of several values, the layer
@@ -289,16 +396,17 @@ class LayerBuilder {
 
 }  // namespace
 
-StatusOr<graph::Program> BuildForward(const v1::Model& model, const zoo::DataShape& data,
+StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns,
                                       const Outputs& outputs) {
   if (model.layers_size() > 0) RING_RETURN_IF_ERROR(CheckLayers(model));
-  if (data.classes < 1) return InvalidArgument("the data have no classes");
-  return LayerBuilder(data).Build(model, outputs);
+  LayerBuilder builder(columns);
+  RING_RETURN_IF_ERROR(builder.Check());
+  return builder.Build(model, outputs);
 }
 
-StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data,
+StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const Columns& columns,
                                const Outputs& outputs) {
-  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, data, outputs));
+  RING_ASSIGN_OR_RETURN(const graph::Program forward, BuildForward(model, columns, outputs));
   if (forward.outputs.empty()) {
     return InvalidArgument(
         "{}: it ends in features and has no loss to train by: write layers "
@@ -313,6 +421,21 @@ StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& dat
   const auto again = graph::FromMessage(message, graph::Mode::kTraining, 1);
   if (!again.ok()) return Annotate(again.status(), "model");
   return message;
+}
+
+Columns ImagesAndLabels(const zoo::DataShape& data) {
+  Columns columns(2);
+  columns[0].set_name("image");
+  columns[0].set_type(v1::ELEMENT_TYPE_FLOAT32);
+  for (const int64_t extent : {data.height, data.width, data.channels}) {
+    columns[0].add_shape(extent);
+  }
+  columns[0].set_use(v1::COLUMN_USE_INPUT);
+  columns[1].set_name("label");
+  columns[1].set_type(v1::ELEMENT_TYPE_INT32);
+  columns[1].set_limit(data.classes);
+  columns[1].set_use(v1::COLUMN_USE_TARGET);
+  return columns;
 }
 
 StatusOr<v1::Model> Resolve(const v1::Model& model) {

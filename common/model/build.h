@@ -2,6 +2,8 @@
 // (free functions).
 #pragma once
 
+#include <vector>
+
 #include "common/graph/program.h"
 #include "common/status.h"
 #include "common/zoo/model_table.h"
@@ -10,19 +12,25 @@
 
 namespace ringmaster::model {
 
-// What a job minimizes and measures (JobSpec); empty: what such data call for.
+// Of the data, as the model reads them: images resized and in float32. Layers read inputs, by name
+// or the first one; `classes` is the limit of the first target.
+using Columns = std::vector<v1::StoredColumn>;
+// What a dataset of images with a label each has.
+[[nodiscard]] Columns ImagesAndLabels(const zoo::DataShape& data);
+
+// What a job minimizes and measures (JobSpec). Empty: by the first target softmax_cross_entropy and
+// accuracy where it is int32, mean_squared_error and mae where it is float32.
 struct Outputs {
   google::protobuf::RepeatedPtrField<v1::Layer> losses, metrics;
 };
 
 // The layers of one sample as they train, without gradients, and without a loss where the model
 // ends in features and none is wanted. INVALID_ARGUMENT: `net.yaml:9:5: add1 (add): ...`.
-[[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model,
-                                                    const zoo::DataShape& data,
+[[nodiscard]] StatusOr<graph::Program> BuildForward(const v1::Model& model, const Columns& columns,
                                                     const Outputs& outputs = {});
 
 // The canonical forward graph; also a model without a loss is an error then.
-[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const zoo::DataShape& data,
+[[nodiscard]] StatusOr<v1::Graph> BuildGraph(const v1::Model& model, const Columns& columns,
                                              const Outputs& outputs = {});
 
 // Checks what can be checked without data, and fills the defaults of a model of the zoo. Layers

@@ -261,7 +261,7 @@ class Expander {
 
   // It is its first input then.
   StatusOr<Refs> SkipUse(const Frame& frame, const Use& use) {
-    const Refs inputs = use.inputs.empty() ? Refs{"image"} : use.inputs;
+    const Refs inputs = use.inputs.empty() ? Refs{"input"} : use.inputs;
     RING_RETURN_IF_ERROR(names_.Define(frame, *use.item, use.name, inputs.front()));
     return inputs;
   }
@@ -276,7 +276,7 @@ class Expander {
     if (frame.depth >= kMaxNesting) {
       return At(frame, item, InvalidArgument("blocks nested deeper than {}", kMaxNesting));
     }
-    const Refs inputs = use.inputs.empty() ? Refs{"image"} : use.inputs;
+    const Refs inputs = use.inputs.empty() ? Refs{"input"} : use.inputs;
     if (inputs.size() != block.inputs.size()) {
       return At(frame, item,
                 InvalidArgument("it reads {} inputs, {}; got {}", block.inputs.size(),

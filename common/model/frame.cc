@@ -31,19 +31,29 @@ std::string NearestOr(const std::string& word, const std::vector<std::string>& k
   return fmt::format("there are {}", fmt::join(known, ", "));
 }
 
+namespace {
+
+bool IsColumnName(const std::string& name) {
+  return !name.empty() && name[0] >= 'a' && name[0] <= 'z' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
+}  // namespace
+
 StatusOr<std::string> NameTable::Find(const Frame& frame, const std::string& name) const {
   if (const auto at = known_.find(frame.prefix + name); at != known_.end()) return at->second;
   const size_t slash = name.rfind('/');
   if (slash != std::string::npos && IsLayer(frame.prefix + name.substr(0, slash))) {
     return known_.at(frame.prefix + name.substr(0, slash)) + name.substr(slash);
   }
-  if (frame.block == nullptr && name == "image") return name;
   for (const YamlNode& node : frame.layers->items) {
     const auto later = ReadItem(node);
     if (!later.ok() || later->name != name) continue;
     return InvalidArgument("{} stands behind it, at {}: a layer reads what stands before it", name,
                            later->where);
   }
+  // It may be a column: which ones there are is known once the data are.
+  if (frame.block == nullptr && IsColumnName(name)) return name;
   std::vector<std::string> known;
   for (auto at = known_.lower_bound(frame.prefix); at != known_.end(); ++at) {
     if (!at->first.starts_with(frame.prefix)) break;

@@ -16,7 +16,7 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 
-// `{conv2d: {name: conv1, inputs: [image], filters: 64}}`; what is empty is left out.
+// `{conv2d: {name: conv1, inputs: [input], filters: 64}}`; what is empty is left out.
 std::string PrintItem(const v1::Layer& layer, const std::vector<std::string>& inputs) {
   std::vector<std::string> parts;
   if (!layer.name().empty()) parts.push_back("name: " + PrintWord(layer.name()));
@@ -36,7 +36,7 @@ std::vector<std::string> InputsOf(const v1::Layer& layer) {
 // No inputs where it reads what stands before it.
 std::string PrintLayer(const v1::Layer& layer, const std::string& before) {
   std::vector<std::string> inputs = InputsOf(layer);
-  if (inputs.empty() && !before.empty()) inputs.emplace_back("image");
+  if (inputs.empty() && !before.empty()) inputs.emplace_back("input");
   if (layer.inputs_size() == 1 && layer.inputs(0) == before) inputs.clear();
   return PrintItem(layer, inputs);
 }
@@ -57,7 +57,7 @@ StatusOr<v1::Model> LayersOf(const v1::Model& model, const zoo::DataShape& data)
   const ValueId image = builder.Input(data.height, data.width, data.channels);
   ValueId made = image;
   RING_RETURN_IF_ERROR(zoo::AddModel(model, data, builder, image, &made).status());
-  std::map<ValueId, std::string> names = {{image, "image"}};
+  std::map<ValueId, std::string> names = {{image, "input"}};
   v1::Model layers;
   for (const GraphBuilder::Written& written : builder.written()) {
     if (written.made == written.inputs) continue;  // it is what it reads

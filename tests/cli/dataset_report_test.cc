@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/image_data.h"
+
 namespace ringmaster::cli {
 namespace {
 
@@ -10,10 +12,7 @@ DatasetStatistics SmallDataset() {
   dataset.path = "data/m";
   v1::DatasetFacts& facts = dataset.facts;
   facts.set_format("mnist");
-  facts.set_height(28);
-  facts.set_width(20);
-  facts.set_channels(1);
-  facts.set_classes(2);
+  testing::SetImages(28, 20, 1, 2, &facts);
   facts.set_train_samples(12);
   facts.set_test_samples(3);
   v1::DataFile& file = *facts.add_files();
@@ -22,35 +21,37 @@ DatasetStatistics SmallDataset() {
   file.set_samples(12);
   file.set_sha256("ab");
   *facts.add_files() = file;
-  dataset.train = {{10, 2}, {{33.25, 78.5}}};
-  dataset.test = {{0, 3}, {{1, 0}}};
+  dataset.train.columns = {{{{33.25, 78.5}}, {}}, {{}, {10, 2}}};
+  dataset.test.columns = {{{{1, 0}}, {}}, {{}, {0, 3}}};
   return dataset;
 }
 
 TEST_CASE("Dataset report: a dataset as JSON") {
   CHECK(ToJson(SmallDataset()).dump() ==
-        R"({"path":"data/m","format":"mnist","height":28,"width":20,"channels":1,"classes":2,)"
-        R"("bytes":2468,"train":{"samples":12,"class_samples":[10,2],"mean":[33.25],)"
-        R"("standard_deviation":[78.5]},"test":{"samples":3,"class_samples":[0,3],"mean":[1.0],)"
-        R"("standard_deviation":[0.0]},"files":[{"name":"train.bin","bytes":1234,"samples":12,)"
-        R"("sha256":"ab"},{"name":"train.bin","bytes":1234,"samples":12,"sha256":"ab"}]})");
+        R"({"path":"data/m","format":"mnist","bytes":2468,"train":{"samples":12},)"
+        R"("test":{"samples":3},"columns":[{"name":"image","use":"input","type":"uint8",)"
+        R"("shape":[28,20,1],"train":{"mean":[33.25],"standard_deviation":[78.5]},)"
+        R"("test":{"mean":[1.0],"standard_deviation":[0.0]}},{"name":"label","use":"target",)"
+        R"("type":"int32","shape":[],"limit":2,"train":{"class_samples":[10,2]},)"
+        R"("test":{"class_samples":[0,3]}}],"files":[{"name":"train.bin","bytes":1234,)"
+        R"("samples":12,"sha256":"ab"},{"name":"train.bin","bytes":1234,"samples":12,)"
+        R"("sha256":"ab"}]})");
 }
 
 TEST_CASE("Dataset report: a dataset as text") {
   CHECK(RenderDataset(SmallDataset(), Terminal::Plain()) ==
         "dataset:   data/m\n"
         "format:    mnist\n"
-        "images:    28 x 20 x 1 (height, width, channels)\n"
-        "classes:   2\n"
+        "samples:   12 train, 3 test\n"
         "bytes:     2468\n"
         "\n"
-        "SPLIT  SAMPLES  MEAN ± DEVIATION OF EACH CHANNEL\n"
-        "train  12       33.250 ± 78.500\n"
-        "test   3        1.000 ± 0.000\n"
+        "COLUMN  USE     TYPE   SHAPE        LIMIT  MEAN ± DEVIATION  IN TEST\n"
+        "image   input   uint8  28 x 20 x 1         33.250 ± 78.500   1.000 ± 0.000\n"
+        "label   target  int32               2\n"
         "\n"
-        "CLASS  TRAIN  TEST\n"
-        "0      10     0\n"
-        "1      2      3\n"
+        "CLASS OF label  TRAIN  TEST\n"
+        "0               10     0\n"
+        "1               2      3\n"
         "\n"
         "FILE       SAMPLES  BYTES  SHA-256\n"
         "train.bin  12       1234   ab\n"

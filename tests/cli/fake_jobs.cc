@@ -128,7 +128,7 @@ grpc::Status FakeJobs::GetGraph(grpc::ServerContext*, const v1::GetRequest* requ
   const grpc::Status status = Find(request->job_id(), &story);
   v1::Model model;
   model.set_name("linear");
-  if (status.ok()) *response = *model::BuildGraph(model, zoo::kCifar);
+  if (status.ok()) *response = *model::BuildGraph(model, model::ImagesAndLabels(zoo::kCifar));
   return status;
 }
 

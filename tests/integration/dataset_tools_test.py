@@ -39,12 +39,12 @@ class DatasetToolsTest(unittest.TestCase):
                 folder = self.make(form, *(["--gzip"] if form == "mnist" else []))
                 stat = json.loads(self.dataset("stat", folder, "-o", "json").stdout)
                 self.assertEqual(stat["format"], form)
-                self.assertEqual((stat["height"], stat["width"], stat["channels"]),
-                                 (size, size, channels))
-                self.assertEqual(stat["classes"], classes)
+                image, label = stat["columns"]
+                self.assertEqual(image["shape"], [size, size, channels])
+                self.assertEqual(label["limit"], classes)
                 self.assertEqual((stat["train"]["samples"], stat["test"]["samples"]), (30, 10))
-                self.assertEqual(sum(stat["train"]["class_samples"]), 30)
-                self.assertEqual(len(stat["test"]["standard_deviation"]), channels)
+                self.assertEqual(sum(label["train"]["class_samples"]), 30)
+                self.assertEqual(len(image["test"]["standard_deviation"]), channels)
                 self.assertEqual({file["name"]: file["sha256"] for file in stat["files"]},
                                  self.sums(folder))
                 self.assertIn(form, self.dataset("stat", folder).stdout)

@@ -8,6 +8,7 @@
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
+#include "tests/support/image_data.h"
 #include "tests/support/model_option.h"
 
 namespace ringmaster::testing {
@@ -63,10 +64,7 @@ inline v1::DatasetFacts MakeFacts() {
   }
   facts.set_train_samples(80);
   facts.set_test_samples(20);
-  facts.set_height(32);
-  facts.set_width(32);
-  facts.set_channels(3);
-  facts.set_classes(10);
+  SetImages(32, 32, 3, 10, &facts);
   return facts;
 }
 

@@ -104,7 +104,7 @@ std::string Shapes(const TuneSubject& subject) {
 TEST_CASE("TuneSubject: without a dataset full batches, and a note that says what is left out") {
   const TuneSubject subject = SubjectWith({});
   CHECK(Shapes(subject) == "T5 T6 E5 E6");
-  CHECK(subject.title == "small: mlp in float32, images of 28x28x1, 10 classes");
+  CHECK(subject.title == "small: mlp in float32, of image 28x28x1, label below 10");
   CHECK_THAT(subject.note, Contains("--data-root") && Contains("data.take_test"));
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("TuneSubject: model, policy and images are those of the job") {
       {"model={name: vgg, depth: 11}", "data={format: cifar100, path: c, resize: [64, 32]}",
        "precision.policy=mixed_bfloat16"},
       {.samples = {1}, .data_root = ""});
-  CHECK(subject.title == "small: vgg in mixed_bfloat16, images of 64x32x3, 100 classes");
+  CHECK(subject.title == "small: vgg in mixed_bfloat16, of image 64x32x3, label below 100");
   CHECK(Shapes(subject) == "T1 E1");
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("Tune: the table is written, readable for everybody, and a line says e
   REQUIRE(stat(path.c_str(), &facts) == 0);
   CHECK((facts.st_mode & 0777) == 0644);
   CHECK(out.str() ==
-        "small: mlp in float32, images of 28x28x1, 10 classes, on an abacus\n"
+        "small: mlp in float32, of image 28x28x1, label below 10, on an abacus\n"
         "training, 4 samples a shard:\n"
         "        1.5 us,       4.0 us untuned,   2 candidates: add training 4\n"
         "evaluation, 4 samples a shard:\n"

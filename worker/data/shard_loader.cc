@@ -1,5 +1,6 @@
 #include "worker/data/shard_loader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -12,10 +13,30 @@ std::vector<v1::Augmentation> AugmentOf(const v1::ResultSpec& spec) {
   return {spec.augment().begin(), spec.augment().end()};
 }
 
-// Of the dataset as it is stored (DatasetFacts), and as the model gets it (DataUse).
-template <typename Image>
-graph::ImageShape ShapeOf(const Image& image) {
-  return {image.height(), image.width(), image.channels()};
+// What the data have under the name of a column of the graph.
+size_t StoredOf(const v1::ResultSpec& spec, const std::string& name) {
+  const auto& columns = spec.data().columns();
+  const auto found = std::ranges::find(columns, name, &v1::StoredColumn::name);
+  RING_CHECK(found != columns.end(), "a graph of columns that the data have not");
+  return static_cast<size_t>(found - columns.begin());
+}
+
+// Of a stored image, and of the same column of the graph.
+template <typename Column>
+graph::ImageShape ShapeOf(const Column& column) {
+  const auto at = [&](int axis) { return static_cast<uint32_t>(column.shape(axis)); };
+  return {at(0), at(1), at(2)};
+}
+
+// The column of the graph that is stored as uint8; nullptr: none.
+const v1::Column* ImageOf(const v1::ResultSpec& spec) {
+  for (const v1::Column& column : spec.graph().columns()) {
+    const size_t stored = StoredOf(spec, column.name());
+    if (spec.data().columns(static_cast<int>(stored)).type() == v1::ELEMENT_TYPE_UINT8) {
+      return &column;
+    }
+  }
+  return nullptr;
 }
 
 // Places of the shard's samples in the epoch's order of their set, and n.
@@ -42,19 +63,74 @@ AlignedArray<T>::AlignedArray(size_t size) : size_(size) {
   RING_CHECK(data_ != nullptr, "out of memory");
 }
 template class AlignedArray<uint8_t>;
-template class AlignedArray<float>;
+template class AlignedArray<std::byte>;
+
+std::optional<std::span<const std::byte>> ShardBatch::column(std::string_view name) const {
+  const auto found = std::ranges::find(columns, name, &BatchColumn::name);
+  if (found == columns.end()) return std::nullopt;
+  return found->rows.span();
+}
 
 std::shared_ptr<const graph::Augmenter> MakeAugmenter(const v1::ResultSpec& spec) {
-  return std::make_shared<const graph::Augmenter>(AugmentOf(spec), ShapeOf(spec.data()),
-                                                  ShapeOf(spec.data_use()), spec.seed());
+  const v1::Column* const image = ImageOf(spec);
+  if (image == nullptr) return nullptr;
+  const size_t stored = StoredOf(spec, image->name());
+  return std::make_shared<const graph::Augmenter>(
+      AugmentOf(spec), ShapeOf(spec.data().columns(static_cast<int>(stored))), ShapeOf(*image),
+      spec.seed());
+}
+
+bool CoresMayAugment(const v1::ResultSpec& spec) {
+  const auto& columns = spec.graph().columns();
+  const auto first = std::ranges::find_if(columns, [](const v1::Column& column) {
+    return column.type() == v1::ELEMENT_TYPE_FLOAT32 && column.shape_size() == 3;
+  });
+  return first != columns.end() && &*first == ImageOf(spec);
 }
 
 ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
                          std::shared_ptr<const graph::Augmenter> augmenter)
     : dataset_(std::move(dataset)),
       spec_(std::move(spec)),
+      sources_(SourcesOf(spec_)),
       samples_(spec_.data_use()),
       augmenter_(std::move(augmenter)) {}
+
+std::vector<ShardLoader::Source> ShardLoader::SourcesOf(const v1::ResultSpec& spec) {
+  std::vector<Source> sources;
+  for (const v1::Column& column : spec.graph().columns()) {
+    Source source = {.name = column.name(), .stored = StoredOf(spec, column.name())};
+    source.row_bytes = sizeof(float);
+    for (const int64_t extent : column.shape()) source.row_bytes *= static_cast<size_t>(extent);
+    const v1::StoredColumn& stored = spec.data().columns(static_cast<int>(source.stored));
+    source.image = stored.type() == v1::ELEMENT_TYPE_UINT8;
+    source.stored_bytes = data::RowBytes(stored);
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
+                            graph::ImageScratch* scratch, std::span<std::byte> stored,
+                            ShardBatch* batch) const {
+  const BatchId& id = batch->id;
+  const uint64_t sample = batch->samples[row];
+  const data::Split split =
+      id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
+  if (source.image && augmenter_ == nullptr) {
+    const auto pixels = std::as_writable_bytes(batch->pixels.span());
+    return dataset_->Read(source.stored, split, sample,
+                          pixels.subspan(row * source.stored_bytes, source.stored_bytes));
+  }
+  const std::span<std::byte> out =
+      batch->columns[column].rows.span().subspan(row * source.row_bytes, source.row_bytes);
+  if (!source.image) return dataset_->Read(source.stored, split, sample, out);
+  RING_RETURN_IF_ERROR(dataset_->Read(source.stored, split, sample, stored));
+  augmenter_->Apply(id.use(), id.step, sample,
+                    {reinterpret_cast<const uint8_t*>(stored.data()), stored.size()}, scratch,
+                    {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+  return absl::OkStatus();
+}
 
 StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const {
   if (id.shard >= spec_.shards()) {
@@ -62,35 +138,31 @@ StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const
   }
   if (samples_.count(id.set) == 0) return InvalidArgument("the job has no such sample set");
   const bool training = id.set == job::SampleSet::kTrain;
-  const data::Split split =
-      id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
   const Slice slice = SliceOf(spec_, id, samples_.count(id.set));
   const size_t rows = slice.places.size();
-  const size_t stored = ShapeOf(spec_.data()).elements();
-  const size_t elements = ShapeOf(spec_.data_use()).elements();
   const job::Permutation permutation(spec_.seed(), id.step / spec_.steps_per_epoch(),
                                      samples_.count(job::SampleSet::kTrain));
   auto batch = std::make_shared<ShardBatch>();
   batch->id = id;
   batch->batch_samples = slice.batch_samples;
-  batch->pixels = AlignedArray<uint8_t>(augmenter_ == nullptr ? rows * stored : 0);
-  batch->images = AlignedArray<float>(augmenter_ == nullptr ? 0 : rows * elements);
   batch->samples.reserve(rows);
-  batch->labels.reserve(rows);
-  std::vector<uint8_t> one(augmenter_ == nullptr ? 0 : stored);
-  graph::ImageScratch scratch;
   for (size_t row = 0; row < rows; ++row) {
     const uint64_t place = slice.places.begin + row;
-    const uint64_t sample = samples_.At(id.set, training ? permutation.At(place) : place);
-    const std::span<uint8_t> pixels =
-        augmenter_ == nullptr ? batch->pixels.span().subspan(row * stored, stored) : std::span(one);
-    RING_ASSIGN_OR_RETURN(const int32_t label, dataset_->Read(split, sample, pixels));
-    if (augmenter_ != nullptr) {
-      augmenter_->Apply(id.use(), id.step, sample, pixels, &scratch,
-                        batch->images.span().subspan(row * elements, elements));
+    batch->samples.push_back(samples_.At(id.set, training ? permutation.At(place) : place));
+  }
+  std::vector<std::byte> stored;
+  for (const Source& source : sources_) {
+    const bool as_pixels = source.image && augmenter_ == nullptr;
+    if (as_pixels) batch->pixels = AlignedArray<uint8_t>(rows * source.stored_bytes);
+    batch->columns.push_back(
+        {source.name, AlignedArray<std::byte>(as_pixels ? 0 : rows * source.row_bytes)});
+    if (source.image) stored.resize(source.stored_bytes);
+  }
+  graph::ImageScratch scratch;
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < sources_.size(); ++column) {
+      RING_RETURN_IF_ERROR(LoadRow(sources_[column], column, row, &scratch, stored, batch.get()));
     }
-    batch->samples.push_back(sample);
-    batch->labels.push_back(label);
   }
   return batch;
 }

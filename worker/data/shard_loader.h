@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,34 +63,39 @@ class AlignedArray {
   size_t size_ = 0;
 };
 
+// Rows of one column that the model reads: float32 or int32, as the graph has it.
+struct BatchColumn {
+  std::string name;
+  AlignedArray<std::byte> rows;
+};
+
 struct ShardBatch {
   BatchId id;
   uint64_t batch_samples = 0;     // n: samples of the whole batch, over all shards
   std::vector<uint64_t> samples;  // dataset index of each row; empty when the shard is empty
-  // In one of two forms; the other one is empty.
-  AlignedArray<uint8_t> pixels;  // rows * H * W * C of the stored images
-  AlignedArray<float> images;    // rows * H * W * C of the model's images
-  std::vector<int32_t> labels;   // rows
+  // rows * H * W * C of the stored images, for cores that make the images themselves; else empty.
+  AlignedArray<uint8_t> pixels;
+  std::vector<BatchColumn> columns;  // in the graph's order
   // The pixels on the device, where a reader has had them brought ahead.
   std::shared_ptr<const StagedInput> staged;
 
-  // The rows of a column, nothing when the data has none of this name; those of `image` are empty
-  // where there are pixels.
-  [[nodiscard]] std::optional<std::span<const std::byte>> column(std::string_view name) const {
-    if (name == "image") return std::as_bytes(images.span());
-    if (name == "label") return std::as_bytes(std::span(labels));
-    return std::nullopt;
-  }
+  // The rows of a column, nothing when the model reads none of this name; those of the images are
+  // empty where there are pixels.
+  [[nodiscard]] std::optional<std::span<const std::byte>> column(std::string_view name) const;
 };
 
-// The one that a job has: of its loader, or of its cores.
+// The one that a job has: of its loader, or of its cores. nullptr where the model reads no images
+// that are stored as uint8.
 [[nodiscard]] std::shared_ptr<const graph::Augmenter> MakeAugmenter(const v1::ResultSpec& spec);
+// Whether cores that augment may have it: what they make of pixels is the first of the columns that
+// look like images.
+[[nodiscard]] bool CoresMayAugment(const v1::ResultSpec& spec);
 
 class ShardLoader {
  public:
   // `spec` resolved; the dataset's facts must equal spec.data (checked by the caller at Prepare).
-  // With an `augmenter`, MakeAugmenter(spec), batches hold images; with nullptr pixels, for cores
-  // that make the images themselves.
+  // With an `augmenter`, MakeAugmenter(spec), batches hold images; with nullptr pixels, where there
+  // are any, for cores that make the images themselves.
   ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
               std::shared_ptr<const graph::Augmenter> augmenter);
 
@@ -100,8 +106,22 @@ class ShardLoader {
   const v1::ResultSpec& spec() const { return spec_; }
 
  private:
+  // A column of the graph and where the data have it.
+  struct Source {
+    std::string name;
+    size_t stored = 0;        // of facts().columns
+    size_t row_bytes = 0;     // as the model reads it
+    size_t stored_bytes = 0;  // as Dataset::Read gives it
+    bool image = false;       // stored as uint8
+  };
+  static std::vector<Source> SourcesOf(const v1::ResultSpec& spec);
+  // One sample's row of one column, in its place in the batch. `stored`: room for an image.
+  Status LoadRow(const Source& source, size_t column, size_t row, graph::ImageScratch* scratch,
+                 std::span<std::byte> stored, ShardBatch* batch) const;
+
   const std::shared_ptr<const Dataset> dataset_;
   const v1::ResultSpec spec_;
+  const std::vector<Source> sources_;
   const job::SampleUse samples_;
   const std::shared_ptr<const graph::Augmenter> augmenter_;  // nullptr: pixels
 };

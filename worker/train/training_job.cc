@@ -145,7 +145,8 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   const auto enter = [&](const char* phase) {
     if (options.on_phase) options.on_phase(phase);
   };
-  const Augments augments = backend->augments() ? Augments::kCores : Augments::kLoader;
+  const bool cores_augment = backend->augments() && CoresMayAugment(resolved.result());
+  const Augments augments = cores_augment ? Augments::kCores : Augments::kLoader;
   job->augmenter = MakeAugmenter(resolved.result());
   job->loader =
       std::make_shared<ShardLoader>(std::move(dataset), resolved.result(),

@@ -8,9 +8,10 @@
 #include <chrono>
 #include <filesystem>
 
-#include "common/data/cifar10.h"
+#include "common/data/image_formats.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
+#include "tests/support/image_data.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -63,10 +64,12 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: facts name every file with its counts
   CHECK(facts.format() == "cifar10");
   CHECK(facts.train_samples() == 7);
   CHECK(facts.test_samples() == 3);
-  CHECK(facts.height() == 32);
-  CHECK(facts.width() == 32);
-  CHECK(facts.channels() == 3);
-  CHECK(facts.classes() == 10);
+  REQUIRE(facts.columns_size() == 2);
+  CHECK(facts.columns(0).ShortDebugString() ==
+        "name: \"image\" type: ELEMENT_TYPE_UINT8 shape: 32 shape: 32 shape: 3 use: "
+        "COLUMN_USE_INPUT");
+  CHECK(facts.columns(1).ShortDebugString() ==
+        "name: \"label\" type: ELEMENT_TYPE_INT32 limit: 10 use: COLUMN_USE_TARGET");
   REQUIRE(facts.files_size() == 6);
   for (const v1::DataFile& file : facts.files()) {
     CHECK(file.sha256() == *Sha256HexOfFile(File(file.name())));
@@ -86,14 +89,15 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: samples are read at random, across fi
   for (const uint64_t sample : {6, 0, 3, 5, 1, 2, 4}) {
     const auto* record =
         reinterpret_cast<const uint8_t*>(all.data()) + sample * kCifar10RecordBytes;
-    const auto label = (*dataset)->Read(Split::kTrain, sample, pixels);
+    const auto label = testing::ReadImage(**dataset, Split::kTrain, sample, pixels);
     REQUIRE(label.ok());
     CHECK(*label == record[0]);
     PlanesToInterleaved({record + 1, kCifarPixels}, 3, expected);
     CHECK(pixels == expected);
   }
-  CHECK((*dataset)->Read(Split::kTest, 2, pixels).ok());
-  CHECK((*dataset)->Read(Split::kTest, 3, pixels).status().code() == absl::StatusCode::kOutOfRange);
+  CHECK(testing::ReadImage(**dataset, Split::kTest, 2, pixels).ok());
+  CHECK(testing::ReadImage(**dataset, Split::kTest, 3, pixels).status().code() ==
+        absl::StatusCode::kOutOfRange);
 }
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
@@ -108,7 +112,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
   v1::DataSource png = Source("d");
   png.set_format("png");
   CHECK(Message(Dataset::Open(folders(), png).status()) ==
-        "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist");
+        "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz");
 }
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: without a format it is the one whose files are there") {
@@ -195,7 +199,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a file that shrinks or changes in use
   REQUIRE(dataset.ok());
   std::vector<uint8_t> pixels(kCifarPixels);
   fs::resize_file(File("test_batch.bin"), kCifar10RecordBytes + 7);
-  const auto read = (*dataset)->Read(Split::kTest, 1, pixels);
+  const auto read = testing::ReadImage(**dataset, Split::kTest, 1, pixels);
   CHECK(read.status().code() == absl::StatusCode::kDataLoss);
   CHECK(Message(read.status()) ==
         "test_batch.bin record 1: it ends early: it shrank while it was in use");
@@ -204,7 +208,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: a file that shrinks or changes in use
   // Two changes can fall into one tick of a file system's clock.
   const auto later = fs::file_time_type::clock::now() + std::chrono::hours(1);
   fs::last_write_time(File("test_batch.bin"), later);
-  CHECK(Message((*dataset)->Read(Split::kTest, 0, pixels).status()) ==
+  CHECK(Message(testing::ReadImage(**dataset, Split::kTest, 0, pixels).status()) ==
         "test_batch.bin record 0: the file changed while it was in use, so it is not the one that "
         "was compared with the other workers'");
 }

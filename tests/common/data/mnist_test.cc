@@ -1,5 +1,3 @@
-#include "common/data/mnist.h"
-
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -8,11 +6,13 @@
 #include <fstream>
 
 #include "common/data/dataset.h"
+#include "common/data/drawing.h"
 #include "common/data/gzip.h"
+#include "common/data/image_formats.h"
 #include "common/data/sample_data.h"
-#include "common/data/sample_digit.h"
 #include "common/sha256.h"
 #include "tests/common/data/big_endian.h"
+#include "tests/support/image_data.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {
@@ -83,10 +83,12 @@ TEST_CASE_METHOD(MnistFixture, "MNIST: facts and samples, plain and gzipped") {
   CHECK(facts.format() == "mnist");
   CHECK(facts.train_samples() == 5);
   CHECK(facts.test_samples() == 3);
-  CHECK(facts.height() == 28);
-  CHECK(facts.width() == 28);
-  CHECK(facts.channels() == 1);
-  CHECK(facts.classes() == 10);
+  REQUIRE(facts.columns_size() == 2);
+  CHECK(facts.columns(0).ShortDebugString() ==
+        "name: \"image\" type: ELEMENT_TYPE_UINT8 shape: 28 shape: 28 shape: 1 use: "
+        "COLUMN_USE_INPUT");
+  CHECK(facts.columns(1).ShortDebugString() ==
+        "name: \"label\" type: ELEMENT_TYPE_INT32 limit: 10 use: COLUMN_USE_TARGET");
   REQUIRE(facts.files_size() == 4);
   CHECK(facts.files(0).name() == kTestImages + ending);
   CHECK(facts.files(0).samples() == 3);
@@ -97,13 +99,14 @@ TEST_CASE_METHOD(MnistFixture, "MNIST: facts and samples, plain and gzipped") {
   }
   std::vector<uint8_t> pixels(784), expected(784);
   for (const uint64_t sample : {4, 0, 2}) {
-    const auto label = (*dataset)->Read(Split::kTrain, sample, pixels);
+    const auto label = testing::ReadImage(**dataset, Split::kTrain, sample, pixels);
     REQUIRE(label.ok());
     CHECK(*label == static_cast<int32_t>(SampleDigit(2, Split::kTrain, sample)));
     DrawSampleDigit(2, Split::kTrain, sample, expected);
     CHECK(pixels == expected);
   }
-  CHECK((*dataset)->Read(Split::kTest, 3, pixels).status().code() == absl::StatusCode::kOutOfRange);
+  CHECK(testing::ReadImage(**dataset, Split::kTest, 3, pixels).status().code() ==
+        absl::StatusCode::kOutOfRange);
 }
 
 TEST_CASE_METHOD(MnistFixture, "MNIST: what is missing is named with both of its names") {
@@ -164,11 +167,11 @@ TEST_CASE_METHOD(MnistFixture, "MNIST: every error of a header and of a size say
 
 TEST_CASE_METHOD(MnistFixture, "MNIST: images and labels must be as many, images of one size") {
   CHECK(ErrorWith(kTrainLabels, BigEndian({2049, 4}) + std::string(4, '\1')) ==
-        "train-images-idx3-ubyte has 5 images, train-labels-idx1-ubyte has 4 labels: as many "
-        "expected");
+        "train-images-idx3-ubyte has 5 samples of image, train-labels-idx1-ubyte has 4 of label "
+        "(train): as many expected");
   CHECK(ErrorWith(kTestImages, BigEndian({2051, 3, 14, 28}) + std::string(3 * 14 * 28, '\1')) ==
-        "t10k-images-idx3-ubyte has images of 14 x 28, train-images-idx3-ubyte of 28 x 28: all "
-        "must be of one size");
+        "t10k-images-idx3-ubyte has image of 14 x 28 x 1, train-images-idx3-ubyte of 28 x 28 x 1: "
+        "all must be of one shape");
 }
 
 TEST_CASE_METHOD(MnistFixture, "MNIST: other rows and columns are allowed") {
@@ -178,7 +181,7 @@ TEST_CASE_METHOD(MnistFixture, "MNIST: other rows and columns are allowed") {
   INFO(dataset.status());
   REQUIRE(dataset.ok());
   std::vector<uint8_t> pixels(6);
-  REQUIRE((*dataset)->Read(Split::kTrain, 1, pixels).ok());
+  REQUIRE(testing::ReadImage(**dataset, Split::kTrain, 1, pixels).ok());
   CHECK(std::string(pixels.begin(), pixels.end()) == "ghijkl");
 }
 
@@ -247,7 +250,7 @@ TEST_CASE_METHOD(MnistFixture, "MNIST: a gzipped file in use may change, its sam
   REQUIRE(dataset.ok());
   for (const auto& entry : fs::directory_iterator(folder_ / "d")) WriteWhole(entry.path(), "");
   std::vector<uint8_t> pixels(784), expected(784);
-  REQUIRE((*dataset)->Read(Split::kTrain, 1, pixels).ok());
+  REQUIRE(testing::ReadImage(**dataset, Split::kTrain, 1, pixels).ok());
   DrawSampleDigit(2, Split::kTrain, 1, expected);
   CHECK(pixels == expected);
 }

@@ -8,11 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "common/data/cifar10.h"
-#include "common/data/cifar100.h"
-#include "common/data/mnist.h"
-#include "common/data/sample_digit.h"
-#include "common/data/sample_image.h"
+#include "common/data/drawing.h"
+#include "common/data/image_formats.h"
 #include "common/sha256.h"
 #include "tests/common/data/big_endian.h"
 #include "tests/support/temporary_folder.h"
@@ -106,7 +103,7 @@ TEST_CASE("Sample data: a folder that holds a dataset is left as it is") {
 TEST_CASE("Sample data: what cannot be made is refused") {
   const TemporaryFolder folder;
   CHECK(Message(MakeSampleData(folder.path(), {.train = 0, .test = 1, .seed = 0})) ==
-        "0 training and 1 test images: at least one of each is needed");
+        "0 training and 1 test samples: at least one of each is needed");
   WriteWhole(folder / "file", "");
   CHECK(MakeSampleData(folder / "file/x", {}).code() == absl::StatusCode::kUnavailable);
 }
@@ -162,7 +159,7 @@ TEST_CASE("Sample data: gzipped files hold no time stamp and no name") {
       .format = "mnist", .train = 3, .test = 1, .compression = Compression::kGzip};
   REQUIRE(MakeSampleData(folder / "a", options).ok());
   REQUIRE(MakeSampleData(folder / "b", options).ok());
-  for (const FileKind& kind : Mnist().files) {
+  for (const FileKind& kind : (*FindFormat("mnist"))->files) {
     const std::string file = ReadWhole(folder / ("a/" + kind.name + ".gz"));
     CHECK(file.substr(0, 10) == std::string("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10));
     CHECK(file == ReadWhole(folder / ("b/" + kind.name + ".gz")));
@@ -180,19 +177,19 @@ TEST_CASE("Formats: file names of the splits") {
       return kind.split == split && Matches(kind, name);
     });
   };
-  CHECK(is(Cifar10(), "data_batch_1.bin", Split::kTrain));
-  CHECK(is(Cifar10(), "test_batch.bin", Split::kTest));
+  CHECK(is(**FindFormat("cifar10"), "data_batch_1.bin", Split::kTrain));
+  CHECK(is(**FindFormat("cifar10"), "test_batch.bin", Split::kTest));
   for (const char* name : {"data_batch_.bin", "data_batch_1.bin.tmp", ".data_batch_1.bin.tmp",
                            "test_batch.bin", "batches.meta.txt"}) {
-    CHECK_FALSE(is(Cifar10(), name, Split::kTrain));
+    CHECK_FALSE(is(**FindFormat("cifar10"), name, Split::kTrain));
   }
-  CHECK_FALSE(is(Cifar10(), "data_batch_1.bin", Split::kTest));
-  CHECK(is(Cifar100(), "train.bin", Split::kTrain));
-  CHECK_FALSE(is(Cifar100(), "test_batch.bin", Split::kTest));
-  CHECK(is(Mnist(), "t10k-labels-idx1-ubyte", Split::kTest));
-  CHECK(FormatNames() == std::vector<std::string>{"cifar10", "cifar100", "mnist"});
+  CHECK_FALSE(is(**FindFormat("cifar10"), "data_batch_1.bin", Split::kTest));
+  CHECK(is(**FindFormat("cifar100"), "train.bin", Split::kTrain));
+  CHECK_FALSE(is(**FindFormat("cifar100"), "test_batch.bin", Split::kTest));
+  CHECK(is(**FindFormat("mnist"), "t10k-labels-idx1-ubyte", Split::kTest));
+  CHECK(FormatNames() == std::vector<std::string>{"cifar10", "cifar100", "mnist", "npy", "npz"});
   CHECK(Message(FindFormat("png").status()) ==
-        "format \"png\" is not known; known: cifar10, cifar100, mnist");
+        "format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz");
 }
 
 TEST_CASE("CIFAR: planes become interleaved pixels") {

@@ -83,10 +83,12 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: a list of SHA-256 is compared in both d
 TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or one must be named") {
   CHECK(Verify(root_ / "gone", "", {}).status().code() == absl::StatusCode::kNotFound);
   fs::create_directory(root_ / "empty");
-  CHECK(Message(Verify(root_ / "empty", "", {}).status()) ==
-        root_ / "empty" +
-            ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
-            "(train.bin), mnist (train-images-idx3-ubyte); is it another folder?");
+  CHECK(
+      Message(Verify(root_ / "empty", "", {}).status()) ==
+      root_ / "empty" +
+          ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
+          "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz); is it "
+          "another folder?");
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());
   CHECK(Problems() == std::vector<std::string>{"error: " + folder() +
                                                ": it holds files of several formats: cifar10, "
@@ -127,14 +129,18 @@ TEST_CASE("Statistics: classes, mean and deviation are those of the pixels") {
   REQUIRE(dataset.ok());
   const auto statistics = StatisticsOf(**dataset, Split::kTrain);
   REQUIRE(statistics.ok());
-  CHECK(statistics->class_samples == std::vector<uint64_t>{0, 0, 0, 0, 1, 0, 0, 0, 0, 2});
-  REQUIRE(statistics->channels.size() == 3);
-  CHECK(statistics->channels[0].mean == 20);
-  CHECK(statistics->channels[0].deviation == Approx(std::sqrt(200.0 / 3)).epsilon(1e-15));
-  CHECK(statistics->channels[1].mean == 85);
-  CHECK(statistics->channels[1].deviation == Approx(std::sqrt(2 * 85.0 * 85)).epsilon(1e-15));
-  CHECK(statistics->channels[2].mean == 7);
-  CHECK(statistics->channels[2].deviation == 0);
+  REQUIRE(statistics->columns.size() == 2);
+  CHECK(statistics->columns[1].class_samples ==
+        std::vector<uint64_t>{0, 0, 0, 0, 1, 0, 0, 0, 0, 2});
+  REQUIRE(statistics->columns[0].channels.size() == 3);
+  CHECK(statistics->columns[0].channels[0].mean == 20);
+  CHECK(statistics->columns[0].channels[0].deviation ==
+        Approx(std::sqrt(200.0 / 3)).epsilon(1e-15));
+  CHECK(statistics->columns[0].channels[1].mean == 85);
+  CHECK(statistics->columns[0].channels[1].deviation ==
+        Approx(std::sqrt(2 * 85.0 * 85)).epsilon(1e-15));
+  CHECK(statistics->columns[0].channels[2].mean == 7);
+  CHECK(statistics->columns[0].channels[2].deviation == 0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/data/format.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
+#include "tests/support/image_data.h"
 
 namespace ringmaster::job {
 namespace {
@@ -39,10 +40,9 @@ TEST_CASE("Examples: every job file is valid, and is resolved with a dataset of 
     facts.set_format(spec.data().format());
     facts.set_train_samples(6000);
     facts.set_test_samples(1000);
-    facts.set_height(grey ? 28 : 32);
-    facts.set_width(facts.height());
-    facts.set_channels(grey ? 1 : 3);
-    facts.set_classes((*data::FindFormat(spec.data().format()))->classes);
+    const uint32_t size = grey ? 28 : 32, channels = grey ? 1 : 3;
+    testing::SetImages(size, size, channels, (*data::FindFormat(spec.data().format()))->classes,
+                       &facts);
     const auto job = Resolve(spec, facts, {});
     INFO(job.status());
     REQUIRE(job.ok());

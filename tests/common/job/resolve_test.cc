@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/job/job_file.h"
+#include "tests/support/image_data.h"
 
 namespace ringmaster::job {
 namespace {
@@ -35,10 +36,7 @@ v1::DatasetFacts Facts() {
   facts.set_format("cifar10");
   facts.set_train_samples(10);
   facts.set_test_samples(3);
-  facts.set_height(32);
-  facts.set_width(32);
-  facts.set_channels(3);
-  facts.set_classes(10);
+  testing::SetImages(32, 32, 3, 10, &facts);
   v1::DataFile* file = facts.add_files();
   file->set_name("data_batch_1.bin");
   file->set_bytes(30730);
@@ -125,7 +123,7 @@ TEST_CASE("Validate: optimizers") {
 
 TEST_CASE("Validate: a data path stays under --data-root") {
   CHECK(ErrorOf({"data.format=png"}) ==
-        "data.format: \"png\" is not known; known: cifar10, cifar100, mnist");
+        "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz");
   CHECK(ErrorOf({"data.path=/etc"}) ==
         "data.path: /etc is absolute; it must be relative to --data-root");
   for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
@@ -203,7 +201,7 @@ TEST_CASE("Validate: loss scaling belongs to mixed_float16") {
 
 TEST_CASE("Validate: what is taken of a dataset") {
   CHECK(ErrorOf({"data.format=cifar1"}) ==
-        "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist");
+        "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist, npy, npz");
   CHECK(ErrorOf({"data.take=0"}) == "data.take: expected at least 1, got 0");
   CHECK(ErrorOf({"data.resize=224"}) == "valid");
   CHECK(ErrorOf({"data.resize=[32, 48]"}) == "valid");
@@ -282,12 +280,14 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
   REQUIRE(job.ok());
   CHECK(
       CanonicalJson(job->result()) ==
-      R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
+      R"({"augment":[],"batch":4,"data":{"columns":[{"least":0,"limit":0,"name":"image",)"
+      R"("shape":[32,32,3],"type":"uint8","use":"input"},{"least":0,"limit":10,"name":"label",)"
+      R"("shape":[],"type":"int32","use":"target"}],"files":[{"bytes":30730,)"
       R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
           std::string(64, 'a') +
-          R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
-          R"("data_use":{"channels":3,"height":32,"test_samples":3,"train_samples":10,)"
-          R"("validation_begin":0,"validation_samples":0,"width":32},)"
+          R"("}],"format":"cifar10","test_samples":3,"train_samples":10},)"
+          R"("data_use":{"test_samples":3,"train_samples":10,)"
+          R"("validation_begin":0,"validation_samples":0},)"
           R"("graph":)" +
           CanonicalJson(job->result().graph()) +
           R"(,"growth_steps":0,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/image_data.h"
+
 namespace ringmaster::job {
 namespace {
 
@@ -14,9 +16,7 @@ v1::DatasetFacts MnistFacts() {
   facts.set_format("mnist");
   facts.set_train_samples(100);
   facts.set_test_samples(20);
-  facts.set_height(28);
-  facts.set_width(28);
-  facts.set_channels(1);
+  testing::SetImages(28, 28, 1, 10, &facts);
   return facts;
 }
 
@@ -44,8 +44,6 @@ TEST_CASE("Sample use: without validation the stored order stays") {
   CHECK(use->train_samples() == 100);
   CHECK(use->validation_samples() == 0);
   CHECK(use->test_samples() == 20);
-  CHECK(use->height() == 28);
-  CHECK(use->channels() == 1);
   const SampleUse samples(*use);
   for (uint64_t i = 0; i < 100; ++i) REQUIRE(samples.At(SampleSet::kTrain, i) == i);
 }
@@ -97,8 +95,8 @@ TEST_CASE("Sample use: what the dataset does not have is refused") {
   spec = MnistSpec();
   spec.mutable_data()->set_repeat_channels(3);
   v1::DatasetFacts colour = MnistFacts();
-  colour.set_channels(3);
-  CHECK(Message(ResolveDataUse(spec, colour).status()) ==
+  testing::SetImages(28, 28, 3, 10, &colour);
+  CHECK(Message(ResolveColumns(spec, colour).status()) ==
         "data.repeat_channels: images of format mnist have 3 channels; only those with one can be "
         "repeated: leave it out");
 }
@@ -107,16 +105,36 @@ TEST_CASE("Sample use: the model's images are resized and get three channels") {
   v1::JobSpec spec = MnistSpec();
   spec.mutable_data()->mutable_resize()->add_values(224);
   spec.mutable_data()->set_repeat_channels(3);
-  auto use = ResolveDataUse(spec, MnistFacts());
-  REQUIRE(use.ok());
-  CHECK(use->height() == 224);
-  CHECK(use->width() == 224);
-  CHECK(use->channels() == 3);
+  const auto image = [&] {
+    const auto columns = ResolveColumns(spec, MnistFacts());
+    REQUIRE(columns.ok());
+    REQUIRE(columns->size() == 2);
+    CHECK(columns->front().type() == v1::ELEMENT_TYPE_FLOAT32);
+    CHECK(columns->back().limit() == 10);
+    return std::vector<int64_t>(columns->front().shape().begin(), columns->front().shape().end());
+  };
+  CHECK(image() == std::vector<int64_t>{224, 224, 3});
   spec.mutable_data()->mutable_resize()->add_values(100);
-  use = ResolveDataUse(spec, MnistFacts());
-  REQUIRE(use.ok());
-  CHECK(use->height() == 224);
-  CHECK(use->width() == 100);
+  CHECK(image() == std::vector<int64_t>{224, 100, 3});
+}
+
+TEST_CASE("Sample use: what is done to images needs a column of images, and one alone") {
+  v1::DatasetFacts facts = MnistFacts();
+  v1::StoredColumn& second = *facts.add_columns() = facts.columns(0);
+  second.set_name("depth");
+  CHECK(Message(ResolveColumns(MnistSpec(), facts).status()) ==
+        "columns image and depth are both images (uint8): a job has one; name it in data.inputs, "
+        "or save the other as float32");
+  facts = MnistFacts();
+  facts.mutable_columns(0)->set_type(v1::ELEMENT_TYPE_FLOAT32);
+  CHECK(ResolveColumns(MnistSpec(), facts).ok());
+  v1::JobSpec spec = MnistSpec();
+  spec.add_augment()->mutable_random_flip();
+  CHECK(Message(ResolveColumns(spec, facts).status()) ==
+        "augment: the data have no images, an input column of uint8 (height, width, channels); "
+        "they have image, label: leave it out");
+  spec.mutable_data()->mutable_resize()->add_values(8);
+  CHECK_THAT(Message(ResolveColumns(spec, facts).status()), Catch::StartsWith("data.resize: "));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ layers:
 }
 
 TEST_CASE("Model files: what is left out is its first input") {
-  CHECK(Expanded("layers: [{relu: {name: a, when: false}}, {conv2d: 3}]") == "conv2d_1(image)");
+  CHECK(Expanded("layers: [{relu: {name: a, when: false}}, {conv2d: 3}]") == "conv2d_1(input)");
   CHECK(Expanded(
             "layers: [{relu: {name: a}}, {relu: {name: b, repeat: 3, when: =index==2}}, tanh]") ==
         "a b2 tanh_1");
@@ -142,7 +142,8 @@ TEST_CASE("Model files: a layer reads what stands before it") {
       "net.yaml:1:11: relu: b stands behind it, at net.yaml:1:43: a layer reads what stands before "
       "it");
   CHECK(ErrorOf("layers: [{relu: {name: left}}, {relu: {inputs: [lefft]}}]") ==
-        "net.yaml:1:33: relu: there is no \"lefft\" before it; did you mean \"left\"?");
+        "net.yaml:1:33: relu_1 (relu): it reads \"lefft\", which is neither something that stands "
+        "before it nor an input column; did you mean \"left\"?");
   CHECK(ErrorOf("layers: [{relu: {name: a}}, {relu: {name: a}}]") ==
         "net.yaml:1:30: relu: a is the name of another one, at net.yaml:1:11");
   CHECK(ErrorOf("layers: [{relu: {name: a b}}]")

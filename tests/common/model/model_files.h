@@ -27,7 +27,7 @@ inline std::string ErrorOf(const std::string& text) {
     CHECK(absl::IsInvalidArgument(model.status()));
     return Message(model.status());
   }
-  const auto graph = BuildGraph(*model, zoo::kCifar);
+  const auto graph = BuildGraph(*model, ImagesAndLabels(zoo::kCifar));
   return graph.ok() ? "accepted" : Message(graph.status());
 }
 
@@ -39,7 +39,7 @@ inline v1::Model Read(const std::string& text) {
 }
 
 inline v1::Graph GraphOf(const v1::Model& model, const zoo::DataShape& data = zoo::kCifar) {
-  auto graph = BuildGraph(model, data);
+  auto graph = BuildGraph(model, ImagesAndLabels(data));
   INFO(graph.status());
   REQUIRE(graph.ok());
   return *std::move(graph);

@@ -17,7 +17,7 @@ namespace ringmaster::model {
 namespace {
 
 std::string CountsOf(const std::string& file, const zoo::DataShape& data) {
-  const auto program = BuildForward(Read(ReadTestFile(file)), data);
+  const auto program = BuildForward(Read(ReadTestFile(file)), ImagesAndLabels(data));
   INFO(program.status());
   REQUIRE(program.ok());
   const zoo::Summary summary = zoo::Summarize(file, *program);
@@ -153,7 +153,7 @@ TEST_CASE("Model files: what does not fit names the line, the layer and both sha
         "net.yaml:1:11: a (relu): nothing reads it");
   CHECK(ErrorOf("layers: [flatten, {dense: {units: tokens.limit}}]") ==
         "net.yaml:1:20: dense_1 (dense): units: the data have no tokens.limit: there are classes, "
-        "label.limit and image.shape.0 to 2");
+        "image.shape.0, image.shape.1, image.shape.2, label.limit");
   CHECK(ErrorOf(
             "layers: [{conv2d: {name: x, filters: 3, activation: relu}}, {relu: {name: x/relu}}, "
             "flatten, {dense: classes}]") == "model: x/relu (relu): two things are called x/relu");
@@ -170,10 +170,112 @@ TEST_CASE("Model files: numbers of the data stand where a layer wants one") {
   CHECK(graph.parameters(2).shape(1) == 7);
 }
 
+v1::StoredColumn ColumnOf(const std::string& name, v1::ElementType type, std::vector<int64_t> shape,
+                          v1::ColumnUse use) {
+  v1::StoredColumn column;
+  column.set_name(name);
+  column.set_type(type);
+  *column.mutable_shape() = {shape.begin(), shape.end()};
+  if (type == v1::ELEMENT_TYPE_INT32) column.set_limit(5);
+  column.set_use(use);
+  return column;
+}
+
+// Two vectors and an image, a number and a class.
+Columns Table() {
+  using namespace v1;
+  return {ColumnOf("x", ELEMENT_TYPE_FLOAT32, {8}, COLUMN_USE_INPUT),
+          ColumnOf("z", ELEMENT_TYPE_FLOAT32, {4}, COLUMN_USE_INPUT),
+          ColumnOf("photo", ELEMENT_TYPE_FLOAT32, {4, 4, 1}, COLUMN_USE_INPUT),
+          ColumnOf("price", ELEMENT_TYPE_FLOAT32, {}, COLUMN_USE_TARGET),
+          ColumnOf("sort", ELEMENT_TYPE_INT32, {}, COLUMN_USE_TARGET)};
+}
+
+std::string ErrorOn(const Columns& columns, const std::string& text) {
+  return Message(BuildGraph(Read(text), columns).status());
+}
+
+TEST_CASE("Columns: layers read any input, the first one unless they say so, and no others stand") {
+  const v1::Model model = Read(R"(
+layers:
+  - dense: {name: a, units: x.shape.0}
+  - dense: {name: b, inputs: [z], units: z.shape.0}
+  - dense: {name: c, inputs: [input], units: sort.limit}
+  - concat: {inputs: [a, b, c]}
+  - dense: 1
+)");
+  const auto graph = BuildGraph(model, Table());
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  REQUIRE(graph->columns_size() == 3);
+  CHECK(graph->columns(0).name() == "x");
+  CHECK(graph->columns(1).name() == "z");
+  CHECK(graph->columns(2).ShortDebugString() == "name: \"price\" type: ELEMENT_TYPE_FLOAT32");
+  CHECK(graph->parameters(0).shape(1) == 8);
+  CHECK(graph->parameters(2).shape(1) == 4);
+  CHECK(graph->parameters(4).shape(1) == 5);
+  REQUIRE(graph->outputs_size() == 2);
+  CHECK(graph->outputs(0).name() == "loss");
+  CHECK(graph->outputs(1).name() == "mae");
+  CHECK(graph->outputs(1).measure().lower_is_better());
+  // By the class, as soon as it is the first target.
+  Columns classes = Table();
+  std::swap(classes[3], classes[4]);
+  const auto sorted = BuildGraph(Read("layers: [{dense: classes}]"), classes);
+  REQUIRE(sorted.ok());
+  CHECK(sorted->columns(1).ShortDebugString() ==
+        "name: \"sort\" type: ELEMENT_TYPE_INT32 limit: 5");
+  CHECK(sorted->outputs(1).name() == "accuracy");
+}
+
+TEST_CASE("Columns: a model of the zoo reads the images, and needs some, and classes") {
+  Columns columns = Table();
+  std::swap(columns[3], columns[4]);
+  v1::Model model;
+  model.set_name("mlp");
+  const auto graph = BuildGraph(model, columns);
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  REQUIRE(graph->columns_size() == 2);
+  CHECK(graph->columns(0).name() == "photo");
+  CHECK(graph->columns(1).name() == "sort");
+  // A number for each number of a target that has no classes.
+  const auto regression = BuildGraph(model, Table());
+  INFO(regression.status());
+  REQUIRE(regression.ok());
+  CHECK(regression->parameters().rbegin()->shape(0) == 1);
+  CHECK(regression->outputs(0).name() == "loss");
+  CHECK(regression->outputs(1).name() == "mae");
+  columns.erase(columns.begin() + 2);
+  CHECK(Message(BuildGraph(model, columns).status()) ==
+        "model mlp reads images, an input column of (height, width, channels); the data have x (8) "
+        "float32, z (4) float32, sort int32, price float32: write a model of layers");
+}
+
+TEST_CASE("Columns: what does not fit them names the column") {
+  CHECK(ErrorOn(Table(), "layers: [{dense: {name: a, inputs: [w], units: 1}}]") ==
+        "net.yaml:1:11: a (dense): it reads \"w\", which is neither something that stands before "
+        "it nor an input column; input columns are x, z, photo");
+  CHECK(ErrorOn(Table(), "layers: [{dense: {name: a, inputs: [price], units: 1}}]")
+            .find("it reads \"price\"") != std::string::npos);
+  CHECK(ErrorOn(Table(), "layers: [{dense: {name: a, units: classes}}]") ==
+        "net.yaml:1:11: a (dense): the first target column price is float32 and has no classes; "
+        "data.targets says which is first");
+  CHECK(
+      ErrorOn(Table(), "layers: [{dense: {name: a, units: 3}}]") ==
+      "net.yaml:1:11: a (dense): the layer makes (1, 3); column price, which it is compared with, "
+      "has (1)");
+  CHECK(
+      ErrorOn({}, "layers: [{dense: 1}]") ==
+      "no column of the data is an input; they have : data.inputs and data.targets say which are");
+}
+
 TEST_CASE("Model files: layers of a message are checked as if nobody had") {
   v1::Model model;
   v1::Layer& layer = *model.add_layers();
-  const auto error = [&] { return Message(BuildGraph(model, zoo::kCifar).status()); };
+  const auto error = [&] {
+    return Message(BuildGraph(model, ImagesAndLabels(zoo::kCifar)).status());
+  };
   CHECK(error() == " (): the layer's name is none");
   layer.set_name("a");
   layer.set_kind("softmax_cross_entropy");
@@ -182,7 +284,9 @@ TEST_CASE("Model files: layers of a message are checked as if nobody had") {
   layer.set_kind("dense");
   CHECK(error() == "a (dense): option units is missing: features that it makes");
   layer.add_inputs("b");
-  CHECK(error() == "a (dense): it reads \"b\", which is nothing that stands before it");
+  CHECK(error() ==
+        "a (dense): it reads \"b\", which is neither something that stands before it nor an input "
+        "column; input columns are image");
   layer.clear_inputs();
   layer.add_attributes()->set_name("units");
   CHECK(error() == "a (dense): units: expected whole number, 1 to 16777216, got nothing");
@@ -211,14 +315,14 @@ TEST_CASE("Model files: a few lines that say very much are refused before they a
     option.set_s("nasnetlarge");
   }
   const zoo::DataShape data = {.height = 32, .width = 32, .channels = 3, .classes = 10};
-  const auto many = Message(BuildGraph(spec.model(), data).status());
+  const auto many = Message(BuildGraph(spec.model(), ImagesAndLabels(data)).status());
   INFO(many);
   CHECK(many.find("more than 16384 nodes, 16384 parameters or 65536 values") != std::string::npos);
   spec.mutable_model()->mutable_layers()->DeleteSubrange(1, 999);
   v1::Attribute& prefix = *spec.mutable_model()->mutable_layers(0)->add_attributes();
   prefix.set_name("prefix");
   prefix.set_s(std::string(1 << 20, 'a'));
-  const auto name = Message(BuildGraph(spec.model(), data).status());
+  const auto name = Message(BuildGraph(spec.model(), ImagesAndLabels(data)).status());
   INFO(name.substr(0, 300));
   CHECK(name.find("at most 200 are allowed") != std::string::npos);
 }

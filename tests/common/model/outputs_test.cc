@@ -27,7 +27,8 @@ StatusOr<v1::JobSpec> Spec(const std::string& outputs) {
 std::string OutputsOf(const std::string& text) {
   const auto spec = Spec(text);
   if (!spec.ok()) return Message(spec.status());
-  const auto graph = BuildGraph(spec->model(), zoo::kCifar, {spec->loss(), spec->metrics()});
+  const auto graph =
+      BuildGraph(spec->model(), ImagesAndLabels(zoo::kCifar), {spec->loss(), spec->metrics()});
   if (!graph.ok()) return Message(graph.status());
   std::string outputs;
   for (const v1::Output& output : graph->outputs()) {
@@ -60,7 +61,8 @@ TEST_CASE("Outputs: options reach the ops") {
   const auto spec = Spec(
       "loss: {softmax_cross_entropy: 0.1}\nmetrics: [{top_k: {k: 7, inputs: [aux], name: seven}}]");
   REQUIRE(spec.ok());
-  const auto graph = BuildGraph(spec->model(), zoo::kCifar, {spec->loss(), spec->metrics()});
+  const auto graph =
+      BuildGraph(spec->model(), ImagesAndLabels(zoo::kCifar), {spec->loss(), spec->metrics()});
   INFO(graph.status());
   REQUIRE(graph.ok());
   CHECK(graph->nodes(3).attributes(0).name() == "label_smoothing");
@@ -102,29 +104,34 @@ TEST_CASE("Outputs: what is wrong is said where it stands") {
   CHECK(OutputsOf("metrics: [{accuracy: {repeat: 2}}]") ==
         "job.yaml:6:12: accuracy: when and repeat are for layers");
   CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [nobody]}}") ==
-        "job.yaml:6:8: loss (softmax_cross_entropy): it reads \"nobody\", which is nothing that "
-        "stands before it");
+        "job.yaml:6:8: loss (softmax_cross_entropy): it reads \"nobody\", which is neither "
+        "something that stands before it nor an input column; input columns are image");
   CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [aux, labels]}}") ==
-        "job.yaml:6:8: loss (softmax_cross_entropy): there is no column labels");
+        "job.yaml:6:8: loss (softmax_cross_entropy): there is no column \"labels\"; the data have "
+        "image "
+        "(32, 32, 3) float32, label int32");
   CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [flat, label, aux]}}") ==
         "job.yaml:6:8: loss (softmax_cross_entropy): it reads 3 inputs; expected [LAYER, COLUMN]");
   CHECK(OutputsOf("metrics: [{accuracy: {inputs: [aux]}}, {accuracy: {inputs: [main]}}]") ==
         "model: accuracy (top_k): two things are called accuracy");
   CHECK(OutputsOf("loss: {huber: {inputs: [aux]}}") ==
-        "job.yaml:6:8: loss (huber): expected targets of shape (1, 10), got (1)");
+        "job.yaml:6:8: loss (huber): column label is int32; it compares with numbers, which are "
+        "float32");
 }
 
 TEST_CASE("Outputs: losses of a message are checked as if nobody had") {
   const v1::Model model = Read("layers: [flatten, {dense: classes}]");
   Outputs outputs;
   outputs.losses.Add();
-  const auto error = [&] { return Message(BuildGraph(model, zoo::kCifar, outputs).status()); };
+  const auto error = [&] {
+    return Message(BuildGraph(model, ImagesAndLabels(zoo::kCifar), outputs).status());
+  };
   CHECK(error() ==
         "loss (): there is no such loss; there are huber, mean_absolute_error, mean_squared_error, "
         "sigmoid_cross_entropy, softmax_cross_entropy");
-  outputs.losses[0].set_kind("huber");
+  outputs.losses[0].set_kind("softmax_cross_entropy");
   outputs.losses[0].add_attributes()->set_name("weight");
-  CHECK(error() == "loss (huber): weight: expected number, above 0, got nothing");
+  CHECK(error() == "loss (softmax_cross_entropy): weight: expected number, above 0, got nothing");
   for (int i = 0; i < 33; ++i) outputs.losses.Add()->set_kind("softmax_cross_entropy");
   CHECK(error() == "loss: 34 of them; at most 32 are allowed");
 }

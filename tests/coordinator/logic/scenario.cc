@@ -211,7 +211,7 @@ class Player {
       said.set_job_id(command.Text("job", "j0001"));
       said.set_error(command.Text("error", ""));
       *said.mutable_facts() = testing::MakeFacts();
-      said.mutable_facts()->set_classes(static_cast<uint32_t>(command.Number("classes", 10)));
+      said.mutable_facts()->mutable_columns(1)->set_limit(command.Number("classes", 10));
       v1::DataFile& file = *said.mutable_facts()->mutable_files(1);
       file.set_sha256(command.Text("sha", file.sha256()));
       file.set_name(command.Text("file", file.name()));
