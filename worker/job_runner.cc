@@ -9,7 +9,6 @@
 
 #include "common/check.h"
 #include "common/data/beneath.h"
-#include "common/data/read_at.h"
 #include "common/signals.h"
 #include "worker/checkpoint_upload.h"
 
