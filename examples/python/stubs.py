@@ -9,7 +9,7 @@ import tempfile
 
 # Beside `examples` in the source tree and in an installation (share/ringmaster).
 PROTO_ROOT = pathlib.Path(__file__).resolve().parents[2] / "proto"
-PROTOS = tuple(f"ringmaster/v1/{name}.proto" for name in ("rules", "graph", "job", "jobs"))
+PROTOS = tuple(f"ringmaster/v1/{path.name}" for path in (PROTO_ROOT / "ringmaster/v1").glob("*.proto"))
 NEEDED = "sudo apt install python3-grpcio python3-protobuf python3-yaml protobuf-compiler-grpc"
 
 

@@ -20,7 +20,7 @@ def _messages():
     """Python messages of our protos, made by protoc."""
     folder = tempfile.TemporaryDirectory(prefix="ringmaster-stubs-")
     subprocess.run(["protoc", f"-I{ROOT / 'proto'}", f"--python_out={folder.name}",
-                    *(f"ringmaster/v1/{name}.proto" for name in ("rules", "graph", "job", "jobs"))], check=True)
+                    *(ROOT / "proto/ringmaster/v1").glob("*.proto")], check=True)
     sys.path.insert(0, folder.name)
     modules = [importlib.import_module(f"ringmaster.v1.{name}_pb2") for name in ("job", "jobs")]
     sys.path.remove(folder.name)

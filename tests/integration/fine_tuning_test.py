@@ -2,8 +2,8 @@
 and quick to learn what is like what it knows."""
 import json
 import pathlib
+import re
 import struct
-import unittest
 
 import cluster
 import exactness
@@ -39,47 +39,48 @@ class FineTuningTest(exactness.ExactnessCase):
         return cluster.job_spec(**{"name": "tuned", "model": ALEXNET, "epochs": 2, "seed": 7, "init": init,
                                    "freeze": FREEZE, "checkpoint": {"every_steps": 2}, **changes})
 
-    def run_two(self, workers, disturb=False):
-        """Source and fine-tuned job on these workers; (status, folder of the checkpoint) of the latter."""
+    def run_on_cluster(self, workers, killed=None):
+        """The fine-tuned job's status, on these workers, of which one may die on the way."""
+        running = self.cluster = cluster.Cluster()
+        self.addCleanup(lambda: running.destroy(self._failed()))
+        if killed:
+            running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:60"}
+        running.make_data()
+        running.start_coordinator()
         for name in workers:
-            self.cluster.start_worker(name)
-        source = self.cluster.run_job(self.source())
-        self.cluster.ringctl("checkpoint", "get", source["job_id"], self.cluster.folder / "source")
-        job = self.cluster.submit(self.tuned({"job": source["job_id"], "fresh": ["fc*"]},
-                                             workers={"min": len(workers)}))
-        if disturb:
-            self.cluster.watch_until(job, lambda status: status["step"] > 0, "a step")
-            self.cluster.workers[workers[-1]].kill()
-        status = self.cluster.wait(job)
+            running.start_worker(name)
+        source = running.run_job(self.source())
+        running.ringctl("checkpoint", "get", source["job_id"], running.folder / "source")
+        job = running.submit(self.tuned({"job": source["job_id"], "fresh": ["fc*"]}, epochs=8))
+        if killed:
+            running.watch_until(job, lambda status: status["step"] > 3 and len(status["workers"]) == len(workers),
+                                "some steps of all workers")
+            running.workers[killed].kill()
+        status = running.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
-        folder = self.cluster.folder / "tuned"
-        self.verify_checkpoint(self.cluster, status, folder)
-        return status, folder
+        self.assertEqual(status["regroup_count"] > 0, bool(killed))
+        self.verify_checkpoint(running, status, running.folder / "tuned")
+        self.check_frozen(running.folder / "source", running.folder / "tuned")
+        running.stop()
+        return status
 
-    def clusters(self, *gangs):
-        results = []
-        for workers in gangs:
-            self.cluster = cluster.Cluster()
-            self.addCleanup(lambda one=self.cluster: one.destroy(self._failed()))
-            self.cluster.make_data()
-            self.cluster.start_coordinator()
-            results.append(self.run_two(workers))
-            before, after = tensors(self.cluster.folder / "source" / "model.safetensors"), tensors(
-                results[-1][1] / "model.safetensors")
-            changed = {name for name in before if before[name] != after[name]}
-            for name in before:
-                frozen = any(name.startswith(pattern[:-1]) for pattern in FREEZE)
-                self.assertEqual(name not in changed, frozen, name)
-            self.cluster.stop()
-        return results
+    def check_frozen(self, before, after):
+        """Of all tensors, those that are frozen and only those have the bytes of the source."""
+        before, after = (tensors(folder / "model.safetensors") for folder in (before, after))
+        self.assertEqual(set(before), set(after))
+        for name in before:
+            frozen = any(name.startswith(pattern[:-1]) for pattern in FREEZE)
+            self.assertEqual(before[name] == after[name], frozen, name)
 
-    def test_one_worker_and_three_give_the_same_bytes(self):
-        (one, _), (three, _) = self.clusters(["a"], ["a", "b", "c"])
+    def test_one_worker_three_and_two_that_are_left_give_the_same_bytes(self):
+        one = self.run_on_cluster(["a"])
+        three = self.run_on_cluster(["a", "b", "c"])
+        left = self.run_on_cluster(["a", "b", "c"], killed="b")
         self.assertEqual(one["checkpoint"]["sha256"], three["checkpoint"]["sha256"])
+        self.assertEqual(one["checkpoint"]["sha256"], left["checkpoint"]["sha256"])
         self.assertEqual(one["init"]["source"], f"the checkpoint of step 3 of {one['spec']['init']['job']}")
-        self.assertEqual(one["init"]["matched"] + one["init"]["fresh"],
-                         len(one["init"]["matched_names"]) + len(one["init"]["fresh_names"]))
-        self.assertIn("fc/kernel", one["init"]["fresh_names"])
+        self.assertEqual(one["init"]["fresh_names"], ["fc/kernel", "fc/bias"])
+        self.assertEqual(one["init"]["matched"], len(one["init"]["matched_names"]))
 
     def test_a_file_is_the_same_source_as_the_job_that_wrote_it(self):
         with self.running() as running:
@@ -113,6 +114,42 @@ class FineTuningTest(exactness.ExactnessCase):
             nothing = running.ringctl("submit", running.write_job(self.tuned(None, freeze=["stem/*"])),
                                       expect=cluster.USAGE)
             self.assertIn('freeze: "stem/*" matches nothing', nothing.stderr)
+
+
+def first_step_at(events, accuracy):
+    """The step of the first evaluation with that test accuracy; None when there was none."""
+    for event in events:
+        found = re.search(r"seen at step (\d+): .*test accuracy ([\d.]+)", event["message"])
+        if event["type"] == "Evaluated" and found and float(found[2]) >= accuracy:
+            return int(found[1])
+    return None
+
+
+class TransferTest(cluster.ClusterTest):
+    def steps_to_90_percent(self, running, **changes):
+        job = {"model": {"name": "resnet18"}, "batch": 32, "shards": 4, "seed": 3,
+               "augment": [{"per_image_standardization": {}}], **changes}
+        status = running.run_job(cluster.job_spec(**job), timeout=600)
+        events = running.json("events", status["job_id"])["events"]
+        return status, first_step_at(events, 0.9)
+
+    def test_what_is_known_of_half_the_classes_helps_with_the_other_half(self):
+        """An evaluation every five steps, of 160 images: too few to learn the classes quickly."""
+        with self.running(workers=[("a", 2)], path="low", train=2000, test=600) as running:
+            running.make_data(path="high", train=2000, test=600)
+            keep_classes(running.data_root / "low", 0, 5)
+            keep_classes(running.data_root / "high", 5, 5)
+            few = {"format": "cifar10", "path": "high", "take": 160, "take_test": 100}
+            source, _ = self.steps_to_90_percent(
+                running, data={"format": "cifar10", "path": "low", "take": 640, "take_test": 100}, epochs=3)
+            _, nothing = self.steps_to_90_percent(running, data=few, epochs=15)
+            tuned, transferred = self.steps_to_90_percent(
+                running, data=few, epochs=4, freeze=["stem/*", "stage1/*"],
+                init={"job": source["job_id"], "fresh": ["fc/*"]})
+            self.assertEqual(tuned["init"]["fresh_names"], ["fc/kernel", "fc/bias"])
+            self.assertIsNotNone(transferred, "not at 90% within 20 steps")
+            if nothing is not None:
+                self.assertLessEqual(3 * transferred, nothing)
 
 
 if __name__ == "__main__":

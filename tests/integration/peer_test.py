@@ -22,8 +22,7 @@ def generate(folder):
     folder.mkdir()
     protos = {
         ROOT / "proto": ["google/rpc/status.proto", "google/rpc/error_details.proto",
-                         *(f"ringmaster/v1/{name}.proto"
-                           for name in ("rules", "graph", "job", "jobs", "fleet", "ring", "states"))],
+                         *(ROOT / "proto/ringmaster/v1").glob("*.proto")],
         GRPC_PROTOS: ["grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto"],
     }
     for root, files in protos.items():
