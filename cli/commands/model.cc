@@ -235,8 +235,8 @@ void AddModel(CommandLine& line) {
   line.AllowYaml(AddOfOneModel(
       line, group, "show",
       "show the graph that a job with this model carries, or its layers as a model file",
-      Examples("ringctl model show alexnet", "ringctl model show vgg -o yaml > net.yaml",
-               "ringctl model show net.yaml -o json", "ringctl model show j0001"),
+      Examples("ringctl model show vgg -o yaml > net.yaml", "ringctl model show net.yaml -o json",
+               "ringctl model show j0001"),
       Show));
   const auto kinds = std::make_shared<std::vector<std::string>>();
   line.Add(group, "layers",
