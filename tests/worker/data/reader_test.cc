@@ -180,7 +180,7 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: of pixels the augmenter makes the
     for (size_t row = 0; row < batch.samples.size(); ++row) {
       const auto pixels = batch.pixels.span().subspan(row * data::kCifarPixels, data::kCifarPixels);
       const auto split = test ? data::Split::kTest : data::Split::kTrain;
-      REQUIRE(dataset_->Read(split, batch.samples[row], stored).ok());
+      REQUIRE(testing::ReadImage(*dataset_, split, batch.samples[row], stored).ok());
       CHECK(std::ranges::equal(pixels, stored));
       augmenter->Apply(id.use(), id.step, batch.samples[row], pixels, &scratch, image);
       CHECK(std::ranges::equal(
