@@ -42,7 +42,8 @@ struct Choice {
 
 // The rule of data.inputs and data.targets.
 StatusOr<std::vector<Choice>> Choose(const v1::DataSource& source,
-                                     const std::vector<std::string>& there) {
+                                     const std::vector<std::string>& there,
+                                     const std::vector<std::string>& others) {
   std::vector<Choice> chosen;
   const auto named = [&](const std::string& name) {
     return std::ranges::find(chosen, name, &Choice::name) != chosen.end();
@@ -50,8 +51,12 @@ StatusOr<std::vector<Choice>> Choose(const v1::DataSource& source,
   const auto take = [&](const char* key, const auto& names, v1::ColumnUse use) -> Status {
     for (const std::string& name : names) {
       if (std::ranges::find(there, name) == there.end()) {
+        std::vector<std::string> all = there;
+        for (const std::string& other : others) {
+          if (std::ranges::find(all, other) == all.end()) all.push_back(other);
+        }
         return InvalidArgument("{}: the data have no column \"{}\"; they have {}", key, name,
-                               fmt::join(there, ", "));
+                               fmt::join(all, ", "));
       }
       if (named(name)) {
         return InvalidArgument("{}: column {} is named twice in data.inputs and data.targets", key,
@@ -178,12 +183,13 @@ std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays) {
 }
 
 StatusOr<std::vector<v1::StoredColumn>> ChooseColumns(const v1::DataSource& source,
-                                                      std::span<const FoundArray> arrays) {
+                                                      std::span<const FoundArray> arrays,
+                                                      const std::vector<std::string>& others) {
   // In the order of the training files.
   std::vector<FoundArray> train;
   std::ranges::copy_if(arrays, std::back_inserter(train),
                        [](const FoundArray& found) { return found.array->split == Split::kTrain; });
-  RING_ASSIGN_OR_RETURN(const std::vector<Choice> chosen, Choose(source, NamesOf(train)));
+  RING_ASSIGN_OR_RETURN(const std::vector<Choice> chosen, Choose(source, NamesOf(train), others));
   std::vector<v1::StoredColumn> columns;
   for (const Choice& choice : chosen) {
     RING_ASSIGN_OR_RETURN(columns.emplace_back(), ColumnOf(choice, Those(arrays, choice.name)));

@@ -22,11 +22,13 @@ struct FoundArray {
 // differ, numbers that are whole here and not there.
 [[nodiscard]] std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays);
 
-// Inputs, then targets; each with its limit, for which whole numbers are read. `arrays` agree.
+// Inputs, then targets; each with its limit, for which whole numbers are read. `arrays` agree;
+// `others`: what else there is, for messages.
 // There may be none of a sort. INVALID_ARGUMENT: the keys name a column that there is not;
 // FAILED_PRECONDITION as DataFile::LargestOf.
 [[nodiscard]] StatusOr<std::vector<v1::StoredColumn>> ChooseColumns(
-    const v1::DataSource& source, std::span<const FoundArray> arrays);
+    const v1::DataSource& source, std::span<const FoundArray> arrays,
+    const std::vector<std::string>& others = {});
 
 // All that the keys name where they name both sorts; empty: any column.
 [[nodiscard]] std::vector<std::string> NamedColumns(const v1::DataSource& source);

@@ -61,11 +61,14 @@ StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format,
   std::shared_ptr<Dataset> dataset(new Dataset);
   for (SurveyedFile& surveyed : survey.files) dataset->files_.push_back(*std::move(surveyed.file));
   std::vector<FoundArray> arrays;
+  std::vector<std::string> others;
   for (const DataFile& file : dataset->files_) {
+    const std::vector<std::string>& left = file.layout().others;
+    others.insert(others.end(), left.begin(), left.end());
     for (const Array& array : file.layout().arrays) arrays.push_back({&file, &array});
   }
   v1::DatasetFacts& facts = dataset->facts_;
-  RING_ASSIGN_OR_RETURN(const auto columns, ChooseColumns(source, arrays));
+  RING_ASSIGN_OR_RETURN(const auto columns, ChooseColumns(source, arrays, others));
   *facts.mutable_columns() = {columns.begin(), columns.end()};
   dataset->AddRuns(Split::kTrain, arrays, &dataset->train_);
   dataset->AddRuns(Split::kTest, arrays, &dataset->test_);

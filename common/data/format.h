@@ -81,6 +81,7 @@ struct FileLayout {
   std::vector<Array> arrays;
   std::vector<CheckedRange> checked;           // ascending, none within another
   std::vector<std::vector<uint8_t>> contents;  // what was compressed within the file
+  std::vector<std::string> others;             // columns that nobody wants
   // What the split has, 0 when nothing of it lies here.
   [[nodiscard]] uint64_t samples(Split split) const;
 };

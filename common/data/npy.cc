@@ -381,7 +381,7 @@ StatusOr<FileLayout> NpyLayout(const FileKind& kind, const Content& content) {
   const std::string stem = content.name.substr(slash + 1, content.name.size() - slash - 5);
   const StatusOr<std::string> column = ColumnNamed(stem);
   if (!column.ok()) return Annotate(column.status(), content.name);
-  if (!content.Wants(*column)) return FileLayout{.bytes = content.bytes};
+  if (!content.Wants(*column)) return FileLayout{.bytes = content.bytes, .others = {*column}};
   RING_ASSIGN_OR_RETURN(
       Array array,
       FindNpyArray(content.name, 0, content.bytes, [&](uint64_t offset, std::span<uint8_t> bytes) {

@@ -266,7 +266,10 @@ StatusOr<FileLayout> NpzLayout(const FileKind& kind, const Content& content) {
     const StatusOr<std::string> column = ColumnNamed(named->column);
     if (!column.ok()) return Annotate(column.status(), content.name + ": " + member.name);
     named->column = *column;
-    if (!content.Wants(*column)) continue;
+    if (!content.Wants(*column)) {
+      layout.others.push_back(*column);
+      continue;
+    }
     const auto twice = std::ranges::find_if(layout.arrays, [&](const Array& array) {
       return array.column == named->column && array.split == named->split;
     });

@@ -46,7 +46,9 @@ std::string TypeOf(const FieldDescriptor& field) {
       }
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
-      return "text";
+      return field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
+                 ? "list of texts"
+                 : "text";
   }
 }
 
@@ -120,7 +122,9 @@ Key Describe(const FieldDescriptor& field) {
                 : !key.choices.empty()        ? key.choices.front()
                                               : "";
   if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
-  if (field.is_repeated() && !key.limits.empty()) key.limits = "list of " + key.limits;
+  if (field.is_repeated() && !key.limits.empty()) {
+    key.limits = (key.choices.empty() ? "each " : "list of ") + key.limits;
+  }
   return key;
 }
 

@@ -43,8 +43,8 @@ class ColumnsTest(exactness.ExactnessCase):
             losses = {}
             for label, layers, data in (
                     ("price", JOINED["layers"], PRICE),
-                    ("classes", [*JOINED["layers"][:-1], {"dense": {"units": "classes"}}], classes),
-                    ("x alone", [{"dense": {"units": 16, "activation": "relu"}}, {"dense": {"units": "y.limit"}}],
+                    ("classes", [*JOINED["layers"][:-1], {"dense": {"units": 3}}], classes),
+                    ("x alone", [{"dense": {"units": 16, "activation": "relu"}}, {"dense": {"units": 3}}],
                      {**classes, "inputs": ["x"]})):
                 job = spec(model={"layers": layers}, data=data, batch=64, epochs=10,
                            optimizer={"adam": {"learning_rate": 0.01}})
@@ -80,7 +80,7 @@ class ColumnsTest(exactness.ExactnessCase):
 
     def test_images_of_an_archive_are_those_of_cifar10(self):
         with self.running() as running:
-            cifar = running.make_data()
+            cifar = running.data_root / "cifar10"
             arrays = {}
             for split, files in (("train", sorted(cifar.glob("data_batch_*"))), ("test", [cifar / "test_batch.bin"])):
                 records = numpy.frombuffer(b"".join(path.read_bytes() for path in files), numpy.uint8)
@@ -108,7 +108,6 @@ class ColumnsTest(exactness.ExactnessCase):
                     ({"data": {**PRICE, "targets": ["cost"]}}, ("data.targets", "cost", "x, z, y, y_price")),
                     ({"model": {"layers": [{"dense": {"inputs": ["w"], "units": 1}}]}},
                      ('reads "w"', "input columns are x, z")),
-                    ({"model": {"layers": [{"dense": {"units": "classes"}}]}}, ("y_price is float32",)),
                     ({"model": {"layers": [{"dense": {"units": 2}}]}}, ("column y_price, which it is compared with",))):
                 with self.subTest(changes=json.dumps(changes)):
                     status = running.wait(running.submit(spec(**changes)))

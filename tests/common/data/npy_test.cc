@@ -291,6 +291,10 @@ TEST_CASE_METHOD(ColumnsFixture, "Columns: data.inputs and data.targets choose a
         "targets, x, y2, year, z");
   CHECK(columns({"x"}, {"x"}) ==
         "data.targets: column x is named twice in data.inputs and data.targets");
+  CHECK(
+      columns({"x"}, {"cost"}) ==
+      "data.targets: the data have no column \"cost\"; they have x, big, label, targets, y2, year, "
+      "z");
   // What is not named is not looked at.
   Write("train/z.npy", "no array");
   CHECK(columns({"x"}, {"y2"}) == "x y2* ");
