@@ -6,6 +6,7 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
+#include "common/text.h"
 
 namespace ringmaster::job {
 namespace {
