@@ -290,7 +290,7 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
           R"("validation_begin":0,"validation_samples":0},)"
           R"("graph":)" +
           CanonicalJson(job->result().graph()) +
-          R"(,"growth_steps":0,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"
+          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"
           R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
           R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
           R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
@@ -318,8 +318,8 @@ TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was cal
       R"("outputs":[{"loss":{"weight":1},"name":"loss","value":"loss"},)"
       R"({"measure":{"lower_is_better":false,"view":"mean"},"name":"accuracy","value":"accuracy"}],)"
       R"("parameters":[{"initializer":{"distribution":"uniform","scale":0.044122418339544646},)"
-      R"("name":"fc/kernel","shape":[3072,10]},)"
-      R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10]}],)"
+      R"("name":"fc/kernel","shape":[3072,10],"trainable":true},)"
+      R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10],"trainable":true}],)"
       R"("statistics":[],"version":1})");
 }
 

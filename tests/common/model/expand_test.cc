@@ -49,7 +49,7 @@ layers:
   - two: {name: z, filters: 2, last: false}
   - add: {inputs: [z, x/a]}
 )";
-  CHECK(Expanded(file) == "x/a(image) x/b two_1/a two_1/b z/a add_1(z/a x/a)");
+  CHECK(Expanded(file) == "x/a(input) x/b two_1/a two_1/b z/a add_1(z/a x/a)");
   CHECK(Read(file).layers(2).where() == "net.yaml:5:15 (used at net.yaml:8:5)");
 }
 
