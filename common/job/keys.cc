@@ -44,6 +44,7 @@ std::string TypeOf(const FieldDescriptor& field) {
       if (const FieldDescriptor* const list = ListField(*field.message_type())) {
         return "list of " + TypeOf(*list) + "s";
       }
+      if (field.message_type() == v1::Layer::descriptor()) return "one, or a list";
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
       return field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
