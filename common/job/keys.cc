@@ -46,7 +46,7 @@ std::string TypeOf(const FieldDescriptor& field) {
       }
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
-      return "text";
+      return field.is_repeated() ? "list of texts" : "text";
   }
 }
 
@@ -119,7 +119,7 @@ Key Describe(const FieldDescriptor& field) {
                 : !key.choices.empty()        ? key.choices.front()
                                               : "";
   if (key.by_default == "{}") key.by_default = key.example = "";  // its keys have their own
-  if (field.is_repeated() && !key.limits.empty()) key.limits = "list of " + key.limits;
+  if (field.is_repeated() && !key.choices.empty()) key.limits = "list of " + key.limits;
   return key;
 }
 

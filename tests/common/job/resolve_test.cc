@@ -280,25 +280,25 @@ TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
 TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothing else") {
   const auto job = Resolve(Spec({"seed=7", "model.hidden=[]"}), Facts(), Numerics());
   REQUIRE(job.ok());
-  CHECK(
-      CanonicalJson(job->result()) ==
-      R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
-      R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
-          std::string(64, 'a') +
-          R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
-          R"("data_use":{"channels":3,"height":32,"test_samples":3,"train_samples":10,)"
-          R"("validation_begin":0,"validation_samples":0,"width":32},)"
-          R"("graph":)" +
-          CanonicalJson(job->result().graph()) +
-          R"(,"growth_steps":0,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"
-          R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
-          R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
-          R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
-          R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
-          R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
-          R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
-          R"("updates":[{"adapts":true,"learning_rate":1,"weight_decay":0},)"
-          R"({"adapts":false,"learning_rate":1,"weight_decay":0}]})");
+  CHECK(CanonicalJson(job->result()) ==
+        R"({"augment":[],"batch":4,"data":{"channels":3,"classes":10,"files":[{"bytes":30730,)"
+        R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
+            std::string(64, 'a') +
+            R"("}],"format":"cifar10","height":32,"test_samples":3,"train_samples":10,"width":32},)"
+            R"("data_use":{"channels":3,"height":32,"test_samples":3,"train_samples":10,)"
+            R"("validation_begin":0,"validation_samples":0,"width":32},)"
+            R"("graph":)" +
+            CanonicalJson(job->result().graph()) +
+            R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,)"
+            R"("numerics_class":{"backend":"cpu","build_id":"b1",)"
+            R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
+            R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
+            R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
+            R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
+            R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
+            R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
+            R"("updates":[{"adapts":true,"learning_rate":1,"weight_decay":0},)"
+            R"({"adapts":false,"learning_rate":1,"weight_decay":0}]})");
 }
 
 TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {
@@ -318,8 +318,9 @@ TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was cal
       R"("outputs":[{"loss":{"weight":1},"name":"loss","value":"loss"},)"
       R"({"measure":{"lower_is_better":false,"view":"mean"},"name":"accuracy","value":"accuracy"}],)"
       R"("parameters":[{"initializer":{"distribution":"uniform","scale":0.044122418339544646},)"
-      R"("name":"fc/kernel","shape":[3072,10]},)"
-      R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10]}],)"
+      R"("name":"fc/kernel","shape":[3072,10],"trainable":true},)"
+      R"({"initializer":{"distribution":"constant","scale":0},"name":"fc/bias","shape":[10],)"
+      R"("trainable":true}],)"
       R"("statistics":[],"version":1})");
 }
 

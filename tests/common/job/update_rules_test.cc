@@ -6,6 +6,7 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
+#include "common/text.h"
 
 namespace ringmaster::job {
 namespace {
@@ -176,7 +177,7 @@ TEST_CASE("UpdateRules: decay falls on kernels and embeddings, groups on what th
       graph);
   CHECK(Message(unmatched.status()) ==
         "optimizer.groups.1.match: expected a parameter that no group before it matches, got "
-        "\"haed/*\"; the model has 5 parameters, the first is conv1/kernel");
+        "\"haed/*\"; the model has 5 parameters that are trained, the first is conv1/kernel");
 }
 
 TEST_CASE("UpdateRules: a parameter's group is that of its role") {
