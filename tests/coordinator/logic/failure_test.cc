@@ -23,7 +23,7 @@ TEST_CASE("Failure: every cause has a word of its own and an advice with everyth
     CHECK_THAT(failure.advice(), Catch::EndsWith(" Checkpoints up to step 4 are kept: "
                                                  "`ringctl checkpoint ls j0007`."));
   }
-  CHECK(words.size() == 11);
+  CHECK(words.size() == 12);
 }
 
 TEST_CASE("Failure: without a host, a worker or a checkpoint the advice still reads") {
