@@ -141,13 +141,13 @@ class TransferTest(cluster.ClusterTest):
             keep_classes(running.data_root / "high", 5, 5)
             few = {"format": "cifar10", "path": "high", "take": 160, "take_test": 100}
             source, _ = self.steps_to_90_percent(
-                running, data={"format": "cifar10", "path": "low", "take": 640, "take_test": 100}, epochs=3)
+                running, data={"format": "cifar10", "path": "low", "take": 640, "take_test": 100}, epochs=5)
             _, nothing = self.steps_to_90_percent(running, data=few, epochs=15)
             tuned, transferred = self.steps_to_90_percent(
-                running, data=few, epochs=4, freeze=["stem/*", "stage1/*"],
-                init={"job": source["job_id"], "fresh": ["fc/*"]})
+                running, data=few, epochs=3, freeze=["stem/*", "stage1/*"],
+                optimizer={"adam": {"learning_rate": 0.0003}}, init={"job": source["job_id"], "fresh": ["fc/*"]})
             self.assertEqual(tuned["init"]["fresh_names"], ["fc/kernel", "fc/bias"])
-            self.assertIsNotNone(transferred, "not at 90% within 20 steps")
+            self.assertIsNotNone(transferred, "not at 90% within 15 steps")
             if nothing is not None:
                 self.assertLessEqual(3 * transferred, nothing)
 

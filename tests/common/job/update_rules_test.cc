@@ -177,7 +177,7 @@ TEST_CASE("UpdateRules: decay falls on kernels and embeddings, groups on what th
       graph);
   CHECK(Message(unmatched.status()) ==
         "optimizer.groups.1.match: expected a parameter that no group before it matches, got "
-        "\"haed/*\"; the model has 5 parameters, the first is conv1/kernel");
+        "\"haed/*\"; the model has 5 parameters that are trained, the first is conv1/kernel");
 }
 
 TEST_CASE("UpdateRules: a parameter's group is that of its role") {

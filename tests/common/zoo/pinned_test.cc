@@ -22,18 +22,18 @@ std::string DigestOf(const v1::Model& model) {
 
 TEST_CASE("Zoo: alexnet, mlp and vgg are the graphs that they were") {
   v1::Model alexnet = Model("alexnet"), mlp = Model("mlp"), vgg = Model("vgg");
-  CHECK(DigestOf(alexnet) == "e6c379a7c67f01aa087e867afdb159076b6e7820fff821416ebf04af91fd150f");
-  CHECK(DigestOf(mlp) == "8b91d7f76ce8eeaa820099b7812f31c1e0c3f82ac836da0d63c603c578a93781");
-  CHECK(DigestOf(vgg) == "e345acb5957fc1c9f10d4aa72fa43f685a7c80f6685312ddbee5cdaa522c686e");
+  CHECK(DigestOf(alexnet) == "01b3ff9f3b04f00f7dfc7be4951075e5f530636ce41341a4165233b2a97f616c");
+  CHECK(DigestOf(mlp) == "30ea1bb116e6563aec1acf00faa5e0d3f418f2998df1b09cf5dbe6dfdadaf639");
+  CHECK(DigestOf(vgg) == "c721e149b86e19404f57a679fe83553a4346a136ed7674fd47ef7079d420a51b");
   testing::SetOption("batch_norm", true, &alexnet);
   testing::SetOption("dropout", 0.2, &alexnet);
   testing::SetHidden({512}, &mlp);
   testing::SetOption("dropout", 0.5, &mlp);
   testing::SetOption("batch_norm", false, &vgg);
   testing::SetOption("depth", 19, &vgg);
-  CHECK(DigestOf(alexnet) == "31bd2979d340e71029b34fa2a6c14847683468d5258e44d215589cf55157766e");
-  CHECK(DigestOf(mlp) == "1c50c47605ea2c176d01844117b938ca0a84af4005ce61d355deefbc24bd17de");
-  CHECK(DigestOf(vgg) == "99d138e0a538bfc75e042116ff44c40b91869e899413d10c955f099295af15b1");
+  CHECK(DigestOf(alexnet) == "291a2ce88588af26f12feb2c409ad591e393a2050aa14129cf9520881232d3b6");
+  CHECK(DigestOf(mlp) == "8233fc1ec81ffc7faf5d6dca32c3c258c15480a0d4db4f2b7a310db72a7431a7");
+  CHECK(DigestOf(vgg) == "92eb2279d3763f885d9cf70126c2d7e4dfb7eb302d3c1b8e9efeb8e32ef675ea");
 }
 
 }  // namespace ringmaster::zoo

@@ -49,6 +49,12 @@ TEST_CASE("Retention: the newest stay, at least two") {
   CHECK(StepsOf(checkpoints) == Steps{3, 4});
 }
 
+TEST_CASE("Retention: what another job begins with stays") {
+  CheckpointList checkpoints = {Rated(1), Rated(2), Rated(3), Rated(4)};
+  CHECK(StepsOf(TakeSuperseded(Keep(2), {1}, checkpoints)) == Steps{2});
+  CHECK(StepsOf(checkpoints) == Steps{1, 3, 4});
+}
+
 TEST_CASE("Retention: after a restore a worse state that is marked does not replace the best") {
   const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
                               Rated(4), Rated(5)};

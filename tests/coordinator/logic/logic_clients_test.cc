@@ -107,6 +107,26 @@ TEST_CASE("Submit --resume: the new job is resolved as the old one, and says whi
         "submitted as test, to go on from the newest checkpoint of j0001");
 }
 
+TEST_CASE("Submit: what a job begins with must be there") {
+  Fixture cluster;
+  cluster.Begin();
+  v1::SubmitRequest submit;
+  *submit.mutable_spec() = testing::MakeSpec();
+  v1::Init& init = *submit.mutable_spec()->mutable_init();
+  submit.set_idempotency_key("key");
+  init.set_job("j0009");
+  CHECK(cluster.Ask(submit) == nullptr);
+  CHECK(cluster.reply.refusal.word == "NO_CHECKPOINT");
+  CHECK(Message(cluster.reply.refusal.status) == "init.job: there is no job j0009");
+  init.set_job("j0001");
+  init.set_step(3);
+  CHECK(cluster.Ask(submit) == nullptr);
+  CHECK(Message(cluster.reply.refusal.status) ==
+        "init.job: job j0001 has no checkpoint of step 3; `ringctl checkpoint ls j0001`");
+  init.set_step(4);
+  REQUIRE(cluster.Ask(submit) != nullptr);
+}
+
 TEST_CASE("Submit --resume: needs a job that ended with a checkpoint before its last step") {
   SECTION("unknown") {
     Fixture cluster;
