@@ -82,7 +82,7 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
                running ? fmt::format("{:.0f}", job.samples_per_second()) : "-",
                loss == nullptr ? "-" : fmt::format("{:.4f}", loss->value()),
                fmt::format("{}", job.workers_size()),
-               Printable(job.reason())});
+               FirstLine(job.reason())});
   }
   return table.Print(terminal);
 }

@@ -123,9 +123,10 @@ void PrintClasses(const std::vector<ClassPlan>& classes, std::ostream& out) {
   for (const ClassPlan& one : classes) {
     const WorkerProfile& profile = one.profile;
     const std::string who =
-        fmt::format("{}: {} of {} cores, {} a core", profile.name,
+        fmt::format("{}: {} of {}, {} a core", profile.name,
                     profile.workers == 1 ? "a worker" : fmt::format("{} workers", profile.workers),
-                    profile.cores, FormatBytes(profile.memory_per_core));
+                    profile.cores == 1 ? "1 core" : fmt::format("{} cores", profile.cores),
+                    FormatBytes(profile.memory_per_core));
     if (!one.plan.ok()) {
       out << fmt::format("{}: not known: {}\n", who, Message(one.plan.status()));
       continue;
