@@ -294,8 +294,8 @@ StatusOr<MeasuredSteps> MeasureSteps(const v1::JobSpec& whole, const MeasureOpti
   std::string root = options.data_root;
   if (root.empty()) {
     RING_ASSIGN_OR_RETURN(root, generated.Make(spec.mutable_data(), train));
+    spec.mutable_data()->set_take(train);
   }
-  spec.mutable_data()->set_take(train);
   spec.mutable_data()->set_take_test(1);
   RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({root, ""}, spec.data()));
   RING_ASSIGN_OR_RETURN(

@@ -47,9 +47,8 @@ Status Prepared(uint64_t batch, uint64_t memory, Backend* backend) {
   const TemporaryFolder temporary;
   const std::string folder = temporary.path();
   RING_RETURN_IF_ERROR(
-      data::MakeSampleData(folder + "/mnist", {.format = "mnist", .train = batch, .test = batch}));
+      data::MakeSampleData(folder + "/mnist", {.format = "mnist", .train = batch, .test = 48}));
   spec.mutable_data()->set_take(batch);
-  spec.mutable_data()->set_take_test(batch);
   RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({folder, ""}, spec.data()));
   RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved,
                         job::Resolve(spec, dataset->facts(), backend->numerics_class(1)));

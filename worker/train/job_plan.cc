@@ -318,8 +318,10 @@ std::string TableOf(const JobPlan& plan) {
       fmt::format("a core's largest buffers while {} runs:\n", plan.peak.node);
   for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {
     const graph::PeakBuffer& buffer = plan.peak.buffers[i];
-    text += fmt::format("  {:>10}  {} {} {} {}\n", FormatBytes(buffer.bytes), buffer.name,
-                        buffer.op, graph::ToString(buffer.shape), graph::Name(buffer.dtype));
+    const bool value = buffer.op != "workspace";
+    text += fmt::format(
+        "  {:>10}  {} {}{}\n", FormatBytes(buffer.bytes), buffer.name, buffer.op,
+        value ? " " + graph::ToString(buffer.shape) + " " + graph::Name(buffer.dtype) : "");
   }
   return text;
 }
