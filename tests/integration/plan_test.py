@@ -28,7 +28,7 @@ class PlanTest(cluster.ClusterTest):
         status = self.cluster.wait(job)
         self.assertEqual(status["failure"]["word"], "MEMORY")
         why = self.cluster.ringctl("why", job).stdout.splitlines()
-        self.assertIn("Used 64.0 MiB of 64.0 MiB memory per core (exceeded by ", why[0])
+        self.assertIn(" of 64.0 MiB memory per core (exceeded by ", why[0])
         self.assertIn(f"largest batch   {largest}", why)
         self.assertTrue(any(line.startswith("a core's largest buffers while ") for line in why), why)
 
