@@ -31,10 +31,9 @@ double Rest(const worker::PhaseTimes& phases, double step) {
 std::string MemoryLine(const TrainOptions& options, const MemoryFigures& memory) {
   const std::string& device = options.device;
   std::string line =
-      fmt::format("planned: core {} x {}, state {}, input {}; host {} predicted, {} seen (VmHWM)",
-                  Bytes(memory.planned_core), options.cores, Bytes(memory.planned_state),
-                  Bytes(memory.planned_input), Bytes(PredictedHost(memory, device, options.cores)),
-                  Bytes(memory.host_peak));
+      fmt::format("planned: core {} x {}, host {}; host {} predicted, {} seen (VmHWM)",
+                  Bytes(memory.planned_core), options.cores, Bytes(memory.planned_host),
+                  Bytes(PredictedHost(memory, device, options.cores)), Bytes(memory.host_peak));
   if (memory.device_used) {
     line += fmt::format(
         "; device {} predicted, {} of it weights, state and input, {} seen (nvidia-smi, with its "
@@ -59,9 +58,8 @@ nlohmann::json OrNull(const std::optional<T>& value) {
 }
 
 nlohmann::json MemoryJson(const TrainOptions& options, const MemoryFigures& memory) {
-  return {{"planned_state", memory.planned_state},
+  return {{"planned_host", memory.planned_host},
           {"planned_core", memory.planned_core},
-          {"planned_input", memory.planned_input},
           {"planned_device", memory.planned_device},
           {"device_predicted", PredictedDevice(memory, options.cores)},
           {"host_predicted", PredictedHost(memory, options.device, options.cores)},
@@ -81,7 +79,7 @@ nlohmann::json PhasesJson(const worker::PhaseTimes& phases, double step) {
 
 uint64_t PredictedHost(const MemoryFigures& memory, const std::string& device, uint32_t cores) {
   const uint64_t arenas = device == "cpu" ? memory.planned_core * cores : 0;
-  return memory.host_before + memory.planned_state + memory.planned_input + arenas;
+  return memory.host_before + memory.planned_host + arenas;
 }
 
 uint64_t PredictedDevice(const MemoryFigures& memory, uint32_t cores) {

@@ -14,10 +14,9 @@
 namespace ringmaster::bench {
 
 struct MemoryFigures {
-  uint64_t planned_state = 0;           // host, once
+  uint64_t planned_host = 0;            // host, once: state, copies, samples
   uint64_t planned_core = 0;            // of each core: arena, the host's or the device's
   uint64_t planned_device = 0;          // of a device with its own memory, beside its cores
-  uint64_t planned_input = 0;           // host: samples read ahead and in hand
   uint64_t host_before = 0;             // resident before the job was prepared
   uint64_t host_peak = 0;               // VmHWM of the job's time
   std::optional<uint64_t> device_used;  // more than before the backend was made; GPUs only

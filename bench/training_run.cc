@@ -23,8 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kFewestImages = 2048;  // so that epochs of small batches are not a step each
-// The reader holds two steps' samples at most, and cores have one step's in hand.
-constexpr uint64_t kBatchesInMemory = 3;
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -65,17 +63,13 @@ StatusOr<v1::ResolvedJob> Resolve(const TrainOptions& options, const TrainCase& 
 }
 
 // Parameters and FLOPs of a sample: those of a program for one.
-Status CountModel(const v1::ResultSpec& spec, const Backend& backend, TrainMeasurement* measured) {
+Status CountModel(const v1::ResultSpec& spec, TrainMeasurement* measured) {
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         graph::BuildProgram(spec.graph(), {.samples = 1, .policy = spec.policy()}));
   measured->flops = CountFlops(program);
   for (const graph::Parameter& parameter : program.parameters) {
     measured->parameters += static_cast<uint64_t>(graph::Elements(parameter.shape));
   }
-  const auto augmenter = worker::MakeAugmenter(spec);
-  const uint64_t image = backend.augments() ? augmenter->stored().elements()
-                                            : augmenter->model().elements() * sizeof(float);
-  measured->memory.planned_input = kBatchesInMemory * spec.batch() * image;
   return absl::OkStatus();
 }
 
@@ -135,7 +129,7 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
   RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved, Resolve(options, one, images, *backend));
   TrainMeasurement measured;
   measured.device_model = resolved.result().numerics_class().device_model();
-  RING_RETURN_IF_ERROR(CountModel(resolved.result(), *backend, &measured));
+  RING_RETURN_IF_ERROR(CountModel(resolved.result(), &measured));
 
   ResetPeak();
   measured.memory.host_before = ReadHostMemory().resident;
@@ -144,7 +138,7 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
                         worker::Trainer::Prepare(JobId("train-speed"), resolved, images.dataset(),
                                                  backend, Cores(options, *backend)));
   measured.prepare_seconds = SecondsSince(begin);
-  measured.memory.planned_state = trainer->planned_memory().state;
+  measured.memory.planned_host = trainer->planned_memory().host.usual();
   measured.memory.planned_core = trainer->planned_memory().core;
   measured.memory.planned_device = trainer->planned_memory().device;
   RING_RETURN_IF_ERROR(RunSteps(options, resolved.result(), trainer.get(), &measured));

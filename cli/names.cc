@@ -107,4 +107,20 @@ std::string TimeOfDay(int64_t unix_ms) {
 
 std::string Printable(const std::string& text) { return OneLine(text, std::string::npos); }
 
+std::string FirstLine(const std::string& text) {
+  const std::string line = Printable(text);
+  return line.substr(0, line.find("\\n"));
+}
+
+std::string OtherLines(const std::string& text) {
+  const std::string line = Printable(text);
+  std::string others;
+  for (size_t at = line.find("\\n"); at != std::string::npos;) {
+    const size_t end = line.find("\\n", at + 2);
+    others += line.substr(at + 2, end == std::string::npos ? end : end - at - 2) + "\n";
+    at = end;
+  }
+  return others;
+}
+
 }  // namespace ringmaster::cli

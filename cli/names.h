@@ -38,5 +38,9 @@ namespace ringmaster::cli {
 [[nodiscard]] std::string TimeOfDay(int64_t unix_ms);
 // Control characters as `\xNN`: text from elsewhere cannot move a cursor.
 [[nodiscard]] std::string Printable(const std::string& text);
+// Of a text of several lines, which travels as one (OneLine): the first line; and the others, each
+// with its end.
+[[nodiscard]] std::string FirstLine(const std::string& text);
+[[nodiscard]] std::string OtherLines(const std::string& text);
 
 }  // namespace ringmaster::cli

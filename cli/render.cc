@@ -28,6 +28,7 @@ class JobLines {
     const std::string name = key.empty() ? "" : key + ":";
     if (known) text_ += fmt::format("{:<20} {}\n", name, value);
   }
+  void AddText(const std::string& lines) { text_ += lines; }
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
@@ -112,7 +113,8 @@ void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines
   lines->Add(true, "job", status.job_id());
   lines->Add(true, "name", status.name());
   lines->Add(true, "state", terminal.Paint(ColourOf(status.state()), StateName(status.state())));
-  lines->Add(!status.reason().empty(), "reason", Printable(status.reason()));
+  lines->Add(!status.reason().empty(), "reason", FirstLine(status.reason()));
+  lines->AddText(OtherLines(status.reason()));
   AddOrigin(status, lines);
 }
 
@@ -219,7 +221,7 @@ std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) 
 std::string RenderEnd(const v1::JobStatus& status, const Terminal& terminal) {
   std::string text;
   if (status.has_failure()) {
-    text += RenderFailure(status.failure());
+    text += OtherLines(status.reason()) + RenderFailure(status.failure());
     text += fmt::format("`ringctl why {0}` says more, `ringctl logs {0}` shows its workers' logs\n",
                         status.job_id());
   }
@@ -251,13 +253,14 @@ std::string RenderFailure(const v1::Failure& failure) {
 
 std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal) {
   std::string text = terminal.Paint(ColourOf(why.state()), StateName(why.state()));
-  text += why.reason().empty() ? "\n" : ": " + Printable(why.reason()) + "\n";
+  text += why.reason().empty() ? "\n" : ": " + FirstLine(why.reason()) + "\n";
+  text += OtherLines(why.reason());
   if (why.has_failure()) text += RenderFailure(why.failure());
   for (const std::string& advice : why.advice()) {
     if (advice != why.failure().advice())
       text += Line(why.has_failure() ? "what to do:" : "what helps:", advice);
   }
-  for (const std::string& line : why.history()) text += "  " + Printable(line) + "\n";
+  for (const std::string& line : why.history()) text += "  " + FirstLine(line) + "\n";
   return text;
 }
 
@@ -330,7 +333,7 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
                running ? fmt::format("{:.0f}", job.samples_per_second()) : "-",
                loss == nullptr ? "-" : fmt::format("{:.4f}", loss->value()),
                fmt::format("{}", job.workers_size()),
-               Printable(job.reason())});
+               FirstLine(job.reason())});
   }
   return table.Print(terminal);
 }

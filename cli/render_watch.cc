@@ -138,7 +138,7 @@ std::string StateLine(const v1::JobStatus& status, const Terminal& terminal) {
   if (status.state() == v1::JOB_STATE_STARTING && status.workers_size() > 0) {
     line += fmt::format("  {}", Count(static_cast<uint64_t>(status.workers_size()), "worker"));
   }
-  if (!status.reason().empty()) line += "  " + Printable(status.reason());
+  if (!status.reason().empty()) line += "  " + FirstLine(status.reason());
   return line;
 }
 
@@ -242,7 +242,7 @@ std::string ProgressLine(const v1::JobStatus& status, const Terminal& terminal) 
   text += IsStarting(status) ? Starting(status) : Place(status) + Quality(status);
   const auto left = JobSecondsLeft(status);
   if (left && !IsStarting(status)) text += "  ETA " + WholeSeconds(*left);
-  if (!status.reason().empty()) text += "  " + Printable(status.reason());
+  if (!status.reason().empty()) text += "  " + FirstLine(status.reason());
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "worker/job_runner.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -297,6 +298,7 @@ void JobRunner::Do(const DropJob& task) {
   trainer.reset();
   dataset_.reset();
   init_.reset();
+  malloc_trim(0);  // threads that ended leave heaps behind
   spdlog::info("job dropped: job={}", task.job.value());
   options_.ended(task.job);
 }

@@ -1,7 +1,7 @@
 #include "worker/plan.h"
 
 #include <algorithm>
-#include <bit>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 #include <utility>
@@ -10,224 +10,139 @@
 #include <nlohmann/json.hpp>
 
 #include "common/amount.h"
+#include "common/files.h"
+#include "common/job/field_names.h"
+#include "common/job/resolve.h"
 #include "common/log.h"
+#include "common/sha256.h"
 #include "worker/devices.h"
+#include "worker/identity.h"
 #include "worker/offline_job.h"
-#include "worker/train/shard_shapes.h"
-#include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
 namespace {
 
 constexpr int kDoesNotFit = 1, kWrongPlan = 2;
-constexpr uint64_t kMostShardSamples = 1 << 24;  // of a shard
-constexpr size_t kShownBuffers = 10;
-constexpr uint64_t kLanes = 8;  // of a vector of float32
-
-// What a backend says of the programs of a job.
-class Planner {
- public:
-  [[nodiscard]] static StatusOr<Planner> Create(v1::ResultSpec result, uint32_t threads,
-                                                Backend* backend) {
-    Planner planner(std::move(result));
-    RING_ASSIGN_OR_RETURN(ProgramSet programs, ProgramSet::Build(planner.result_));
-    planner.programs_ = std::make_unique<ProgramSet>(std::move(programs));
-    RING_ASSIGN_OR_RETURN(planner.weights_, backend->MakeWeights(planner.programs_->training()));
-    RING_ASSIGN_OR_RETURN(planner.core_, backend->MakeCore({.name = "plan", .threads = threads}));
-    return planner;
-  }
-
-  [[nodiscard]] const v1::ResultSpec& result() const { return result_; }
-  [[nodiscard]] const ProgramSet& programs() const { return *programs_; }
-
-  // Of a core that runs all of them; `peak`, where it is wanted, of the largest.
-  [[nodiscard]] StatusOr<uint64_t> CoreBytes(const ProgramSet& programs, graph::Peak* peak) {
-    uint64_t most = 0;
-    for (const auto& [shape, program] : programs.programs()) {
-      RING_ASSIGN_OR_RETURN(const CoreLayout layout, core_->Plan(program, *weights_));
-      if (layout.bytes <= most) continue;
-      most = layout.bytes;
-      if (peak != nullptr) *peak = graph::PeakOf(program, layout.plan);
-    }
-    return most;
-  }
-
-  // Of a core whose shards have so many samples.
-  [[nodiscard]] StatusOr<uint64_t> ShardBytes(uint64_t samples) {
-    RING_ASSIGN_OR_RETURN(const ProgramSet programs,
-                          ProgramSet::Build(WithShard(result_, static_cast<uint32_t>(samples))));
-    return CoreBytes(programs, nullptr);
-  }
-
- private:
-  explicit Planner(v1::ResultSpec result) : result_(std::move(result)) {}
-
-  v1::ResultSpec result_;
-  std::unique_ptr<ProgramSet> programs_;  // in front of what was made of it
-  std::unique_ptr<Weights> weights_;
-  std::unique_ptr<Core> core_;
-};
-
-// Reduce-scatter and all-gather send (N - 1) / N of all elements each. An element of the sum over
-// V shards is below V 2^bits in magnitude; blocks go at an even number of bits (docs/ring.md).
-uint64_t WireBytes(const v1::ResultSpec& result, uint64_t elements, uint64_t workers) {
-  uint64_t bits = 32;
-  if (result.reduction() != v1::REDUCTION_FLOAT32) {
-    bits = result.precision_bits() + 1 + std::bit_width(result.shards() - 1);
-    bits += bits % 2;
-  }
-  return 2 * (workers - 1) * (elements / workers) * bits / 8;
-}
-
-uint64_t ParametersOf(const graph::Program& program) {
-  uint64_t elements = 0;
-  for (const graph::Parameter& parameter : program.parameters) {
-    elements += static_cast<uint64_t>(graph::Elements(parameter.shape));
-  }
-  return elements;
-}
-
-std::vector<std::string> AdviceOn(const JobPlan& plan) {
-  std::vector<std::string> advice;
-  if (plan.samples % kLanes != 0) {
-    advice.push_back(fmt::format(
-        "shards of {} samples are no multiple of {}, which kernels like: batch {} has shards of {}",
-        plan.samples, kLanes, AlignUp(plan.samples, kLanes) * plan.shards,
-        AlignUp(plan.samples, kLanes)));
-  }
-  const uint64_t all = plan.cores * plan.workers;
-  if (all > plan.shards) {
-    advice.push_back(fmt::format("{} of {} cores of {} workers have nothing to do with {} shards",
-                                 all - plan.shards, all, plan.workers, plan.shards));
-  } else if (plan.shards % all != 0) {
-    advice.push_back(
-        fmt::format("{} shards do not divide among {} cores of {} workers: some wait for others",
-                    plan.shards, all, plan.workers));
-  }
-  if (!plan.core_fits() && plan.largest_batch > 0) {
-    advice.push_back(fmt::format("batch {} fits", plan.largest_batch));
-  }
-  if (!plan.core_fits()) {
-    advice.emplace_back("more shards make smaller ones; they are part of the result");
-  }
-  if (!plan.host_fits()) {
-    advice.push_back(fmt::format("the state takes {}: a smaller model, or more memory a core",
-                                 FormatBytes(plan.host.total)));
-  }
-  return advice;
-}
+constexpr mode_t kReadableProfile = 0644;
+constexpr uint32_t kUsualWorkers = 2;
 
 }  // namespace
 
-StatusOr<uint64_t> LargestWithin(uint64_t limit, uint64_t most,
-                                 const std::function<StatusOr<uint64_t>(uint64_t)>& bytes) {
-  uint64_t low = 0, high = most + 1;  // low fits, high does not
-  std::vector<std::pair<uint64_t, uint64_t>> known;
-  const auto probe = [&](uint64_t n) -> Status {
-    const StatusOr<uint64_t> taken = bytes(n);
-    const bool unbuildable =
-        absl::IsInvalidArgument(taken.status()) || absl::IsResourceExhausted(taken.status());
-    if (unbuildable && n > 1) {
-      high = n;
-      return absl::OkStatus();
-    }
-    RING_RETURN_IF_ERROR(taken.status());
-    (*taken <= limit ? low : high) = n;
-    known.emplace_back(n, *taken);
-    return absl::OkStatus();
-  };
-  for (const uint64_t n : {uint64_t{1}, std::min<uint64_t>(9, most)}) {
-    if (low < n && n < high) RING_RETURN_IF_ERROR(probe(n));
-  }
-  // Where the line through the last two meets the limit; every third time the middle, so that it
-  // ends wherever there is no line.
-  for (int round = 1; high - low > 1; ++round) {
-    uint64_t next = low + (high - low) / 2;
-    if (round % 3 != 0 && known.size() >= 2) {
-      const auto& [a, at_a] = known[known.size() - 2];
-      const auto& [b, at_b] = known.back();
-      const double slope = (static_cast<double>(at_b) - static_cast<double>(at_a)) /
-                           (static_cast<double>(b) - static_cast<double>(a));
-      const double meets =
-          static_cast<double>(b) + (static_cast<double>(limit) - static_cast<double>(at_b)) / slope;
-      if (meets >= 0 && meets < 1e15) next = static_cast<uint64_t>(meets);
-    }
-    RING_RETURN_IF_ERROR(probe(std::clamp(next, low + 1, high - 1)));
-  }
-  return low;
+StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Backend* backend) {
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultWithoutCluster(spec, flags.data_root));
+  const PlanOptions options = {.cores = flags.cores,
+                               .threads_per_core = flags.threads_per_core,
+                               .workers = flags.workers,
+                               .memory_per_core = flags.memory_per_core,
+                               .by_metric = !spec.checkpoint().best().empty(),
+                               .counts_known = !flags.data_root.empty() || spec.data().has_take()};
+  RING_ASSIGN_OR_RETURN(JobPlan job, PlanResult(result, options, backend));
+  return FilePlan{TitleOf(spec, result), Hex(job::ModelDigest(result.graph())),
+                  job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
+                  std::move(job)};
 }
 
-StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Backend* backend) {
-  RING_ASSIGN_OR_RETURN(v1::ResultSpec result, ResultWithoutCluster(spec, flags.data_root));
-  const std::string title = TitleOf(spec, result);
-  RING_ASSIGN_OR_RETURN(Planner planner,
-                        Planner::Create(std::move(result), flags.threads_per_core, backend));
-  RING_ASSIGN_OR_RETURN(StateMemory host, PlanState(planner.result(), planner.programs().training(),
-                                                    !spec.checkpoint().best().empty()));
-  const uint64_t shards = planner.result().shards();
-  JobPlan plan = {.title = title,
-                  .device = backend->numerics_class(flags.threads_per_core).backend(),
-                  .batch = planner.result().batch(),
-                  .shards = shards,
-                  .samples = (planner.result().batch() + shards - 1) / shards,
-                  .cores = flags.cores,
-                  .memory_per_core = flags.memory_per_core,
-                  .host = std::move(host),
-                  .workers = flags.workers};
-  RING_ASSIGN_OR_RETURN(plan.core_bytes, planner.CoreBytes(planner.programs(), &plan.peak));
-  RING_ASSIGN_OR_RETURN(
-      const uint64_t samples,
-      LargestWithin(flags.memory_per_core, kMostShardSamples / shards,
-                    [&](uint64_t samples) { return planner.ShardBytes(samples); }));
-  plan.largest_batch = samples * shards;
-  plan.wire_bytes =
-      WireBytes(planner.result(), ParametersOf(planner.programs().training()), flags.workers);
-  plan.advice = AdviceOn(plan);
-  return plan;
-}
-
-void PrintPlan(const JobPlan& plan, std::ostream& out) {
+void PrintPlan(const FilePlan& plan, std::ostream& out) {
+  const JobPlan& job = plan.job;
   out << plan.title << "\n"
       << fmt::format("batch {} in {} shards of at most {} samples, on {} cores of {} memory\n\n",
-                     plan.batch, plan.shards, plan.samples, plan.cores,
-                     FormatBytes(plan.memory_per_core))
-      << fmt::format("core            {} of {}: {}\n", FormatBytes(plan.core_bytes),
-                     FormatBytes(plan.memory_per_core), plan.core_fits() ? "fits" : "does not fit")
-      << fmt::format("host            {} beside the cores: {}\n", FormatBytes(plan.host.total),
-                     plan.host.Text())
+                     job.batch, job.shards, job.samples, job.cores,
+                     FormatBytes(job.memory_per_core))
+      << TableOf(job)
       << fmt::format("wire            at most {} a step, from each of {} workers\n",
-                     FormatBytes(plan.wire_bytes), plan.workers)
-      << fmt::format("largest batch   {}\n\n", plan.largest_batch)
-      << fmt::format("a core's largest buffers while {} runs:\n", plan.peak.node);
-  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {
-    const graph::PeakBuffer& buffer = plan.peak.buffers[i];
-    out << fmt::format("  {:>10}  {} {} {} {}\n", FormatBytes(buffer.bytes), buffer.name, buffer.op,
-                       graph::ToString(buffer.shape), graph::Name(buffer.dtype));
+                     FormatBytes(job.wire_bytes), job.workers);
+  if (job.seconds_per_step) {
+    out << fmt::format(
+        "step            {:.3g} s, by the profile's times, and what the ring takes\n",
+        *job.seconds_per_step);
   }
-  for (const std::string& advice : plan.advice) out << "\nadvice: " << advice;
-  out << (plan.advice.empty() ? "" : "\n");
+  for (const std::string& advice : job.advice) out << "\nadvice: " << advice;
+  out << (job.advice.empty() ? "" : "\n");
 }
 
-std::string ToJson(const JobPlan& plan) {
+namespace {
+
+template <typename T>
+nlohmann::ordered_json Known(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+nlohmann::ordered_json PartsJson(const std::vector<WorkerMemory::Part>& parts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const WorkerMemory::Part& part : parts) {
+    json.push_back({{"what", part.what}, {"bytes", part.bytes}});
+  }
+  return json;
+}
+
+nlohmann::ordered_json JsonOf(const FilePlan& plan) {
+  const JobPlan& job = plan.job;
   nlohmann::ordered_json peak = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {
-    const graph::PeakBuffer& buffer = plan.peak.buffers[i];
+  for (size_t i = 0; i < std::min(job.peak.buffers.size(), kShownBuffers); ++i) {
+    const graph::PeakBuffer& buffer = job.peak.buffers[i];
     peak.push_back({{"name", buffer.name},
                     {"op", buffer.op},
                     {"shape", buffer.shape},
                     {"type", graph::Name(buffer.dtype)},
                     {"bytes", buffer.bytes}});
   }
-  return nlohmann::ordered_json{{"fits", plan.fits()},
-                                {"largest_batch", plan.largest_batch},
-                                {"bytes_per_core", {{plan.device, plan.core_bytes}}},
-                                {"memory_per_core_bytes", plan.memory_per_core},
-                                {"host_bytes", plan.host.total},
+  return nlohmann::ordered_json{{"fits", job.fits()},
+                                {"largest_batch", job.largest_batch},
+                                {"bytes_per_core", {{job.device, job.core_bytes}}},
+                                {"memory_per_core_bytes", job.memory_per_core},
+                                {"host_bytes", job.host.usual()},
+                                {"host_most_bytes", job.host.most()},
+                                {"worker_bytes", job.worker_bytes()},
+                                {"host", PartsJson(job.host.always)},
+                                {"host_at_times", PartsJson(job.host.at_times)},
                                 {"peak", std::move(peak)},
-                                {"wire_bytes_per_step", plan.wire_bytes},
-                                {"seconds_per_step", nullptr},
-                                {"advice", plan.advice}}
-      .dump(2);
+                                {"wire_bytes_per_step", job.wire_bytes},
+                                {"seconds_per_step", Known(job.seconds_per_step)},
+                                {"advice", job.advice}};
+}
+
+}  // namespace
+
+std::string ToJson(const FilePlan& plan) { return JsonOf(plan).dump(2); }
+
+std::string ToJson(const std::vector<ClassPlan>& classes) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  bool fits = false;
+  for (const ClassPlan& one : classes) {
+    fits = fits || (one.plan.ok() && one.plan->job.fits());
+    list.push_back({{"profile", nlohmann::ordered_json::parse(worker::ToJson(one.profile))},
+                    {"plan", one.plan.ok() ? JsonOf(*one.plan) : nlohmann::ordered_json(nullptr)},
+                    {"error", one.plan.ok() ? nlohmann::ordered_json(nullptr)
+                                            : nlohmann::ordered_json(Message(one.plan.status()))}});
+  }
+  return nlohmann::ordered_json{{"fits", fits}, {"classes", std::move(list)}}.dump(2);
+}
+
+void PrintClasses(const std::vector<ClassPlan>& classes, std::ostream& out) {
+  const ClassPlan* roomiest = nullptr;
+  for (const ClassPlan& one : classes) {
+    const WorkerProfile& profile = one.profile;
+    const std::string who =
+        fmt::format("{}: {} of {}, {} a core", profile.name,
+                    profile.workers == 1 ? "a worker" : fmt::format("{} workers", profile.workers),
+                    profile.cores == 1 ? "1 core" : fmt::format("{} cores", profile.cores),
+                    FormatBytes(profile.memory_per_core));
+    if (!one.plan.ok()) {
+      out << fmt::format("{}: not known: {}\n", who, Message(one.plan.status()));
+      continue;
+    }
+    const JobPlan& job = one.plan->job;
+    out << fmt::format(
+        "{}: {}, needs {} a core; largest batch {}{}\n", who, job.fits() ? "fits" : "does not fit",
+        FormatBytes(job.needed()), job.largest_batch,
+        job.seconds_per_step ? fmt::format("; a step {:.3g} s", *job.seconds_per_step) : "");
+    if (roomiest == nullptr || job.largest_batch > roomiest->plan->job.largest_batch) {
+      roomiest = &one;
+    }
+  }
+  if (roomiest == nullptr) return;
+  out << "\n" << roomiest->profile.name << ", ";
+  PrintPlan(*roomiest->plan, out);
 }
 
 namespace {
@@ -250,11 +165,17 @@ void AddPlanOptions(CLI::App* app, PlanFlags* flags, std::string* device, std::s
   app->add_option("--memory-per-core", *memory,
                   "e.g. 8GiB; default: an equal part of what this host has")
       ->type_name("BYTES");
-  app->add_option("--workers", flags->workers, "in the ring, for what goes over the wire")
-      ->capture_default_str()
+  app->add_option("--workers", flags->workers,
+                  "in the ring, for what goes over the wire; default: the profile's, else 2")
       ->check(CLI::Range(1U, 4096U).description(""));
   app->add_option("--data-root", flags->data_root,
                   "folder that holds the dataset: its counts decide how large the last batch is");
+  app->add_option("--profile", flags->profile,
+                  "a class of worker, written down as JSON, in place of --cores, "
+                  "--threads-per-core and --memory-per-core")
+      ->type_name("FILE|NAME");
+  app->add_flag("--measure", flags->measure,
+                "train some steps here first, and keep their times in the profile");
   app->add_flag("--json", flags->json, "for programs");
 }
 
@@ -268,19 +189,134 @@ void FillIn(const Backend& backend, PlanFlags* flags) {
   flags->memory_per_core = device != 0 ? device : HostMemory() / 5 * 4 / flags->cores;
 }
 
-Status Plan(PlanFlags flags, bool* fits) {
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadJob(flags.job_file, flags.overrides));
-  RING_ASSIGN_OR_RETURN(const auto backend, OpenBackend(flags.device));
-  FillIn(*backend, &flags);
-  RING_ASSIGN_OR_RETURN(const JobPlan plan, PlanJob(spec, flags, backend.get()));
-  *fits = plan.fits();
-  if (flags.json) {
-    std::cout << ToJson(plan) << "\n";
+// This host, as the flags have it.
+WorkerProfile HostProfile(const PlanFlags& flags, Backend* backend) {
+  const v1::NumericsClass numerics = backend->numerics_class(flags.threads_per_core);
+  return {.name = HostName(),
+          .device = numerics.backend(),
+          .device_model = numerics.device_model(),
+          .instruction_set = numerics.instruction_set(),
+          .cores = flags.cores,
+          .threads_per_core = flags.threads_per_core,
+          .memory_per_core = flags.memory_per_core};
+}
+
+StatusOr<FilePlan> PlanFor(const v1::JobSpec& spec, PlanFlags flags, const WorkerProfile& profile,
+                           Backend* backend) {
+  flags.cores = profile.cores;
+  flags.threads_per_core = profile.threads_per_core;
+  flags.memory_per_core = profile.memory_per_core;
+  RING_ASSIGN_OR_RETURN(FilePlan plan, PlanJob(spec, flags, backend));
+  plan.job.seconds_per_step = SecondsPerStep(profile, plan.job, plan.model_sha256, plan.policy);
+  const std::string here = backend->numerics_class(1).instruction_set();
+  if (!profile.instruction_set.empty() && profile.instruction_set != here) {
+    plan.job.advice.push_back(
+        fmt::format("planned with the kernels of {}: those of {} may take other memory", here,
+                    profile.instruction_set));
+  }
+  return plan;
+}
+
+// On a host of the profile's kind.
+StatusOr<FilePlan> PlanClass(const v1::JobSpec& spec, PlanFlags flags,
+                             const WorkerProfile& profile) {
+  if (flags.workers == 0) flags.workers = profile.workers;
+  RING_ASSIGN_OR_RETURN(const auto backend,
+                        OpenBackend({profile.device == "cpu" ? "cpu" : "cuda", std::nullopt}));
+  return PlanFor(spec, flags, profile, backend.get());
+}
+
+// Measures, keeps the times in the profile's file, and plans with them.
+StatusOr<FilePlan> PlanMeasured(const v1::JobSpec& spec, PlanFlags flags, Backend* backend) {
+  if (flags.workers == 0) flags.workers = 1;
+  WorkerProfile profile = HostProfile(flags, backend);
+  const std::string path = ProfilePath(flags.profile.empty() ? profile.name : flags.profile);
+  if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+    RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("profile", path));
+    RING_ASSIGN_OR_RETURN(std::vector<WorkerProfile> there, ParseProfiles(text, path));
+    if (there.size() != 1 || there[0].device_model != profile.device_model ||
+        there[0].threads_per_core != profile.threads_per_core) {
+      return FailedPrecondition(
+          "{} is not the profile of this host: expected {} with {} threads a core; name another "
+          "file with --profile",
+          path, profile.device_model, profile.threads_per_core);
+    }
+    profile.measured = std::move(there[0].measured);
+  }
+  RING_ASSIGN_OR_RETURN(const FilePlan plan, PlanJob(spec, flags, backend));
+  RING_RETURN_IF_ERROR(plan.job.Check());
+  RING_ASSIGN_OR_RETURN(const MeasuredSteps steps,
+                        MeasureSteps(spec,
+                                     {.samples = static_cast<uint32_t>(plan.job.samples),
+                                      .shards = static_cast<uint32_t>(plan.job.shards),
+                                      .cores = flags.cores,
+                                      .threads_per_core = flags.threads_per_core,
+                                      .memory_per_core = flags.memory_per_core,
+                                      .data_root = flags.data_root},
+                                     backend));
+  Keep(steps, &profile);
+  if (const auto folder = std::filesystem::path(path).parent_path(); !folder.empty()) {
+    std::error_code ignored;  // writing says why
+    std::filesystem::create_directories(folder, ignored);
+  }
+  RING_RETURN_IF_ERROR(WriteDurably(path, worker::ToJson(profile), kReadableProfile));
+  std::cerr << fmt::format("ringworker plan: wrote {}\n", path);
+  return PlanFor(spec, flags, profile, backend);
+}
+
+Status ShowOne(const StatusOr<FilePlan>& plan, bool json, bool* fits) {
+  RING_RETURN_IF_ERROR(plan.status());
+  *fits = plan->job.fits();
+  if (json) {
+    std::cout << ToJson(*plan) << "\n";
   } else {
-    PrintPlan(plan, std::cout);
+    PrintPlan(*plan, std::cout);
+  }
+  return absl::OkStatus();
+}
+
+// A file with a list has classes, even if it is one.
+Status PlanProfiles(const v1::JobSpec& spec, const PlanFlags& flags, bool* fits) {
+  const std::string path = ProfilePath(flags.profile);
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("profile", path));
+  RING_ASSIGN_OR_RETURN(std::vector<WorkerProfile> profiles, ParseProfiles(text, path));
+  const bool list = text.find_first_not_of(" \t\r\n") == text.find('[');
+  if (!list) return ShowOne(PlanClass(spec, flags, profiles[0]), flags.json, fits);
+  std::vector<ClassPlan> classes;
+  for (WorkerProfile& profile : profiles) {
+    StatusOr<FilePlan> plan = PlanClass(spec, flags, profile);
+    *fits = *fits || (plan.ok() && plan->job.fits());
+    classes.push_back({std::move(profile), std::move(plan)});
+  }
+  if (flags.json) {
+    std::cout << ToJson(classes) << "\n";
+  } else {
+    PrintClasses(classes, std::cout);
+  }
+  return absl::OkStatus();
+}
+
+Status Plan(PlanFlags flags, bool* fits) {
+  if (!flags.profile.empty() && !flags.measure &&
+      (flags.cores != 0 || flags.memory_per_core != 0)) {
+    return InvalidArgument(
+        "--profile {} says cores and memory: leave --cores and "
+        "--memory-per-core out, or the profile",
+        flags.profile);
+  }
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadJob(flags.job_file, flags.overrides));
+  if (!flags.profile.empty() && !flags.measure) {
+    RING_RETURN_IF_ERROR(PlanProfiles(spec, flags, fits));
+  } else {
+    RING_ASSIGN_OR_RETURN(const auto backend, OpenBackend(flags.device));
+    FillIn(*backend, &flags);
+    if (flags.workers == 0 && !flags.measure) flags.workers = kUsualWorkers;
+    RING_RETURN_IF_ERROR(ShowOne(flags.measure ? PlanMeasured(spec, flags, backend.get())
+                                               : PlanJob(spec, flags, backend.get()),
+                                 flags.json, fits));
   }
   std::cout.flush();
-  if (!plan.fits()) std::cerr << "ringworker plan: " << spec.name() << " does not fit\n";
+  if (!*fits) std::cerr << "ringworker plan: " << spec.name() << " does not fit\n";
   return absl::OkStatus();
 }
 

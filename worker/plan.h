@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -12,9 +10,9 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
-#include "worker/backend/core_layout.h"
 #include "worker/flags.h"
-#include "worker/train/state.h"
+#include "worker/profile.h"
+#include "worker/train/job_plan.h"
 
 namespace ringmaster::worker {
 
@@ -25,43 +23,39 @@ struct PlanFlags {
   std::string data_root;  // empty: the dataset is not looked at
   uint32_t cores = 0;     // of one worker; 0: those of this host
   uint32_t threads_per_core = 1;
-  uint32_t workers = 2;          // in the ring, for what goes over the wire
+  uint32_t workers = 0;          // in the ring, for what goes over the wire; 0: the profile's
   uint64_t memory_per_core = 0;  // bytes; 0: what the device has
+  std::string profile;           // file or name; in place of cores, threads, memory and workers
+  bool measure = false;
   bool json = false;
 };
 
-struct JobPlan {
+// Of a job file: what stands above it.
+struct FilePlan {
   std::string title;
-  std::string device;                           // the class of core that it is for
-  uint64_t batch = 0, shards = 0, samples = 0;  // samples: of the largest shard
-  uint64_t cores = 0, memory_per_core = 0;      // memory: the limit
-  uint64_t core_bytes = 0;                      // of the largest program; the limit aside
-  StateMemory host;                             // once on each worker
-  uint64_t largest_batch = 0;                   // the largest multiple of the shards that fits
-  uint64_t workers = 0, wire_bytes = 0;         // at most, that each sends in a step
-  graph::Peak peak;                             // of the largest program
-  std::vector<std::string> advice;
-
-  // The verdict: cores have room for their programs, and together as much as the state takes.
-  [[nodiscard]] bool core_fits() const { return core_bytes <= memory_per_core; }
-  [[nodiscard]] bool host_fits() const { return host.total / cores <= memory_per_core; }
-  [[nodiscard]] bool fits() const { return core_fits() && host_fits(); }
+  std::string model_sha256, policy;
+  JobPlan job;
 };
 
-// The largest n from 0 to `most` with bytes(n) <= limit, where more samples never take less: in few
-// calls where bytes grow in proportion. INVALID_ARGUMENT and RESOURCE_EXHAUSTED from `bytes` count
-// as too large.
-[[nodiscard]] StatusOr<uint64_t> LargestWithin(
-    uint64_t limit, uint64_t most, const std::function<StatusOr<uint64_t>(uint64_t)>& bytes);
+// Of a class of workers, or why there is none.
+struct ClassPlan {
+  WorkerProfile profile;
+  StatusOr<FilePlan> plan;
+};
 
 // `spec` valid; `flags` as parsed. UNIMPLEMENTED where the device knows only once it has bound.
-[[nodiscard]] StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags,
-                                        Backend* backend);
+[[nodiscard]] StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags,
+                                         Backend* backend);
 
 // For people; for programs, one JSON object: fits, largest_batch, bytes_per_core, host_bytes,
-// peak, wire_bytes_per_step, seconds_per_step (null: nothing was measured), advice.
-void PrintPlan(const JobPlan& plan, std::ostream& out);
-[[nodiscard]] std::string ToJson(const JobPlan& plan);
+// peak, wire_bytes_per_step, seconds_per_step (null: nothing was measured), advice ...
+void PrintPlan(const FilePlan& plan, std::ostream& out);
+[[nodiscard]] std::string ToJson(const FilePlan& plan);
+
+// A line for each class, and all of the plan for the one that has most room. For programs: fits,
+// whether any class does, and classes, each with its profile, plan and error.
+void PrintClasses(const std::vector<ClassPlan>& classes, std::ostream& out);
+[[nodiscard]] std::string ToJson(const std::vector<ClassPlan>& classes);
 
 // The whole command; `argv[0]` is the word `plan`. The exit code: 0 where the job fits, 1 where it
 // does not or anything failed, 2 when the command line or the job file is wrong.

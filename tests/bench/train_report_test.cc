@@ -21,10 +21,9 @@ TrainMeasurement Measured() {
   measured.phases.ring_wait = 0.001;
   measured.phases.ring_transfer = 0.002;
   measured.phases.update = 0.02;
-  measured.memory = {.planned_state = 1 << 20,
+  measured.memory = {.planned_host = 5 << 20,
                      .planned_core = 2 << 20,
                      .planned_device = 3 << 20,
-                     .planned_input = 4 << 20,
                      .host_before = 8 << 20,
                      .host_peak = 32 << 20,
                      .device_used = std::nullopt};

@@ -155,12 +155,12 @@ class Cluster:
         return self.coordinator
 
     def start_worker(self, name, cores=1, threads=1, data_root=None, coordinator=None, wait=True,
-                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, prefix=(), extra=()):
+                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, memory="2GiB", prefix=(), extra=()):
         """`wait`: until it is attached."""
         worker = self.spawn(name, [
             BIN / "ringworker", "--coordinator", coordinator or self.address, "--listen", listen,
             "--advertise", advertise, "--cores", cores, "--threads-per-core", threads,
-            "--memory-per-core", "2GiB", "--data-root", data_root or self.data_root,
+            "--memory-per-core", memory, "--data-root", data_root or self.data_root,
             "--state-dir", self.folder / f"state-{state or name}", "--name", name, *extra], prefix)
         self.workers[name] = worker
         if wait:

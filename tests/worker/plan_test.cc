@@ -7,9 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/data/sample_data.h"
 #include "common/job/job_file.h"
-#include "worker/offline_job.h"
-#include "worker/train/shard_shapes.h"
+#include "common/job/resolve.h"
+#include "tests/support/temporary_folder.h"
+#include "worker/train/trainer.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -32,30 +34,27 @@ v1::JobSpec PlannedSpec() {
 
 PlanFlags FlagsOf(uint64_t memory) { return {.cores = 2, .workers = 3, .memory_per_core = memory}; }
 
-JobPlan Planned(uint64_t memory, Backend* backend) {
+FilePlan Planned(uint64_t memory, Backend* backend) {
   const auto plan = PlanJob(PlannedSpec(), FlagsOf(memory), backend);
   REQUIRE(Message(plan.status()) == "");
   return *plan;
 }
 
-// Whether a core with that limit binds every program of a job of so many samples a step.
-Status Bound(uint64_t batch, uint64_t memory, Backend* backend) {
+// Whether a worker of two cores with that limit prepares a job of so many samples a step.
+Status Prepared(uint64_t batch, uint64_t memory, Backend* backend) {
   v1::JobSpec spec = PlannedSpec();
   spec.set_batch(static_cast<uint32_t>(batch));
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path();
+  RING_RETURN_IF_ERROR(
+      data::MakeSampleData(folder + "/mnist", {.format = "mnist", .train = batch, .test = 48}));
   spec.mutable_data()->set_take(batch);
-  spec.mutable_data()->set_take_test(batch);
-  const auto result = ResultWithoutCluster(spec, "");
-  REQUIRE(result.ok());
-  const auto programs = ProgramSet::Build(*result);
-  REQUIRE(programs.ok());
-  const auto weights = backend->MakeWeights(programs->training());
-  const auto core = backend->MakeCore({.name = "core", .threads = 1, .memory_bytes = memory});
-  REQUIRE(core.ok());
-  for (const auto& [shape, program] : programs->programs()) {
-    const auto bound = (*core)->Bind(program, **weights, nullptr);
-    if (!bound.ok()) return bound.status();
-  }
-  return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({folder, ""}, spec.data()));
+  RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved,
+                        job::Resolve(spec, dataset->facts(), backend->numerics_class(1)));
+  const std::vector<CoreOptions> cores = {{.name = "core0", .memory_bytes = memory},
+                                          {.name = "core1", .memory_bytes = memory}};
+  return Trainer::Prepare(JobId("job"), resolved, dataset, backend, cores).status();
 }
 
 uint64_t Steps(uint64_t limit, uint64_t most, const std::function<uint64_t(uint64_t)>& bytes,
@@ -98,33 +97,38 @@ TEST_CASE("Plan: the largest that fits is found wherever it is") {
   CHECK(Message(LargestWithin(100, 1 << 24, never).status()) == "no");
 }
 
-TEST_CASE("Plan: its word is good: the batch that it names binds, and one more sample does not") {
+TEST_CASE("Plan: its word is good: the batch that it names is prepared, and one more is not") {
   const auto backend = MakeBackend("cpu");
   REQUIRE(backend.ok());
-  constexpr uint64_t kMemory = 3 << 20;
-  const JobPlan plan = Planned(kMemory, backend->get());
+  constexpr uint64_t kMemory = 24 << 20;
+  const JobPlan plan = Planned(kMemory, backend->get()).job;
   CHECK(plan.fits());
   REQUIRE(plan.largest_batch > 96);
   CHECK(plan.largest_batch % 3 == 0);
-  CHECK(Message(Bound(plan.largest_batch, kMemory, backend->get())) == "");
-  CHECK(absl::IsResourceExhausted(Bound(plan.largest_batch + 3, kMemory, backend->get())));
-  // To the byte.
-  CHECK(Message(Bound(96, plan.core_bytes, backend->get())) == "");
-  CHECK(absl::IsResourceExhausted(Bound(96, plan.core_bytes - 1, backend->get())));
+  CHECK(Message(Prepared(plan.largest_batch, kMemory, backend->get())) == "");
+  const Status refused = Prepared(plan.largest_batch + 3, kMemory, backend->get());
+  CHECK(absl::IsResourceExhausted(refused));
+  const std::string words = Message(refused);
+  INFO(words);
+  CHECK(words.find(" of 24.0 MiB memory per core (exceeded by ") != std::string::npos);
+  CHECK(words.find(fmt::format("largest batch   {}\n", plan.largest_batch)) != std::string::npos);
+  CHECK(words.find("a core's largest buffers while ") != std::string::npos);
+  // To the byte, whatever the number of workers.
+  CHECK(Message(Prepared(96, plan.needed(), backend->get())) == "");
+  CHECK(absl::IsResourceExhausted(Prepared(96, plan.needed() - 1, backend->get())));
 }
 
 TEST_CASE("Plan: what does not fit is said, with what does") {
   const auto backend = MakeBackend("cpu");
   REQUIRE(backend.ok());
-  const uint64_t most = Planned(1 << 30, backend->get()).core_bytes;
-  const JobPlan plan = Planned(most - 64, backend->get());
-  CHECK_FALSE(plan.core_fits());
-  CHECK_FALSE(plan.fits());
-  CHECK(plan.largest_batch < 96);
+  const uint64_t most = Planned(1 << 30, backend->get()).job.needed();
+  const FilePlan plan = Planned(most - 64, backend->get());
+  CHECK_FALSE(plan.job.fits());
+  CHECK(plan.job.largest_batch < 96);
   std::ostringstream text;
   PrintPlan(plan, text);
   CHECK(text.str().find("does not fit") != std::string::npos);
-  CHECK(text.str().find(fmt::format("advice: batch {} fits", plan.largest_batch)) !=
+  CHECK(text.str().find(fmt::format("advice: batch {} fits", plan.job.largest_batch)) !=
         std::string::npos);
 }
 
@@ -139,18 +143,26 @@ TEST_CASE("Plan: lengths that no step is known for are no reason to refuse a job
   const auto plan = PlanJob(spec, FlagsOf(1 << 30), backend->get());
   REQUIRE(Message(plan.status()) == "");
   // The average is a slot: a third of the state beside Adam's two.
-  CHECK(plan->host.parts[1].bytes == 3 * plan->host.parts[0].bytes);
+  CHECK(plan->job.host.always[1].bytes == 3 * plan->job.host.always[0].bytes);
 }
 
 TEST_CASE("Plan: for programs") {
   const auto backend = MakeBackend("cpu");
   REQUIRE(backend.ok());
-  const JobPlan plan = Planned(1 << 30, backend->get());
-  const auto json = nlohmann::json::parse(ToJson(plan));
+  const FilePlan planned = Planned(1 << 30, backend->get());
+  const JobPlan& plan = planned.job;
+  const auto json = nlohmann::json::parse(ToJson(planned));
   CHECK(json["fits"] == true);
   CHECK(json["largest_batch"] == plan.largest_batch);
   CHECK(json["bytes_per_core"]["cpu"] == plan.core_bytes);
-  CHECK(json["host_bytes"] == plan.host.total);
+  CHECK(json["host_bytes"] == plan.host.usual());
+  CHECK(json["worker_bytes"] == plan.host.usual() + 2 * plan.core_bytes);
+  CHECK(json["host"][0]["what"] == "parameters");
+  uint64_t parts = 0;
+  for (const char* list : {"host", "host_at_times"}) {
+    for (const auto& part : json[list]) parts += part["bytes"].get<uint64_t>();
+  }
+  CHECK(json["host_most_bytes"] == parts);
   CHECK(json["seconds_per_step"].is_null());
   REQUIRE(json["peak"].size() <= 10);
   CHECK(json["peak"][0].contains("shape"));

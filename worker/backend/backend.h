@@ -152,6 +152,9 @@ class Weights {
   [[nodiscard]] virtual uint64_t DeviceBytes(const DeviceStateOptions* /*state*/) const {
     return 0;
   }
+  // What they take of the host's memory once programs run that were bound, or planned, with them;
+  // 0 where a device has them.
+  [[nodiscard]] virtual uint64_t HostBytes() const { return 0; }
   // Called at most once, when every executable that trains is bound: a state that updates these
   // weights in place, or nullptr where the backend leaves that to the host. It holds nothing yet.
   virtual StatusOr<std::unique_ptr<DeviceState>> MakeState(const DeviceStateOptions& /*options*/) {
@@ -185,7 +188,7 @@ struct CoreOptions {
   std::vector<int> cpus;      // empty: not pinned
   uint64_t memory_bytes = 0;  // 0: no limit
   // Of them, for weights and state and input that is copied ahead: this core's part of what the
-  // cores of a device share.
+  // cores of a device, or of a host without one, share.
   uint64_t shared_bytes = 0;
   uint32_t device = 0;  // which one of Backend::devices()
 };

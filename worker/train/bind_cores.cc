@@ -16,7 +16,7 @@ std::vector<CoreOptions> WithShared(std::vector<CoreOptions> cores, uint64_t dev
   for (const CoreOptions& core : cores) ++on_device[core.device];
   for (CoreOptions& core : cores) {
     const uint64_t sharing = on_device[core.device];
-    core.shared_bytes = (device_bytes + sharing - 1) / sharing;
+    core.shared_bytes += (device_bytes + sharing - 1) / sharing;
   }
   return cores;
 }

@@ -1,7 +1,5 @@
 #include "worker/train/state.h"
 
-#include "common/amount.h"
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -77,35 +75,6 @@ exact::RecordShape StateLayout::step_record(uint32_t shards) const {
 std::string StateLayout::NameOf(uint32_t tensor) const {
   if (tensor == exact::kRecordTensor) return "loss or batch statistics";
   return tensor < tensors_.size() ? tensors_[tensor].name : fmt::format("tensor {}", tensor);
-}
-
-StateMemory::StateMemory(const StateLayout& layout, bool exact_sums, size_t checkpoints) {
-  const exact::BlockLayout& blocks = layout.blocks();
-  const uint64_t elements = blocks.arena_elements();
-  const uint64_t rest = layout.frozen().arena_elements() * sizeof(float) +
-                        2 * layout.channels() * sizeof(float) +  // moving statistics
-                        blocks.block_count() * sizeof(int16_t);  // exponents
-  const uint64_t parameters = elements * sizeof(float);
-  const uint64_t slots = parameters * layout.slot_names().size();
-  const uint64_t state = parameters + slots + rest;
-  parts = {{"parameters", parameters},
-           {"optimizer slots", slots},
-           {"statistics and exponents", rest},
-           {exact_sums ? "integer sums" : "float32 sums",
-            2 * elements * (exact_sums ? sizeof(int64_t) : sizeof(float))}};
-  if (exact_sums) parts.push_back({"reduced gradients", parameters});
-  parts.push_back({fmt::format("{} copies for checkpoints", checkpoints), checkpoints * state});
-  parts.push_back({"a copy for or from another worker", state});
-  parts.push_back({"a second state while that is taken over", state});
-  for (const Part& part : parts) total += part.bytes;
-}
-
-std::string StateMemory::Text() const {
-  std::string text;
-  for (const Part& part : parts) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", part.what, FormatBytes(part.bytes));
-  }
-  return text;
 }
 
 State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits)

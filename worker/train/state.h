@@ -87,22 +87,6 @@ class StateLayout {
   std::vector<graph::Output> outputs_;
 };
 
-// What the state, its sums and its copies take of the host's memory, beside the cores' arenas: all
-// that may be there at once.
-struct StateMemory {
-  struct Part {
-    std::string what;
-    uint64_t bytes;
-  };
-  // `checkpoints`: copies that may wait for delivery.
-  StateMemory(const StateLayout& layout, bool exact_sums, size_t checkpoints);
-  // parameters 1.5 GiB, optimizer slots ...
-  [[nodiscard]] std::string Text() const;
-
-  std::vector<Part> parts;
-  uint64_t total = 0;
-};
-
 // The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",
 // 2018), part of the state: backward is seeded with S/n and gradients are multiplied by 1/S, both
 // exact, as S is a power of two. Values and free functions. With other policies S is 1 and never

@@ -25,6 +25,7 @@
 #include "worker/train/checkpoint.h"
 #include "worker/train/checkpoint_sink.h"
 #include "worker/train/init_weights.h"
+#include "worker/train/job_plan.h"
 #include "worker/train/progress.h"
 
 namespace ringmaster::worker {
@@ -87,11 +88,10 @@ struct TrainerOptions {
   std::function<void(const HeldCopy& copy)> on_snapshot = [](const HeldCopy&) {};
 };
 
-// What a job takes of memory on this worker, as it was planned: without the samples that are read
-// ahead, compute copies of weights, libraries and drivers.
+// What a job takes of memory on this worker, as it was planned: without drivers.
 struct PlannedMemory {
-  uint64_t state = 0;  // host, once: the state, sums of gradients, every copy there may be at once
-  uint64_t core = 0;   // of each core: what its largest program takes
+  WorkerMemory host;  // once: the state, sums of gradients, copies, samples
+  uint64_t core = 0;  // of each core: what its largest program takes
   // Of each device whose memory is not the host's, beside its cores: weights, and a state and
   // input that is copied ahead there.
   uint64_t device = 0;

@@ -30,38 +30,71 @@ Status CheckDataset(const v1::DatasetFacts& expected, const v1::DatasetFacts& fo
   return absl::OkStatus();
 }
 
-// Refused before anything is allocated: a model that is too large must not take the worker with it.
-Status CheckMemory(const StateMemory& memory, const std::vector<CoreOptions>& cores,
-                   bool cores_have_own_memory) {
-  uint64_t limit = 0;
-  bool limited = !cores_have_own_memory;
-  for (const CoreOptions& core : cores) {
-    limit += core.memory_bytes;
-    limited = limited && core.memory_bytes > 0;
-  }
-  if (!limited) limit = HostMemory();
-  if (memory.total <= limit) return absl::OkStatus();
-  return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
-               "workers with more memory",
-               FormatBytes(memory.total), FormatBytes(limit), memory.Text());
-}
-
 // As a GPU has, whose cores leave the host's memory alone.
 bool HasOwnMemory(const Backend& backend) { return backend.device_profile().memory_per_core() > 0; }
 
-// How the state will lie in memory, and whether it fits; nothing of it is allocated yet.
-Status Plan(const Backend& backend, const std::vector<CoreOptions>& cores, TrainingJob* job) {
+// What may be taken of the host's memory: the cores' limits, or what there is.
+uint64_t HostLimit(const Backend& backend, const std::vector<CoreOptions>& cores) {
+  uint64_t limit = 0;
+  for (const CoreOptions& core : cores) {
+    if (core.memory_bytes == 0 || HasOwnMemory(backend)) return HostMemory();
+    limit += core.memory_bytes;
+  }
+  return limit;
+}
+
+// The plan's words for what does not fit, where the backend can plan; else the ones that there are.
+Status WithTable(const Status& refused, const TrainingJob& job, Backend* backend,
+                 const std::vector<CoreOptions>& cores) {
+  if (!absl::IsResourceExhausted(refused) || HasOwnMemory(*backend)) return refused;
+  const StatusOr<JobPlan> plan =
+      PlanResult(job.spec(),
+                 {.cores = static_cast<uint32_t>(cores.size()),
+                  .threads_per_core = cores.front().threads,
+                  .memory_per_core = HostLimit(*backend, cores) / cores.size(),
+                  .by_metric = job.best.wanted()},
+                 backend);
+  if (!plan.ok() || plan->fits()) return refused;
+  return plan->Check();
+}
+
+// Refused before anything is taken: a model that is too large must not take the worker with it.
+// What cores and weights take is 0 until they are bound.
+Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores,
+                   TrainingJob* job) {
+  const bool own = HasOwnMemory(backend);
+  const auto count = static_cast<uint32_t>(cores.size());
+  job->planned.host = MemoryOf(job->spec(), job->programs, *job->layout,
+                               {.weights = job->weights ? job->weights->HostBytes() : 0,
+                                .cores = count,
+                                .own_memory = own,
+                                .by_metric = job->best.wanted(),
+                                .checkpoints = job->options.checkpoint_copies});
+  const uint64_t needed = job->planned.host.most() + (own ? 0 : job->planned.core * count);
+  const uint64_t limit = HostLimit(backend, cores);
+  if (needed <= limit) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
+               "workers with more memory",
+               FormatBytes(needed), FormatBytes(limit), job->planned.host.Text());
+}
+
+// How the state will lie in memory; nothing of it is allocated yet.
+Status LayOutState(TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(job->spec())));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
-  const StateMemory memory(
-      *job->layout, job->exact_sums(),
-      CheckpointWriter::MostKept(job->options.checkpoint_copies, job->best.wanted()));
-  RING_RETURN_IF_ERROR(CheckMemory(memory, cores, HasOwnMemory(backend)));
-  job->planned.state = memory.total;
-  spdlog::info("memory plan: job={} state={} ({})", job->id.value(), FormatBytes(memory.total),
-               memory.Text());
+  return absl::OkStatus();
+}
+
+Status Bind(Backend* backend, std::vector<CoreOptions> cores, Augments augments, TrainingJob* job) {
+  if (!HasOwnMemory(*backend)) {
+    for (CoreOptions& core : cores) core.shared_bytes = HostShare(job->planned.host, cores.size());
+  }
+  RING_RETURN_IF_ERROR(BindCores(backend, cores, augments, job));
+  RING_RETURN_IF_ERROR(CheckMemory(*backend, cores, job));
+  spdlog::info("memory plan: job={} host={} ({})", job->id.value(),
+               FormatBytes(job->planned.host.usual()), job->planned.host.Text());
   return absl::OkStatus();
 }
 
@@ -101,14 +134,6 @@ Status MakeState(TrainingJob* job) {
 }
 
 }  // namespace
-
-StatusOr<StateMemory> PlanState(const v1::ResultSpec& spec, const graph::Program& training,
-                                bool by_metric) {
-  RING_ASSIGN_OR_RETURN(const auto optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(spec)));
-  RING_ASSIGN_OR_RETURN(const auto layout, StateLayout::Create(training, optimizer->slot_names()));
-  return StateMemory(*layout, spec.reduction() != v1::REDUCTION_FLOAT32,
-                     CheckpointWriter::MostKept(TrainerOptions().checkpoint_copies, by_metric));
-}
 
 Status TrainingJob::RefreshWeights() {
   RING_RETURN_IF_ERROR(weights->LoadFrozen(state->frozen.span()));
@@ -154,9 +179,10 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
   enter("graph");
   RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
   enter("plan");
-  RING_RETURN_IF_ERROR(Plan(*backend, cores, job.get()));
+  RING_RETURN_IF_ERROR(LayOutState(job.get()));
+  RING_RETURN_IF_ERROR(WithTable(CheckMemory(*backend, cores, job.get()), *job, backend, cores));
   enter("bind");
-  RING_RETURN_IF_ERROR(BindCores(backend, cores, augments, job.get()));
+  RING_RETURN_IF_ERROR(WithTable(Bind(backend, cores, augments, job.get()), *job, backend, cores));
   enter("initialize");
   RING_RETURN_IF_ERROR(MakeState(job.get()));
   return job;

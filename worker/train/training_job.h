@@ -93,12 +93,8 @@ struct TrainingJob {
   Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }
 };
 
-// What the state of a job takes, known before anything of it is made. `by_metric`: it keeps its
-// best checkpoint.
-[[nodiscard]] StatusOr<StateMemory> PlanState(const v1::ResultSpec& spec,
-                                              const graph::Program& training, bool by_metric);
-
-// Builds all of it, up to S(0) in the cores' weights, and tells options.on_phase.
+// Builds all of it, up to S(0) in the cores' weights, and tells options.on_phase. Nothing takes
+// memory before it is known that everything fits: RESOURCE_EXHAUSTED with the plan's table.
 [[nodiscard]] StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
     const JobId& id, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
     Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -39,15 +40,18 @@ class Arena {
   size_t size_ = 0;
 };
 
-// A fixed run of bytes that starts at a multiple of kAlignment, zero at first. Thread-compatible.
+// A fixed run of bytes that starts at a multiple of kAlignment. Thread-compatible.
 class AlignedBuffer {
  public:
+  // kAny: memory is taken as it is written.
+  enum class Content : uint8_t { kZero, kAny };
+
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t bytes) : bytes_(bytes) {
+  explicit AlignedBuffer(size_t bytes, Content content = Content::kZero) : bytes_(bytes) {
     const size_t rounded = AlignUp(bytes == 0 ? 1 : bytes);
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
     if (data_ == nullptr) throw std::bad_alloc();
-    std::memset(data_.get(), 0, rounded);
+    if (content == Content::kZero) std::memset(data_.get(), 0, rounded);
   }
 
   [[nodiscard]] std::byte* data() const { return data_.get(); }

@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "common/amount.h"
@@ -10,6 +11,7 @@
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cpu/cpu_executable.h"
 #include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/shard_io.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -81,6 +83,12 @@ StatusOr<CoreLayout> CpuCore::LayOutNodes(const graph::Program& program, CpuWeig
     auto kernel = bind(context);
     if (!kernel.ok())
       return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op()));
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto parameter = ParameterOf(program, node.inputs[i]);
+      if (!parameter || context.copies[i] != nullptr) continue;
+      RING_ASSIGN_OR_RETURN(context.copies[i],
+                            weights->Copy(*parameter, context.input(i).dtype, std::nullopt));
+    }
     workspace.push_back((*kernel)->workspace_bytes());
     nodes->push_back({std::move(*kernel), std::move(context.copies)});
   }
@@ -107,6 +115,7 @@ StatusOr<std::unique_ptr<Executable>> CpuCore::Bind(const graph::Program& progra
     RING_RETURN_IF_ERROR(CheckFits(program, layout, options_.shared_bytes, options_.memory_bytes));
   }
   RING_RETURN_IF_ERROR(arena_.Grow(layout.bytes));
+  largest_ = std::max<uint64_t>(largest_, layout.bytes);
   return CpuExecutable::Create(program, *cpu_weights, std::move(nodes), layout, arena_.data());
 }
 

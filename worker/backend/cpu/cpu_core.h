@@ -23,7 +23,7 @@ class CpuCore final : public Core {
   StatusOr<std::unique_ptr<Executable>> Bind(const graph::Program& program, Weights& weights,
                                              const graph::Augmenter* augmenter) override;
   StatusOr<CoreLayout> Plan(const graph::Program& program, Weights& weights) override;
-  [[nodiscard]] uint64_t memory_bytes() const override { return arena_.size(); }
+  [[nodiscard]] uint64_t memory_bytes() const override { return largest_; }
 
  private:
   CpuCore(CoreOptions options, const Device& device, Arena arena);
@@ -38,6 +38,7 @@ class CpuCore final : public Core {
   const Device& device_;
   const std::thread::id thread_;
   Arena arena_;
+  uint64_t largest_ = 0;  // of the programs bound so far
 };
 
 }  // namespace ringmaster::cpu

@@ -46,11 +46,7 @@ Status CpuExecutable::AttachKernels(const CoreLayout& layout, std::byte* memory)
     operands.workspace = memory + layout.plan.workspaces[n].offset;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       WeightCopy* copy = nodes_[n].copies[i];
-      const auto parameter = ParameterOf(program_, node.inputs[i]);
-      if (copy == nullptr && parameter) {
-        const graph::DType dtype = program_.graph.value(node.inputs[i]).dtype;
-        RING_ASSIGN_OR_RETURN(copy, weights_.Copy(*parameter, dtype, std::nullopt));
-      }
+      if (copy != nullptr) RING_RETURN_IF_ERROR(weights_.Place(*copy));
       operands.inputs.push_back(copy != nullptr ? copy->data() : At<void>(node.inputs[i]));
       if (copy != nullptr && std::find(copies_.begin(), copies_.end(), copy) == copies_.end()) {
         copies_.push_back(copy);

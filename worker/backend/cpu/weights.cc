@@ -86,27 +86,35 @@ StatusOr<WeightCopy*> CpuWeights::Copy(uint32_t parameter, graph::DType dtype,
   copy->dtype_ = dtype;
   copy->desc_ = desc;
   const size_t elements = static_cast<size_t>(graph::Elements(shapes_[parameter]));
-  copy->buffer_ = AlignedBuffer(desc ? desc->get_size() : elements * graph::ByteSize(dtype));
-  if (desc) RING_RETURN_IF_ERROR(PrepareReorder(*copy));
+  copy->bytes_ = desc ? desc->get_size() : elements * graph::ByteSize(dtype);
+  if (desc) RING_RETURN_IF_ERROR(ChooseReorder(copy.get()));
   copies_.push_back(std::move(copy));
   return copies_.back().get();
 }
 
-Status CpuWeights::PrepareReorder(WeightCopy& copy) {
-  MutexLock lock(copy.mu_);
-  const graph::Shape& shape = shapes_[copy.parameter_];
-  if (NeedsRounding(copy.dtype_, *copy.desc_)) {
-    copy.rounded_ = AlignedBuffer(sizeof(float) * static_cast<size_t>(graph::Elements(shape)));
+Status CpuWeights::ChooseReorder(WeightCopy* copy) const {
+  const graph::Shape& shape = shapes_[copy->parameter_];
+  if (NeedsRounding(copy->dtype_, *copy->desc_)) {
+    copy->rounded_bytes_ = sizeof(float) * static_cast<size_t>(graph::Elements(shape));
   }
-  auto reorder = GuardDnnl("reorder of weights", [&] {
+  auto choice = GuardDnnl("reorder of weights", [&] {
     const dnnl::engine& engine = device_.engine;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32, GroupsOf(*copy.desc_));
-    const dnnl::reorder::primitive_desc choice(engine, canonical, engine, *copy.desc_, attributes);
+    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32, GroupsOf(*copy->desc_));
+    return dnnl::reorder::primitive_desc(engine, canonical, engine, *copy->desc_, attributes);
+  });
+  RING_ASSIGN_OR_RETURN(copy->choice_, std::move(choice));
+  return absl::OkStatus();
+}
+
+Status CpuWeights::PrepareReorder(WeightCopy& copy) {
+  auto reorder = GuardDnnl("reorder of weights", [&] {
+    const dnnl::engine& engine = device_.engine;
+    const dnnl::reorder::primitive_desc& choice = *copy.choice_;
     AlignedBuffer scratch(choice.scratchpad_desc().get_size());
     return WeightCopy::Reorder{dnnl::reorder(choice),
-                               dnnl::memory(canonical, engine, nullptr),
+                               dnnl::memory(choice.src_desc(), engine, nullptr),
                                dnnl::memory(*copy.desc_, engine, copy.buffer_.data()),
                                dnnl::memory(choice.scratchpad_desc(), engine, scratch.data()),
                                dnnl::stream(engine),
@@ -114,6 +122,29 @@ Status CpuWeights::PrepareReorder(WeightCopy& copy) {
   });
   RING_ASSIGN_OR_RETURN(copy.reorder_, std::move(reorder));
   return absl::OkStatus();
+}
+
+Status CpuWeights::Place(WeightCopy& copy) {
+  MutexLock lock(copy.mu_);
+  if (copy.buffer_.data() != nullptr) return absl::OkStatus();
+  copy.buffer_ = AlignedBuffer(copy.bytes_, AlignedBuffer::Content::kAny);
+  if (copy.rounded_bytes_ > 0) {
+    copy.rounded_ = AlignedBuffer(copy.rounded_bytes_, AlignedBuffer::Content::kAny);
+  }
+  return copy.desc_ ? PrepareReorder(copy) : absl::OkStatus();
+}
+
+uint64_t CpuWeights::HostBytes() const {
+  uint64_t bytes = 0;
+  for (const Statistics& statistics : statistics_) {
+    bytes += AlignUp(statistics.mean.size()) + AlignUp(statistics.variance.size());
+  }
+  MutexLock lock(mu_);
+  for (const auto& copy : copies_) {
+    bytes += AlignUp(copy->bytes_) + AlignUp(copy->rounded_bytes_);
+    if (copy->choice_) bytes += AlignUp(copy->choice_->scratchpad_desc().get_size());
+  }
+  return bytes;
 }
 
 Status CpuWeights::Ensure(WeightCopy& copy) {
@@ -125,6 +156,8 @@ Status CpuWeights::Ensure(WeightCopy& copy) {
   }
   MutexLock lock(copy.mu_);
   if (copy.version_ == version) return absl::OkStatus();
+  // What a layout pads with stays zero.
+  if (copy.version_ == 0) std::memset(copy.buffer_.data(), 0, copy.bytes_);
   RING_RETURN_IF_ERROR(Fill(copy, masters_[copy.parameter_]));
   copy.version_ = version;
   return absl::OkStatus();

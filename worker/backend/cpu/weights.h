@@ -20,11 +20,11 @@
 
 namespace ringmaster::cpu {
 
-// One parameter in one layout. Its address never changes.
+// One parameter in one layout. Its address never changes once it has one (CpuWeights::Place).
 class WeightCopy {
  public:
   [[nodiscard]] const void* data() const { return buffer_.data(); }
-  [[nodiscard]] size_t bytes() const { return buffer_.size(); }
+  [[nodiscard]] size_t bytes() const { return bytes_; }
 
  private:
   friend class CpuWeights;
@@ -39,7 +39,10 @@ class WeightCopy {
   uint32_t parameter_ = 0;
   graph::DType dtype_ = graph::DType::kFloat32;  // to which values are rounded
   std::optional<dnnl::memory::desc> desc_;       // nullopt: canonical layout in dtype_
-  AlignedBuffer buffer_;
+  size_t bytes_ = 0;                             // of the copy
+  size_t rounded_bytes_ = 0;
+  std::optional<dnnl::reorder::primitive_desc> choice_;  // of the reorder; where there is a desc_
+  AlignedBuffer buffer_;                                 // empty until it is placed
 
   Mutex mu_;
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 0;
@@ -57,10 +60,16 @@ class CpuWeights final : public Weights {
                  std::span<const float> moving_variances) override;
   Status LoadFrozen(std::span<const float> values) override;
 
+  // All copies that were asked for, placed or not, with what making them needs.
+  [[nodiscard]] uint64_t HostBytes() const override;
+
   // The copy of parameter `parameter` whose values are rounded to `dtype`, in layout `desc`
-  // (nullopt: canonical, stored in dtype). Made when first asked for; lives as long as this.
+  // (nullopt: canonical, stored in dtype). Known from when it was first asked for; lives as long as
+  // this.
   StatusOr<WeightCopy*> Copy(uint32_t parameter, graph::DType dtype,
                              const std::optional<dnnl::memory::desc>& desc);
+  // Gives the copy its address, which takes memory only when it is filled.
+  Status Place(WeightCopy& copy);
   // Brings the copy to the values of the last Refresh; FAILED_PRECONDITION before the first one.
   Status Ensure(WeightCopy& copy);
 
@@ -73,7 +82,8 @@ class CpuWeights final : public Weights {
     int64_t channels;
     AlignedBuffer mean, variance;
   };
-  Status PrepareReorder(WeightCopy& copy);
+  Status ChooseReorder(WeightCopy* copy) const;
+  Status PrepareReorder(WeightCopy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy.mu_);
   Status Fill(WeightCopy& copy, const float* master);
 
   const Device& device_;
@@ -85,7 +95,7 @@ class CpuWeights final : public Weights {
   std::atomic<uint64_t> frozen_version_ = 0;
   std::vector<const float*> masters_;  // by number; written by Refresh and LoadFrozen alone
 
-  Mutex mu_;
+  mutable Mutex mu_;
   std::vector<std::unique_ptr<WeightCopy>> copies_ ABSL_GUARDED_BY(mu_);
 };
 
