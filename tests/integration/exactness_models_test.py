@@ -45,9 +45,11 @@ class ExactnessModelsTest(exactness.ExactnessCase):
         self.assertEqual(len(accuracies), 1, accuracies)
         self.assertIsNotNone(accuracies.pop())
 
-    def run_with_a_kill(self, label, job):
+    def run_with_a_kill(self, label, job, make_data=None):
         """Three workers, one of which is killed after the second step: its status, as run_on has it."""
         with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:
+            if make_data:
+                make_data(running)
             job_id = running.submit(job)
             running.watch_until(job_id, lambda status: status["step"] >= 2, "two steps")
             running.workers["b"].kill()
@@ -71,6 +73,36 @@ class ExactnessModelsTest(exactness.ExactnessCase):
         files = results["1x4"][name]["files"]
         self.assertIn("ema.safetensors", files)
         self.check_equal(name, [results["1x4"][name], self.run_with_a_kill(name, job(1, 3))])
+
+    def test_two_inputs_and_two_losses_on_arrays(self):
+        layers = [
+            {"dense": {"name": "from_x", "inputs": ["x"], "units": 16, "activation": "relu"}},
+            {"dense": {"name": "from_z", "inputs": ["z"], "units": 8, "activation": "relu"}},
+            {"concat": {"name": "both", "inputs": ["from_x", "from_z"]}},
+            {"dense": {"name": "kind", "inputs": ["both"], "units": "classes"}},
+            {"dense": {"name": "price", "inputs": ["both"], "units": 1}}]
+
+        def make_data(running):
+            for form in ("npz", "npy"):
+                running.ringctl("dataset", "make", form, running.data_root / form, "--train", 200, "--test", 40)
+
+        def job(form, least, most):
+            return cluster.job_spec(
+                name=form, model={"layers": layers}, epochs=None, steps=1500,
+                data={"format": form, "path": form, "inputs": ["x", "z"], "targets": ["y", "y_price"]},
+                loss=[{"softmax_cross_entropy": {"name": "kind_loss", "inputs": ["kind", "y"], "label_smoothing": 0.1}},
+                      {"huber": {"name": "price_loss", "inputs": ["price", "y_price"], "weight": 0.5}}],
+                metrics=[{"accuracy": {"inputs": ["kind", "y"]}},
+                         {"rmse": {"name": "price_rmse", "inputs": ["price", "y_price"]}}],
+                checkpoint={"every_steps": 500, "best": "test/price_rmse"}, workers={"min": least, "max": most})
+
+        results = self.run_everywhere(lambda workers: {form: job(form, workers, workers)
+                                                       for form in ("npz", "npy")}, make_data)
+        alone = results["1x4"]["npz"]
+        self.assertEqual(set(alone["metrics"]["test"]), {"loss", "kind_loss", "price_loss", "accuracy", "price_rmse"})
+        self.assertLess(alone["metrics"]["test"]["price_rmse"], 1)
+        self.assertEqual(alone["files"]["model.safetensors"], results["1x4"]["npy"]["files"]["model.safetensors"])
+        self.check_equal("npz", [alone, self.run_with_a_kill("npz", job("npz", 1, 3), make_data)])
 
     def test_resnet50(self):
         self.check_convnet("resnet50")
