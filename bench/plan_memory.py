@@ -129,15 +129,16 @@ def hold_limit(case, limit="512MiB"):
     """Whether the largest batch trains within the limit and one more sample a shard is refused."""
     model, batch, shards, edge = case
     largest = batch
-    for _ in range(3):  # how many samples there are, and so the sizes of last batches, goes with the batch
+    for _ in range(3):  # the job has three batches of data, whatever the batch
         largest = plan_of(job_of(model, largest, shards, edge), limit)["largest_batch"]
+    job = job_of(model, largest, shards, edge)
     most = largest + shards
     with started(most, limit) as (running, pid):
         before = kilobytes(f"/proc/{pid}/status")["VmRSS"]
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
-        running.run_job(job_of(model, largest, shards, edge), timeout=300)
+        running.run_job(job, timeout=300)
         real = kilobytes(f"/proc/{pid}/status")["VmHWM"] - before
-        refused = running.wait(running.submit(job_of(model, most, shards, edge)))
+        refused = running.wait(running.submit({**job, "batch": most}))
     word = (refused["failure"] or {}).get("word", refused["state"])
     print(f"{model} with --memory-per-core {limit}: batch {largest} takes {real / MIB:.1f} MiB, batch {most}: {word}")
     return real <= 512 * MIB and word == "MEMORY"
