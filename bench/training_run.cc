@@ -15,6 +15,7 @@
 #include "common/graph/message/message.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
+#include "worker/data/shard_loader.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::bench {

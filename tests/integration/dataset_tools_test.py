@@ -53,6 +53,28 @@ class DatasetToolsTest(unittest.TestCase):
                 expected = "".join(f"{sha256}  {name}\n" for name, sha256 in self.sums(folder).items())
                 self.assertEqual(verified.stdout, expected)
 
+    def test_columns_are_made_looked_at_and_verified(self):
+        for form, files in (("npy", 8), ("npz", 2)):
+            with self.subTest(form=form):
+                folder = self.make(form)
+                stat = json.loads(self.dataset("stat", folder, "-o", "json").stdout)
+                self.assertEqual(stat["format"], form)
+                self.assertEqual([(column["name"], column["use"], column["type"], column["shape"])
+                                  for column in stat["columns"]],
+                                 [("x", "input", "float32", [8]), ("z", "input", "float32", [4]),
+                                  ("y", "target", "int32", []), ("y_price", "target", "float32", [])])
+                self.assertEqual(sum(stat["columns"][2]["train"]["class_samples"]), 30)
+                self.assertEqual(len(stat["files"]), files)
+                listed = self.folder / f"{form}.sums"
+                listed.write_text(self.dataset("verify", folder).stdout)
+                self.dataset("verify", folder, "--sha256", listed)
+                file = folder / stat["files"][0]["name"]
+                content = bytearray(file.read_bytes())
+                content[-200 if form == "npz" else 3] ^= 1
+                file.write_bytes(content)
+                done = self.dataset("verify", folder, "--sha256", listed, code=1)
+                self.assertIn(stat["files"][0]["name"], done.stderr)
+
     def test_all_problems_are_told(self):
         folder = self.make("cifar10")
         listed = self.folder / "SHA256SUMS"
