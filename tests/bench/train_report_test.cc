@@ -75,7 +75,7 @@ TEST_CASE("TrainReport: the text says what was measured") {
   CHECK_THAT(text, Contains("200.00 ms: input 10.00, compute 150.00, ring 3.00, update 20.00, "
                             "rest 17.00; 400.00 ms of CPU"));
   CHECK_THAT(text, Contains("MFU unknown: give the device's peak with --peak-tflops"));
-  CHECK_THAT(text, Contains("core 2.0M x 3, state 1.0M, input 4.0M"));
+  CHECK_THAT(text, Contains("core 2.0M x 3, host 5.0M;"));
   CHECK_THAT(text, Contains("host 19.0M predicted, 32.0M seen"));
   CHECK_THAT(text, !Contains("nvidia-smi"));
   options.device = "cuda";

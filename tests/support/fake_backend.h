@@ -43,6 +43,8 @@ struct FakeHooks {
   };
   // Called before a job's slots for input are made; an error is the device's.
   std::function<Status(const InputStageOptions&)> before_stage;
+  // The cores' memory is not the host's.
+  bool own_memory = false;
   // Of Weights::DeviceBytes, with a state; without one it is half of it.
   uint64_t device_bytes = 0;
   // When a core is made, on its thread; an error is the device's.
@@ -261,6 +263,7 @@ class FakeBackend : public Backend {
     v1::DeviceProfile profile;
     profile.set_kind("fake");
     profile.set_alignment(64);
+    if (hooks_.own_memory) profile.set_memory_per_core(uint64_t{1} << 30);
     return profile;
   }
   [[nodiscard]] std::vector<v1::DeviceFigures> figures() override {

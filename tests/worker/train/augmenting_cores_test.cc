@@ -23,6 +23,7 @@ FakeHooks HooksWith(Maker maker) {
 struct Given {
   FakeHooks Hooks(Maker maker) {
     FakeHooks hooks = HooksWith(maker);
+    hooks.own_memory = true;
     hooks.before_shard = [this](const ShardInput& input) {
       Count(input);
       return absl::OkStatus();

@@ -362,6 +362,7 @@ TEST_CASE("Trainer: cores of a device share what its weights and state take of i
     FakeHooks hooks;
     hooks.has_state = [](uint32_t) { return true; };
     hooks.device_bytes = 102;
+    hooks.own_memory = true;
     Mutex mu;
     std::map<std::string, uint64_t> shared;
     hooks.on_core = [&](const CoreOptions& core) {
