@@ -122,11 +122,12 @@ TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
   REQUIRE(one[0].run.digest == two[0].run.digest);
 }
 
-// Bytes of model.safetensors, which is the first of a checkpoint's files.
+// Bytes of the last checkpoint's model.safetensors.
 const std::string& ModelOf(const std::vector<MemberResult>& results) {
-  const CheckpointFile& file = results[0].checkpoints.back().files[0];
-  REQUIRE(file.name == "model.safetensors");
-  return file.bytes;
+  const std::vector<CheckpointFile>& files = results[0].checkpoints.back().files;
+  const auto file = std::ranges::find(files, "model.safetensors", &CheckpointFile::name);
+  REQUIRE(file != files.end());
+  return file->bytes;
 }
 
 // Names of the tensors that two such files have with other bytes.
