@@ -122,11 +122,12 @@ TEST_CASE("Trainer on CPU kernels: alexnet with batch norm and dropout") {
   REQUIRE(one[0].run.digest == two[0].run.digest);
 }
 
-// Bytes of model.safetensors, which is the first of a checkpoint's files.
+// Bytes of the last checkpoint's model.safetensors.
 const std::string& ModelOf(const std::vector<MemberResult>& results) {
-  const CheckpointFile& file = results[0].checkpoints.back().files[0];
-  REQUIRE(file.name == "model.safetensors");
-  return file.bytes;
+  const std::vector<CheckpointFile>& files = results[0].checkpoints.back().files;
+  const auto file = std::ranges::find(files, "model.safetensors", &CheckpointFile::name);
+  REQUIRE(file != files.end());
+  return file->bytes;
 }
 
 // Names of the tensors that two such files have with other bytes.
@@ -177,7 +178,7 @@ TEST_CASE("Trainer on CPU kernels: a fine-tuned job is the same everywhere, froz
     INFO(name);
     CHECK(trained.contains(name));
   }
-  // What is drawn is drawn as ever, whatever is frozen.
+  // What is drawn is drawn as ever, whatever is frozen: a rate of nothing changes zeros alone.
   v1::JobSpec all = spec;
   all.clear_freeze();
   spec.set_steps(1);
@@ -188,7 +189,7 @@ TEST_CASE("Trainer on CPU kernels: a fine-tuned job is the same everywhere, froz
   const auto many = Run(kOneCore, all, data, backend.get(), *init);
   for (const std::string& name : Differences(ModelOf(few), ModelOf(many))) {
     INFO(name);
-    CHECK(name.find("/moving_") != std::string::npos);
+    CHECK((name == "fc/bias" || name.find("/moving_") != std::string::npos));
   }
 }
 
