@@ -35,7 +35,7 @@ def spec_in_code():
         batch=64,
         epochs=3,
         seed=1,
-        optimizer=job_pb2.Optimizer(adam=job_pb2.Adam(learning_rate=0.001)),
+        optimizer={"adam": {"learning_rate": 0.001}},
         augment=[job_pb2.Augmentation(random_flip=job_pb2.RandomFlip()),
                  job_pb2.Augmentation(per_image_standardization=job_pb2.PerImageStandardization())])
 

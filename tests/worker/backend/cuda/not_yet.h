@@ -14,6 +14,7 @@ namespace ringmaster::testing {
 inline constexpr std::string_view kNotYetOnCuda[] = {
     "average_pool",
     "average_pool_gradient",
+    "batch_norm_inference_gradient",
     "binary_accuracy",
     "concat",
     "elu",
@@ -68,7 +69,7 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   const graph::Node node = {"", test.kind, {}};
   if (node.as<graph::Add>() != nullptr) return test.inputs[0].shape != test.inputs[1].shape;
   if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
-    return !norm->scale || !norm->center;
+    return !norm->scale || !norm->center || NotYetOnCuda(test.kind);
   }
   if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
     return conv2d->groups != 1 || conv2d->dilations != graph::Conv2dAttributes().dilations;
