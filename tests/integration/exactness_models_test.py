@@ -79,7 +79,7 @@ class ExactnessModelsTest(exactness.ExactnessCase):
             {"dense": {"name": "from_x", "inputs": ["x"], "units": 16, "activation": "relu"}},
             {"dense": {"name": "from_z", "inputs": ["z"], "units": 8, "activation": "relu"}},
             {"concat": {"name": "both", "inputs": ["from_x", "from_z"]}},
-            {"dense": {"name": "kind", "inputs": ["both"], "units": "classes"}},
+            {"dense": {"name": "kind", "inputs": ["both"], "units": 3}},
             {"dense": {"name": "price", "inputs": ["both"], "units": 1}}]
 
         def make_data(running):
