@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import selectors
 import shutil
 import socket
@@ -45,11 +46,27 @@ def wait_until(condition, what, timeout=20.0):
         time.sleep(0.05)
 
 
+_reserved = []  # held until this process ends
+
+
 def free_port():
-    """A port that nobody listens on now, for a server that must come back at the same address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port for a server that must come back at the same address. The system gives it to nobody who asks for
+    any port, as every outgoing connection does: it lies below that range. No other test has it: a test owns a
+    port while it holds the abstract Unix socket of its number."""
+    low = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(low // 2, low), 1000):
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0ringmaster-test-port-{port}")
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            reservation.close()
+            continue
+        _reserved.append(reservation)
+        return port
+    raise AssertionError(f"none of 1000 ports below {low} is free")
 
 
 def children_of(parent):
