@@ -1,4 +1,4 @@
-"""A cluster of real processes for one test: programs from RINGMASTER_BIN, port 0, a folder of its own.
+"""A cluster of real processes for one test: programs from RINGMASTER_BIN, free ports, a folder of its own.
 
 Every wait has a deadline, every process dies with the test, and a test that fails prints the logs.
 """
@@ -163,7 +163,7 @@ class Cluster:
 
     def start_coordinator(self, listen=None, wait=True, prefix=(), extra=()):
         """A second start uses the same address and the same --data-dir."""
-        listen = listen or self.address or "127.0.0.1:0"
+        listen = listen or self.address or f"127.0.0.1:{free_port()}"
         self.coordinator = self.spawn("ringmaster", [
             BIN / "ringmaster", "--listen", listen, "--data-dir", self.folder / "coordinator",
             *([] if self.silence_ms is None else ["--silence", f"{self.silence_ms}ms"]), *extra], prefix)
