@@ -94,7 +94,8 @@ CommandLine::CommandLine() : app_("Submits and watches training jobs of a Ringma
   app_.name("ringctl");
   app_.require_subcommand(1);
   app_.footer(kFooter);
-  app_.set_version_flag("--version", VersionLine("ringctl"), "print version and build, then end");
+  app_.set_version_flag("--version", VersionLine("ringctl"),
+                        "print version, build and compute id, then end");
   common_.coordinator = CoordinatorFromEnvironment();
   AddCommonOptions(&app_);
 }

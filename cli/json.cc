@@ -54,6 +54,7 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"backend", worker.numerics_class().backend()},
           {"device_model", worker.numerics_class().device_model()},
           {"instruction_set", worker.numerics_class().instruction_set()},
+          {"compute_id", worker.numerics_class().compute_id()},
           {"devices", devices}};
 }
 

@@ -1,4 +1,5 @@
 # Every dependency is a Debian 12 package; scripts/setup installs them.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)  # digests of sources
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(absl REQUIRED)

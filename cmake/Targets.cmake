@@ -114,3 +114,33 @@ function(ring_loads_backends)
     endforeach()
   endif()
 endfunction()
+
+# ring_source_digest(NAME HEADER folder/name.h CONSTANT kName SOURCES file|folder ... [TOOLS text] [WITHOUT pattern]):
+# a header with the SHA-256 of sources of ours (source_digest.py), for the targets that link NAME.
+set(ring_generated ${CMAKE_BINARY_DIR}/generated)
+add_custom_target(source_digests)
+function(ring_source_digest name)
+  cmake_parse_arguments(ARG "" "HEADER;CONSTANT;TOOLS;WITHOUT" "SOURCES" ${ARGN})
+  set(header ${ring_generated}/${ARG_HEADER})
+  # The depfile knows what was read; a file that is new in a folder is newer than the header.
+  list(TRANSFORM ARG_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  set(read)
+  foreach(path IN LISTS paths)
+    file(GLOB within CONFIGURE_DEPENDS ${path}/*.cc ${path}/*.h ${path}/*.cu)
+    list(APPEND read ${within})
+  endforeach()
+  add_custom_command(
+    OUTPUT ${header}
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/source_digest.py --root ${CMAKE_SOURCE_DIR}
+            --constant ${ARG_CONSTANT} --output ${header} --depfile ${header}.d "--tools=${ARG_TOOLS}"
+            "--without=${ARG_WITHOUT}" ${ARG_SOURCES}
+    DEPENDS ${CMAKE_SOURCE_DIR}/cmake/source_digest.py ${read}
+    DEPFILE ${header}.d
+    COMMENT "Digest of sources ${ARG_HEADER}"
+    VERBATIM)
+  add_custom_target(${name}_header DEPENDS ${header})
+  add_dependencies(source_digests ${name}_header)
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} INTERFACE ${ring_generated})
+  add_dependencies(${name} ${name}_header)
+endfunction()

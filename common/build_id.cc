@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "common/compute_id.h"
 #include "common/sha256.h"
 
 namespace ringmaster {
@@ -50,19 +51,22 @@ int FindBuildId(dl_phdr_info* info, size_t, void* data) {
   return 1;
 }
 
-}  // namespace
-
-std::string BuildIdOf(const void* address) {
-  Search search{reinterpret_cast<uintptr_t>(address), "unknown"};
+// Of the running program, as hex.
+std::string BuildId() {
+  static const char here = 0;
+  Search search{reinterpret_cast<uintptr_t>(&here), "unknown"};
   dl_iterate_phdr(&FindBuildId, &search);
   return search.id;
 }
 
+}  // namespace
+
+std::string ComputeId() { return kComputeId; }
+
 std::string VersionLine(const std::string& program) {
-  static const char here = 0;
   constexpr size_t kShort = 12;
-  return fmt::format("{} {} (build {})", program, RINGMASTER_VERSION,
-                     BuildIdOf(&here).substr(0, kShort));
+  return fmt::format("{} {} (build {}, compute {})", program, RINGMASTER_VERSION,
+                     BuildId().substr(0, kShort), ComputeId().substr(0, kShort));
 }
 
 }  // namespace ringmaster

@@ -68,7 +68,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "silence after which a job goes on without a worker; wider for a slow network")
       ->type_name("DURATION")
       ->capture_default_str();
-  app.set_version_flag("--version", VersionLine("ringmaster"), "print version and build, then end");
+  app.set_version_flag("--version", VersionLine("ringmaster"),
+                       "print version, build and compute id, then end");
 
   app.add_option("--max-connections", flags.connections.most,
                  "connections at a time, at most half of the files that it may open (ulimit -n)")

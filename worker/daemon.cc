@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/amount.h"
+#include "common/build_id.h"
 #include "common/failpoint.h"
 #include "common/files.h"
 #include "worker/devices.h"
@@ -129,7 +130,7 @@ v1::Attach Daemon::Self() const {
   self.set_cores(flags_.cores);
   self.set_host(HostName());
   *self.mutable_numerics_class() = backend_->numerics_class(flags_.threads_per_core);
-  self.mutable_numerics_class()->set_build_id(BuildId());
+  self.mutable_numerics_class()->set_compute_id(ComputeId());
   *self.mutable_device_profile() = backend_->device_profile();
   self.mutable_device_profile()->set_memory_per_core(flags_.memory_per_core);
   return self;

@@ -161,7 +161,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");
-  app.set_version_flag("--version", VersionLine("ringworker"), "print version and build, then end");
+  app.set_version_flag("--version", VersionLine("ringworker"),
+                       "print version, build and compute id, then end");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "common/build_id.h"
 #include "common/check.h"
 #include "common/sha256.h"
 
@@ -22,11 +21,6 @@ std::string RandomIncarnation() {
   RING_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
              "the kernel gives no random bytes");
   return Hex(bytes);
-}
-
-std::string BuildId() {
-  static const char here = 0;
-  return BuildIdOf(&here);
 }
 
 }  // namespace ringmaster::worker

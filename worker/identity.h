@@ -1,4 +1,4 @@
-// Who this worker is: host, incarnation, build id. Thread-safe (free functions).
+// Who this worker is: host and incarnation. Thread-safe (free functions).
 #pragma once
 
 #include <string>
@@ -10,8 +10,5 @@ namespace ringmaster::worker {
 
 // 128 random bits as 32 hex digits: one a process start.
 [[nodiscard]] std::string RandomIncarnation();
-
-// GNU build id of the running program as hex; "unknown" when it was linked without one.
-[[nodiscard]] std::string BuildId();
 
 }  // namespace ringmaster::worker

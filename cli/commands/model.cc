@@ -127,15 +127,11 @@ StatusOr<ExitCode> ListLayers(const Common& common, const std::vector<std::strin
 
 StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  zoo::Summary summary;
-  if (subject.model.layers_size() == 0) {
-    RING_ASSIGN_OR_RETURN(summary, zoo::Summarize(subject.model, subject.data));
-  } else {
-    RING_ASSIGN_OR_RETURN(
-        const graph::Program program,
-        model::BuildForward(subject.model, model::ImagesAndLabels(subject.data), subject.outputs));
-    summary = zoo::Summarize(options.name, program);
-  }
+  RING_ASSIGN_OR_RETURN(
+      const graph::Program program,
+      model::BuildForward(subject.model, model::ImagesAndLabels(subject.data), subject.outputs));
+  zoo::Summary summary = zoo::Summarize(subject.model, program);
+  summary.name = options.name;
   Print(common.json() ? ToJson(summary).dump(2) + "\n"
                       : RenderSummary(summary, Terminal::Of(stdout)));
   return ExitCode::kOk;

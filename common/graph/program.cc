@@ -8,7 +8,7 @@
 namespace ringmaster::graph {
 
 Initializer GlorotUniform(int64_t fan_in, int64_t fan_out) {
-  const auto fans = static_cast<double>(fan_in + fan_out);
+  const auto fans = static_cast<double>(fan_in) + static_cast<double>(fan_out);
   return {Initializer::Kind::kUniform, SquareRoot(6.0 / fans)};
 }
 

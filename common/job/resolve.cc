@@ -160,7 +160,7 @@ std::string Difference(const v1::NumericsClass& a, const v1::NumericsClass& b) {
       differ("cache_bytes", caches(a), caches(b)),
       differ("instruction_set", a.instruction_set(), b.instruction_set()),
       differ("threads_per_core", a.threads_per_core(), b.threads_per_core()),
-      differ("build_id", a.build_id(), b.build_id()),
+      differ("compute_id", a.compute_id(), b.compute_id()),
   };
   // Both ways, so that a library that only one side has is found; in order of name.
   std::vector<std::string> names;

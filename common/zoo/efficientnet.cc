@@ -137,7 +137,7 @@ ValueId BuildEfficientnet(const EfficientnetOptions& options, const DataShape& d
 }
 
 // Mean and variance of each channel, and how many there were.
-int64_t NormalizationElements(const DataShape& data) { return 2 * data.channels + 1; }
+int64_t NormalizationElements(int64_t channels) { return 2 * channels + 1; }
 
 template <int64_t width, int64_t depth>
 Entry EfficientnetRow(int number, int64_t size, double dropout) {

@@ -45,7 +45,7 @@ struct Entry {
                                graph::GraphBuilder& builder, graph::ValueId images)>
       build = {};
   // Elements of a layer `normalization` that Keras counts though it changes nothing; nullptr: none.
-  int64_t (*constants)(const DataShape& data) = nullptr;
+  int64_t (*constants)(int64_t channels) = nullptr;
 };
 using Family = std::vector<Entry>;
 

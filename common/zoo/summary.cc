@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -38,10 +38,21 @@ int64_t MovingOf(const graph::Program& program, const graph::Node& node) {
   return 0;
 }
 
+// The layer `normalization` behind the images that some models of Keras count.
+void AddConstants(const v1::Model& model, Summary* summary) {
+  const auto entry = FindModel(model.name());
+  if (!entry.ok() || (*entry)->constants == nullptr) return;
+  const graph::Shape images = summary->layers[0].output_shape;
+  const int64_t constants = (*entry)->constants(images.back());
+  summary->non_trainable_parameters += constants;
+  summary->layers.insert(summary->layers.begin() + 1,
+                         {"normalization", "Normalization", images, constants});
+}
+
 }  // namespace
 
-Summary Summarize(const std::string& name, const graph::Program& program) {
-  Summary summary = {.name = name};
+Summary Summarize(const v1::Model& model, const graph::Program& program) {
+  Summary summary = {.name = model.name()};
   for (const graph::Column& column : program.columns) {
     const graph::Value& input = program.graph.value(column.value);
     if (input.dtype != graph::DType::kFloat32) continue;
@@ -57,24 +68,7 @@ Summary Summarize(const std::string& name, const graph::Program& program) {
     summary.trainable_parameters += trainable;
     summary.non_trainable_parameters += moving;
   }
-  return summary;
-}
-
-StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data) {
-  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
-  RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        BuildLayers(model, {.samples = 1,
-                                            .height = data.height,
-                                            .width = data.width,
-                                            .channels = data.channels,
-                                            .classes = data.classes}));
-  Summary summary = Summarize(model.name(), program);
-  if (entry->constants == nullptr) return summary;
-  const int64_t constants = entry->constants(data);
-  summary.non_trainable_parameters += constants;
-  const Layer normalization = {"normalization", "Normalization", summary.layers[0].output_shape,
-                               constants};
-  summary.layers.insert(summary.layers.begin() + 1, normalization);
+  AddConstants(model, &summary);
   return summary;
 }
 

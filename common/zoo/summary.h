@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "common/graph/program.h"
-#include "common/status.h"
-#include "common/zoo/model_table.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::zoo {
@@ -29,10 +27,8 @@ struct Summary {
   }
 };
 
-// The model as it trains, with the defaults of what `model` leaves out: a dropout of rate 0 is no
-// layer. INVALID_ARGUMENT: see BuildLayers.
-[[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data);
-// Likewise of a program of one sample without gradients.
-[[nodiscard]] Summary Summarize(const std::string& name, const graph::Program& program);
+// The model as it trains, `program` being the layers that it makes of one sample, without
+// gradients: a dropout of rate 0 is no layer. A model of layers has no name.
+[[nodiscard]] Summary Summarize(const v1::Model& model, const graph::Program& program);
 
 }  // namespace ringmaster::zoo

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::bench {
 namespace {
@@ -13,12 +13,7 @@ graph::Program Build(const std::string& name, v1::Policy policy = v1::POLICY_FLO
   v1::Model model;
   model.set_name(name);
   if (name != "mlp") testing::SetOption("batch_norm", batch_norm, &model);
-  auto program = zoo::BuildProgram(model, {.samples = samples,
-                                           .height = 32,
-                                           .width = 32,
-                                           .channels = 3,
-                                           .classes = 10,
-                                           .policy = policy});
+  auto program = zoo::BuildProgram(model, {.samples = samples, .policy = policy});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }

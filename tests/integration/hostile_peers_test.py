@@ -117,7 +117,7 @@ class HostilePeersTest(cluster.ClusterTest):
                     self.session(channel, [self.attach(**fields)])
                 # One that is let in and stays, until it was looked at.
                 numerics = job.NumericsClass(backend=text, device_model=text, instruction_set=text,
-                                             build_id=text, libraries={text: text})
+                                             compute_id=text, libraries={text: text})
                 messages = [
                     self.attach(numerics_class=numerics, known_shard_sha256=[text],
                                 device_profile=fleet.DeviceProfile(kind=text)),

@@ -9,6 +9,18 @@
 
 namespace ringmaster::testing {
 
+// Logits (N, classes) against the column label: a loss `loss` and the measure accuracy.
+inline void AddClassifierOutputs(graph::GraphBuilder& builder, graph::ValueId logits) {
+  using Role = graph::Output::Role;
+  if (!builder.Expect("loss", logits, 2)) return;
+  const auto add = [&](const char* name, Role role, const char* kind) {
+    builder.Fail(graph::layers::AddOutput(builder, name, *graph::layers::FindOutput(role, kind), {},
+                                          logits, "label"));
+  };
+  add("loss", Role::kLoss, "softmax_cross_entropy");
+  add("accuracy", Role::kMeasure, "accuracy");
+}
+
 // What the builder has for training; for inference the program of its message.
 inline StatusOr<graph::Program> FinishFor(graph::Mode mode, int64_t samples,
                                           graph::GraphBuilder* builder) {
@@ -32,7 +44,7 @@ inline StatusOr<graph::Program> SmallConvolutional(graph::Mode mode, int64_t sam
   x = builder.Add("pool2", graph::GlobalAveragePool{}, x);
   x = builder.Add("dropout", layers::Dropout{0.25}, x);
   x = builder.Add("fc", layers::Dense{.units = 3}, x);
-  layers::AddClassifierOutputs(builder, x);
+  AddClassifierOutputs(builder, x);
   return FinishFor(mode, samples, &builder);
 }
 
@@ -45,7 +57,7 @@ inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t sample
   x = builder.Add("relu1", graph::Relu{}, x);
   x = builder.Add("dropout1", layers::Dropout{0.25}, x);
   x = builder.Add("fc", layers::Dense{.units = 3}, x);
-  layers::AddClassifierOutputs(builder, x);
+  AddClassifierOutputs(builder, x);
   return FinishFor(mode, samples, &builder);
 }
 

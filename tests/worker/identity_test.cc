@@ -19,10 +19,6 @@ TEST_CASE("Identity: every process start has an incarnation of its own") {
   CHECK(first != RandomIncarnation());
 }
 
-TEST_CASE("Identity: the program knows its build id") {
-  CHECK(BuildId().size() == 40);  // SHA-1
-}
-
 // The answers of a TermStore, in order. Thread-safe.
 class Answers {
  public:

@@ -196,7 +196,7 @@ struct CoreOptions {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // build_id is left empty: it is the daemon's.
+  // compute_id is left empty: it is the daemon's.
   [[nodiscard]] virtual v1::NumericsClass numerics_class(uint32_t threads_per_core) const = 0;
   // memory_per_core: what a core may use when nobody limits it, where the device and not the host
   // decides that; else 0.

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/build_id.h"
 #include "worker/backend/abi_tag.h"
 #include "worker/backend/plugin_entry.h"
 
@@ -18,14 +17,14 @@ namespace {
 // A backend of a library: its kernels are one more thing that bits depend on.
 class LoadedBackend final : public Backend {
  public:
-  LoadedBackend(std::unique_ptr<Backend> backend, std::string library, std::string build_id)
+  LoadedBackend(std::unique_ptr<Backend> backend, std::string library, std::string compute_id)
       : backend_(std::move(backend)),
         library_(std::move(library)),
-        build_id_(std::move(build_id)) {}
+        compute_id_(std::move(compute_id)) {}
 
   [[nodiscard]] v1::NumericsClass numerics_class(uint32_t threads_per_core) const override {
     v1::NumericsClass numerics = backend_->numerics_class(threads_per_core);
-    (*numerics.mutable_libraries())[library_] = build_id_;
+    (*numerics.mutable_libraries())[library_] = compute_id_;
     return numerics;
   }
   [[nodiscard]] v1::DeviceProfile device_profile() const override {
@@ -51,7 +50,7 @@ class LoadedBackend final : public Backend {
  private:
   const std::unique_ptr<Backend> backend_;
   const std::string library_;
-  const std::string build_id_;
+  const std::string compute_id_;
 };
 
 std::string LoaderError() {
@@ -75,11 +74,14 @@ StatusOr<std::unique_ptr<Backend>> Load(const std::string& path) {
         path, LoaderError());
   }
   const auto abi = Find<decltype(ringmaster_backend_abi)>(library, "ringmaster_backend_abi");
+  const auto compute_id =
+      Find<decltype(ringmaster_backend_compute_id)>(library, "ringmaster_backend_compute_id");
   const auto make = Find<decltype(ringmaster_make_backend)>(library, "ringmaster_make_backend");
-  if (abi == nullptr || make == nullptr) {
-    return FailedPrecondition(
-        "{} is not a backend of ringworker: it has no function {}", path,
-        abi == nullptr ? "ringmaster_backend_abi" : "ringmaster_make_backend");
+  if (abi == nullptr || compute_id == nullptr || make == nullptr) {
+    return FailedPrecondition("{} is not a backend of ringworker: it has no function {}", path,
+                              abi == nullptr          ? "ringmaster_backend_abi"
+                              : compute_id == nullptr ? "ringmaster_backend_compute_id"
+                                                      : "ringmaster_make_backend");
   }
   if (std::string(abi()) != kBackendAbi) {
     return FailedPrecondition(
@@ -92,9 +94,8 @@ StatusOr<std::unique_ptr<Backend>> Load(const std::string& path) {
   std::unique_ptr<Backend> backend(make(&status));
   if (!status.ok()) return status;
   if (backend == nullptr) return Internal("{} made no backend, and does not say why", path);
-  return std::make_unique<LoadedBackend>(std::move(backend),
-                                         std::filesystem::path(path).filename().string(),
-                                         BuildIdOf(reinterpret_cast<const void*>(make)));
+  return std::make_unique<LoadedBackend>(
+      std::move(backend), std::filesystem::path(path).filename().string(), compute_id());
 }
 
 }  // namespace

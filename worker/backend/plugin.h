@@ -19,7 +19,7 @@ namespace ringmaster {
 // Loads the first of `paths` that is there, checks that it was built from the same headers as this
 // program, and makes its backend. NOT_FOUND: none is there. FAILED_PRECONDITION: it cannot be
 // loaded, is no backend, or one of another build. UNAVAILABLE: this host has no device for it. The
-// backend's numerics class has the library's build id.
+// backend's numerics class has the library's compute id.
 [[nodiscard]] StatusOr<std::unique_ptr<Backend>> LoadBackend(const std::vector<std::string>& paths);
 
 }  // namespace ringmaster

@@ -7,9 +7,13 @@
 
 extern "C" {
 
-// Digest of the headers that both sides must share (cmake/AbiTag.cmake), defined by plugin_abi.cc.
-// Called before anything else; nothing else is called when it differs.
+// Digest of the headers that both sides must share (abi_tag in CMakeLists.txt), defined by
+// plugin_abi.cc. Called before anything else; nothing else is called when it differs.
 const char* ringmaster_backend_abi();
+
+// SHA-256, as hex, of what computes in the library: its own part of the compute id
+// (common/build_id.h).
+const char* ringmaster_backend_compute_id();
 
 // A backend that the caller owns; nullptr with `status`: UNAVAILABLE when this host has no device
 // for it (one line that says what is missing), any other code when one is there and does not work.

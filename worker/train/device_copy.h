@@ -1,6 +1,6 @@
 // Who holds the newest S(k) where a backend keeps parameters, slots and units itself: after an
 // update the device does, and the host's State is behind in these until somebody wants to read
-// them. Owned by the job; under its state_mu, or on the step thread while no run is on. Steps,
+// them. Owned by the job; under its state_mu. Steps,
 // statistics, metrics and digest are always the host's.
 #pragma once
 

@@ -84,7 +84,11 @@ Status LayOutState(TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(job->spec())));
   RING_ASSIGN_OR_RETURN(
       job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
-  return absl::OkStatus();
+  const auto updates = static_cast<size_t>(job->spec().updates_size());
+  const size_t parameters = job->programs.training().parameters.size();
+  if (updates == 0 || updates == parameters) return absl::OkStatus();
+  return InvalidArgument("the job says how {} parameters are updated, its graph has {} that train",
+                         updates, parameters);
 }
 
 Status Bind(Backend* backend, std::vector<CoreOptions> cores, Augments augments, TrainingJob* job) {
@@ -137,16 +141,17 @@ Status MakeState(TrainingJob* job) {
 
 Status TrainingJob::RefreshWeights() {
   RING_RETURN_IF_ERROR(weights->LoadFrozen(state->frozen.span()));
-  if (device != nullptr) RING_RETURN_IF_ERROR(device->Load(*state));
+  if (device != nullptr) {
+    MutexLock lock(state_mu);
+    RING_RETURN_IF_ERROR(device->Load(*state));
+  }
   return RefreshUpdated();
 }
 
 Status TrainingJob::ShowAverage() {
   if (device != nullptr) {
-    {
-      MutexLock lock(state_mu);
-      RING_RETURN_IF_ERROR(BringToHost());
-    }
+    MutexLock lock(state_mu);
+    RING_RETURN_IF_ERROR(BringToHost());
     step_work.Drop();
     return device->Show(*state, state->average());
   }

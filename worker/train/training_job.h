@@ -81,12 +81,12 @@ struct TrainingJob {
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));
   }
-  // Makes the cores see all of the state: after it was replaced.
+  // Makes the cores see all of the state: after it was replaced. Takes state_mu.
   Status RefreshWeights();
   // Likewise what an update changes: parameters and moving statistics.
   Status RefreshUpdated();
   // Makes them see the average in place of the parameters, until RefreshWeights. The job has one,
-  // and a step that was begun is dropped where its sums are on a device.
+  // and a step that was begun is dropped where its sums are on a device. Takes state_mu.
   Status ShowAverage();
   // Makes `state` the newest, where a device is ahead of it. Under state_mu. Whoever reads
   // parameters, slots or units comes here first.

@@ -43,7 +43,8 @@ Initializer Initial::Resolve(int64_t fan_in, int64_t fan_out) const {
   const auto scaled = [](Initializer::Kind kind, double variance, double divisor) {
     return Initializer{kind, SquareRoot(variance) / divisor};
   };
-  const auto in = static_cast<double>(fan_in), both = static_cast<double>(fan_in + fan_out);
+  const auto in = static_cast<double>(fan_in),
+             both = static_cast<double>(fan_in) + static_cast<double>(fan_out);
   switch (rule) {
     case Rule::kConstant:
       return {Initializer::Kind::kConstant, value};
@@ -95,11 +96,24 @@ std::string TypeWords(const Initial&) {
                      fmt::join(names.first(kInitialsOfValue), ": number}, {"));
 }
 
+namespace {
+
+// An elementwise op, or softmax.
+bool IsActivation(const Kind& kind) {
+  return std::visit(
+      []<typename Op>(const Op&) {
+        return UnaryOp<Op> || std::is_same_v<Op, Relu> || std::is_same_v<Op, Softmax>;
+      },
+      kind);
+}
+
+}  // namespace
+
 ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
                  const std::string& activation) {
   if (activation.empty() || !builder.Expect(name, x)) return x;
   std::optional<Kind> op = KindNamed(activation);
-  if (op && !TraitsOf(*op).internal) {
+  if (op && IsActivation(*op)) {
     return builder.Add(name + "/" + activation, *std::move(op), x);
   }
   builder.Fail(InvalidArgument("{}: there is no activation {}", name, activation));

@@ -147,13 +147,4 @@ Status AddOutput(GraphBuilder& builder, const std::string& name, const OutputKin
   return builder.status();
 }
 
-void AddClassifierOutputs(GraphBuilder& builder, ValueId logits) {
-  if (!builder.Expect("loss", logits, 2)) return;
-  const auto add = [&](const char* name, Role role, const char* kind) {
-    builder.Fail(AddOutput(builder, name, *FindOutput(role, kind), {}, logits, "label"));
-  };
-  add("loss", Role::kLoss, "softmax_cross_entropy");
-  add("accuracy", Role::kMeasure, "accuracy");
-}
-
 }  // namespace ringmaster::graph::layers

@@ -37,8 +37,4 @@ struct OutputKind {
 Status AddOutput(GraphBuilder& builder, const std::string& name, const OutputKind& kind,
                  Attributes options, ValueId said, const std::string& column);
 
-// What a classifier has unless its job says otherwise: logits (N, classes) against the column
-// label, a loss `loss` and the measure accuracy.
-void AddClassifierOutputs(GraphBuilder& builder, ValueId logits);
-
 }  // namespace ringmaster::graph::layers

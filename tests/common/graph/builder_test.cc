@@ -51,7 +51,7 @@ TEST_CASE("GraphBuilder: same padding puts the odd pad below and to the right") 
   const ValueId x = builder.Input(6, 7, 1);
   const layers::MaxPool pool = {.window = 3, .stride = 2, .padding = layers::kSame};
   const ValueId pooled = builder.Add("pool", pool, x);
-  layers::AddClassifierOutputs(builder, builder.Add("flatten", layers::Flatten{}, pooled));
+  testing::AddClassifierOutputs(builder, builder.Add("flatten", layers::Flatten{}, pooled));
   const auto program = builder.Finish();
   REQUIRE(program.ok());
   const auto& attributes = *program->graph.node(0).as<MaxPool>();
@@ -69,7 +69,7 @@ TEST_CASE("GraphBuilder: the first error stays") {
   x = builder.Add("conv1", layers::Conv2d{.filters = -1}, x);
   x = builder.Add("dropout", layers::Dropout{2}, x);
   x = builder.Add("sum", Add{}, std::vector{x, x});
-  layers::AddClassifierOutputs(builder, x);
+  testing::AddClassifierOutputs(builder, x);
   const auto program = builder.Finish();
   REQUIRE_FALSE(program.ok());
   CHECK(Message(program.status()) ==

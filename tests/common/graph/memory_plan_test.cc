@@ -8,9 +8,9 @@
 #include "common/graph/ops/op_table.h"
 #include "common/graph/passes/passes.h"
 #include "common/philox.h"
-#include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"
 #include "tests/support/small_models.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -20,10 +20,7 @@ struct PlannedModel {
   Program program;
 };
 
-Program BuildModel(const v1::Model& model, zoo::ProgramOptions options) {
-  options.height = options.width = 32;
-  options.channels = 3;
-  options.classes = 10;
+Program BuildModel(const v1::Model& model, const zoo::ProgramOptions& options) {
   auto program = zoo::BuildProgram(model, options);
   INFO(program.status().ToString());
   REQUIRE(program.ok());
@@ -205,7 +202,7 @@ Program RandomProgram(uint64_t number) {
   }
   x = builder.Add("flatten", layers::Flatten{}, x);
   x = builder.Add("fc", layers::Dense{.units = 10}, x);
-  layers::AddClassifierOutputs(builder, x);
+  testing::AddClassifierOutputs(builder, x);
   auto program = builder.Finish();
   INFO(program.status().ToString());
   REQUIRE(program.ok());
@@ -273,7 +270,7 @@ TEST_CASE("MemoryPlan: reshape is the same bytes, relu overwrites an input that 
   const ValueId dense = builder.Add("dense", layers::Dense{.units = 5}, flat);
   const ValueId relu = builder.Add("relu", Relu{}, dense);
   const ValueId late = builder.Add("late", Relu{}, relu);
-  layers::AddClassifierOutputs(builder, late);
+  testing::AddClassifierOutputs(builder, late);
   const auto program = builder.Finish();
   REQUIRE(program.ok());
   const MemoryPlan plan = PlanMemory(*program, {});

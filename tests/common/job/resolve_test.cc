@@ -52,7 +52,7 @@ v1::NumericsClass Numerics() {
   numerics.add_cache_bytes(32768);
   numerics.set_instruction_set("avx2");
   numerics.set_threads_per_core(1);
-  numerics.set_build_id("b1");
+  numerics.set_compute_id("b1");
   (*numerics.mutable_libraries())["onednn"] = "2.7";
   (*numerics.mutable_libraries())["glibc"] = "2.36";
   return numerics;
@@ -113,7 +113,8 @@ TEST_CASE("Validate: optimizers") {
         "optimizer.adam.beta_1: expected at least 0, under 1, got 1");
   CHECK(ErrorOf({"optimizer.adam.beta_2=-0.1"}) ==
         "optimizer.adam.beta_2: expected at least 0, under 1, got -0.1");
-  CHECK(ErrorOf({"optimizer.adam.epsilon=0"}) == "optimizer.adam.epsilon: expected above 0, got 0");
+  CHECK(ErrorOf({"optimizer.adam.epsilon=0"}) ==
+        "optimizer.adam.epsilon: expected at least 1e-30, got 0");
   CHECK(ErrorOf({"optimizer={sgd: {momentum: 1}}"}) ==
         "optimizer.sgd.momentum: expected at least 0, under 1, got 1");
   CHECK(ErrorOf({"optimizer={sgd: {learning_rate: -1}}"}) ==
@@ -290,8 +291,8 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
           R"("validation_begin":0,"validation_samples":0},)"
           R"("graph":)" +
           CanonicalJson(job->result().graph()) +
-          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","build_id":"b1",)"
-          R"("cache_bytes":[32768],"device_model":"Some \"CPU\"","instruction_set":"avx2",)"
+          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","cache_bytes":[32768],)"
+          R"("compute_id":"b1","device_model":"Some \"CPU\"","instruction_set":"avx2",)"
           R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
           R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
           R"("learning_rate":0.001},"clip":null,"ema":null,"groups":[],"schedule":null,)"
@@ -354,7 +355,7 @@ TEST_CASE("Numerics class: the first difference is named") {
   CHECK(Difference(a, b) == "library glibc: 2.36 and 2.37");
   b.add_cache_bytes(1 << 20);
   CHECK(Difference(a, b) == "cache_bytes: 32768 and 32768/1048576");
-  b.set_build_id("b2");
+  b.set_compute_id("b2");
   b.set_instruction_set("avx512_core");
   b.set_cache_bytes(0, 32768);
   CHECK(Difference(Numerics(), b).find("cache_bytes") == 0);

@@ -11,16 +11,17 @@
 #include "common/model/print_model.h"
 #include "common/zoo/summary.h"
 #include "tests/common/model/model_files.h"
-#include "tests/common/zoo/zoo_model.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::model {
 namespace {
 
 std::string CountsOf(const std::string& file, const zoo::DataShape& data) {
-  const auto program = BuildForward(Read(ReadTestFile(file)), ImagesAndLabels(data));
+  const v1::Model model = Read(ReadTestFile(file));
+  const auto program = BuildForward(model, ImagesAndLabels(data));
   INFO(program.status());
   REQUIRE(program.ok());
-  const zoo::Summary summary = zoo::Summarize(file, *program);
+  const zoo::Summary summary = zoo::Summarize(model, *program);
   return fmt::format("{} {}", summary.trainable_parameters, summary.non_trainable_parameters);
 }
 
@@ -159,6 +160,10 @@ TEST_CASE("Model files: what does not fit names the line, the layer and both sha
             "flatten, {dense: classes}]") == "model: x/relu (relu): two things are called x/relu");
   CHECK(ErrorOf("layers: [{conv2d: {filters: 2, activation: rule}}]") ==
         "net.yaml:1:11: conv2d_1 (conv2d): there is no activation rule");
+  for (const char* op : {"dropout", "global_average_pool", "add", "cast", "relu_gradient"}) {
+    CHECK(ErrorOf(fmt::format("layers: [{{conv2d: {{filters: 2, activation: {}}}}}]", op)) ==
+          fmt::format("net.yaml:1:11: conv2d_1 (conv2d): there is no activation {}", op));
+  }
   CHECK(ErrorOf("layers: [{conv2d: {filters: 16777216, kernel: 1024}}]")
             .find("a parameter of (16777216, 1024, 1024, 3)") != std::string::npos);
 }

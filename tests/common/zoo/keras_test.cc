@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 
 #include "common/zoo/summary.h"
-#include "common/zoo/zoo.h"
-#include "tests/common/zoo/zoo_model.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -30,7 +29,7 @@ Counts CountsOf(const std::string& name, const std::string& head = "own") {
   const auto entry = FindModel(name);
   REQUIRE(entry.ok());
   const v1::Model model = head == "own" ? Model(name) : WithHead(name, head);
-  const auto summary = Summarize(model, (*entry)->usual);
+  const auto summary = SummaryOf(model, (*entry)->usual);
   REQUIRE(Message(summary.status()) == "");
   return {summary->total_parameters(), summary->trainable_parameters};
 }
@@ -77,7 +76,7 @@ TEST_CASE("Zoo: parameters of the other residual networks") {
 }
 
 TEST_CASE("Zoo: a linear model") {
-  const auto summary = Summarize(Model("linear"), kCifar);
+  const auto summary = SummaryOf(Model("linear"), kCifar);
   REQUIRE(summary.ok());
   CHECK(summary->total_parameters() == 3072 * 10 + 10);
 }
@@ -88,18 +87,18 @@ TEST_CASE("Zoo: whatever its own top, a model may end in a pool and a dense laye
 }
 
 TEST_CASE("Zoo: NASNetLarge's features of images of 32x32 are one pixel of 4,032 channels") {
-  const auto summary = Summarize(WithHead("nasnetlarge", "none"), kCifar);
+  const auto summary = SummaryOf(WithHead("nasnetlarge", "none"), kCifar);
   REQUIRE(Message(summary.status()) == "");
   CHECK(summary->layers.back().output_shape == graph::Shape{1, 1, 4032});
   CHECK(summary->total_parameters() == 84'916'818);
 }
 
 TEST_CASE("Zoo: without a top there are layers, but no graph to train") {
-  const ProgramOptions options = {.height = 64, .width = 64, .channels = 3, .classes = 10};
-  CHECK(Message(BuildGraph(WithHead("resnet18", "none"), options).status()) ==
-        "model resnet18 with head none ends in features and has no loss to train by: head own or "
-        "gap has");
-  CHECK(Message(BuildGraph(WithHead("resnet18", "nothing"), options).status()) ==
+  CHECK(
+      Message(BuildGraph(WithHead("resnet18", "none")).status()) ==
+      "model resnet18: it ends in features and has no loss to train by: write layers behind it, or "
+      "head: gap");
+  CHECK(Message(BuildGraph(WithHead("resnet18", "nothing")).status()) ==
         "model resnet18: head: expected own, gap, none, got \"nothing\"");
 }
 

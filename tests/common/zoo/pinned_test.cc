@@ -5,15 +5,14 @@
 #include <string>
 
 #include "common/job/resolve.h"
-#include "common/zoo/zoo.h"
-#include "tests/common/zoo/zoo_model.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::zoo {
 namespace {
 
 std::string DigestOf(const v1::Model& model) {
-  const auto graph = BuildGraph(model, {.height = 32, .width = 32, .channels = 3, .classes = 10});
+  const auto graph = BuildGraph(model);
   REQUIRE(Message(graph.status()) == "");
   return Hex(job::ModelDigest(*graph));
 }

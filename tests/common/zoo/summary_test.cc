@@ -6,15 +6,14 @@
 #include <string>
 
 #include "common/zoo/model_table.h"
-#include "common/zoo/zoo.h"
-#include "tests/common/zoo/zoo_model.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::zoo {
 namespace {
 
 Summary Of(const v1::Model& model, const DataShape& data = kCifar) {
-  auto summary = Summarize(model, data);
+  auto summary = SummaryOf(model, data);
   REQUIRE(Message(summary.status()) == "");
   return std::move(summary).value();
 }
@@ -72,11 +71,7 @@ TEST_CASE("Summary: layers add up to the totals for every model of the table") {
     int64_t sum = 0;
     for (const Layer& layer : summary.layers) sum += layer.parameters;
     CHECK(sum == summary.total_parameters());
-    const auto program = BuildProgram(Model(entry.name), {.samples = 1,
-                                                          .height = entry.usual.height,
-                                                          .width = entry.usual.width,
-                                                          .channels = entry.usual.channels,
-                                                          .classes = entry.usual.classes});
+    const auto program = BuildProgram(Model(entry.name), {.data = entry.usual});
     REQUIRE(Message(program.status()) == "");
     int64_t trainable = 0;
     for (const auto& parameter : program->parameters) trainable += graph::Elements(parameter.shape);
@@ -89,12 +84,12 @@ TEST_CASE("Summary: images and options change it, and errors are those of the mo
   testing::SetHidden({}, &linear);
   CHECK(Text(Of(linear, {28, 28, 1, 10})) ==
         "\nimage InputLayer (28, 28, 1) 0\nflatten Flatten (784) 0\nfc Dense (10) 7850\n");
-  CHECK(Message(Summarize(Model("vvg"), {}).status()) ==
+  CHECK(Message(SummaryOf(Model("vvg"), {}).status()) ==
         fmt::format("there is no model named \"vvg\"; did you mean vgg? (`ringctl model ls` lists "
                     "all {})",
                     ModelNames().size()));
-  CHECK_FALSE(Summarize(Model("mlp"), {32, 32, 3, 0}).ok());
-  CHECK_FALSE(Summarize(Model("mlp"), {0, 32, 3, 10}).ok());
+  CHECK_FALSE(SummaryOf(Model("mlp"), {32, 32, 3, 0}).ok());
+  CHECK_FALSE(SummaryOf(Model("mlp"), {0, 32, 3, 10}).ok());
 }
 
 TEST_CASE("Model table: what ls shows are the defaults that resolving fills in") {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/zoo/zoo.h"
-#include "tests/common/zoo/zoo_model.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::zoo {
 namespace {
@@ -20,18 +20,18 @@ v1::Model Vgg(uint32_t depth, bool batch_norm) {
   return model;
 }
 
-ProgramOptions Images(int64_t height, int64_t width, int64_t channels = 3) {
-  return {.samples = 1, .height = height, .width = width, .channels = channels, .classes = 10};
+DataShape Images(int64_t height, int64_t width, int64_t channels = 3) {
+  return {height, width, channels, 10};
 }
 
-graph::Program Forward(const v1::Model& model, const ProgramOptions& options) {
-  auto program = BuildForward(model, options);
+graph::Program Forward(const v1::Model& model, const DataShape& images) {
+  auto program = BuildForward(model, images);
   REQUIRE(Message(program.status()) == "");
   return std::move(program).value();
 }
 
-std::string BuildError(const v1::Model& model, const ProgramOptions& options) {
-  const auto program = BuildProgram(model, options);
+std::string BuildError(const v1::Model& model, const DataShape& images) {
+  const auto program = BuildGraph(model, images);
   REQUIRE(absl::IsInvalidArgument(program.status()));
   return Message(program.status());
 }
@@ -104,7 +104,7 @@ TEST_CASE("Vgg: depth 16 with batch_norm and dropout 0.5 by default, and it trai
   CHECK(resolved->options(0).b());
   CHECK(resolved->options(1).i() == 16);
   CHECK(resolved->options(2).f() == 0.5);
-  const auto program = BuildProgram(model, Images(32, 32));
+  const auto program = BuildProgram(model);
   REQUIRE(Message(program.status()) == "");
   CHECK(program->gradient_order.size() == program->parameters.size());
 }

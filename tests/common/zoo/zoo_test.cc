@@ -4,15 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/common/zoo/zoo_model.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::zoo {
 namespace {
-
-ProgramOptions CifarOptions() {
-  return {.samples = 2, .height = 32, .width = 32, .channels = 3, .classes = 10};
-}
 
 v1::Model Mlp(const std::vector<int64_t>& hidden) {
   v1::Model model = Model("mlp");
@@ -44,7 +40,7 @@ bool Contains(const std::string& text, const std::string& part) {
 }
 
 TEST_CASE("Zoo: alexnet has the parameters of its layer table") {
-  const graph::Program program = Build(Model("alexnet"), CifarOptions());
+  const graph::Program program = Build(Model("alexnet"), {.samples = 2});
   CHECK(ParameterCount(program) == 3324298);
   CHECK(ParameterNames(program) ==
         std::vector<std::string>{"conv1/kernel", "conv1/bias", "conv2/kernel", "conv2/bias",
@@ -58,7 +54,7 @@ TEST_CASE("Zoo: alexnet has the parameters of its layer table") {
 TEST_CASE("Zoo: batch_norm replaces the biases of alexnet's convolutions") {
   v1::Model model = Model("alexnet");
   testing::SetOption("batch_norm", true, &model);
-  const graph::Program program = Build(model, CifarOptions());
+  const graph::Program program = Build(model, {.samples = 2});
   // 1,376 filters: each loses its bias and gains gamma and beta.
   CHECK(ParameterCount(program) == 3324298 + 1376);
   CHECK(ParameterNames(program)[1] == "bn1/gamma");
@@ -71,13 +67,13 @@ TEST_CASE("Zoo: batch_norm replaces the biases of alexnet's convolutions") {
 }
 
 TEST_CASE("Zoo: mlp with no hidden layer is linear") {
-  const graph::Program program = Build(Mlp({}), CifarOptions());
+  const graph::Program program = Build(Mlp({}), {.samples = 2});
   CHECK(ParameterCount(program) == 3072 * 10 + 10);
   CHECK(ParameterNames(program) == std::vector<std::string>{"fc/kernel", "fc/bias"});
 }
 
 TEST_CASE("Zoo: mlp has two hidden layers of 2048 by default") {
-  const graph::Program program = Build(Model("mlp"), CifarOptions());
+  const graph::Program program = Build(Model("mlp"), {.samples = 2});
   CHECK(ParameterCount(program) == 3072 * 2048 + 2048 + 2048 * 2048 + 2048 + 2048 * 10 + 10);
 }
 
@@ -85,11 +81,11 @@ TEST_CASE("Zoo: parameters are the same whatever samples, mode and policy") {
   for (v1::Model model : {Model("alexnet"), Mlp({7, 5})}) {
     testing::SetOption("dropout", 0.2, &model);
     if (model.name() == "alexnet") testing::SetOption("batch_norm", true, &model);
-    const graph::Program first = Build(model, CifarOptions());
+    const graph::Program first = Build(model, {.samples = 2});
     for (v1::Policy policy :
          {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
       for (graph::Mode mode : {graph::Mode::kTraining, graph::Mode::kInference}) {
-        ProgramOptions options = CifarOptions();
+        ProgramOptions options = {.samples = 2};
         options.samples = 5;
         options.policy = policy;
         options.mode = mode;
@@ -109,7 +105,7 @@ TEST_CASE("Zoo: an inference program has no gradients, dropout or batch statisti
   v1::Model model = Model("alexnet");
   testing::SetOption("batch_norm", true, &model);
   testing::SetOption("dropout", 0.5, &model);
-  ProgramOptions options = CifarOptions();
+  ProgramOptions options = {.samples = 2};
   options.mode = graph::Mode::kInference;
   const graph::Program program = Build(model, options);
   CHECK(program.seeds.empty());
@@ -133,7 +129,7 @@ TEST_CASE("Zoo: a mixed policy keeps gradients, normalization and loss in float3
                                          {v1::POLICY_MIXED_FLOAT16, DType::kFloat16}}));
   v1::Model model = Model("alexnet");
   testing::SetOption("batch_norm", true, &model);
-  ProgramOptions options = CifarOptions();
+  ProgramOptions options = {.samples = 2};
   options.policy = policy;
   const graph::Program program = Build(model, options);
   for (const auto& parameter : program.parameters) {
@@ -193,15 +189,15 @@ TEST_CASE("Zoo: options out of range are refused") {
 }
 
 TEST_CASE("Zoo: a program that cannot be built says why") {
-  ProgramOptions options = CifarOptions();
+  ProgramOptions options = {.samples = 2};
   options.samples = 0;
   CHECK_FALSE(BuildProgram(Model("alexnet"), options).ok());
-  options = CifarOptions();
-  options.height = 3;  // too small for two pools
+  options = {.samples = 2};
+  options.data.height = 3;  // too small for two pools
   const auto small = BuildProgram(Model("alexnet"), options);
   REQUIRE_FALSE(small.ok());
   CHECK(Contains(Message(small.status()), "pool2"));
-  options = CifarOptions();
+  options = {.samples = 2};
   options.policy = v1::POLICY_UNSPECIFIED;
   CHECK_FALSE(BuildProgram(Model("alexnet"), options).ok());
 }

@@ -53,7 +53,7 @@ struct Fixture {
     (void)logic.Step(SessionOpened{session}, {});
     v1::WorkerMessage message;
     *message.mutable_attach() = testing::MakeAttach(name);
-    message.mutable_attach()->mutable_numerics_class()->set_build_id(build);
+    message.mutable_attach()->mutable_numerics_class()->set_compute_id(build);
     (void)logic.Step(WorkerSaid{session, message}, {});
   }
 
@@ -199,7 +199,7 @@ TEST_CASE("Submit --resume, --like: one attached worker of the numerics class, o
   CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(cluster.reply.refusal.word == "NUMERICS_CLASS");
   CHECK_THAT(Message(cluster.reply.refusal.status),
-             Catch::Contains("worker a differs in build_id:  and another build"));
+             Catch::Contains("worker a differs in compute_id:  and another build"));
   CHECK(cluster.Like("j0001") == nullptr);
   CHECK(cluster.reply.refusal.word == "NUMERICS_CLASS");
   cluster.Attach("b", "");

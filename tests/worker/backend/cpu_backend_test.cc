@@ -77,7 +77,7 @@ TEST_CASE("CPU backend: the numerics class names what computes") {
   CHECK_THAT(numerics.device_model(), Contains("stepping") && Contains("caches shared by "));
   CHECK(numerics.cache_bytes_size() == 3);
   CHECK(numerics.threads_per_core() == 2);
-  CHECK(numerics.build_id().empty());
+  CHECK(numerics.compute_id().empty());
   CHECK(numerics.libraries().contains("oneDNN"));
   CHECK(numerics.libraries().contains("glibc"));
   const std::string instructions = (*emulated)->numerics_class(2).instruction_set();

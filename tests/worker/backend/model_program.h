@@ -4,8 +4,8 @@
 #include <string>
 
 #include "common/graph/program.h"
-#include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::testing {
 
@@ -24,14 +24,8 @@ inline StatusOr<graph::Program> ModelProgram(const ModelChoice& choice) {
   if (choice.name != "mlp") testing::SetOption("batch_norm", true, &model);
   if (choice.name == "vgg") testing::SetOption("depth", 11, &model);
   if (choice.name == "mlp") testing::SetHidden({96, 64}, &model);
-  RING_ASSIGN_OR_RETURN(const v1::Model resolved, zoo::ResolveModel(model));
-  return zoo::BuildProgram(resolved, {.mode = choice.mode,
-                                      .samples = choice.samples,
-                                      .height = 32,
-                                      .width = 32,
-                                      .channels = 3,
-                                      .classes = 10,
-                                      .policy = choice.policy});
+  return zoo::BuildProgram(
+      model, {.mode = choice.mode, .samples = choice.samples, .policy = choice.policy});
 }
 
 }  // namespace ringmaster::testing

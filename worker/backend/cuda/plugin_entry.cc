@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/backend/cuda/compute_id.h"
 #include "worker/backend/cuda/cuda_backend.h"
 
 namespace {
@@ -26,6 +27,8 @@ StatusOr<std::unique_ptr<ringmaster::Backend>> Make() {
 }
 
 }  // namespace
+
+const char* ringmaster_backend_compute_id() { return ringmaster::kCudaComputeId; }
 
 ringmaster::Backend* ringmaster_make_backend(ringmaster::Status* status) {
   auto backend = Make();

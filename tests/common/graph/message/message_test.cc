@@ -11,8 +11,8 @@
 
 #include "common/graph/printer.h"
 #include "common/zoo/model_table.h"
-#include "common/zoo/zoo.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 namespace ringmaster::graph {
 namespace {
@@ -30,8 +30,7 @@ v1::Model NamedModel(const std::string& name) {
 }
 
 v1::Graph GraphOf(const std::string& name, int64_t side = 32) {
-  auto graph = zoo::BuildGraph(NamedModel(name),
-                               {.height = side, .width = side, .channels = 3, .classes = 10});
+  auto graph = zoo::BuildGraph(NamedModel(name), {side, side, 3, 10});
   REQUIRE(Message(graph.status()) == "");
   return *std::move(graph);
 }

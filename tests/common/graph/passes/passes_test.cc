@@ -94,7 +94,7 @@ TEST_CASE("Fusion: a relu whose input has another reader stays") {
   GraphBuilder builder(2);
   ValueId x = builder.Add("flatten", layers::Flatten{}, builder.Input(2, 2, 1));
   x = builder.Add("dense", layers::Dense{.units = 3}, x);
-  layers::AddClassifierOutputs(builder, builder.Add("relu", Relu{}, x));
+  testing::AddClassifierOutputs(builder, builder.Add("relu", Relu{}, x));
   auto program = builder.Finish();
   REQUIRE(program.ok());
   const auto sum = AddOp(&program->graph, {"sum", Add{}, {x, x}});

@@ -11,6 +11,7 @@
 #include "tests/support/optimizers.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/small_models.h"
+#include "tests/support/zoo_program.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/hash_program.h"
 #include "tests/worker/backend/cuda/late_runtime.h"
@@ -101,15 +102,10 @@ std::vector<graph::Program> Programs() {
 
 // Small, so that a test may run it often.
 graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining) {
-  auto program = zoo::BuildProgram(
-      [] {
-        v1::Model model;
-        model.set_name("mlp");
-        testing::SetOption("dropout", 0.2, &model);
-        testing::SetHidden({5}, &model);
-        return *zoo::ResolveModel(model);
-      }(),
-      {.mode = mode, .samples = samples, .height = 3, .width = 3, .channels = 1, .classes = 3});
+  v1::Model model = zoo::Model("mlp");
+  testing::SetOption("dropout", 0.2, &model);
+  testing::SetHidden({5}, &model);
+  auto program = zoo::BuildProgram(model, {.mode = mode, .samples = samples, .data = {3, 3, 1, 3}});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }

@@ -5,4 +5,6 @@
 
 const char* ringmaster_backend_abi() { return "0123456789abcdef"; }
 
+const char* ringmaster_backend_compute_id() { std::abort(); }
+
 ringmaster::Backend* ringmaster_make_backend(ringmaster::Status*) { std::abort(); }

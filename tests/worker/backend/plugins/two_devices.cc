@@ -59,6 +59,8 @@ class AbacusBackend final : public Backend {
 }  // namespace
 }  // namespace ringmaster
 
+const char* ringmaster_backend_compute_id() { return "beads of wood"; }
+
 ringmaster::Backend* ringmaster_make_backend(ringmaster::Status*) {
   return new ringmaster::AbacusBackend();
 }

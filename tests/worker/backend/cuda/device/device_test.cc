@@ -39,7 +39,7 @@ TEST_CASE("CUDA backend: numerics class and profile name the GPU") {
   CHECK_THAT(numerics.device_model(), Contains("NVIDIA") && Contains(" multiprocessors"));
   CHECK_THAT(numerics.instruction_set(), Catch::Matches("sm_[0-9]+"));
   CHECK(numerics.threads_per_core() == 1);
-  CHECK(numerics.build_id().empty());
+  CHECK(numerics.compute_id().empty());
   CHECK(numerics.libraries().contains("cuDNN"));
   const v1::DeviceProfile profile = backend->device_profile();
   CHECK(profile.kind() == "cuda");

@@ -1,10 +1,10 @@
 #include "tests/worker/backend/cuda/state/host_state.h"
 #include "tests/support/model_option.h"
+#include "tests/support/zoo_program.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "common/zoo/zoo.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::testing {
@@ -12,13 +12,10 @@ namespace ringmaster::testing {
 using exact::kBlockElements;
 
 graph::Program Mlp() {
-  v1::Model model;
-  model.set_name("mlp");
+  v1::Model model = zoo::Model("mlp");
   testing::SetOption("dropout", 0.0, &model);
   testing::SetHidden({5}, &model);
-  auto program =
-      zoo::BuildProgram(*zoo::ResolveModel(model),
-                        {.samples = 1, .height = 12, .width = 36, .channels = 1, .classes = 3});
+  auto program = zoo::BuildProgram(model, {.data = {12, 36, 1, 3}});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
