@@ -172,7 +172,7 @@ class Cluster:
         return self.coordinator
 
     def start_worker(self, name, cores=1, threads=1, data_root=None, coordinator=None, wait=True,
-                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, memory="2GiB", prefix=(), extra=()):
+                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, memory="4GiB", prefix=(), extra=()):
         """`wait`: until it is attached."""
         worker = self.spawn(name, [
             BIN / "ringworker", "--coordinator", coordinator or self.address, "--listen", listen,
