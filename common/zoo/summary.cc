@@ -8,6 +8,7 @@ namespace ringmaster::zoo {
 namespace {
 
 const char* TypeOfLayer(const graph::Node& node) {
+  if (node.as<graph::BatchNormInference>() != nullptr) return graph::BatchNorm::kTraits.keras;
   const graph::OpTraits& op = graph::TraitsOf(node.kind);
   return op.keras == nullptr ? op.name : op.keras;
 }
@@ -61,7 +62,6 @@ Summary Summarize(const std::string& name, const graph::Program& program) {
 }
 
 StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data) {
-  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
   RING_ASSIGN_OR_RETURN(const graph::Program program,
                         BuildLayers(model, {.samples = 1,
                                             .height = data.height,
@@ -69,13 +69,19 @@ StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data) {
                                             .channels = data.channels,
                                             .classes = data.classes}));
   Summary summary = Summarize(model.name(), program);
-  if (entry->constants == nullptr) return summary;
-  const int64_t constants = entry->constants(data);
-  summary.non_trainable_parameters += constants;
-  const Layer normalization = {"normalization", "Normalization", summary.layers[0].output_shape,
-                               constants};
-  summary.layers.insert(summary.layers.begin() + 1, normalization);
+  RING_RETURN_IF_ERROR(AddConstants(model, data, &summary));
   return summary;
+}
+
+Status AddConstants(const v1::Model& model, const DataShape& data, Summary* summary) {
+  RING_ASSIGN_OR_RETURN(const Entry* entry, FindModel(model.name()));
+  if (entry->constants == nullptr) return absl::OkStatus();
+  const int64_t constants = entry->constants(data);
+  summary->non_trainable_parameters += constants;
+  const Layer normalization = {"normalization", "Normalization", summary->layers[0].output_shape,
+                               constants};
+  summary->layers.insert(summary->layers.begin() + 1, normalization);
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::zoo

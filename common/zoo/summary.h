@@ -23,7 +23,7 @@ struct Summary {
   std::string name;  // of the model
   std::vector<Layer> layers;
   int64_t trainable_parameters = 0;
-  int64_t non_trainable_parameters = 0;  // moving means and variances, constants
+  int64_t non_trainable_parameters = 0;  // frozen ones, moving means and variances, constants
   [[nodiscard]] int64_t total_parameters() const {
     return trainable_parameters + non_trainable_parameters;
   }
@@ -32,7 +32,9 @@ struct Summary {
 // The model as it trains, with the defaults of what `model` leaves out: a dropout of rate 0 is no
 // layer. INVALID_ARGUMENT: see BuildLayers.
 [[nodiscard]] StatusOr<Summary> Summarize(const v1::Model& model, const DataShape& data);
-// Likewise of a program of one sample without gradients.
+// What Keras' model of that name has and ours leaves out, in a summary of its program.
+[[nodiscard]] Status AddConstants(const v1::Model& model, const DataShape& data, Summary* summary);
+// Likewise of a program of one sample without gradients: what is frozen counts as not trainable.
 [[nodiscard]] Summary Summarize(const std::string& name, const graph::Program& program);
 
 }  // namespace ringmaster::zoo
