@@ -127,6 +127,7 @@ class FineTuningTest(exactness.ExactnessCase):
                     self.assertEqual({name for name in whole if whole[name] != begun[layout, file][name]},
                                      {"fc/bias"})
                     self.assertEqual(begun[layout, file], begun["ringmaster", file])
+            self.assertEqual(running.json("model", "summary", job["job_id"])["trainable_parameters"], 10)
             unknown = running.ringctl("checkpoint", "get", source, running.folder / "no", "--layout", "keros",
                                       expect=cluster.USAGE)
             self.assertIn("expected ringmaster, pytorch, keras, got keros; did you mean keras?", unknown.stderr)
