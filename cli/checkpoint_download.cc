@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +20,7 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr char kManifest[] = "manifest.json";
+constexpr std::array<const char*, 2> kWeights = {"model.safetensors", "ema.safetensors"};
 
 Status SystemError(const std::string& what, const std::string& path) {
   return Error(absl::StatusCode::kFailedPrecondition, "cannot {} {}: {}", what, path,
@@ -35,11 +37,14 @@ bool IsPlainName(const std::string& name) {
          name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
 }
 
+std::string ReadWhole(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
 // Name and SHA-256 of each file of a manifest: {"files": [{"name": ..., "sha256": ...}, ...]}.
 StatusOr<std::vector<DownloadedFile>> ReadManifest(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  const StatusOr<nlohmann::json> parsed = ParseJson(text, {});
+  const StatusOr<nlohmann::json> parsed = ParseJson(ReadWhole(path), {});
   if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
   const nlohmann::json& manifest = *parsed;
   if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_array()) {
@@ -174,6 +179,28 @@ Status CheckpointDownload::CheckExisting() const {
 
 StatusOr<std::vector<DownloadedFile>> CheckpointDownload::Commit() {
   RING_RETURN_IF_ERROR(Verify());
+  return Publish();
+}
+
+StatusOr<std::vector<DownloadedFile>> CheckpointDownload::CommitWeights(const Convert& convert) {
+  RING_RETURN_IF_ERROR(Verify());
+  std::vector<DownloadedFile> weights;
+  for (const DownloadedFile& file : files_) {
+    const std::string path = TemporaryOf(file.name);
+    if (std::ranges::find(kWeights, file.name) == kWeights.end()) {
+      unlink(path.c_str());
+      continue;
+    }
+    const StatusOr<std::string> converted = convert(ReadWhole(path));
+    RING_RETURN_IF_ERROR(Annotate(converted.status(), file.name));
+    RING_RETURN_IF_ERROR(WriteDurably(path, *converted, 0644));
+    weights.push_back({file.name, converted->size(), Hex(Sha256Of(*converted))});
+  }
+  files_ = std::move(weights);
+  return Publish();
+}
+
+StatusOr<std::vector<DownloadedFile>> CheckpointDownload::Publish() {
   RING_RETURN_IF_ERROR(CheckExisting());
   for (const DownloadedFile& file : files_) {
     if (std::rename(TemporaryOf(file.name).c_str(), PathOf(file.name).c_str()) != 0) {

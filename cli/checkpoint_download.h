@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,12 +38,17 @@ class CheckpointDownload {
   // nothing changes. Returns the files, durable, manifest.json last.
   [[nodiscard]] StatusOr<std::vector<DownloadedFile>> Commit();
 
+  // Likewise, but of the files only those of weights, each as `convert` makes it of its bytes.
+  using Convert = std::function<StatusOr<std::string>(const std::string& bytes)>;
+  [[nodiscard]] StatusOr<std::vector<DownloadedFile>> CommitWeights(const Convert& convert);
+
  private:
   CheckpointDownload(std::string folder, std::string manifest_sha256);
   [[nodiscard]] Status Open(const std::string& name);
   [[nodiscard]] Status Close();
   [[nodiscard]] Status Verify() const;
   [[nodiscard]] Status CheckExisting() const;
+  [[nodiscard]] StatusOr<std::vector<DownloadedFile>> Publish();
   [[nodiscard]] std::string PathOf(const std::string& name) const;
   [[nodiscard]] std::string TemporaryOf(const std::string& name) const;
 

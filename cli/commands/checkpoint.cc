@@ -1,4 +1,5 @@
-// ringctl checkpoint ls JOB, checkpoint get JOB DIR [--step K], checkpoint verify JOB [--step K].
+// ringctl checkpoint ls JOB, checkpoint get JOB DIR [--step K] [--layout L], checkpoint verify JOB
+// [--step K].
 #include <optional>
 
 #include "cli/checkpoint_download.h"
@@ -6,6 +7,8 @@
 #include "cli/commands/commands.h"
 #include "cli/json.h"
 #include "cli/render.h"
+#include "common/job/field_names.h"
+#include "common/model/foreign_weights.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -60,6 +63,7 @@ struct GetOptions {
   std::string job_id;
   std::string folder;
   std::optional<uint64_t> step;  // the newest when absent
+  std::string layout = "ringmaster";
 };
 
 StatusOr<v1::CheckpointRef> Choose(Client& client, const GetOptions& options) {
@@ -78,38 +82,57 @@ StatusOr<v1::CheckpointRef> Choose(Client& client, const GetOptions& options) {
                options.job_id, *options.step, steps);
 }
 
-std::string FilesAsJson(const v1::CheckpointRef& checkpoint, const std::string& folder,
+std::string FilesAsJson(const v1::CheckpointRef& checkpoint, const GetOptions& options,
                         const std::vector<DownloadedFile>& files) {
   Json list = Json::array();
   for (const DownloadedFile& file : files) {
     list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
-  return Json{{"path", folder},
+  return Json{{"path", options.folder},
               {"step", checkpoint.step()},
               {"sha256", checkpoint.sha256()},
+              {"layout", options.layout},
               {"files", list}}
              .dump(2) +
          "\n";
+}
+
+// What turns files of weights into those of the wanted layout; none leaves the checkpoint whole.
+StatusOr<CheckpointDownload::Convert> ConvertTo(Client& client, const GetOptions& options) {
+  const auto layout = static_cast<v1::TensorLayout>(
+      job::FindByShortName(*v1::TensorLayout_descriptor(), options.layout)->number());
+  if (layout == v1::TENSOR_LAYOUT_RINGMASTER) return CheckpointDownload::Convert();
+  RING_ASSIGN_OR_RETURN(v1::Graph graph, client.GetGraph(options.job_id));
+  RING_RETURN_IF_ERROR(model::ForeignTensors(graph, layout).status());
+  return CheckpointDownload::Convert([layout, graph = std::move(graph)](const std::string& bytes) {
+    return model::InLayout(layout, graph, bytes);
+  });
 }
 
 StatusOr<ExitCode> GetCheckpoint(const Common& common, GetOptions options) {
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   RING_ASSIGN_OR_RETURN(options.job_id, client.IdOf(options.job_id));
   RING_ASSIGN_OR_RETURN(const v1::CheckpointRef checkpoint, Choose(client, options));
+  RING_ASSIGN_OR_RETURN(const CheckpointDownload::Convert convert, ConvertTo(client, options));
   RING_ASSIGN_OR_RETURN(CheckpointDownload download,
                         CheckpointDownload::Create(options.folder, checkpoint.sha256()));
   RING_RETURN_IF_ERROR(
       client.GetCheckpoint(options.job_id, checkpoint.step(),
                            [&](const v1::FilePiece& piece) { return download.Add(piece); }));
-  RING_ASSIGN_OR_RETURN(const std::vector<DownloadedFile> files, download.Commit());
+  RING_ASSIGN_OR_RETURN(const std::vector<DownloadedFile> files,
+                        convert ? download.CommitWeights(convert) : download.Commit());
   if (common.json()) {
-    Print(FilesAsJson(checkpoint, options.folder, files));
+    Print(FilesAsJson(checkpoint, options, files));
     return ExitCode::kOk;
   }
   for (const DownloadedFile& file : files) {
     Print(fmt::format("{}  {}\n", file.sha256, file.name));
   }
-  Say(fmt::format("checkpoint of step {} verified, in {}", checkpoint.step(), options.folder));
+  Say(convert ? fmt::format("weights of the checkpoint of step {}, which verified, in {}, as {} "
+                            "has them",
+                            checkpoint.step(), options.folder, options.layout)
+              : fmt::format("checkpoint of step {} verified, in {}", checkpoint.step(),
+                            options.folder));
   return ExitCode::kOk;
 }
 
@@ -126,11 +149,16 @@ void AddGet(CommandLine& line, CLI::App* group) {
   CLI::App* const command =
       line.Add(group, "get", "fetch a checkpoint into a folder and verify every file",
                Examples("ringctl checkpoint get j0001 result",
-                        "ringctl checkpoint get j0001 result --step 200"),
+                        "ringctl checkpoint get j0001 result --step 200",
+                        "ringctl checkpoint get j0001 weights --layout pytorch"),
                [&line, options] { return GetCheckpoint(line.common(), *options); });
   AddJob(command, &options->job_id);
   command->add_option("DIR", options->folder, "folder, created when missing")->required();
   command->add_option("--step", options->step, "its step; the newest when absent");
+  OneOf(command->add_option("--layout", options->layout,
+                            "of another program: its weights alone, with that one's names and "
+                            "axes; default: the whole checkpoint as it is"),
+        job::ShortNames(*v1::TensorLayout_descriptor()));
 }
 
 }  // namespace

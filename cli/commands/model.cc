@@ -1,5 +1,5 @@
 // ringctl model ls, model layers, model summary and model show: what models there are, and what
-// they are made of, of the zoo and in files. Asks no coordinator, but for the graph of a job.
+// they are made of, of the zoo and in files. Asks no coordinator, but for a job's.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -15,6 +15,7 @@
 #include "common/job/overrides.h"
 #include "common/job/resolve.h"
 #include "common/model/build.h"
+#include "common/model/fine_tuning.h"
 #include "common/model/print_model.h"
 #include "common/text.h"
 #include "common/zoo/zoo.h"
@@ -32,7 +33,7 @@ struct ModelOptions {
 // A model, and the data that it is looked at for.
 struct Subject {
   v1::Model model;
-  model::Outputs outputs;  // of a job file
+  model::AroundModel around;  // of a job file
   zoo::DataShape data;
 };
 
@@ -80,7 +81,7 @@ StatusOr<Subject> SubjectOf(const ModelOptions& options) {
     RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("model file", options.name));
     RING_ASSIGN_OR_RETURN(subject.model,
                           model::ReadModelFile(options.name, text, given.members,
-                                               job::FilesBeside(options.name), &subject.outputs));
+                                               job::FilesBeside(options.name), &subject.around));
   } else {
     RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(options.name));
     RING_ASSIGN_OR_RETURN(subject.model, model::ReadModel(given, nullptr));
@@ -125,18 +126,6 @@ StatusOr<ExitCode> ListLayers(const Common& common, const std::vector<std::strin
   return ExitCode::kOk;
 }
 
-StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
-  RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  RING_ASSIGN_OR_RETURN(
-      const graph::Program program,
-      model::BuildForward(subject.model, model::ImagesAndLabels(subject.data), subject.outputs));
-  zoo::Summary summary = zoo::Summarize(subject.model, program);
-  summary.name = options.name;
-  Print(common.json() ? ToJson(summary).dump(2) + "\n"
-                      : RenderSummary(summary, Terminal::Of(stdout)));
-  return ExitCode::kOk;
-}
-
 // j0012, or `last`: no model has such a name.
 bool IsJob(const std::string& name) {
   const bool number = name.size() > 1 && name[0] == 'j' &&
@@ -157,9 +146,53 @@ StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options
   return client.GetGraph(job_id);
 }
 
-StatusOr<v1::Graph> GraphOf(const ModelOptions& options) {
+StatusOr<v1::Graph> GraphOf(const Subject& subject) {
+  RING_ASSIGN_OR_RETURN(v1::Graph graph,
+                        model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data),
+                                          subject.around.outputs));
+  RING_RETURN_IF_ERROR(model::Freeze(subject.around.freeze, &graph));
+  return graph;
+}
+
+// What is frozen is known of a graph. A model of a newer release is called as `name`.
+zoo::Summary SummaryOf(const std::string& name, const v1::Model& model,
+                       const graph::Program& program) {
+  zoo::Summary summary = zoo::Summarize(model, program);
+  if (summary.name.empty()) summary.name = name;
+  return summary;
+}
+
+StatusOr<zoo::Summary> SummaryOfJob(const Common& common, const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const v1::Graph graph, GraphOfJob(common, options));
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, client.IdOf(options.name));
+  RING_ASSIGN_OR_RETURN(const v1::JobStatus job, client.Get(job_id));
+  RING_ASSIGN_OR_RETURN(const graph::Program program,
+                        graph::FromMessage(graph, graph::Mode::kTraining, 1));
+  return SummaryOf(job_id, job.spec().model(), program);
+}
+
+StatusOr<zoo::Summary> SummaryOfModel(const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  return model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data), subject.outputs);
+  if (!subject.around.freeze.empty()) {
+    RING_ASSIGN_OR_RETURN(const v1::Graph graph, GraphOf(subject));
+    RING_ASSIGN_OR_RETURN(const graph::Program program,
+                          graph::FromMessage(graph, graph::Mode::kTraining, 1));
+    return SummaryOf(options.name, subject.model, program);
+  }
+  RING_ASSIGN_OR_RETURN(const graph::Program program,
+                        model::BuildForward(subject.model, model::ImagesAndLabels(subject.data),
+                                            subject.around.outputs));
+  return SummaryOf(options.name, subject.model, program);
+}
+
+StatusOr<ExitCode> Summarize(const Common& common, const ModelOptions& options) {
+  RING_ASSIGN_OR_RETURN(const zoo::Summary summary, IsJob(options.name)
+                                                        ? SummaryOfJob(common, options)
+                                                        : SummaryOfModel(options));
+  Print(common.json() ? ToJson(summary).dump(2) + "\n"
+                      : RenderSummary(summary, Terminal::Of(stdout)));
+  return ExitCode::kOk;
 }
 
 // The canonical graph: as JSON what a job carries, byte for byte; for people its nodes. Or a file
@@ -173,8 +206,13 @@ StatusOr<ExitCode> Show(const Common& common, const ModelOptions& options) {
     Print(file);
     return ExitCode::kOk;
   }
-  RING_ASSIGN_OR_RETURN(const v1::Graph graph,
-                        is_job ? GraphOfJob(common, options) : GraphOf(options));
+  v1::Graph graph;
+  if (is_job) {
+    RING_ASSIGN_OR_RETURN(graph, GraphOfJob(common, options));
+  } else {
+    RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
+    RING_ASSIGN_OR_RETURN(graph, GraphOf(subject));
+  }
   if (common.json()) {
     Print(job::CanonicalJson(graph) + "\n");
     return ExitCode::kOk;
@@ -194,10 +232,9 @@ CLI::App* AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& n
   CLI::App* const command = line.Add(group, name, help, examples, [&line, options, action] {
     return action(line.common(), *options);
   });
-  const std::string or_job = action == Show ? "; or a job's id" : "";
   command
       ->add_option("NAME", options->name,
-                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin" + or_job)
+                   "one of `model ls`, or a file: NAME.yaml, or a path; - is stdin; or a job's id")
       ->required();
   command
       ->add_option(
@@ -224,7 +261,7 @@ void AddModel(CommandLine& line) {
   CLI::App* const group = line.AddGroup("model", "list models and show what they are made of");
   line.Add(group, "ls", "list the models with their options", Examples("ringctl model ls"),
            [&line] { return ListModels(line.common()); });
-  AddOfOneModel(line, group, "summary", "show a model's layers and parameters",
+  AddOfOneModel(line, group, "summary", "show the layers and parameters of a model, or of a job's",
                 Examples("ringctl model summary vgg", "ringctl model summary resnet50 --no-top",
                          "ringctl model summary mlp --option hidden=[512,256] --input 28x28x1"),
                 Summarize);

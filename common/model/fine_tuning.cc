@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/graph/message/message.h"
-#include "common/graph/message/tensor_layout.h"
+#include "common/model/foreign_weights.h"
 #include "common/text.h"
 
 namespace ringmaster::model {
@@ -121,34 +120,6 @@ StatusOr<Sources> Renamed(const v1::Init& init, const v1::InitSourceFacts& sourc
   return sources;
 }
 
-// Of dense kernels behind a flatten, with nothing between that changes the shape: the image.
-using Images = std::map<std::string, std::vector<int64_t>>;
-
-StatusOr<Images> FlattenedImages(const v1::Graph& message) {
-  RING_ASSIGN_OR_RETURN(const graph::Program program,
-                        graph::FromMessage(message, graph::Mode::kTraining, 1));
-  const graph::Graph& graph = program.graph;
-  Images images;
-  for (const graph::Node& node : graph.nodes()) {
-    if (node.as<graph::Dense>() == nullptr) continue;
-    graph::ValueId x = node.inputs[0];
-    while (graph.value(x).producer != graph::kFed) {
-      const graph::Node& before = graph.node(graph.value(x).producer);
-      const graph::Shape& from = graph.value(before.inputs[0]).shape;
-      if (before.as<graph::Reshape>() != nullptr && from.size() == 4 &&
-          graph.value(x).shape.size() == 2) {
-        if (from[1] * from[2] > 1) {
-          images[graph.value(node.inputs[1]).name] = {from.begin() + 1, from.end()};
-        }
-        break;
-      }
-      if (from != graph.value(x).shape) break;
-      x = before.inputs[0];
-    }
-  }
-  return images;
-}
-
 // What is wrong with tensors of the model, for one message.
 class Problems {
  public:
@@ -182,51 +153,32 @@ void List(const std::string& name, google::protobuf::RepeatedPtrField<std::strin
   if (names->size() < kMostReported) *names->Add() = OneLine(name, 200);
 }
 
-// Keras has the kernel of a depthwise convolution as (h, w, C, m), in the same order of elements.
-bool SameExtents(const std::vector<int64_t>& wanted, const v1::SourceTensor& found,
-                 v1::TensorLayout layout) {
-  const auto& shape = found.shape();
-  if (std::ranges::equal(wanted, shape)) return true;
-  return layout == v1::TENSOR_LAYOUT_KERAS && wanted.size() == 4 && shape.size() == 4 &&
-         wanted[2] == 1 && shape[0] == wanted[0] && shape[1] == wanted[1] && shape[2] > 0 &&
-         wanted[3] % shape[2] == 0 && wanted[3] / shape[2] == shape[3];
-}
-
 class InitResolver {
  public:
-  InitResolver(const v1::Init& init, Sources sources, Images images)
-      : init_(init),
-        layout_(init.layout() == v1::TENSOR_LAYOUT_UNSPECIFIED ? v1::TENSOR_LAYOUT_RINGMASTER
-                                                               : init.layout()),
-        sources_(std::move(sources)),
-        images_(std::move(images)) {}
+  InitResolver(const v1::Init& init, v1::TensorLayout layout, Sources sources)
+      : init_(init), layout_(layout), sources_(std::move(sources)) {}
 
-  void Add(const std::string& name, const google::protobuf::RepeatedField<int64_t>& shape) {
+  void Add(const ForeignTensor& wanted) {
+    const std::string& name = wanted.name;
     if (MatchesAny(init_.fresh(), name)) {
       report_.set_fresh(report_.fresh() + 1);
       List(name, report_.mutable_fresh_names());
       return;
     }
-    const std::string theirs = graph::NameIn(layout_, name);
-    const auto found = sources_.find(theirs);
+    const auto found = sources_.find(wanted.theirs);
     if (found == sources_.end()) {
-      problems_.Add(name, theirs == name
-                              ? fmt::format("{} is not in the source", name)
-                              : fmt::format("{}, there {}, is not in the source", name, theirs));
+      problems_.Add(name, wanted.theirs == name ? fmt::format("{} is not in the source", name)
+                                                : fmt::format("{}, there {}, is not in the source",
+                                                              name, wanted.theirs));
       return;
     }
-    const std::vector<int64_t> ours(shape.begin(), shape.end());
-    const auto image = images_.find(name);
-    const std::vector<int64_t> flattened =
-        image == images_.end() || layout_ != v1::TENSOR_LAYOUT_PYTORCH ? std::vector<int64_t>()
-                                                                       : image->second;
-    const graph::AxisOrder order = graph::AxisOrder::Of(layout_, name, ours, flattened);
-    const std::vector<int64_t> wanted = graph::ShapeIn(order, ours);
     const v1::SourceTensor& tensor = *found->second;
-    if (tensor.type() != "F32" || !SameExtents(wanted, tensor, layout_)) {
+    const bool fits = std::ranges::equal(tensor.shape(), wanted.shape) ||
+                      std::ranges::equal(tensor.shape(), wanted.other_shape);
+    if (tensor.type() != "F32" || !fits) {
       problems_.Add(name, fmt::format("{} is {} [{}] in the source, expected F32 [{}]", name,
                                       OneLine(tensor.type(), 16), fmt::join(tensor.shape(), ", "),
-                                      fmt::join(wanted, ", ")));
+                                      fmt::join(wanted.shape, ", ")));
       return;
     }
     taken_.insert(found->second);
@@ -236,7 +188,7 @@ class InitResolver {
     added.set_name(name);
     added.set_source(tensor.name());
     added.set_layout(layout_);
-    added.mutable_image()->Assign(flattened.begin(), flattened.end());
+    added.mutable_image()->Assign(wanted.image.begin(), wanted.image.end());
   }
 
   StatusOr<ResolvedInit> Finish(const v1::InitSourceFacts& source) {
@@ -257,7 +209,6 @@ class InitResolver {
   const v1::Init& init_;
   const v1::TensorLayout layout_;
   const Sources sources_;
-  const Images images_;
   std::set<const v1::SourceTensor*> taken_;
   Problems problems_;
   ResolvedInit resolved_;
@@ -292,14 +243,11 @@ StatusOr<ResolvedInit> ResolveInit(const v1::Init& init, const v1::InitSourceFac
                                    const v1::Graph& graph) {
   RING_RETURN_IF_ERROR(CheckPatterns("init.fresh", init.fresh(), graph));
   RING_ASSIGN_OR_RETURN(Sources sources, Renamed(init, source));
-  RING_ASSIGN_OR_RETURN(Images images, FlattenedImages(graph));
-  InitResolver resolver(init, std::move(sources), std::move(images));
-  for (const v1::Parameter& parameter : graph.parameters()) {
-    resolver.Add(parameter.name(), parameter.shape());
-  }
-  for (const v1::Statistic& statistic : graph.statistics()) {
-    resolver.Add(statistic.name(), statistic.shape());
-  }
+  const v1::TensorLayout layout =
+      init.layout() == v1::TENSOR_LAYOUT_UNSPECIFIED ? v1::TENSOR_LAYOUT_RINGMASTER : init.layout();
+  RING_ASSIGN_OR_RETURN(const std::vector<ForeignTensor> tensors, ForeignTensors(graph, layout));
+  InitResolver resolver(init, layout, std::move(sources));
+  for (const ForeignTensor& tensor : tensors) resolver.Add(tensor);
   return resolver.Finish(source);
 }
 

@@ -150,7 +150,8 @@ StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files) {
 }
 
 StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
-                                  const Members& given, const ReadFile& files, Outputs* outputs) {
+                                  const Members& given, const ReadFile& files,
+                                  AroundModel* around) {
   RING_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(name, text));
   if (root.kind != YamlNode::Kind::kMap) {
     return InvalidArgument("{}: a model file is a mapping with layers, got {}", root.where,
@@ -167,13 +168,22 @@ StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& te
       whole.members.push_back(option);
     }
   }
-  const YamlNode* const loss = FindKey(root, "loss");
-  const YamlNode* const metrics = FindKey(root, "metrics");
-  if (outputs != nullptr && loss != nullptr) {
-    RING_ASSIGN_OR_RETURN(outputs->losses, ReadOutputs(*loss, Role::kLoss));
+  if (around == nullptr) return ReadModel(whole, files);
+  if (const YamlNode* const loss = FindKey(root, "loss"); loss != nullptr) {
+    RING_ASSIGN_OR_RETURN(around->outputs.losses, ReadOutputs(*loss, Role::kLoss));
   }
-  if (outputs != nullptr && metrics != nullptr) {
-    RING_ASSIGN_OR_RETURN(outputs->metrics, ReadOutputs(*metrics, Role::kMeasure));
+  if (const YamlNode* const metrics = FindKey(root, "metrics"); metrics != nullptr) {
+    RING_ASSIGN_OR_RETURN(around->outputs.metrics, ReadOutputs(*metrics, Role::kMeasure));
+  }
+  if (const YamlNode* const freeze = FindKey(root, "freeze"); freeze != nullptr) {
+    const bool none = freeze->kind == YamlNode::Kind::kNull;
+    if (!none && freeze->kind != YamlNode::Kind::kList) {
+      return InvalidArgument("{}: freeze: expected a list of patterns, got {}", freeze->where,
+                             Describe(*freeze));
+    }
+    for (const YamlNode& pattern : freeze->items) {
+      RING_ASSIGN_OR_RETURN(*around->freeze.Add(), ReadName(pattern, "freeze"));
+    }
   }
   return ReadModel(whole, files);
 }

@@ -12,6 +12,12 @@
 
 namespace ringmaster::model {
 
+// What a job file says of its model in other keys.
+struct AroundModel {
+  Outputs outputs;  // loss, metrics
+  google::protobuf::RepeatedPtrField<std::string> freeze;
+};
+
 // The text of a file that a job file names, by the name that it gives; errors say what is wrong.
 using ReadFile = std::function<StatusOr<std::string>(const std::string& path)>;
 
@@ -19,11 +25,12 @@ using ReadFile = std::function<StatusOr<std::string>(const std::string& path)>;
 // written: whoever checks the job says so. Without `files` a file cannot be named.
 [[nodiscard]] StatusOr<v1::Model> ReadModel(const YamlNode& node, const ReadFile& files);
 
-// The model of a file of `text`: a model file, or a job file, whose model it then is, and whose
-// losses and metrics `outputs` are where they are asked for; `given` are options, KEY: VALUE.
+// The model of a file of `text`: a model file, or a job file, whose model it then is, with what
+// is `around` it where that is asked for; `given` are options, KEY: VALUE.
 [[nodiscard]] StatusOr<v1::Model> ReadModelFile(const std::string& name, const std::string& text,
                                                 const std::vector<YamlNode::Member>& given,
-                                                const ReadFile& files, Outputs* outputs = nullptr);
+                                                const ReadFile& files,
+                                                AroundModel* around = nullptr);
 
 // A job's `loss` or `metrics`: one of them, or a list.
 [[nodiscard]] StatusOr<google::protobuf::RepeatedPtrField<v1::Layer>> ReadOutputs(

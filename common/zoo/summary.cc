@@ -8,6 +8,7 @@ namespace ringmaster::zoo {
 namespace {
 
 const char* TypeOfLayer(const graph::Node& node) {
+  if (node.as<graph::BatchNormInference>() != nullptr) return graph::BatchNorm::kTraits.keras;
   const graph::OpTraits& op = graph::TraitsOf(node.kind);
   return op.keras == nullptr ? op.name : op.keras;
 }

@@ -21,14 +21,15 @@ struct Summary {
   std::string name;  // of the model
   std::vector<Layer> layers;
   int64_t trainable_parameters = 0;
-  int64_t non_trainable_parameters = 0;  // moving means and variances, constants
+  int64_t non_trainable_parameters = 0;  // frozen ones, moving means and variances, constants
   [[nodiscard]] int64_t total_parameters() const {
     return trainable_parameters + non_trainable_parameters;
   }
 };
 
 // The model as it trains, `program` being the layers that it makes of one sample, without
-// gradients: a dropout of rate 0 is no layer. A model of layers has no name.
+// gradients: a dropout of rate 0 is no layer, and what is frozen does not count as
+// trainable. A model of layers has no name.
 [[nodiscard]] Summary Summarize(const v1::Model& model, const graph::Program& program);
 
 }  // namespace ringmaster::zoo

@@ -148,6 +148,9 @@ class Logic {
   void Answer(Refusal refusal, const std::string& job_id = "");
   // What a submission asks for goes into a new record, or the refusal says why it cannot.
   [[nodiscard]] Refusal FillIn(const v1::SubmitRequest& submit, JobRecord& record);
+  // Of a job that another one resolved: a checkpoint that is what that one began with, byte for
+  // byte, whichever job has it.
+  [[nodiscard]] Refusal FindSource(const std::string& other_id, JobRecord& record);
 
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);

@@ -398,7 +398,8 @@ void Logic::DropOldCheckpoints(Job& job) {
 std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
   std::set<uint64_t> steps;
   for (const auto& [number, other] : jobs_) {
-    if (IsFinal(other.record.status.state())) continue;
+    const v1::JobStatus& status = other.record.status;
+    if (IsFinal(status.state()) || !status.resumes_job().empty()) continue;
     std::optional<v1::InitSource> init;
     if (other.run) init = other.run->init();
     if (!init && other.record.resolved) init = other.record.resolved->init();

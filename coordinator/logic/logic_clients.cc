@@ -176,7 +176,33 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
             "NOT_RESOLVED"};
   }
   TakeOver(other->record, submit, record);
+  if (!resumes) {
+    if (Refusal bad = FindSource(other_id, record); !bad.status.ok()) return bad;
+  }
   return CheckClass(other->record, fleet_);
+}
+
+Refusal Logic::FindSource(const std::string& other_id, JobRecord& record) {
+  if (!record.resolved->init().has_checkpoint()) return {};
+  v1::CheckpointSource& source = *record.resolved->mutable_init()->mutable_checkpoint();
+  const CheckpointRecord* found = nullptr;
+  for (const auto& [number, job] : jobs_) {
+    for (const CheckpointRecord& checkpoint : job.checkpoints) {
+      if (checkpoint.ref.sha256() != source.manifest_sha256()) continue;
+      const bool same = checkpoint.job_id == source.job_id();
+      if (found == nullptr || same) found = &checkpoint;
+    }
+  }
+  if (found == nullptr) {
+    return {FailedPrecondition(
+                "job {} began with the checkpoint of step {} of {}, which is not kept any more; "
+                "submit its job file (`ringctl spec {}`) with another init.step, or with init.file "
+                "and a copy of those weights: the same bytes give the same result",
+                other_id, source.step(), source.job_id(), other_id),
+            "NO_CHECKPOINT"};
+  }
+  source.set_job_id(found->job_id);
+  return {};
 }
 
 void Logic::On(const JobInserted& event) {

@@ -307,7 +307,7 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
-  std::optional<v1::InitSource> init_;
+  std::optional<v1::InitSource> init_;  // none of a job that resumes another one
 
   // The newest generation.
   bool started_ = false;

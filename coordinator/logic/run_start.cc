@@ -71,7 +71,7 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
 // What the job begins with, as it was resolved.
 Status Run::CheckInit(const Member& member) const {
   const std::string& wanted = resolved_->result().init().sha256();
-  if (wanted == member.init.sha256()) return absl::OkStatus();
+  if (!init_ || wanted == member.init.sha256()) return absl::OkStatus();
   return FailedPrecondition(
       "what the job begins with has SHA-256 {}, but on worker {} {}; give it the same copy", wanted,
       member.name(), member.init.sha256());

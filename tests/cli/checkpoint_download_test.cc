@@ -63,6 +63,50 @@ TEST_CASE("CheckpointDownload: what verifies gets its names, and again is the sa
   }
 }
 
+TEST_CASE("CheckpointDownload: of weights alone, as they are converted") {
+  const TemporaryFolder folder;
+  const std::string target = folder.path() + "/new";
+  const std::string manifest = R"({"files":[{"name":"ema.safetensors","sha256":")" + Sha("mean") +
+                               R"("},{"name":"model.safetensors","sha256":")" + Sha(kWeights) +
+                               R"("},{"name":"optimizer.safetensors","sha256":")" + Sha("slots") +
+                               R"("}]})";
+  const auto fetch =
+      [&](const std::string& model,
+          const CheckpointDownload::Convert& convert) -> StatusOr<std::vector<DownloadedFile>> {
+    auto download = CheckpointDownload::Create(target, Sha(manifest));
+    RING_RETURN_IF_ERROR(download.status());
+    RING_RETURN_IF_ERROR(download->Add(Piece("ema.safetensors", 0, "mean", true)));
+    RING_RETURN_IF_ERROR(download->Add(Piece("model.safetensors", 0, model, true)));
+    RING_RETURN_IF_ERROR(download->Add(Piece("optimizer.safetensors", 0, "slots", true)));
+    RING_RETURN_IF_ERROR(download->Add(Piece("manifest.json", 0, manifest, true)));
+    return download->CommitWeights(convert);
+  };
+  const auto twice = [](const std::string& bytes) -> StatusOr<std::string> {
+    return bytes + bytes;
+  };
+  CHECK(fetch("WEIGHTS", twice).status().code() == absl::StatusCode::kDataLoss);
+  const auto fails = [](const std::string& bytes) -> StatusOr<std::string> {
+    if (bytes == "mean") return bytes;
+    return InvalidArgument("not these");
+  };
+  CHECK(Message(fetch(kWeights, fails).status()) == "model.safetensors: not these");
+  CHECK(CountFiles(target) == 0);
+  for (int i = 0; i < 2; ++i) {
+    const auto files = fetch(kWeights, twice);
+    REQUIRE(Message(files.status()) == "");
+    REQUIRE(files->size() == 2);
+    CHECK(files->back().name == "model.safetensors");
+    CHECK(files->back().bytes == 2 * kWeights.size());
+    CHECK(files->back().sha256 == Sha(kWeights + kWeights));
+    CHECK(Read(target + "/ema.safetensors") == "meanmean");
+    CHECK(CountFiles(target) == 2);
+  }
+  const auto same = [](const std::string& bytes) -> StatusOr<std::string> { return bytes; };
+  CHECK(fetch(kWeights, same).status().code() == absl::StatusCode::kAlreadyExists);
+  CHECK(Read(target + "/model.safetensors") == kWeights + kWeights);
+  CHECK(CountFiles(target) == 2);
+}
+
 TEST_CASE("CheckpointDownload: a changed file or manifest is refused and leaves nothing") {
   const TemporaryFolder folder;
   CHECK(Fetch(folder.path(), "WEIGHTS", Sha(kManifestText)).status().code() ==

@@ -20,6 +20,7 @@ EXPECTED = (
     "usr/share/doc/ringmaster/copyright", "usr/share/doc/ringmaster/changelog.gz",
     "usr/share/ringmaster/examples/alexnet-cifar10.yaml",
     "usr/share/ringmaster/examples/python/submit_and_plot.py",
+    "usr/share/ringmaster/examples/python/convert_weights.py",
     "usr/share/ringmaster/proto/ringmaster/v1/jobs.proto",
     "usr/share/ringmaster/proto/google/rpc/status.proto",
 )

@@ -10,6 +10,12 @@ import exactness
 
 ALEXNET = {"name": "alexnet", "batch_norm": True}
 FREEZE = ["conv1/*", "bn1/*", "conv2/*", "bn2/*"]
+# A layer of every kind that has a kernel, and normalizations of images and of a flattened one.
+SMALL = {"optimizer": {"adam": {"learning_rate": 0.001}, "ema": {}}, "model": {"layers": [
+    {"conv2d": {"name": "stem", "filters": 4, "bias": False}}, {"batch_norm": {"name": "bn"}}, "relu",
+    {"depthwise_conv2d": {"name": "each", "multiplier": 2, "stride": 2}},
+    {"separable_conv2d": {"name": "apart", "filters": 6, "stride": 2}}, {"max_pool": 2}, "flatten",
+    {"batch_norm": {"name": "flat"}}, {"dense": {"name": "hidden", "units": 12}}, {"dense": {"name": "fc", "units": 10}}]}}
 
 
 def tensors(path):
@@ -97,6 +103,60 @@ class FineTuningTest(exactness.ExactnessCase):
             self.assertIsNone(drawn["init"])
             again = running.json("submit", "--like", of_file["job_id"])["job_id"]
             self.assertEqual(running.wait(again)["checkpoint"]["sha256"], of_file["checkpoint"]["sha256"])
+
+    def test_weights_in_another_layout_are_the_same_weights(self):
+        with self.running() as running:
+            source = running.run_job(self.source(**SMALL))["job_id"]
+            running.ringctl("checkpoint", "get", source, running.folder / "whole")
+            begun = {}
+            for layout in ("ringmaster", "keras", "pytorch"):
+                folder = running.data_root / layout
+                got = running.json("checkpoint", "get", source, folder, "--layout", layout)
+                self.assertEqual(got["layout"], layout)
+                names = {file["name"] for file in got["files"]}
+                if layout != "ringmaster":
+                    self.assertEqual(names, {"model.safetensors", "ema.safetensors"})
+                self.assertEqual(names, {path.name for path in folder.iterdir()})
+                for file in ("model", "ema"):
+                    job = running.run_job(self.tuned(
+                        {"file": f"{layout}/{file}.safetensors", "layout": layout}, **SMALL, epochs=1,
+                        freeze=["stem/*", "bn/*", "each/*", "apart/*", "flat/*", "hidden/*", "fc/kernel"]))
+                    running.ringctl("checkpoint", "get", job["job_id"], running.folder / f"{layout}-{file}")
+                    begun[layout, file] = tensors(running.folder / f"{layout}-{file}" / "model.safetensors")
+                    whole = tensors(running.folder / "whole" / f"{file}.safetensors")
+                    self.assertEqual({name for name in whole if whole[name] != begun[layout, file][name]},
+                                     {"fc/bias"})
+                    self.assertEqual(begun[layout, file], begun["ringmaster", file])
+            self.assertEqual(running.json("model", "summary", job["job_id"])["trainable_parameters"], 10)
+            unknown = running.ringctl("checkpoint", "get", source, running.folder / "no", "--layout", "keros",
+                                      expect=cluster.USAGE)
+            self.assertIn("expected ringmaster, pytorch, keras, got keros; did you mean keras?", unknown.stderr)
+
+    def test_a_resumed_job_does_not_need_what_it_began_with(self):
+        """The undisturbed run's checkpoint, though the file is gone; and --like says what it lacks."""
+        with self.running() as running:
+            source = running.run_job(self.source(**SMALL))["job_id"]
+            running.ringctl("checkpoint", "get", source, running.data_root / "weights")
+            spec = self.tuned({"file": "weights/model.safetensors"}, **SMALL, epochs=8, freeze=["stem/*", "bn/*"])
+            whole = running.run_job(spec)
+            running.workers["a"].stop()
+            running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:200"}
+            running.start_worker("b")
+            job = running.submit(spec)
+            running.watch_until(job, lambda status: status["checkpoint"], "a checkpoint")
+            running.ringctl("cancel", job)
+            self.assertEqual(running.wait(job)["state"], "CANCELLED")
+            (running.data_root / "weights" / "model.safetensors").unlink()
+            running.environment = {}
+            running.workers["b"].stop()
+            running.start_worker("c")
+            resumed = running.wait(running.json("submit", "--resume", job)["job_id"])
+            self.assertEqual(resumed["state"], "SUCCEEDED", resumed["reason"])
+            self.assertGreater(resumed["resumed_from"]["step"], 0)
+            self.assertEqual(resumed["checkpoint"]["sha256"], whole["checkpoint"]["sha256"])
+            again = running.wait(running.json("submit", "--like", job)["job_id"])
+            self.assertEqual(again["failure"]["word"], "INIT")
+            self.assertIn("weights/model.safetensors", again["reason"])
 
     def test_what_cannot_be_had_is_named(self):
         with self.running() as running:

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "common/safetensors.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/train/checkpoint_sink.h"
 #include "worker/train/progress.h"
-#include "worker/train/safetensors.h"
 #include "worker/train/state.h"
 
 namespace ringmaster::worker {

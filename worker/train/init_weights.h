@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "common/safetensors.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/train/safetensors.h"
 #include "worker/train/state.h"
 
 namespace ringmaster::worker {

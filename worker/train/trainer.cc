@@ -23,7 +23,10 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
   RING_ASSIGN_OR_RETURN(
       std::unique_ptr<TrainingJob> built,
       BuildTrainingJob(job, resolved, std::move(dataset), backend, cores, options));
+  // Of drawn weights, whatever the job begins with: a job that resumes another one does not read
+  // that, and has the other one's known shard.
   RING_ASSIGN_OR_RETURN(std::vector<std::string> known, KnownShardSha256(built.get()));
+  RING_RETURN_IF_ERROR(built->TakeInit());
   return std::unique_ptr<Trainer>(new Trainer(std::move(built), std::move(known)));
 }
 
@@ -65,6 +68,11 @@ Status Trainer::CheckAssignment(const Assignment& assignment, const RunPeers& pe
   if (assignment.start_step != applied()) {
     return FailedPrecondition("generation {} starts at step {}, this worker holds the state of {}",
                               assignment.generation.ToString(), assignment.start_step, applied());
+  }
+  if (assignment.start_step == 0 && job_->lacks_init) {
+    return FailedPrecondition(
+        "the job begins with other weights, which this worker has not read: a job that resumes "
+        "another one goes on from a checkpoint");
   }
   if (position.rank >= position.size || (position.size > 1) != (peers.link != nullptr)) {
     return Internal("place {} in a ring of {} with{} a link", position.rank, position.size,

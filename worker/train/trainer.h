@@ -79,7 +79,8 @@ struct TrainerOptions {
   ring::ReduceOptions reduce;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
-  // What the job begins with, where its spec has an init; read by Prepare alone.
+  // What the job begins with, where its spec has an init; read by Prepare alone. Without it the
+  // trainer cannot run from S(0).
   std::shared_ptr<const InitWeights> init;
   // Told on the thread of Prepare when a phase of it begins: graph, plan, bind, initialize.
   std::function<void(const char* phase)> on_phase;
@@ -102,9 +103,10 @@ struct TrainingJob;
 class Trainer {
  public:
   // Builds a program for every shard shape of the job, makes cores (one thread each) and binds
-  // them, makes S(0), and computes the known shard once on each core. `backend` outlives the
-  // trainer. FAILED_PRECONDITION: the dataset is not the job's, naming the file; INVALID_ARGUMENT,
-  // UNIMPLEMENTED, RESOURCE_EXHAUSTED: model, operator or memory, in words for the user.
+  // them, draws S(0), computes the known shard once on each core, and applies the init. `backend`
+  // outlives the trainer. FAILED_PRECONDITION: the dataset is not the job's, naming the file;
+  // INVALID_ARGUMENT, UNIMPLEMENTED, RESOURCE_EXHAUSTED: model, operator or memory, in words for
+  // the user.
   [[nodiscard]] static StatusOr<std::unique_ptr<Trainer>> Prepare(
       const JobId& job, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
       Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options = {});

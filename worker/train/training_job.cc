@@ -112,19 +112,12 @@ Status MakeDeviceCopy(TrainingJob* job) {
   return absl::OkStatus();
 }
 
-// S(0) and the sums of a step, and the cores' weights of it.
+// S(0) as it is drawn and the sums of a step, and the cores' weights of it.
 Status MakeState(TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
   const exact::BlockLayout& blocks = job->layout->blocks();
   job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()));
   Initialize(spec, job->state.get());
-  if (spec.has_init()) {
-    if (job->options.init == nullptr) {
-      return FailedPrecondition("the job begins with other weights, which are not here");
-    }
-    RING_RETURN_IF_ERROR(job->options.init->Apply(spec.init(), job->state.get()));
-    job->options.init.reset();
-  }
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);
   if (spec.reduction() == v1::REDUCTION_FLOAT32) {
@@ -138,6 +131,14 @@ Status MakeState(TrainingJob* job) {
 }
 
 }  // namespace
+
+Status TrainingJob::TakeInit() {
+  const std::shared_ptr<const InitWeights> init = std::exchange(options.init, nullptr);
+  lacks_init = spec().has_init() && init == nullptr;
+  if (init == nullptr) return absl::OkStatus();
+  RING_RETURN_IF_ERROR(init->Apply(spec().init(), state.get()));
+  return RefreshWeights();
+}
 
 Status TrainingJob::RefreshWeights() {
   RING_RETURN_IF_ERROR(weights->LoadFrozen(state->frozen.span()));

@@ -59,6 +59,7 @@ struct TrainingJob {
   std::unique_ptr<CorePool> cores;     // declared after what its cores use
   PulseBoard pulse;
   PlannedMemory planned;
+  bool lacks_init = false;  // what the job begins with is not here: it cannot start at step 0
 
   std::optional<Evaluation> newest_validation;
   std::optional<Evaluation> newest_test;
@@ -81,6 +82,8 @@ struct TrainingJob {
   [[nodiscard]] exact::Record EmptyRecord() const {
     return exact::Record(layout->step_record(spec().shards()));
   }
+  // S(0), as it was drawn, with what the job begins with, where it is here.
+  Status TakeInit();
   // Makes the cores see all of the state: after it was replaced. Takes state_mu.
   Status RefreshWeights();
   // Likewise what an update changes: parameters and moving statistics.
@@ -93,8 +96,9 @@ struct TrainingJob {
   Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }
 };
 
-// Builds all of it, up to S(0) in the cores' weights, and tells options.on_phase. Nothing takes
-// memory before it is known that everything fits: RESOURCE_EXHAUSTED with the plan's table.
+// Builds all of it, up to S(0) as it is drawn in the cores' weights, and tells options.on_phase.
+// Nothing takes memory before it is known that everything fits: RESOURCE_EXHAUSTED with the plan's
+// table.
 [[nodiscard]] StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
     const JobId& id, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
     Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options);

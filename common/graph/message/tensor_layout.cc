@@ -8,14 +8,18 @@
 namespace ringmaster::graph {
 namespace {
 
-// What PyTorch calls the roles; others keep their names.
-constexpr std::array<std::pair<const char*, const char*>, 6> kPyTorchRoles = {
-    {{"kernel", "weight"},
-     {"gamma", "weight"},
-     {"beta", "bias"},
-     {"moving_mean", "running_mean"},
-     {"moving_variance", "running_var"},
-     {"table", "weight"}}};
+// What the roles are called elsewhere; those that are not here keep their names.
+struct Role {
+  const char* ours;
+  const char* pytorch;
+  const char* keras;
+};
+constexpr std::array<Role, 6> kRoles = {{{"kernel", "weight", "kernel"},
+                                         {"gamma", "weight", "gamma"},
+                                         {"beta", "bias", "beta"},
+                                         {"moving_mean", "running_mean", "moving_mean"},
+                                         {"moving_variance", "running_var", "moving_variance"},
+                                         {"table", "weight", "embeddings"}}};
 
 bool IsKernel(const std::string& name) {
   const std::string role = name.substr(name.rfind('/') + 1);
@@ -52,17 +56,16 @@ size_t ElementsOf(const AxisOrder& order) {
 }
 
 std::string NameIn(v1::TensorLayout layout, const std::string& name) {
-  const size_t slash = name.rfind('/');
-  const std::string role = name.substr(slash + 1);
-  if (layout == v1::TENSOR_LAYOUT_KERAS && role == "table") {
-    return name.substr(0, slash + 1) + "embeddings";
-  }
-  if (layout != v1::TENSOR_LAYOUT_PYTORCH) return name;
+  const bool pytorch = layout == v1::TENSOR_LAYOUT_PYTORCH;
+  if (!pytorch && layout != v1::TENSOR_LAYOUT_KERAS) return name;
+  const size_t at = name.rfind('/') + 1;
   std::string theirs = name;
-  for (const auto& [ours, other] : kPyTorchRoles) {
-    if (role == ours) theirs = name.substr(0, slash + 1) + other;
-  }
-  std::ranges::replace(theirs, '/', '.');
+  const auto* const role = std::ranges::find_if(kRoles, [&](const Role& known) {
+    return name.compare(at, std::string::npos, known.ours) == 0;
+  });
+  if (role != kRoles.end())
+    theirs.replace(at, std::string::npos, pytorch ? role->pytorch : role->keras);
+  if (pytorch) std::ranges::replace(theirs, '/', '.');
   return theirs;
 }
 
@@ -72,6 +75,9 @@ AxisOrder AxisOrder::Of(v1::TensorLayout layout, const std::string& name,
                         const std::vector<int64_t>& shape, const std::vector<int64_t>& image) {
   AxisOrder order = {shape, std::vector<size_t>(shape.size())};
   std::iota(order.axes.begin(), order.axes.end(), 0);
+  if (layout == v1::TENSOR_LAYOUT_PYTORCH && shape.size() == 1 && image.size() == 3) {
+    return {image, {2, 0, 1}};
+  }
   if (!IsKernel(name)) return order;
   if (layout == v1::TENSOR_LAYOUT_PYTORCH) {
     if (shape.size() == 4) order.axes = {0, 3, 1, 2};
@@ -86,7 +92,7 @@ AxisOrder AxisOrder::Of(v1::TensorLayout layout, const std::string& name,
 }
 
 std::vector<int64_t> ShapeIn(const AxisOrder& order, const std::vector<int64_t>& shape) {
-  if (order.extents.size() != shape.size()) return {shape[1], shape[0]};
+  if (order.extents.size() != shape.size()) return {shape.rbegin(), shape.rend()};
   std::vector<int64_t> theirs;
   for (const size_t axis : order.axes) theirs.push_back(order.extents[axis]);
   return theirs;

@@ -14,15 +14,16 @@ namespace ringmaster::graph {
 // stage1/conv/kernel is stage1.conv.weight for PyTorch; Keras' names are ours, but for a table's.
 [[nodiscard]] std::string NameIn(v1::TensorLayout layout, const std::string& name);
 
-// How a tensor of ours stands in a layout: `extents` are ours, with a dense kernel's rows taken
-// apart where an image was flattened in front of it; `axes` say which of them come first there.
+// How a tensor of ours stands in a layout: `extents` are ours, with a dense kernel's rows, or the
+// elements of a vector, taken apart where an image was flattened in front of it; `axes` say which
+// of them come first there.
 struct AxisOrder {
   std::vector<int64_t> extents;
   std::vector<size_t> axes;
 
   [[nodiscard]] bool same() const;  // no byte moves
   // Kernels by the last part of their name and their rank. `image`: H, W and C of what was
-  // flattened in front of a dense layer, else empty.
+  // flattened in front of a dense kernel or of a normalization's vector, else empty.
   [[nodiscard]] static AxisOrder Of(v1::TensorLayout layout, const std::string& name,
                                     const std::vector<int64_t>& shape,
                                     const std::vector<int64_t>& image);

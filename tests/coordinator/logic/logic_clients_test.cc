@@ -65,7 +65,12 @@ struct Fixture {
       if (const auto* insert = std::get_if<InsertJob>(&action)) inserted = insert->record;
       if (const auto* answer = std::get_if<Reply>(&action)) reply = *answer;
     }
-    if (inserted) (void)logic.Step(JobInserted{*inserted, absl::OkStatus()}, {});
+    if (inserted) {
+      for (const Action& action : logic.Step(JobInserted{*inserted, absl::OkStatus()}, {})) {
+        const auto* send = std::get_if<Send>(&action);
+        if (send != nullptr && send->message.has_inspect()) inspect = send->message.inspect();
+      }
+    }
     return inserted ? &*inserted : nullptr;
   }
   const JobRecord* Resume(const std::string& job_id, const std::string& key = "key") {
@@ -86,7 +91,18 @@ struct Fixture {
   uint64_t sessions = 0;
   std::optional<JobRecord> inserted;
   Reply reply;
+  v1::Inspect inspect;  // the newest
 };
+
+// j0001 began with the checkpoint of step 3 of j0003, which is not kept any more.
+void Tune(Fixture* cluster) {
+  v1::ResolvedJob& resolved = *cluster->restored.jobs[0].resolved;
+  resolved.mutable_result()->mutable_init()->set_sha256(std::string(64, 'a'));
+  v1::CheckpointSource& source = *resolved.mutable_init()->mutable_checkpoint();
+  source.set_job_id("j0003");
+  source.set_step(3);
+  source.set_manifest_sha256(std::string(64, '3'));
+}
 
 TEST_CASE("Submit --resume: the new job is resolved as the old one, and says which it was") {
   Fixture cluster;
@@ -125,6 +141,41 @@ TEST_CASE("Submit: what a job begins with must be there") {
         "init.job: job j0001 has no checkpoint of step 3; `ringctl checkpoint ls j0001`");
   init.set_step(4);
   REQUIRE(cluster.Ask(submit) != nullptr);
+}
+
+TEST_CASE("Submit --resume: what the job began with is not needed any more") {
+  Fixture cluster;
+  Tune(&cluster);
+  cluster.Begin();
+  cluster.Attach("a", testing::MakeAttach("a").numerics_class().build_id());
+  REQUIRE(cluster.Resume("j0001") != nullptr);
+  CHECK(cluster.inspect.job_id() == "j0002");
+  CHECK(!cluster.inspect.has_init());
+}
+
+TEST_CASE("Submit --like: begins with the same checkpoint, whichever job has it") {
+  Fixture cluster;
+  Tune(&cluster);
+  SECTION("it is gone") {
+    cluster.Begin();
+    CHECK(cluster.Like("j0001") == nullptr);
+    CHECK(cluster.reply.refusal.word == "NO_CHECKPOINT");
+    CHECK_THAT(Message(cluster.reply.refusal.status),
+               Catch::StartsWith("job j0001 began with the checkpoint of step 3 of j0003, which is "
+                                 "not kept any more; submit its job file (`ringctl spec j0001`)"));
+  }
+  SECTION("another job has one of the same bytes") {
+    CheckpointRecord same = Checkpoint(3);
+    same.ref.set_sha256(std::string(64, '3'));
+    cluster.restored.checkpoints.insert(cluster.restored.checkpoints.begin(), same);
+    cluster.Begin();
+    cluster.Attach("a", testing::MakeAttach("a").numerics_class().build_id());
+    const JobRecord* record = cluster.Like("j0001");
+    REQUIRE(record != nullptr);
+    CHECK(record->resolved->init().checkpoint().job_id() == "j0001");
+    CHECK(cluster.inspect.init().checkpoint().job_id() == "j0001");
+    CHECK(cluster.inspect.init().checkpoint().step() == 3);
+  }
 }
 
 TEST_CASE("Submit --resume: needs a job that ended with a checkpoint before its last step") {

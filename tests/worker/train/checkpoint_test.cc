@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "common/job/resolve.h"
+#include "common/safetensors.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/train/safetensors.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <set>
 
+#include "common/safetensors.h"
 #include "tests/worker/train/fake_case.h"
 #include "worker/train/checkpoint.h"
-#include "worker/train/safetensors.h"
 #include "worker/train/step_loop.h"
 
 namespace ringmaster::worker {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "common/safetensors.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/training_case.h"
 #include "worker/train/checkpoint.h"
-#include "worker/train/safetensors.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -205,13 +205,18 @@ TEST_CASE("Trainer on CPU kernels: a job does not begin with another file than i
   REQUIRE(other.ok());
   spec.mutable_init()->set_file("unused.safetensors");
   const v1::ResolvedJob resolved = ResolveSpec(spec, *data.dataset(), *backend, init->get());
-  const auto prepared = [&](const std::shared_ptr<const InitWeights>& weights) {
-    return Message(
-        RunCluster(kOneCore, resolved, data.dataset(), backend.get(), {}, weights)[0].prepared);
+  const auto run = [&](const std::shared_ptr<const InitWeights>& weights) {
+    return RunCluster(kOneCore, resolved, data.dataset(), backend.get(), {}, weights)[0];
   };
-  CHECK(prepared(*init) == "");
-  CHECK(prepared(*other).starts_with("what the job begins with has SHA-256 "));
-  CHECK(prepared(nullptr) == "the job begins with other weights, which are not here");
+  const MemberResult with = run(*init), without = run(nullptr);
+  CHECK(Message(with.prepared) == "");
+  CHECK(with.run.end == RunEnd::kFinished);
+  CHECK(Message(run(*other).prepared).starts_with("what the job begins with has SHA-256 "));
+  // It can take a later state of the job, by the same known shard, but not begin it.
+  CHECK(Message(without.prepared) == "");
+  CHECK(without.known_shard_sha256 == with.known_shard_sha256);
+  CHECK(without.run.end == RunEnd::kFailed);
+  CHECK(without.run.reason.starts_with("the job begins with other weights, which this worker has"));
   CHECK(Message(InitWeights::Read("no such file").status())
             .starts_with("not a safetensors file that can be read: "));
 }

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "common/job/job_file.h"
+#include "common/safetensors.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/regroup_case.h"
-#include "worker/train/safetensors.h"
 
 namespace ringmaster::worker {
 namespace {

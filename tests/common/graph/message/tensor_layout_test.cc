@@ -53,6 +53,11 @@ TEST_CASE("Tensor layout: a dense kernel, and one behind a flattened image") {
   CHECK(Theirs(flat) == std::vector<float>{0, 2, 1, 3});
   CHECK(AxisOrder::Of(v1::TENSOR_LAYOUT_KERAS, "d/kernel", {4, 1}, {1, 2, 2}).same());
   CHECK(AxisOrder::Of(v1::TENSOR_LAYOUT_PYTORCH, "d/bias", {4}, {}).same());
+  // A value for each element of the image.
+  const AxisOrder vector = AxisOrder::Of(v1::TENSOR_LAYOUT_PYTORCH, "n/gamma", {4}, {1, 2, 2});
+  CHECK(ShapeIn(vector, {4}) == Extents{4});
+  CHECK(Theirs(vector) == std::vector<float>{0, 2, 1, 3});
+  CHECK(AxisOrder::Of(v1::TENSOR_LAYOUT_KERAS, "n/gamma", {4}, {1, 2, 2}).same());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "worker/train/safetensors.h"
+#include "common/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 
 #include "common/json.h"
 
-namespace ringmaster::worker {
+namespace ringmaster {
 namespace {
 
 using Json = nlohmann::json;  // objects are sorted by key
@@ -164,4 +164,4 @@ StatusOr<TensorViews> ReadSafetensors(const std::string& file) {
   return ParseHeader(file.substr(kLengthBytes, length), data);
 }
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster

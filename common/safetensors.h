@@ -12,7 +12,7 @@
 
 #include "common/status.h"
 
-namespace ringmaster::worker {
+namespace ringmaster {
 
 enum class ElementType : uint8_t { kU8, kI16, kF32, kI64, kF64 };
 [[nodiscard]] const char* Name(ElementType type);  // as the header says it: F32
@@ -34,4 +34,4 @@ using TensorViews = std::map<std::string, TensorView>;
 // outside the file, holes, overlaps.
 [[nodiscard]] StatusOr<TensorViews> ReadSafetensors(const std::string& file);
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster
