@@ -105,8 +105,8 @@ class ContinuationTest(exactness.ExactnessCase):
             self.assertIn(f"to go on from step 10 of {source['job_id']} to step 20",
                           running.json("events", same["job_id"])["events"][0]["message"])
 
-    def check_refused(self, job, *words, **changes):
-        path = self.cluster.write_job(self.spec(20, **{**MLP, **changes, "continue": job}))
+    def check_refused(self, job, *words, steps=20, **changes):
+        path = self.cluster.write_job(self.spec(steps, **{**MLP, **changes, "continue": job}))
         refused = self.cluster.ringctl("submit", path, expect=cluster.USAGE)
         for word in words:
             self.assertIn(word, refused.stderr)
