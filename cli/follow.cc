@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "cli/complaint.h"
 #include "cli/json.h"
@@ -244,7 +245,14 @@ StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission)
     Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", common.coordinator,
                     kSubmitPatience.count()));
   }
-  for (std::string* const other : {request.mutable_resume_job(), request.mutable_like_job()}) {
+  std::vector<std::string*> others = {request.mutable_resume_job(), request.mutable_like_job()};
+  if (request.spec().init().has_job()) {
+    others.push_back(request.mutable_spec()->mutable_init()->mutable_job());
+  }
+  if (request.spec().has_continue_()) {
+    others.push_back(request.mutable_spec()->mutable_continue_()->mutable_job());
+  }
+  for (std::string* const other : others) {
     if (*other == "last") (void)client.WaitUntilConnected(Client::Clock::now() + kSubmitPatience);
     RING_ASSIGN_OR_RETURN(*other, client.IdOf(*other));
   }

@@ -188,6 +188,11 @@ Json ToJson(const v1::CheckpointRef& checkpoint) {
           {"metric", Known(checkpoint.has_metric(), checkpoint.metric())}};
 }
 
+Json ToJson(const v1::CheckpointSource& source) {
+  return {
+      {"job_id", source.job_id()}, {"step", source.step()}, {"sha256", source.manifest_sha256()}};
+}
+
 Json ToJson(const v1::Failure& failure) {
   return {{"word", failure.word()},
           {"worker", TextOrNull(failure.worker())},
@@ -266,6 +271,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"init", InitOf(status)},
           {"resumes_job", TextOrNull(status.resumes_job())},
           {"like_job", TextOrNull(status.like_job())},
+          {"continues", OrNull(status.has_continues(), status.continues())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},
           {"spec", ToJson(job::WithDefaults(status.spec()))}};
 }

@@ -15,6 +15,7 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json ToJson(const v1::JobStatus& status);
 [[nodiscard]] Json ToJson(const v1::JobSpec& spec);  // as a job file: only what is set
 [[nodiscard]] Json ToJson(const v1::CheckpointRef& checkpoint);
+[[nodiscard]] Json ToJson(const v1::CheckpointSource& source);
 [[nodiscard]] Json ToJson(const v1::WorkerStatus& worker);
 [[nodiscard]] Json ToJson(const v1::ListResponse& jobs);                    // {"jobs": [...]}
 [[nodiscard]] Json ToJson(const v1::ListWorkersResponse& workers);          // {"workers": [...]}

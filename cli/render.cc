@@ -84,6 +84,8 @@ void AddInit(const v1::InitReport& report, JobLines* lines) {
 void AddOrigin(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(!status.resumes_job().empty(), "resumes", status.resumes_job());
   lines->Add(!status.like_job().empty(), "like", status.like_job());
+  lines->Add(status.has_continues(), "continues",
+             fmt::format("step {} of {}", status.continues().step(), status.continues().job_id()));
   if (status.has_init()) AddInit(status.init(), lines);
   const v1::CheckpointRef& from = status.resumed_from();
   lines->Add(status.has_resumed_from(), "resumed from",

@@ -70,10 +70,10 @@ std::array<uint8_t, 16> BlockSum::bytes() const {
   return bytes;
 }
 
-Sha256Digest FirstDigest(const Sha256Digest& result_digest) {
+Sha256Digest FirstDigest(const Sha256Digest& states_digest) {
   Sha256 hash;
   hash.Update(std::string("ringmaster digest 0"));
-  hash.Update(result_digest);
+  hash.Update(states_digest);
   return hash.Finish();
 }
 

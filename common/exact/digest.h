@@ -1,6 +1,6 @@
 // The digest that proves that workers agree (docs/life_of_a_step.md). Values; thread-compatible.
 //
-//   digest(0)   = SHA-256("ringmaster digest 0" || result digest)
+//   digest(0)   = SHA-256("ringmaster digest 0" || digest of what all states are a function of)
 //   digest(k+1) = SHA-256(digest(k) || k as u64 little-endian || D)
 //   D           = sum mod 2^128, over all blocks and the record, of a keyed hash of
 //                 (tensor, block index, the integers as int64)
@@ -41,7 +41,7 @@ class BlockSum {
   Halves sum_;  // the lower half first
 };
 
-[[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& result_digest);
+[[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& states_digest);
 [[nodiscard]] Sha256Digest NextDigest(const Sha256Digest& digest, uint64_t step,
                                       const BlockSum& sum);
 

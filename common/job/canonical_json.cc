@@ -127,4 +127,11 @@ Sha256Digest ModelDigest(const v1::Graph& graph) { return Sha256Of(CanonicalJson
 
 Sha256Digest ResultDigest(const v1::ResultSpec& result) { return Sha256Of(CanonicalJson(result)); }
 
+Sha256Digest StatesDigest(const v1::ResultSpec& result) {
+  const v1::Schedule& schedule = result.optimizer().schedule();
+  v1::ResultSpec states = result;
+  if (!schedule.has_cosine() && !schedule.has_polynomial()) states.clear_total_steps();
+  return ResultDigest(states);
+}
+
 }  // namespace ringmaster::job

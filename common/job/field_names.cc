@@ -2,6 +2,8 @@
 
 #include <absl/strings/ascii.h>
 
+#include "common/job/rules.h"
+
 namespace ringmaster::job {
 namespace {
 
@@ -49,6 +51,13 @@ const FieldDescriptor* ListField(const Descriptor& type) {
   if (type.field_count() != 1) return nullptr;
   const FieldDescriptor* const field = type.field(0);
   return field->is_repeated() && field->name() == "values" ? field : nullptr;
+}
+
+const FieldDescriptor* AloneField(const Descriptor& type) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (RulesOf(*type.field(i)).alone()) return type.field(i);
+  }
+  return nullptr;
 }
 
 }  // namespace ringmaster::job

@@ -19,5 +19,9 @@ namespace ringmaster::job {
 // A message whose only field is a repeated one called `values`: written as a plain list.
 [[nodiscard]] const google::protobuf::FieldDescriptor* ListField(
     const google::protobuf::Descriptor& type);
+// The key that a mapping may be written as, when it has no other one (its rules say `alone`); null:
+// there is none.
+[[nodiscard]] const google::protobuf::FieldDescriptor* AloneField(
+    const google::protobuf::Descriptor& type);
 
 }  // namespace ringmaster::job

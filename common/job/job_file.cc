@@ -139,6 +139,10 @@ Status ReadMessage(const YamlNode& node, const std::string& what, Message* messa
     if (node.kind == YamlNode::Kind::kScalar) return ReadValue(node, what, *list, message, files);
     return ReadList(node, *list, what, message, files);
   }
+  const FieldDescriptor* const alone = AloneField(*message->GetDescriptor());
+  if (alone != nullptr && node.kind == YamlNode::Kind::kScalar) {
+    return ReadValue(node, what, *alone, message, files);
+  }
   if (node.kind != YamlNode::Kind::kMap) {
     return InvalidArgument("{}: {}: expected a mapping{}, got {}", node.where, what,
                            node.kind == YamlNode::Kind::kNull ? " (an empty one is {})" : "",

@@ -26,7 +26,9 @@ namespace ringmaster::job {
 [[nodiscard]] Status ReadYaml(const std::string& name, const std::string& text,
                               google::protobuf::Message* message);
 
-// The spec as a job file that parses to the same spec.
+// The spec as a job file that parses to the same spec; a value of it as it stands there.
 [[nodiscard]] std::string PrintJobFile(const v1::JobSpec& spec);
+[[nodiscard]] std::string PrintValue(const google::protobuf::Message& message,
+                                     const google::protobuf::FieldDescriptor& field);
 
 }  // namespace ringmaster::job

@@ -45,6 +45,9 @@ std::string TypeOf(const FieldDescriptor& field) {
         return "list of " + TypeOf(*list) + "s";
       }
       if (field.message_type() == v1::Layer::descriptor()) return "one, or a list";
+      if (const FieldDescriptor* const alone = AloneField(*field.message_type())) {
+        return fmt::format("mapping, or its {} alone", alone->name());
+      }
       return field.is_repeated() ? "list of mappings" : "mapping";
     default:
       return field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING

@@ -82,6 +82,10 @@ std::string FlowOf(const Message& message) {
 
 }  // namespace
 
+std::string PrintValue(const Message& message, const FieldDescriptor& field) {
+  return FieldYaml(message, field);
+}
+
 std::string PrintJobFile(const v1::JobSpec& spec) {
   std::string text;
   for (const std::string& member : Members(spec)) text += member + '\n';

@@ -39,6 +39,9 @@ namespace ringmaster::job {
 // SHA-256, which stands in manifests and starts the digest chain.
 [[nodiscard]] std::string CanonicalJson(const v1::ResultSpec& result);
 [[nodiscard]] Sha256Digest ResultDigest(const v1::ResultSpec& result);
+// Likewise of what S(k) is a function of, for every k: without the number of steps, unless the
+// learning rate follows it. A job that goes on to more steps has the states of the longer job.
+[[nodiscard]] Sha256Digest StatesDigest(const v1::ResultSpec& result);
 // Likewise of the graph alone: models are equal when these are.
 [[nodiscard]] std::string CanonicalJson(const v1::Graph& graph);
 [[nodiscard]] Sha256Digest ModelDigest(const v1::Graph& graph);

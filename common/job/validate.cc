@@ -113,6 +113,15 @@ Status CheckContrasts(const v1::JobSpec& complete) {
   return absl::OkStatus();
 }
 
+Status CheckBegin(const v1::JobSpec& spec) {
+  if (spec.has_init() && spec.has_continue_()) {
+    return InvalidArgument(
+        "init, continue: a job that goes on with another one's state has its weights; leave one of "
+        "them out");
+  }
+  return spec.has_init() ? model::CheckInit(spec.init()) : absl::OkStatus();
+}
+
 Status CheckShards(const v1::JobSpec& complete) {
   const v1::WorkerRange& workers = complete.workers();
   if (complete.batch() < complete.shards()) {
@@ -140,7 +149,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
   RING_RETURN_IF_ERROR(CheckLayers(spec));
-  if (spec.has_init()) RING_RETURN_IF_ERROR(model::CheckInit(spec.init()));
+  RING_RETURN_IF_ERROR(CheckBegin(spec));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);

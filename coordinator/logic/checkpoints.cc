@@ -17,6 +17,20 @@ const CheckpointRecord* BestOf(const CheckpointList& checkpoints, const v1::Best
   return best;
 }
 
+const CheckpointRecord* FindStep(const CheckpointList& checkpoints, uint64_t step) {
+  const auto known = std::find_if(checkpoints.begin(), checkpoints.end(),
+                                  [&](const auto& each) { return each.ref.step() == step; });
+  return known == checkpoints.end() ? nullptr : &*known;
+}
+
+v1::CheckpointSource SourceOf(const CheckpointRecord& checkpoint) {
+  v1::CheckpointSource source;
+  source.set_job_id(checkpoint.job_id);
+  source.set_step(checkpoint.ref.step());
+  source.set_manifest_sha256(checkpoint.ref.sha256());
+  return source;
+}
+
 void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints) {
   const auto place =
       std::lower_bound(checkpoints.begin(), checkpoints.end(), checkpoint,

@@ -26,6 +26,11 @@ using CheckpointList = std::vector<CheckpointRecord>;
 [[nodiscard]] const CheckpointRecord* BestOf(const CheckpointList& checkpoints,
                                              const v1::BestMetric& metric);
 
+// Null when there is none of that step.
+[[nodiscard]] const CheckpointRecord* FindStep(const CheckpointList& checkpoints, uint64_t step);
+// Where workers fetch it.
+[[nodiscard]] v1::CheckpointSource SourceOf(const CheckpointRecord& checkpoint);
+
 // Puts it in its place; one of the same step is replaced.
 void Keep(const CheckpointRecord& checkpoint, CheckpointList& checkpoints);
 

@@ -45,8 +45,9 @@ constexpr std::array kTable = {
         "What arrived is not the state that was trained: test the memory and the disks of the "
         "hosts, then submit the job again."},
     Row{Cause::kNoCheckpoint, "NO_CHECKPOINT",
-        "`ringctl checkpoint verify` of the job that it resumes shows what is wrong with each of "
-        "its checkpoints; `ringctl submit --like {job}` trains it from step 0."},
+        "`ringctl checkpoint verify` of the job that it resumes or continues shows what is wrong "
+        "with each of its checkpoints; what resumes can begin again with `ringctl submit --like "
+        "{job}`, what continues with the step of another checkpoint: continue.step."},
 };
 
 const Row* Find(Cause cause) {

@@ -106,8 +106,13 @@ class Logic {
   void Advance(Job& job, Fault fault);
   void ShowState(Job& job);
   [[nodiscard]] Fault Search(Job& job);
+  // nullptr: the job continues none, or that checkpoint is gone.
+  [[nodiscard]] const CheckpointRecord* FindContinued(const JobRecord& record);
   // The file, or the checkpoint as it is now: of a job without a step its best, else its newest.
   [[nodiscard]] Status ChooseInit(const v1::Init& init, v1::InitSource* source);
+  // The newest checkpoint of a job that ended, or that of a step.
+  [[nodiscard]] Refusal ChooseContinued(const v1::Continue& wanted, v1::CheckpointSource* source);
+  [[nodiscard]] Refusal Continue(const v1::JobSpec& spec, JobRecord& record);
   bool Observe(Job& job);
   void ShowPhase(Job& job);
   void ShowStart(Job& job);
@@ -130,7 +135,8 @@ class Logic {
   void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
-  // Those of the job that another one that has not ended begins with.
+  // Those of the job that another one that has not ended begins with, or goes on with until it has
+  // a checkpoint of its own.
   [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;
   void DescribeCheckpoints(Job& job);
 

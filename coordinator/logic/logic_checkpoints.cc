@@ -36,12 +36,6 @@ bool SaysMore(const CheckpointRecord& again, const CheckpointRecord& known) {
   return (again.best && !known.best) || (again.ref.has_metric() && !known.ref.has_metric());
 }
 
-const CheckpointRecord* FindStep(const CheckpointList& checkpoints, uint64_t step) {
-  const auto known = std::find_if(checkpoints.begin(), checkpoints.end(),
-                                  [&](const auto& each) { return each.ref.step() == step; });
-  return known == checkpoints.end() ? nullptr : &*known;
-}
-
 // Only the first member knows when it is time.
 bool OnlyByTime(const v1::ResolvedJob& job, const v1::CheckpointBegin& begin) {
   const v1::CheckpointOptions& options = job.checkpoint();
@@ -404,6 +398,9 @@ std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
     if (other.run) init = other.run->init();
     if (!init && other.record.resolved) init = other.record.resolved->init();
     if (init && init->checkpoint().job_id() == job_id) steps.insert(init->checkpoint().step());
+    if (!other.checkpoints.empty() || !other.record.resolved) continue;
+    const v1::CheckpointSource& continued = other.record.resolved->continues();
+    if (continued.job_id() == job_id) steps.insert(continued.step());
   }
   return steps;
 }

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/job/continuation.h"
 #include "common/job/resolve.h"
 #include "common/planted_bug.h"
 #include "common/sha256.h"
@@ -41,8 +42,8 @@ std::string Sha256OfAsked(const v1::SubmitRequest& submit) {
   return Hex(Sha256Of(asked));
 }
 
-// Whether a job can go on from the newest checkpoint of `other`.
-Refusal CheckResumable(const JobRecord& other, const CheckpointList& checkpoints) {
+// Whether a job can go on from a checkpoint of `other`.
+Refusal CheckEnded(const JobRecord& other, const CheckpointList& checkpoints) {
   const v1::JobState state = other.status.state();
   if (!IsFinal(state)) {
     return {FailedPrecondition("job {} is {}: it goes on by itself; cancel it before another job "
@@ -59,11 +60,18 @@ Refusal CheckResumable(const JobRecord& other, const CheckpointList& checkpoints
                           : fmt::format("it went on from {}: resume that one", first)),
         "NO_CHECKPOINT"};
   }
+  return {};
+}
+
+// Whether it can go on to that one's own end.
+Refusal CheckStepsLeft(const JobRecord& other, const CheckpointList& checkpoints) {
+  const v1::JobState state = other.status.state();
   const uint64_t total = other.resolved->result().total_steps();
   if (state == v1::JOB_STATE_SUCCEEDED && checkpoints.back().ref.step() >= total) {
     return {FailedPrecondition("job {} has applied all of its {} steps: nothing is left to do; "
-                               "`ringctl submit --like {}` begins it again",
-                               other.id(), total, other.id()),
+                               "`ringctl submit --like {}` begins it again, a job file with "
+                               "continue: {} and more steps goes on",
+                               other.id(), total, other.id(), other.id()),
             "NO_STEPS_LEFT"};
   }
   return {};
@@ -86,12 +94,17 @@ Refusal CheckClass(const JobRecord& other, const Fleet& fleet) {
           "NUMERICS_CLASS"};
 }
 
+void ShowResolved(const v1::ResolvedJob& resolved, v1::JobStatus& status) {
+  status.set_total_steps(resolved.result().total_steps());
+  status.set_steps_per_epoch(resolved.result().steps_per_epoch());
+  if (resolved.has_continues()) *status.mutable_continues() = resolved.continues();
+}
+
 // What the new job has of the other one: everything that determines the result.
 void TakeOver(const JobRecord& other, const v1::SubmitRequest& submit, JobRecord& record) {
   *record.status.mutable_spec() = other.status.spec();
   record.resolved = other.resolved;
-  record.status.set_total_steps(other.resolved->result().total_steps());
-  record.status.set_steps_per_epoch(other.resolved->result().steps_per_epoch());
+  ShowResolved(*record.resolved, record.status);
   if (other.resolved->has_init_report()) {
     *record.status.mutable_init() = other.resolved->init_report();
   }
@@ -106,6 +119,10 @@ std::string DescribeSubmission(const JobRecord& record) {
     text += fmt::format(", to go on from the newest checkpoint of {}", status.resumes_job());
   }
   if (!status.like_job().empty()) text += fmt::format(", like {}", status.like_job());
+  if (status.has_continues()) {
+    text += fmt::format(", to go on from step {} of {} to step {}", status.continues().step(),
+                        status.continues().job_id(), status.total_steps());
+  }
   return text;
 }
 
@@ -159,6 +176,7 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   if (!resumes && submit.like_job().empty()) {
     *record.status.mutable_spec() = submit.spec();
     const Status valid = job::Validate(submit.spec());
+    if (valid.ok() && submit.spec().has_continue_()) return Continue(submit.spec(), record);
     if (!valid.ok() || !submit.spec().has_init()) return {valid, "INVALID_JOB"};
     v1::InitSource source;  // the one that is there when it starts is taken
     return {ChooseInit(submit.spec().init(), &source), "NO_CHECKPOINT"};
@@ -167,7 +185,8 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const Job* other = Find(other_id);
   if (other == nullptr) return NoSuchJob(other_id);
   if (resumes) {
-    Refusal bad = CheckResumable(other->record, other->checkpoints);
+    Refusal bad = CheckEnded(other->record, other->checkpoints);
+    if (bad.status.ok()) bad = CheckStepsLeft(other->record, other->checkpoints);
     if (!bad.status.ok()) return bad;
   } else if (!other->record.resolved) {
     return {FailedPrecondition("job {} never started, so that what it resolves to is not known; "
@@ -183,8 +202,11 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
 }
 
 Refusal Logic::FindSource(const std::string& other_id, JobRecord& record) {
-  if (!record.resolved->init().has_checkpoint()) return {};
-  v1::CheckpointSource& source = *record.resolved->mutable_init()->mutable_checkpoint();
+  v1::ResolvedJob& resolved = *record.resolved;
+  const bool continues = resolved.has_continues();
+  if (!continues && !resolved.init().has_checkpoint()) return {};
+  v1::CheckpointSource& source =
+      continues ? *resolved.mutable_continues() : *resolved.mutable_init()->mutable_checkpoint();
   const CheckpointRecord* found = nullptr;
   for (const auto& [number, job] : jobs_) {
     for (const CheckpointRecord& checkpoint : job.checkpoints) {
@@ -194,15 +216,58 @@ Refusal Logic::FindSource(const std::string& other_id, JobRecord& record) {
     }
   }
   if (found == nullptr) {
-    return {FailedPrecondition(
-                "job {} began with the checkpoint of step {} of {}, which is not kept any more; "
-                "submit its job file (`ringctl spec {}`) with another init.step, or with init.file "
-                "and a copy of those weights: the same bytes give the same result",
-                other_id, source.step(), source.job_id(), other_id),
+    const char* const instead =
+        continues ? "with init and a copy of those weights, or with another continue.step"
+                  : "with another init.step, or with init.file and a copy of those weights: the "
+                    "same bytes give the same result";
+    return {FailedPrecondition("job {} began with the checkpoint of step {} of {}, which is not "
+                               "kept any more; submit its job file (`ringctl spec {}`) {}",
+                               other_id, source.step(), source.job_id(), other_id, instead),
             "NO_CHECKPOINT"};
   }
   source.set_job_id(found->job_id);
+  if (continues) *record.status.mutable_continues() = source;
   return {};
+}
+
+Refusal Logic::ChooseContinued(const v1::Continue& wanted, v1::CheckpointSource* source) {
+  const Job* other = Find(wanted.job());
+  if (other == nullptr) return NoSuchJob(wanted.job());
+  if (Refusal bad = CheckEnded(other->record, other->checkpoints); !bad.status.ok()) return bad;
+  const CheckpointRecord* const found =
+      wanted.has_step() ? FindStep(other->checkpoints, wanted.step()) : &other->checkpoints.back();
+  if (found == nullptr) {
+    return {FailedPrecondition("job {} has no checkpoint of step {}; `ringctl checkpoint ls {}`",
+                               wanted.job(), wanted.step(), wanted.job()),
+            "NO_CHECKPOINT"};
+  }
+  *source = SourceOf(*found);
+  return {};
+}
+
+// It is resolved at once, from what the other one found: what differs is refused before anything
+// starts.
+Refusal Logic::Continue(const v1::JobSpec& spec, JobRecord& record) {
+  v1::CheckpointSource source;
+  if (Refusal bad = ChooseContinued(spec.continue_(), &source); !bad.status.ok()) {
+    return {InvalidArgument("continue: {}", Message(bad.status)), bad.word};
+  }
+  const JobRecord& other = Find(source.job_id())->record;
+  StatusOr<v1::ResolvedJob> resolved =
+      job::ResolveContinued(spec, {other.status.spec(), *other.resolved, source});
+  if (!resolved.ok()) return {resolved.status(), "INVALID_JOB"};
+  record.resolved = *std::move(resolved);
+  ShowResolved(*record.resolved, record.status);
+  return CheckClass(other, fleet_);
+}
+
+const CheckpointRecord* Logic::FindContinued(const JobRecord& record) {
+  if (!record.resolved || !record.resolved->has_continues()) return nullptr;
+  const v1::CheckpointSource& source = record.resolved->continues();
+  const Job* const other = Find(source.job_id());
+  if (other == nullptr) return nullptr;
+  const CheckpointRecord* const found = FindStep(other->checkpoints, source.step());
+  return found != nullptr && found->ref.sha256() == source.manifest_sha256() ? found : nullptr;
 }
 
 void Logic::On(const JobInserted& event) {

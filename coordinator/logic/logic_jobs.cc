@@ -81,9 +81,7 @@ Status Logic::ChooseInit(const v1::Init& init, v1::InitSource* source) {
   const CheckpointList& checkpoints = other->checkpoints;
   const CheckpointRecord* found = nullptr;
   if (init.has_step()) {
-    const auto at = std::ranges::find(checkpoints, init.step(),
-                                      [](const CheckpointRecord& c) { return c.ref.step(); });
-    if (at != checkpoints.end()) found = &*at;
+    found = FindStep(checkpoints, init.step());
   } else if (!checkpoints.empty()) {
     found = BestOf(checkpoints, other->record.resolved->best());
     if (found == nullptr) found = &checkpoints.back();
@@ -93,10 +91,7 @@ Status Logic::ChooseInit(const v1::Init& init, v1::InitSource* source) {
         "init.job: job {} has no checkpoint{}; `ringctl checkpoint ls {}`", init.job(),
         init.has_step() ? fmt::format(" of step {}", init.step()) : "", init.job());
   }
-  v1::CheckpointSource& checkpoint = *source->mutable_checkpoint();
-  checkpoint.set_job_id(found->job_id);
-  checkpoint.set_step(found->ref.step());
-  checkpoint.set_manifest_sha256(found->ref.sha256());
+  *source->mutable_checkpoint() = SourceOf(*found);
   return absl::OkStatus();
 }
 
@@ -183,11 +178,15 @@ void Logic::ShowState(Job& job) {
   }
 }
 
-// The job's own checkpoints, newest first, then those of the one that it resumes.
+// The job's own checkpoints, newest first, then those of the one that it resumes, then the one that
+// it continues: other steps of that job are no states of this one.
 Fault Logic::Search(Job& job) {
   std::vector<CheckpointRecord> candidates(job.checkpoints.rbegin(), job.checkpoints.rend());
   if (const Job* other = Find(job.record.status.resumes_job()); other != nullptr) {
     candidates.insert(candidates.end(), other->checkpoints.rbegin(), other->checkpoints.rend());
+  }
+  if (const CheckpointRecord* continued = FindContinued(job.record); continued != nullptr) {
+    candidates.push_back(*continued);
   }
   if (!candidates.empty()) {
     actions_.push_back(FindCheckpoint{job.record.id(), std::move(candidates)});
@@ -281,7 +280,7 @@ void Logic::Requeue(Job& job, std::string reason) {
   status.clear_start_phases();
   status.clear_started_unix_ms();
   // Nothing was computed with it: another ring may resolve the job anew.
-  if (status.resumes_job().empty() && status.like_job().empty()) {
+  if (status.resumes_job().empty() && status.like_job().empty() && !status.has_continues()) {
     job.record.resolved.reset();
     status.clear_init();
     status.clear_total_steps();

@@ -289,7 +289,8 @@ class Run {
   const v1::JobSpec spec_;
   const uint32_t shards_;
   const size_t min_, most_;
-  const bool resumes_;  // it begins with another job's checkpoint
+  const bool continues_;  // that one's result is not its own: without it there is no S(0)
+  const bool restores_;   // it begins with another job's checkpoint
 
   std::vector<Member> members_;
   Phase phase_ = Phase::kInspecting;

@@ -181,7 +181,7 @@ Fault Run::SettlePreparing(Now now, Actions& actions) {
     member.role = Role::kReady;
     member.holding.digest = member.prepared->digest();
   }
-  if (resumes_) {
+  if (restores_) {
     search_ = true;
     Enter(Phase::kSearching, {}, now);
   } else {

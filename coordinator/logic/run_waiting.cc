@@ -305,11 +305,12 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
   for (const std::string& skipped : event.skipped) {
     Tell(event_type::kCheckpointSkipped, Severity::kWarning, skipped, kJobSubject);
   }
-  if (!started_ && !event.found) {
+  if (!event.found && (!started_ || continues_)) {
+    const char* const does = continues_ ? "continues" : "resumes";
     return {Cause::kNoCheckpoint,
             event.skipped.empty()
-                ? std::string("the job that it resumes has no checkpoint any more")
-                : fmt::format("no checkpoint of the job that it resumes verifies: {}",
+                ? fmt::format("the job that it {} has no checkpoint any more", does)
+                : fmt::format("no checkpoint of the job that it {} verifies: {}", does,
                               event.skipped.front()),
             ""};
   }

@@ -140,6 +140,10 @@ inline v1::JobStatus Waiting() {
   status.set_state(v1::JOB_STATE_WAITING);
   status.set_reason("worker b left: 1 is missing");
   status.set_resumes_job("j0001");
+  v1::CheckpointSource& continued = *status.mutable_continues();
+  continued.set_job_id("j0000");
+  continued.set_step(40);
+  continued.set_manifest_sha256("0123");
   v1::CheckpointRef& from = *status.mutable_resumed_from();
   from.set_path("/data/j0001/100");
   from.set_step(100);

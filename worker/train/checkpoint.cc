@@ -334,6 +334,9 @@ Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
                    {"exact", facts.exact},        {"model_digest", facts.model_digest},
                    {"files", Json::array()}};
   for (const CheckpointFile& file : files) manifest["files"].push_back(EntryOf(file));
+  if (const v1::ContinueFacts& from = facts.continues; from.step() > 0) {
+    manifest["continues"] = {{"step", from.step()}, {"manifest_sha256", from.manifest_sha256()}};
+  }
   Checkpoint checkpoint;
   checkpoint.step = facts.step;
   checkpoint.files = std::move(files);
@@ -373,7 +376,9 @@ StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder) {
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state) {
   RING_ASSIGN_OR_RETURN(const ManifestFacts facts, VerifyCheckpoint(checkpoint));
   const Sha256Digest expected = job::ResultDigest(spec);
-  if (facts.result_digest != expected) {
+  const bool continued = spec.has_continues() && spec.continues().manifest_sha256() ==
+                                                     Hex(Sha256Of(checkpoint.files.back().bytes));
+  if (facts.result_digest != expected && !continued) {
     return FailedPrecondition("the checkpoint belongs to another job: expected {}, got {}",
                               Hex(expected), Hex(facts.result_digest));
   }

@@ -53,8 +53,8 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //                          loss_scale, good_steps; of the epoch so far: epoch, samples,
 //                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value)
 //   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the
-//   result and
-//                          the model); canonical JSON
+//                          result and the model); of a job that continues another one step and
+//                          manifest SHA-256 of the checkpoint that it went on with; canonical JSON
 
 inline constexpr const char* kManifestName = "manifest.json";
 
@@ -72,6 +72,7 @@ struct ManifestFacts {
   Sha256Digest result_digest{};  // of the result-determining part of the ResolvedJob
   std::string model_digest;      // hex, of its graph alone
   bool exact = true;             // the bytes depend on the job alone
+  v1::ContinueFacts continues;   // step 0: it began with S(0)
 };
 // Hashes the files and adds the manifest.
 [[nodiscard]] Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files);
@@ -83,8 +84,8 @@ struct ManifestFacts {
 [[nodiscard]] StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder);
 
 // Verifies, then sets all of `state`, whose layout is the job's. FAILED_PRECONDITION when the
-// checkpoint is another job's; DATA_LOSS names the tensor that is missing, superfluous or of
-// another shape. The state is garbage after an error.
+// checkpoint is another job's, and not the one that the job continues; DATA_LOSS names the tensor
+// that is missing, superfluous or of another shape. The state is garbage after an error.
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state);
 
 // S(k) as bytes, for a peer that joins or is behind: the files of a checkpoint, and what is derived

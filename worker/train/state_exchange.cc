@@ -141,7 +141,8 @@ ManifestFacts FactsOf(const TrainingJob& job) {
           .digest = job.state->digest,
           .result_digest = job::ResultDigest(job.spec()),
           .model_digest = job.resolved.model_sha256(),
-          .exact = job.spec().reduction() == v1::REDUCTION_EXACT};
+          .exact = job.spec().reduction() == v1::REDUCTION_EXACT,
+          .continues = job.spec().continues()};
 }
 
 }  // namespace ringmaster::worker

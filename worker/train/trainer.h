@@ -140,7 +140,7 @@ class Trainer {
   // Replaces the state by a peer's copy; `digest` is the one that it must have. On an error the
   // state is as before. Step thread, no run is on.
   Status Adopt(const StateCopy& copy, const Sha256Digest& digest);
-  // Likewise by a checkpoint of a job with the same ResultSpec.
+  // Likewise by a checkpoint of a job with the same ResultSpec, or by the one that it continues.
   Status Restore(const Checkpoint& checkpoint);
   // A checkpoint of the state as it is, for a sink of the caller's. Step thread, no run is on.
   [[nodiscard]] StatusOr<Checkpoint> MakeCheckpoint() const;

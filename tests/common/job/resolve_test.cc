@@ -281,7 +281,7 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
   REQUIRE(job.ok());
   CHECK(
       CanonicalJson(job->result()) ==
-      R"({"augment":[],"batch":4,"data":{"columns":[{"least":0,"limit":0,"name":"image",)"
+      R"({"augment":[],"batch":4,"continues":null,"data":{"columns":[{"least":0,"limit":0,"name":"image",)"
       R"("shape":[32,32,3],"type":"uint8","use":"input"},{"least":0,"limit":10,"name":"label",)"
       R"("shape":[],"type":"int32","use":"target"}],"files":[{"bytes":30730,)"
       R"("name":"data_batch_1.bin","samples":10,"sha256":")" +

@@ -147,7 +147,7 @@ TEST_CASE("Submit --resume: what the job began with is not needed any more") {
   Fixture cluster;
   Tune(&cluster);
   cluster.Begin();
-  cluster.Attach("a", testing::MakeAttach("a").numerics_class().build_id());
+  cluster.Attach("a", testing::MakeAttach("a").numerics_class().compute_id());
   REQUIRE(cluster.Resume("j0001") != nullptr);
   CHECK(cluster.inspect.job_id() == "j0002");
   CHECK(!cluster.inspect.has_init());
@@ -169,12 +169,114 @@ TEST_CASE("Submit --like: begins with the same checkpoint, whichever job has it"
     same.ref.set_sha256(std::string(64, '3'));
     cluster.restored.checkpoints.insert(cluster.restored.checkpoints.begin(), same);
     cluster.Begin();
-    cluster.Attach("a", testing::MakeAttach("a").numerics_class().build_id());
+    cluster.Attach("a", testing::MakeAttach("a").numerics_class().compute_id());
     const JobRecord* record = cluster.Like("j0001");
     REQUIRE(record != nullptr);
     CHECK(record->resolved->init().checkpoint().job_id() == "j0001");
     CHECK(cluster.inspect.init().checkpoint().job_id() == "j0001");
     CHECK(cluster.inspect.init().checkpoint().step() == 3);
+  }
+}
+
+TEST_CASE("Submit: a job that continues another is resolved at once, and bound to one checkpoint") {
+  Fixture cluster(v1::JOB_STATE_SUCCEEDED);
+  cluster.restored.checkpoints.push_back(Checkpoint(10));
+  cluster.Begin();
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  v1::JobSpec& spec = *submit.mutable_spec();
+  spec = testing::MakeSpec();
+  spec.set_steps(30);
+  v1::Continue& wanted = *spec.mutable_continue_();
+  const auto refused = [&](const char* word, const std::string& text) {
+    CHECK(cluster.Ask(submit) == nullptr);
+    CHECK(cluster.reply.refusal.word == word);
+    CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kInvalidArgument);
+    CHECK_THAT(Message(cluster.reply.refusal.status), Catch::Contains(text));
+  };
+  wanted.set_job("j0009");
+  refused("JOB_NOT_FOUND", "continue: ");
+  wanted.set_job("j0001");
+  wanted.set_step(3);
+  refused("NO_CHECKPOINT", "continue: job j0001 has no checkpoint of step 3; `ringctl checkpoint");
+  wanted.clear_step();
+  spec.set_steps(10);
+  refused("INVALID_JOB", "steps: expected more than the 10 steps");
+  spec.set_steps(30);
+  spec.set_seed(5);
+  refused("INVALID_JOB", "seed: 5 here, 0 in j0001");
+  spec.clear_seed();
+  cluster.Attach("a", "another build");
+  CHECK(cluster.Ask(submit) == nullptr);
+  CHECK(cluster.reply.refusal.word == "NUMERICS_CLASS");
+  cluster.Attach("b", "");
+  const JobRecord* record = cluster.Ask(submit);
+  REQUIRE(record != nullptr);
+  CHECK(record->status.continues().job_id() == "j0001");
+  CHECK(record->status.continues().step() == 10);
+  CHECK(record->status.total_steps() == 30);
+  REQUIRE(record->resolved);
+  CHECK(record->resolved->result().continues().manifest_sha256() == std::string(64, '1'));
+  CHECK(record->events.all().back().message() ==
+        "submitted as test, to go on from step 10 of j0001 to step 30");
+}
+
+TEST_CASE("Continue: its checkpoint is kept until the job has one of its own") {
+  Fixture cluster;
+  cluster.restored.checkpoints = {Checkpoint(2), Checkpoint(4), Checkpoint(6)};
+  cluster.Begin();
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  *submit.mutable_spec() = testing::MakeSpec();
+  submit.mutable_spec()->mutable_continue_()->set_job("j0001");
+  submit.mutable_spec()->mutable_continue_()->set_step(2);
+  REQUIRE(cluster.Ask(submit) != nullptr);
+  // One that was on its way when its job ended comes late.
+  const auto removed = [&](const std::string& job, uint64_t step) {
+    CheckpointInserted inserted = {};
+    inserted.record = Checkpoint(step);
+    inserted.record.job_id = job;
+    std::vector<uint64_t> steps;
+    for (const Action& action : cluster.logic.Step(inserted, {})) {
+      const auto* remove = std::get_if<RemoveCheckpoint>(&action);
+      if (remove != nullptr) steps.push_back(remove->record.ref.step());
+    }
+    return steps;
+  };
+  CHECK(removed("j0001", 8) == std::vector<uint64_t>{});
+  CHECK(removed("j0001", 9) == std::vector<uint64_t>{4});
+  CHECK(removed("j0002", 5).empty());
+  CHECK(removed("j0001", 10) == std::vector<uint64_t>{2, 6});
+}
+
+TEST_CASE("Submit: a job that continues another needs one that ended, with a checkpoint") {
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  *submit.mutable_spec() = testing::MakeSpec();
+  submit.mutable_spec()->mutable_continue_()->set_job("j0001");
+  SECTION("it has not ended") {
+    Fixture cluster(v1::JOB_STATE_QUEUED);
+    cluster.Begin();
+    CHECK(cluster.Ask(submit) == nullptr);
+    CHECK(cluster.reply.refusal.word == "JOB_NOT_ENDED");
+  }
+  SECTION("no checkpoint") {
+    Fixture cluster;
+    cluster.restored.checkpoints.clear();
+    cluster.Begin();
+    CHECK(cluster.Ask(submit) == nullptr);
+    CHECK(cluster.reply.refusal.word == "NO_CHECKPOINT");
+  }
+  SECTION("one that was to be continued is not kept any more") {
+    Fixture cluster;
+    cluster.restored.jobs.push_back(MakeRecord(2, v1::JOB_STATE_FAILED));
+    cluster.restored.jobs.back().idempotency_key = "second";
+    v1::CheckpointSource& source = *cluster.restored.jobs.back().resolved->mutable_continues();
+    source.set_job_id("j0001");
+    source.set_step(2);
+    cluster.Begin();
+    CHECK(cluster.Like("j0002") == nullptr);
+    CHECK(cluster.reply.refusal.word == "NO_CHECKPOINT");
   }
 }
 

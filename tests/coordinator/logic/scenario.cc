@@ -126,8 +126,14 @@ class Player {
     set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
+    if (command.options.contains("continue")) {
+      spec.mutable_continue_()->set_job(command.Text("continue", ""));
+      set("step", [&](uint32_t v) { spec.mutable_continue_()->set_step(v); });
+    }
     asked.submit.set_resume_job(command.Text("resume", ""));
-    if (command.options.contains("resume")) asked.submit.clear_spec();
+    asked.submit.set_like_job(command.Text("like", ""));
+    const bool of_other = command.options.contains("resume") || command.options.contains("like");
+    if (of_other) asked.submit.clear_spec();
     Step(asked);
   }
 

@@ -150,6 +150,30 @@ TEST_CASE("Checkpoint: another job's is refused") {
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE(
+    "Checkpoint: of other jobs' the one that a job continues is its own, and its own say so") {
+  const State state = SomeState();
+  const Checkpoint source = SomeCheckpoint(state);
+  State restored(state.layout, 21);
+  v1::ResultSpec longer = SomeSpec();
+  longer.set_total_steps(40);
+  longer.mutable_continues()->set_step(5);
+  longer.mutable_continues()->set_manifest_sha256(std::string(64, '0'));
+  CHECK(RestoreState(source, longer, &restored).code() == absl::StatusCode::kFailedPrecondition);
+  longer.mutable_continues()->set_manifest_sha256(source.manifest_sha256);
+  REQUIRE(RestoreState(source, longer, &restored).ok());
+  REQUIRE(Same(state, restored));
+
+  ManifestFacts facts{
+      .step = 5, .digest = state.digest, .result_digest = job::ResultDigest(longer)};
+  facts.continues = longer.continues();
+  const Checkpoint own = Seal(facts, *CopyState(restored));
+  REQUIRE(own.files.back().bytes.find("\"continues\":{\"manifest_sha256\":\"" +
+                                      source.manifest_sha256 + "\",\"step\":5}") !=
+          std::string::npos);
+  REQUIRE(RestoreState(own, longer, &restored).ok());
+}
+
 TEST_CASE("Checkpoint: a loss scale that no job has is refused") {
   State state = SomeState();
   state.loss_scale.value = GENERATE(0U, 3U, 2 * kLargestLossScale);
