@@ -76,8 +76,10 @@ StatusOr<graph::Program> BuildForward(const v1::Model& model, const ProgramOptio
 
 StatusOr<graph::Program> BuildProgram(const v1::Model& model, const ProgramOptions& options) {
   RING_ASSIGN_OR_RETURN(const v1::Graph graph, BuildGraph(model, options));
-  return graph::BuildProgram(
-      graph, {.mode = options.mode, .samples = options.samples, .policy = options.policy});
+  return graph::BuildProgram(graph, {.mode = options.mode,
+                                     .samples = options.samples,
+                                     .policy = options.policy,
+                                     .memory = options.memory});
 }
 
 }  // namespace ringmaster::zoo

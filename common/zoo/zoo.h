@@ -16,6 +16,7 @@ struct ProgramOptions {
   int64_t samples = 0;  // of the shard, >= 1
   int64_t height = 0, width = 0, channels = 0, classes = 0;
   v1::Policy policy = v1::POLICY_FLOAT32;
+  v1::MemoryOptions memory = {};
 };
 
 // The model's layers behind `images`; `made` is then what they make. False: those are features, and
