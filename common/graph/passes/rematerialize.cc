@@ -19,10 +19,12 @@ namespace ringmaster::graph {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr double kLeastGain = 0.01;        // of a round, of what it begins with
 constexpr double kLeastSaving = 0.05;      // of the peak
-constexpr size_t kMostTurns = 20'000'000;  // that are looked at, in all schedules
+constexpr size_t kMostTurns = 10'000'000;  // that are looked at, in all schedules: no seconds
 constexpr size_t kMostNodes = 32;          // of one move
-constexpr int kMostTries = 2;              // of a move
+constexpr int kMostTries = 2;              // of a move, each round
+constexpr int kMostRounds = 4;
 
 // How a forward node computes its values again: the same node, or another one with its bits.
 Node AgainOf(const Node& node) {
@@ -57,8 +59,7 @@ struct Place {
 
 // A program's order of execution where some of its forward nodes run again, and what is live then.
 // A value that is computed again has a second id.
-class Schedule {
- public:
+struct Schedule {
   std::vector<Place> places;
   std::vector<size_t> live;         // bytes, by turn
   std::vector<NodeId> last_reader;  // by id: turns
@@ -99,10 +100,15 @@ class Rematerializer {
     Chosen chosen(forward_, false);
     Schedule now = Look(chosen);
     const size_t before = now.most();
-    tries_.assign(kReaches * forward_, 0);
-    while (looked_ < kMostTurns && Lower(&chosen, &now)) {
+    for (int round = 0; round < kMostRounds; ++round) {
+      const auto least = static_cast<double>(now.most()) * (1 - kLeastGain);
+      tries_.assign(kReaches * forward_, 0);
+      while (Lower(&chosen, &now)) {
+      }
+      TakeOut(now.most(), &chosen);
+      now = Look(chosen);
+      if (static_cast<double>(now.most()) > least) break;
     }
-    TakeOut(now.most(), &chosen);
     const double saved = 1 - static_cast<double>(now.most()) / static_cast<double>(before);
     if (saved < kLeastSaving) chosen.assign(forward_, false);
     return chosen;
@@ -167,7 +173,7 @@ class Rematerializer {
   }
   std::optional<Move> MoveFrom(size_t node, Reach reach, const Chosen& chosen,
                                const Schedule& now) const;
-  bool Extend(Move* move, size_t node, Reach reach, const Chosen& chosen,
+  bool Extend(Move* move, size_t node, NodeId turn, Reach reach, const Chosen& chosen,
               const Schedule& now) const;
 
   const Program& program_;
@@ -184,22 +190,25 @@ class Rematerializer {
   size_t looked_ = 0;                         // at so many turns
 };
 
+// What a node of the backward pass needs runs directly before it, in the order of the forward pass.
 std::vector<Place> Rematerializer::PlacesOf(const Chosen& chosen) const {
   std::vector<Place> places;
   std::vector<bool> done(forward_, false);
-  const std::function<void(const std::vector<ValueId>&)> need =
-      [&](const std::vector<ValueId>& inputs) {
-        for (const ValueId input : inputs) {
-          if (!IsChosen(chosen, input)) continue;
-          const auto n = static_cast<size_t>(producer(input));
-          if (done[n]) continue;
-          done[n] = true;
-          need(again_[n].inputs);
-          places.push_back({n, true});
-        }
-      };
+  std::vector<size_t> needed;
   for (size_t n = 0; n < nodes_.size(); ++n) {
+    needed.clear();
+    const auto need = [&](const std::vector<ValueId>& inputs) {
+      for (const ValueId input : inputs) {
+        const auto maker = static_cast<size_t>(producer(input));
+        if (!IsChosen(chosen, input) || done[maker]) continue;
+        done[maker] = true;
+        needed.push_back(maker);
+      }
+    };
     if (n >= forward_) need(nodes_[n].inputs);
+    for (size_t i = 0; i < needed.size(); ++i) need(again_[needed[i]].inputs);
+    std::ranges::sort(needed);
+    for (const size_t again : needed) places.push_back({again, true});
     places.push_back({n, false});
   }
   return places;
@@ -247,8 +256,9 @@ Schedule Rematerializer::Look(const Chosen& chosen) {
   return schedule;
 }
 
-// Adds to the move that the node runs again; false where that is not allowed or too much.
-bool Rematerializer::Extend(Move* move, size_t node, Reach reach, const Chosen& chosen,
+// Adds to the move that the node runs again, at that turn or before; false where that is not
+// allowed or too much.
+bool Rematerializer::Extend(Move* move, size_t node, NodeId turn, Reach reach, const Chosen& chosen,
                             const Schedule& now) const {
   if (std::ranges::find(move->nodes, node) != move->nodes.end()) return true;
   if (chosen[node]) return true;
@@ -260,7 +270,7 @@ bool Rematerializer::Extend(Move* move, size_t node, Reach reach, const Chosen& 
   }
   // The same bytes under another shape are gone only when both are.
   for (const size_t alias : aliases_[node]) {
-    if (Bridges(nodes_[alias].outputs[0], now) && !Extend(move, alias, reach, chosen, now)) {
+    if (Bridges(nodes_[alias].outputs[0], now) && !Extend(move, alias, turn, reach, chosen, now)) {
       return false;
     }
   }
@@ -268,15 +278,15 @@ bool Rematerializer::Extend(Move* move, size_t node, Reach reach, const Chosen& 
   for (const ValueId id : again_[node].inputs) {
     const Room& room = rooms_[static_cast<size_t>(id)];
     if (room.outside || IsChosen(chosen, id)) continue;
-    const bool there = now.last_reader[static_cast<size_t>(id)] >= static_cast<NodeId>(now.peak);
-    if (there && !alias) continue;
+    const NodeId last = now.last_reader[static_cast<size_t>(id)];
+    if (last >= turn && !alias) continue;
     const NodeId maker = producer(id);
     const bool climb =
         maker != kFed && allowed_[static_cast<size_t>(maker)] &&
         (alias || reach == kAll || (reach == kLight && light_[static_cast<size_t>(maker)]));
     if (!climb) {
-      if (!there) move->saved -= static_cast<double>(room.bytes);
-    } else if (!Extend(move, static_cast<size_t>(maker), reach, chosen, now)) {
+      if (last < static_cast<NodeId>(now.peak)) move->saved -= static_cast<double>(room.bytes);
+    } else if (!Extend(move, static_cast<size_t>(maker), turn, reach, chosen, now)) {
       return false;
     }
   }
@@ -287,7 +297,12 @@ std::optional<Rematerializer::Move> Rematerializer::MoveFrom(size_t node, Reach 
                                                              const Chosen& chosen,
                                                              const Schedule& now) const {
   Move move = {.key = kReaches * node + reach};
-  if (!Extend(&move, node, reach, chosen, now) || move.saved <= 0) return std::nullopt;
+  NodeId turn = static_cast<NodeId>(now.places.size());  // of its first reader
+  for (const ValueId id : again_[node].outputs) {
+    const NodeId first = now.first_late[static_cast<size_t>(id)];
+    if (first >= 0) turn = std::min(turn, first);
+  }
+  if (!Extend(&move, node, turn, reach, chosen, now) || move.saved <= 0) return std::nullopt;
   move.cost = std::max(move.cost, 1.0);
   return move;
 }
@@ -349,6 +364,7 @@ void Rematerializer::TakeOut(size_t limit, Chosen* chosen) {
   }
   std::ranges::stable_sort(nodes, std::greater(), [&](size_t n) { return cost_[n]; });
   for (const size_t node : nodes) {
+    if (looked_ >= 2 * kMostTurns) return;
     (*chosen)[node] = false;
     if (Look(*chosen).most() > limit) (*chosen)[node] = true;
   }
