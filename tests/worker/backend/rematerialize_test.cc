@@ -60,33 +60,38 @@ struct Ran {
   size_t bytes = 0;
 };
 
-Ran Run(const graph::Program& program) {
+StatusOr<Ran> Run(const graph::Program& program) {
   const auto backend = testing::MakeBackendUnderTest();
   REQUIRE(Message(backend.status()) == "");
   auto bound = testing::BoundProgram::Create(**backend, program);
-  REQUIRE(Message(bound.status()) == "");
+  RING_RETURN_IF_ERROR(bound.status());
   const auto result = (*bound)->Run(testing::FeedProgram(program), testing::KeysOf(program));
   REQUIRE(Message(result.status()) == "");
-  const auto layout = (*bound)->core().Plan(program, (*bound)->weights());
-  REQUIRE(Message(layout.status()) == "");
-  return {result->Hash(), result->order, layout->bytes};
+  return Ran{result->Hash(), result->order, (*bound)->core().memory_bytes()};
 }
 
 }  // namespace
 
 TEST_CASE("Rematerialize: the same bits, and never more memory") {
   const v1::Policy policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  size_t ran = 0;
   for (const SmallModel& small : kSmallModels) {
     INFO(small.name << ", " << v1::Policy_Name(policy));
     const graph::Program kept = ProgramOf(small, policy, false);
     const graph::Program again = ProgramOf(small, policy, true);
     CHECK((again.graph.nodes().size() > kept.graph.nodes().size()) == small.smaller);
-    const Ran with = Run(again), without = Run(kept);
-    CHECK(with.hash == without.hash);
-    CHECK(with.order == without.order);
-    CHECK(with.bytes <= without.bytes);
-    CHECK((with.bytes < without.bytes) == small.smaller);
+    const StatusOr<Ran> with = Run(again), without = Run(kept);
+    if (absl::IsUnimplemented(without.status())) continue;  // the backend lacks one of its ops
+    REQUIRE(Message(with.status()) == "");
+    REQUIRE(Message(without.status()) == "");
+    CHECK(with->hash == without->hash);
+    CHECK(with->order == without->order);
+    CHECK(with->bytes <= without->bytes);
+    CHECK((with->bytes < without->bytes) == small.smaller);
+    ++ran;
   }
+  const size_t on_a_gpu = 3;  // alexnet, mlp, vgg
+  CHECK(ran >= (testing::BackendName() == "CPU" ? std::size(kSmallModels) : on_a_gpu));
 }
 
 }  // namespace ringmaster
