@@ -114,12 +114,13 @@ class Rematerializer {
     return chosen;
   }
 
-  // Of a schedule: those of the program again.
+  // The order of execution with those.
   [[nodiscard]] std::vector<Place> PlacesOf(const Chosen& chosen) const;
   [[nodiscard]] const Node& again(size_t node) const { return again_[node]; }
 
  private:
-  // How far up the chain of what a value is made of a move goes.
+  // How far a move goes up the chain of what a value is made of, where that is gone by then: not at
+  // all, which keeps it; as far as there are no multiply-adds; all the way.
   enum Reach : uint8_t { kNode, kLight, kAll, kReaches };
   struct Move {
     size_t key = 0;  // in tries_
@@ -373,6 +374,7 @@ void Rematerializer::TakeOut(size_t limit, Chosen* chosen) {
 }  // namespace
 
 void Rematerialize(Program* program) {
+  if (program->seeds.empty()) return;  // it has no backward pass
   Rematerializer rematerializer(*program);
   const Chosen chosen = rematerializer.Choose();
   if (std::ranges::find(chosen, true) == chosen.end()) return;
