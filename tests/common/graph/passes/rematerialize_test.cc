@@ -94,13 +94,12 @@ TEST_CASE("Rematerialize: every kind of node that runs again has the same result
     const size_t kept = PlanMemory(program, {}).lower_bound;
     const auto order = program.gradient_order;
     Rematerialize(&program);
-    INFO(OpsAgain(program).size());
     for (const char* op : {"batch_norm_inference", "swish", "dropout", "add"}) {
       INFO(op);
       CHECK(OpsAgain(program).contains(op));
     }
     CHECK(program.gradient_order == order);
-    CHECK(ResultsOf(program) == before);
+    CHECK((ResultsOf(program) == before));  // too many numbers to print
     CHECK(PlanMemory(program, {}).lower_bound < kept);
     // Nothing forward runs again before the backward pass begins, and nothing twice.
     std::set<std::string> names;
@@ -124,9 +123,9 @@ TEST_CASE("Rematerialize: what it saves, and what that costs") {
     int64_t samples, edge, classes;
     double bytes, operations;  // at most
   };
-  static constexpr Row kRows[] = {{"resnet20", 32, 32, 10, 0.9, 1.5},
-                                  {"vgg16", 4, 224, 1000, 0.95, 1.5},
-                                  {"mobilenetv2", 8, 96, 1000, 0.9, 1.5}};
+  static constexpr Row kRows[] = {{"resnet20", 32, 32, 10, 0.55, 1.2},
+                                  {"vgg16", 4, 224, 1000, 0.7, 1.1},
+                                  {"mobilenetv2", 8, 96, 1000, 0.4, 1.25}};
   for (const Row& row : kRows) {
     const Effect effect = EffectOn(row.model, row.samples, row.edge, row.classes);
     INFO(row.model << ": " << effect.bytes << " of the bytes, " << effect.operations
