@@ -19,7 +19,7 @@ struct SmallModel {
   int64_t samples, edge;
   double dropout = 0;  // 0: the model's own
   bool batch_norm = false;
-  bool smaller = true;  // whether enough is kept that it has less to keep
+  bool smaller = true;  // whether that is not all gradients and scratch
 };
 constexpr SmallModel kSmallModels[] = {
     {.name = "alexnet", .samples = 8, .edge = 32, .dropout = 0.2, .batch_norm = true},
@@ -79,7 +79,6 @@ TEST_CASE("Rematerialize: the same bits, and never more memory") {
     INFO(small.name << ", " << v1::Policy_Name(policy));
     const graph::Program kept = ProgramOf(small, policy, false);
     const graph::Program again = ProgramOf(small, policy, true);
-    CHECK((again.graph.nodes().size() > kept.graph.nodes().size()) == small.smaller);
     const StatusOr<Ran> with = Run(again), without = Run(kept);
     if (absl::IsUnimplemented(without.status())) continue;  // the backend lacks one of its ops
     REQUIRE(Message(with.status()) == "");
