@@ -19,11 +19,11 @@ namespace ringmaster::graph {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr double kLeastGain = 0.01;        // of a round, of what it begins with
-constexpr double kLeastSaving = 0.05;      // of the peak
-constexpr size_t kMostTurns = 10'000'000;  // that are looked at, in all schedules: no seconds
-constexpr size_t kMostNodes = 32;          // of one move
-constexpr int kMostTries = 2;              // of a move, each round
+constexpr double kLeastGain = 0.01;       // of a round, of what it begins with
+constexpr double kLeastSaving = 0.05;     // of the peak
+constexpr size_t kMostTurns = 2'000'000;  // that are looked at, in all schedules: no seconds
+constexpr size_t kMostNodes = 32;         // of one move
+constexpr int kMostTries = 2;             // of a move, each round
 constexpr int kMostRounds = 4;
 
 // How a forward node computes its values again: the same node, or another one with its bits.
