@@ -1,43 +1,9 @@
 #include "bench/model_flops.h"
 
+#include "common/graph/cost.h"
+
 namespace ringmaster::bench {
 namespace {
-
-using graph::Node;
-using graph::Shape;
-
-// Multiply-adds of a layer whose result is `y`, forward or in either gradient: each element of y
-// meets the whole kernel of its filter or unit.
-double MultiplyAdds(const Shape& y, const Shape& kernel, int64_t filters) {
-  const auto window = static_cast<double>(graph::Elements(kernel) / filters);
-  return static_cast<double>(graph::Elements(y)) * window;
-}
-
-// Which operands of an op are y (or dy) and the kernel (or its gradient).
-struct LayerOp {
-  const char* name;
-  bool forward;
-  bool y_is_output;
-  size_t y;
-  bool kernel_is_output;
-  size_t kernel;
-  size_t filters_axis;  // of the kernel
-};
-constexpr LayerOp kLayerOps[] = {
-    {"conv2d", true, true, 0, false, 1, 0},
-    {"conv2d_input_gradient", false, false, 0, false, 1, 0},
-    {"conv2d_weight_gradient", false, false, 1, true, 0, 0},
-    {"dense", true, true, 0, false, 1, 1},
-    {"dense_input_gradient", false, false, 0, false, 1, 1},
-    {"dense_weight_gradient", false, false, 1, true, 0, 1},
-};
-
-const LayerOp* FindLayerOp(const std::string& op) {
-  for (const LayerOp& layer : kLayerOps) {
-    if (op == layer.name) return &layer;
-  }
-  return nullptr;
-}
 
 struct Peak {
   const char* device;  // part of its name
@@ -49,18 +15,12 @@ constexpr Peak kPeaks[] = {{"H200", 989.4, 67}};
 
 ModelFlops CountFlops(const graph::Program& training) {
   ModelFlops flops;
-  for (const Node& node : training.graph.nodes()) {
-    const LayerOp* const op = FindLayerOp(node.op());
-    if (op == nullptr) continue;
-    const auto shape = [&](bool output, size_t i) -> const Shape& {
-      return training.graph.value(output ? node.outputs[i] : node.inputs[i]).shape;
-    };
-    const Shape& kernel = shape(op->kernel_is_output, op->kernel);
+  for (const graph::Node& node : training.graph.nodes()) {
     const double amount =
-        2 * MultiplyAdds(shape(op->y_is_output, op->y), kernel, kernel[op->filters_axis]) /
-        static_cast<double>(training.samples);
+        2 * graph::MultiplyAdds(training.graph, node) / static_cast<double>(training.samples);
     flops.training += amount;
-    if (op->forward) flops.forward += amount;
+    const bool forward = node.as<graph::Conv2d>() != nullptr || node.as<graph::Dense>() != nullptr;
+    if (forward) flops.forward += amount;
   }
   return flops;
 }

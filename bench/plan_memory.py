@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What `ringctl plan` says that a job takes of memory, beside what a worker takes.
 
-usage: bench/plan_memory.py [--only MODEL] [--parts]      the programs: RINGMASTER_BIN, or build/release/bin
+usage: bench/plan_memory.py [--only MODEL] [--parts | --rematerialize]      the programs: RINGMASTER_BIN, or build/release/bin
 
 For each of six models a worker of its own with one core trains three steps, evaluates once and writes one
 checkpoint, on generated data. Real is the most that was resident while the job ran (VmHWM, reset before it)
@@ -9,6 +9,10 @@ less what was resident before; predicted is `worker_bytes` of the plan. Then ale
 largest batch that the plan names must train within them, and a batch of one more sample a shard be refused.
 Exit code 1 when one is off by more than 5 %, or the limit does not hold. --parts prints where the plan sees
 them, and what was resident at the largest of some samples.
+
+--rematerialize: for the same models what a core is planned to take with `memory: {rematerialize: true}` and
+without it, and seconds a step of both, run in turn; the quicker of two runs counts. Exit code 1 when their
+checkpoints differ.
 """
 import argparse
 import contextlib
@@ -168,11 +172,47 @@ def measure(case, parts):
         return plan["worker_bytes"], real, left
 
 
+def rematerialize(case, rounds=2):
+    """(plans, least seconds a step, SHA-256 of all checkpoints), of the job without it, then with it."""
+    kept = job_of(*case)
+    jobs = [kept, {**kept, "memory": {"rematerialize": True}}]
+    plans = [plan_of(job, MEMORY) for job in jobs]
+    seconds = [[] for _ in jobs]
+    checkpoints = set()
+    with started(case[1], MEMORY) as (running, _):
+        for _ in range(rounds):
+            for job, times in zip(jobs, seconds):
+                status = running.run_job(job, timeout=300)
+                times.append(status["workers"][0]["step_times"]["total_ms"] / 1000)
+                checkpoints.add(status["checkpoint"]["sha256"])
+    return plans, [min(times) for times in seconds], checkpoints
+
+
+def compare(only):
+    print("| model | batch, shards, images | a core's programs MiB: without, with | | operations | seconds a step: without, with | |")
+    print("|---|---|---|---|---|---|---|")
+    same = True
+    for case in CASES:
+        if only and case[0] != only:
+            continue
+        plans, seconds, checkpoints = rematerialize(case)
+        same = same and len(checkpoints) == 1
+        before, after = (plan["bytes_per_core"]["cpu"] / MIB for plan in plans)
+        print(f"| {case[0]} | {case[1]}, {case[2]}, {case[3]}x{case[3]} | {before:.1f}, {after:.1f} | "
+              f"{after / before:.2f} | {plans[1]['rematerialize']['operations']:.2f} | {seconds[0]:.2f}, "
+              f"{seconds[1]:.2f} | {seconds[1] / seconds[0]:.2f} |", flush=True)
+    print(f"load: {os.getloadavg()[0]:.1f}; checkpoints {'are the same' if same else 'DIFFER'}")
+    return 0 if same else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="MODEL")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--rematerialize", action="store_true")
     options = parser.parse_args()
+    if options.rematerialize:
+        return compare(options.only)
     print("| model | batch, shards, images | predicted MiB | real MiB | real / predicted | left after it MiB |")
     print("|---|---|---|---|---|---|")
     worst = 0.0

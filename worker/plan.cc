@@ -35,6 +35,7 @@ StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Back
                                .workers = flags.workers,
                                .memory_per_core = flags.memory_per_core,
                                .by_metric = !spec.checkpoint().best().empty(),
+                               .memory = spec.memory(),
                                .counts_known = !flags.data_root.empty() || spec.data().has_take()};
   RING_ASSIGN_OR_RETURN(JobPlan job, PlanResult(result, options, backend));
   return FilePlan{TitleOf(spec, result), Hex(job::ModelDigest(result.graph())),
@@ -96,6 +97,11 @@ nlohmann::ordered_json JsonOf(const FilePlan& plan) {
                                 {"host", PartsJson(job.host.always)},
                                 {"host_at_times", PartsJson(job.host.at_times)},
                                 {"peak", std::move(peak)},
+                                {"rematerialize",
+                                 {{"on", job.rematerialize.on},
+                                  {"needed_with_bytes", job.rematerialize.needed_with},
+                                  {"needed_without_bytes", job.rematerialize.needed_without},
+                                  {"operations", job.rematerialize.operations}}},
                                 {"wire_bytes_per_step", job.wire_bytes},
                                 {"seconds_per_step", Known(job.seconds_per_step)},
                                 {"advice", job.advice}};

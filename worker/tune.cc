@@ -96,7 +96,7 @@ StatusOr<TuneSubject> TuneSubjectOf(const v1::JobSpec& spec, const TuneSubjectOp
   }
   if (results.empty()) results.push_back(result);
   for (const v1::ResultSpec& one : results) {
-    RING_ASSIGN_OR_RETURN(ProgramSet programs, ProgramSet::Build(one));
+    RING_ASSIGN_OR_RETURN(ProgramSet programs, ProgramSet::Build(one, spec.memory()));
     subject.programs.push_back(std::move(programs));
   }
   return subject;

@@ -4,27 +4,22 @@
 #include <numeric>
 #include <utility>
 
-#include "common/graph/ops/op_table.h"
+#include "common/graph/lives.h"
 
 namespace ringmaster::graph {
 namespace {
 
-// One range of bytes that must not overlap another one that is live at the same time. Several
-// values share a buffer when they alias or overwrite each other.
-struct Buffer {
-  size_t bytes = 0;  // a multiple of the alignment
-  NodeId first = 0;
-  NodeId last = 0;
+// A buffer of values, or a workspace, and where it lies.
+struct Buffer : Lives::Buffer {
   size_t offset = 0;
 
   [[nodiscard]] int64_t life() const { return last - first + 1; }
-  [[nodiscard]] bool LiveAt(NodeId node) const { return first <= node && node <= last; }
   [[nodiscard]] bool Meets(const Buffer& other) const {
     return first <= other.last && other.first <= last;
   }
 };
 
-constexpr size_t kOutside = static_cast<size_t>(-1);
+constexpr size_t kNowhere = static_cast<size_t>(-1);
 constexpr size_t kMostRounds = 64;          // of improving one order
 constexpr size_t kPairs = size_t{1} << 27;  // of buffers that are compared for one order, so that
                                             // programs of thousands of nodes take no seconds
@@ -32,12 +27,13 @@ constexpr size_t kPairs = size_t{1} << 27;  // of buffers that are compared for 
 class Planner {
  public:
   Planner(const Program& program, const MemoryOptions& options)
-      : program_(program), graph_(program.graph), options_(options) {}
+      : graph_(program.graph),
+        options_(options),
+        rooms_(RoomsOf(program)),
+        lives_(FindLives(TurnsOf(program.graph), rooms_, options.alignment)) {}
 
   MemoryPlan Run() {
-    FindOutsiders();
-    FindLastReaders();
-    AssignBuffers();
+    for (const Lives::Buffer& buffer : lives_.buffers) buffers_.push_back({buffer});
     AddWorkspaces();
     lower_bound_ = LowerBound();
     const auto size = [](const Buffer& b) { return static_cast<int64_t>(b.bytes); };
@@ -48,92 +44,12 @@ class Planner {
   }
 
  private:
-  [[nodiscard]] NodeId end() const { return static_cast<NodeId>(graph_.nodes().size()) - 1; }
-
-  [[nodiscard]] size_t RoundUp(size_t bytes) const {
-    return (bytes + options_.alignment - 1) / options_.alignment * options_.alignment;
-  }
-
-  [[nodiscard]] size_t Bytes(ValueId id) const {
-    const Value& value = graph_.value(id);
-    return static_cast<size_t>(Elements(value.shape)) * ByteSize(value.dtype);
-  }
-
-  // Parameters, their gradients and moving statistics live in arenas of their own.
-  void FindOutsiders() {
-    outside_.assign(graph_.values().size(), false);
-    const auto mark = [this](ValueId id) {
-      if (id != kNoValue) outside_[static_cast<size_t>(id)] = true;
-    };
-    for (const Parameter& parameter : program_.parameters) {
-      mark(parameter.value);
-      mark(parameter.gradient);
-    }
-    for (const Parameter& parameter : program_.frozen) mark(parameter.value);
-    for (const Normalization& normalization : program_.normalizations) {
-      mark(normalization.moving_mean);
-      mark(normalization.moving_variance);
-    }
-  }
-
-  // A value that nobody reads lives while its node runs; a result lives to the end.
-  void FindLastReaders() {
-    last_reader_.resize(graph_.values().size());
-    for (size_t i = 0; i < last_reader_.size(); ++i) {
-      last_reader_[i] = std::max(graph_.values()[i].producer, 0);
-    }
-    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-      for (ValueId input : graph_.nodes()[n].inputs) {
-        last_reader_[static_cast<size_t>(input)] = static_cast<NodeId>(n);
-      }
-    }
-    for (ValueId result : Results(program_)) last_reader_[static_cast<size_t>(result)] = end();
-  }
-
-  void AssignBuffers() {
-    buffer_of_.assign(graph_.values().size(), kOutside);
-    for (size_t i = 0; i < graph_.values().size(); ++i) {
-      if (graph_.values()[i].producer == kFed) Own(static_cast<ValueId>(i), 0);
-    }
-    for (size_t n = 0; n < graph_.nodes().size(); ++n) {
-      const Node& node = graph_.nodes()[n];
-      for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (i != 0 || !Share(node, static_cast<NodeId>(n))) {
-          Own(node.outputs[i], static_cast<NodeId>(n));
-        }
-      }
-    }
-  }
-
-  void Own(ValueId id, NodeId first) {
-    if (outside_[static_cast<size_t>(id)]) return;
-    buffer_of_[static_cast<size_t>(id)] = buffers_.size();
-    buffers_.push_back({RoundUp(Bytes(id)), first, last_reader_[static_cast<size_t>(id)]});
-    fed_.push_back(graph_.value(id).producer == kFed);
-  }
-
-  // Lays output 0 where the op allows it; false when it needs bytes of its own. A fed value is
-  // never overwritten.
-  bool Share(const Node& node, NodeId id) {
-    const OpTraits& op = TraitsOf(node.kind);
-    if (op.storage == Storage::kOwn) return false;
-    const ValueId input = node.inputs[static_cast<size_t>(op.storage_input)];
-    const ValueId output = node.outputs[0];
-    const size_t buffer = buffer_of_[static_cast<size_t>(input)];
-    if (buffer == kOutside || outside_[static_cast<size_t>(output)]) return false;
-    const bool dies = buffers_[buffer].last == id && !fed_[buffer];
-    if (op.storage == Storage::kInPlace && (!dies || Bytes(input) != Bytes(output))) return false;
-    buffer_of_[static_cast<size_t>(output)] = buffer;
-    buffers_[buffer].last =
-        std::max(buffers_[buffer].last, last_reader_[static_cast<size_t>(output)]);
-    return true;
-  }
-
   void AddWorkspaces() {
-    first_workspace_ = buffers_.size();
+    const size_t alignment = options_.alignment;
     for (size_t n = 0; n < options_.workspace.size(); ++n) {
       const auto node = static_cast<NodeId>(n);
-      buffers_.push_back({RoundUp(options_.workspace[n]), node, node});
+      const size_t bytes = (options_.workspace[n] + alignment - 1) / alignment * alignment;
+      buffers_.push_back({{bytes, node, node}});
     }
   }
 
@@ -188,8 +104,8 @@ class Planner {
 
   // `taken`: lowest first.
   static size_t BestGap(const std::vector<std::pair<size_t, size_t>>& taken, size_t bytes) {
-    size_t best = kOutside;
-    size_t best_gap = kOutside;
+    size_t best = kNowhere;
+    size_t best_gap = kNowhere;
     size_t top = 0;
     for (const auto& [begin, end] : taken) {
       if (begin > top && begin - top >= bytes && begin - top < best_gap) {
@@ -198,7 +114,7 @@ class Planner {
       }
       top = std::max(top, end);
     }
-    return best == kOutside ? top : best;
+    return best == kNowhere ? top : best;
   }
 
   static size_t Arena(const std::vector<Buffer>& buffers) {
@@ -208,45 +124,38 @@ class Planner {
   }
 
   [[nodiscard]] size_t LowerBound() const {
-    size_t most = 0;
-    for (NodeId node = 0; node <= end(); ++node) {
-      size_t live = 0;
-      for (const Buffer& buffer : buffers_) live += buffer.LiveAt(node) ? buffer.bytes : 0;
-      most = std::max(most, live);
+    std::vector<size_t> live = lives_.LiveBytes(graph_.nodes().size());
+    for (size_t i = lives_.buffers.size(); i < buffers_.size(); ++i) {
+      live[static_cast<size_t>(buffers_[i].first)] += buffers_[i].bytes;
     }
-    return most;
+    return live.empty() ? 0 : *std::ranges::max_element(live);
   }
 
   [[nodiscard]] MemoryPlan Result() const {
     MemoryPlan plan;
     plan.arena_bytes = Arena(buffers_);
     plan.lower_bound = lower_bound_;
-    for (size_t i = 0; i < buffer_of_.size(); ++i) {
-      if (buffer_of_[i] == kOutside) {
+    for (size_t i = 0; i < rooms_.size(); ++i) {
+      const size_t buffer = lives_.buffer_of[i];
+      if (buffer == Lives::kOutside) {
         plan.values.emplace_back();
         continue;
       }
-      const auto id = static_cast<ValueId>(i);
-      plan.values.push_back({buffers_[buffer_of_[i]].offset, Bytes(id),
-                             std::max(graph_.value(id).producer, 0), last_reader_[i]});
+      plan.values.push_back({buffers_[buffer].offset, rooms_[i].bytes,
+                             std::max(graph_.values()[i].producer, 0), lives_.last_readers[i]});
     }
-    for (size_t i = first_workspace_; i < buffers_.size(); ++i) {
-      const Buffer& buffer = buffers_[i];
-      plan.workspaces.push_back(
-          {buffer.offset, options_.workspace[i - first_workspace_], buffer.first, buffer.last});
+    for (size_t n = 0; n < options_.workspace.size(); ++n) {
+      const Buffer& buffer = buffers_[lives_.buffers.size() + n];
+      plan.workspaces.push_back({buffer.offset, options_.workspace[n], buffer.first, buffer.last});
     }
     return plan;
   }
 
-  const Program& program_;
   const Graph& graph_;
   const MemoryOptions& options_;
-  std::vector<bool> outside_;        // by value
-  std::vector<NodeId> last_reader_;  // by value
-  std::vector<size_t> buffer_of_;    // by value
-  std::vector<Buffer> buffers_;      // of values, then one a workspace
-  std::vector<bool> fed_;            // by buffer of a value
-  size_t first_workspace_ = 0;
+  const std::vector<Room> rooms_;  // by value
+  const Lives lives_;
+  std::vector<Buffer> buffers_;  // those of lives_, then one a workspace
   size_t lower_bound_ = 0;
   std::vector<Buffer> best_;  // placed; the smallest arena so far
 };

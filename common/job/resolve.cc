@@ -141,6 +141,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   job.set_model_sha256(Hex(ModelDigest(result.graph())));
   *job.mutable_workers() = complete.workers();
   *job.mutable_checkpoint() = complete.checkpoint();
+  *job.mutable_memory() = complete.memory();
   if (!spec.checkpoint().best().empty()) {
     RING_ASSIGN_OR_RETURN(*job.mutable_best(), ResolveBest(spec.checkpoint().best(), result));
   }

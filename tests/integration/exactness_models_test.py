@@ -59,6 +59,17 @@ class ExactnessModelsTest(exactness.ExactnessCase):
             status["files"] = self.verify_checkpoint(running, status, running.folder / f"fetched-{label}")
         return status
 
+    def test_values_that_are_computed_again_change_no_bit(self):
+        def job(least, most, **changes):
+            return spec(least, model={"name": "alexnet", "batch_norm": True, "dropout": 0.2}, augment=DISTORT,
+                        precision={"policy": "mixed_bfloat16"}, **changes) | {"workers": {"min": least, "max": most}}
+
+        again = {"memory": {"rematerialize": True}}
+        workers = [("a", 1), ("b", 1)]
+        kept = self.run_on(workers, {"kept": job(2, 2), "again": job(2, 2, **again)})
+        killed = self.run_with_a_kill("again", job(1, 3, **again))
+        self.check_equal("again", [kept["kept"], kept["again"], killed])
+
     def check_convnet(self, name):
         def job(least, most):
             return cluster.job_spec(

@@ -23,6 +23,7 @@ struct ProgramOptions {
   int64_t samples = 1;
   DataShape data = kCifar;
   v1::Policy policy = v1::POLICY_FLOAT32;
+  v1::MemoryOptions memory = {};
 };
 
 [[nodiscard]] inline StatusOr<v1::Graph> BuildGraph(const v1::Model& model,
@@ -41,8 +42,10 @@ struct ProgramOptions {
 [[nodiscard]] inline StatusOr<graph::Program> BuildProgram(const v1::Model& model,
                                                            const ProgramOptions& options = {}) {
   RING_ASSIGN_OR_RETURN(const v1::Graph graph, BuildGraph(model, options.data));
-  return graph::BuildProgram(
-      graph, {.mode = options.mode, .samples = options.samples, .policy = options.policy});
+  return graph::BuildProgram(graph, {.mode = options.mode,
+                                     .samples = options.samples,
+                                     .policy = options.policy,
+                                     .memory = options.memory});
 }
 
 [[nodiscard]] inline StatusOr<Summary> SummaryOf(const v1::Model& model, const DataShape& data) {

@@ -3,10 +3,12 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "common/amount.h"
 #include "common/data/sample_data.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
@@ -130,6 +132,40 @@ TEST_CASE("Plan: what does not fit is said, with what does") {
   CHECK(text.str().find("does not fit") != std::string::npos);
   CHECK(text.str().find(fmt::format("advice: batch {} fits", plan.job.largest_batch)) !=
         std::string::npos);
+}
+
+TEST_CASE("Plan: what rematerializing would save is said, and counts where the job has it") {
+  const auto backend = MakeBackend("cpu");
+  REQUIRE(backend.ok());
+  const auto planned = [&](bool on) {
+    const auto spec = job::ParseJobFile(
+        "job.yaml", kPlannedJob,
+        {"model={name: resnet20}", "data={format: cifar10, path: cifar10, take: 96, take_test: 48}",
+         fmt::format("memory.rematerialize={}", on)});
+    REQUIRE(Message(spec.status()) == "");
+    const auto plan = PlanJob(*spec, FlagsOf(256 << 20), backend->get());
+    REQUIRE(Message(plan.status()) == "");
+    return plan->job;
+  };
+  const JobPlan off = planned(false), on = planned(true);
+  CHECK_FALSE(off.rematerialize.on);
+  CHECK(on.rematerialize.on);
+  for (const JobPlan* plan : {&off, &on}) {
+    CHECK(plan->rematerialize.needed_without == off.needed());
+    CHECK(plan->rematerialize.needed_with == on.needed());
+    CHECK(plan->rematerialize.operations > 1);
+    CHECK(plan->rematerialize.operations < 1.34);  // a forward pass again
+  }
+  CHECK(static_cast<double>(on.core_bytes) < 0.6 * static_cast<double>(off.core_bytes));
+  CHECK(on.largest_batch > off.largest_batch);
+  const std::string advice = fmt::format(
+      "memory: {{rematerialize: true}} would need {} instead of ", FormatBytes(on.needed()));
+  const auto advises = [&](const JobPlan& plan) {
+    return std::ranges::any_of(plan.advice,
+                               [&](const std::string& line) { return line.starts_with(advice); });
+  };
+  CHECK(advises(off));
+  CHECK_FALSE(advises(on));
 }
 
 TEST_CASE("Plan: lengths that no step is known for are no reason to refuse a job") {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/amount.h"
+#include "common/graph/cost.h"
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/core_layout.h"
 #include "worker/ring/all_reduce.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr uint64_t kMostShardSamples = 1 << 24;  // of a shard
 constexpr uint64_t kLanes = 8;                   // of a vector of float32
 constexpr uint64_t kFramesUnderWay = 8;          // of a ring, at both neighbours
+constexpr double kMuchSaved = 0.9;               // less than this part of it is worth an advice
 
 // Seen with bench/plan_memory.py: pages of libraries that a job is the first to touch, stacks of
 // its threads, pieces of a checkpoint on their way; and of each node of a program its description,
@@ -177,9 +179,11 @@ class Planner {
     uint64_t core = 0;
     WorkerMemory host;
     graph::Peak peak;
+    double operations = 0;
   };
-  [[nodiscard]] StatusOr<Taken> Take(const v1::ResultSpec& result) {
-    RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result));
+  [[nodiscard]] StatusOr<Taken> Take(const v1::ResultSpec& result,
+                                     const v1::MemoryOptions& memory) {
+    RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result, memory));
     RING_ASSIGN_OR_RETURN(const auto layout,
                           StateLayout::Create(programs.training(), optimizer_->slot_names()));
     RING_ASSIGN_OR_RETURN(const auto weights, backend_->MakeWeights(programs.training()));
@@ -189,6 +193,7 @@ class Planner {
       if (core.bytes <= taken.core) continue;
       taken.core = core.bytes;
       taken.peak = graph::PeakOf(program, core.plan);
+      taken.operations = graph::Operations(program.graph);
     }
     taken.host = MemoryOf(result, programs, *layout,
                           {.weights = weights->HostBytes(),
@@ -209,8 +214,26 @@ class Planner {
       if (use.validation_samples() > 0) use.set_validation_samples(result.batch());
       if (use.test_samples() > 0) use.set_test_samples(result.batch());
     }
-    RING_ASSIGN_OR_RETURN(const Taken taken, Take(result));
+    RING_ASSIGN_OR_RETURN(const Taken taken, Take(result, options_.memory));
+    return NeededOf(taken);
+  }
+
+  [[nodiscard]] uint64_t NeededOf(const Taken& taken) const {
     return taken.core + HostShare(taken.host, options_.cores);
+  }
+
+  // `taken`: what the job takes as it is.
+  [[nodiscard]] StatusOr<JobPlan::Rematerialize> Compare(const Taken& taken) {
+    v1::MemoryOptions other = options_.memory;
+    other.set_rematerialize(!other.rematerialize());
+    RING_ASSIGN_OR_RETURN(const Taken otherwise, Take(result_, other));
+    const bool on = options_.memory.rematerialize();
+    const Taken& with = on ? taken : otherwise;
+    const Taken& without = on ? otherwise : taken;
+    return JobPlan::Rematerialize{.on = on,
+                                  .needed_with = NeededOf(with),
+                                  .needed_without = NeededOf(without),
+                                  .operations = with.operations / without.operations};
   }
 
  private:
@@ -257,6 +280,15 @@ std::vector<std::string> AdviceOn(const JobPlan& plan) {
         fmt::format("{} shards do not divide among {} cores of {} workers: some wait for others",
                     plan.shards, all, plan.workers));
   }
+  const JobPlan::Rematerialize& again = plan.rematerialize;
+  const bool saves_much = static_cast<double>(again.needed_with) <
+                          kMuchSaved * static_cast<double>(again.needed_without);
+  if (!again.on && (saves_much || (!plan.fits() && again.needed_with <= plan.memory_per_core))) {
+    advice.push_back(fmt::format(
+        "memory: {{rematerialize: true}} would need {} instead of {} and {:.0f}% more operations",
+        FormatBytes(again.needed_with), FormatBytes(again.needed_without),
+        100 * (again.operations - 1)));
+  }
   if (plan.fits()) return advice;
   if (plan.largest_batch > 0) {
     advice.push_back(fmt::format("batch {} fits", plan.largest_batch));
@@ -275,7 +307,8 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                              Backend* backend) {
   Planner planner(result, options, backend);
   RING_RETURN_IF_ERROR(planner.Open());
-  RING_ASSIGN_OR_RETURN(Planner::Taken taken, planner.Take(result));
+  RING_ASSIGN_OR_RETURN(Planner::Taken taken, planner.Take(result, options.memory));
+  RING_ASSIGN_OR_RETURN(const JobPlan::Rematerialize rematerialize, planner.Compare(taken));
   const uint64_t shards = result.shards();
   JobPlan plan = {.device = backend->numerics_class(options.threads_per_core).backend(),
                   .batch = result.batch(),
@@ -286,12 +319,13 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                   .core_bytes = taken.core,
                   .host = std::move(taken.host),
                   .workers = options.workers,
-                  .peak = std::move(taken.peak)};
+                  .peak = std::move(taken.peak),
+                  .rematerialize = rematerialize};
   RING_ASSIGN_OR_RETURN(const uint64_t samples,
                         LargestWithin(options.memory_per_core, kMostShardSamples / shards,
                                       [&](uint64_t samples) { return planner.Needed(samples); }));
   plan.largest_batch = samples * shards;
-  RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result));
+  RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result, {}));
   plan.wire_bytes = WireBytes(result, ParametersOf(programs.training()), options.workers);
   plan.advice = AdviceOn(plan);
   return plan;
@@ -315,6 +349,10 @@ std::string TableOf(const JobPlan& plan) {
                   plan.fits() ? "fits" : "does not fit") +
       fmt::format("host            {} beside the cores: {}\n", FormatBytes(plan.host.most()),
                   plan.host.Text()) +
+      fmt::format("rematerialize   {}: {} a core with it, {} without, {:.0f}% more operations\n",
+                  plan.rematerialize.on ? "on" : "off", FormatBytes(plan.rematerialize.needed_with),
+                  FormatBytes(plan.rematerialize.needed_without),
+                  100 * (plan.rematerialize.operations - 1)) +
       fmt::format("largest batch   {}\n", plan.largest_batch) +
       fmt::format("a core's largest buffers while {} runs:\n", plan.peak.node);
   for (size_t i = 0; i < std::min(plan.peak.buffers.size(), kShownBuffers); ++i) {

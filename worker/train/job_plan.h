@@ -57,6 +57,7 @@ struct PlanOptions {
   uint32_t workers = 1;
   uint64_t memory_per_core = 0;  // the limit
   bool by_metric = false;
+  v1::MemoryOptions memory = {};
   // How many samples there are: else a set has one batch of them, whatever the batch.
   bool counts_known = true;
 };
@@ -70,7 +71,14 @@ struct JobPlan {
   uint64_t largest_batch = 0;                   // the largest multiple of the shards that fits
   uint64_t workers = 0, wire_bytes = 0;         // at most, that each sends in a step
   graph::Peak peak;                             // of the largest program
-  std::optional<double> seconds_per_step;       // only where a profile knows; network apart
+  // What memory.rematerialize does, whether the job has it or not.
+  struct Rematerialize {
+    bool on = false;
+    uint64_t needed_with = 0, needed_without = 0;  // as needed()
+    double operations = 1;  // of the largest program with it, by those without it
+  };
+  Rematerialize rematerialize;
+  std::optional<double> seconds_per_step;  // only where a profile knows; network apart
   std::vector<std::string> advice;
 
   // Of one core: its programs, and its part of what the host holds.

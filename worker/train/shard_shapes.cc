@@ -28,12 +28,14 @@ std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec) {
   return shapes;
 }
 
-StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec) {
+StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec,
+                                       const v1::MemoryOptions& memory) {
   ProgramSet set;
   for (const ShardShape& shape : ShardShapes(spec)) {
     const graph::ProgramOptions options{.mode = shape.mode,
                                         .samples = static_cast<int64_t>(shape.samples),
-                                        .policy = spec.policy()};
+                                        .policy = spec.policy(),
+                                        .memory = memory};
     RING_ASSIGN_OR_RETURN(graph::Program program, graph::BuildProgram(spec.graph(), options));
     set.programs_.emplace(shape, std::move(program));
   }

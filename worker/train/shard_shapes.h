@@ -26,7 +26,8 @@ struct ShardShape {
 class ProgramSet {
  public:
   // Errors are the graph's, in words for the user.
-  [[nodiscard]] static StatusOr<ProgramSet> Build(const v1::ResultSpec& spec);
+  [[nodiscard]] static StatusOr<ProgramSet> Build(const v1::ResultSpec& spec,
+                                                  const v1::MemoryOptions& memory);
 
   [[nodiscard]] const std::map<ShardShape, graph::Program>& programs() const { return programs_; }
   // Any program of training: parameters and their order are the same in all.

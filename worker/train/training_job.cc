@@ -52,7 +52,8 @@ Status WithTable(const Status& refused, const TrainingJob& job, Backend* backend
                  {.cores = static_cast<uint32_t>(cores.size()),
                   .threads_per_core = cores.front().threads,
                   .memory_per_core = HostLimit(*backend, cores) / cores.size(),
-                  .by_metric = job.best.wanted()},
+                  .by_metric = job.best.wanted(),
+                  .memory = job.resolved.memory()},
                  backend);
   if (!plan.ok() || plan->fits()) return refused;
   return plan->Check();
@@ -183,7 +184,7 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
       std::make_shared<ShardLoader>(std::move(dataset), resolved.result(),
                                     augments == Augments::kLoader ? job->augmenter : nullptr);
   enter("graph");
-  RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result()));
+  RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result(), resolved.memory()));
   enter("plan");
   RING_RETURN_IF_ERROR(LayOutState(job.get()));
   RING_RETURN_IF_ERROR(WithTable(CheckMemory(*backend, cores, job.get()), *job, backend, cores));

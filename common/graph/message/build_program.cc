@@ -25,6 +25,7 @@ StatusOr<Program> BuildProgram(const v1::Graph& message, const ProgramOptions& o
   RING_RETURN_IF_ERROR(ApplyPolicy(&program, compute));
   FuseActivations(&program);
   RemoveDeadNodes(&program);
+  if (options.memory.rematerialize()) Rematerialize(&program);
   return program;
 }
 

@@ -35,11 +35,12 @@ struct ProgramOptions {
   Mode mode = Mode::kTraining;
   int64_t samples = 0;  // of the shard, >= 1
   v1::Policy policy = v1::POLICY_FLOAT32;
+  v1::MemoryOptions memory = {};
 };
 
-// Message -> forward -> autodiff (for training) -> policy -> fusion -> dead nodes: ready to plan
-// and bind. The same parameters, scalars and outputs in the same order for all options of one
-// message.
+// Message -> forward -> autodiff (for training) -> policy -> fusion -> dead nodes -> what `memory`
+// asks for: ready to plan and bind. The same parameters, scalars and outputs in the same order for
+// all options of one message.
 [[nodiscard]] StatusOr<Program> BuildProgram(const v1::Graph& message,
                                              const ProgramOptions& options);
 

@@ -33,8 +33,10 @@ struct BatchNormAttributes {
 
 // x(..,C) [gamma(C)] [beta(C)] -> y mean(C) variance(C)
 struct BatchNorm : BatchNormAttributes {
-  static constexpr OpTraits kTraits = {
-      .name = "batch_norm", .keras = "BatchNormalization", .float32_inputs = 0b110};
+  static constexpr OpTraits kTraits = {.name = "batch_norm",
+                                       .keras = "BatchNormalization",
+                                       .float32_inputs = 0b110,
+                                       .recompute = Recompute::kByStatistics};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);

@@ -32,6 +32,14 @@ enum class Storage : uint8_t {
   kAlias,    // is the same bytes as `storage_input`
 };
 
+// How the backward pass may compute what a node made once more, with the same bits: every kernel is
+// a function of its operands and of what keys its draws.
+enum class Recompute : uint8_t {
+  kSame,          // the same node again
+  kByStatistics,  // batch_norm: with the statistics that it found, as a batch_norm_inference
+  kNever,         // a sum over samples, which nothing reads
+};
+
 struct OpTraits {
   const char* name;
   const char* keras = nullptr;  // what Keras calls a layer of it; nullptr: nothing
@@ -42,6 +50,7 @@ struct OpTraits {
   uint32_t version = 1;        // of what it means: another version is another op to an old worker
   bool internal = false;       // only passes make it: no model has one
   uint32_t count_outputs = 0;  // bit i: output i is a scalar that counts
+  Recompute recompute = Recompute::kSame;
 };
 
 using OpInputs = std::span<const TensorType>;

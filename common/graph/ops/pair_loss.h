@@ -26,8 +26,10 @@ struct SigmoidCrossEntropy {
     return InvalidArgument("label_smoothing must be at least 0 and under 1, got {}",
                            label_smoothing);
   }
-  static constexpr OpTraits kTraits = {
-      .name = "sigmoid_cross_entropy", .keras = "BinaryCrossentropy", .float32_inputs = 0b11};
+  static constexpr OpTraits kTraits = {.name = "sigmoid_cross_entropy",
+                                       .keras = "BinaryCrossentropy",
+                                       .float32_inputs = 0b11,
+                                       .recompute = Recompute::kNever};
   template <typename R>
   R Value(R p, R t) const {
     return Select(p <= R(0), R(0), p) - p * Smooth(t) + Log1p(Exp(R(0) - Abs(p)));
@@ -46,8 +48,10 @@ struct SigmoidCrossEntropy {
 
 // (p - t)^2
 struct MeanSquaredError {
-  static constexpr OpTraits kTraits = {
-      .name = "mean_squared_error", .keras = "MeanSquaredError", .float32_inputs = 0b11};
+  static constexpr OpTraits kTraits = {.name = "mean_squared_error",
+                                       .keras = "MeanSquaredError",
+                                       .float32_inputs = 0b11,
+                                       .recompute = Recompute::kNever};
   template <typename R>
   R Value(R p, R t) const {
     return (p - t) * (p - t);
@@ -60,8 +64,10 @@ struct MeanSquaredError {
 
 // |p - t|, of slope 0 at 0
 struct MeanAbsoluteError {
-  static constexpr OpTraits kTraits = {
-      .name = "mean_absolute_error", .keras = "MeanAbsoluteError", .float32_inputs = 0b11};
+  static constexpr OpTraits kTraits = {.name = "mean_absolute_error",
+                                       .keras = "MeanAbsoluteError",
+                                       .float32_inputs = 0b11,
+                                       .recompute = Recompute::kNever};
   template <typename R>
   R Value(R p, R t) const {
     return Abs(p - t);
@@ -83,7 +89,8 @@ struct Huber {
     if (delta > 0 && std::isfinite(delta)) return absl::OkStatus();
     return InvalidArgument("delta must be a number above 0, got {}", delta);
   }
-  static constexpr OpTraits kTraits = {.name = "huber", .keras = "Huber", .float32_inputs = 0b11};
+  static constexpr OpTraits kTraits = {
+      .name = "huber", .keras = "Huber", .float32_inputs = 0b11, .recompute = Recompute::kNever};
   template <typename R>
   R Value(R p, R t) const {
     const R d = Abs(p - t);
@@ -104,8 +111,10 @@ struct BinaryAccuracy {
     return std::tuple(
         Field{"threshold", &BinaryAccuracy::threshold, "what a prediction of yes is above"});
   }
-  static constexpr OpTraits kTraits = {
-      .name = "binary_accuracy", .keras = "BinaryAccuracy", .float32_inputs = 0b11};
+  static constexpr OpTraits kTraits = {.name = "binary_accuracy",
+                                       .keras = "BinaryAccuracy",
+                                       .float32_inputs = 0b11,
+                                       .recompute = Recompute::kNever};
   template <typename R>
   R Value(R p, R t) const {
     return R(1) - Abs(Yes(p, threshold) - Yes(t, 0.5));

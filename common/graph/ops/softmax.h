@@ -39,8 +39,10 @@ struct SoftmaxCrossEntropyAttributes {
 
 // logits(N,K) labels(N) -> sum()
 struct SoftmaxCrossEntropy : SoftmaxCrossEntropyAttributes {
-  static constexpr OpTraits kTraits = {
-      .name = "softmax_cross_entropy", .keras = "CategoricalCrossentropy", .float32_inputs = 0b1};
+  static constexpr OpTraits kTraits = {.name = "softmax_cross_entropy",
+                                       .keras = "CategoricalCrossentropy",
+                                       .float32_inputs = 0b1,
+                                       .recompute = Recompute::kNever};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);
@@ -64,7 +66,8 @@ struct TopK {
   static constexpr OpTraits kTraits = {.name = "top_k",
                                        .keras = "TopKCategoricalAccuracy",
                                        .float32_inputs = 0b1,
-                                       .count_outputs = 0b1};
+                                       .count_outputs = 0b1,
+                                       .recompute = Recompute::kNever};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

@@ -29,4 +29,11 @@ void FuseActivations(Program* program);
 // renumbers values and nodes, their order stays.
 void RemoveDeadNodes(Program* program);
 
+// rematerialize.cc. Less memory for more operations, and the same bits. It runs last.
+
+// Chooses forward values that only the backward pass still reads while most is live, and has nodes
+// that compute them again directly before their first reader there. A function of the program,
+// which stays as it is where that would save less than a twentieth of the peak.
+void Rematerialize(Program* program);
+
 }  // namespace ringmaster::graph

@@ -223,6 +223,12 @@ TEST_CASE("MemoryPlan: random programs keep what they need") {
     REQUIRE(plan.arena_bytes >= plan.lower_bound);
     // Two in three hundred pass 1.02: tiny buffers leave little to fit into gaps.
     REQUIRE(static_cast<double>(plan.arena_bytes) <= 1.2 * static_cast<double>(plan.lower_bound));
+
+    Program again = program;
+    Rematerialize(&again);
+    const MemoryPlan other = PlanMemory(again, {});
+    REQUIRE(Simulation(again, other).Run() == "");
+    REQUIRE(other.lower_bound <= PlanMemory(program, {}).lower_bound);
   }
 }
 

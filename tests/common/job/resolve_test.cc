@@ -331,8 +331,9 @@ TEST_CASE("Result digest: changes with what determines the result and with nothi
     return Hex(ResultDigest(job->result()));
   };
   const std::string base = digest({});
-  CHECK(base == digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9, every_seconds: 60}",
-                        "data.path=elsewhere", "seed=0", "shards=4"}));
+  CHECK(base ==
+        digest({"name=other", "workers={min: 2}", "checkpoint={keep: 9, every_seconds: 60}",
+                "memory={rematerialize: true}", "data.path=elsewhere", "seed=0", "shards=4"}));
   CHECK(base != digest({"seed=1"}));
   for (const char* around :
        {"ema={decay: 0.9}", "clip={value: 1}", "schedule={cosine: {}}", "weight_decay={rate: 0.1}",

@@ -103,6 +103,7 @@ workers: {min: 1, max: 4}
 checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
+memory: {rematerialize: false}
 )");
   const v1::JobSpec other = WithDefaults(
       LeastSpec({"batch=64", "optimizer={sgd: {}}", "precision={policy: mixed_float16}"}));
@@ -120,6 +121,7 @@ workers: {min: 1, max: 8}
 checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
+memory: {rematerialize: false}
 )");
 }
 

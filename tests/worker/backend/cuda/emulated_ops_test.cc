@@ -192,6 +192,41 @@ TEST_CASE("Emulated kernels: bfloat16 agrees with the reference") { CheckAll(DTy
 
 TEST_CASE("Emulated kernels: float16 agrees with the reference") { CheckAll(DType::kFloat16); }
 
+TEST_CASE("Emulated kernels: a batch_norm is computed again by its statistics with the same bits") {
+  int checked = 0;
+  for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const OpCase& test : graph::AllCases()) {
+      if (!std::holds_alternative<graph::BatchNorm>(test.kind) || testing::NotYetOnCuda(test)) {
+        continue;
+      }
+      INFO(graph::NameOf(test) << ", " << graph::Name(compute));
+      const auto op = testing::MakeOpProgram(test, compute);
+      REQUIRE(Message(op.status()) == "");
+      const graph::Node& first = op->program.graph.node(0);
+      const graph::ReferenceFeeds feeds = testing::FeedOp(*op);
+      const graph::RandomKeys keys = testing::KeysOf(op->program);
+      const auto made = RunNode(op->program, feeds, keys, OutputPlace::kOwn);
+
+      graph::Program program;
+      program.samples = op->program.samples;
+      graph::ReferenceFeeds again;
+      graph::Node second = {
+          "again", graph::BatchNormInference{*first.attributes<graph::BatchNormAttributes>()}, {}};
+      const auto feed = [&](graph::ValueId id, std::vector<double> values) {
+        const graph::Value& value = op->program.graph.value(id);
+        second.inputs.push_back(program.graph.AddFed(value.name, value.shape, value.dtype));
+        again[second.inputs.back()] = std::move(values);
+      };
+      for (const graph::ValueId input : first.inputs) feed(input, feeds.at(input));
+      for (size_t i : {1, 2}) feed(first.outputs[i], {made[i].begin(), made[i].end()});
+      REQUIRE(graph::AddOp(&program.graph, second).ok());
+      CHECK(SameBits(RunNode(program, again, keys, OutputPlace::kOwn)[0], made[0]));
+      ++checked;
+    }
+  }
+  CHECK(checked > 0);
+}
+
 TEST_CASE("Emulated kernels: the bits of the CPU backend where the case says so") {
   const auto backend = cpu::CpuBackend::Create();
   REQUIRE(Message(backend.status()) == "");
