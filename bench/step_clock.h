@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "worker/train/progress.h"
+#include "worker/state/progress.h"
 
 namespace ringmaster::bench {
 

@@ -10,7 +10,7 @@
 
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
-#include "worker/train/checkpoint_sink.h"
+#include "worker/state/checkpoint_sink.h"
 
 namespace ringmaster::worker {
 

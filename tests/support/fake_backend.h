@@ -20,7 +20,7 @@
 #include "tests/support/fake_input_stage.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/shard_io.h"
-#include "worker/train/arena.h"
+#include "worker/state/arena.h"
 
 namespace ringmaster {
 

@@ -16,7 +16,7 @@
 #include "common/graph/update/optimizer.h"
 #include "common/mutex.h"
 #include "worker/backend/device_state.h"
-#include "worker/train/arena.h"
+#include "worker/state/arena.h"
 
 namespace ringmaster {
 

@@ -19,7 +19,7 @@
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/device_state.h"
-#include "worker/train/arena.h"
+#include "worker/state/arena.h"
 
 namespace ringmaster::worker {
 

@@ -9,7 +9,7 @@
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/core_layout.h"
 #include "worker/ring/all_reduce.h"
-#include "worker/train/checkpoint_writer.h"
+#include "worker/state/checkpoint_writer.h"
 
 namespace ringmaster::worker {
 namespace {

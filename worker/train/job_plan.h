@@ -14,8 +14,8 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
+#include "worker/state/state.h"
 #include "worker/train/shard_shapes.h"
-#include "worker/train/state.h"
 
 namespace ringmaster::worker {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "worker/train/progress.h"
+#include "worker/state/progress.h"
 
 namespace ringmaster::worker {
 

@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/ring/all_reduce.h"
-#include "worker/train/arena.h"
+#include "worker/state/arena.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
 

@@ -13,9 +13,9 @@
 
 #include "common/sha256.h"
 #include "common/status.h"
-#include "worker/train/checkpoint.h"
-#include "worker/train/checkpoint_sink.h"
-#include "worker/train/progress.h"
+#include "worker/state/checkpoint.h"
+#include "worker/state/checkpoint_sink.h"
+#include "worker/state/progress.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {

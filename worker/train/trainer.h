@@ -22,11 +22,11 @@
 #include "worker/data/shard_loader.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/link.h"
-#include "worker/train/checkpoint.h"
-#include "worker/train/checkpoint_sink.h"
-#include "worker/train/init_weights.h"
+#include "worker/state/checkpoint.h"
+#include "worker/state/checkpoint_sink.h"
+#include "worker/state/init_weights.h"
+#include "worker/state/progress.h"
 #include "worker/train/job_plan.h"
-#include "worker/train/progress.h"
 
 namespace ringmaster::worker {
 

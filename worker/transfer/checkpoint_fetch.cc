@@ -11,7 +11,7 @@
 #include "common/signals.h"
 #include "common/text.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 #include "worker/transfer/read_stream.h"
 #include "worker/transfer/state_receiver.h"
 

@@ -11,7 +11,7 @@
 
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
-#include "worker/train/checkpoint_sink.h"
+#include "worker/state/checkpoint_sink.h"
 
 namespace ringmaster::worker {
 

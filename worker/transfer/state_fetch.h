@@ -10,7 +10,7 @@
 
 #include "common/ids.h"
 #include "common/status.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 

@@ -7,7 +7,7 @@
 
 #include "common/sha256.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 

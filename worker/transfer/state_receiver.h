@@ -12,7 +12,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 

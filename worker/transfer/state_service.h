@@ -17,7 +17,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "ringmaster/v1/states.grpc.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <thread>
 
+#include "worker/state/state.h"
 #include "worker/train/shard_shapes.h"
 #include "worker/train/shard_work.h"
-#include "worker/train/state.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "tests/support/model_option.h"
 #include "tests/worker/train/regroup_case.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -9,7 +9,7 @@
 #include "common/safetensors.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/training_case.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/mutex.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/fake_case.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ringmaster/v1/fleet.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
 

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 #include "worker/transfer/state_pieces.h"
 
 namespace ringmaster::worker {

@@ -10,7 +10,6 @@
 #include "common/graph/layers/losses.h"
 #include "common/graph/memory_plan.h"
 #include "common/graph/passes/passes.h"
-#include "tests/support/model_option.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/zoo_program.h"
 

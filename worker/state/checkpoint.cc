@@ -1,4 +1,4 @@
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 #include <algorithm>
 #include <bit>

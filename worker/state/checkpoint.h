@@ -10,9 +10,9 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/train/checkpoint_sink.h"
-#include "worker/train/progress.h"
-#include "worker/train/state.h"
+#include "worker/state/checkpoint_sink.h"
+#include "worker/state/progress.h"
+#include "worker/state/state.h"
 
 namespace ringmaster::worker {
 

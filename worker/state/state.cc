@@ -1,4 +1,4 @@
-#include "worker/train/state.h"
+#include "worker/state/state.h"
 
 #include <algorithm>
 #include <iterator>

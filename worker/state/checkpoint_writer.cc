@@ -1,4 +1,4 @@
-#include "worker/train/checkpoint_writer.h"
+#include "worker/state/checkpoint_writer.h"
 
 #include <pthread.h>
 

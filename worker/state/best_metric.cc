@@ -1,4 +1,4 @@
-#include "worker/train/best_metric.h"
+#include "worker/state/best_metric.h"
 
 namespace ringmaster::worker {
 

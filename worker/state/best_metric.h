@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "ringmaster/v1/job.pb.h"
-#include "worker/train/checkpoint.h"
-#include "worker/train/checkpoint_sink.h"
-#include "worker/train/progress.h"
+#include "worker/state/checkpoint.h"
+#include "worker/state/checkpoint_sink.h"
+#include "worker/state/progress.h"
 
 namespace ringmaster::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/train/device_copy.h"
+#include "worker/state/device_copy.h"
 
 #include <span>
 #include <vector>

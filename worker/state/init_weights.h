@@ -8,7 +8,7 @@
 #include "common/safetensors.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/train/state.h"
+#include "worker/state/state.h"
 
 namespace ringmaster::worker {
 

@@ -21,8 +21,8 @@
 
 #include "common/mutex.h"
 #include "common/status.h"
-#include "worker/train/checkpoint.h"
-#include "worker/train/checkpoint_sink.h"
+#include "worker/state/checkpoint.h"
+#include "worker/state/checkpoint_sink.h"
 
 namespace ringmaster::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/train/init_weights.h"
+#include "worker/state/init_weights.h"
 
 #include <algorithm>
 #include <cstring>

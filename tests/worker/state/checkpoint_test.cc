@@ -1,4 +1,4 @@
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -11,7 +11,7 @@
 #include "common/exact/digest.h"
 #include "common/status.h"
 #include "worker/backend/device_state.h"
-#include "worker/train/state.h"
+#include "worker/state/state.h"
 
 namespace ringmaster::worker {
 

@@ -14,7 +14,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/train/arena.h"
+#include "worker/state/arena.h"
 
 namespace ringmaster::worker {
 

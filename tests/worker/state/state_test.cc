@@ -1,5 +1,5 @@
 // Dynamic loss scaling of mixed_float16 in the step loop, with overflows that a script makes.
-#include "worker/train/state.h"
+#include "worker/state/state.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "common/safetensors.h"
 #include "tests/worker/train/fake_case.h"
-#include "worker/train/checkpoint.h"
+#include "worker/state/checkpoint.h"
 #include "worker/train/step_loop.h"
 
 namespace ringmaster::worker {
