@@ -29,7 +29,7 @@ Run::Run(const Options& options, GenerationSource& generations, const JobRecord&
       regroup_count_(job.status.regroup_count()),
       recomputed_(job.status.shards_recomputed()) {
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
-  if (resolved_ && resolved_->has_init() && !resumes_) init_ = resolved_->init();
+  if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
   if (job.status.has_resumed_from()) resumed_from_ = job.status.resumed_from();
 }
 
