@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What `ringctl plan` says that a job takes of memory, beside what a worker takes.
 
-usage: bench/plan_memory.py [--only MODEL] [--parts | --rematerialize]      the programs: RINGMASTER_BIN, or build/release/bin
+usage: bench/plan_memory.py [--only MODEL] [--parts | --rematerialize]     the programs: RINGMASTER_BIN, or build/release/bin
 
 For each of six models a worker of its own with one core trains three steps, evaluates once and writes one
 checkpoint, on generated data. Real is the most that was resident while the job ran (VmHWM, reset before it)
@@ -11,7 +11,7 @@ Exit code 1 when one is off by more than 5 %, or the limit does not hold. --part
 them, and what was resident at the largest of some samples.
 
 --rematerialize: for the same models what a core is planned to take with `memory: {rematerialize: true}` and
-without it, and seconds a step of both, run in turn; the quicker of two runs counts. Exit code 1 when their
+without it, and seconds a step of both, run in turn; the quickest of four runs counts. Exit code 1 when their
 checkpoints differ.
 """
 import argparse
@@ -172,7 +172,7 @@ def measure(case, parts):
         return plan["worker_bytes"], real, left
 
 
-def rematerialize(case, rounds=2):
+def rematerialize(case, rounds=4):
     """(plans, least seconds a step, SHA-256 of all checkpoints), of the job without it, then with it."""
     kept = job_of(*case)
     jobs = [kept, {**kept, "memory": {"rematerialize": True}}]
@@ -189,7 +189,8 @@ def rematerialize(case, rounds=2):
 
 
 def compare(only):
-    print("| model | batch, shards, images | a core's programs MiB: without, with | | operations | seconds a step: without, with | |")
+    print("| model | batch, shards, images | a core's programs MiB: without, with | | operations | "
+          "seconds a step: without, with | |")
     print("|---|---|---|---|---|---|---|")
     same = True
     for case in CASES:
