@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 
 namespace ringmaster::bench {
 

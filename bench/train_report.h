@@ -9,7 +9,7 @@
 
 #include "bench/model_flops.h"
 #include "bench/train_options.h"
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 
 namespace ringmaster::bench {
 

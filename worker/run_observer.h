@@ -9,7 +9,7 @@
 #include "common/ids.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "worker/logic/event.h"
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 
 namespace ringmaster::worker {
 

@@ -9,7 +9,6 @@
 #include "ringmaster/v1/job.pb.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
-#include "worker/state/progress.h"
 
 namespace ringmaster::worker {
 

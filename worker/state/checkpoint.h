@@ -11,7 +11,6 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/state/checkpoint_sink.h"
-#include "worker/state/progress.h"
 #include "worker/state/state.h"
 
 namespace ringmaster::worker {

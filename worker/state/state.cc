@@ -113,4 +113,9 @@ void Initialize(const v1::ResultSpec& spec, State* state) {
   state->digest = exact::FirstDigest(job::StatesDigest(spec));
 }
 
+std::optional<double> Evaluation::metric(std::string_view name) const {
+  const auto found = std::ranges::find(metrics, name, &graph::Metric::name);
+  return found == metrics.end() ? std::nullopt : std::optional(found->value);
+}
+
 }  // namespace ringmaster::worker

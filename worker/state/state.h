@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/exact/block_layout.h"
@@ -160,5 +162,13 @@ struct State {
 // S(0): drawn parameters, which their average equals, zero slots, moving means 0 and variances 1,
 // the first loss scale, digest(0).
 void Initialize(const v1::ResultSpec& spec, State* state);
+
+// An evaluated set under S(step).
+struct Evaluation {
+  uint64_t step = 0;
+  std::vector<graph::Metric> metrics;  // without what is not finite
+  [[nodiscard]] std::optional<double> metric(std::string_view name) const;
+  bool operator==(const Evaluation&) const = default;
+};
 
 }  // namespace ringmaster::worker

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 
 namespace ringmaster::worker {
 

@@ -12,11 +12,6 @@ constexpr std::chrono::seconds kLineInterval{10};
 
 }  // namespace
 
-std::optional<double> Evaluation::metric(std::string_view name) const {
-  const auto found = std::ranges::find(metrics, name, &graph::Metric::name);
-  return found == metrics.end() ? std::nullopt : std::optional(found->value);
-}
-
 std::string LogText(const std::vector<graph::Metric>& metrics) {
   std::string text;
   for (const graph::Metric& metric : metrics) {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "worker/ring/link.h"
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {

@@ -15,7 +15,7 @@
 #include "common/status.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
-#include "worker/state/progress.h"
+#include "worker/train/progress.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {

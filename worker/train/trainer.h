@@ -25,8 +25,8 @@
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
 #include "worker/state/init_weights.h"
-#include "worker/state/progress.h"
 #include "worker/train/job_plan.h"
+#include "worker/train/progress.h"
 
 namespace ringmaster::worker {
 

@@ -7,10 +7,10 @@
 #include "common/graph/autodiff.h"
 #include "common/graph/cost.h"
 #include "common/graph/layers/layer_list.h"
-#include "common/graph/layers/losses.h"
 #include "common/graph/memory_plan.h"
 #include "common/graph/passes/passes.h"
 #include "tests/support/program_feeds.h"
+#include "tests/support/small_models.h"
 #include "tests/support/zoo_program.h"
 
 namespace ringmaster::graph {
@@ -35,7 +35,7 @@ Program Blocks(int64_t samples) {
   }
   x = builder.Add("pool", GlobalAveragePool{}, x);
   x = builder.Add("fc", layers::Dense{.units = 3}, x);
-  layers::AddClassifierOutputs(builder, x);
+  testing::AddClassifierOutputs(builder, x);
   auto program = builder.Finish();
   REQUIRE(Message(program.status()) == "");
   REQUIRE(Message(Differentiate(&*program)) == "");

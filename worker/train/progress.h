@@ -6,21 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/graph/program.h"
 #include "common/sha256.h"
+#include "worker/state/state.h"
 
 namespace ringmaster::worker {
-
-// An evaluated set under S(step).
-struct Evaluation {
-  uint64_t step = 0;
-  std::vector<graph::Metric> metrics;  // without what is not finite
-  [[nodiscard]] std::optional<double> metric(std::string_view name) const;
-  bool operator==(const Evaluation&) const = default;
-};
 
 // ` loss=0.1234 accuracy=0.5000`: for lines of the log.
 [[nodiscard]] std::string LogText(const std::vector<graph::Metric>& metrics);
