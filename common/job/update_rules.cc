@@ -98,12 +98,28 @@ Status ResolveSchedule(const Lengths& lengths, v1::Schedule* schedule) {
 
 // ---- before the data are known ------------------------------------------------------------------
 
+// Those of one unit, whatever the length of an epoch is.
+Status CheckOrder(const std::string& key, const v1::Steps& steps) {
+  for (int i = 1; i < steps.at_size(); ++i) {
+    const v1::Length& before = steps.at(i - 1);
+    const v1::Length& at = steps.at(i);
+    if (before.has_updates() != at.has_updates()) continue;
+    const bool later =
+        at.has_updates() ? at.updates() > before.updates() : at.epochs() > before.epochs();
+    if (later) continue;
+    return InvalidArgument("{}.{}: expected more than the {} in front of it, got {}", key, i,
+                           WordsOf(before), WordsOf(at));
+  }
+  return absl::OkStatus();
+}
+
 Status CheckSteps(const v1::Steps& steps) {
   const std::string key = kSchedule + "steps";
   if (steps.has_every() == (steps.at_size() > 0)) {
     return InvalidArgument("{}: expected one of at, every, got {}", key,
                            steps.has_every() ? "both" : "none");
   }
+  RING_RETURN_IF_ERROR(CheckOrder(key + ".at", steps));
   const int factors = steps.factor().values_size();
   if (factors == 1 || (factors > 0 && factors == steps.at_size())) return absl::OkStatus();
   return InvalidArgument("{}.factor: expected one number{}, got {}", key,

@@ -83,6 +83,9 @@ TEST_CASE("UpdateRules: boundaries are in order, inside the job, and behind the 
   CHECK(steps("at: [{epochs: 6}, {epochs: 6}]") ==
         "optimizer.schedule.steps.at.1: expected more than the 6 epochs in front of it, got 6 "
         "epochs");
+  CHECK(steps("at: [{updates: 100}, {updates: 50}]") ==
+        "optimizer.schedule.steps.at.1: expected more than the 100 updates in front of it, got 50 "
+        "updates");
   CHECK(steps("at: [{epochs: 10}]") ==
         "optimizer.schedule.steps.at.0: expected less than the job's 10 epochs, got 10 epochs");
   CHECK(steps("at: [{epochs: 1.5}]") ==
