@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@ namespace ringmaster::ring {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::minutes;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
@@ -205,26 +207,30 @@ TEST_CASE("RingPort: strangers, old generations and garbage are refused and harm
   CHECK(Pass(links[1].get(), links[0].get(), 3) == absl::OkStatus());
 }
 
-TEST_CASE("RingPort: streams that wait are limited in number and in time") {
-  PortRing ring(1, {.waiting_streams = 2, .waiting_limit = milliseconds(300)});
-  const uint16_t port = ring.port(0)->port();
-  RawStream first(port, HelloOf(1));
-  RawStream second(port, HelloOf(2));
-  const auto third = [&]() {
-    RawStream stream(port, HelloOf(3));
-    return stream.Finish();
-  };
-  grpc::Status status = third();
-  // The first two may still be on their way when the third arrives.
-  for (int i = 0; i < 100 && status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
-    status = third();
+TEST_CASE("RingPort: of more streams than may wait one is refused, whichever comes last") {
+  std::optional<PortRing> ring;
+  ring.emplace(1, PortOptions{.waiting_streams = 2, .waiting_limit = minutes(1)});
+  const uint16_t port = ring->port(0)->port();
+  std::promise<grpc::Status> refused;
+  std::once_flag once;
+  std::vector<std::future<void>> streams;
+  for (uint32_t sender : {1U, 2U, 3U}) {
+    streams.push_back(std::async(std::launch::async, [&, sender]() {
+      const grpc::Status status = RawStream(port, HelloOf(sender)).Finish();
+      std::call_once(once, [&]() { refused.set_value(status); });
+    }));
   }
+  const grpc::Status status = refused.get_future().get();
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
   CHECK(ErrorReason(status) == kReasonCrowded);
-  for (RawStream* stream : {&first, &second}) {
-    const grpc::Status late = stream->Finish();
-    CHECK(late.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
-    CHECK(late.error_message().find("did not join it within 300 ms") != std::string::npos);
-  }
+  ring.reset();  // the others need not wait
+}
+
+TEST_CASE("RingPort: streams wait for a limited time") {
+  PortRing ring(1, {.waiting_limit = milliseconds(100)});
+  const grpc::Status late = RawStream(ring.port(0)->port(), HelloOf(1)).Finish();
+  CHECK(late.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  CHECK(late.error_message().find("did not join it within 100 ms") != std::string::npos);
 }
 
 TEST_CASE("RingPort: a frame that is garbage or of another generation ends its stream by name") {
