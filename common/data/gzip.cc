@@ -6,6 +6,7 @@
 #include <new>
 
 #include "common/check.h"
+#include "common/data/beneath.h"
 
 namespace ringmaster::data {
 namespace {

@@ -75,7 +75,7 @@ std::optional<Differing> FirstDifference(const Message& here, const Message& the
                          field.message_type() != v1::Model::descriptor() &&
                          ListField(*field.message_type()) == nullptr;
     if (mapping && in_here && in_there) {
-      const auto differing =
+      auto differing =
           FirstDifference(here.GetReflection()->GetMessage(here, &field),
                           there.GetReflection()->GetMessage(there, &field), key + '.', same_graph);
       if (differing) return differing;
