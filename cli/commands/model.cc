@@ -154,7 +154,7 @@ StatusOr<v1::Graph> GraphOf(const Subject& subject) {
   return graph;
 }
 
-// What is frozen is known of a graph. A model of a newer release is called as `name`.
+// A model of layers has no name of its own: it is called `name`.
 zoo::Summary SummaryOf(const std::string& name, const v1::Model& model,
                        const graph::Program& program) {
   zoo::Summary summary = zoo::Summarize(model, program);
@@ -174,7 +174,7 @@ StatusOr<zoo::Summary> SummaryOfJob(const Common& common, const ModelOptions& op
 
 StatusOr<zoo::Summary> SummaryOfModel(const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  if (!subject.around.freeze.empty()) {
+  if (!subject.around.freeze.empty()) {  // known of a graph alone, which features have none of
     RING_ASSIGN_OR_RETURN(const v1::Graph graph, GraphOf(subject));
     RING_ASSIGN_OR_RETURN(const graph::Program program,
                           graph::FromMessage(graph, graph::Mode::kTraining, 1));
