@@ -18,7 +18,7 @@
 #include "common/model/fine_tuning.h"
 #include "common/model/print_model.h"
 #include "common/text.h"
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::cli {
 namespace {

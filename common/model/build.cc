@@ -16,7 +16,7 @@
 #include "common/model/expand.h"
 #include "common/model/kind.h"
 #include "common/text.h"
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::model {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/graph/layers/layer_table.h"
 #include "common/model/kind.h"
 #include "common/yaml/scalar.h"
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 
 namespace ringmaster::model {
 namespace {

@@ -1,6 +1,6 @@
 // The table of models: one row a model, made of its options' struct and the function that builds
-// its layers; each family's file has its rows. Immutable, thread-safe. It makes no graph: zoo.h
-// does.
+// its layers; each family's file has its rows. Immutable, thread-safe (free functions). It makes
+// no graph: common/model/build.h does.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "common/graph/layers/options.h"
 #include "common/status.h"
 #include "ringmaster/v1/graph.pb.h"
+#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::zoo {
 
@@ -103,5 +104,15 @@ struct ModelDescription {
 // INVALID_ARGUMENT names the models, and the one that was meant.
 [[nodiscard]] StatusOr<const Entry*> FindModel(const std::string& name);
 [[nodiscard]] std::vector<std::string> ModelNames();
+
+// The model's layers behind `images`; `made` is then what they make. False: those are features, and
+// there is no loss for them. INVALID_ARGUMENT names the model, the option and what is allowed.
+[[nodiscard]] StatusOr<bool> AddModel(const v1::Model& model, const DataShape& data,
+                                      graph::GraphBuilder& builder, graph::ValueId images,
+                                      graph::ValueId* made);
+
+// For a job: checks name and options (each option belongs to the model and is in range, and there
+// is a loss) and fills defaults.
+[[nodiscard]] StatusOr<v1::Model> ResolveModel(const v1::Model& model);
 
 }  // namespace ringmaster::zoo

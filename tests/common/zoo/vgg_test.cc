@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 #include "tests/support/model_option.h"
 #include "tests/support/zoo_program.h"
 

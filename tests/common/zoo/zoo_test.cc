@@ -1,4 +1,4 @@
-#include "common/zoo/zoo.h"
+#include "common/zoo/model_table.h"
 
 #include <catch2/catch.hpp>
 #include <string>
