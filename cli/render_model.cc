@@ -1,6 +1,6 @@
 #include "cli/render_model.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/terminal.h"
 
@@ -90,6 +90,10 @@ std::string RenderLayers(const ModelWords& words, const Terminal& terminal) {
     names.Add({kind.name, fmt::format("{}{}", kind.inputs, kind.more_inputs ? " or more" : ""),
                kind.help});
     add_options(kind);
+    if (kind.roles.empty()) continue;
+    options.Add({kind.name, fmt::format("{}", fmt::join(kind.roles, ", ")),
+                 std::string("LAYER/ROLE"), std::string(),
+                 std::string("that parameter of a layer before it, in place of its own")});
   }
   for (const graph::layers::OutputKind& kind : words.outputs) {
     outputs.Add({kind.name, std::string(RoleOf(kind)), kind.help});
@@ -108,6 +112,7 @@ Json ToJson(const ModelWords& words) {
                       {"description", kind.help},
                       {"inputs", kind.inputs},
                       {"more_inputs", kind.more_inputs},
+                      {"roles", kind.roles},
                       {"options", OptionsJson(kind.options)}});
   }
   for (const graph::layers::OutputKind& kind : words.outputs) {

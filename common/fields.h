@@ -2,6 +2,7 @@
 // it, and what it is for. A default is the member's own initializer. Constants; thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -128,7 +129,7 @@ template <typename Value>
     std::vector<std::string> words;  // values are few, and count from 0
     for (int i = 0; i < 16; ++i) {
       const std::string word = Name(static_cast<Value>(i));
-      if (!words.empty() && word == words.back()) break;
+      if (std::ranges::find(words, word) != words.end()) break;
       words.push_back(word);
     }
     return fmt::format("{}", fmt::join(words, ", "));

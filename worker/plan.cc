@@ -12,12 +12,12 @@
 #include "common/amount.h"
 #include "common/files.h"
 #include "common/job/field_names.h"
+#include "common/job/offline_job.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
 #include "common/sha256.h"
 #include "worker/devices.h"
 #include "worker/identity.h"
-#include "worker/offline_job.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -29,7 +29,8 @@ constexpr uint32_t kUsualWorkers = 2;
 }  // namespace
 
 StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Backend* backend) {
-  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultWithoutCluster(spec, flags.data_root));
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result,
+                        job::ResultWithoutCluster(spec, flags.data_root));
   const PlanOptions options = {.cores = flags.cores,
                                .threads_per_core = flags.threads_per_core,
                                .workers = flags.workers,
@@ -38,7 +39,7 @@ StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Back
                                .memory = spec.memory(),
                                .counts_known = !flags.data_root.empty() || spec.data().has_take()};
   RING_ASSIGN_OR_RETURN(JobPlan job, PlanResult(result, options, backend));
-  return FilePlan{TitleOf(spec, result), Hex(job::ModelDigest(result.graph())),
+  return FilePlan{job::TitleOf(spec, result), Hex(job::ModelDigest(result.graph())),
                   job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                   std::move(job)};
 }
@@ -310,7 +311,7 @@ Status Plan(PlanFlags flags, bool* fits) {
         "--memory-per-core out, or the profile",
         flags.profile);
   }
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadJob(flags.job_file, flags.overrides));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ReadJob(flags.job_file, flags.overrides));
   if (!flags.profile.empty() && !flags.measure) {
     RING_RETURN_IF_ERROR(PlanProfiles(spec, flags, fits));
   } else {

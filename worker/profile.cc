@@ -64,6 +64,13 @@ class Keys {
     *value = found->get<double>();
     return absl::OkStatus();
   }
+  Status Truth(const char* key, bool* value) {
+    const Json* found = Find(key);
+    if (found == nullptr) return absl::OkStatus();
+    if (!found->is_boolean()) return Wrong(key, "true or false");
+    *value = found->get<bool>();
+    return absl::OkStatus();
+  }
   Status Bytes(const char* key, uint64_t* value) {
     const Json* found = Find(key);
     if (found != nullptr && found->is_string()) {
@@ -108,6 +115,7 @@ StatusOr<MeasuredSteps> ParseSteps(const Json& json, const std::string& where) {
   Keys keys(json, where);
   RING_RETURN_IF_ERROR(keys.Text("model_sha256", &steps.model_sha256));
   RING_RETURN_IF_ERROR(keys.Text("policy", &steps.policy));
+  RING_RETURN_IF_ERROR(keys.Truth("rematerialize", &steps.rematerialize));
   RING_RETURN_IF_ERROR(keys.Count("samples", std::numeric_limits<uint32_t>::max(), &steps.samples));
   RING_RETURN_IF_ERROR(keys.Seconds("seconds_per_round", &steps.seconds_per_round));
   RING_RETURN_IF_ERROR(keys.Seconds("seconds_per_update", &steps.seconds_per_update));
@@ -162,6 +170,7 @@ std::string ToJson(const WorkerProfile& profile) {
   for (const MeasuredSteps& steps : profile.measured) {
     measured.push_back({{"model_sha256", steps.model_sha256},
                         {"policy", steps.policy},
+                        {"rematerialize", steps.rematerialize},
                         {"samples", steps.samples},
                         {"seconds_per_round", steps.seconds_per_round},
                         {"seconds_per_update", steps.seconds_per_update}});
@@ -197,7 +206,8 @@ std::optional<double> SecondsPerStep(const WorkerProfile& profile, const JobPlan
         std::log(static_cast<double>(plan.samples) / static_cast<double>(steps.samples)));
   };
   for (const MeasuredSteps& steps : profile.measured) {
-    const bool same = steps.model_sha256 == model_sha256 && steps.policy == policy;
+    const bool same = steps.model_sha256 == model_sha256 && steps.policy == policy &&
+                      steps.rematerialize == plan.rematerialize.on;
     if (!same || distance(steps) > std::log(kFarthest) + 1e-9) continue;
     if (nearest == nullptr || distance(steps) < distance(*nearest)) nearest = &steps;
   }
@@ -212,7 +222,7 @@ std::optional<double> SecondsPerStep(const WorkerProfile& profile, const JobPlan
 void Keep(const MeasuredSteps& steps, WorkerProfile* profile) {
   std::erase_if(profile->measured, [&](const MeasuredSteps& old) {
     return old.model_sha256 == steps.model_sha256 && old.policy == steps.policy &&
-           old.samples == steps.samples;
+           old.rematerialize == steps.rematerialize && old.samples == steps.samples;
   });
   profile->measured.push_back(steps);
 }
@@ -323,6 +333,7 @@ StatusOr<MeasuredSteps> MeasureSteps(const v1::JobSpec& whole, const MeasureOpti
   return MeasuredSteps{.model_sha256 = resolved.model_sha256(),
                        .policy = job::ShortName(
                            *v1::Policy_descriptor()->FindValueByNumber(resolved.result().policy())),
+                       .rematerialize = spec.memory().rematerialize(),
                        .samples = options.samples,
                        .seconds_per_round = watch.round(),
                        .seconds_per_update = watch.update()};

@@ -18,6 +18,7 @@ namespace ringmaster::worker {
 struct MeasuredSteps {
   std::string model_sha256;
   std::string policy;
+  bool rematerialize = false;     // memory.rematerialize
   uint64_t samples = 0;           // of a shard
   double seconds_per_round = 0;   // each core computes one shard, from its input to its sums
   double seconds_per_update = 0;  // after the last shard
@@ -46,14 +47,15 @@ struct WorkerProfile {
 [[nodiscard]] std::string ProfilePath(const std::string& named);
 
 // Of a step of the planned job on workers of this profile, without what the network takes. Nothing
-// where the model was not measured with this policy, or with shards of less than a fourth or more
-// than four times as many samples.
+// where the model was not measured with this policy and rematerialize, or with shards of less than
+// a fourth or more than four times as many samples.
 [[nodiscard]] std::optional<double> SecondsPerStep(const WorkerProfile& profile,
                                                    const JobPlan& plan,
                                                    const std::string& model_sha256,
                                                    const std::string& policy);
 
-// Replaces what was measured of the same model and policy with shards of as many samples.
+// Replaces what was measured of the same model, policy and rematerialize with shards of as many
+// samples.
 void Keep(const MeasuredSteps& steps, WorkerProfile* profile);
 
 // Trains some steps of the job, one shard on each core, on the data under `data_root`, or on

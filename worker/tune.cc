@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/files.h"
-#include "worker/offline_job.h"
+#include "common/job/offline_job.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -88,11 +88,12 @@ std::string NoteOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
 }  // namespace
 
 StatusOr<TuneSubject> TuneSubjectOf(const v1::JobSpec& spec, const TuneSubjectOptions& options) {
-  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result, ResultWithoutCluster(spec, options.data_root));
-  TuneSubject subject = {TitleOf(spec, result), NoteOf(spec, options), {}};
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result,
+                        job::ResultWithoutCluster(spec, options.data_root));
+  TuneSubject subject = {job::TitleOf(spec, result), NoteOf(spec, options), {}};
   std::vector<v1::ResultSpec> results;
   for (const uint32_t samples : std::set(options.samples.begin(), options.samples.end())) {
-    results.push_back(WithShard(result, samples));
+    results.push_back(job::WithShard(result, samples));
   }
   if (results.empty()) results.push_back(result);
   for (const v1::ResultSpec& one : results) {
@@ -108,7 +109,7 @@ constexpr int kWrongJob = 2;
 constexpr mode_t kReadable = 0644;  // workers may be another user's
 
 StatusOr<TuneSubject> ReadSubject(const TuneFlags& flags) {
-  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, ReadJob(flags.job_file, flags.overrides));
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ReadJob(flags.job_file, flags.overrides));
   return TuneSubjectOf(spec, {flags.samples, flags.data_root});
 }
 

@@ -12,6 +12,7 @@
 #include "common/graph/message/message.h"
 #include "common/graph/printer.h"
 #include "common/job/job_file.h"
+#include "common/job/offline_job.h"
 #include "common/job/overrides.h"
 #include "common/job/resolve.h"
 #include "common/model/build.h"
@@ -28,6 +29,7 @@ struct ModelOptions {
   std::vector<std::string> options;
   std::optional<std::string> input;
   std::optional<int64_t> classes;
+  std::string data_root;  // of a job file: where its data are; empty: they are not looked at
 };
 
 // A model, and the data that it is looked at for.
@@ -35,6 +37,7 @@ struct Subject {
   v1::Model model;
   model::AroundModel around;  // of a job file
   zoo::DataShape data;
+  std::optional<v1::Graph> graph;  // where the data were looked at
 };
 
 // Numbers with an x between them; nothing when a part is no number.
@@ -66,7 +69,35 @@ StatusOr<zoo::DataShape> DataOf(const ModelOptions& options, zoo::DataShape data
   return zoo::DataShape{(*numbers)[0], (*numbers)[1], (*numbers)[2], data.classes};
 }
 
+// A job file with its data: what a job of it would carry.
+StatusOr<Subject> SubjectOfData(const ModelOptions& options) {
+  if (options.input || options.classes) {
+    return InvalidArgument("--data-root: the data say what --input and --classes say");
+  }
+  if (!model::IsFileName(options.name)) {
+    return InvalidArgument("--data-root: {} is no job file, which says what data there are",
+                           options.name);
+  }
+  std::vector<std::string> overrides;
+  for (const std::string& option : options.options) overrides.push_back("model." + option);
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ReadJob(options.name, overrides));
+  RING_ASSIGN_OR_RETURN(const v1::ResultSpec result,
+                        job::ResultWithoutCluster(spec, options.data_root));
+  Subject subject = {spec.model(), {}, zoo::kCifar, result.graph()};
+  for (const v1::Column& column : result.graph().columns()) {
+    if (column.shape_size() == 3) {
+      subject.data.height = column.shape(0);
+      subject.data.width = column.shape(1);
+      subject.data.channels = column.shape(2);
+    } else if (column.limit() > 0) {
+      subject.data.classes = column.limit();
+    }
+  }
+  return subject;
+}
+
 StatusOr<Subject> SubjectOf(const ModelOptions& options) {
+  if (!options.data_root.empty()) return SubjectOfData(options);
   YamlNode given = {.kind = YamlNode::Kind::kMap};
   const bool is_file = model::IsFileName(options.name);
   if (!is_file) {
@@ -75,7 +106,7 @@ StatusOr<Subject> SubjectOf(const ModelOptions& options) {
   for (const std::string& option : options.options) {
     RING_RETURN_IF_ERROR(job::ApplyOverride(option, &given, "--option"));
   }
-  Subject subject;
+  Subject subject = {};
   zoo::DataShape usual = zoo::kCifar;
   if (is_file) {
     RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("model file", options.name));
@@ -135,10 +166,10 @@ bool IsJob(const std::string& name) {
 
 StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options) {
   if (common.output == Output::kYaml || !options.options.empty() || options.input ||
-      options.classes) {
+      options.classes || !options.data_root.empty()) {
     return InvalidArgument(
-        "the graph of job {} is what it is: --option, --input, --classes and -o yaml are for "
-        "models",
+        "the graph of job {} is what it is: --option, --input, --classes, --data-root and -o yaml "
+        "are for models",
         options.name);
   }
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
@@ -147,6 +178,7 @@ StatusOr<v1::Graph> GraphOfJob(const Common& common, const ModelOptions& options
 }
 
 StatusOr<v1::Graph> GraphOf(const Subject& subject) {
+  if (subject.graph) return *subject.graph;
   RING_ASSIGN_OR_RETURN(v1::Graph graph,
                         model::BuildGraph(subject.model, model::ImagesAndLabels(subject.data),
                                           subject.around.outputs));
@@ -174,7 +206,8 @@ StatusOr<zoo::Summary> SummaryOfJob(const Common& common, const ModelOptions& op
 
 StatusOr<zoo::Summary> SummaryOfModel(const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  if (!subject.around.freeze.empty()) {  // known of a graph alone, which features have none of
+  if (subject.graph ||
+      !subject.around.freeze.empty()) {  // known of a graph alone, which features have none of
     RING_ASSIGN_OR_RETURN(const v1::Graph graph, GraphOf(subject));
     RING_ASSIGN_OR_RETURN(const graph::Program program,
                           graph::FromMessage(graph, graph::Mode::kTraining, 1));
@@ -249,6 +282,11 @@ CLI::App* AddOfOneModel(CommandLine& line, CLI::App* group, const std::string& n
   command->add_option("--classes", options->classes, "classes to tell apart; likewise")
       ->check(CLI::Range(1, 65536).description(""))
       ->type_name("N");
+  command
+      ->add_option("--data-root", options->data_root,
+                   "folder that holds the data of a job file: with it any columns, and what the "
+                   "job would carry")
+      ->type_name("DIR");
   command->add_flag_callback(
       "--no-top", [options = options.get()] { options->options.emplace_back("head=none"); },
       "without the layers behind the features: --option head=none");

@@ -71,7 +71,9 @@ class Differentiator {
     if (rule == nullptr) {
       return InvalidArgument("{} ({}) has no gradient rule", request.node.name, request.node.op());
     }
+    const auto first = static_cast<NodeId>(graph_->nodes().size());
     RING_ASSIGN_OR_RETURN(const std::vector<ValueId> gradients, rule(request));
+    if (request.node.float32) KeepFloat32From(first);
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i] == kNoValue || !request.wanted[i]) continue;
       RING_RETURN_IF_ERROR(Contribute(request.node.inputs[i], gradients[i]));
@@ -79,15 +81,23 @@ class Differentiator {
     return absl::OkStatus();
   }
 
-  // Gradient fan-in: a value that is read twice has the sum.
+  void KeepFloat32From(NodeId first) {
+    for (auto id = first; id < static_cast<NodeId>(graph_->nodes().size()); ++id) {
+      graph_->mutable_node(id).float32 = true;
+    }
+  }
+
+  // Gradient fan-in: a value that is read twice has the sum; that of a parameter, which several
+  // layers share then, is float32 as its gradient is.
   Status Contribute(ValueId value, ValueId gradient) {
     ValueId& sum = gradients_[static_cast<size_t>(value)];
     if (sum == kNoValue) {
       sum = gradient;
       return absl::OkStatus();
     }
-    const std::string name = graph_->value(value).name + "/gradient_sum";
-    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph_, {name, graph::Add{}, {sum, gradient}}));
+    Node add = {graph_->value(value).name + "/gradient_sum", graph::Add{}, {sum, gradient}};
+    add.float32 = graph_->value(value).producer == kFed;
+    RING_ASSIGN_OR_RETURN(const auto made, AddOp(graph_, std::move(add)));
     sum = made[0];
     return absl::OkStatus();
   }

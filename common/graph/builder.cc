@@ -69,6 +69,11 @@ ValueId GraphBuilder::Column(const std::string& name) {
 
 ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initializer) {
   if (!status_.ok()) return kNoValue;
+  const std::string role = name.substr(name.rfind('/') + 1);
+  if (const auto shared = manner_.shared.find(role); shared != manner_.shared.end()) {
+    taken_.insert(role);
+    return Share(role, shape, shared->second);
+  }
   constexpr int64_t kMostElements = int64_t{1} << 40;
   Fail(CheckRoom(program_, prefix_.size() + name.size()));
   if (!status_.ok()) return kNoValue;
@@ -85,6 +90,34 @@ ValueId GraphBuilder::Parameter(std::string name, Shape shape, Initializer initi
   program_.parameters.push_back(
       {std::move(name), std::move(shape), value, kNoValue, initializer, index});
   return value;
+}
+
+const Parameter* GraphBuilder::FindParameter(const std::string& name) const {
+  const auto at = std::ranges::find(program_.parameters, name, &graph::Parameter::name);
+  return at == program_.parameters.end() ? nullptr : &*at;
+}
+
+ValueId GraphBuilder::Share(const std::string& name, const Shape& shape,
+                            const std::string& shared) {
+  const graph::Parameter* const parameter = FindParameter(shared);
+  if (parameter == nullptr) {
+    Fail(InvalidArgument("{}: no layer before it has a parameter {}", name, shared));
+    return kNoValue;
+  }
+  if (parameter->shape == shape) return parameter->value;
+  Fail(InvalidArgument("{}: {} is {}, this layer needs {}", name, shared,
+                       ToString(parameter->shape), ToString(shape)));
+  return kNoValue;
+}
+
+Status GraphBuilder::SetManner(Manner manner) {
+  const Manner before = std::exchange(manner_, std::move(manner));
+  const std::set<std::string> taken = std::exchange(taken_, {});
+  for (const auto& [role, shared] : before.shared) {
+    if (taken.contains(role)) continue;
+    return InvalidArgument("{}: {}: as it is written the layer has no {}", role, shared, role);
+  }
+  return absl::OkStatus();
 }
 
 void GraphBuilder::Statistic(Normalization normalization) {
@@ -106,7 +139,11 @@ std::vector<ValueId> GraphBuilder::AddAll(const std::string& name, Kind op,
   if (!status_.ok()) return nothing;
   Written written = {name, {}, inputs, {}};
   if (depth_ == 0) written.layer = op;
-  auto made = AddOp(&program_.graph, {prefix_ + name, std::move(op), std::move(inputs)});
+  Node node = {.name = prefix_ + name,
+               .kind = std::move(op),
+               .inputs = std::move(inputs),
+               .float32 = manner_.float32};
+  auto made = AddOp(&program_.graph, std::move(node));
   if (!made.ok()) {
     Fail(made.status());
     return nothing;

@@ -6,6 +6,8 @@
 
 #include <any>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +63,15 @@ class GraphBuilder {
   };
   [[nodiscard]] const std::vector<Written>& written() const { return written_; }
 
+  // What is said of a layer beside its options, and holds for what is built until the next one.
+  struct Manner {
+    bool float32 = false;  // of its nodes
+    // In place of a parameter of its own, by role, that one: {kernel, fc1/kernel}.
+    std::map<std::string, std::string> shared;
+  };
+  // INVALID_ARGUMENT: something shared in the manner before it was asked for by no layer.
+  Status SetManner(Manner manner);
+
   // Stands before every name from here on: empty, or `backbone/`.
   void SetPrefix(std::string prefix) { prefix_ = std::move(prefix); }
 
@@ -71,18 +82,25 @@ class GraphBuilder {
   // (1, 1, 1, 1) of kNoValue.
   [[nodiscard]] const Shape& shape(ValueId x) const;
   [[nodiscard]] const Graph& graph() const { return program_.graph; }
+  // nullptr: there is none of that name so far.
+  [[nodiscard]] const graph::Parameter* FindParameter(const std::string& name) const;
 
   // The program without gradients, or the first error.
   [[nodiscard]] StatusOr<Program> Finish();
 
  private:
+  // A parameter that is there, in place of a new one of that name and shape.
+  ValueId Share(const std::string& name, const Shape& shape, const std::string& shared);
+
   static std::vector<ValueId> Listed(ValueId value) { return {value}; }
   static std::vector<ValueId> Listed(const std::vector<ValueId>& values) { return values; }
 
   Program program_;
   Status status_;
   std::string prefix_;
-  int depth_ = 0;  // layers that are being built, one within another
+  Manner manner_;
+  std::set<std::string> taken_;  // the roles of it that were asked for
+  int depth_ = 0;                // layers that are being built, one within another
   std::vector<Written> written_;
 };
 

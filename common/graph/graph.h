@@ -29,6 +29,7 @@ struct Node {
   Kind kind;         // the op, with its attributes
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs = {};
+  bool float32 = false;  // it reads float32 under every policy, and so does its gradient
 
   // The op as one type, nullptr when it is another.
   template <typename Op>
@@ -67,6 +68,7 @@ class Graph {
   [[nodiscard]] const std::vector<Value>& values() const { return values_; }
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  [[nodiscard]] Node& mutable_node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
 
  private:
   std::vector<Value> values_;

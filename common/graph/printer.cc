@@ -30,7 +30,8 @@ std::string PrintNode(const Graph& graph, const Node& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     line += (i == 0 ? "" : ", ") + graph.value(node.inputs[i]).name;
   }
-  return line + ")" + std::visit([](const auto& op) { return PrintAttributes(op); }, node.kind);
+  return line + (node.float32 ? ") float32" : ")") +
+         std::visit([](const auto& op) { return PrintAttributes(op); }, node.kind);
 }
 
 }  // namespace

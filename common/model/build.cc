@@ -115,7 +115,8 @@ class LayerBuilder {
 
   StatusOr<graph::Program> Build(const v1::Model& model, const Outputs& outputs) {
     for (const v1::Layer& layer : model.layers()) {
-      const Status status = Add(layer);
+      Status status = Add(layer);
+      if (status.ok()) status = builder_.SetManner({});
       if (!status.ok()) return At(layer, status);
       last_ = &layer;
     }
@@ -144,17 +145,40 @@ class LayerBuilder {
     Attributes options = layer.attributes();
     for (v1::Attribute& option : options) RING_RETURN_IF_ERROR(ResolveFact(&option));
     ends_in_logits_ = true;
+    GraphBuilder::Manner manner = {.float32 = layer.float32(), .shared = {}};
     if (layer.kind() == kZoo) {
+      RING_RETURN_IF_ERROR(builder_.SetManner(manner));
       RING_ASSIGN_OR_RETURN(const ValueId made, AddZoo(options, inputs));
       return Name(layer, {made});
     }
     const LayerKind& kind = *graph::layers::FindLayer(layer.kind());
+    TakeShared(kind, &options, &manner);
+    RING_RETURN_IF_ERROR(builder_.SetManner(std::move(manner)));
     if (inputs.size() < kind.inputs || (inputs.size() > kind.inputs && !kind.more_inputs)) {
       return InvalidArgument("it reads {} inputs, got {}", kind.inputs, inputs.size());
     }
     RING_ASSIGN_OR_RETURN(const auto made, kind.build(options, builder_, layer.name(), inputs));
     RING_RETURN_IF_ERROR(builder_.status());
     return Name(layer, made);
+  }
+
+  // Parameters of other layers, out of the options. A convolution's kernel says its extents then.
+  void TakeShared(const LayerKind& kind, Attributes* options, GraphBuilder::Manner* manner) const {
+    for (const std::string& role : kind.roles) {
+      const auto at = std::ranges::find(*options, role, &v1::Attribute::name);
+      if (at == options->end() || !IsParameter(*at)) continue;
+      manner->shared[role] = at->s();
+      const graph::Parameter* const parameter = builder_.FindParameter(at->s());
+      const bool extents =
+          std::ranges::find(kind.options, role, &FieldDescription::name) != kind.options.end() &&
+          parameter != nullptr && parameter->shape.size() == 4;
+      if (extents) {
+        const auto height = parameter->shape.begin() + 1;
+        at->mutable_ints()->mutable_values()->Assign(height, height + 2);
+      } else {
+        options->erase(at);
+      }
+    }
   }
 
   // NAME is the first value that it makes; several are also called as they are in the graph.

@@ -1,6 +1,7 @@
 #include "common/model/expand.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ struct Use {
   std::string name;  // full
   Refs inputs;
   Scope scope;  // of the list, with the index
+  bool float32 = false;
 };
 
 class Expander {
@@ -237,22 +239,16 @@ class Expander {
 
   // ---- one item ---------------------------------------------------------------------------------
 
-  StatusOr<Refs> ExpandUse(const Frame& frame, const Use& use) {
+  StatusOr<Refs> ExpandUse(const Frame& frame, Use use) {
     const Item& item = *use.item;
     if (++items_ > kMaxItems) {
       return At(frame, item, InvalidArgument("more than {} layers and blocks", kMaxItems));
     }
-    if (item.when != nullptr) {
-      const auto value = use.scope.ValueOf(*item.when);
-      if (!value.ok()) return Within(frame, value.status());
-      const bool* const there = std::get_if<bool>(&*value);
-      if (there == nullptr) {
-        return At(
-            frame, item,
-            InvalidArgument("when: expected true or false, got {}", OneLine(Print(*value), 64)));
-      }
-      if (!*there) return SkipUse(frame, use);
-    }
+    RING_ASSIGN_OR_RETURN(const bool there, Truth(frame, use.scope, item, "when", item.when, true));
+    if (!there) return SkipUse(frame, use);
+    RING_ASSIGN_OR_RETURN(const bool float32,
+                          Truth(frame, use.scope, item, "float32", item.float32, false));
+    use.float32 = frame.float32 || float32;
     if (const auto block = blocks_.find(item.kind); block != blocks_.end()) {
       return UseBlock(frame, use, block->second);
     }
@@ -287,7 +283,8 @@ class Expander {
                    .used = item.where,
                    .layers = block.layers,
                    .outer = &frame,
-                   .depth = frame.depth + 1};
+                   .depth = frame.depth + 1,
+                   .float32 = use.float32};
     RING_RETURN_IF_ERROR(BindOptions(frame, use, block, &inner.scope));
     for (size_t i = 0; i < inputs.size(); ++i) {
       RING_RETURN_IF_ERROR(names_.Define(frame, item, inner.prefix + block.inputs[i], inputs[i]));
@@ -362,6 +359,7 @@ class Expander {
     v1::Layer layer;
     layer.set_kind(item.kind);
     layer.set_name(use.name);
+    layer.set_float32(use.float32);
     RING_RETURN_IF_ERROR(SetInputs(frame, use, *kind, &layer));
     RING_RETURN_IF_ERROR(item.kind == kZoo ? SetZoo(frame, use, *kind, &layer)
                                            : SetOptions(frame, use, *kind, &layer));
@@ -393,6 +391,8 @@ class Expander {
   Status SetOptions(const Frame& frame, const Use& use, const Kind& kind, v1::Layer* layer) {
     std::vector<std::string> names;
     for (const FieldDescription& option : kind.options) names.push_back(option.name);
+    std::ranges::copy_if(kind.roles, std::back_inserter(names),
+                         [&](const std::string& role) { return kind.option(role) == nullptr; });
     RING_ASSIGN_OR_RETURN(Options given, GivenOptions(frame, use, names));
     const YamlNode* const defaults =
         defaults_ == nullptr ? nullptr : FindKey(*defaults_, kind.name.c_str());
@@ -405,7 +405,31 @@ class Expander {
         given.emplace_back(member.key, std::move(value));
       }
     }
+    RING_RETURN_IF_ERROR(TakeShared(frame, *use.item, kind, &given, layer));
     return SetAttributes(frame, *use.item, kind, given, layer);
+  }
+
+  // Takes what is a parameter of another layer out of the options: `kernel: fc1/kernel`.
+  Status TakeShared(const Frame& frame, const Item& item, const Kind& kind, Options* given,
+                    v1::Layer* layer) const {
+    for (const std::string& role : kind.roles) {
+      const auto at = std::ranges::find(*given, role, &Options::value_type::first);
+      if (at == given->end()) continue;
+      const YamlNode& node = *at->second;
+      v1::Attribute parameter;
+      parameter.set_name(role);
+      if (node.kind == YamlNode::Kind::kScalar) parameter.set_s(node.text);
+      if (!IsParameter(parameter)) {
+        if (kind.option(role) != nullptr) continue;
+        return Within(frame, WrongType(node, role, "LAYER/ROLE, a parameter of a layer before it"));
+      }
+      auto ref = names_.Find(frame, node.text);
+      if (!ref.ok()) return At(frame, item, Annotate(ref.status(), role));
+      parameter.set_s(*std::move(ref));
+      *layer->add_attributes() = std::move(parameter);
+      given->erase(at);
+    }
+    return absl::OkStatus();
   }
 
   static Status SetAttributes(const Frame& frame, const Item& item, const Kind& kind,

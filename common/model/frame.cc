@@ -22,6 +22,16 @@ Status Within(const Frame& frame, const Status& status) {
   return Error(status.code(), "{}{}", Message(status), InBlock(frame));
 }
 
+StatusOr<bool> Truth(const Frame& frame, const Scope& scope, const Item& item, const char* key,
+                     const YamlNode* node, bool by_default) {
+  if (node == nullptr) return by_default;
+  const auto value = scope.ValueOf(*node);
+  if (!value.ok()) return Within(frame, value.status());
+  if (const bool* const truth = std::get_if<bool>(&*value)) return *truth;
+  return At(frame, item,
+            InvalidArgument("{}: expected true or false, got {}", key, OneLine(Print(*value), 64)));
+}
+
 std::string NearestOr(const std::string& word, const std::vector<std::string>& known,
                       const std::string& otherwise) {
   constexpr size_t kMaxListed = 12;

@@ -21,6 +21,7 @@ struct Frame {
   const YamlNode* layers = nullptr;
   const Frame* outer = nullptr;
   int depth = 0;
+  bool float32 = false;  // all of its layers
 };
 
 // ` (in bottleneck, used at net.yaml:31:5 as stage1/block1)`; empty for the file's own layers.
@@ -29,6 +30,10 @@ struct Frame {
 [[nodiscard]] Status At(const Frame& frame, const Item& item, const Status& why);
 // What has a place of its own says it; the block is said behind it.
 [[nodiscard]] Status Within(const Frame& frame, const Status& status);
+
+// What a key of the item says, true or false; `by_default` where it is not there.
+[[nodiscard]] StatusOr<bool> Truth(const Frame& frame, const Scope& scope, const Item& item,
+                                   const char* key, const YamlNode* node, bool by_default);
 
 // `did you mean "filters"?`, all that is known where that is little, else `otherwise`.
 [[nodiscard]] std::string NearestOr(const std::string& word, const std::vector<std::string>& known,

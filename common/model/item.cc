@@ -34,6 +34,8 @@ bool TakeKey(const YamlNode::Member& member, Item* item) {
     item->when = &member.value;
   } else if (member.key == "repeat") {
     item->repeat = &member.value;
+  } else if (member.key == "float32") {
+    item->float32 = &member.value;
   } else {
     return false;
   }
@@ -84,9 +86,9 @@ StatusOr<std::vector<Declared>> ReadDeclared(const YamlNode& node) {
                            node.where, Describe(node));
   }
   static const std::vector<std::string> kTaken = {
-      "index",  "name",     "inputs",  "when", "repeat", "file",   "layers",
-      "blocks", "defaults", "options", "true", "false",  "if",     "else",
-      "and",    "or",       "not",     "min",  "max",    "classes"};
+      "index",  "name",   "inputs",   "when",    "repeat", "float32", "file",
+      "layers", "blocks", "defaults", "options", "true",   "false",   "if",
+      "else",   "and",    "or",       "not",     "min",    "max",     "classes"};
   std::vector<Declared> options;
   for (const YamlNode::Member& member : node.members) {
     RING_RETURN_IF_ERROR(CheckWord(member, "option"));

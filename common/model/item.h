@@ -18,6 +18,7 @@ struct Item {
   const YamlNode* inputs = nullptr;  // nullptr: what stands before it
   const YamlNode* when = nullptr;
   const YamlNode* repeat = nullptr;
+  const YamlNode* float32 = nullptr;
   const YamlNode* value = nullptr;  // of the main option
   std::vector<const YamlNode::Member*> options;
 };

@@ -36,6 +36,23 @@ void SetScalar(const YamlNode& node, v1::Attribute* attribute) {
   attribute->set_s(node.text);
 }
 
+// `{normal: 0.02}`, `{gelu: {approximate: tanh}}`; whatever else stays without a value.
+void SetChoice(const YamlNode::Member& member, v1::Attribute* attribute) {
+  const YamlNode& value = member.value;
+  const auto scalar = [](const YamlNode& node) { return node.kind == YamlNode::Kind::kScalar; };
+  const bool options = value.kind == YamlNode::Kind::kMap &&
+                       std::ranges::all_of(value.members, scalar, &YamlNode::Member::value);
+  if (!options && !scalar(value)) return;
+  v1::Choice& choice = *attribute->mutable_choice();
+  choice.set_name(member.key);
+  if (scalar(value)) SetScalar(value, choice.add_attributes());
+  for (const YamlNode::Member& option : value.members) {
+    v1::Attribute& named = *choice.add_attributes();
+    named.set_name(option.key);
+    SetScalar(option.value, &named);
+  }
+}
+
 Status SetValue(const std::string& option, const YamlNode& node, v1::Attribute* attribute) {
   switch (node.kind) {
     case YamlNode::Kind::kScalar:
@@ -49,9 +66,7 @@ Status SetValue(const std::string& option, const YamlNode& node, v1::Attribute* 
       }
       break;
     case YamlNode::Kind::kMap:
-      if (node.members.size() != 1 || node.members[0].value.kind != YamlNode::Kind::kScalar) break;
-      attribute->mutable_choice()->set_name(node.members[0].key);
-      SetScalar(node.members[0].value, attribute->mutable_choice()->add_attributes());
+      if (node.members.size() == 1) SetChoice(node.members[0], attribute);
       break;
     case YamlNode::Kind::kNull:
       break;
@@ -68,22 +83,37 @@ const FieldDescription* Kind::option(const std::string& wanted) const {
   return at == options.end() ? nullptr : &*at;
 }
 
+bool Kind::has_role(const std::string& wanted) const {
+  return std::ranges::find(roles, wanted) != roles.end();
+}
+
+bool IsParameter(const v1::Attribute& attribute) {
+  return attribute.has_s() && attribute.s().find('/') != std::string::npos;
+}
+
 bool IsKind(const std::string& name) {
   return name == kZoo || graph::layers::FindLayer(name) != nullptr;
 }
 
 std::optional<Kind> KindOf(const std::string& name) {
   if (name == kZoo) {
-    return Kind{kZoo, DescribeFields<ZooOptions>(), 1, false, graph::layers::OwnForm<ZooOptions>};
+    return Kind{.name = kZoo,
+                .options = DescribeFields<ZooOptions>(),
+                .own_form = graph::layers::OwnForm<ZooOptions>};
   }
   const graph::layers::LayerKind* const layer = graph::layers::FindLayer(name);
   if (layer == nullptr) return std::nullopt;
-  return Kind{layer->name, layer->options, layer->inputs, layer->more_inputs, layer->own_form};
+  return Kind{.name = layer->name,
+              .options = layer->options,
+              .inputs = layer->inputs,
+              .more_inputs = layer->more_inputs,
+              .roles = layer->roles,
+              .own_form = layer->own_form};
 }
 
 StatusOr<Kind> ZooKind(const std::string& model) {
   RING_ASSIGN_OR_RETURN(const zoo::Entry* entry, zoo::FindModel(model));
-  return Kind{kZoo, entry->options, 1, false, entry->own_form};
+  return Kind{.name = kZoo, .options = entry->options, .own_form = entry->own_form};
 }
 
 std::vector<std::string> KindNames() {
@@ -132,9 +162,14 @@ std::string PrintOption(const v1::Attribute& attribute) {
     case v1::Attribute::kInts:
       return fmt::format("[{}]", fmt::join(attribute.ints().values(), ", "));
     case v1::Attribute::kChoice: {
-      const bool has_value = attribute.choice().attributes_size() > 0;
-      return fmt::format("{{{}: {}}}", PrintWord(attribute.choice().name()),
-                         has_value ? PrintOption(attribute.choice().attributes(0)) : "{}");
+      std::vector<std::string> options;
+      for (const v1::Attribute& option : attribute.choice().attributes()) {
+        options.push_back(option.name().empty() ? "" : PrintWord(option.name()) + ": ");
+        options.back() += PrintOption(option);
+      }
+      const bool alone = options.size() == 1 && attribute.choice().attributes(0).name().empty();
+      return fmt::format("{{{}: {}{}{}}}", PrintWord(attribute.choice().name()), alone ? "" : "{",
+                         fmt::join(options, ", "), alone ? "" : "}");
     }
     case v1::Attribute::VALUE_NOT_SET:
       break;

@@ -22,11 +22,15 @@ struct Kind {
   std::vector<FieldDescription> options;  // the first may stand alone
   size_t inputs = 1;                      // at least so many
   bool more_inputs = false;
+  std::vector<std::string> roles = {};  // of parameters that may be another layer's: LAYER/ROLE
   // An option by itself, in its own type; nothing when it is not one of its values.
   std::optional<v1::Attribute> (*own_form)(const v1::Attribute& given) = nullptr;
 
   [[nodiscard]] const FieldDescription* option(const std::string& name) const;
+  [[nodiscard]] bool has_role(const std::string& name) const;
 };
+// Whether that is a parameter of another layer, LAYER/ROLE.
+[[nodiscard]] bool IsParameter(const v1::Attribute& attribute);
 
 [[nodiscard]] bool IsKind(const std::string& name);
 // Nothing: there is no such kind. `zoo`: with no model's options.
@@ -43,7 +47,7 @@ struct Kind {
 // ...`.
 [[nodiscard]] StatusOr<v1::Attribute> ReadOption(const FieldDescription& option, const Kind& kind,
                                                  const YamlNode& node);
-// `3`, `[1, 2]`, `{normal: 0.02}`.
+// `3`, `[1, 2]`, `{normal: 0.02}`, `{gelu: {approximate: tanh}}`.
 [[nodiscard]] std::string PrintOption(const v1::Attribute& attribute);
 
 }  // namespace ringmaster::model

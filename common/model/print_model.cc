@@ -24,6 +24,7 @@ std::string PrintItem(const v1::Layer& layer, const std::vector<std::string>& in
   for (const v1::Attribute& option : layer.attributes()) {
     parts.push_back(option.name() + ": " + PrintOption(option));
   }
+  if (layer.float32()) parts.emplace_back("float32: true");
   return fmt::format("{{{}: {{{}}}}}", layer.kind(), fmt::join(parts, ", "));
 }
 

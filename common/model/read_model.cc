@@ -71,8 +71,9 @@ StatusOr<v1::Layer> ReadOutput(const YamlNode& node, Role role) {
                            OneLine(item.kind, 64),
                            NearestOr(item.kind, graph::layers::OutputNames(role), ""));
   }
-  if (item.when != nullptr || item.repeat != nullptr) {
-    return InvalidArgument("{}: {}: when and repeat are for layers", item.where, item.kind);
+  if (item.when != nullptr || item.repeat != nullptr || item.float32 != nullptr) {
+    return InvalidArgument("{}: {}: when, repeat and float32 are for layers", item.where,
+                           item.kind);
   }
   v1::Layer output;
   output.set_kind(item.kind);

@@ -102,7 +102,7 @@ StatusOr<NodePtr> Scope::Evaluated(const NodePtr& node, int64_t* work) const {
   const auto replace = [&](YamlNode* part) -> Status {
     RING_ASSIGN_OR_RETURN(const NodePtr value, Evaluated(Borrow(*part), work));
     if (value.get() == part) return absl::OkStatus();
-    if (value->kind != YamlNode::Kind::kScalar) {
+    if (value->kind != YamlNode::Kind::kScalar && part->kind != YamlNode::Kind::kMap) {
       return InvalidArgument("{}: {} within a value: expected a scalar", part->where,
                              Describe(*value));
     }

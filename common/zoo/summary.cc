@@ -26,6 +26,12 @@ int64_t ElementsOf(const std::vector<graph::Parameter>& parameters, const graph:
   return elements;
 }
 
+int64_t ElementsOf(const std::vector<graph::Parameter>& parameters) {
+  int64_t elements = 0;
+  for (const graph::Parameter& parameter : parameters) elements += graph::Elements(parameter.shape);
+  return elements;
+}
+
 // Whether it is a loss or a measure.
 bool IsScalar(const graph::Program& program, graph::ValueId value) {
   return std::ranges::find(program.scalars, value, &graph::Scalar::value) != program.scalars.end();
@@ -62,13 +68,14 @@ Summary Summarize(const v1::Model& model, const graph::Program& program) {
   for (const graph::Node& node : program.graph.nodes()) {
     const graph::Value& output = program.graph.value(node.outputs[0]);
     if (IsScalar(program, node.outputs[0])) continue;
-    const int64_t trainable = ElementsOf(program.parameters, node);
-    const int64_t moving = ElementsOf(program.frozen, node) + MovingOf(program, node);
+    const int64_t read = ElementsOf(program.parameters, node) + ElementsOf(program.frozen, node);
+    const int64_t moving = MovingOf(program, node);
     summary.layers.push_back(
-        {node.name, TypeOfLayer(node), WithoutSamples(output.shape), trainable + moving});
-    summary.trainable_parameters += trainable;
+        {node.name, TypeOfLayer(node), WithoutSamples(output.shape), read + moving});
     summary.non_trainable_parameters += moving;
   }
+  summary.trainable_parameters += ElementsOf(program.parameters);
+  summary.non_trainable_parameters += ElementsOf(program.frozen);
   AddConstants(model, &summary);
   return summary;
 }

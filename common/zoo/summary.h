@@ -14,13 +14,13 @@ struct Layer {
   std::string name;           // conv1: as in the names of parameters, checkpoints and plans
   std::string type;           // by Keras' names: Conv2D, BatchNormalization ...
   graph::Shape output_shape;  // of one sample
-  int64_t parameters = 0;     // moving statistics included
+  int64_t parameters = 0;     // moving statistics, and what it shares with others, included
 };
 
 struct Summary {
   std::string name;  // of the model
   std::vector<Layer> layers;
-  int64_t trainable_parameters = 0;
+  int64_t trainable_parameters = 0;      // each once
   int64_t non_trainable_parameters = 0;  // frozen ones, moving means and variances, constants
   [[nodiscard]] int64_t total_parameters() const {
     return trainable_parameters + non_trainable_parameters;

@@ -15,6 +15,15 @@ JOINED = {"layers": [
     {"dense": {"units": 16, "activation": "relu"}},
     {"dense": {"units": 1}},
 ]}
+# One matrix for both layers, and a last one that is float32 under any policy.
+SHARED = {"layers": [
+    {"dense": {"name": "x16", "inputs": ["x"], "units": 16, "activation": {"leaky_relu": 0.1}}},
+    {"dense": {"name": "z16", "inputs": ["z"], "units": 16, "activation": "tanh"}},
+    {"dense": {"name": "first", "inputs": ["x16"], "units": 16}},
+    {"dense": {"name": "second", "inputs": ["z16"], "units": 16, "kernel": "first/kernel"}},
+    {"add": {"inputs": ["first", "second"]}},
+    {"dense": {"units": 1, "float32": True}},
+]}
 PRICE = {"format": "npz", "path": "table", "inputs": ["x", "z"], "targets": ["y_price"]}
 
 
@@ -29,12 +38,35 @@ def make_table(running, form="npz", train=120, test=40):
 
 class ColumnsTest(exactness.ExactnessCase):
     def test_two_inputs_and_a_regression_have_one_checkpoint_on_every_cluster(self):
-        results = [self.run_on(workers, {"price": spec(len(workers))}, make_table)["price"]
+        results = [self.run_on(workers, {"price": spec(len(workers)), "shared": spec(
+            len(workers), model=SHARED, precision={"policy": "mixed_bfloat16"})}, make_table)
                    for workers in ([("a", 1)], [("a", 1), ("b", 2), ("c", 1)])]
-        self.check_equal("price", results)
-        metrics = results[0]["metrics"]
-        self.assertEqual(set(metrics["test"]), {"loss", "mae"})
-        self.assertLess(metrics["train"]["loss"], 2)
+        for name in ("price", "shared"):
+            self.check_equal(name, [result[name] for result in results])
+            metrics = results[0][name]["metrics"]
+            self.assertEqual(set(metrics["test"]), {"loss", "mae"})
+            self.assertLess(metrics["train"]["loss"], 2)
+
+    def test_a_model_is_shown_with_its_data_as_the_job_has_it(self):
+        with self.running() as running:
+            make_table(running)
+            job = running.data_root / "job.yaml"
+            frozen = spec(freeze=["from_x/*"])
+            job.write_text(json.dumps(frozen))
+            running.run_job(frozen)
+            here = ("--data-root", running.data_root)
+            for command in ("show", "summary"):
+                shown = [json.loads(running.ringctl("model", command, *of, "-o", "json").stdout)
+                         for of in (("last",), (job, *here))]
+                for one in shown:
+                    one.pop("name", None)
+                self.assertEqual(*shown)
+            self.assertEqual(shown[0]["total_parameters"] - shown[0]["trainable_parameters"], 8 * 16 + 16)
+            written = running.data_root / "net.yaml"
+            written.write_text(running.ringctl("model", "show", job, *here, "-o", "yaml").stdout)
+            self.assertIn("inputs: [from_x, from_z]", written.read_text())
+            no_file = running.ringctl("model", "show", "mlp", *here, expect=2).stderr
+            self.assertIn("mlp is no job file", no_file)
 
     def test_it_learns_and_one_column_is_not_enough(self):
         with self.running() as running:

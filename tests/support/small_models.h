@@ -48,6 +48,28 @@ inline StatusOr<graph::Program> SmallConvolutional(graph::Mode mode, int64_t sam
   return FinishFor(mode, samples, &builder);
 }
 
+// Two convolutions and two dense layers with one kernel each pair; the last layer is float32.
+inline StatusOr<graph::Program> SmallShared(graph::Mode mode, int64_t samples) {
+  namespace layers = graph::layers;
+  graph::GraphBuilder builder(samples);
+  const auto share = [&](graph::GraphBuilder::Manner manner) {
+    builder.Fail(builder.SetManner(std::move(manner)));
+  };
+  graph::ValueId x = builder.Add("conv1", layers::Conv2d{.filters = 2}, builder.Input(4, 3, 2));
+  share({.shared = {{"kernel", "conv1/kernel"}}});
+  x = builder.Add("conv2", layers::Conv2d{.filters = 2, .activation = "tanh"}, x);
+  share({});
+  x = builder.Add("flatten", layers::Flatten{}, x);
+  x = builder.Add("dense1", layers::Dense{.units = 24}, x);
+  share({.shared = {{"kernel", "dense1/kernel"}, {"bias", "dense1/bias"}}});
+  x = builder.Add("dense2", layers::Dense{.units = 24}, x);
+  share({.float32 = true});
+  x = builder.Add("fc", layers::Dense{.units = 3}, x);
+  share({});
+  AddClassifierOutputs(builder, x);
+  return FinishFor(mode, samples, &builder);
+}
+
 // flatten, dense with relu and dropout, dense.
 inline StatusOr<graph::Program> SmallPerceptron(graph::Mode mode, int64_t samples) {
   namespace layers = graph::layers;

@@ -55,6 +55,8 @@ TEST_CASE("Profile: what is wrong in it is named") {
             .starts_with("rack.json: no key is called core; there are name, device"));
   CHECK(Refused(R"({"memory_per_core": 1, "measured": [{"samples": 8}]})") ==
         "rack.json: measured: seconds_per_round: expected a number of seconds, got nothing");
+  CHECK(Refused(R"({"memory_per_core": 1, "measured": [{"rematerialize": 1}]})") ==
+        "rack.json: measured: rematerialize: expected true or false, got 1");
   CHECK(Refused("7").starts_with("rack.json: expected an object"));
 }
 
@@ -76,6 +78,11 @@ TEST_CASE("Profile: a step takes its rounds and the update") {
   CHECK(SecondsPerStep(Rack(), plan, "ab", "float32").has_value());
   plan.samples = 65;
   CHECK(SecondsPerStep(Rack(), plan, "ab", "float32") == std::nullopt);
+  plan.samples = 16;
+  plan.rematerialize.on = true;
+  CHECK(SecondsPerStep(Rack(), plan, "ab", "float32") == std::nullopt);
+  plan.rematerialize.on = false;
+  plan.samples = 65;
   // The nearest counts.
   WorkerProfile profile = Rack();
   Keep({.model_sha256 = "ab", .policy = "float32", .samples = 64, .seconds_per_round = 1},

@@ -13,10 +13,11 @@ struct Conv2d {
   int64_t groups = 1;
   Padding padding = kSame;
   bool bias = true;
-  std::string activation = {};
+  Activation activation = {};
   Initial kernel_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "conv2d";
+  static constexpr const char* kRoles[] = {"kernel", "bias"};
   static constexpr const char* kHelp = "convolution of images (N,H,W,C)";
   static constexpr auto Fields() {
     return std::tuple(Field{"filters", &Conv2d::filters, "channels that it makes", kCount},
@@ -40,10 +41,11 @@ struct DepthwiseConv2d {
   Padding padding = kSame;
   int64_t multiplier = 1;
   bool bias = true;
-  std::string activation = {};
+  Activation activation = {};
   Initial kernel_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "depthwise_conv2d";
+  static constexpr const char* kRoles[] = {"kernel", "bias"};
   static constexpr const char* kHelp = "convolution of each channel by itself";
   static constexpr auto Fields() {
     return std::tuple(
@@ -69,10 +71,11 @@ struct SeparableConv2d {
   Padding padding = kSame;
   int64_t multiplier = 1;
   bool bias = true;
-  std::string activation = {};
+  Activation activation = {};
   Initial depthwise_init = kGlorotUniform, pointwise_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "separable_conv2d";
+  static constexpr const char* kRoles[] = {"depthwise_kernel", "pointwise_kernel", "bias"};
   static constexpr const char* kHelp = "depthwise convolution, then one of 1x1";
   static constexpr auto Fields() {
     return std::tuple(

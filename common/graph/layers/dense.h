@@ -9,10 +9,11 @@ namespace ringmaster::graph::layers {
 struct Dense {
   int64_t units = 0;
   bool bias = true;
-  std::string activation = {};
+  Activation activation = {};
   Initial kernel_init = kGlorotUniform, bias_init = kZeros;
 
   static constexpr const char* kName = "dense";
+  static constexpr const char* kRoles[] = {"kernel", "bias"};
   static constexpr const char* kHelp = "product with a matrix of weights";
   static constexpr auto Fields() {
     return std::tuple(Field{"units", &Dense::units, "features that it makes", kCount},

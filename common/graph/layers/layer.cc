@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/arithmetic.h"
+#include "common/graph/layers/options.h"
 
 namespace ringmaster::graph::layers {
 namespace {
@@ -96,27 +97,48 @@ std::string TypeWords(const Initial&) {
                      fmt::join(names.first(kInitialsOfValue), ": number}, {"));
 }
 
+std::string ToText(const Activation& activation) {
+  if (activation.options.empty()) return activation.op;
+  std::vector<std::string> options;
+  for (const v1::Attribute& option : activation.options) {
+    if (option.name().empty()) return fmt::format("{{{}: {}}}", activation.op, Describe(option));
+    options.push_back(fmt::format("{}: {}", option.name(), Describe(option)));
+  }
+  return fmt::format("{{{}: {{{}}}}}", activation.op, fmt::join(options, ", "));
+}
+
 namespace {
 
 // An elementwise op, or softmax.
-bool IsActivation(const Kind& kind) {
-  return std::visit(
-      []<typename Op>(const Op&) {
-        return UnaryOp<Op> || std::is_same_v<Op, Relu> || std::is_same_v<Op, Softmax>;
-      },
-      kind);
+template <typename Op>
+inline constexpr bool kIsActivation =
+    UnaryOp<Op> || std::is_same_v<Op, Relu> || std::is_same_v<Op, Softmax>;
+
+// Takes options of the op; one without a name is its first.
+template <typename Op>
+Status Take(google::protobuf::RepeatedPtrField<v1::Attribute> options, Op* op) {
+  const std::vector<FieldDescription> known = DescribeFields<Op>();
+  for (v1::Attribute& option : options) {
+    if (known.empty()) return InvalidArgument("{} has no options", Op::kTraits.name);
+    if (option.name().empty()) option.set_name(known[0].name);
+  }
+  return Annotate(ReadOptions(options, op), Op::kTraits.name);
 }
 
 }  // namespace
 
 ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
-                 const std::string& activation) {
-  if (activation.empty() || !builder.Expect(name, x)) return x;
-  std::optional<Kind> op = KindNamed(activation);
-  if (op && IsActivation(*op)) {
-    return builder.Add(name + "/" + activation, *std::move(op), x);
-  }
-  builder.Fail(InvalidArgument("{}: there is no activation {}", name, activation));
+                 const Activation& activation) {
+  if (activation.op.empty() || !builder.Expect(name, x)) return x;
+  std::optional<Kind> kind = KindNamed(activation.op);
+  const auto read = [&]<typename Op>(Op& op) -> Status {
+    if constexpr (kIsActivation<Op>) return Take(activation.options, &op);
+    return InvalidArgument("there is no activation {}", activation.op);
+  };
+  const Status status =
+      kind ? std::visit(read, *kind) : InvalidArgument("there is no activation {}", activation.op);
+  if (status.ok()) return builder.Add(name + "/" + activation.op, *std::move(kind), x);
+  builder.Fail(Annotate(status, name));
   return kNoValue;
 }
 

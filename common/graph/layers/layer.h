@@ -7,7 +7,11 @@
 // which adds its parameters, LAYER/ROLE, and its nodes, in their order. layer_list.h lists them;
 // whatever op is not there is a layer by itself. The first option is the one that may stand alone,
 // as in `dense: 10`; one whose default is out of its range is required. Here are the types of
-// options that several share. Values; thread-safe.
+// options that several share. A layer whose parameters may be another's instead says which:
+//
+//   static constexpr const char* kRoles[] = {"kernel", "bias"};
+//
+// Values; thread-safe.
 #pragma once
 
 #include <array>
@@ -19,6 +23,7 @@
 
 #include "common/fields.h"
 #include "common/graph/builder.h"
+#include "ringmaster/v1/graph.pb.h"
 
 namespace ringmaster::graph::layers {
 
@@ -110,8 +115,22 @@ inline constexpr size_t kInitialsOfValue = 4;
 // Of a normal distribution that is cut at two deviations, so that what is left has variance 1.
 inline constexpr double kCutDeviation = 0.87962566103423978;
 
-// The op of that name behind x, as a node NAME/OP; x itself where there is none.
+// An elementwise op or softmax behind a layer, with options of its own: relu, {leaky_relu: 0.1},
+// {gelu: {approximate: tanh}}.
+struct Activation {
+  std::string op;  // empty: none
+  google::protobuf::RepeatedPtrField<v1::Attribute> options =
+      {};  // one without a name is its first
+
+  Activation(const char* op = "") : op(op) {}
+  bool operator==(const Activation& other) const { return ToText(*this) == ToText(other); }
+  friend std::string ToText(const Activation& activation);
+};
+[[nodiscard]] std::string ToText(const Activation& activation);
+[[nodiscard]] inline const char* TypeWords(const Activation&) { return "OP or {OP: {options}}"; }
+
+// That op behind x, as a node NAME/OP; x itself where there is none.
 [[nodiscard]] ValueId Activate(GraphBuilder& builder, const std::string& name, ValueId x,
-                               const std::string& activation);
+                               const Activation& activation);
 
 }  // namespace ringmaster::graph::layers

@@ -95,8 +95,17 @@ size_t OperandsOf() {
 
 template <typename Layer>
 LayerKind LayerRow() {
-  return {Layer::kName,        Layer::kHelp,   DescribeFields<Layer>(), 1,
-          ReadsSeveral<Layer>, OwnForm<Layer>, BuildLayer<Layer>,       WrittenLayer<Layer>};
+  LayerKind row = {.name = Layer::kName,
+                   .help = Layer::kHelp,
+                   .options = DescribeFields<Layer>(),
+                   .more_inputs = ReadsSeveral<Layer>,
+                   .own_form = OwnForm<Layer>,
+                   .build = BuildLayer<Layer>,
+                   .written = WrittenLayer<Layer>};
+  if constexpr (requires { Layer::kRoles; }) {
+    row.roles.assign(std::begin(Layer::kRoles), std::end(Layer::kRoles));
+  }
+  return row;
 }
 
 template <typename Op>
@@ -104,8 +113,13 @@ std::optional<LayerKind> OpRow() {
   const OpTraits& op = Op::kTraits;
   if (op.internal || ReadsTargets<Op>) return std::nullopt;
   const std::string keras = op.keras == nullptr ? "" : fmt::format(", Keras' {}", op.keras);
-  return LayerKind{op.name, "the op" + keras, DescribeFields<Op>(), OperandsOf<Op>(),
-                   false,   OwnForm<Op>,      BuildOp<Op>,          WrittenOp<Op>};
+  return LayerKind{.name = op.name,
+                   .help = "the op" + keras,
+                   .options = DescribeFields<Op>(),
+                   .inputs = OperandsOf<Op>(),
+                   .own_form = OwnForm<Op>,
+                   .build = BuildOp<Op>,
+                   .written = WrittenOp<Op>};
 }
 
 std::vector<LayerKind> MakeLayerTable() {

@@ -17,6 +17,7 @@ struct LayerKind {
   std::vector<FieldDescription> options;  // the first may stand alone
   size_t inputs = 1;                      // at least so many
   bool more_inputs = false;               // or more
+  std::vector<std::string> roles;         // of its parameters that may be another layer's instead
 
   // An option by itself, in its own type; nothing when it is not one of its values.
   std::optional<v1::Attribute> (*own_form)(const v1::Attribute& given) = nullptr;

@@ -12,6 +12,7 @@ struct BatchNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "batch_norm";
+  static constexpr const char* kRoles[] = {"gamma", "beta"};
   static constexpr const char* kHelp =
       "normalization over samples and places, by moving statistics when it does not train";
   static constexpr auto Fields() {
@@ -30,6 +31,7 @@ struct GroupNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "group_norm";
+  static constexpr const char* kRoles[] = {"gamma", "beta"};
   static constexpr const char* kHelp = "normalization of groups of channels, sample by sample";
   static constexpr auto Fields() {
     return std::tuple(Field{"groups", &GroupNorm::groups, "of channels, which they divide", kCount},
@@ -46,6 +48,7 @@ struct LayerNorm {
   bool scale = true, center = true;
 
   static constexpr const char* kName = "layer_norm";
+  static constexpr const char* kRoles[] = {"gamma", "beta"};
   static constexpr const char* kHelp = "normalization over the last axis";
   static constexpr auto Fields() {
     return std::tuple(Field{"epsilon", &LayerNorm::epsilon, "added to the variance", Above(0)},

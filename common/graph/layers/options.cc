@@ -122,6 +122,14 @@ bool Take(const v1::Attribute& attribute, Initial* value) {
   return false;
 }
 
+// Whether there is such an op, with such options, is for Activate to say.
+bool Take(const v1::Attribute& attribute, Activation* value) {
+  *value =
+      Activation(attribute.has_s() ? attribute.s().c_str() : attribute.choice().name().c_str());
+  value->options = attribute.choice().attributes();
+  return attribute.has_s() || attribute.has_choice();
+}
+
 void Put(const Pair& value, v1::Attribute* attribute) {
   if (value.height == value.width) return attribute->set_i(value.height);
   attribute->mutable_ints()->add_values(value.height);
@@ -150,6 +158,12 @@ void Put(const Initial& value, v1::Attribute* attribute) {
   v1::Choice& choice = *attribute->mutable_choice();
   choice.set_name(InitialNames()[static_cast<size_t>(value.rule)]);
   choice.add_attributes()->set_f(value.value);
+}
+
+void Put(const Activation& value, v1::Attribute* attribute) {
+  if (value.options.empty()) return attribute->set_s(value.op);
+  attribute->mutable_choice()->set_name(value.op);
+  *attribute->mutable_choice()->mutable_attributes() = value.options;
 }
 
 }  // namespace ringmaster::graph::layers

@@ -48,6 +48,7 @@ inline constexpr int kMostNumbers = 1024;  // of one option
 [[nodiscard]] bool Take(const v1::Attribute& attribute, std::optional<Pair>* value);
 [[nodiscard]] bool Take(const v1::Attribute& attribute, Padding* value);
 [[nodiscard]] bool Take(const v1::Attribute& attribute, Initial* value);
+[[nodiscard]] bool Take(const v1::Attribute& attribute, Activation* value);
 template <typename T>
 [[nodiscard]] bool Take(const v1::Attribute& attribute, T* value) {
   if constexpr (std::same_as<T, bool>) {
@@ -87,6 +88,7 @@ void Put(const Pair& value, v1::Attribute* attribute);
 void Put(const std::optional<Pair>& value, v1::Attribute* attribute);
 void Put(const Padding& value, v1::Attribute* attribute);
 void Put(const Initial& value, v1::Attribute* attribute);
+void Put(const Activation& value, v1::Attribute* attribute);
 template <typename T>
 void Put(const T& value, v1::Attribute* attribute) {
   if constexpr (std::same_as<T, bool>) {

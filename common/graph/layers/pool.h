@@ -43,7 +43,7 @@ struct AveragePool {
 // 1x1 convolutions NAME/reduce, to `filters`, and NAME/expand, back.
 struct SqueezeExcite {
   int64_t filters = 0;
-  std::string activation = "swish";
+  Activation activation = "swish";
   Initial kernel_init = kGlorotUniform;
 
   static constexpr const char* kName = "squeeze_excite";

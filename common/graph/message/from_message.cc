@@ -179,7 +179,10 @@ class Reader {
     RING_RETURN_IF_ERROR(Take(message.name()));
     RING_ASSIGN_OR_RETURN(Kind kind, KindOf(message));
     RING_RETURN_IF_ERROR(CheckCount("inputs", message.inputs_size(), 1, kMaxInputs));
-    Node node = {message.name(), std::move(kind), {}};
+    Node node = {.name = message.name(),
+                 .kind = std::move(kind),
+                 .inputs = {},
+                 .float32 = message.float32()};
     if (node.as<BatchNorm>() != nullptr) return ReadBatchNorm(message, std::move(node));
     for (const std::string& input : message.inputs()) {
       RING_ASSIGN_OR_RETURN(const ValueId value, ValueOf(input));

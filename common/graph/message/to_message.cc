@@ -86,6 +86,7 @@ void AddNodes(const Program& program, v1::Graph* message) {
       added.add_inputs(norm.moving_variance_name());
     }
     std::visit([&](const auto& op) { WriteAttributes(op, added.mutable_attributes()); }, node.kind);
+    added.set_float32(node.float32);
   }
 }
 

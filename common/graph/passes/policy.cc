@@ -32,7 +32,8 @@ class PolicyPass {
   // The type in which the node reads its input i, which has type `now`.
   DType InputType(const Node& node, size_t i, DType now) const {
     if (now == DType::kInt32) return now;
-    const bool flagged = i < 32 && (TraitsOf(node.kind).float32_inputs >> i & 1) != 0;
+    const bool flagged =
+        node.float32 || (i < 32 && (TraitsOf(node.kind).float32_inputs >> i & 1) != 0);
     return flagged ? DType::kFloat32 : compute_;
   }
 

@@ -93,6 +93,12 @@ TEST_CASE("Autodiff: a perceptron agrees with finite differences") {
   CheckGradients(Differentiated(testing::SmallPerceptron(Mode::kTraining, 4)));
 }
 
+TEST_CASE("Autodiff: parameters of several layers agree with finite differences") {
+  const Program program = Differentiated(testing::SmallShared(Mode::kTraining, 3));
+  CHECK(program.parameters.size() == 7);
+  CheckGradients(program);
+}
+
 TEST_CASE("Autodiff: gradients that meet are added") {
   const Program program = Differentiated(SharedTwice());
   CheckGradients(program);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/graph/layers/layer_table.h"
 #include "common/graph/layers/losses.h"
@@ -34,6 +34,9 @@ std::string LayerRows() {
   std::string table = "| layer, option | value | default | |\n|---|---|---|---|\n";
   for (const graph::layers::LayerKind& kind : graph::layers::LayerTable()) {
     table += RowsOf(kind.name, kind.help, kind.options);
+    if (kind.roles.empty()) continue;
+    table += fmt::format("| `{}` | LAYER/ROLE | - | that parameter of a layer before it |\n",
+                         fmt::join(kind.roles, "`, `"));
   }
   return table;
 }

@@ -102,7 +102,7 @@ TEST_CASE("Outputs: what is wrong is said where it stands") {
         std::string::npos);
   CHECK(OutputsOf("metrics: [{accuracy: 3}]") == "job.yaml:6:12: accuracy: it has no options");
   CHECK(OutputsOf("metrics: [{accuracy: {repeat: 2}}]") ==
-        "job.yaml:6:12: accuracy: when and repeat are for layers");
+        "job.yaml:6:12: accuracy: when, repeat and float32 are for layers");
   CHECK(OutputsOf("loss: {softmax_cross_entropy: {inputs: [nobody]}}") ==
         "job.yaml:6:8: loss (softmax_cross_entropy): it reads \"nobody\", which is neither "
         "something that stands before it nor an input column; input columns are image");

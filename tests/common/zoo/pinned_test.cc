@@ -21,18 +21,18 @@ std::string DigestOf(const v1::Model& model) {
 
 TEST_CASE("Zoo: alexnet, mlp and vgg are the graphs that they were") {
   v1::Model alexnet = Model("alexnet"), mlp = Model("mlp"), vgg = Model("vgg");
-  CHECK(DigestOf(alexnet) == "01b3ff9f3b04f00f7dfc7be4951075e5f530636ce41341a4165233b2a97f616c");
-  CHECK(DigestOf(mlp) == "30ea1bb116e6563aec1acf00faa5e0d3f418f2998df1b09cf5dbe6dfdadaf639");
-  CHECK(DigestOf(vgg) == "c721e149b86e19404f57a679fe83553a4346a136ed7674fd47ef7079d420a51b");
+  CHECK(DigestOf(alexnet) == "7bd67b37b7baaf356bd1f7c0b456d34dc619b956d3d8cf6c51942d02ba633d18");
+  CHECK(DigestOf(mlp) == "e42ea146efd896279fde099d3ce38358caef7b58ae331804549af51fe1c33e9f");
+  CHECK(DigestOf(vgg) == "734d5fb86d2e643ae55c4b1ce1e604571d744aba6283b29ae079d405cfb905cd");
   testing::SetOption("batch_norm", true, &alexnet);
   testing::SetOption("dropout", 0.2, &alexnet);
   testing::SetHidden({512}, &mlp);
   testing::SetOption("dropout", 0.5, &mlp);
   testing::SetOption("batch_norm", false, &vgg);
   testing::SetOption("depth", 19, &vgg);
-  CHECK(DigestOf(alexnet) == "291a2ce88588af26f12feb2c409ad591e393a2050aa14129cf9520881232d3b6");
-  CHECK(DigestOf(mlp) == "8233fc1ec81ffc7faf5d6dca32c3c258c15480a0d4db4f2b7a310db72a7431a7");
-  CHECK(DigestOf(vgg) == "92eb2279d3763f885d9cf70126c2d7e4dfb7eb302d3c1b8e9efeb8e32ef675ea");
+  CHECK(DigestOf(alexnet) == "f2c7f6546694f747ca6f8d311f6dc1f07724b6638e5dfb368c2274c2569b764b");
+  CHECK(DigestOf(mlp) == "b6138638f612b12f237c2ddff67f26866d6ee51fc4938de116ced28a5501ce0d");
+  CHECK(DigestOf(vgg) == "982186022ab5befaea3246b24ce94bb328977ec2621c7adb2245c3ad035a3601");
 }
 
 }  // namespace ringmaster::zoo

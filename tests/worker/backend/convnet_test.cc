@@ -105,7 +105,9 @@ graph::Program MakeNet(DType compute) {
               {x, net.Ones("group_norm/gamma", 8), net.Parameter("group_norm/beta", {8})});
   x = net.Add("swish", graph::Swish{}, {x});
   x = Branches(&net, Block(&net, x));
-  x = net.Add("grouped", Same3x3(2, 2), {x, net.Kernel("grouped/kernel", {8, 3, 3, 4}, 36)});
+  const ValueId shared = net.Kernel("grouped/kernel", {8, 3, 3, 4}, 36);
+  x = net.Add("grouped", Same3x3(2, 2), {x, shared});
+  x = net.Add("again", Same3x3(2, 2), {x, shared});
   x = net.Add("layer_norm", graph::LayerNorm{{.center = false}},
               {x, net.Ones("layer_norm/gamma", 8)});
   x = net.Add("scale", graph::Multiply{}, {x, net.Ones("scale/gamma", 8)});
@@ -113,6 +115,7 @@ graph::Program MakeNet(DType compute) {
   x = net.Add("softmax", graph::Softmax{}, {x});
   x = net.Add("pool", graph::GlobalAveragePool{}, {x});
   x = net.Add("head", graph::Dense{}, {x, net.Kernel("head/kernel", {8, 10}, 1)});
+  net.program.graph.mutable_node(net.program.graph.value(x).producer).float32 = true;
   REQUIRE(Message(testing::AddLossOf(x, &net.program)) == "");
   REQUIRE(Message(graph::Differentiate(&net.program)) == "");
   REQUIRE(Message(graph::ApplyPolicy(&net.program, compute)) == "");
@@ -164,10 +167,17 @@ TEST_CASE("Convnet: a policy leaves scales, statistics and gradients of paramete
     INFO(parameter.name);
     CHECK(program.graph.value(parameter.gradient).dtype == DType::kFloat32);
     const bool norm = parameter.name.find("_norm/") != std::string::npos;
-    const bool bias = parameter.name == "se/bias";
-    CHECK((program.graph.value(parameter.value).dtype == DType::kFloat32) == (norm || bias));
+    const bool bias = parameter.name == "se/bias", head = parameter.name == "head/kernel";
+    CHECK((program.graph.value(parameter.value).dtype == DType::kFloat32) ==
+          (norm || bias || head));
   }
   for (const graph::Node& node : program.graph.nodes()) {
+    // What is float32 by itself computes its gradients so, and those of a shared kernel are added
+    // so.
+    const bool exact = node.name.starts_with("head") || node.name == "grouped/kernel/gradient_sum";
+    for (const ValueId input : node.inputs) {
+      if (exact) CHECK(program.graph.value(input).dtype == DType::kFloat32);
+    }
     // No gradient of a parameter was rounded to 16 bits on its way.
     if (node.as<graph::Cast>() == nullptr) continue;
     for (const graph::Parameter& parameter : program.parameters) {

@@ -22,7 +22,9 @@ std::vector<Program> Programs() {
   return {Built(testing::SmallConvolutional(Mode::kTraining, 3)),
           Built(testing::SmallConvolutional(Mode::kInference, 3)),
           Built(testing::SmallPerceptron(Mode::kTraining, 4)),
-          Built(testing::SmallPerceptron(Mode::kInference, 4))};
+          Built(testing::SmallPerceptron(Mode::kInference, 4)),
+          Built(testing::SmallShared(Mode::kTraining, 3)),
+          Built(testing::SmallShared(Mode::kInference, 3))};
 }
 
 // The values of Results(program), in that order; float64 without rounding.

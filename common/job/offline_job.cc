@@ -1,4 +1,4 @@
-#include "worker/offline_job.h"
+#include "common/job/offline_job.h"
 
 #include <fmt/ranges.h>
 
@@ -12,7 +12,7 @@
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::job {
 namespace {
 
 // A number that nobody says is that of one full batch.
@@ -27,7 +27,7 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
   auto usual = data::UsualFacts(spec.data());
   if (!usual.ok()) {
     return Error(usual.status().code(), "{}; give --data-root, where the data are",
-                 Message(usual.status()));
+                 ringmaster::Message(usual.status()));
   }
   v1::DatasetFacts facts = *std::move(usual);
   const v1::DataSource& source = spec.data();
@@ -41,8 +41,8 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
 StatusOr<v1::JobSpec> ReadJob(const std::string& file, const std::vector<std::string>& overrides) {
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("job file", file));
   RING_ASSIGN_OR_RETURN(const v1::JobSpec spec,
-                        job::ParseJobFile(file, text, overrides, job::FilesBeside(file)));
-  RING_RETURN_IF_ERROR(Annotate(job::Validate(spec), file));
+                        ParseJobFile(file, text, overrides, FilesBeside(file)));
+  RING_RETURN_IF_ERROR(Annotate(Validate(spec), file));
   return spec;
 }
 
@@ -60,7 +60,7 @@ StatusOr<v1::ResultSpec> ResultWithoutCluster(v1::JobSpec spec, const std::strin
     if (spec.optimizer().has_ema()) spec.mutable_optimizer()->mutable_ema()->clear_start_update();
   }
   RING_ASSIGN_OR_RETURN(const v1::DatasetFacts facts, FactsOf(spec, data_root));
-  RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, job::Resolve(spec, facts, {}));
+  RING_ASSIGN_OR_RETURN(v1::ResolvedJob job, Resolve(spec, facts, {}));
   v1::ResultSpec result = std::move(*job.mutable_result());
   if (split_of_unknown) result.mutable_data_use()->set_validation_samples(spec.batch());
   return result;
@@ -86,8 +86,8 @@ std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result) {
   }
   return fmt::format("{}: {} in {}, of {}", spec.name(),
                      spec.model().layers_size() > 0 ? "a model of layers" : spec.model().name(),
-                     job::ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
+                     ShortName(*v1::Policy_descriptor()->FindValueByNumber(result.policy())),
                      fmt::join(columns, ", "));
 }
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::job

@@ -1,5 +1,6 @@
 // A job as its file says it, without a cluster and, unless a folder is named, without its data:
-// what `ringworker tune` and `ringworker plan` work on. Thread-safe (free functions).
+// what `ringworker tune`, `ringworker plan` and `ringctl model show` work on. Thread-safe (free
+// functions).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
-namespace ringmaster::worker {
+namespace ringmaster::job {
 
 // Reads and validates a job file; - is stdin. INVALID_ARGUMENT names file and line.
 [[nodiscard]] StatusOr<v1::JobSpec> ReadJob(const std::string& file,
@@ -26,4 +27,4 @@ namespace ringmaster::worker {
 // Job, model, policy and images, in one line.
 [[nodiscard]] std::string TitleOf(const v1::JobSpec& spec, const v1::ResultSpec& result);
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster::job
