@@ -198,25 +198,43 @@ std::string ProfilePath(const std::string& named) {
   return folder + "/ringmaster/profiles/" + named + ".json";
 }
 
+namespace {
+
+// Of a round with shards of so many samples: on the line through the two nearest measurements, as
+// part of a round does not depend on the samples; in proportion to the nearest where there is no
+// other, or the line falls or begins below 0.
+double SecondsPerRound(const std::vector<const MeasuredSteps*>& nearest_first, double samples) {
+  const MeasuredSteps& nearest = *nearest_first[0];
+  const double proportion = nearest.seconds_per_round / static_cast<double>(nearest.samples);
+  if (nearest_first.size() == 1) return proportion * samples;
+  const MeasuredSteps& other = *nearest_first[1];
+  const double slope = (other.seconds_per_round - nearest.seconds_per_round) /
+                       (static_cast<double>(other.samples) - static_cast<double>(nearest.samples));
+  if (!(slope >= 0 && slope <= proportion)) return proportion * samples;
+  return nearest.seconds_per_round + slope * (samples - static_cast<double>(nearest.samples));
+}
+
+}  // namespace
+
 std::optional<double> SecondsPerStep(const WorkerProfile& profile, const JobPlan& plan,
                                      const std::string& model_sha256, const std::string& policy) {
-  const MeasuredSteps* nearest = nullptr;
-  const auto distance = [&](const MeasuredSteps& steps) {
-    return std::abs(
-        std::log(static_cast<double>(plan.samples) / static_cast<double>(steps.samples)));
+  const auto samples = static_cast<double>(plan.samples);
+  const auto distance = [&](const MeasuredSteps* steps) {
+    return std::abs(std::log(samples / static_cast<double>(steps->samples)));
   };
+  std::vector<const MeasuredSteps*> nearest_first;
   for (const MeasuredSteps& steps : profile.measured) {
     const bool same = steps.model_sha256 == model_sha256 && steps.policy == policy &&
                       steps.rematerialize == plan.rematerialize.on;
-    if (!same || distance(steps) > std::log(kFarthest) + 1e-9) continue;
-    if (nearest == nullptr || distance(steps) < distance(*nearest)) nearest = &steps;
+    if (same) nearest_first.push_back(&steps);
   }
-  if (nearest == nullptr) return std::nullopt;
+  std::ranges::stable_sort(nearest_first, {}, distance);
+  if (nearest_first.empty() || distance(nearest_first[0]) > std::log(kFarthest) + 1e-9) {
+    return std::nullopt;
+  }
   const uint64_t at_once = plan.cores * plan.workers;
   const auto rounds = static_cast<double>((plan.shards + at_once - 1) / at_once);
-  const double of_samples =
-      static_cast<double>(plan.samples) / static_cast<double>(nearest->samples);
-  return rounds * nearest->seconds_per_round * of_samples + nearest->seconds_per_update;
+  return rounds * SecondsPerRound(nearest_first, samples) + nearest_first[0]->seconds_per_update;
 }
 
 void Keep(const MeasuredSteps& steps, WorkerProfile* profile) {

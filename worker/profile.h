@@ -47,8 +47,8 @@ struct WorkerProfile {
 [[nodiscard]] std::string ProfilePath(const std::string& named);
 
 // Of a step of the planned job on workers of this profile, without what the network takes. Nothing
-// where the model was not measured with this policy and rematerialize, or with shards of less than
-// a fourth or more than four times as many samples.
+// where the model was not measured with this policy and rematerialize, or only with shards of less
+// than a fourth or more than four times as many samples.
 [[nodiscard]] std::optional<double> SecondsPerStep(const WorkerProfile& profile,
                                                    const JobPlan& plan,
                                                    const std::string& model_sha256,

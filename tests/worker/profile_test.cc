@@ -88,11 +88,17 @@ TEST_CASE("Profile: a step takes its rounds and the update") {
   Keep({.model_sha256 = "ab", .policy = "float32", .samples = 64, .seconds_per_round = 1},
        &profile);
   plan.shards = 12;
-  CHECK(SecondsPerStep(profile, plan, "ab", "float32") == 65.0 / 64);
+  CHECK(SecondsPerStep(profile, plan, "ab", "float32") == 1 + (1 - 0.5) / (64 - 16));
   Keep({.model_sha256 = "ab", .policy = "float32", .samples = 64, .seconds_per_round = 2},
        &profile);
   CHECK(profile.measured.size() == 2);
-  CHECK(SecondsPerStep(profile, plan, "ab", "float32") == 2 * 65.0 / 64);
+  CHECK(SecondsPerStep(profile, plan, "ab", "float32") == 2 + (2 - 0.5) / (64 - 16));
+  // A line that begins below 0, or falls, is chance.
+  for (const double seconds : {2.5, 0.25}) {
+    Keep({.model_sha256 = "ab", .policy = "float32", .samples = 64, .seconds_per_round = seconds},
+         &profile);
+    CHECK(SecondsPerStep(profile, plan, "ab", "float32") == seconds / 64 * 65);
+  }
 }
 
 TEST_CASE("Profile: a name is a file in the user's folder") {
