@@ -54,6 +54,13 @@ class Net {
     return AddAll(name, kind, inputs).front();
   }
 
+  // In float32 under every policy.
+  ValueId AddExact(const std::string& name, const Kind& kind, const std::vector<ValueId>& inputs) {
+    const ValueId made = Add(name, kind, inputs);
+    program.graph.mutable_node(program.graph.value(made).producer).float32 = true;
+    return made;
+  }
+
   graph::Program program;
 };
 
@@ -107,15 +114,14 @@ graph::Program MakeNet(DType compute) {
   x = Branches(&net, Block(&net, x));
   const ValueId shared = net.Kernel("grouped/kernel", {8, 3, 3, 4}, 36);
   x = net.Add("grouped", Same3x3(2, 2), {x, shared});
-  x = net.Add("again", Same3x3(2, 2), {x, shared});
+  x = net.AddExact("again", Same3x3(2, 2), {x, shared});
   x = net.Add("layer_norm", graph::LayerNorm{{.center = false}},
               {x, net.Ones("layer_norm/gamma", 8)});
   x = net.Add("scale", graph::Multiply{}, {x, net.Ones("scale/gamma", 8)});
   x = net.Add("position", graph::Add{}, {x, net.Parameter("position/table", {8, 8, 8})});
   x = net.Add("softmax", graph::Softmax{}, {x});
   x = net.Add("pool", graph::GlobalAveragePool{}, {x});
-  x = net.Add("head", graph::Dense{}, {x, net.Kernel("head/kernel", {8, 10}, 1)});
-  net.program.graph.mutable_node(net.program.graph.value(x).producer).float32 = true;
+  x = net.AddExact("head", graph::Dense{}, {x, net.Kernel("head/kernel", {8, 10}, 1)});
   REQUIRE(Message(testing::AddLossOf(x, &net.program)) == "");
   REQUIRE(Message(graph::Differentiate(&net.program)) == "");
   REQUIRE(Message(graph::ApplyPolicy(&net.program, compute)) == "");
@@ -167,14 +173,16 @@ TEST_CASE("Convnet: a policy leaves scales, statistics and gradients of paramete
     INFO(parameter.name);
     CHECK(program.graph.value(parameter.gradient).dtype == DType::kFloat32);
     const bool norm = parameter.name.find("_norm/") != std::string::npos;
-    const bool bias = parameter.name == "se/bias", head = parameter.name == "head/kernel";
+    const bool bias = parameter.name == "se/bias", head = parameter.name == "head/kernel",
+               shared = parameter.name == "grouped/kernel";
     CHECK((program.graph.value(parameter.value).dtype == DType::kFloat32) ==
-          (norm || bias || head));
+          (norm || bias || head || shared));
   }
   for (const graph::Node& node : program.graph.nodes()) {
     // What is float32 by itself computes its gradients so, and those of a shared kernel are added
     // so.
-    const bool exact = node.name.starts_with("head") || node.name == "grouped/kernel/gradient_sum";
+    const bool exact = node.name.starts_with("head") || node.name.starts_with("again") ||
+                       node.name == "grouped/kernel/gradient_sum";
     for (const ValueId input : node.inputs) {
       if (exact) CHECK(program.graph.value(input).dtype == DType::kFloat32);
     }
