@@ -50,7 +50,7 @@ class Writer:
                   for key, value in sorted(attributes.items())]
         name = name or op
         self.graph["nodes"].append(
-            {"attributes": listed, "inputs": list(inputs), "name": name, "op": op, "version": 1})
+            {"attributes": listed, "float32": False, "inputs": list(inputs), "name": name, "op": op, "version": 1})
         return name
 
     def output(self, name, value, **role):
