@@ -206,8 +206,8 @@ StatusOr<zoo::Summary> SummaryOfJob(const Common& common, const ModelOptions& op
 
 StatusOr<zoo::Summary> SummaryOfModel(const ModelOptions& options) {
   RING_ASSIGN_OR_RETURN(const Subject subject, SubjectOf(options));
-  if (subject.graph ||
-      !subject.around.freeze.empty()) {  // known of a graph alone, which features have none of
+  // What is frozen is known of a graph alone, which features have none of.
+  if (subject.graph || !subject.around.freeze.empty()) {
     RING_ASSIGN_OR_RETURN(const v1::Graph graph, GraphOf(subject));
     RING_ASSIGN_OR_RETURN(const graph::Program program,
                           graph::FromMessage(graph, graph::Mode::kTraining, 1));

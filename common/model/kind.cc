@@ -83,10 +83,6 @@ const FieldDescription* Kind::option(const std::string& wanted) const {
   return at == options.end() ? nullptr : &*at;
 }
 
-bool Kind::has_role(const std::string& wanted) const {
-  return std::ranges::find(roles, wanted) != roles.end();
-}
-
 bool IsParameter(const v1::Attribute& attribute) {
   return attribute.has_s() && attribute.s().find('/') != std::string::npos;
 }

@@ -27,7 +27,6 @@ struct Kind {
   std::optional<v1::Attribute> (*own_form)(const v1::Attribute& given) = nullptr;
 
   [[nodiscard]] const FieldDescription* option(const std::string& name) const;
-  [[nodiscard]] bool has_role(const std::string& name) const;
 };
 // Whether that is a parameter of another layer, LAYER/ROLE.
 [[nodiscard]] bool IsParameter(const v1::Attribute& attribute);

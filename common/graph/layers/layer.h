@@ -119,8 +119,8 @@ inline constexpr double kCutDeviation = 0.87962566103423978;
 // {gelu: {approximate: tanh}}.
 struct Activation {
   std::string op;  // empty: none
-  google::protobuf::RepeatedPtrField<v1::Attribute> options =
-      {};  // one without a name is its first
+  // One without a name is the op's first.
+  google::protobuf::RepeatedPtrField<v1::Attribute> options = {};
 
   Activation(const char* op = "") : op(op) {}
   bool operator==(const Activation& other) const { return ToText(*this) == ToText(other); }
