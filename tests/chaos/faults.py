@@ -17,6 +17,7 @@ class Fault:
     loses = False    # the worker drops out of the ring, so a regroup names it
     breaks = False   # the ring breaks, though everybody in it may live
     longest = 10.0   # seconds until its end, for a test of it alone
+    calm = 0.0       # seconds without any fault that a storm leaves before it
 
     def inject(self, storm):
         raise NotImplementedError
@@ -54,11 +55,11 @@ class KillTwo(Fault):
 
 class KillAll(Fault):
     """Nobody holds the state any more: the job goes back to its newest checkpoint."""
-    kind, loses, longest = "kill_all", True, 20.0
+    kind, loses, longest, calm = "kill_all", True, 20.0, 5.0
 
     def inject(self, storm):
         # A job without any checkpoint would begin again, which is correct and slow.
-        if storm.calm() < 5 or not storm.training.observer.status.HasField("checkpoint"):
+        if not storm.training.observer.status.HasField("checkpoint"):
             return None
         slots = [slot for slot in storm.slots() if slot.alive() and not slot.paused]
         for slot in slots:

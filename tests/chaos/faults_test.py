@@ -50,6 +50,7 @@ class FaultsTest(unittest.TestCase):
         self.train.stop()
 
     def _inject(self, one, kind):
+        self.assertFalse(one.ended(), "the job was over before the fault: it needs more steps")
         if one.inject(kind()):
             return True
         one.tick()

@@ -160,7 +160,7 @@ class Storm:
             self._calm_since = now
         time.sleep(0.02)
 
-    def _ended(self):
+    def ended(self):
         return self.training.observer.state in cluster.FINAL
 
     def blow(self, seconds, kinds):
@@ -168,11 +168,12 @@ class Storm:
         end = time.monotonic() + seconds
         following = client = time.monotonic()
         weights = [kind.weight for kind in kinds]
-        while time.monotonic() < end and not self._ended():
+        while time.monotonic() < end and not self.ended():
             if time.monotonic() >= following:
                 following += PERIOD
                 for _ in range(20):  # some cannot be done now
-                    if self.inject(self.random.choices(kinds, weights)[0]()):
+                    kind = self.random.choices(kinds, weights)[0]
+                    if self.calm() >= kind.calm and self.inject(kind()):
                         break
             if time.monotonic() >= client:
                 client += CLIENT_PERIOD
