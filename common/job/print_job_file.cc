@@ -89,7 +89,7 @@ std::string PrintValue(const Message& message, const FieldDescriptor& field) {
 std::string PrintJobFile(const v1::JobSpec& spec) {
   std::string text;
   for (const std::string& member : Members(spec)) text += member + '\n';
-  return text;
+  return text.empty() ? "{}\n" : text;  // nothing at all is no mapping
 }
 
 }  // namespace ringmaster::job

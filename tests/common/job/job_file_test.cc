@@ -285,6 +285,7 @@ TEST_CASE("Job file: what is printed parses to the same spec") {
     CHECK(MessageDifferencer::Equals(before, Parsed(PrintJobFile(before))));
   };
   roundtrip(spec);
+  roundtrip({});
   roundtrip(Parsed("model: {name: mlp, hidden: []}\noptimizer: {sgd: {nesterov: true}}"));
   spec.set_name("true");
   spec.mutable_data()->set_path("odd \"path\": #1 \xc3\xa9 \\ {\t}\n");
