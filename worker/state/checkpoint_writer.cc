@@ -179,10 +179,13 @@ void CheckpointWriter::Hash() {
     }
     kept->sealed = Seal(kept->copy.facts, std::move(kept->copy.files));
     kept->sealed->standing = kept->copy.standing;
+    KeptList dropped;  // outlives the lock
     MutexLock lock(mu_);
     TellOf(kept->step, kept->sealed->manifest_sha256);
     kept->hashed = true;
     kept->busy = false;
+    // It became durable meanwhile, and Forget left it for this.
+    if (kept->step <= durable_step_ && !kept->last) dropped.splice(dropped.end(), kept_, kept);
     changed_.NotifyAll();
   }
 }

@@ -290,11 +290,25 @@ TEST_CASE("CheckpointWriter: what it takes is told, and hashed whoever delivers"
 
 TEST_CASE("CheckpointWriter: what is durable needs no copy any more") {
   const auto sink = std::make_shared<GatedSink>();
-  CheckpointWriter writer("job", 2);
+  // Copy 10 may be in the middle of being hashed when it is known to be durable: it has gone when
+  // copy 20 was hashed, which comes after it.
+  Mutex mu;
+  Condition changed;
+  bool hashed = false;
+  CheckpointWriter writer("job", 2, [&](const HeldCopy& copy) {
+    MutexLock lock(mu);
+    hashed = hashed || (copy.step == 20 && !copy.manifest_sha256.empty());
+    changed.NotifyAll();
+  });
   writer.Begin(nullptr);
   writer.Keep(CopyAt(10));
   writer.Keep(CopyAt(20));
   writer.Forget(10);
+  {
+    MutexLock lock(mu);
+    REQUIRE(changed.WaitUntil(mu, std::chrono::steady_clock::now() + kPatience,
+                              [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return hashed; }));
+  }
   REQUIRE(writer.HasRoom());
   REQUIRE(writer.Covers(10, false));  // durable, so that no second one is made
   writer.Keep(LastAt(30));
