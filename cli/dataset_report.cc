@@ -31,7 +31,7 @@ Json ColumnJson(const data::ColumnStatistics& column) {
 }
 
 uint64_t BytesOf(const v1::DatasetFacts& facts) {
-  uint64_t bytes = 0;
+  uint64_t bytes = facts.index().bytes();
   for (const v1::DataFile& file : facts.files()) bytes += file.bytes();
   return bytes;
 }
@@ -46,6 +46,22 @@ std::string Channels(const data::ColumnStatistics& column) {
   return text;
 }
 
+Json IndexJson(const v1::RecordIndexFacts& index) {
+  return {{"sha256", index.sha256()},
+          {"files", index.files()},
+          {"bytes", index.bytes()},
+          {"classes", index.classes()},
+          {"least_size", {index.least_height(), index.least_width()}},
+          {"most_size", {index.most_height(), index.most_width()}}};
+}
+
+std::string RenderIndex(const v1::RecordIndexFacts& index) {
+  return fmt::format(
+      "index:     {} of {} files, {} classes\nimages:    {} to {} high, {} to {} wide\n",
+      index.sha256(), index.files(), index.classes(), index.least_height(), index.most_height(),
+      index.least_width(), index.most_width());
+}
+
 std::string TypeName(const v1::StoredColumn& column) {
   switch (column.type()) {
     case v1::ELEMENT_TYPE_UINT8:
@@ -55,6 +71,13 @@ std::string TypeName(const v1::StoredColumn& column) {
     default:
       return "float32";
   }
+}
+
+std::string ShapeText(const v1::StoredColumn& column) {
+  if (column.shape_size() == 3 && column.shape(0) == 0) {
+    return fmt::format("any x any x {}", column.shape(2));
+  }
+  return fmt::format("{}", fmt::join(column.shape(), " x "));
 }
 
 const char* UseName(const v1::StoredColumn& column) {
@@ -102,13 +125,15 @@ Json ToJson(const DatasetStatistics& dataset) {
     json["test"] = ColumnJson(dataset.test.columns[i]);
     columns.push_back(json);
   }
-  return {{"path", dataset.path},
-          {"format", facts.format()},
-          {"bytes", BytesOf(facts)},
-          {"train", {{"samples", facts.train_samples()}}},
-          {"test", {{"samples", facts.test_samples()}}},
-          {"columns", columns},
-          {"files", files}};
+  Json json = {{"path", dataset.path},
+               {"format", facts.format()},
+               {"bytes", BytesOf(facts)},
+               {"train", {{"samples", facts.train_samples()}}},
+               {"test", {{"samples", facts.test_samples()}}},
+               {"columns", columns},
+               {"files", files}};
+  if (facts.has_index()) json["index"] = IndexJson(facts.index());
+  return json;
 }
 
 std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& terminal) {
@@ -116,6 +141,7 @@ std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& term
   std::string text = fmt::format(
       "dataset:   {}\nformat:    {}\nsamples:   {} train, {} test\nbytes:     {}\n", dataset.path,
       facts.format(), facts.train_samples(), facts.test_samples(), BytesOf(facts));
+  if (facts.has_index()) text += RenderIndex(facts.index());
   Table columns({"COLUMN", "USE", "TYPE", "SHAPE", "LIMIT", "MEAN ± DEVIATION", "IN TEST"});
   for (size_t i = 0; i < dataset.train.columns.size(); ++i) {
     const v1::StoredColumn& column = facts.columns(static_cast<int>(i));
@@ -123,11 +149,13 @@ std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& term
     columns.Add({{column.name()},
                  {UseName(column)},
                  {TypeName(column)},
-                 {fmt::format("{}", fmt::join(column.shape(), " x "))},
+                 {ShapeText(column)},
                  {whole ? fmt::to_string(column.limit()) : ""},
                  {Channels(dataset.train.columns[i])},
                  {Channels(dataset.test.columns[i])}});
   }
+  text += '\n' + columns.Print(terminal) + Classes(dataset, terminal);
+  if (facts.has_index()) return text;
   Table files({"FILE", "SAMPLES", "BYTES", "SHA-256"});
   for (const v1::DataFile& file : facts.files()) {
     files.Add({{file.name()},
@@ -135,8 +163,7 @@ std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& term
                {fmt::to_string(file.bytes())},
                {file.sha256()}});
   }
-  return text + '\n' + columns.Print(terminal) + Classes(dataset, terminal) + '\n' +
-         files.Print(terminal);
+  return text + '\n' + files.Print(terminal);
 }
 
 Json ToJson(const std::string& path, const data::Verification& verification) {

@@ -29,6 +29,8 @@ class PhiloxStream {
     kDigest = 7,
     kRandomBrightness = 8,
     kRandomContrast = 9,
+    kRandomWindow = 10,
+    kRandomResizedCrop = 11,
   };
   PhiloxStream(uint64_t seed, Purpose purpose, uint64_t step, uint64_t subject,
                const std::string& layer);

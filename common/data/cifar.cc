@@ -45,7 +45,7 @@ void DrawCifar10(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t>
       DrawSampleImage({seed, split, sample, kCifar10Classes}, record.subspan(1)));
 }
 
-std::vector<SampleFile> Cifar10SampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> Cifar10SampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   constexpr uint64_t kTrainFiles = 5;
   std::vector<SampleFile> files;
   const uint64_t count = std::min(kTrainFiles, train);
@@ -70,7 +70,7 @@ void DrawCifar100(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t
   record[1] = static_cast<uint8_t>(fine);
 }
 
-std::vector<SampleFile> Cifar100SampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> Cifar100SampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   return {{"train.bin", Split::kTrain, 0, train, {}, kCifar100RecordBytes, DrawCifar100},
           {"test.bin", Split::kTest, 0, test, {}, kCifar100RecordBytes, DrawCifar100}};
 }

@@ -211,7 +211,7 @@ StatusOr<v1::DatasetFacts> UsualFacts(const v1::DataSource& source) {
                            format->name);
   }
   std::vector<FileLayout> layouts;  // of sample data
-  for (const SampleFile& file : format->sample_files(1, 1)) {
+  for (const SampleFile& file : format->sample_files(1, 1, 0)) {
     for (const FileKind& kind : format->files) {
       if (!Matches(kind, file.name)) continue;
       RING_ASSIGN_OR_RETURN(

@@ -14,8 +14,14 @@ namespace {
 StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
                                                 const v1::DataSource& source) {
   RING_ASSIGN_OR_RETURN(const Descriptor root, OpenFolder(folders.data_root));
-  RING_ASSIGN_OR_RETURN(const Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
+  RING_ASSIGN_OR_RETURN(Descriptor folder, OpenBeneath(root, source.path(), Wanted::kFolder));
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
+  if (format->records != nullptr) {
+    std::vector<Status> problems;
+    RecordIndex index = RecordIndex::Of(folder, *format, folders.state_dir, &problems);
+    if (!problems.empty()) return problems.front();
+    return Dataset::Of(*format, source, {std::move(folder), std::move(index)});
+  }
   HashCache cache(folders.state_dir, format->name);
   Survey survey = SurveyFolder(folder, *format, NamedColumns(source), &cache);
   cache.Save();
@@ -79,6 +85,26 @@ StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format,
   return dataset;
 }
 
+StatusOr<std::shared_ptr<const Dataset>> Dataset::Of(const Format& format,
+                                                     const v1::DataSource& source,
+                                                     RecordReader records) {
+  std::shared_ptr<Dataset> dataset(new Dataset);
+  const RecordIndex& index = dataset->records_.emplace(std::move(records)).index();
+  const std::vector<Array> arrays = index.arrays();
+  std::vector<FoundArray> found;
+  for (const Array& array : arrays) found.push_back({nullptr, &array});
+  v1::DatasetFacts& facts = dataset->facts_;
+  RING_ASSIGN_OR_RETURN(const auto columns, ChooseColumns(source, found));
+  *facts.mutable_columns() = {columns.begin(), columns.end()};
+  facts.set_format(format.name);
+  facts.set_train_samples(index.samples(Split::kTrain));
+  facts.set_test_samples(index.samples(Split::kTest));
+  *facts.mutable_index() = index.facts();
+  dataset->train_.samples = index.samples(Split::kTrain);
+  dataset->test_.samples = index.samples(Split::kTest);
+  return dataset;
+}
+
 void Dataset::AddRuns(Split split, std::span<const FoundArray> arrays, SplitRuns* runs) const {
   for (const v1::StoredColumn& column : facts_.columns()) {
     std::vector<Run>& added = runs->columns.emplace_back();
@@ -98,6 +124,7 @@ Status Dataset::Read(size_t column, Split split, uint64_t index, std::span<std::
   }
   const v1::StoredColumn& stored = facts_.columns(static_cast<int>(column));
   RING_CHECK(row.size() == RowBytes(stored), "a row of a column");
+  if (records_) return ReadRecord(stored, split, index, row);
   const std::vector<Run>& runs = of(split).columns[column];
   const auto after =
       std::ranges::upper_bound(runs, index, {}, [](const Run& run) { return run.first; });
@@ -114,6 +141,38 @@ Status Dataset::Read(size_t column, Split split, uint64_t index, std::span<std::
   } else {
     ToInt32(array, bytes.span(), As<int32_t>(row));
   }
+  return absl::OkStatus();
+}
+
+Status Dataset::ReadRecord(const v1::StoredColumn& column, Split split, uint64_t index,
+                           std::span<std::byte> row) const {
+  const Record& record = records_->index().at(split, index);
+  if (column.type() == v1::ELEMENT_TYPE_UINT8) {
+    return records_->ReadImage(split, index, image::Whole(record.size),
+                               static_cast<uint32_t>(column.shape(2)), As<uint8_t>(row));
+  }
+  As<int32_t>(row)[0] = record.label;
+  return absl::OkStatus();
+}
+
+image::Size Dataset::image_size(size_t column, Split split, uint64_t index) const {
+  if (records_) return records_->index().at(split, index).size;
+  const v1::StoredColumn& stored = facts_.columns(static_cast<int>(column));
+  return {static_cast<uint32_t>(stored.shape(0)), static_cast<uint32_t>(stored.shape(1))};
+}
+
+Status Dataset::ReadImage(size_t column, Split split, uint64_t index,
+                          const image::Placement& placement, std::span<uint8_t> pixels) const {
+  if (index >= samples(split)) {
+    return Error(absl::StatusCode::kOutOfRange, "sample {} of {}", index, samples(split));
+  }
+  const v1::StoredColumn& stored = facts_.columns(static_cast<int>(column));
+  const auto channels = static_cast<uint32_t>(stored.shape(2));
+  if (records_) return records_->ReadImage(split, index, placement, channels, pixels);
+  std::vector<std::byte> whole(RowBytes(stored));
+  RING_RETURN_IF_ERROR(Read(column, split, index, whole));
+  image::RenderStored(As<uint8_t>(std::span(whole)), image_size(column, split, index), channels,
+                      placement, pixels);
   return absl::OkStatus();
 }
 

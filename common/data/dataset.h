@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,9 @@
 #include "common/data/beneath.h"
 #include "common/data/columns.h"
 #include "common/data/format.h"
+#include "common/data/record_index.h"
 #include "common/data/survey.h"
+#include "common/image/placement.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -39,6 +42,10 @@ class Dataset {
   [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Of(const Format& format,
                                                                    const v1::DataSource& source,
                                                                    Survey survey);
+  // Of an index without problems, and the folder that it is of.
+  [[nodiscard]] static StatusOr<std::shared_ptr<const Dataset>> Of(const Format& format,
+                                                                   const v1::DataSource& source,
+                                                                   RecordReader records);
 
   const v1::DatasetFacts& facts() const { return facts_; }
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).samples; }
@@ -46,9 +53,16 @@ class Dataset {
   // Reads what facts().columns(column) has of sample `index` of a split into `row`, RowBytes of it:
   // uint8 pixels (H,W,C), or float32 or int32 as this host has them. OUT_OF_RANGE past the end;
   // DATA_LOSS names file and record when the file shrank or changed under us: it is not what was
-  // hashed any more.
+  // hashed any more. Of images that are of one size.
   [[nodiscard]] Status Read(size_t column, Split split, uint64_t index,
                             std::span<std::byte> row) const;
+
+  // The size of an image, and what a placement of it makes: kept.height * kept.width * C bytes.
+  // Errors as Read, and DATA_LOSS where an image cannot be decoded.
+  [[nodiscard]] image::Size image_size(size_t column, Split split, uint64_t index) const;
+  [[nodiscard]] Status ReadImage(size_t column, Split split, uint64_t index,
+                                 const image::Placement& placement,
+                                 std::span<uint8_t> pixels) const;
 
  private:
   // Samples of a column and a split that lie in one array, one after the other.
@@ -62,12 +76,15 @@ class Dataset {
     std::vector<std::vector<Run>> columns;  // as facts_.columns
   };
   Dataset() = default;
+  [[nodiscard]] Status ReadRecord(const v1::StoredColumn& column, Split split, uint64_t index,
+                                  std::span<std::byte> row) const;
   void AddRuns(Split split, std::span<const FoundArray> arrays, SplitRuns* runs) const;
   const SplitRuns& of(Split split) const { return split == Split::kTrain ? train_ : test_; }
 
   v1::DatasetFacts facts_;
   std::vector<DataFile> files_;  // sorted by name
   SplitRuns train_, test_;
+  std::optional<RecordReader> records_;  // instead of files_
 };
 
 }  // namespace ringmaster::data

@@ -52,6 +52,7 @@ struct SampleKey {
 // noise are random, and every class is its own mirror image, so that the mean of a pixel says
 // nothing about the class. Fills `planes` (kCifarPixels) and returns the label: a function of the
 // key.
+[[nodiscard]] uint32_t SampleImageLabel(const SampleKey& key);
 uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes);
 
 // The digit, 0 to 9, that stands in a grey image of 28 x 28 (sample_digit.cc): its label. Bright

@@ -12,10 +12,11 @@ const Format& Cifar100();
 const Format& Mnist();
 const Format& Npy();
 const Format& Npz();
+const Format& ImageFolder();
 
 const std::vector<const Format*>& Formats() {
-  static const std::vector<const Format*> formats = {&Cifar10(), &Cifar100(), &Mnist(), &Npy(),
-                                                     &Npz()};
+  static const std::vector<const Format*> formats = {&Cifar10(), &Cifar100(), &Mnist(),
+                                                     &Npy(),     &Npz(),      &ImageFolder()};
   return formats;
 }
 

@@ -111,6 +111,8 @@ struct SampleFile {
   std::function<std::string(uint64_t seed)> whole = {};
 };
 
+struct RecordFormat;  // record_index.h
+
 struct Format {
   std::string name;
   uint32_t classes;     // of column label; 0: columns are what the files say
@@ -118,7 +120,9 @@ struct Format {
   std::vector<FileKind> files;
   // FAILED_PRECONDITION: file, what is wrong, what was expected.
   StatusOr<FileLayout> (*layout)(const FileKind& kind, const Content& content);
-  std::vector<SampleFile> (*sample_files)(uint64_t train, uint64_t test);
+  std::vector<SampleFile> (*sample_files)(uint64_t train, uint64_t test, uint64_t seed);
+  // Of records of any size, which an index finds: neither files nor layout.
+  const RecordFormat* records = nullptr;
 };
 
 // All formats, in the order in which they are listed to users.

@@ -23,6 +23,13 @@ FileIdentity FileIdentity::Of(const struct stat& status) {
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
+bool FileIdentity::settled() const {
+  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  return now - modified_ns >= kSettledNs;
+}
+
 HashCache::HashCache(const std::string& state_dir, const std::string& format) {
   if (state_dir.empty()) return;
   path_ = fmt::format("{}/{}.sha256", state_dir, format);
@@ -41,10 +48,7 @@ std::optional<std::string> HashCache::Find(const FileIdentity& file) const {
 }
 
 void HashCache::Remember(const FileIdentity& file, const std::string& sha256) {
-  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
-  if (path_.empty() || now - file.modified_ns < kSettledNs) return;
+  if (path_.empty() || !file.settled()) return;
   // What the same file was before is of no use any more.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.first.device == file.device && entry.first.inode == file.inode;

@@ -19,6 +19,8 @@ struct FileIdentity {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t modified_ns = 0;
   static FileIdentity Of(const struct stat& status);
+  // Whether another change could not carry the same time any more.
+  [[nodiscard]] bool settled() const;
   auto Tie() const { return std::tie(device, inode, size, modified_ns); }
   bool operator<(const FileIdentity& other) const { return Tie() < other.Tie(); }
   bool operator==(const FileIdentity& other) const { return Tie() == other.Tie(); }

@@ -79,7 +79,7 @@ void DrawLabel(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> r
   record[0] = static_cast<uint8_t>(SampleDigit(seed, split, sample));
 }
 
-std::vector<SampleFile> MnistSampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> MnistSampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   std::vector<SampleFile> files;
   const auto add = [&](const std::string& prefix, Split split, uint64_t count) {
     const auto samples = static_cast<uint32_t>(count);

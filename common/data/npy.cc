@@ -428,7 +428,7 @@ void DrawColumn(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> 
   std::memcpy(record.data(), &values, sizeof(values));
 }
 
-std::vector<SampleFile> NpySampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> NpySampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   std::vector<SampleFile> files;
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const uint64_t samples = split == Split::kTrain ? train : test;

@@ -342,7 +342,7 @@ std::string DrawArchive(uint64_t seed, Split split, uint64_t samples) {
   return zip.Finish();
 }
 
-std::vector<SampleFile> NpzSampleFiles(uint64_t train, uint64_t test) {
+std::vector<SampleFile> NpzSampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   const auto file = [](Split split, uint64_t samples) {
     return SampleFile{.name = fmt::format("{}.npz", NameOf(split)),
                       .split = split,

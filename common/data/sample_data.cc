@@ -9,6 +9,7 @@
 
 #include "common/data/format.h"
 #include "common/data/gzip.h"
+#include "common/data/record_index.h"
 #include "common/data/survey.h"
 #include "common/files.h"
 
@@ -21,6 +22,11 @@ Status Check(const Format& format, const SampleDataOptions& options) {
   if (options.train == 0 || options.test == 0) {
     return InvalidArgument("{} training and {} test samples: at least one of each is needed",
                            options.train, options.test);
+  }
+  if (format.records != nullptr && std::min(options.train, options.test) < 10) {
+    return InvalidArgument(
+        "{} training and {} test samples: format {} has ten classes, each of which needs one",
+        options.train, options.test, format.name);
   }
   // An IDX header's count; columns are drawn in memory.
   const uint64_t most = format.classes == 0 ? 10'000'000 : std::numeric_limits<uint32_t>::max();
@@ -47,6 +53,12 @@ bool IsOf(const Format& format, std::string name) {
 
 Status CheckEmpty(const std::string& folder, const Format& format) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
+  if (format.records != nullptr && format.records->is_there(opened)) {
+    return Error(absl::StatusCode::kAlreadyExists,
+                 "{} already holds data of format {}: nothing was written; choose another folder, "
+                 "or remove it",
+                 folder, format.name);
+  }
   RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(opened));
   for (const std::string& name : names) {
     if (!IsOf(format, name)) continue;
@@ -122,7 +134,8 @@ Status MakeSampleData(const std::string& folder, const SampleDataOptions& option
   RING_RETURN_IF_ERROR(Check(*format, options));
   RING_RETURN_IF_ERROR(CreateFolder(folder));
   RING_RETURN_IF_ERROR(CheckEmpty(folder, *format));
-  const std::vector<SampleFile> files = format->sample_files(options.train, options.test);
+  const std::vector<SampleFile> files =
+      format->sample_files(options.train, options.test, options.seed);
   const Status written = WriteFiles(folder, options, files);
   if (!written.ok()) {
     std::error_code error;

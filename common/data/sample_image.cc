@@ -138,15 +138,24 @@ std::array<Channel, kCifarChannels> DrawColours(uint32_t axis_number, Dice& dice
   return channels;
 }
 
+PhiloxStream StreamOf(const SampleKey& key) {
+  return {key.seed, PhiloxStream::Purpose::kSampleData, static_cast<uint64_t>(key.split),
+          key.sample, ""};
+}
+
 }  // namespace
+
+uint32_t SampleImageLabel(const SampleKey& key) {
+  const PhiloxStream stream = StreamOf(key);
+  return Dice(stream).Below(key.classes);  // the first that is drawn
+}
 
 uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes) {
   RING_CHECK(planes.size() == kCifarPixels, "image size");
   RING_CHECK(key.classes == kPatterns || key.classes == kPatterns * kAxes, "classes");
   constexpr uint64_t kNoise = 1 << 10;  // first element of the noise, past all other draws
   constexpr double kNoiseAmplitude = 24;
-  const PhiloxStream stream(key.seed, PhiloxStream::Purpose::kSampleData,
-                            static_cast<uint64_t>(key.split), key.sample, "");
+  const PhiloxStream stream = StreamOf(key);
   Dice dice(stream);
   const uint32_t label = dice.Below(key.classes);
   const bool crossed = key.classes > kPatterns;

@@ -23,14 +23,18 @@ ChannelStatistics Of(const Sums& sums, uint64_t n) {
 StatusOr<ColumnStatistics> OfImages(const Dataset& dataset, size_t number, Split split) {
   const v1::StoredColumn& column = dataset.facts().columns(static_cast<int>(number));
   const auto channels = static_cast<size_t>(column.shape(2));
-  std::vector<std::byte> pixels(RowBytes(column));
+  std::vector<uint8_t> pixels;
   std::vector<Sums> sums(channels);
+  uint64_t count = 0;  // of a channel, over all images
   for (uint64_t sample = 0; sample < dataset.samples(split); ++sample) {
-    RING_RETURN_IF_ERROR(dataset.Read(number, split, sample, pixels));
+    const image::Size size = dataset.image_size(number, split, sample);
+    pixels.resize(size_t{size.height} * size.width * channels);
+    RING_RETURN_IF_ERROR(dataset.ReadImage(number, split, sample, image::Whole(size), pixels));
+    count += pixels.size() / channels;
     for (size_t c = 0; c < channels; ++c) {
       uint64_t values = 0, squares = 0;
       for (size_t i = c; i < pixels.size(); i += channels) {
-        const auto pixel = std::to_integer<uint64_t>(pixels[i]);
+        const uint64_t pixel = pixels[i];
         values += pixel;
         squares += pixel * pixel;
       }
@@ -40,7 +44,7 @@ StatusOr<ColumnStatistics> OfImages(const Dataset& dataset, size_t number, Split
   }
   ColumnStatistics statistics;
   for (const Sums& channel : sums) {
-    statistics.channels.push_back(Of(channel, dataset.samples(split) * (pixels.size() / channels)));
+    statistics.channels.push_back(Of(channel, count));
   }
   return statistics;
 }

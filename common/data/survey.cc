@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/data/columns.h"
+#include "common/data/record_index.h"
 
 namespace ringmaster::data {
 namespace {
@@ -100,8 +101,10 @@ StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string
   std::vector<const Format*> found;
   std::vector<std::string> wanted, there;
   for (const Format* format : Formats()) {
-    wanted.push_back(fmt::format("{} ({})", format->name, format->files.front().name));
-    if (FilesOf(*format, names).empty()) continue;
+    const bool records = format->records != nullptr;
+    wanted.push_back(fmt::format("{} ({})", format->name,
+                                 records ? format->records->looks : format->files.front().name));
+    if (records ? !format->records->is_there(folder) : FilesOf(*format, names).empty()) continue;
     found.push_back(format);
     there.push_back(format->name);
   }

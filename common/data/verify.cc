@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/data/dataset.h"
+#include "common/data/record_index.h"
 #include "common/data/survey.h"
 #include "common/sha256.h"
 
@@ -72,6 +73,28 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
   }
 }
 
+// Reads every record; a list of SHA-256 is of whole files.
+StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& format,
+                                     const std::optional<Sha256List>& list) {
+  std::vector<Status> problems;
+  const RecordIndex index = RecordIndex::Of(folder, format, "", &problems);
+  Verification verification;
+  verification.format = format.name;
+  std::vector<std::string> names;
+  for (const RecordFile& file : index.files()) {
+    VerifiedFile& verified = verification.files.emplace_back();
+    verified.name = file.name;
+    if (list) Look(folder, &verified);
+    verified.bytes = file.bytes;
+    names.push_back(file.name);
+  }
+  for (const Status& problem : problems) verification.problems.push_back(Message(problem));
+  if (!list) return verification;
+  std::ranges::sort(names);
+  Compare(*list, names, &verification);
+  return verification;
+}
+
 }  // namespace
 
 StatusOr<Sha256List> ParseSha256List(const std::string& text) {
@@ -105,6 +128,7 @@ StatusOr<Verification> Verify(const std::string& folder, const std::string& form
   const StatusOr<const Format*> found = ChooseFormat(opened, format);
   if (!found.ok()) return Annotate(found.status(), folder);
   const Format* const chosen = *found;
+  if (chosen->records != nullptr) return VerifyRecords(opened, *chosen, list);
   HashCache nothing("", chosen->name);
   Survey survey = SurveyFolder(opened, *chosen, {}, &nothing);
   Verification verification;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/job/image_rules.h"
 #include "common/job/metrics.h"
 #include "common/job/rules.h"
 #include "common/job/sample_use.h"
@@ -30,9 +31,8 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
     return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
                               spec.data().format());
   }
-  if (data.train_samples() > 0 && data.test_samples() > 0) return absl::OkStatus();
-  return FailedPrecondition("the dataset has {} training and {} test samples: both are needed",
-                            data.train_samples(), data.test_samples());
+  if (data.train_samples() > 0) return absl::OkStatus();
+  return FailedPrecondition("the dataset has no training samples");
 }
 
 // For what the data are.
@@ -70,6 +70,7 @@ v1::WorkerRange WorkersOf(const v1::JobSpec& spec) {
 
 v1::JobSpec WithDefaults(v1::JobSpec spec) {
   FillDefaults(&spec);
+  ResolveAugment(&spec);
   if (auto model = model::Resolve(spec.model()); model.ok()) *spec.mutable_model() = *model;
   spec.set_shards(ShardsOf(spec));
   *spec.mutable_workers() = WorkersOf(spec);
@@ -133,6 +134,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   RING_ASSIGN_OR_RETURN(*result.mutable_updates(),
                         ResolveUpdates(complete.optimizer(), result.graph()));
   *result.mutable_augment() = complete.augment();
+  *result.mutable_evaluation_augment() = complete.evaluate().augment();
   result.set_reduction(complete.reduction());
   result.set_precision_bits(complete.precision_bits());
   *result.mutable_numerics_class() = numerics_class;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/check.h"
+#include "common/job/image_rules.h"
 
 namespace ringmaster::job {
 namespace {
@@ -72,26 +73,8 @@ Status SetValidation(const v1::Validation& validation, v1::DataUse* use) {
 std::string ImageKeyOf(const v1::JobSpec& spec) {
   if (spec.data().has_resize()) return "data.resize";
   if (spec.data().has_repeat_channels()) return "data.repeat_channels";
+  if (spec.evaluate().augment_size() > 0) return "evaluate.augment";
   return spec.augment_size() > 0 ? "augment" : "";
-}
-
-// As the model gets it.
-Status MakeImage(const v1::DataSource& source, const std::string& format, v1::StoredColumn* image) {
-  image->set_type(v1::ELEMENT_TYPE_FLOAT32);
-  const auto& resize = source.resize().values();
-  if (!resize.empty()) {
-    image->set_shape(0, resize[0]);
-    image->set_shape(1, resize[resize.size() - 1]);
-  }
-  if (!source.has_repeat_channels()) return absl::OkStatus();
-  if (image->shape(2) != 1) {
-    return FailedPrecondition(
-        "data.repeat_channels: images of format {} have {} channels; only those with one can be "
-        "repeated: leave it out",
-        format, image->shape(2));
-  }
-  image->set_shape(2, source.repeat_channels());
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -138,9 +121,8 @@ StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetF
     return FailedPrecondition("the dataset is of format {}, the job wants {}", data.format(),
                               spec.data().format());
   }
-  if (data.train_samples() == 0 || data.test_samples() == 0) {
-    return FailedPrecondition("the dataset has {} training and {} test samples: both are needed",
-                              data.train_samples(), data.test_samples());
+  if (data.train_samples() == 0) {
+    return FailedPrecondition("the dataset has no training samples");
   }
   const v1::DataSource& source = spec.data();
   const auto check = [](const char* field, uint64_t take, uint64_t samples) -> Status {
@@ -161,6 +143,8 @@ StatusOr<std::vector<v1::StoredColumn>> ResolveColumns(const v1::JobSpec& spec,
                                                        const v1::DatasetFacts& data) {
   std::vector<v1::StoredColumn> columns(data.columns().begin(), data.columns().end());
   const v1::StoredColumn* image = nullptr;
+  v1::JobSpec complete = spec;
+  ResolveAugment(&complete);
   for (v1::StoredColumn& column : columns) {
     if (column.type() != v1::ELEMENT_TYPE_UINT8) continue;
     if (image != nullptr) {
@@ -170,7 +154,7 @@ StatusOr<std::vector<v1::StoredColumn>> ResolveColumns(const v1::JobSpec& spec,
           image->name(), column.name());
     }
     image = &column;
-    RING_RETURN_IF_ERROR(MakeImage(spec.data(), data.format(), &column));
+    RING_RETURN_IF_ERROR(MakeImageColumn(complete, data, &column));
   }
   const std::string key = ImageKeyOf(spec);
   if (image != nullptr || key.empty()) return columns;

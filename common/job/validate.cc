@@ -9,6 +9,7 @@
 
 #include "common/data/columns.h"
 #include "common/data/format.h"
+#include "common/job/image_rules.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/job/rules.h"
@@ -103,16 +104,6 @@ Status CheckValidation(const v1::JobSpec& spec) {
       text, best.name());
 }
 
-Status CheckContrasts(const v1::JobSpec& complete) {
-  for (int i = 0; i < complete.augment_size(); ++i) {
-    const v1::RandomContrast& contrast = complete.augment(i).random_contrast();
-    if (!complete.augment(i).has_random_contrast() || contrast.lower() < contrast.upper()) continue;
-    return InvalidArgument("augment.{}.random_contrast: lower {} is not below upper {}", i,
-                           contrast.lower(), contrast.upper());
-  }
-  return absl::OkStatus();
-}
-
 Status CheckBegin(const v1::JobSpec& spec) {
   if (spec.has_init() && spec.has_continue_()) {
     return InvalidArgument(
@@ -153,7 +144,7 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
   const v1::JobSpec complete = WithDefaults(spec);
-  RING_RETURN_IF_ERROR(CheckContrasts(complete));
+  RING_RETURN_IF_ERROR(CheckAugment(spec, complete));
   RING_RETURN_IF_ERROR(CheckOptimizer(spec));
   return CheckShards(complete);
 }

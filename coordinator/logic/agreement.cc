@@ -16,6 +16,12 @@ bool Equal(const v1::DataFile& a, const v1::DataFile& b) {
   return a.bytes() == b.bytes() && a.samples() == b.samples() && a.sha256() == b.sha256();
 }
 
+std::string DescribeIndex(const v1::DatasetFacts& facts) {
+  return fmt::format("{} training and {} test samples, {} bytes in {} files, index SHA-256 {}",
+                     facts.train_samples(), facts.test_samples(), facts.index().bytes(),
+                     facts.index().files(), facts.index().sha256());
+}
+
 Status OnlyOn(const std::string& has, const std::string& lacks, const v1::DataFile& file) {
   return FailedPrecondition(
       "the dataset differs: worker {} has a file {} that worker {} has not; give both the same "
@@ -41,6 +47,11 @@ Status SameDataset(Claim<v1::DatasetFacts> a, Claim<v1::DatasetFacts> b) {
           "copy",
           left.name(), Describe(left), a.worker, Describe(right), b.worker);
     }
+  }
+  if (a.value.index().sha256() != b.value.index().sha256()) {
+    return FailedPrecondition(
+        "the dataset differs: worker {} has {}, but worker {} has {}; give both the same copy",
+        a.worker, DescribeIndex(a.value), b.worker, DescribeIndex(b.value));
   }
   if (a.value.SerializeAsString() != b.value.SerializeAsString()) {
     return FailedPrecondition(

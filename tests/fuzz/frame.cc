@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/check.h"
-#include "worker/ring/crc32c.h"
+#include "common/crc32c.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;

@@ -4,13 +4,19 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/job/image_rules.h"
 #include "common/job/shards.h"
 
 namespace ringmaster::worker {
 namespace {
 
-std::vector<v1::Augmentation> AugmentOf(const v1::ResultSpec& spec) {
-  return {spec.augment().begin(), spec.augment().end()};
+std::vector<v1::Augmentation> AugmentOf(const v1::ResultSpec& spec, graph::Use use) {
+  const auto& list = use == graph::Use::kTraining ? spec.augment() : spec.evaluation_augment();
+  return {list.begin(), list.end()};
+}
+
+data::Split SplitOf(const BatchId& id) {
+  return id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
 }
 
 // What the data have under the name of a column of the graph.
@@ -21,11 +27,12 @@ size_t StoredOf(const v1::ResultSpec& spec, const std::string& name) {
   return static_cast<size_t>(found - columns.begin());
 }
 
-// Of a stored image, and of the same column of the graph.
-template <typename Column>
-graph::ImageShape ShapeOf(const Column& column) {
-  const auto at = [&](int axis) { return static_cast<uint32_t>(column.shape(axis)); };
-  return {at(0), at(1), at(2)};
+// Of a stored image, as geometry leaves it: the job was resolved, so it is of one size.
+graph::ImageShape StoredShape(const v1::ResultSpec& spec, const v1::StoredColumn& column) {
+  const auto size = graph::Geometry::Check(AugmentOf(spec, graph::Use::kTraining),
+                                           job::SizesOf(spec.data(), column));
+  RING_CHECK(size.ok(), "images of one size");
+  return {size->height, size->width, static_cast<uint32_t>(column.shape(2))};
 }
 
 // The column of the graph that is stored as uint8; nullptr: none.
@@ -74,10 +81,12 @@ std::optional<std::span<const std::byte>> ShardBatch::column(std::string_view na
 std::shared_ptr<const graph::Augmenter> MakeAugmenter(const v1::ResultSpec& spec) {
   const v1::Column* const image = ImageOf(spec);
   if (image == nullptr) return nullptr;
-  const size_t stored = StoredOf(spec, image->name());
+  const v1::StoredColumn& stored =
+      spec.data().columns(static_cast<int>(StoredOf(spec, image->name())));
+  const auto at = [&](int axis) { return static_cast<uint32_t>(image->shape(axis)); };
   return std::make_shared<const graph::Augmenter>(
-      AugmentOf(spec), ShapeOf(spec.data().columns(static_cast<int>(stored))), ShapeOf(*image),
-      spec.seed());
+      AugmentOf(spec, graph::Use::kTraining), AugmentOf(spec, graph::Use::kEvaluation),
+      StoredShape(spec, stored), graph::ImageShape{at(0), at(1), at(2)}, spec.seed());
 }
 
 bool CoresMayAugment(const v1::ResultSpec& spec) {
@@ -85,7 +94,11 @@ bool CoresMayAugment(const v1::ResultSpec& spec) {
   const auto first = std::ranges::find_if(columns, [](const v1::Column& column) {
     return column.type() == v1::ELEMENT_TYPE_FLOAT32 && column.shape_size() == 3;
   });
-  return first != columns.end() && &*first == ImageOf(spec);
+  // What a device has no kernel for is done here.
+  const bool normalizes =
+      std::ranges::any_of(spec.augment(), &v1::Augmentation::has_normalize) ||
+      std::ranges::any_of(spec.evaluation_augment(), &v1::Augmentation::has_normalize);
+  return first != columns.end() && &*first == ImageOf(spec) && !normalizes;
 }
 
 ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
@@ -94,6 +107,8 @@ ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec 
       spec_(std::move(spec)),
       sources_(SourcesOf(spec_)),
       samples_(spec_.data_use()),
+      training_(AugmentOf(spec_, graph::Use::kTraining), spec_.seed()),
+      evaluation_(AugmentOf(spec_, graph::Use::kEvaluation), spec_.seed()),
       augmenter_(std::move(augmenter)) {}
 
 std::vector<ShardLoader::Source> ShardLoader::SourcesOf(const v1::ResultSpec& spec) {
@@ -104,10 +119,21 @@ std::vector<ShardLoader::Source> ShardLoader::SourcesOf(const v1::ResultSpec& sp
     for (const int64_t extent : column.shape()) source.row_bytes *= static_cast<size_t>(extent);
     const v1::StoredColumn& stored = spec.data().columns(static_cast<int>(source.stored));
     source.image = stored.type() == v1::ELEMENT_TYPE_UINT8;
-    source.stored_bytes = data::RowBytes(stored);
+    source.stored_bytes =
+        source.image ? StoredShape(spec, stored).elements() : data::RowBytes(stored);
     sources.push_back(source);
   }
   return sources;
+}
+
+Status ShardLoader::ReadPixels(const Source& source, const BatchId& id, uint64_t sample,
+                               std::span<std::byte> pixels) const {
+  const data::Split split = SplitOf(id);
+  const graph::Geometry& geometry = id.use() == graph::Use::kTraining ? training_ : evaluation_;
+  if (geometry.empty()) return dataset_->Read(source.stored, split, sample, pixels);
+  const image::Size size = dataset_->image_size(source.stored, split, sample);
+  return dataset_->ReadImage(source.stored, split, sample, geometry.Place(id.step, sample, size),
+                             {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()});
 }
 
 Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
@@ -115,17 +141,15 @@ Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
                             ShardBatch* batch) const {
   const BatchId& id = batch->id;
   const uint64_t sample = batch->samples[row];
-  const data::Split split =
-      id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
   if (source.image && augmenter_ == nullptr) {
     const auto pixels = std::as_writable_bytes(batch->pixels.span());
-    return dataset_->Read(source.stored, split, sample,
-                          pixels.subspan(row * source.stored_bytes, source.stored_bytes));
+    return ReadPixels(source, id, sample,
+                      pixels.subspan(row * source.stored_bytes, source.stored_bytes));
   }
   const std::span<std::byte> out =
       batch->columns[column].rows.span().subspan(row * source.row_bytes, source.row_bytes);
-  if (!source.image) return dataset_->Read(source.stored, split, sample, out);
-  RING_RETURN_IF_ERROR(dataset_->Read(source.stored, split, sample, stored));
+  if (!source.image) return dataset_->Read(source.stored, SplitOf(id), sample, out);
+  RING_RETURN_IF_ERROR(ReadPixels(source, id, sample, stored));
   augmenter_->Apply(id.use(), id.step, sample,
                     {reinterpret_cast<const uint8_t*>(stored.data()), stored.size()}, scratch,
                     {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});

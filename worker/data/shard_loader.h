@@ -16,6 +16,7 @@
 
 #include "common/data/dataset.h"
 #include "common/graph/augment/augment.h"
+#include "common/graph/augment/geometry.h"
 #include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
@@ -73,7 +74,8 @@ struct ShardBatch {
   BatchId id;
   uint64_t batch_samples = 0;     // n: samples of the whole batch, over all shards
   std::vector<uint64_t> samples;  // dataset index of each row; empty when the shard is empty
-  // rows * H * W * C of the stored images, for cores that make the images themselves; else empty.
+  // rows * H * W * C of the stored images, as geometry leaves them, for cores that make the images
+  // themselves; else empty.
   AlignedArray<uint8_t> pixels;
   std::vector<BatchColumn> columns;  // in the graph's order
   // The pixels on the device, where a reader has had them brought ahead.
@@ -111,10 +113,13 @@ class ShardLoader {
     std::string name;
     size_t stored = 0;        // of facts().columns
     size_t row_bytes = 0;     // as the model reads it
-    size_t stored_bytes = 0;  // as Dataset::Read gives it
+    size_t stored_bytes = 0;  // as it is stored; of an image as geometry leaves it
     bool image = false;       // stored as uint8
   };
   static std::vector<Source> SourcesOf(const v1::ResultSpec& spec);
+  // The pixels of a sample's image, as geometry leaves them.
+  Status ReadPixels(const Source& source, const BatchId& id, uint64_t sample,
+                    std::span<std::byte> pixels) const;
   // One sample's row of one column, in its place in the batch. `stored`: room for an image.
   Status LoadRow(const Source& source, size_t column, size_t row, graph::ImageScratch* scratch,
                  std::span<std::byte> stored, ShardBatch* batch) const;
@@ -123,6 +128,7 @@ class ShardLoader {
   const v1::ResultSpec spec_;
   const std::vector<Source> sources_;
   const job::SampleUse samples_;
+  const graph::Geometry training_, evaluation_;
   const std::shared_ptr<const graph::Augmenter> augmenter_;  // nullptr: pixels
 };
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "common/crc32c.h"
 #include "common/sha256.h"
-#include "worker/ring/crc32c.h"
 
 namespace ringmaster::ring {
 namespace {

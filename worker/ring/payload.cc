@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/crc32c.h"
 #include "common/mutex.h"
-#include "worker/ring/crc32c.h"
 
 namespace ringmaster::ring {
 

@@ -27,6 +27,11 @@ Status CheckDataset(const v1::DatasetFacts& expected, const v1::DatasetFacts& fo
           a.name(), a.sha256(), b.name(), b.sha256());
     }
   }
+  if (expected.index().sha256() != found.index().sha256()) {
+    return FailedPrecondition(
+        "the dataset differs from the job's: expected an index with SHA-256 {}, found {}",
+        expected.index().sha256(), found.index().sha256());
+  }
   return absl::OkStatus();
 }
 

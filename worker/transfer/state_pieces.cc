@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "worker/ring/crc32c.h"
+#include "common/crc32c.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -72,7 +72,7 @@ void StatePieces::FillBytes(v1::StateBytes* bytes) {
   const std::span<const uint8_t> data(reinterpret_cast<const uint8_t*>(file.data()) + sent_, size);
   bytes->set_offset(offset_);
   bytes->set_data(data.data(), size);
-  bytes->set_crc32c(ring::ExtendCrc32c(0, data));
+  bytes->set_crc32c(ExtendCrc32c(0, data));
   hash_.Update(data);
   sent_ += size;
   offset_ += size;

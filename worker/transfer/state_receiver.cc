@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "common/crc32c.h"
 #include "common/text.h"
-#include "worker/ring/crc32c.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -94,7 +94,7 @@ Status StateReceiver::TakeBytes(const v1::StateBytes& bytes) {
     return DataLoss("{} bytes arrived at offset {}, but the files end at {}", data.size(),
                     received_, expected_);
   }
-  const uint32_t crc = ring::ExtendCrc32c(0, BytesOf(data));
+  const uint32_t crc = ExtendCrc32c(0, BytesOf(data));
   if (crc != bytes.crc32c()) {
     return DataLoss("the {} bytes at offset {} have CRC-32C {:08x}, expected {:08x}", data.size(),
                     received_, crc, bytes.crc32c());

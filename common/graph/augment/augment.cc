@@ -6,6 +6,7 @@
 
 #include "common/check.h"
 #include "common/graph/augment/formulas.h"
+#include "common/graph/augment/geometry.h"
 #include "common/graph/augment/image_ops.h"
 #include "common/philox.h"
 
@@ -19,9 +20,41 @@ std::optional<BilinearResize> ResizeOf(const ImageShape& stored, const ImageShap
 
 }  // namespace
 
-Augmenter::Augmenter(std::vector<v1::Augmentation> augment, const ImageShape& stored,
+bool IsRandom(const v1::Augmentation& op) {
+  return op.has_random_crop() || op.has_random_flip() || op.has_random_brightness() ||
+         op.has_random_contrast() || op.has_random_resized_crop();
+}
+
+std::vector<v1::Augmentation> ForEvaluation(std::span<const v1::Augmentation> training) {
+  std::vector<v1::Augmentation> list;
+  for (const v1::Augmentation& op : training) {
+    if (!IsRandom(op)) {
+      list.push_back(op);
+    } else if (op.has_random_resized_crop()) {
+      const v1::RandomResizedCrop& crop = op.random_resized_crop();
+      v1::ResizeImage& resize = *list.emplace_back().mutable_resize();
+      const auto longer = std::ranges::max_element(crop.size().values());
+      if (longer == crop.size().values().end()) continue;  // the rules of its keys say so
+      resize.set_short_((8 * *longer + 3) / 7);
+      resize.set_filter(crop.filter());
+      resize.set_antialias(true);
+      *list.emplace_back().mutable_center_crop()->mutable_size() = crop.size();
+    } else if (Geometry::IsGeometric(op)) {
+      *list.emplace_back().mutable_center_crop()->mutable_size() = op.random_crop().size();
+    }
+  }
+  return list;
+}
+
+Augmenter::Augmenter(const std::vector<v1::Augmentation>& training, const ImageShape& stored,
                      const ImageShape& model, uint64_t seed)
-    : augment_(std::move(augment)),
+    : Augmenter(training, ForEvaluation(training), stored, model, seed) {}
+
+Augmenter::Augmenter(std::vector<v1::Augmentation> training,
+                     std::vector<v1::Augmentation> evaluation, const ImageShape& stored,
+                     const ImageShape& model, uint64_t seed)
+    : training_(std::move(training)),
+      evaluation_(std::move(evaluation)),
       stored_(stored),
       shape_(model),
       resize_(ResizeOf(stored, model)),
@@ -51,14 +84,22 @@ void Augmenter::ToModelShape(std::span<const uint8_t> pixels, ImageScratch* scra
   for (const float x : grey) at = std::fill_n(at, shape_.channels, x);
 }
 
-void Augmenter::ApplyRandom(size_t place, uint64_t step, uint64_t sample, ImageScratch* scratch,
-                            std::span<float> image) const {
+bool Augmenter::ApplyOne(const v1::Augmentation& op, size_t place, uint64_t step, uint64_t sample,
+                         ImageScratch* scratch, std::span<float> image) const {
   // An operation's place in the list stands in its key, so that two of a kind draw differently.
   const auto stream = [&](PhiloxStream::Purpose purpose) {
     return PhiloxStream(seed_, purpose, step, sample, std::to_string(place));
   };
   using Purpose = PhiloxStream::Purpose;
-  const v1::Augmentation& op = augment_[place];
+  if (op.has_per_image_standardization()) {
+    Standardize(image);
+    return true;
+  }
+  if (op.has_normalize()) {
+    Normalize(op.normalize(), image);
+    return true;
+  }
+  if (Geometry::IsGeometric(op)) return false;
   if (op.has_random_crop()) {
     const uint32_t padding = op.random_crop().padding();
     const PhiloxStream places = stream(Purpose::kRandomCrop);
@@ -75,22 +116,19 @@ void Augmenter::ApplyRandom(size_t place, uint64_t step, uint64_t sample, ImageS
     const float u = stream(Purpose::kRandomContrast).Uniform(0);
     ScaleContrast(ContrastFactor(u, range.lower(), range.upper()), shape_, image);
   }
+  return false;
 }
 
 void Augmenter::Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
                       ImageScratch* scratch, std::span<float> out) const {
   RING_CHECK(pixels.size() == stored_.elements() && out.size() == shape_.elements(), "image shape");
   ToModelShape(pixels, scratch, out);
-  bool standardized = false;
-  for (size_t place = 0; place < augment_.size(); ++place) {
-    if (augment_[place].has_per_image_standardization()) {
-      Standardize(out);
-      standardized = true;
-    } else if (use == Use::kTraining) {
-      ApplyRandom(place, step, sample, scratch, out);
-    }
+  const std::vector<v1::Augmentation>& list = operations(use);
+  bool another_range = false;
+  for (size_t place = 0; place < list.size(); ++place) {
+    another_range |= ApplyOne(list[place], place, step, sample, scratch, out);
   }
-  if (standardized) return;
+  if (another_range) return;
   for (float& x : out) x = OfUnitRange(x);
 }
 

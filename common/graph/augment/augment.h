@@ -21,21 +21,36 @@ struct ImageScratch {
   std::vector<float> rows, image;
 };
 
+[[nodiscard]] bool IsRandom(const v1::Augmentation& op);
+
+// What is done to samples that are evaluated where a job does not say it: what is done to those of
+// training without what is random. Of a window at a random place the middle one; of one of random
+// area too, after resizing to 8/7 of its longer side.
+[[nodiscard]] std::vector<v1::Augmentation> ForEvaluation(
+    std::span<const v1::Augmentation> training);
+
 class Augmenter {
  public:
-  // `augment` must be resolved. `model` differs from `stored` in height and width, which resizes,
-  // and in channels when those of a grey image are repeated: one, as many as the model wants.
-  Augmenter(std::vector<v1::Augmentation> augment, const ImageShape& stored,
+  // Both lists must be resolved: of training samples, and of all others, which has nothing random.
+  // `stored` is what geometry (geometry.h) makes of images, if there is any; `model` differs from
+  // `stored` in height and width, which resizes, and in channels when those of a grey image are
+  // repeated: one, as many as the model wants.
+  Augmenter(std::vector<v1::Augmentation> training, std::vector<v1::Augmentation> evaluation,
+            const ImageShape& stored, const ImageShape& model, uint64_t seed);
+  // With ForEvaluation(training).
+  Augmenter(const std::vector<v1::Augmentation>& training, const ImageShape& stored,
             const ImageShape& model, uint64_t seed);
 
-  // In this order: float, resize, repeat channels, the operations of `augment` one after the other
-  // on values of 0 to 255, and x / 255 unless one of them standardized. At evaluation random
-  // operations are left out. `pixels` and `out` in H,W,C order.
+  // In this order: float, resize, repeat channels, the operations of the list one after the other
+  // on values of 0 to 255, but for the geometric ones; and x / 255 unless one of them standardized
+  // or normalized. `pixels` and `out` in H,W,C order.
   void Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
              ImageScratch* scratch, std::span<float> out) const;
 
   // What it does, for those who do the same elsewhere.
-  [[nodiscard]] const std::vector<v1::Augmentation>& operations() const { return augment_; }
+  [[nodiscard]] const std::vector<v1::Augmentation>& operations(Use use) const {
+    return use == Use::kTraining ? training_ : evaluation_;
+  }
   [[nodiscard]] const ImageShape& stored() const { return stored_; }
   [[nodiscard]] const ImageShape& model() const { return shape_; }
   // Nullopt where heights and widths are the same.
@@ -44,10 +59,11 @@ class Augmenter {
  private:
   void ToModelShape(std::span<const uint8_t> pixels, ImageScratch* scratch,
                     std::span<float> out) const;
-  void ApplyRandom(size_t place, uint64_t step, uint64_t sample, ImageScratch* scratch,
-                   std::span<float> image) const;
+  // True when the operation leaves values of another range than 0 to 255.
+  bool ApplyOne(const v1::Augmentation& op, size_t place, uint64_t step, uint64_t sample,
+                ImageScratch* scratch, std::span<float> image) const;
 
-  const std::vector<v1::Augmentation> augment_;
+  const std::vector<v1::Augmentation> training_, evaluation_;
   const ImageShape stored_, shape_;
   const std::optional<BilinearResize> resize_;  // of stored channels
   const uint64_t seed_;

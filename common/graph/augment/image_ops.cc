@@ -1,6 +1,7 @@
 #include "common/graph/augment/image_ops.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/arithmetic.h"
 #include "common/graph/augment/formulas.h"
@@ -47,6 +48,33 @@ void ScaleContrast(double factor, const ImageShape& shape, std::span<float> imag
     for (size_t i = 0; i < pixels; ++i) {
       float& x = channel[i * channels];
       x = Contrasted(x, factor, mean);
+    }
+  }
+}
+
+void Normalize(const v1::Normalize& normalize, std::span<float> image) {
+  switch (normalize.kind()) {
+    case v1::NORMALIZE_KIND_TF:
+      for (float& x : image) x = x / 127.5F - 1.0F;
+      return;
+    case v1::NORMALIZE_KIND_CAFFE: {
+      constexpr float kMean[] = {103.939F, 116.779F, 123.68F};  // blue, green, red
+      for (size_t i = 0; i < image.size(); i += 3) {
+        std::swap(image[i], image[i + 2]);
+        for (size_t c = 0; c < 3; ++c) image[i + c] -= kMean[c];
+      }
+      return;
+    }
+    default:
+      break;
+  }
+  const auto channels = static_cast<size_t>(normalize.mean_size());
+  std::vector<float> mean, deviation;
+  for (const double x : normalize.mean()) mean.push_back(static_cast<float>(x));
+  for (const double x : normalize.std()) deviation.push_back(static_cast<float>(x));
+  for (size_t i = 0; i < image.size(); i += channels) {
+    for (size_t c = 0; c < channels; ++c) {
+      image[i + c] = (OfUnitRange(image[i + c]) - mean[c]) / deviation[c];
     }
   }
 }

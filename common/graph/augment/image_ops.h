@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/graph/augment/resize.h"
+#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {
 
@@ -26,6 +27,9 @@ void Brighten(double delta, std::span<float> image);
 
 // (x - mean) factor + mean, with the mean of x's channel.
 void ScaleContrast(double factor, const ImageShape& shape, std::span<float> image);
+
+// As Keras' preprocess_input; of three channels, but for tf and a list of as many as there are.
+void Normalize(const v1::Normalize& normalize, std::span<float> image);
 
 // (x - mean) / max(deviation, 1 / sqrt(n)) over all n elements.
 void Standardize(std::span<float> image);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/ring/crc32c.h"
+#include "common/crc32c.h"
 
 namespace ringmaster::ring {
 namespace {

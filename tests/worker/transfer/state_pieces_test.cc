@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/crc32c.h"
 #include "tests/worker/transfer/state_cases.h"
-#include "worker/ring/crc32c.h"
 #include "worker/transfer/state_receiver.h"
 
 namespace ringmaster::worker {
@@ -21,7 +21,7 @@ TEST_CASE("StatePieces: header, pieces of at most 1 MiB in order with their CRC-
     CHECK(bytes.offset() == all.size());
     CHECK(bytes.data().size() <= kMiB);
     const auto* data = reinterpret_cast<const uint8_t*>(bytes.data().data());
-    CHECK(bytes.crc32c() == ring::ExtendCrc32c(0, {data, bytes.data().size()}));
+    CHECK(bytes.crc32c() == ExtendCrc32c(0, {data, bytes.data().size()}));
     all += bytes.data();
   }
   std::string expected;
@@ -56,7 +56,7 @@ TEST_CASE("StateReceiver: a piece may go over the ends of files") {
   for (const CheckpointFile& file : copy.files) all += file.bytes;
   pieces[1].mutable_bytes()->set_data(all);
   pieces[1].mutable_bytes()->set_crc32c(
-      ring::ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(all.data()), all.size()}));
+      ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(all.data()), all.size()}));
   StateReceiver receiver(3, 9);
   CHECK(receiver.Take(pieces[0]) == absl::OkStatus());
   CHECK(receiver.Take(pieces[1]) == absl::OkStatus());

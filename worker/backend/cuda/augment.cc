@@ -34,7 +34,7 @@ std::optional<Operation> OperationOf(const v1::Augmentation& op, size_t place) {
   if (op.has_per_image_standardization()) {
     return Operation{.kind = AugmentKind::kStandardize, .draw = {}};
   }
-  if (op.has_random_crop()) {
+  if (op.has_random_crop() && !op.random_crop().has_size()) {
     Operation crop = Random(AugmentKind::kCrop, Purpose::kRandomCrop, place);
     crop.draw.padding = op.random_crop().padding();
     return crop;
@@ -54,15 +54,14 @@ std::optional<Operation> OperationOf(const v1::Augmentation& op, size_t place) {
   return std::nullopt;
 }
 
-// What is done to an image: random operations are left out at evaluation, and a list without
-// standardization ends with x / 255.
+// What is done to an image; a list without standardization ends with x / 255.
 std::vector<Operation> OperationsOf(const graph::Augmenter& augmenter, graph::Use use) {
   std::vector<Operation> operations;
   bool standardized = false;
-  for (size_t place = 0; place < augmenter.operations().size(); ++place) {
-    const auto operation = OperationOf(augmenter.operations()[place], place);
+  const std::vector<v1::Augmentation>& list = augmenter.operations(use);
+  for (size_t place = 0; place < list.size(); ++place) {
+    const auto operation = OperationOf(list[place], place);
     if (!operation) continue;
-    if (use == graph::Use::kEvaluation && operation->draw.purpose != 0) continue;
     standardized = standardized || operation->kind == AugmentKind::kStandardize;
     operations.push_back(*operation);
   }

@@ -1,11 +1,11 @@
-#include "worker/ring/crc32c.h"
+#include "common/crc32c.h"
 
 #include <nmmintrin.h>
 
 #include <array>
 #include <cstring>
 
-namespace ringmaster::ring {
+namespace ringmaster {
 namespace {
 
 // The instruction has three cycles of latency and one of throughput, so three stripes of a block
@@ -76,4 +76,4 @@ uint32_t ExtendCrc32c(uint32_t crc, std::span<const uint8_t> bytes) {
   return ~tail;
 }
 
-}  // namespace ringmaster::ring
+}  // namespace ringmaster

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-namespace ringmaster::ring {
+namespace ringmaster {
 
 // The checksum of everything that gave `crc` followed by `bytes`; 0 is the checksum of nothing.
 [[nodiscard]] uint32_t ExtendCrc32c(uint32_t crc, std::span<const uint8_t> bytes);
 
-}  // namespace ringmaster::ring
+}  // namespace ringmaster

@@ -1,0 +1,263 @@
+// The format image_folder: a folder of images for each class, as torchvision and Keras read them.
+// Either train/CLASS/... beside one of val/, validation/ and test/, or CLASS/... alone, which has
+// no test samples. Classes are the names of the training folders, sorted by their bytes, and
+// numbered; the samples of a class come folder by folder, by (folder, name). What counts is what is
+// named .jpg, .jpeg or .png in any case; names that begin with a dot are passed over, and so is
+// what is no image. What an image is, its content says.
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "common/crc32c.h"
+#include "common/data/drawing.h"
+#include "common/data/format.h"
+#include "common/data/image_formats.h"
+#include "common/data/record_index.h"
+#include "common/image/decode.h"
+#include "common/image/encode.h"
+#include "common/image/placement.h"
+
+namespace ringmaster::data {
+namespace {
+
+constexpr size_t kMostDepth = 32;
+constexpr std::array<const char*, 3> kRead = {".jpg", ".jpeg", ".png"};
+// Images all the same: to pass over them silently would lose samples.
+constexpr std::array<const char*, 7> kRefused = {".gif",  ".bmp", ".tif", ".tiff",
+                                                 ".webp", ".ppm", ".pgm"};
+constexpr std::array<const char*, 3> kTestFolders = {"val", "validation", "test"};
+
+bool EndsAs(const std::string& name, std::span<const char* const> endings) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  std::string ending = name.substr(dot);
+  std::ranges::transform(ending, ending.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return std::ranges::find(endings, ending) != endings.end();
+}
+
+struct Entries {
+  std::vector<std::string> folders, files;  // sorted
+};
+
+// What is in `path` of `folder`, without names that begin with a dot.
+StatusOr<Entries> EntriesOf(const Descriptor& folder, const std::string& path) {
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, path, Wanted::kFolder));
+  const int copy = openat(opened.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
+  if (listing == nullptr) {
+    return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", path, std::strerror(errno));
+  }
+  Entries entries;
+  while (const dirent* const entry = readdir(listing)) {
+    const std::string name = entry->d_name;
+    if (name.starts_with('.')) continue;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
+      struct stat status = {};
+      is_folder = fstatat(opened.get(), name.c_str(), &status, 0) == 0 && S_ISDIR(status.st_mode);
+    }
+    (is_folder ? entries.folders : entries.files).push_back(name);
+  }
+  closedir(listing);
+  std::ranges::sort(entries.folders);
+  std::ranges::sort(entries.files);
+  return entries;
+}
+
+// The images of one class, which lie in `path` and below it, in the order of samples.
+Status AddImages(const Descriptor& folder, const std::string& path, size_t depth,
+                 std::vector<std::string>* names) {
+  if (depth > kMostDepth) {
+    return FailedPrecondition("{}: folders lie deeper than {}: does a link lead back?", path,
+                              kMostDepth);
+  }
+  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, path));
+  for (const std::string& name : entries.files) {
+    if (EndsAs(name, kRefused)) {
+      return FailedPrecondition(
+          "{}/{} is an image of a kind that is not read: convert it to JPEG or PNG, or remove it",
+          path, name);
+    }
+    if (EndsAs(name, kRead)) names->push_back(path + '/' + name);
+  }
+  for (const std::string& name : entries.folders) {
+    RING_RETURN_IF_ERROR(AddImages(folder, path + '/' + name, depth + 1, names));
+  }
+  return absl::OkStatus();
+}
+
+// Names within folders are sorted already; this puts (folder, name) in order, which is that of
+// walks that sort the folders' whole paths.
+std::string_view FolderOf(std::string_view name) { return name.substr(0, name.rfind('/')); }
+
+struct Lies {
+  std::string train;                // folder of the classes
+  std::optional<std::string> test;  // likewise
+};
+
+StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
+  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, "."));
+  const auto is_there = [&](const std::string& name) {
+    return std::ranges::find(entries.folders, name) != entries.folders.end();
+  };
+  if (!is_there("train")) return Lies{".", std::nullopt};
+  std::vector<std::string> tests;
+  for (const char* name : kTestFolders) {
+    if (is_there(name)) tests.emplace_back(name);
+  }
+  if (tests.size() > 1) {
+    return FailedPrecondition(
+        "folders {} are both there: which one holds the test samples is not clear; move one away",
+        fmt::join(tests, " and "));
+  }
+  return Lies{"train", tests.empty() ? std::nullopt : std::optional(tests[0])};
+}
+
+Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
+                RecordListing* listing) {
+  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, path));
+  if (entries.folders.empty()) {
+    return FailedPrecondition("{}: there is no folder in it: expected one for each class", path);
+  }
+  if (split == Split::kTrain) listing->classes = entries.folders;
+  if (entries.folders != listing->classes) {
+    for (const std::string& name : entries.folders) {
+      if (std::ranges::binary_search(listing->classes, name)) continue;
+      return FailedPrecondition("{}/{} is a class that train/ has not", path, name);
+    }
+    for (const std::string& name : listing->classes) {
+      if (std::ranges::binary_search(entries.folders, name)) continue;
+      return FailedPrecondition("{}/ has no class {}, which train/ has: labels would shift", path,
+                                name);
+    }
+  }
+  for (size_t label = 0; label < listing->classes.size(); ++label) {
+    const std::string& name = listing->classes[label];
+    const std::string below = path == "." ? name : path + '/' + name;
+    std::vector<std::string> images;
+    RING_RETURN_IF_ERROR(AddImages(folder, below, 0, &images));
+    if (images.empty()) {
+      return FailedPrecondition("{}: the folder of a class without a .jpg, .jpeg or .png", below);
+    }
+    std::ranges::stable_sort(images, {}, FolderOf);
+    for (std::string& image : images) {
+      RecordFile file;
+      file.name = std::move(image);
+      file.split = split;
+      file.label = static_cast<int32_t>(label);
+      listing->files.push_back(std::move(file));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<RecordListing> ListFolder(const Descriptor& folder) {
+  RING_ASSIGN_OR_RETURN(const Lies lies, WhereTheyLie(folder));
+  RecordListing listing;
+  RING_RETURN_IF_ERROR(AddSplit(folder, lies.train, Split::kTrain, &listing));
+  if (lies.test) RING_RETURN_IF_ERROR(AddSplit(folder, *lies.test, Split::kTest, &listing));
+  return listing;
+}
+
+// A folder in it, or in its folder train, has an image.
+bool IsThere(const Descriptor& folder) {
+  const auto lies = WhereTheyLie(folder);
+  if (!lies.ok()) return true;  // and says so when it is listed
+  const auto classes = EntriesOf(folder, lies->train);
+  if (!classes.ok()) return false;
+  return std::ranges::any_of(classes->folders, [&](const std::string& name) {
+    const auto inside = EntriesOf(folder, lies->train + '/' + name);
+    return inside.ok() && std::ranges::any_of(inside->files, [](const std::string& file) {
+             return EndsAs(file, kRead);
+           });
+  });
+}
+
+// A file is one record.
+StatusOr<std::vector<Record>> FindImage(const RecordFile& file, int descriptor) {
+  if (file.bytes == 0) return FailedPrecondition("it is empty");
+  if (file.bytes > image::kMostBytes) {
+    return FailedPrecondition("it has {} bytes: an image may have {}", file.bytes,
+                              image::kMostBytes);
+  }
+  std::vector<uint8_t> bytes(file.bytes);
+  RING_RETURN_IF_ERROR(ReadExactly(descriptor, 0, bytes));
+  RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(bytes));
+  return std::vector<Record>{{.offset = 0,
+                              .bytes = static_cast<uint32_t>(bytes.size()),
+                              .crc32c = ExtendCrc32c(0, bytes),
+                              .label = -1,
+                              .size = header.size,
+                              .channels = header.channels}};
+}
+
+// ---- sample data ------------------------------------------------------------------------------
+
+// Named after what is drawn (sample_image.cc).
+constexpr std::array<const char*, 10> kDrawnClasses = {
+    "horizontal_stripes", "vertical_stripes", "diagonal_stripes", "checkerboard", "rings",
+    "dot_lattice",        "line_lattice",     "pluses",           "discs",        "zigzag"};
+constexpr int kSampleQuality = 92;
+
+// A sample image of height and width from 40 to 72, each by itself.
+std::string DrawSampleFile(const SampleKey& key) {
+  std::vector<uint8_t> planes(kCifarPixels), pixels(kCifarPixels);
+  DrawSampleImage(key, planes);
+  PlanesToInterleaved(planes, kCifarChannels, pixels);
+  const image::Size drawn{kCifarHeight, kCifarWidth};
+  const PhiloxStream sizes(key.seed, PhiloxStream::Purpose::kSampleData,
+                           static_cast<uint64_t>(key.split), key.sample, "size");
+  const image::Size size{40 + sizes.Below(0, 33), 40 + sizes.Below(1, 33)};
+  std::vector<uint8_t> resized(size_t{size.height} * size.width * kCifarChannels);
+  image::RenderStored(pixels, drawn, kCifarChannels, {{0, 0, drawn}, size, {0, 0, size}}, resized);
+  return image::EncodeJpeg(resized, size, kCifarChannels, kSampleQuality);
+}
+
+std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, uint64_t seed) {
+  std::vector<SampleFile> files;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const uint64_t samples = split == Split::kTrain ? train : test;
+    for (uint64_t i = 0; i < samples; ++i) {
+      SampleKey key{seed, split, i << 16, kDrawnClasses.size()};
+      while (SampleImageLabel(key) != i % kDrawnClasses.size()) ++key.sample;
+      files.push_back(
+          {.name = fmt::format("{}/{}/{:06}.jpg", split == Split::kTrain ? "train" : "val",
+                               kDrawnClasses[i % kDrawnClasses.size()], i),
+           .split = split,
+           .begin = i,
+           .end = i + 1,
+           .header = {},
+           .record_bytes = 0,
+           .draw = nullptr,
+           .whole = [key](uint64_t /*seed*/) { return DrawSampleFile(key); }});
+    }
+  }
+  return files;
+}
+
+constexpr RecordFormat kRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListFolder,
+                                   FindImage};
+
+}  // namespace
+
+const Format& ImageFolder() {
+  static const Format format = {.name = "image_folder",
+                                .classes = 0,
+                                .may_be_gzipped = false,
+                                .files = {},
+                                .layout = nullptr,
+                                .sample_files = ImageFolderSampleFiles,
+                                .records = &kRecords};
+  return format;
+}
+
+}  // namespace ringmaster::data

@@ -1,0 +1,353 @@
+#include "common/data/record_index.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/check.h"
+#include "common/crc32c.h"
+#include "common/files.h"
+#include "common/log.h"
+#include "common/sha256.h"
+
+namespace ringmaster::data {
+namespace {
+
+// Of a file that is opened anew for each record: above so many none is kept open.
+constexpr size_t kKeptOpen = 2048;
+constexpr char kRecordsMagic[] = "ringmaster records 1\n";
+
+// ---- bytes of an index, little-endian --------------------------------------------------------
+
+class Writer {
+ public:
+  template <typename T>
+  void Put(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      bytes_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+    }
+  }
+  void Put(const std::string& text) {
+    Put(static_cast<uint32_t>(text.size()));
+    bytes_ += text;
+  }
+  void Put(const Record& record) {
+    Put(record.offset);
+    for (const uint32_t word :
+         {record.bytes, record.crc32c, record.file, static_cast<uint32_t>(record.label),
+          record.size.height, record.size.width, record.channels}) {
+      Put(word);
+    }
+  }
+  [[nodiscard]] const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+// Of what a Writer wrote and a SHA-256 vouches for.
+class Parser {
+ public:
+  explicit Parser(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  template <typename T>
+  T Get() {
+    RING_CHECK(at_ + sizeof(T) <= bytes_.size(), "an index that ends early");
+    uint64_t value = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      value |= uint64_t{static_cast<uint8_t>(bytes_[at_ + i])} << (8 * i);
+    }
+    at_ += sizeof(T);
+    return static_cast<T>(value);
+  }
+  std::string GetText() {
+    const auto size = Get<uint32_t>();
+    RING_CHECK(at_ + size <= bytes_.size(), "an index that ends early");
+    at_ += size;
+    return bytes_.substr(at_ - size, size);
+  }
+  Record GetRecord() {
+    Record record;
+    record.offset = Get<uint64_t>();
+    record.bytes = Get<uint32_t>();
+    record.crc32c = Get<uint32_t>();
+    record.file = Get<uint32_t>();
+    record.label = Get<int32_t>();
+    record.size.height = Get<uint32_t>();
+    record.size.width = Get<uint32_t>();
+    record.channels = Get<uint32_t>();
+    return record;
+  }
+
+ private:
+  const std::string bytes_;
+  size_t at_ = 0;
+};
+
+// ---- what is remembered of files -------------------------------------------------------------
+
+struct Remembered {
+  FileIdentity identity;
+  std::vector<Record> records;  // labels as the file has them
+};
+
+// The records of each file of one folder as one format has them, by name, in one file of
+// --state-dir. Ends with the SHA-256 of all before it: a broken one is thrown away.
+class Memory {
+ public:
+  Memory(const std::string& state_dir, const Format& format, const Descriptor& folder) {
+    if (state_dir.empty()) return;
+    struct stat status = {};
+    RING_CHECK(fstat(folder.get(), &status) == 0, "fstat of an open folder");
+    path_ = fmt::format("{}/{}-{:x}-{:x}.records", state_dir, format.name, status.st_dev,
+                        status.st_ino);
+    std::ifstream stream(path_, std::ios::binary);
+    if (!stream) return;
+    std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+    constexpr size_t kDigest = sizeof(Sha256Digest);
+    const bool whole =
+        bytes.size() > kDigest + sizeof kRecordsMagic && bytes.starts_with(kRecordsMagic) &&
+        bytes.ends_with(DigestBytes(Sha256Of(bytes.substr(0, bytes.size() - kDigest))));
+    if (!whole) {
+      spdlog::warn("{} is damaged, or of another version: all records are read again", path_);
+      return;
+    }
+    Read(Parser(bytes.substr(sizeof kRecordsMagic - 1)));
+  }
+
+  // Nothing where the file is another one now.
+  [[nodiscard]] std::optional<std::vector<Record>> Find(const RecordFile& file) {
+    const auto found = before_.find(file.name);
+    if (found == before_.end() || found->second.identity != file.identity) return std::nullopt;
+    return Keep(file, found->second.records);
+  }
+  void Add(const RecordFile& file, const std::vector<Record>& records) {
+    if (!path_.empty() && file.identity.settled()) Keep(file, records);
+    changed_ = true;
+  }
+  // Those that were asked for or added.
+  void Save() const {
+    if (path_.empty() || (!changed_ && now_.size() == before_.size())) return;
+    Writer writer;
+    writer.Put(now_.size());
+    for (const auto& [name, file] : now_) {
+      writer.Put(name);
+      const FileIdentity& id = file.identity;
+      for (const uint64_t word : {id.device, id.inode, id.size}) writer.Put(word);
+      writer.Put(id.modified_ns);
+      writer.Put(file.records.size());
+      for (const Record& record : file.records) writer.Put(record);
+    }
+    std::string bytes = kRecordsMagic + writer.bytes();
+    bytes += DigestBytes(Sha256Of(bytes));
+    const Status written = WriteDurably(path_, bytes);
+    if (!written.ok())
+      spdlog::warn("records are read again at the next start: {}", Message(written));
+  }
+
+ private:
+  const std::vector<Record>& Keep(const RecordFile& file, const std::vector<Record>& records) {
+    return (now_[file.name] = {file.identity, records}).records;
+  }
+  void Read(Parser parser) {
+    for (auto files = parser.Get<uint64_t>(); files > 0; --files) {
+      Remembered& file = before_[parser.GetText()];
+      file.identity.device = parser.Get<uint64_t>();
+      file.identity.inode = parser.Get<uint64_t>();
+      file.identity.size = parser.Get<uint64_t>();
+      file.identity.modified_ns = parser.Get<int64_t>();
+      file.records.resize(parser.Get<uint64_t>());
+      for (Record& record : file.records) record = parser.GetRecord();
+    }
+  }
+
+  std::string path_;  // empty: nothing is remembered
+  std::map<std::string, Remembered> before_, now_;
+  bool changed_ = false;
+};
+
+// The records of a file, read or remembered.
+StatusOr<std::vector<Record>> RecordsOf(const Descriptor& folder, const RecordFormat& format,
+                                        RecordFile* file, Memory* memory) {
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, file->name, Wanted::kFile));
+  struct stat status = {};
+  RING_CHECK(fstat(opened.get(), &status) == 0, "fstat of an open file");
+  file->identity = FileIdentity::Of(status);
+  file->bytes = file->identity.size;
+  if (auto known = memory->Find(*file)) return *std::move(known);
+  RING_ASSIGN_OR_RETURN(std::vector<Record> records, format.find(*file, opened.get()));
+  memory->Add(*file, records);
+  return records;
+}
+
+Status CheckLabels(const std::vector<Record>& records, const std::vector<std::string>& classes) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    const int32_t label = records[i].label;
+    if (label >= 0 && (classes.empty() || static_cast<size_t>(label) < classes.size())) continue;
+    return FailedPrecondition("record {} at byte {}: label {} is not in 0 to {}", i,
+                              records[i].offset, label,
+                              classes.empty() ? std::numeric_limits<int32_t>::max() - 1
+                                              : static_cast<int32_t>(classes.size()) - 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
+                            const std::string& state_dir, std::vector<Status>* problems) {
+  RecordIndex index;
+  auto listing = format.records->list(folder);
+  if (!listing.ok()) {
+    problems->push_back(listing.status());
+    return index;
+  }
+  index.classes_ = std::move(listing->classes);
+  Memory memory(state_dir, format, folder);
+  for (RecordFile& file : listing->files) {
+    if (problems->size() == kMostProblems) break;
+    auto records = RecordsOf(folder, *format.records, &file, &memory);
+    Status problem = records.status();
+    if (problem.ok()) {
+      for (Record& record : *records) {
+        if (file.label >= 0) record.label = file.label;
+      }
+      problem = CheckLabels(*records, index.classes_);
+    }
+    if (problem.ok()) {
+      index.Add(std::move(file), *records);
+    } else {
+      problems->push_back(Annotate(problem, file.name));
+    }
+  }
+  memory.Save();
+  index.Sum();
+  return index;
+}
+
+void RecordIndex::Add(RecordFile file, std::span<const Record> records) {
+  std::vector<Record>& all = file.split == Split::kTrain ? train_ : test_;
+  for (Record record : records) {
+    record.file = static_cast<uint32_t>(files_.size());
+    all.push_back(record);
+  }
+  files_.push_back(std::move(file));
+}
+
+std::string RecordIndex::Digest() const {
+  Writer writer;
+  writer.Put(classes_.size());
+  for (const std::string& name : classes_) writer.Put(name);
+  writer.Put(files_.size());
+  for (const RecordFile& file : files_) {
+    writer.Put(file.name);
+    writer.Put(file.bytes);
+  }
+  for (const auto* records : {&train_, &test_}) {
+    writer.Put(records->size());
+    for (const Record& record : *records) writer.Put(record);
+  }
+  return Hex(Sha256Of(writer.bytes()));
+}
+
+void RecordIndex::Sum() {
+  facts_.set_sha256(Digest());
+  facts_.set_files(files_.size());
+  facts_.set_classes(static_cast<uint32_t>(classes_.size()));
+  limit_ = static_cast<int64_t>(classes_.size());
+  image::Size least{UINT32_MAX, UINT32_MAX}, most;
+  uint64_t bytes = 0;
+  for (const auto* records : {&train_, &test_}) {
+    for (const Record& record : *records) {
+      bytes += record.bytes;
+      channels_ = std::max(channels_, record.channels);
+      limit_ = std::max(limit_, int64_t{record.label} + 1);
+      least = {std::min(least.height, record.size.height),
+               std::min(least.width, record.size.width)};
+      most = {std::max(most.height, record.size.height), std::max(most.width, record.size.width)};
+    }
+  }
+  facts_.set_bytes(bytes);
+  if (most.height == 0) return;
+  facts_.set_least_height(least.height);
+  facts_.set_least_width(least.width);
+  facts_.set_most_height(most.height);
+  facts_.set_most_width(most.width);
+}
+
+std::vector<Array> RecordIndex::arrays() const {
+  const bool same =
+      facts_.least_height() == facts_.most_height() && facts_.least_width() == facts_.most_width();
+  const int64_t height = same ? facts_.most_height() : 0, width = same ? facts_.most_width() : 0;
+  std::vector<Array> arrays;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    if (samples(split) == 0) continue;
+    arrays.push_back({.column = "image",
+                      .split = split,
+                      .samples = samples(split),
+                      .shape = {height, width, int64_t{channels_}}});
+    arrays.push_back({.column = "label",
+                      .split = split,
+                      .samples = samples(split),
+                      .number = Number::kInt32,
+                      .shape = {},
+                      .limit = limit_});
+  }
+  return arrays;
+}
+
+RecordReader::RecordReader(Descriptor folder, RecordIndex index)
+    : folder_(std::move(folder)), index_(std::move(index)) {
+  if (index_.files().size() > kKeptOpen) return;
+  open_.resize(index_.files().size());
+  for (size_t i = 0; i < open_.size(); ++i) {
+    auto opened = OpenBeneath(folder_, index_.files()[i].name, Wanted::kFile);
+    if (opened.ok()) open_[i] = *std::move(opened);  // else Read says what is wrong
+  }
+}
+
+std::string RecordReader::NameOf(Split split, uint64_t sample) const {
+  const Record& record = index_.at(split, sample);
+  return fmt::format("{} at byte {} ({} sample {})", index_.files()[record.file].name,
+                     record.offset, data::NameOf(split), sample);
+}
+
+Status RecordReader::ReadImage(Split split, uint64_t sample, const image::Placement& placement,
+                               uint32_t channels, std::span<uint8_t> pixels) const {
+  std::vector<uint8_t> file;
+  RING_RETURN_IF_ERROR(Read(split, sample, &file));
+  const auto decode = [&]() -> Status {
+    RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(file));
+    RING_CHECK(header.size == index_.at(split, sample).size, "an index of other images");
+    return image::Render(file, header, placement, channels, pixels);
+  };
+  return Annotate(decode(), NameOf(split, sample));
+}
+
+Status RecordReader::Read(Split split, uint64_t sample, std::vector<uint8_t>* bytes) const {
+  const Record& record = index_.at(split, sample);
+  bytes->resize(record.bytes);
+  Descriptor opened;
+  if (open_.empty() || !open_[record.file].valid()) {
+    auto file = OpenBeneath(folder_, index_.files()[record.file].name, Wanted::kFile);
+    if (!file.ok()) return Annotate(DataLoss("{}", Message(file.status())), NameOf(split, sample));
+    opened = *std::move(file);
+  }
+  const Descriptor& file = opened.valid() ? opened : open_[record.file];
+  const Status read = ReadExactly(file.get(), record.offset, *bytes);
+  if (!read.ok()) return Annotate(read, NameOf(split, sample));
+  const uint32_t crc = ExtendCrc32c(0, *bytes);
+  if (crc == record.crc32c) return absl::OkStatus();
+  return DataLoss(
+      "{}: its CRC-32C is {:08x}, the index says {:08x}: it changed, or the disk is bad; the job's "
+      "data are others",
+      NameOf(split, sample), crc, record.crc32c);
+}
+
+}  // namespace ringmaster::data

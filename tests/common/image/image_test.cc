@@ -1,0 +1,146 @@
+// What needs no Pillow: tests/parity/image_parity.py holds bytes against that.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "common/image/encode.h"
+#include "common/image/placement.h"
+
+namespace ringmaster::image {
+namespace {
+
+using Pixels = std::vector<uint8_t>;
+
+// Waves and noise, of H,W,C.
+Pixels Picture(const Size& size, uint32_t channels) {
+  std::mt19937 noise(size.height * 1000 + size.width);
+  Pixels pixels;
+  for (uint32_t y = 0; y < size.height; ++y) {
+    for (uint32_t x = 0; x < size.width; ++x) {
+      for (uint32_t c = 0; c < channels; ++c) {
+        const double wave = 128 + 80 * std::sin(x / 5.0 + c) + 30 * std::cos(y / 3.0);
+        pixels.push_back(static_cast<uint8_t>(wave + noise() % 16));
+      }
+    }
+  }
+  return pixels;
+}
+
+Pixels Bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+Pixels Rendered(const Pixels& file, const Placement& placement, uint32_t channels = 3) {
+  const auto header = ReadHeader(file);
+  REQUIRE(header.ok());
+  const Size& kept = placement.kept.size;
+  Pixels out(size_t{kept.height} * kept.width * channels);
+  REQUIRE(Render(file, *header, placement, channels, out).ok());
+  return out;
+}
+
+// A window of whole pixels.
+Pixels Cut(const Pixels& pixels, const Size& size, uint32_t channels, const Window& window) {
+  Pixels out;
+  for (uint32_t y = 0; y < window.size.height; ++y) {
+    const auto row = pixels.begin() + ((window.top + y) * size.width + window.left) * channels;
+    out.insert(out.end(), row, row + window.size.width * channels);
+  }
+  return out;
+}
+
+Placement WindowOnly(const Window& window) { return {window, window.size, {0, 0, window.size}}; }
+
+TEST_CASE("Image: a window of a JPEG has the pixels of the whole there") {
+  const Size size{61, 83};
+  for (const uint32_t channels : {1U, 3U}) {
+    const Pixels file = Bytes(EncodeJpeg(Picture(size, channels), size, channels, 90));
+    const Pixels whole = Rendered(file, Whole(size), channels);
+    std::mt19937 random(channels);
+    for (int i = 0; i < 200; ++i) {
+      const auto below = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };
+      const Size cut{1 + below(size.height), 1 + below(size.width)};
+      const Window window{below(size.height - cut.height + 1), below(size.width - cut.width + 1),
+                          cut};
+      REQUIRE(Rendered(file, WindowOnly(window), channels) == Cut(whole, size, channels, window));
+    }
+  }
+}
+
+TEST_CASE("Image: what is kept of a resized image is that part of all of it") {
+  const Size from{40, 57}, to{23, 71};
+  const Pixels pixels = Picture(from, 3);
+  for (const Filter filter : {Filter::kBilinear, Filter::kBicubic}) {
+    for (const bool antialias : {false, true}) {
+      const auto resized = [&](const Window& kept) {
+        Pixels out(size_t{kept.size.height} * kept.size.width * 3);
+        RenderStored(pixels, from, 3, {{0, 0, from}, to, kept, filter, antialias}, out);
+        return out;
+      };
+      const Pixels whole = resized({0, 0, to});
+      for (const Window& kept : {Window{0, 0, {1, 1}}, Window{22, 70, {1, 1}},
+                                 Window{3, 9, {17, 40}}, Window{0, 60, {23, 11}}}) {
+        CHECK(resized(kept) == Cut(whole, to, 3, kept));
+      }
+    }
+  }
+}
+
+TEST_CASE("Image: resizing by the formula") {
+  // Twice as wide without antialias: half-pixel places, the outermost pixels for what lies outside.
+  const Pixels row = {10, 50, 90};
+  Pixels out(6);
+  RenderStored(row, {1, 3}, 1, {{0, 0, {1, 3}}, {1, 6}, {0, 0, {1, 6}}, Filter::kBilinear, false},
+               out);
+  CHECK(out == Pixels{10, 20, 40, 60, 80, 90});
+  // To one pixel with antialias: a triangle over all of them, 1/6, 1/2, ... of its width.
+  Pixels one(1);
+  RenderStored({{0, 90, 0}}, {1, 3}, 1, {{0, 0, {1, 3}}, {1, 1}, {0, 0, {1, 1}}}, one);
+  CHECK(one == Pixels{39});  // weights 2/3, 1, 2/3: 90 * 3 / 7, rounded
+}
+
+TEST_CASE("Image: a grey file becomes three equal channels") {
+  const Size size{9, 7};
+  const Pixels file = Bytes(EncodeJpeg(Picture(size, 1), size, 1, 95));
+  const Pixels grey = Rendered(file, Whole(size), 1), colour = Rendered(file, Whole(size), 3);
+  for (size_t i = 0; i < colour.size(); ++i) REQUIRE(colour[i] == grey[i / 3]);
+}
+
+TEST_CASE("Image: what is no image says what it is") {
+  const auto error = [](const std::string& file) {
+    return Message(ReadHeader(Bytes(file)).status());
+  };
+  CHECK(error("") == "it is neither JPEG nor PNG, but empty; convert it");
+  CHECK(error("GIF89a...") == "it is neither JPEG nor PNG, but a GIF; convert it");
+  CHECK(error("\xFF\xD8\xFF") == "its JPEG header: Premature end of JPEG file");
+  CHECK(error("\x89PNG\r\n\x1A\n...") == "its PNG header: the file ends too early");
+}
+
+TEST_CASE("Image: a cut or damaged file is an error of the rows that it has not") {
+  const Size size{64, 64};
+  const Pixels file = Bytes(EncodeJpeg(Picture(size, 3), size, 3, 90));
+  const auto rendered = [&](const Pixels& bytes, const Window& window) {
+    const auto header = ReadHeader(bytes);
+    if (!header.ok()) return header.status();
+    Pixels out(size_t{window.size.height} * window.size.width * 3);
+    return Render(bytes, *header, WindowOnly(window), 3, out);
+  };
+  Pixels cut(file.begin(), file.begin() + static_cast<ptrdiff_t>(file.size() * 2 / 3));
+  CHECK(rendered(cut, {0, 0, {16, 64}}).ok());
+  CHECK(rendered(cut, {0, 0, size}).code() == absl::StatusCode::kDataLoss);
+  // No flipped bit takes the process down; most are seen.
+  std::mt19937 random(3);
+  int seen = 0;
+  for (int i = 0; i < 300; ++i) {
+    Pixels broken = file;
+    broken[random() % broken.size()] ^= static_cast<uint8_t>(1U << random() % 8);
+    const auto header = ReadHeader(broken);
+    if (header.ok() && !(header->size == size)) continue;
+    seen += rendered(broken, {0, 0, size}).ok() ? 0 : 1;
+  }
+  CHECK(seen > 20);
+}
+
+}  // namespace
+}  // namespace ringmaster::image

@@ -1,0 +1,93 @@
+"""Folders of images of any size: one checkpoint on every cluster, whatever is decoded where and when."""
+import pathlib
+import shutil
+
+import cluster
+import exactness
+
+DISTORT = [{"random_resized_crop": {"size": 32, "scale": [0.3, 1]}}, {"random_flip": {}},
+           {"random_brightness": {"max_delta": 20}}, {"normalize": "torch"}]
+
+
+def make_images(running, train=56, test=20, path="images"):
+    running.ringctl("dataset", "make", "image_folder", running.data_root / path, "--train", train, "--test", test)
+
+
+def spec(least=1, most=None, **changes):
+    return cluster.job_spec(**{
+        "model": {"name": "resnet20"}, "data": {"path": "images"}, "augment": DISTORT, "batch": 16, "epochs": 2,
+        "checkpoint": {"every_steps": 4, "keep": 2}, "workers": {"min": least, "max": most or least}, **changes})
+
+
+def model_of(status):
+    return exactness.sha256(pathlib.Path(status["checkpoint"]["path"]) / "model.safetensors")
+
+
+class ImagesTest(exactness.ExactnessCase):
+    def test_images_of_any_size_have_one_checkpoint_on_every_cluster(self):
+        results = [self.run_on(workers, {"images": spec(len(workers), validation={"split": 0.2})}, make_images)["images"]
+                   for workers in ([("a", 1)], [("a", 2), ("b", 1), ("c", 1)])]
+        self.check_equal("images", results)
+        self.assertEqual(set(results[0]["metrics"]), {"train", "validation", "test"})
+
+    def test_a_worker_that_is_killed_and_an_index_that_is_cached_change_nothing(self):
+        with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:
+            make_images(running)
+            first = running.run_job(spec(3))
+            job = running.submit(spec(1, 3, epochs=6))
+            running.watch_until(job, lambda status: status["step"] >= 2, "two steps")
+            running.workers["b"].kill()
+            killed = running.wait(job)
+            self.assertIn(["b"], [regroup["lost"] for regroup in killed["regroups"]], killed)
+            running.start_worker("b")
+            again = running.run_job(spec(3))
+            self.assertEqual(model_of(first), model_of(again))
+            whole = running.run_job(spec(2, epochs=6))
+            self.assertEqual(model_of(killed), model_of(whole))
+
+    def test_a_folder_without_test_images_trains_with_a_validation_set(self):
+        with self.running() as running:
+            make_images(running)
+            shutil.move(running.data_root / "images/train", running.data_root / "classes")
+            status = running.wait(running.submit(spec(data={"path": "classes"}, validation={"split": 0.25})))
+            self.assertEqual(status["state"], "SUCCEEDED", status)
+            self.assertEqual(set(status["metrics"]), {"train", "validation"})
+
+    def test_evaluation_is_what_the_job_says_or_what_training_is_without_chance(self):
+        with self.running() as running:
+            make_images(running)
+            middle = [{"resize": {"short": 37}}, {"center_crop": {"size": 32}}, {"normalize": "torch"}]
+            said = running.run_job(spec(evaluate={"augment": middle}))
+            unsaid = running.run_job(spec())
+            other = running.run_job(spec(evaluate={"augment": [{"resize": {"size": 32}}, {"normalize": "torch"}]}))
+            self.assertEqual(said["metrics"], unsaid["metrics"])
+            self.assertEqual(model_of(said), model_of(other))
+            self.assertNotEqual(said["metrics"]["test"], other["metrics"]["test"])
+
+    def test_what_does_not_fit_is_said_before_anything_starts(self):
+        with self.running() as running:
+            make_images(running)
+            for changes, words in (
+                    ({"augment": []}, ("augment: the images are of different sizes", "random_resized_crop")),
+                    ({"augment": [{"center_crop": {"size": 64}}]}, ("augment: 0: a window of 64 x 64", "resize first")),
+                    ({"augment": [{"random_flip": {}}, {"resize": {"size": 32}}]}, ("front of the list",)),
+                    ({"augment": [{"resize": {"size": 32}}, {"resize": {"size": 16}}]}, ("resized twice",)),
+                    ({"evaluate": {"augment": [{"resize": {"size": 40}}]}}, ("evaluate.augment", "40 x 40", "32 x 32")),
+                    ({"model": {"name": "mlp"}, "augment": [{"resize": {"size": 32}}, {
+                        "normalize": {"mean": [0.5], "std": [0.5]}}]}, ("augment: 1.normalize", "1 channels"))):
+                job = running.submit(spec(**changes))
+                status = running.wait(job)
+                self.assertEqual(status["state"], "FAILED", status)
+                for word in words:
+                    self.assertIn(word, status["reason"])
+            for changes, words in (
+                    ({"augment": [{"preset": "imagenet_trian"}]}, ("augment.0.preset", "did you mean imagenet_train?")),
+                    ({"augment": [{"resize": {"size": 32, "short": 32}}]}, ("size or short",)),
+                    ({"evaluate": {"augment": [{"random_flip": {}}]}}, ("evaluate.augment.0.random_flip", "never random"))):
+                refused = running.ringctl("submit", running.write_job(spec(**changes)), expect=2).stderr
+                for word in words:
+                    self.assertIn(word, refused)
+
+
+if __name__ == "__main__":
+    cluster.main()
