@@ -13,6 +13,7 @@
 #include "common/build_id.h"
 #include "common/failpoint.h"
 #include "common/files.h"
+#include "common/image/decode.h"
 #include "worker/devices.h"
 #include "worker/identity.h"
 
@@ -131,6 +132,9 @@ v1::Attach Daemon::Self() const {
   self.set_host(HostName());
   *self.mutable_numerics_class() = backend_->numerics_class(flags_.threads_per_core);
   self.mutable_numerics_class()->set_compute_id(ComputeId());
+  for (const auto& [library, version] : image::LibraryVersions()) {
+    (*self.mutable_numerics_class()->mutable_libraries())[library] = version;
+  }
   *self.mutable_device_profile() = backend_->device_profile();
   self.mutable_device_profile()->set_memory_per_core(flags_.memory_per_core);
   return self;

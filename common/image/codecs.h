@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "common/image/decode.h"
 #include "common/status.h"
@@ -14,8 +15,11 @@ namespace ringmaster::image {
 [[nodiscard]] Status DecodeJpeg(std::span<const uint8_t> file, const Window& window,
                                 const RowSink& sink);
 
+[[nodiscard]] std::string JpegVersion();  // of the library
+
 [[nodiscard]] StatusOr<Header> ReadPngHeader(std::span<const uint8_t> file);
 [[nodiscard]] Status DecodePng(std::span<const uint8_t> file, const Window& window,
                                const RowSink& sink);
+[[nodiscard]] std::string PngVersion();
 
 }  // namespace ringmaster::image

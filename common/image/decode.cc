@@ -41,6 +41,10 @@ std::string WhatItIs(std::span<const uint8_t> file) {
 
 const char* NameOf(Codec codec) { return codec == Codec::kJpeg ? "JPEG" : "PNG"; }
 
+std::map<std::string, std::string> LibraryVersions() {
+  return {{"libjpeg-turbo", JpegVersion()}, {"libpng", PngVersion()}};
+}
+
 void PackRow(std::span<const uint8_t> row, uint32_t lanes, uint32_t channels, uint8_t* out) {
   if (lanes == 1) {
     for (const uint8_t grey : row) out = std::fill_n(out, channels, grey);

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <string>
 
 #include "common/status.h"
 
@@ -48,6 +50,9 @@ void PackRow(std::span<const uint8_t> row, uint32_t lanes, uint32_t channels, ui
 // Told by the content, not by a name. FAILED_PRECONDITION says what it is instead, or what of it is
 // not decoded: more than kMostPixels, 16 bits a value, arithmetic coding.
 [[nodiscard]] StatusOr<Header> ReadHeader(std::span<const uint8_t> file);
+
+// The libraries that decode, with their versions: another one may give other pixels.
+[[nodiscard]] std::map<std::string, std::string> LibraryVersions();
 
 // Gets each row of a window from top to bottom: its width * lanes bytes, until the next call.
 using RowSink = std::function<void(std::span<const uint8_t> row)>;

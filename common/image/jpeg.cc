@@ -163,6 +163,10 @@ StatusOr<Header> ReadJpegHeader(std::span<const uint8_t> file) {
                 info.jpeg_color_space == JCS_GRAYSCALE ? 1U : 3U};
 }
 
+#define RING_TEXT_OF(x) #x  // of a macro that is no string
+#define RING_VALUE_OF(x) RING_TEXT_OF(x)
+std::string JpegVersion() { return RING_VALUE_OF(LIBJPEG_TURBO_VERSION); }
+
 // No error is possible: memory that there is not ends the process.
 std::string EncodeJpeg(std::span<const uint8_t> pixels, const Size& size, uint32_t channels,
                        int quality) {

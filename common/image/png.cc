@@ -124,6 +124,8 @@ StatusOr<Header> ReadPngHeader(std::span<const uint8_t> file) {
                 (colour & PNG_COLOR_MASK_COLOR) != 0 ? 3U : 1U};
 }
 
+std::string PngVersion() { return png_get_libpng_ver(nullptr); }
+
 Status DecodePng(std::span<const uint8_t> file, const Window& window, const RowSink& sink) {
   Reader reader(file);
   Rows rows;

@@ -74,9 +74,8 @@ const PresetRow* FindPreset(const std::string& name) {
 
 // ---- what is left out -------------------------------------------------------------------------
 
-template <typename Range>
-void SetIfEmpty(const Range& values, google::protobuf::RepeatedField<double>* list) {
-  if (list->empty()) list->Add(values.begin(), values.end());
+void SetIfEmpty(std::initializer_list<double> values, v1::DoubleList* list) {
+  if (list->values().empty()) list->mutable_values()->Add(values.begin(), values.end());
 }
 
 void SetDefaults(v1::Augmentation* op) {
@@ -86,12 +85,12 @@ void SetDefaults(v1::Augmentation* op) {
   }
   if (op->has_random_resized_crop()) {
     v1::RandomResizedCrop& crop = *op->mutable_random_resized_crop();
-    SetIfEmpty(std::vector<double>{0.08, 1}, crop.mutable_scale());
-    SetIfEmpty(std::vector<double>{3.0 / 4, 4.0 / 3}, crop.mutable_ratio());
+    SetIfEmpty({0.08, 1}, crop.mutable_scale());
+    SetIfEmpty({3.0 / 4, 4.0 / 3}, crop.mutable_ratio());
   }
   if (op->has_normalize() && op->normalize().kind() == v1::NORMALIZE_KIND_TORCH) {
-    SetIfEmpty(std::vector<double>{0.485, 0.456, 0.406}, op->mutable_normalize()->mutable_mean());
-    SetIfEmpty(std::vector<double>{0.229, 0.224, 0.225}, op->mutable_normalize()->mutable_std());
+    SetIfEmpty({0.485, 0.456, 0.406}, op->mutable_normalize()->mutable_mean());
+    SetIfEmpty({0.229, 0.224, 0.225}, op->mutable_normalize()->mutable_std());
   }
 }
 
@@ -122,7 +121,8 @@ Status CheckSize(const v1::IntList& size) {
                          size.values_size());
 }
 
-Status CheckRange(const char* key, const google::protobuf::RepeatedField<double>& range) {
+Status CheckRange(const char* key, const v1::DoubleList& list) {
+  const auto& range = list.values();
   if (range.size() == 2 && range[0] <= range[1]) return absl::OkStatus();
   return InvalidArgument("{}: expected [least, most], got [{}]", key, fmt::join(range, ", "));
 }
@@ -134,12 +134,13 @@ Status OneOf(bool first, bool second, const char* words) {
 
 Status CheckNormalize(const v1::Normalize& normalize) {
   const bool torch = normalize.kind() == v1::NORMALIZE_KIND_TORCH;
-  if (!torch && (normalize.mean_size() > 0 || normalize.std_size() > 0)) {
+  const int means = normalize.mean().values_size(), deviations = normalize.std().values_size();
+  if (!torch && means + deviations > 0) {
     return InvalidArgument("mean and std belong to kind torch: leave them out");
   }
-  if (normalize.mean_size() == normalize.std_size()) return absl::OkStatus();
+  if (means == deviations) return absl::OkStatus();
   return InvalidArgument("{} means and {} deviations: expected one of each for every channel",
-                         normalize.mean_size(), normalize.std_size());
+                         means, deviations);
 }
 
 Status CheckEntry(const v1::Augmentation& op) {
@@ -208,7 +209,7 @@ Status CheckChannels(const List& list, int64_t channels) {
     if (!list[i].has_normalize()) continue;
     const v1::Normalize& normalize = list[i].normalize();
     const bool caffe = normalize.kind() == v1::NORMALIZE_KIND_CAFFE;
-    const int wanted = caffe ? 3 : normalize.mean_size();
+    const int wanted = caffe ? 3 : normalize.mean().values_size();
     if (wanted == 0 || wanted == channels) continue;
     return FailedPrecondition("{}.normalize: it is for {} channels, the images have {}", i, wanted,
                               channels);

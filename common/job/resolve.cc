@@ -50,6 +50,12 @@ StatusOr<v1::BestMetric> ResolveBest(const std::string& text, const v1::ResultSp
     const bool lower = output.has_loss() || output.measure().lower_is_better();
     if (output.name() == best.name()) best.set_lower_is_better(lower);
   }
+  if (best.split() == v1::SAMPLE_SPLIT_TEST && result.data_use().test_samples() == 0) {
+    return FailedPrecondition(
+        "checkpoint.best: the data have no test samples; choose validation/{}, with a validation "
+        "set",
+        best.name());
+  }
   if (std::ranges::find(names, best.name()) != names.end()) return best;
   return InvalidArgument("checkpoint.best: the model has no metric \"{}\"; it has {}", best.name(),
                          fmt::join(names, ", "));

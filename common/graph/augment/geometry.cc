@@ -74,10 +74,11 @@ Window RandomPlace(const Size& cut, const Size& size, const PhiloxStream& stream
 // to 4t + 3.
 Window RandomArea(const v1::RandomResizedCrop& crop, const Size& size, const PhiloxStream& stream) {
   const double area = static_cast<double>(size.height) * size.width;
-  const double low = NaturalLog(crop.ratio(0)), high = NaturalLog(crop.ratio(1));
+  const double low = NaturalLog(crop.ratio().values(0)), high = NaturalLog(crop.ratio().values(1));
   for (int t = 0; t < kTries; ++t) {
     const auto first = static_cast<uint64_t>(4 * t);
-    const double share = crop.scale(0) + (crop.scale(1) - crop.scale(0)) * stream.Uniform(first);
+    const double share = crop.scale().values(0) +
+                         (crop.scale().values(1) - crop.scale().values(0)) * stream.Uniform(first);
     const double ratio = Exponential(low + (high - low) * stream.Uniform(first + 1));
     const Size cut{RoundHalfEven(SquareRoot(area * share / ratio)),
                    RoundHalfEven(SquareRoot(area * share * ratio))};
@@ -87,10 +88,10 @@ Window RandomArea(const v1::RandomResizedCrop& crop, const Size& size, const Phi
   }
   Size cut = size;
   const double ratio = static_cast<double>(size.width) / size.height;
-  if (ratio < crop.ratio(0)) {
-    cut.height = std::min(size.height, RoundHalfEven(size.width / crop.ratio(0)));
-  } else if (ratio > crop.ratio(1)) {
-    cut.width = std::min(size.width, RoundHalfEven(size.height * crop.ratio(1)));
+  if (ratio < crop.ratio().values(0)) {
+    cut.height = std::min(size.height, RoundHalfEven(size.width / crop.ratio().values(0)));
+  } else if (ratio > crop.ratio().values(1)) {
+    cut.width = std::min(size.width, RoundHalfEven(size.height * crop.ratio().values(1)));
   }
   cut = {std::max(cut.height, 1U), std::max(cut.width, 1U)};
   return {(size.height - cut.height) / 2, (size.width - cut.width) / 2, cut};

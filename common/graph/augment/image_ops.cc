@@ -68,10 +68,10 @@ void Normalize(const v1::Normalize& normalize, std::span<float> image) {
     default:
       break;
   }
-  const auto channels = static_cast<size_t>(normalize.mean_size());
+  const auto channels = static_cast<size_t>(normalize.mean().values_size());
   std::vector<float> mean, deviation;
-  for (const double x : normalize.mean()) mean.push_back(static_cast<float>(x));
-  for (const double x : normalize.std()) deviation.push_back(static_cast<float>(x));
+  for (const double x : normalize.mean().values()) mean.push_back(static_cast<float>(x));
+  for (const double x : normalize.std().values()) deviation.push_back(static_cast<float>(x));
   for (size_t i = 0; i < image.size(); i += channels) {
     for (size_t c = 0; c < channels; ++c) {
       image[i + c] = (OfUnitRange(image[i + c]) - mean[c]) / deviation[c];

@@ -112,7 +112,8 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
   v1::DataSource png = Source("d");
   png.set_format("png");
   CHECK(Message(Dataset::Open(folders(), png).status()) ==
-        "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz");
+        "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
+        "image_folder");
 }
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: without a format it is the one whose files are there") {

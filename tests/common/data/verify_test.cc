@@ -83,12 +83,11 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: a list of SHA-256 is compared in both d
 TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or one must be named") {
   CHECK(Verify(root_ / "gone", "", {}).status().code() == absl::StatusCode::kNotFound);
   fs::create_directory(root_ / "empty");
-  CHECK(
-      Message(Verify(root_ / "empty", "", {}).status()) ==
-      root_ / "empty" +
-          ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
-          "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz); is it "
-          "another folder?");
+  CHECK(Message(Verify(root_ / "empty", "", {}).status()) ==
+        root_ / "empty" +
+            ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
+            "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz), "
+            "image_folder (train/CLASS/*.jpg or CLASS/*.jpg); is it another folder?");
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());
   CHECK(Problems() == std::vector<std::string>{"error: " + folder() +
                                                ": it holds files of several formats: cifar10, "

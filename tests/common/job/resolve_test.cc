@@ -90,7 +90,8 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
         "augment.0.random_crop.padding: expected 1 to 64, got 65");
   CHECK(ErrorOf({"augment=[{random_flip: {}}, {}]"}) ==
         "augment.1: expected one of random_crop, random_flip, random_brightness, random_contrast, "
-        "per_image_standardization, got none");
+        "per_image_standardization, normalize, resize, center_crop, random_resized_crop, preset, "
+        "got none");
   CHECK(ErrorOf({"model=null"}) ==
         "model: missing: a model of the zoo with its options, a model file, or layers");
   CHECK(ErrorOf({"model.name=resnet"}) != "valid");
@@ -123,8 +124,9 @@ TEST_CASE("Validate: optimizers") {
 }
 
 TEST_CASE("Validate: a data path stays under --data-root") {
-  CHECK(ErrorOf({"data.format=png"}) ==
-        "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz");
+  CHECK(
+      ErrorOf({"data.format=png"}) ==
+      "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, image_folder");
   CHECK(ErrorOf({"data.path=/etc"}) ==
         "data.path: /etc is absolute; it must be relative to --data-root");
   for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
@@ -202,7 +204,8 @@ TEST_CASE("Validate: loss scaling belongs to mixed_float16") {
 
 TEST_CASE("Validate: what is taken of a dataset") {
   CHECK(ErrorOf({"data.format=cifar1"}) ==
-        "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist, npy, npz");
+        "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
+        "image_folder");
   CHECK(ErrorOf({"data.take=0"}) == "data.take: expected at least 1, got 0");
   CHECK(ErrorOf({"data.resize=224"}) == "valid");
   CHECK(ErrorOf({"data.resize=[32, 48]"}) == "valid");
@@ -269,8 +272,13 @@ TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
   CHECK(job->result().total_steps() == 15);
   v1::DatasetFacts facts = Facts();
   facts.set_test_samples(0);
+  CHECK(Resolve(Spec(), facts, Numerics())->result().data_use().test_samples() == 0);
+  CHECK(Message(Resolve(Spec({"checkpoint={best: test/loss}"}), facts, Numerics()).status()) ==
+        "checkpoint.best: the data have no test samples; choose validation/loss, with a "
+        "validation set");
+  facts.set_train_samples(0);
   CHECK(Message(Resolve(Spec(), facts, Numerics()).status()) ==
-        "the dataset has 10 training and 0 test samples: both are needed");
+        "the dataset has no training samples");
   facts.set_format("other");
   CHECK(Message(Resolve(Spec(), facts, Numerics()).status()) ==
         "the dataset is of format other, the job wants cifar10");
@@ -286,9 +294,9 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
       R"("shape":[],"type":"int32","use":"target"}],"files":[{"bytes":30730,)"
       R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
           std::string(64, 'a') +
-          R"("}],"format":"cifar10","test_samples":3,"train_samples":10},)"
+          R"("}],"format":"cifar10","index":null,"test_samples":3,"train_samples":10},)"
           R"("data_use":{"test_samples":3,"train_samples":10,)"
-          R"("validation_begin":0,"validation_samples":0},)"
+          R"("validation_begin":0,"validation_samples":0},"evaluation_augment":[],)"
           R"("graph":)" +
           CanonicalJson(job->result().graph()) +
           R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","cache_bytes":[32768],)"

@@ -60,7 +60,8 @@ std::string Needed(const Descriptor& type, const FieldDescriptor* except) {
                         (except == nullptr || except->real_containing_oneof() != oneof);
     if (&field == except || !(RulesOf(field).required() || chosen)) continue;
     std::string value = RulesOf(field).example().empty() ? "1" : RulesOf(field).example();
-    if (const Descriptor* const part = field.message_type()) {
+    const Descriptor* const part = field.message_type();
+    if (part != nullptr && part != v1::IntList::descriptor()) {
       const bool is_model = part == v1::Model::descriptor();
       value = '{' + (is_model ? "name: mlp" : Needed(*part, nullptr)) + '}';
     }

@@ -200,6 +200,37 @@ TEST_CASE("Augment: contrast scales each channel round its own mean by one facto
   CHECK(Augmented({op}, 0, 0, Use::kEvaluation) == Augmented({}, 0, 0));
 }
 
+TEST_CASE("Augment: normalize as Keras' preprocess_input, each operation rounded") {
+  const ImageShape shape = {1, 2, 3};
+  const std::vector<uint8_t> pixels = {0, 100, 255, 7, 8, 9};
+  const auto normalized = [&](const v1::Normalize& normalize, Use use) {
+    v1::Augmentation op;
+    *op.mutable_normalize() = normalize;
+    std::vector<float> out(pixels.size());
+    ImageScratch scratch;
+    Augmenter({op}, shape, shape, 1).Apply(use, 0, 0, pixels, &scratch, out);
+    return out;
+  };
+  v1::Normalize torch;
+  torch.set_kind(v1::NORMALIZE_KIND_TORCH);
+  const float mean[] = {0.485F, 0.456F, 0.406F}, deviation[] = {0.229F, 0.224F, 0.225F};
+  for (const double x : {0.485, 0.456, 0.406}) torch.mutable_mean()->add_values(x);
+  for (const double x : {0.229, 0.224, 0.225}) torch.mutable_std()->add_values(x);
+  v1::Normalize tf, caffe;
+  tf.set_kind(v1::NORMALIZE_KIND_TF);
+  caffe.set_kind(v1::NORMALIZE_KIND_CAFFE);
+  for (const Use use : {Use::kTraining, Use::kEvaluation}) {
+    const auto of_torch = normalized(torch, use), of_tf = normalized(tf, use);
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      const auto x = static_cast<float>(pixels[i]);
+      CHECK(of_torch[i] == (x / 255.0F - mean[i % 3]) / deviation[i % 3]);
+      CHECK(of_tf[i] == x / 127.5F - 1.0F);
+    }
+    CHECK(normalized(caffe, use) == std::vector<float>{255 - 103.939F, 100 - 116.779F, 0 - 123.68F,
+                                                       9 - 103.939F, 8 - 116.779F, 7 - 123.68F});
+  }
+}
+
 TEST_CASE("Augment: a grey image is resized, then its values stand in every channel") {
   const ImageShape stored = {1, 2, 1}, model = {1, 4, 3};
   const std::vector<uint8_t> pixels = {10, 20};

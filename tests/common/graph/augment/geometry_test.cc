@@ -51,10 +51,10 @@ v1::Augmentation RandomArea(uint32_t size, double least = 0.08, double ratio = 4
   v1::Augmentation op;
   v1::RandomResizedCrop& crop = *op.mutable_random_resized_crop();
   crop.mutable_size()->add_values(size);
-  crop.add_scale(least);
-  crop.add_scale(1);
-  crop.add_ratio(1 / ratio);
-  crop.add_ratio(ratio);
+  crop.mutable_scale()->add_values(least);
+  crop.mutable_scale()->add_values(1);
+  crop.mutable_ratio()->add_values(1 / ratio);
+  crop.mutable_ratio()->add_values(ratio);
   return op;
 }
 
