@@ -97,6 +97,10 @@ StatusOr<std::unique_ptr<CudaAugment>> CudaAugment::Create(const graph::Augmente
                                                            graph::Use use) {
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.stored(), "stored"));
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.model(), "the model's"));
+  if (std::ranges::any_of(augmenter.operations(use), &v1::Augmentation::has_normalize)) {
+    return Error(absl::StatusCode::kUnimplemented,
+                 "augmentation: the CUDA backend has no kernel for normalize; hosts do it");
+  }
   const std::vector<Operation> operations = OperationsOf(augmenter, use);
   if (operations.size() > static_cast<size_t>(AugmentPlan::kMaxOperations)) {
     return Error(absl::StatusCode::kUnimplemented,
