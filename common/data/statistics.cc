@@ -43,6 +43,7 @@ StatusOr<ColumnStatistics> OfImages(const Dataset& dataset, size_t number, Split
     }
   }
   ColumnStatistics statistics;
+  if (count == 0) return statistics;
   for (const Sums& channel : sums) {
     statistics.channels.push_back(Of(channel, count));
   }
@@ -52,6 +53,7 @@ StatusOr<ColumnStatistics> OfImages(const Dataset& dataset, size_t number, Split
 // In two passes, of which the second one adds squares of what is left of the mean.
 StatusOr<ColumnStatistics> OfFloats(const Dataset& dataset, size_t number, Split split) {
   const v1::StoredColumn& column = dataset.facts().columns(static_cast<int>(number));
+  if (dataset.samples(split) == 0) return ColumnStatistics();
   std::vector<float> row(ElementsOf(column));
   const auto count = static_cast<double>(dataset.samples(split) * row.size());
   double mean = 0, squares = 0;

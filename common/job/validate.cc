@@ -139,12 +139,12 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckName(spec.name()));
   RING_RETURN_IF_ERROR(model::Resolve(spec.model()).status());
   RING_RETURN_IF_ERROR(CheckData(spec.data()));
+  const v1::JobSpec complete = WithDefaults(spec);
+  RING_RETURN_IF_ERROR(CheckAugment(spec, complete));
   RING_RETURN_IF_ERROR(CheckLayers(spec));
   RING_RETURN_IF_ERROR(CheckBegin(spec));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
-  const v1::JobSpec complete = WithDefaults(spec);
-  RING_RETURN_IF_ERROR(CheckAugment(spec, complete));
   RING_RETURN_IF_ERROR(CheckOptimizer(spec));
   return CheckShards(complete);
 }

@@ -19,8 +19,12 @@ using Purpose = PhiloxStream::Purpose;
 
 constexpr int kTries = 10;  // of a window of random area and shape
 
+// No side of an image is longer, whatever ratio somebody allows.
+constexpr uint32_t kLongest = INT32_MAX;
+
 // To the nearest whole number, halves to even ones; x >= 0.
 uint32_t RoundHalfEven(double x) {
+  x = std::min(x, static_cast<double>(kLongest));
   const double below = std::floor(x);
   const double rest = x - below;
   const auto whole = static_cast<uint64_t>(below);
@@ -39,7 +43,7 @@ image::Filter FilterOf(v1::ResizeFilter filter) {
 // The shorter side becomes so long, the other one keeps the shape.
 Size WithShort(const Size& size, uint32_t side) {
   const auto longer = [&](uint32_t a, uint32_t b) {
-    return static_cast<uint32_t>(uint64_t{side} * b / a);
+    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{side} * b / a, kLongest));
   };
   return size.height <= size.width ? Size{side, longer(size.height, size.width)}
                                    : Size{longer(size.width, size.height), side};

@@ -92,6 +92,31 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
         "augment.1: expected one of random_crop, random_flip, random_brightness, random_contrast, "
         "per_image_standardization, normalize, resize, center_crop, random_resized_crop, preset, "
         "got none");
+  for (const auto& [entry, words] : std::vector<std::pair<std::string, std::string>>{
+           {"resize: {}", "resize: expected size or short, there is neither"},
+           {"resize: {size: 8, short: 8}", "resize: expected size or short, not both"},
+           {"resize: {size: []}",
+            "resize: size: 0 numbers; expected [height, width], or one number for both"},
+           {"center_crop: {}", "center_crop: expected size or fraction, there is neither"},
+           {"random_crop: {size: 8, padding: 2}",
+            "random_crop: expected padding or size, not both"},
+           {"random_resized_crop: {size: 8, scale: [1, 0.5]}",
+            "random_resized_crop: scale: expected [least, most], got [1, 0.5]"},
+           {"random_resized_crop: {size: []}",
+            "random_resized_crop: size: 0 numbers; expected [height, width], or one number for "
+            "both"},
+           {"normalize: {mean: [0.5]}",
+            "normalize: 1 means and 3 deviations: expected one of each for every channel"},
+           {"normalize: {kind: tf, std: [0.5]}",
+            "normalize: mean and std belong to kind torch: leave them out"},
+           {"preset: cifa",
+            "preset: \"cifa\" is not known, did you mean cifar?; known: "
+            "imagenet_train, imagenet_eval, imagenet_eval_tpu, cifar"}}) {
+    CHECK(ErrorOf({"augment=[{" + entry + "}]", "loss=softmax_cross_entropy"}) ==
+          "augment.0." + words);
+  }
+  CHECK(ErrorOf({"evaluate={augment: [{preset: imagenet_train}]}"}) ==
+        "evaluate.augment.0.random_resized_crop: what is evaluated is never random: leave it out");
   CHECK(ErrorOf({"model=null"}) ==
         "model: missing: a model of the zoo with its options, a model file, or layers");
   CHECK(ErrorOf({"model.name=resnet"}) != "valid");

@@ -119,6 +119,14 @@ TEST_CASE("Geometry: where no window of random area fits it is the middle one") 
   CHECK(placed.source == Window{0, 85, {10, 30}});
 }
 
+TEST_CASE("Geometry: what nobody means ends in some window") {
+  const Size line{1, 1'000'000};
+  CHECK(Placed({Short(8000), Center(10)}, line).kept.size == Size{10, 10});
+  const Window thin = Placed({RandomArea(8, 1, 1e300)}, {7, 9}).source;
+  CHECK(thin.top + thin.size.height <= 7);
+  CHECK(thin.left + thin.size.width <= 9);
+}
+
 TEST_CASE("Geometry: sizes are known before anything is read") {
   const SizeRange any = {{40, 60}, {500, 700}};
   const auto check = [&](const List& list) { return Geometry::Check(list, any); };
