@@ -1,11 +1,13 @@
 #include "common/data/beneath.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
@@ -82,6 +84,31 @@ StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& pa
     return InvalidArgument("{} is not a regular file", path);
   }
   return file;
+}
+
+StatusOr<FolderEntries> ListFolder(const Descriptor& folder, const std::string& path) {
+  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, path, Wanted::kFolder));
+  // A descriptor of its own, because closedir closes it.
+  const int copy = openat(opened.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
+  if (listing == nullptr) {
+    return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", path, std::strerror(errno));
+  }
+  FolderEntries entries;
+  while (const dirent* const entry = readdir(listing)) {
+    const std::string name = entry->d_name;
+    if (name.starts_with('.')) continue;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
+      struct stat status = {};
+      is_folder = fstatat(opened.get(), name.c_str(), &status, 0) == 0 && S_ISDIR(status.st_mode);
+    }
+    (is_folder ? entries.folders : entries.files).push_back(name);
+  }
+  closedir(listing);
+  std::ranges::sort(entries.folders);
+  std::ranges::sort(entries.files);
+  return entries;
 }
 
 StatusOr<size_t> ReadUpTo(int descriptor, uint64_t offset, std::span<uint8_t> bytes) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/status.h"
 
@@ -42,6 +43,14 @@ enum class Wanted { kFolder, kFile };
 // while they stay inside; on a kernel without openat2 (before 5.6) every link is refused.
 [[nodiscard]] StatusOr<Descriptor> OpenBeneath(const Descriptor& folder, const std::string& path,
                                                Wanted wanted);
+
+// The names in a folder, but for those that begin with a dot; both lists are sorted by their bytes.
+// A link counts as what it leads to.
+struct FolderEntries {
+  std::vector<std::string> folders, files;
+};
+// `path` relative to `folder`; errors as OpenBeneath, and UNAVAILABLE when it cannot be listed.
+[[nodiscard]] StatusOr<FolderEntries> ListFolder(const Descriptor& folder, const std::string& path);
 
 // What OpenBeneath falls back to without openat2: a descriptor, or -1 and errno.
 [[nodiscard]] int OpenWithoutLinks(int folder, const std::string& path, Wanted wanted);

@@ -4,15 +4,10 @@
 // numbered; the samples of a class come folder by folder, by (folder, name). What counts is what is
 // named .jpg, .jpeg or .png in any case; names that begin with a dot are passed over, and so is
 // what is no image. What an image is, its content says.
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -21,8 +16,8 @@
 #include "common/data/format.h"
 #include "common/data/image_formats.h"
 #include "common/data/record_index.h"
+#include "common/image/codecs.h"
 #include "common/image/decode.h"
-#include "common/image/encode.h"
 #include "common/image/placement.h"
 
 namespace ringmaster::data {
@@ -44,35 +39,6 @@ bool EndsAs(const std::string& name, std::span<const char* const> endings) {
   return std::ranges::find(endings, ending) != endings.end();
 }
 
-struct Entries {
-  std::vector<std::string> folders, files;  // sorted
-};
-
-// What is in `path` of `folder`, without names that begin with a dot.
-StatusOr<Entries> EntriesOf(const Descriptor& folder, const std::string& path) {
-  RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, path, Wanted::kFolder));
-  const int copy = openat(opened.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
-  if (listing == nullptr) {
-    return Error(absl::StatusCode::kUnavailable, "cannot list {}: {}", path, std::strerror(errno));
-  }
-  Entries entries;
-  while (const dirent* const entry = readdir(listing)) {
-    const std::string name = entry->d_name;
-    if (name.starts_with('.')) continue;
-    bool is_folder = entry->d_type == DT_DIR;
-    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
-      struct stat status = {};
-      is_folder = fstatat(opened.get(), name.c_str(), &status, 0) == 0 && S_ISDIR(status.st_mode);
-    }
-    (is_folder ? entries.folders : entries.files).push_back(name);
-  }
-  closedir(listing);
-  std::ranges::sort(entries.folders);
-  std::ranges::sort(entries.files);
-  return entries;
-}
-
 // The images of one class, which lie in `path` and below it, in the order of samples.
 Status AddImages(const Descriptor& folder, const std::string& path, size_t depth,
                  std::vector<std::string>* names) {
@@ -80,7 +46,7 @@ Status AddImages(const Descriptor& folder, const std::string& path, size_t depth
     return FailedPrecondition("{}: folders lie deeper than {}: does a link lead back?", path,
                               kMostDepth);
   }
-  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, path));
+  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, path));
   for (const std::string& name : entries.files) {
     if (EndsAs(name, kRefused)) {
       return FailedPrecondition(
@@ -105,7 +71,7 @@ struct Lies {
 };
 
 StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
-  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, "."));
+  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
   const auto is_there = [&](const std::string& name) {
     return std::ranges::find(entries.folders, name) != entries.folders.end();
   };
@@ -124,7 +90,7 @@ StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
 
 Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
                 RecordListing* listing) {
-  RING_ASSIGN_OR_RETURN(const Entries entries, EntriesOf(folder, path));
+  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, path));
   if (entries.folders.empty()) {
     return FailedPrecondition("{}: there is no folder in it: expected one for each class", path);
   }
@@ -160,7 +126,7 @@ Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
   return absl::OkStatus();
 }
 
-StatusOr<RecordListing> ListFolder(const Descriptor& folder) {
+StatusOr<RecordListing> ListImages(const Descriptor& folder) {
   RING_ASSIGN_OR_RETURN(const Lies lies, WhereTheyLie(folder));
   RecordListing listing;
   RING_RETURN_IF_ERROR(AddSplit(folder, lies.train, Split::kTrain, &listing));
@@ -172,10 +138,10 @@ StatusOr<RecordListing> ListFolder(const Descriptor& folder) {
 bool IsThere(const Descriptor& folder) {
   const auto lies = WhereTheyLie(folder);
   if (!lies.ok()) return true;  // and says so when it is listed
-  const auto classes = EntriesOf(folder, lies->train);
+  const auto classes = ListFolder(folder, lies->train);
   if (!classes.ok()) return false;
   return std::ranges::any_of(classes->folders, [&](const std::string& name) {
-    const auto inside = EntriesOf(folder, lies->train + '/' + name);
+    const auto inside = ListFolder(folder, lies->train + '/' + name);
     return inside.ok() && std::ranges::any_of(inside->files, [](const std::string& file) {
              return EndsAs(file, kRead);
            });
@@ -244,7 +210,7 @@ std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, ui
   return files;
 }
 
-constexpr RecordFormat kRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListFolder,
+constexpr RecordFormat kRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListImages,
                                    FindImage};
 
 }  // namespace

@@ -1,11 +1,8 @@
 #include "common/data/survey.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -53,30 +50,19 @@ void CheckNames(const Format& format, const std::vector<FoundFile>& found,
   }
 }
 
-// The names in a folder that is open.
-StatusOr<std::vector<std::string>> ListOf(const Descriptor& folder) {
-  // A descriptor of its own, because closedir closes it.
-  const int copy = openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const listing = copy < 0 ? nullptr : fdopendir(copy);
-  if (listing == nullptr) {
-    return Error(absl::StatusCode::kUnavailable, "cannot list it: {}", std::strerror(errno));
-  }
-  std::vector<std::string> names;
-  while (const dirent* const entry = readdir(listing)) names.emplace_back(entry->d_name);
-  closedir(listing);
-  return names;
-}
-
 }  // namespace
 
 StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
-  RING_ASSIGN_OR_RETURN(std::vector<std::string> names, ListOf(folder));
+  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
+  std::vector<std::string> names = entries.files;  // a folder of a file's name is said to be none
+  names.insert(names.end(), entries.folders.begin(), entries.folders.end());
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    const StatusOr<Descriptor> below = OpenBeneath(folder, NameOf(split), Wanted::kFolder);
-    if (!below.ok()) continue;
-    RING_ASSIGN_OR_RETURN(const std::vector<std::string> inside, ListOf(*below));
-    for (const std::string& name : inside) {
-      names.push_back(fmt::format("{}/{}", NameOf(split), name));
+    const StatusOr<FolderEntries> inside = ListFolder(folder, NameOf(split));
+    if (!inside.ok()) continue;
+    for (const auto* below : {&inside->files, &inside->folders}) {
+      for (const std::string& name : *below) {
+        names.push_back(fmt::format("{}/{}", NameOf(split), name));
+      }
     }
   }
   std::sort(names.begin(), names.end());

@@ -1,4 +1,4 @@
-// The codecs that decode.cc chooses among: one file each, with the library that it wraps. Both
+// The codecs, one file each, with the library that it wraps: decode.cc chooses among them. Both
 // libraries report errors by longjmp, which stays inside those files. Thread-safe (free functions).
 #pragma once
 
@@ -15,6 +15,10 @@ namespace ringmaster::image {
 [[nodiscard]] Status DecodeJpeg(std::span<const uint8_t> file, const Window& window,
                                 const RowSink& sink);
 
+// A baseline JPEG of H,W,C pixels with 1 or 3 channels, in colour with half the resolution, by the
+// slow integer DCT: the same bytes on every CPU. `quality`: 1 to 100.
+[[nodiscard]] std::string EncodeJpeg(std::span<const uint8_t> pixels, const Size& size,
+                                     uint32_t channels, int quality);
 [[nodiscard]] std::string JpegVersion();  // of the library
 
 [[nodiscard]] StatusOr<Header> ReadPngHeader(std::span<const uint8_t> file);

@@ -39,8 +39,6 @@ std::string WhatItIs(std::span<const uint8_t> file) {
 
 }  // namespace
 
-const char* NameOf(Codec codec) { return codec == Codec::kJpeg ? "JPEG" : "PNG"; }
-
 std::map<std::string, std::string> LibraryVersions() {
   return {{"libjpeg-turbo", JpegVersion()}, {"libpng", PngVersion()}};
 }

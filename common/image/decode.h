@@ -1,7 +1,7 @@
 // Images as they lie in files, JPEG and PNG: what their headers say, and a window of their pixels,
-// row by row, so that no image is ever held whole. The pixels of a window are those of the whole
-// image, to the bit, on every CPU. What is decoded stands in docs/data.md. Thread-safe (free
-// functions).
+// row by row, so that no image is held whole but an interlaced PNG. The pixels of a window are
+// those of the whole image, to the bit, on every CPU. What is decoded stands in docs/datasets.md.
+// Thread-safe (free functions).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,6 @@ struct Window {
 };
 
 enum class Codec : uint8_t { kJpeg = 1, kPng = 2 };
-[[nodiscard]] const char* NameOf(Codec codec);  // JPEG, PNG
 
 struct Header {
   Codec codec = Codec::kJpeg;

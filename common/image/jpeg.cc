@@ -14,7 +14,6 @@
 
 #include "common/check.h"
 #include "common/image/codecs.h"
-#include "common/image/encode.h"
 
 namespace ringmaster::image {
 namespace {

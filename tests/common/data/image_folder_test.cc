@@ -9,7 +9,7 @@
 #include "common/data/dataset.h"
 #include "common/data/sample_data.h"
 #include "common/data/verify.h"
-#include "common/image/encode.h"
+#include "common/image/codecs.h"
 #include "tests/support/temporary_folder.h"
 
 namespace ringmaster::data {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "common/image/encode.h"
+#include "common/image/codecs.h"
 #include "common/image/placement.h"
 
 namespace ringmaster::image {
