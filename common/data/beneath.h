@@ -49,7 +49,7 @@ enum class Wanted { kFolder, kFile };
 struct FolderEntries {
   std::vector<std::string> folders, files;
 };
-// `path` relative to `folder`; errors as OpenBeneath, and UNAVAILABLE when it cannot be listed.
+// `path` relative to `folder`; errors as OpenBeneath.
 [[nodiscard]] StatusOr<FolderEntries> ListFolder(const Descriptor& folder, const std::string& path);
 
 // What OpenBeneath falls back to without openat2: a descriptor, or -1 and errno.

@@ -18,7 +18,7 @@ StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
   if (format->records != nullptr) {
     std::vector<Status> problems;
-    RecordIndex index = RecordIndex::Of(folder, *format, folders.state_dir, &problems);
+    RecordIndex index = RecordIndex::Of(folder, *format, source, folders.state_dir, &problems);
     if (!problems.empty()) return problems.front();
     return Dataset::Of(*format, source, {std::move(folder), std::move(index)});
   }

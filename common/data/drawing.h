@@ -55,6 +55,11 @@ struct SampleKey {
 [[nodiscard]] uint32_t SampleImageLabel(const SampleKey& key);
 uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes);
 
+// The key of sample `i` of data whose classes, ten of them, take turns.
+[[nodiscard]] SampleKey SampleOfClass(uint64_t seed, Split split, uint64_t i);
+// A sample image as a JPEG, its height and width from 40 to 72, each by itself.
+[[nodiscard]] std::string DrawSampleFile(const SampleKey& key);
+
 // The digit, 0 to 9, that stands in a grey image of 28 x 28 (sample_digit.cc): its label. Bright
 // strokes on a dark ground, of random place, size, slant, thickness and brightness, with noise.
 [[nodiscard]] uint32_t SampleDigit(uint64_t seed, Split split, uint64_t sample);

@@ -13,10 +13,11 @@ const Format& Mnist();
 const Format& Npy();
 const Format& Npz();
 const Format& ImageFolder();
+const Format& TfRecord();
 
 const std::vector<const Format*>& Formats() {
-  static const std::vector<const Format*> formats = {&Cifar10(), &Cifar100(), &Mnist(),
-                                                     &Npy(),     &Npz(),      &ImageFolder()};
+  static const std::vector<const Format*> formats = {&Cifar10(), &Cifar100(),    &Mnist(),   &Npy(),
+                                                     &Npz(),     &ImageFolder(), &TfRecord()};
   return formats;
 }
 

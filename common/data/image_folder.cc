@@ -14,11 +14,9 @@
 #include "common/crc32c.h"
 #include "common/data/drawing.h"
 #include "common/data/format.h"
-#include "common/data/image_formats.h"
 #include "common/data/record_index.h"
 #include "common/image/codecs.h"
 #include "common/image/decode.h"
-#include "common/image/placement.h"
 
 namespace ringmaster::data {
 namespace {
@@ -149,7 +147,8 @@ bool IsThere(const Descriptor& folder) {
 }
 
 // A file is one record.
-StatusOr<std::vector<Record>> FindImage(const RecordFile& file, int descriptor) {
+StatusOr<std::vector<Record>> FindImage(const v1::DataSource& /*source*/, const RecordFile& file,
+                                        int descriptor) {
   if (file.bytes == 0) return FailedPrecondition("it is empty");
   if (file.bytes > image::kMostBytes) {
     return FailedPrecondition("it has {} bytes: an image may have {}", file.bytes,
@@ -172,32 +171,15 @@ StatusOr<std::vector<Record>> FindImage(const RecordFile& file, int descriptor) 
 constexpr std::array<const char*, 10> kDrawnClasses = {
     "horizontal_stripes", "vertical_stripes", "diagonal_stripes", "checkerboard", "rings",
     "dot_lattice",        "line_lattice",     "pluses",           "discs",        "zigzag"};
-constexpr int kSampleQuality = 92;
-
-// A sample image of height and width from 40 to 72, each by itself.
-std::string DrawSampleFile(const SampleKey& key) {
-  std::vector<uint8_t> planes(kCifarPixels), pixels(kCifarPixels);
-  DrawSampleImage(key, planes);
-  PlanesToInterleaved(planes, kCifarChannels, pixels);
-  const image::Size drawn{kCifarHeight, kCifarWidth};
-  const PhiloxStream sizes(key.seed, PhiloxStream::Purpose::kSampleData,
-                           static_cast<uint64_t>(key.split), key.sample, "size");
-  const image::Size size{40 + sizes.Below(0, 33), 40 + sizes.Below(1, 33)};
-  std::vector<uint8_t> resized(size_t{size.height} * size.width * kCifarChannels);
-  image::RenderStored(pixels, drawn, kCifarChannels, {{0, 0, drawn}, size, {0, 0, size}}, resized);
-  return image::EncodeJpeg(resized, size, kCifarChannels, kSampleQuality);
-}
-
 std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, uint64_t seed) {
   std::vector<SampleFile> files;
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const uint64_t samples = split == Split::kTrain ? train : test;
     for (uint64_t i = 0; i < samples; ++i) {
-      SampleKey key{seed, split, i << 16, kDrawnClasses.size()};
-      while (SampleImageLabel(key) != i % kDrawnClasses.size()) ++key.sample;
+      const SampleKey key = SampleOfClass(seed, split, i);
       files.push_back(
           {.name = fmt::format("{}/{}/{:06}.jpg", split == Split::kTrain ? "train" : "val",
-                               kDrawnClasses[i % kDrawnClasses.size()], i),
+                               kDrawnClasses[SampleImageLabel(key)], i),
            .split = split,
            .begin = i,
            .end = i + 1,
@@ -210,8 +192,8 @@ std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, ui
   return files;
 }
 
-constexpr RecordFormat kRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListImages,
-                                   FindImage};
+constexpr RecordFormat kImageRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListImages,
+                                        FindImage};
 
 }  // namespace
 
@@ -222,7 +204,7 @@ const Format& ImageFolder() {
                                 .files = {},
                                 .layout = nullptr,
                                 .sample_files = ImageFolderSampleFiles,
-                                .records = &kRecords};
+                                .records = &kImageRecords};
   return format;
 }
 

@@ -101,12 +101,17 @@ struct Remembered {
 // --state-dir. Ends with the SHA-256 of all before it: a broken one is thrown away.
 class Memory {
  public:
-  Memory(const std::string& state_dir, const Format& format, const Descriptor& folder) {
+  Memory(const std::string& state_dir, const Format& format, const v1::DataSource& source,
+         const Descriptor& folder) {
     if (state_dir.empty()) return;
     struct stat status = {};
     RING_CHECK(fstat(folder.get(), &status) == 0, "fstat of an open folder");
-    path_ = fmt::format("{}/{}-{:x}-{:x}.records", state_dir, format.name, status.st_dev,
-                        status.st_ino);
+    // What the job says of the records is a part of what they are.
+    v1::DataSource said;
+    *said.mutable_columns() = source.columns();
+    if (source.has_first_label()) said.set_first_label(source.first_label());
+    path_ = fmt::format("{}/{}-{:x}-{:x}-{:.8}.records", state_dir, format.name, status.st_dev,
+                        status.st_ino, Hex(Sha256Of(said.SerializeAsString())));
     std::ifstream stream(path_, std::ios::binary);
     if (!stream) return;
     std::string bytes((std::istreambuf_iterator<char>(stream)), {});
@@ -174,14 +179,15 @@ class Memory {
 
 // The records of a file, read or remembered.
 StatusOr<std::vector<Record>> RecordsOf(const Descriptor& folder, const RecordFormat& format,
-                                        RecordFile* file, Memory* memory) {
+                                        const v1::DataSource& source, RecordFile* file,
+                                        Memory* memory) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, file->name, Wanted::kFile));
   struct stat status = {};
   RING_CHECK(fstat(opened.get(), &status) == 0, "fstat of an open file");
   file->identity = FileIdentity::Of(status);
   file->bytes = file->identity.size;
   if (auto known = memory->Find(*file)) return *std::move(known);
-  RING_ASSIGN_OR_RETURN(std::vector<Record> records, format.find(*file, opened.get()));
+  RING_ASSIGN_OR_RETURN(std::vector<Record> records, format.find(source, *file, opened.get()));
   memory->Add(*file, records);
   return records;
 }
@@ -201,7 +207,8 @@ Status CheckLabels(const std::vector<Record>& records, const std::vector<std::st
 }  // namespace
 
 RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
-                            const std::string& state_dir, std::vector<Status>* problems) {
+                            const v1::DataSource& source, const std::string& state_dir,
+                            std::vector<Status>* problems) {
   RecordIndex index;
   auto listing = format.records->list(folder);
   if (!listing.ok()) {
@@ -209,10 +216,10 @@ RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
     return index;
   }
   index.classes_ = std::move(listing->classes);
-  Memory memory(state_dir, format, folder);
+  Memory memory(state_dir, format, source, folder);
   for (RecordFile& file : listing->files) {
     if (problems->size() == kMostProblems) break;
-    auto records = RecordsOf(folder, *format.records, &file, &memory);
+    auto records = RecordsOf(folder, *format.records, source, &file, &memory);
     Status problem = records.status();
     if (problem.ok()) {
       for (Record& record : *records) {

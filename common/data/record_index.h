@@ -55,7 +55,8 @@ struct RecordFormat {
   StatusOr<RecordListing> (*list)(const Descriptor& folder);
   // The records of a file that is open, but for their member `file`.
   // FAILED_PRECONDITION says what is wrong with it, without its name.
-  StatusOr<std::vector<Record>> (*find)(const RecordFile& file, int descriptor);
+  StatusOr<std::vector<Record>> (*find)(const v1::DataSource& source, const RecordFile& file,
+                                        int descriptor);
 };
 
 class RecordIndex {
@@ -63,7 +64,8 @@ class RecordIndex {
   // Lists the folder, reads the files that are not remembered, and remembers them. All problems go
   // to `problems`, of which there are at most kMostProblems; the index holds what is right.
   [[nodiscard]] static RecordIndex Of(const Descriptor& folder, const Format& format,
-                                      const std::string& state_dir, std::vector<Status>* problems);
+                                      const v1::DataSource& source, const std::string& state_dir,
+                                      std::vector<Status>* problems);
   static constexpr size_t kMostProblems = 100;
 
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).size(); }

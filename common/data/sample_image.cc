@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/data/image_formats.h"
+#include "common/image/codecs.h"
+#include "common/image/placement.h"
 #include "common/philox.h"
 
 namespace ringmaster::data {
@@ -179,6 +182,26 @@ uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes) {
     }
   }
   return label;
+}
+
+SampleKey SampleOfClass(uint64_t seed, Split split, uint64_t i) {
+  SampleKey key{seed, split, i << 16, kPatterns};
+  while (SampleImageLabel(key) != i % kPatterns) ++key.sample;
+  return key;
+}
+
+std::string DrawSampleFile(const SampleKey& key) {
+  constexpr int kQuality = 92;
+  std::vector<uint8_t> planes(kCifarPixels), pixels(kCifarPixels);
+  DrawSampleImage(key, planes);
+  PlanesToInterleaved(planes, kCifarChannels, pixels);
+  const image::Size drawn{kCifarHeight, kCifarWidth};
+  const PhiloxStream sizes(key.seed, PhiloxStream::Purpose::kSampleData,
+                           static_cast<uint64_t>(key.split), key.sample, "size");
+  const image::Size size{40 + sizes.Below(0, 33), 40 + sizes.Below(1, 33)};
+  std::vector<uint8_t> resized(size_t{size.height} * size.width * kCifarChannels);
+  image::RenderStored(pixels, drawn, kCifarChannels, {{0, 0, drawn}, size, {0, 0, size}}, resized);
+  return image::EncodeJpeg(resized, size, kCifarChannels, kQuality);
 }
 
 }  // namespace ringmaster::data

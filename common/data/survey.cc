@@ -57,10 +57,10 @@ StatusOr<std::vector<std::string>> NamesIn(const Descriptor& folder) {
   std::vector<std::string> names = entries.files;  // a folder of a file's name is said to be none
   names.insert(names.end(), entries.folders.begin(), entries.folders.end());
   for (const Split split : {Split::kTrain, Split::kTest}) {
-    const StatusOr<FolderEntries> inside = ListFolder(folder, NameOf(split));
-    if (!inside.ok()) continue;
-    for (const auto* below : {&inside->files, &inside->folders}) {
-      for (const std::string& name : *below) {
+    if (!std::ranges::binary_search(entries.folders, NameOf(split))) continue;
+    RING_ASSIGN_OR_RETURN(const FolderEntries inside, ListFolder(folder, NameOf(split)));
+    for (const auto* inside_names : {&inside.files, &inside.folders}) {
+      for (const std::string& name : *inside_names) {
         names.push_back(fmt::format("{}/{}", NameOf(split), name));
       }
     }

@@ -77,7 +77,7 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
 StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& format,
                                      const std::optional<Sha256List>& list) {
   std::vector<Status> problems;
-  const RecordIndex index = RecordIndex::Of(folder, format, "", &problems);
+  const RecordIndex index = RecordIndex::Of(folder, format, {}, "", &problems);
   Verification verification;
   verification.format = format.name;
   std::vector<std::string> names;

@@ -4,6 +4,7 @@ import shutil
 
 import cluster
 import exactness
+import tfrecord_writer
 
 DISTORT = [{"random_resized_crop": {"size": 32, "scale": [0.3, 1]}}, {"random_flip": {}},
            {"random_brightness": {"max_delta": 20}}, {"normalize": "torch"}]
@@ -52,6 +53,56 @@ class ImagesTest(exactness.ExactnessCase):
             status = running.wait(running.submit(spec(data={"path": "classes"}, validation={"split": 0.25})))
             self.assertEqual(status["state"], "SUCCEEDED", status)
             self.assertEqual(set(status["metrics"]), {"train", "validation"})
+
+    def write_records(self, running, folder, shards=3, keys=("image/encoded", "image/class/label"), first=1):
+        """The images of data_root/images, in the order of its samples, as another program writes them."""
+        folder.mkdir()
+        for split, name in (("train", "train"), ("val", "validation")):
+            classes = sorted((running.data_root / "images" / split).iterdir())
+            samples = [(path, label) for label, one in enumerate(classes) for path in sorted(one.iterdir())]
+            for shard in range(shards):
+                part = samples[len(samples) * shard // shards:len(samples) * (shard + 1) // shards]
+                (folder / f"{name}-{shard:05}-of-{shards:05}").write_bytes(b"".join(
+                    tfrecord_writer.record(tfrecord_writer.example(
+                        {keys[0]: path.read_bytes(), keys[1]: label + first, "image/filename": path.name.encode(),
+                         "image/height": 32, "weight": 0.5}, seed=path.name))
+                    for path, label in part))
+
+    def test_records_of_another_program_train_what_the_folder_of_images_trains(self):
+        with self.running([("a", 1), ("b", 1)]) as running:
+            make_images(running)
+            self.write_records(running, running.data_root / "records")
+            self.write_records(running, running.data_root / "renamed", 1, ("image", "label"), 0)
+            keys = {"path": "renamed", "columns": {"image": "image", "label": "label"}}
+            models = {model_of(running.run_job(spec(2, data=data)))
+                      for data in ({"path": "images"}, {"path": "records"}, keys)}
+            self.assertEqual(len(models), 1)
+            refused = running.wait(running.submit(spec(2, data={"path": "renamed"})))
+            self.assertEqual(refused["state"], "FAILED")
+            for words in ("train-00000-of-00001: record 0 at byte 0: it has no feature \"image/encoded\"",
+                          "image, image/filename, image/height, label, weight", "data.columns"):
+                self.assertIn(words, refused["reason"])
+
+    def test_a_flipped_bit_of_a_record_is_named(self):
+        with self.running() as running:
+            make_images(running)
+            folder = running.data_root / "records"
+            self.write_records(running, folder)
+            running.ringctl("dataset", "verify", folder)
+            file = folder / "train-00001-of-00003"
+            whole = file.read_bytes()
+            first = 16 + int.from_bytes(whole[:8], "little")
+            for place, words in ((3, "record 0 at byte 0: its length has another CRC-32C"),
+                                 (400, "record 0 at byte 0: its bytes have another CRC-32C"),
+                                 (first + 2, f"record 1 at byte {first}: its length has another CRC-32C")):
+                file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1:])
+                said = running.ringctl("dataset", "verify", folder, expect=1).stderr
+                self.assertIn(f"{file.name}: {words}", said)
+            file.write_bytes(whole[:-3])
+            self.assertIn("the file has", running.ringctl("dataset", "verify", folder, expect=1).stderr)
+            file.unlink()
+            self.assertIn("2 of 3 shards are there; shard 00001 is missing",
+                          running.ringctl("dataset", "verify", folder, expect=1).stderr)
 
     def test_evaluation_is_what_the_job_says_or_what_training_is_without_chance(self):
         with self.running() as running:

@@ -2,10 +2,12 @@
 //
 //     render FILE CHANNELS SEED SAMPLE AUGMENT      what the geometric entries make of an image
 //     place HEIGHT WIDTH SEED SAMPLES AUGMENT       where they cut, of so many samples
+//     time FILE CHANNELS SEED SAMPLES AUGMENT       milliseconds to make each of so many samples
 //
 // AUGMENT is an `augment` list of the job file, as YAML on one line. Of `render` the height, the
 // width and the bytes follow on stdout, or an error; of `place` top, left, height, width of the
 // source for each sample.
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -54,6 +56,28 @@ Status Render(std::istringstream* line) {
   return absl::OkStatus();
 }
 
+// The images of samples 0 to SAMPLES - 1, of one file that is in memory.
+Status Time(std::istringstream* line) {
+  std::string name;
+  uint32_t channels = 0;
+  uint64_t seed = 0, samples = 0;
+  *line >> name >> channels >> seed >> samples;
+  RING_ASSIGN_OR_RETURN(const graph::Geometry geometry, GeometryOf(Rest(line), seed));
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("image", name));
+  const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  std::vector<uint8_t> pixels;
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t sample = 0; sample < samples; ++sample) {
+    RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(file));
+    const image::Placement placement = geometry.Place(0, sample, header.size);
+    pixels.resize(size_t{placement.kept.size.height} * placement.kept.size.width * channels);
+    RING_RETURN_IF_ERROR(image::Render(file, header, placement, channels, pixels));
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  std::printf("%.6f\n", took.count() / static_cast<double>(samples));
+  return absl::OkStatus();
+}
+
 Status Place(std::istringstream* line) {
   image::Size size;
   uint64_t seed = 0, samples = 0;
@@ -72,7 +96,9 @@ int Run() {
     std::istringstream line(text);
     std::string what;
     line >> what;
-    const Status done = what == "render" ? Render(&line) : Place(&line);
+    const Status done = what == "render" ? Render(&line)
+                        : what == "time" ? Time(&line)
+                                         : Place(&line);
     if (!done.ok()) std::printf("error: %s\n", Message(done).c_str());
     std::fflush(stdout);
   }

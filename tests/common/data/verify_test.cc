@@ -87,7 +87,8 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or on
         root_ / "empty" +
             ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
             "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz), "
-            "image_folder (train/CLASS/*.jpg or CLASS/*.jpg); is it another folder?");
+            "image_folder (train/CLASS/*.jpg or CLASS/*.jpg), tfrecord (train-00000-of-00010 or "
+            "*.tfrecord); is it another folder?");
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());
   CHECK(Problems() == std::vector<std::string>{"error: " + folder() +
                                                ": it holds files of several formats: cifar10, "

@@ -149,9 +149,9 @@ TEST_CASE("Validate: optimizers") {
 }
 
 TEST_CASE("Validate: a data path stays under --data-root") {
-  CHECK(
-      ErrorOf({"data.format=png"}) ==
-      "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, image_folder");
+  CHECK(ErrorOf({"data.format=png"}) ==
+        "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
+        "image_folder, tfrecord");
   CHECK(ErrorOf({"data.path=/etc"}) ==
         "data.path: /etc is absolute; it must be relative to --data-root");
   for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
@@ -230,7 +230,7 @@ TEST_CASE("Validate: loss scaling belongs to mixed_float16") {
 TEST_CASE("Validate: what is taken of a dataset") {
   CHECK(ErrorOf({"data.format=cifar1"}) ==
         "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
-        "image_folder");
+        "image_folder, tfrecord");
   CHECK(ErrorOf({"data.take=0"}) == "data.take: expected at least 1, got 0");
   CHECK(ErrorOf({"data.resize=224"}) == "valid");
   CHECK(ErrorOf({"data.resize=[32, 48]"}) == "valid");

@@ -1,0 +1,104 @@
+// Files of another writer are read in tests/integration/images_test.py.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+#include "common/data/dataset.h"
+#include "common/data/sample_data.h"
+#include "common/data/tf_example.h"
+#include "common/data/verify.h"
+#include "tests/support/temporary_folder.h"
+
+namespace ringmaster::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<const uint8_t> BytesOf(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+std::string TextOf(std::span<const uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+
+TEST_CASE("tf.Example: what is written is read") {
+  const std::string example = WriteTfExample("picture", "bytes of it", "class", -3);
+  const auto features = ParseTfExample(BytesOf(example));
+  REQUIRE(features.ok());
+  REQUIRE(features->size() == 2);
+  CHECK(TextOf(FindFeature(*features, "picture")->bytes.at(0)) == "bytes of it");
+  CHECK(FindFeature(*features, "class")->numbers == std::vector<int64_t>{-3});
+  CHECK(FindFeature(*features, "other") == nullptr);
+}
+
+TEST_CASE("tf.Example: of a key the last entry counts, and of a feature its last kind") {
+  const std::string one = WriteTfExample("image", "first", "label", 1);
+  const std::string two = WriteTfExample("image", "second", "label", 2);
+  const auto features = ParseTfExample(BytesOf(one + two));  // messages merge
+  REQUIRE(features.ok());
+  CHECK(TextOf(FindFeature(*features, "image")->bytes.at(0)) == "second");
+  CHECK(FindFeature(*features, "label")->numbers == std::vector<int64_t>{2});
+}
+
+TEST_CASE("tf.Example: a cut one is an error, wherever it is cut") {
+  const std::string example = WriteTfExample("image", "some bytes", "label", 1'000'000);
+  for (size_t size = 1; size < example.size(); ++size) {
+    CHECK_FALSE(ParseTfExample(BytesOf(example.substr(0, size))).ok());
+  }
+}
+
+TEST_CASE("TFRecord: sample data are those of the folder of images, in other files") {
+  TemporaryFolder folder;
+  const auto open = [&](const std::string& format) {
+    REQUIRE(MakeSampleData(folder / format, {.format = format, .train = 21, .test = 11}).ok());
+    v1::DataSource source;
+    source.set_path(format);
+    const auto dataset = Dataset::Open({folder.path(), ""}, source);
+    REQUIRE(dataset.ok());
+    CHECK((*dataset)->facts().format() == format);
+    return *dataset;
+  };
+  const auto records = open("tfrecord"), images = open("image_folder");
+  CHECK(records->facts().index().files() == 6);
+  CHECK(records->samples(Split::kTrain) == 21);
+  CHECK(records->samples(Split::kTest) == 11);
+  CHECK(records->facts().columns(1).limit() == 10);
+  CHECK(records->facts().index().bytes() == images->facts().index().bytes());
+}
+
+TEST_CASE("TFRecord: which files belong together") {
+  TemporaryFolder folder;
+  REQUIRE(MakeSampleData(folder / "d", {.format = "tfrecord", .train = 20, .test = 10}).ok());
+  const auto problem = [&] {
+    const auto verified = Verify(folder / "d", "tfrecord", std::nullopt);
+    REQUIRE(verified.ok());
+    return verified->problems.empty() ? "whole" : verified->problems.front();
+  };
+  CHECK(problem() == "whole");
+  fs::copy(folder / "d/train-00003-of-00004", folder / "d/train-00003-of-00005");
+  CHECK(problem() == "train-: shards of 4 and of 5 lie in one folder; keep one set");
+  fs::remove(folder / "d/train-00003-of-00005");
+  fs::rename(folder / "d/train-00000-of-00004", folder / "first.tfrecord");
+  CHECK(problem() == "train-: 3 of 4 shards are there; shard 00000 is missing");
+  for (int i = 1; i < 4; ++i) fs::remove(folder / fmt::format("d/train-0000{}-of-00004", i));
+  CHECK(problem().find("there is no record file of training samples") == 0);
+  fs::create_directory(folder / "d/train");
+  fs::rename(folder / "first.tfrecord", folder / "d/train/first.tfrecord");
+  CHECK(problem() == "whole");
+}
+
+TEST_CASE("TFRecord: labels below the first one are an error") {
+  TemporaryFolder folder;
+  REQUIRE(MakeSampleData(folder / "d", {.format = "tfrecord", .train = 10, .test = 10}).ok());
+  v1::DataSource source;
+  source.set_path("d");
+  source.set_first_label(2);
+  const auto opened = Dataset::Open({folder.path(), ""}, source);
+  CHECK(Message(opened.status()).find("record 0 at byte 0: label 1 is not in 2 to ") !=
+        std::string::npos);
+  source.set_first_label(0);
+  CHECK((*Dataset::Open({folder.path(), ""}, source))->facts().columns(1).limit() == 11);
+}
+
+}  // namespace
+}  // namespace ringmaster::data
