@@ -237,12 +237,10 @@ std::string NewIdempotencyKey() {
 
 }  // namespace
 
-StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission) {
-  v1::SubmitRequest request = submission.request;
+StatusOr<std::string> SubmitOnce(Client& client, v1::SubmitRequest request) {
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
-  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   if (!client.WaitUntilConnected(Client::Clock::now() + std::chrono::seconds(1))) {
-    Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", common.coordinator,
+    Say(fmt::format("no coordinator answers at {} yet; asking again for {} s", client.coordinator(),
                     kSubmitPatience.count()));
   }
   std::vector<std::string*> others = {request.mutable_resume_job(), request.mutable_like_job()};
@@ -257,7 +255,12 @@ StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission)
     RING_ASSIGN_OR_RETURN(*other, client.IdOf(*other));
   }
   RING_ASSIGN_OR_RETURN(const v1::SubmitResponse response, client.Submit(request, kSubmitPatience));
-  const std::string& job_id = response.job_id();
+  return response.job_id();
+}
+
+StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const std::string job_id, SubmitOnce(client, submission.request));
   Print(common.json() ? Json{{"job_id", job_id}}.dump() + "\n" : job_id + "\n");
   if (submission.then == Then::kWatch) return WatchJob(client, job_id, common.output);
   if (!common.json()) Say(fmt::format("`ringctl watch {}` shows progress", job_id));

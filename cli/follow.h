@@ -63,6 +63,8 @@ struct Submission {
   Then then = Then::kReturn;
 };
 
+// The job's id; names of other jobs in the request may be `last`.
+[[nodiscard]] StatusOr<std::string> SubmitOnce(Client& client, v1::SubmitRequest request);
 // Prints the job's id; with kWatch its progress, and the exit code is the job's.
 [[nodiscard]] StatusOr<ExitCode> SubmitJob(const Common& common, const Submission& submission);
 

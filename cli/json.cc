@@ -227,10 +227,31 @@ Json ToJson(const v1::Straggler& straggler) {
 
 // {train: {loss, accuracy}, test: {...}}: by split, then by name; a split that was not looked at is
 // not there.
-Json MetricsOf(const v1::JobStatus& status) {
+template <typename HasMetrics>
+Json MetricsOf(const HasMetrics& status) {
   Json splits = Json::object();
   for (const v1::Metric& metric : status.metrics()) {
     splits[job::NameOf(metric.split())][metric.name()] = metric.value();
+  }
+  return splits;
+}
+
+Json FoldsOf(const v1::JobStatus& status) {
+  Json folds = Json::array();
+  for (const v1::Fold& fold : status.folds()) {
+    folds.push_back({{"job_id", fold.job_id()},
+                     {"state", StateName(fold.state())},
+                     {"step", fold.step()},
+                     {"metrics", MetricsOf(fold)}});
+  }
+  return folds;
+}
+
+Json SpreadOf(const v1::JobStatus& status) {
+  Json splits = Json::object();
+  for (const v1::MetricSpread& each : status.spread()) {
+    splits[job::NameOf(each.split())][each.name()] = {
+        {"mean", each.mean()}, {"deviation", each.deviation()}, {"count", each.count()}};
   }
   return splits;
 }
@@ -272,6 +293,10 @@ Json ToJson(const v1::JobStatus& status) {
           {"resumes_job", TextOrNull(status.resumes_job())},
           {"like_job", TextOrNull(status.like_job())},
           {"continues", OrNull(status.has_continues(), status.continues())},
+          {"stopped_early", status.stopped_early()},
+          {"folds", FoldsOf(status)},
+          {"spread", SpreadOf(status)},
+          {"fold_of", TextOrNull(status.fold_of())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},
           {"spec", ToJson(job::WithDefaults(status.spec()))}};
 }

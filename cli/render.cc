@@ -120,6 +120,11 @@ void AddIdentity(const v1::JobStatus& status, const Terminal& terminal, JobLines
   AddOrigin(status, lines);
 }
 
+std::string NameOf(v1::SampleSplit split, const std::string& metric) {
+  const bool train = split == v1::SAMPLE_SPLIT_TRAIN;
+  return (train ? "" : job::NameOf(split) + " ") + Printable(metric);
+}
+
 void AddTraining(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(!status.model_sha256().empty(), "model", status.model_sha256().substr(0, 12));
   lines->Add(true, "step", StepOfTotal(status));
@@ -127,14 +132,25 @@ void AddTraining(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(skipped, "skipped steps", fmt::format("{}", SkippedSteps(status)));
   lines->Add(true, "epoch", fmt::format("{}", status.epoch()));
   for (const v1::Metric& metric : status.metrics()) {
-    const bool train = metric.split() == v1::SAMPLE_SPLIT_TRAIN;
-    const std::string name = Printable(metric.name());
-    lines->Add(true, train ? name : job::NameOf(metric.split()) + " " + name,
-               fmt::format("{:.6f}", metric.value()));
+    lines->Add(true, NameOf(metric.split(), metric.name()), fmt::format("{:.6f}", metric.value()));
   }
   lines->Add(status.learning_rate() > 0, "learning rate",
              fmt::format("{:.1e}", status.learning_rate()));
   lines->Add(status.has_loss_scale(), "loss scale", fmt::format("{:g}", status.loss_scale()));
+}
+
+void AddFolds(const v1::JobStatus& status, JobLines* lines) {
+  lines->Add(!status.fold_of().empty(), "fold of", status.fold_of());
+  for (const v1::Fold& fold : status.folds()) {
+    lines->Add(
+        true, "fold",
+        fmt::format("{} {} at step {}", fold.job_id(), StateName(fold.state()), fold.step()));
+  }
+  for (const v1::MetricSpread& each : status.spread()) {
+    lines->Add(
+        true, NameOf(each.split(), each.name()),
+        fmt::format("{:.6f} +- {:.6f} over {} folds", each.mean(), each.deviation(), each.count()));
+  }
 }
 
 void AddTimes(const v1::JobStatus& status, JobLines* lines) {
@@ -209,6 +225,7 @@ std::string RenderStatus(const v1::JobStatus& status, const Terminal& terminal) 
   JobLines lines;
   AddIdentity(status, terminal, &lines);
   AddTraining(status, &lines);
+  AddFolds(status, &lines);
   AddTimes(status, &lines);
   AddState(status, &lines);
   const bool started = StartIsOver(status) && status.start_phases_size() > 0;

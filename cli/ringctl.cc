@@ -22,6 +22,7 @@ int Run(int argc, const char* const* argv) {
   AddInit(line);
   AddKeys(line);
   AddSubmit(line);
+  AddEvaluate(line);
   AddRun(line);
   AddPs(line);
   AddStatus(line);

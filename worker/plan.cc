@@ -36,7 +36,6 @@ StatusOr<FilePlan> PlanJob(const v1::JobSpec& spec, const PlanFlags& flags, Back
                                .threads_per_core = flags.threads_per_core,
                                .workers = flags.workers,
                                .memory_per_core = flags.memory_per_core,
-                               .by_metric = !spec.checkpoint().best().empty(),
                                .memory = spec.memory(),
                                .counts_known = !flags.data_root.empty() || spec.data().has_take()};
   RING_ASSIGN_OR_RETURN(JobPlan job, PlanResult(result, options, backend));

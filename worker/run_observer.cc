@@ -44,11 +44,12 @@ v1::Progress MessageOf(const Progress& progress) {
       added.set_step(step);
     }
   };
-  add(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train);
+  const bool trains = progress.test_from != v1::SAMPLE_SPLIT_TRAIN;
+  if (trains) add(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train);
   if (progress.validation) {
     add(v1::SAMPLE_SPLIT_VALIDATION, progress.validation->step, progress.validation->metrics);
   }
-  if (progress.test) add(v1::SAMPLE_SPLIT_TEST, progress.test->step, progress.test->metrics);
+  if (progress.test) add(progress.test_from, progress.test->step, progress.test->metrics);
   message.set_updates(progress.updates);
   if (progress.loss_scale) message.set_loss_scale(*progress.loss_scale);
   message.set_learning_rate(progress.learning_rate);

@@ -10,7 +10,10 @@
 namespace ringmaster::cli {
 
 void AddUp(CommandLine& line);
+// submit.cc
 void AddSubmit(CommandLine& line);
+void AddEvaluate(CommandLine& line);
+
 void AddRun(CommandLine& line);
 void AddInit(CommandLine& line);
 void AddKeys(CommandLine& line);

@@ -131,6 +131,7 @@ Sha256Digest StatesDigest(const v1::ResultSpec& result) {
   const v1::Schedule& schedule = result.optimizer().schedule();
   v1::ResultSpec states = result;
   if (!schedule.has_cosine() && !schedule.has_polynomial()) states.clear_total_steps();
+  if (states.watches().empty()) states.clear_evaluation_steps();
   return ResultDigest(states);
 }
 

@@ -29,9 +29,18 @@ struct Differing {
 
 // Keys that need not be those of the other job. What of the data is used stands in the results.
 bool IsFree(const std::string& key) {
-  constexpr std::array kFree = {
-      "name", "workers",  "checkpoint",  "epochs",    "steps",
-      "init", "continue", "data.format", "data.path", "optimizer.schedule"};
+  constexpr std::array kFree = {"name",
+                                "workers",
+                                "checkpoint",
+                                "epochs",
+                                "steps",
+                                "stop",
+                                "init",
+                                "continue",
+                                "data.format",
+                                "data.path",
+                                "optimizer.schedule",
+                                "evaluate.every_steps"};
   return std::ranges::find(kFree, key) != kFree.end() ||
          (key.starts_with("optimizer.") && key.ends_with(".learning_rate"));
 }
@@ -106,6 +115,8 @@ v1::ResultSpec StateOf(v1::ResultSpec result) {
   result.clear_total_steps();
   result.clear_init();
   result.clear_continues();
+  result.clear_watches();
+  result.clear_evaluation_steps();
   v1::Optimizer& optimizer = *result.mutable_optimizer();
   optimizer.clear_schedule();
   const OneofDescriptor& kind = *v1::Optimizer::descriptor()->FindOneofByName("kind");

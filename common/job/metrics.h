@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
@@ -24,8 +25,16 @@ inline constexpr v1::SampleSplit kSplits[] = {v1::SAMPLE_SPLIT_TRAIN, v1::SAMPLE
 [[nodiscard]] const v1::Metric* Find(const Metrics& metrics, v1::SampleSplit split,
                                      std::string_view name);
 
-// `test/accuracy`, without what only the model knows: whether it has such a metric, and which way
-// it points. INVALID_ARGUMENT says what is expected.
-[[nodiscard]] StatusOr<v1::BestMetric> ParseBest(const std::string& text);
+// What checkpoint.best and stop say; nothing of a job that watches no metric. INVALID_ARGUMENT: a
+// text is no SPLIT/METRIC, or stop has none.
+[[nodiscard]] StatusOr<std::vector<v1::Watch>> WatchesOf(const v1::JobSpec& spec);
+// With what the model knows: whether it has such a metric, and which way it points.
+[[nodiscard]] StatusOr<std::vector<v1::Watch>> ResolveWatches(const v1::JobSpec& spec,
+                                                              const v1::ResultSpec& result);
+
+// checkpoint.best's, or an empty one.
+[[nodiscard]] const v1::Watch& BestWatch(const v1::ResultSpec& result);
+// stop's, or an empty one.
+[[nodiscard]] const v1::Watch& StopWatch(const v1::ResultSpec& result);
 
 }  // namespace ringmaster::job

@@ -19,6 +19,7 @@ namespace ringmaster::job {
 namespace {
 
 StatusOr<uint64_t> TotalSteps(const v1::JobSpec& spec, uint64_t steps_per_epoch) {
+  if (spec.kind() == v1::JOB_KIND_EVALUATE) return uint64_t{0};
   if (spec.has_steps()) return spec.steps();
   uint64_t total = 0;
   if (!__builtin_mul_overflow(steps_per_epoch, uint64_t{spec.epochs()}, &total)) return total;
@@ -35,30 +36,19 @@ Status CheckFacts(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   return FailedPrecondition("the dataset has no training samples");
 }
 
+// A job that takes no step has the one without slots.
+v1::Optimizer OptimizerOf(const v1::JobSpec& complete) {
+  if (complete.kind() == v1::JOB_KIND_TRAIN) return complete.optimizer();
+  v1::Optimizer optimizer;
+  optimizer.mutable_sgd();
+  FillDefaults(&optimizer);
+  return optimizer;
+}
+
 // For what the data are.
 StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
   return model::BuildGraph(spec.model(), columns, {spec.loss(), spec.metrics()});
-}
-
-// checkpoint.best as the model has it.
-StatusOr<v1::BestMetric> ResolveBest(const std::string& text, const v1::ResultSpec& result) {
-  RING_ASSIGN_OR_RETURN(v1::BestMetric best, ParseBest(text));
-  std::vector<std::string> names;
-  for (const v1::Output& output : result.graph().outputs()) {
-    names.push_back(output.name());
-    const bool lower = output.has_loss() || output.measure().lower_is_better();
-    if (output.name() == best.name()) best.set_lower_is_better(lower);
-  }
-  if (best.split() == v1::SAMPLE_SPLIT_TEST && result.data_use().test_samples() == 0) {
-    return FailedPrecondition(
-        "checkpoint.best: the data have no test samples; choose validation/{}, with a validation "
-        "set",
-        best.name());
-  }
-  if (std::ranges::find(names, best.name()) != names.end()) return best;
-  return InvalidArgument("checkpoint.best: the model has no metric \"{}\"; it has {}", best.name(),
-                         fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -129,16 +119,22 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);
+  result.set_kind(complete.kind());
+  const v1::EvaluationOptions& evaluate = spec.evaluate();
+  result.set_evaluation_steps(evaluate.has_every_steps() ? evaluate.every_steps()
+                                                         : result.steps_per_epoch());
+  RING_ASSIGN_OR_RETURN(const std::vector<v1::Watch> watches, ResolveWatches(spec, result));
+  result.mutable_watches()->Assign(watches.begin(), watches.end());
   result.set_seed(complete.seed());
   const v1::Precision& precision = complete.precision();
   result.set_policy(precision.policy());
   result.set_initial_loss_scale(std::max(precision.initial_loss_scale(), 1U));
   result.set_growth_steps(precision.growth_steps());
+  const v1::Optimizer optimizer = OptimizerOf(complete);
   RING_ASSIGN_OR_RETURN(
       *result.mutable_optimizer(),
-      ResolveOptimizer(complete.optimizer(), result.steps_per_epoch(), result.total_steps()));
-  RING_ASSIGN_OR_RETURN(*result.mutable_updates(),
-                        ResolveUpdates(complete.optimizer(), result.graph()));
+      ResolveOptimizer(optimizer, result.steps_per_epoch(), result.total_steps()));
+  RING_ASSIGN_OR_RETURN(*result.mutable_updates(), ResolveUpdates(optimizer, result.graph()));
   *result.mutable_augment() = complete.augment();
   *result.mutable_evaluation_augment() = complete.evaluate().augment();
   result.set_reduction(complete.reduction());
@@ -150,9 +146,6 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   *job.mutable_workers() = complete.workers();
   *job.mutable_checkpoint() = complete.checkpoint();
   *job.mutable_memory() = complete.memory();
-  if (!spec.checkpoint().best().empty()) {
-    RING_ASSIGN_OR_RETURN(*job.mutable_best(), ResolveBest(spec.checkpoint().best(), result));
-  }
   return job;
 }
 

@@ -100,6 +100,13 @@ Status CheckNumber(const std::string& path, const v1::FieldRules& rules, Number 
 // Keys of `message` stand behind `prefix`: empty, or `optimizer.adam.`.
 Status CheckKeys(const Message& message, const std::string& prefix);
 
+// Whether it is, or stands in, a job that trains.
+bool Trains(const Message& message) {
+  if (message.GetDescriptor() != v1::JobSpec::descriptor()) return true;
+  const auto kind = static_cast<const v1::JobSpec&>(message).kind();
+  return kind == v1::JOB_KIND_TRAIN || kind == v1::JOB_KIND_UNSPECIFIED;
+}
+
 Status CheckEnum(const std::string& path, const EnumDescriptor& type, int number) {
   if (type.FindValueByNumber(number) != nullptr) return absl::OkStatus();
   return InvalidArgument("{}: expected one of {}, got {}", path, fmt::join(ShortNames(type), ", "),
@@ -167,14 +174,21 @@ Status Missing(const Message& message, const std::string& path, const FieldDescr
 
 Status CheckKey(const Message& message, const std::string& path, const FieldDescriptor& field) {
   const v1::FieldRules& rules = RulesOf(field);
+  const Reflection& reflection = *message.GetReflection();
+  const bool present = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                           : reflection.HasField(message, &field);
+  if (rules.only_train() && !Trains(message)) {
+    if (!present) return absl::OkStatus();
+    return InvalidArgument("{}: only a job that trains has it; leave it out", path);
+  }
   if (field.is_repeated()) return CheckEach(message, field, path, rules);
-  const bool present = message.GetReflection()->HasField(message, &field);
   if (present) return CheckValue(message, field, -1, path, rules);
   return rules.required() ? Missing(message, path, field) : absl::OkStatus();
 }
 
 Status CheckOneof(const Message& message, const std::string& prefix, const OneofDescriptor& oneof) {
-  const bool absent = oneof.options().GetExtension(v1::may_be_empty);
+  const bool absent = oneof.options().GetExtension(v1::may_be_empty) ||
+                      (oneof.options().GetExtension(v1::of_training) && !Trains(message));
   if (absent || message.GetReflection()->HasOneof(message, &oneof)) return absl::OkStatus();
   std::vector<std::string> members;
   for (int i = 0; i < oneof.field_count(); ++i) members.push_back(oneof.field(i)->name());

@@ -69,6 +69,25 @@ Status SetValidation(const v1::Validation& validation, v1::DataUse* use) {
   return absl::OkStatus();
 }
 
+// What a job of kind evaluate evaluates: what it names, or all that is held out.
+Status ChooseSplit(const v1::JobSpec& spec, v1::DataUse* use) {
+  const v1::SampleSplit split = spec.evaluate().split();
+  if (split == v1::SAMPLE_SPLIT_VALIDATION) use->set_test_samples(0);
+  if (split == v1::SAMPLE_SPLIT_TEST || split == v1::SAMPLE_SPLIT_TRAIN) {
+    use->set_train_samples(use->train_samples() + use->validation_samples());
+    use->set_validation_samples(0);
+    use->set_validation_begin(0);
+  }
+  if (split == v1::SAMPLE_SPLIT_TRAIN) {
+    use->set_test_samples(use->train_samples());
+    use->set_test_from(split);
+  }
+  if (use->test_samples() + use->validation_samples() > 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "evaluate: the data have no test samples, and the job sets none aside; choose evaluate: "
+      "{{split: train}}");
+}
+
 // What only images can have done to them.
 std::string ImageKeyOf(const v1::JobSpec& spec) {
   if (spec.data().has_resize()) return "data.resize";
@@ -110,6 +129,8 @@ StatusOr<Fraction> ParseValidation(const v1::Validation& validation) {
       return Fraction{validation.split()};
     case v1::Validation::kFold:
       return ParseFold(validation.fold());
+    case v1::Validation::kFolds:  // each is as large
+      return Fraction{0, 1, validation.folds()};
     case v1::Validation::KIND_NOT_SET:
       break;
   }
@@ -135,7 +156,9 @@ StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetF
   v1::DataUse use;
   use.set_train_samples(source.has_take() ? source.take() : data.train_samples());
   use.set_test_samples(source.has_take_test() ? source.take_test() : data.test_samples());
+  use.set_test_from(v1::SAMPLE_SPLIT_TEST);
   if (spec.has_validation()) RING_RETURN_IF_ERROR(SetValidation(spec.validation(), &use));
+  if (spec.kind() == v1::JOB_KIND_EVALUATE) RING_RETURN_IF_ERROR(ChooseSplit(spec, &use));
   return use;
 }
 

@@ -33,8 +33,8 @@ Range BatchOf(uint64_t step, uint64_t batch, uint64_t samples) {
   return {begin, begin + std::min(batch, samples - begin)};
 }
 
-bool EvaluatesAfter(uint64_t applied, uint64_t steps_per_epoch, uint64_t total_steps) {
-  return applied > 0 && (applied % steps_per_epoch == 0 || applied == total_steps);
+bool EvaluatesAfter(uint64_t applied, uint64_t every, uint64_t total_steps) {
+  return applied == total_steps || (applied > 0 && applied % every == 0);
 }
 
 Range ShardOf(uint32_t shard, uint32_t shards, uint64_t n) {

@@ -18,8 +18,9 @@ struct Range {
 // b = k mod steps_per_epoch.
 [[nodiscard]] Range BatchOf(uint64_t step, uint64_t batch, uint64_t samples);
 
-// An evaluation of S(applied) follows: at the end of an epoch, and after the last step.
-[[nodiscard]] bool EvaluatesAfter(uint64_t applied, uint64_t steps_per_epoch, uint64_t total_steps);
+// An evaluation of S(applied) is due: at multiples of `every`, and on the last state. (A watch may
+// make an earlier state the last; that one was evaluated.)
+[[nodiscard]] bool EvaluatesAfter(uint64_t applied, uint64_t every, uint64_t total_steps);
 
 // Slice of shard s among V of a batch of n samples: [floor(s n / V), floor((s + 1) n / V)).
 [[nodiscard]] Range ShardOf(uint32_t shard, uint32_t shards, uint64_t n);

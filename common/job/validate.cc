@@ -91,20 +91,40 @@ Status CheckPrecision(const v1::Precision& precision) {
 }
 
 Status CheckValidation(const v1::JobSpec& spec) {
-  const std::string& text = spec.checkpoint().best();
-  v1::BestMetric best;
-  if (!text.empty()) {
-    RING_ASSIGN_OR_RETURN(best, ParseBest(text));
+  RING_RETURN_IF_ERROR(WatchesOf(spec).status());
+  return spec.has_validation() ? ParseValidation(spec.validation()).status() : absl::OkStatus();
+}
+
+Status CheckJobKind(const v1::JobSpec& spec) {
+  const v1::EvaluationOptions& evaluate = spec.evaluate();
+  if (spec.kind() != v1::JOB_KIND_EVALUATE) {
+    if (evaluate.split() == v1::SAMPLE_SPLIT_UNSPECIFIED) return absl::OkStatus();
+    return InvalidArgument("evaluate.split: only a job of kind evaluate has it; leave it out");
   }
-  if (spec.has_validation()) return ParseValidation(spec.validation()).status();
-  if (best.split() != v1::SAMPLE_SPLIT_VALIDATION) return absl::OkStatus();
+  if (spec.validation().has_folds()) {
+    return InvalidArgument("validation.folds: only a job that trains has it; leave it out");
+  }
+  if (evaluate.has_every_steps()) {
+    return InvalidArgument("evaluate.every_steps: only a job that trains has it; leave it out");
+  }
+  if (!spec.has_init()) {
+    return InvalidArgument(
+        "init: missing: the weights that are evaluated; for example init: {{job: j0001}}");
+  }
+  if (evaluate.split() != v1::SAMPLE_SPLIT_VALIDATION || spec.has_validation()) {
+    return absl::OkStatus();
+  }
   return InvalidArgument(
-      "checkpoint.best: {} needs a validation set: add validation: {{split: 0.1}}, or choose "
-      "test/{}",
-      text, best.name());
+      "evaluate.split: there is no validation set: add validation: {{split: 0.1}}, or choose test "
+      "or train");
 }
 
 Status CheckBegin(const v1::JobSpec& spec) {
+  if (spec.validation().has_folds() && spec.has_continue_()) {
+    return InvalidArgument(
+        "validation.folds, continue: a state is of one fold; continue each fold's job, with "
+        "validation.fold");
+  }
   if (spec.has_init() && spec.has_continue_()) {
     return InvalidArgument(
         "init, continue: a job that goes on with another one's state has its weights; leave one of "
@@ -144,8 +164,9 @@ Status Validate(const v1::JobSpec& spec) {
   RING_RETURN_IF_ERROR(CheckLayers(spec));
   RING_RETURN_IF_ERROR(CheckBegin(spec));
   RING_RETURN_IF_ERROR(CheckPrecision(spec.precision()));
+  RING_RETURN_IF_ERROR(CheckJobKind(spec));
   RING_RETURN_IF_ERROR(CheckValidation(spec));
-  RING_RETURN_IF_ERROR(CheckOptimizer(spec));
+  if (spec.has_optimizer()) RING_RETURN_IF_ERROR(CheckOptimizer(spec));
   return CheckShards(complete);
 }
 

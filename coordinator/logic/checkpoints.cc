@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
+#include "common/job/metrics.h"
+
 namespace ringmaster::coordinator {
 
-const CheckpointRecord* BestOf(const CheckpointList& checkpoints, const v1::BestMetric& metric) {
+const CheckpointRecord* BestOf(const CheckpointList& checkpoints, const v1::Watch& metric) {
   const CheckpointRecord* best = nullptr;
   for (const CheckpointRecord& each : checkpoints) {
     if (!each.best) continue;
@@ -47,7 +49,7 @@ CheckpointList TakeSuperseded(const v1::ResolvedJob& job, const std::set<uint64_
   CheckpointList superseded;
   const size_t keep = std::max<size_t>(2, job.checkpoint().keep());
   if (checkpoints.size() <= keep) return superseded;
-  const CheckpointRecord* best = BestOf(checkpoints, job.best());
+  const CheckpointRecord* best = BestOf(checkpoints, job::BestWatch(job.result()));
   const uint64_t best_step = best == nullptr ? 0 : best->ref.step();
   const auto newest = checkpoints.end() - static_cast<std::ptrdiff_t>(keep);
   const auto kept = std::stable_partition(

@@ -21,10 +21,9 @@ namespace ringmaster::coordinator {
 // The checkpoints of one job, by step.
 using CheckpointList = std::vector<CheckpointRecord>;
 
-// The best of a job by checkpoint.best, the oldest of several: after a restore a worker marks
-// states as the best that are not. Null when none was marked.
+// The best of a job by checkpoint.best, of several the oldest. Null when none was marked.
 [[nodiscard]] const CheckpointRecord* BestOf(const CheckpointList& checkpoints,
-                                             const v1::BestMetric& metric);
+                                             const v1::Watch& metric);
 
 // Null when there is none of that step.
 [[nodiscard]] const CheckpointRecord* FindStep(const CheckpointList& checkpoints, uint64_t step);

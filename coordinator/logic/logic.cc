@@ -41,12 +41,22 @@ Actions Logic::Restore(const Restored& restored, Now now) {
     DescribeCheckpoints(*job);
   }
   for (auto& [number, job] : jobs_) {
+    if (Job* const parent = Find(job.record.status.fold_of())) {
+      parent->folds.push_back(job.record.id());
+    }
+  }
+  for (auto& [number, job] : jobs_) {
     const v1::JobState state = job.record.status.state();
-    if (state != v1::JOB_STATE_QUEUED && !IsFinal(state)) {
+    if (state != v1::JOB_STATE_QUEUED && !IsFinal(state) && !IsDivided(job.record)) {
       Readopt(job);
     } else {
       Publish(job);
     }
+  }
+  for (auto& [number, job] : jobs_) {
+    if (!IsDivided(job.record)) continue;
+    ShowFolds(job.record.id());
+    SubmitNextFold(job);
   }
   queue_changed_ = fleet_changed_ = true;
   Schedule();
@@ -96,7 +106,7 @@ void Logic::ShowWorkers() {
 void Logic::StartQueued(Supply& supply) {
   size_t position = 0;
   for (auto& [number, job] : jobs_) {
-    if (job.record.status.state() != v1::JOB_STATE_QUEUED) continue;
+    if (job.record.status.state() != v1::JOB_STATE_QUEUED || IsDivided(job.record)) continue;
     const v1::JobSpec& spec = job.record.status.spec();
     const std::vector<std::string> workers = supply.Take(spec, job.record.resolved);
     if (!workers.empty()) {
@@ -159,6 +169,7 @@ void Logic::On(const Tick&) {
     Lose(overdue.session, overdue.reason);
   }
   for (auto& [number, job] : jobs_) {
+    if (IsDivided(job.record)) SubmitNextFold(job);  // when the store had failed
     if (!job.run) continue;
     Run& run = *job.run;
     const Phase phase = run.phase();

@@ -53,6 +53,7 @@ class Logic {
     std::vector<std::string> advice;  // of one that waits
     ProgressEvents progress_events;   // of the run
     bool first_step = false;          // of the run: told
+    std::vector<std::string> folds;   // of one that is divided: their ids, in their order
     std::chrono::milliseconds shown_at{0};
   };
 
@@ -69,7 +70,8 @@ class Logic {
 
   // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
   // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
-  // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along.
+  // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along, logic_folds.cc
+  // one that is divided.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -157,6 +159,15 @@ class Logic {
   // Of a job that another one resolved: a checkpoint that is what that one began with, byte for
   // byte, whichever job has it.
   [[nodiscard]] Refusal FindSource(const std::string& other_id, JobRecord& record);
+
+  // What it has beside that is that of a new job.
+  void Insert(JobRecord record, const std::string& description);
+  void Cancel(Job& job);
+
+  // logic_folds.cc
+  [[nodiscard]] static bool IsDivided(const JobRecord& record);
+  void SubmitNextFold(Job& parent);
+  void ShowFolds(const std::string& parent_id);
 
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);

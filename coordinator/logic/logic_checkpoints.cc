@@ -13,6 +13,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "common/sha256.h"
 #include "coordinator/logic/logic.h"
@@ -41,7 +42,7 @@ bool OnlyByTime(const v1::ResolvedJob& job, const v1::CheckpointBegin& begin) {
   const v1::CheckpointOptions& options = job.checkpoint();
   const uint64_t step = begin.step();
   const bool by_step = options.every_steps() > 0 && step % options.every_steps() == 0;
-  const bool by_metric = begin.best() && job.has_best();
+  const bool by_metric = begin.best() && job.result().watches_size() > 0;
   return options.every_seconds() > 0 && !by_step && !by_metric &&
          step != job.result().total_steps();
 }
@@ -423,7 +424,8 @@ void Logic::On(const CheckpointRetained& event) {
 void Logic::DescribeCheckpoints(Job& job) {
   if (job.checkpoints.empty()) return;
   *job.record.status.mutable_checkpoint() = job.checkpoints.back().ref;
-  const CheckpointRecord* best = BestOf(job.checkpoints, job.record.resolved->best());
+  const CheckpointRecord* best =
+      BestOf(job.checkpoints, job::BestWatch(job.record.resolved->result()));
   if (best != nullptr) *job.record.status.mutable_best_checkpoint() = best->ref;
 }
 

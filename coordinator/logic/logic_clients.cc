@@ -1,4 +1,6 @@
 // The part of Logic that answers clients: submissions and cancellations.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -66,13 +68,16 @@ Refusal CheckEnded(const JobRecord& other, const CheckpointList& checkpoints) {
 // Whether it can go on to that one's own end.
 Refusal CheckStepsLeft(const JobRecord& other, const CheckpointList& checkpoints) {
   const v1::JobState state = other.status.state();
-  const uint64_t total = other.resolved->result().total_steps();
-  if (state == v1::JOB_STATE_SUCCEEDED && checkpoints.back().ref.step() >= total) {
-    return {FailedPrecondition("job {} has applied all of its {} steps: nothing is left to do; "
-                               "`ringctl submit --like {}` begins it again, a job file with "
-                               "continue: {} and more steps goes on",
-                               other.id(), total, other.id(), other.id()),
-            "NO_STEPS_LEFT"};
+  const uint64_t end = other.status.step();
+  if (state == v1::JOB_STATE_SUCCEEDED && checkpoints.back().ref.step() >= end) {
+    const std::string why = other.status.stopped_early()
+                                ? fmt::format("stopped early after step {}", end)
+                                : fmt::format("has applied all of its {} steps", end);
+    return {
+        FailedPrecondition("job {} {}: nothing is left to do; `ringctl submit --like {}` begins "
+                           "it again, a job file with continue: {} and more steps goes on",
+                           other.id(), why, other.id(), other.id()),
+        "NO_STEPS_LEFT"};
   }
   return {};
 }
@@ -150,24 +155,30 @@ void Logic::On(const SubmitAsked& event) {
   const auto unfinished = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
     return !IsFinal(entry.second.record.status.state());
   });
-  if (jobs_.size() >= options_.max_jobs ||
-      static_cast<size_t>(unfinished) >= options_.max_unfinished_jobs) {
+  const size_t folds = record.status.spec().validation().folds();  // 0: it is not divided
+  if (jobs_.size() + folds >= options_.max_jobs ||
+      static_cast<size_t>(unfinished) + folds >= options_.max_unfinished_jobs) {
     return Answer({Error(absl::StatusCode::kResourceExhausted,
                          "{} jobs are known ({} allowed), {} of them unfinished ({} allowed); wait "
                          "for some to end, or cancel them",
                          jobs_.size(), options_.max_jobs, unfinished, options_.max_unfinished_jobs),
                    "TOO_MANY_JOBS"});
   }
-  record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
-  while (taken_ids_.contains(MakeJobId(record.number))) ++record.number;
   record.idempotency_key = submit.idempotency_key();
   record.spec_sha256 = sha256;
+  const std::string description = DescribeSubmission(record);
+  Insert(std::move(record), description);
+}
+
+void Logic::Insert(JobRecord record, const std::string& description) {
+  record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+  while (taken_ids_.contains(MakeJobId(record.number))) ++record.number;
   record.status.set_job_id(MakeJobId(record.number));
   record.status.set_name(record.status.spec().name());
   record.status.set_state(v1::JOB_STATE_QUEUED);
   record.status.set_submitted_unix_ms(now_.unix_ms);
-  record.events.Add({event_type::kSubmitted, Severity::kInfo, DescribeSubmission(record)},
-                    now_.unix_ms, options_.max_history);
+  record.events.Add({event_type::kSubmitted, Severity::kInfo, description}, now_.unix_ms,
+                    options_.max_history);
   actions_.push_back(InsertJob{std::move(record)});
 }
 
@@ -184,6 +195,12 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const std::string& other_id = resumes ? submit.resume_job() : submit.like_job();
   const Job* other = Find(other_id);
   if (other == nullptr) return NoSuchJob(other_id);
+  if (IsDivided(other->record)) {
+    return {FailedPrecondition("job {} is a cross-validation: name one of its folds, {}, or submit "
+                               "its job file again (`ringctl spec {}`)",
+                               other_id, fmt::join(other->folds, ", "), other_id),
+            "NOT_RESOLVED"};
+  }
   if (resumes) {
     Refusal bad = CheckEnded(other->record, other->checkpoints);
     if (bad.status.ok()) bad = CheckStepsLeft(other->record, other->checkpoints);
@@ -271,15 +288,22 @@ const CheckpointRecord* Logic::FindContinued(const JobRecord& record) {
 }
 
 void Logic::On(const JobInserted& event) {
-  if (!event.status.ok() && !RING_PLANTED(kAcknowledgesUnstored))
-    return Answer({event.status, "STORE_UNAVAILABLE"});
   const JobRecord& record = event.record;
+  const std::string& parent = record.status.fold_of();  // whose submission is answered
+  if (!event.status.ok() && !RING_PLANTED(kAcknowledgesUnstored)) {
+    if (parent.empty()) Answer({event.status, "STORE_UNAVAILABLE"});
+    return;
+  }
   jobs_[record.number].record = record;
   numbers_[record.id()] = record.number;
   keys_[record.idempotency_key] = record.number;
   queue_changed_ = true;
   Publish(jobs_[record.number]);  // before the answer: whoever has the id may ask for the job
-  Answer({}, record.id());
+  if (IsDivided(record)) SubmitNextFold(jobs_[record.number]);
+  if (parent.empty()) return Answer({}, record.id());
+  Find(parent)->folds.push_back(record.id());
+  ShowFolds(parent);
+  SubmitNextFold(*Find(parent));
 }
 
 void Logic::On(const GraphAsked& event) {
@@ -305,18 +329,27 @@ void Logic::On(const CancelAsked& event) {
                    "JOB_ENDED"},
                   job->record.id());
   }
+  Cancel(*job);
+  Answer({}, job->record.id());
+}
+
+void Logic::Cancel(Job& job) {
+  const v1::JobState state = job.record.status.state();
+  if (IsFinal(state)) return;
   const std::string reason = "cancelled on request";
-  job->record.cancel_requested = true;
-  if (job->run && job->run->started()) {
-    if (job->run->phase() != Phase::kStopping) {
-      job->run->Stop(reason, now_, actions_);
-      SetState(*job, state, "being cancelled: stops at a step boundary");
-      Save(*job);
+  job.record.cancel_requested = true;
+  if (!job.folds.empty()) {
+    Save(job);  // before its folds end
+    for (const std::string& fold : job.folds) Cancel(*Find(fold));
+  } else if (job.run && job.run->started()) {
+    if (job.run->phase() != Phase::kStopping) {
+      job.run->Stop(reason, now_, actions_);
+      SetState(job, state, "being cancelled: stops at a step boundary");
+      Save(job);
     }
   } else {
-    End(*job, v1::JOB_STATE_CANCELLED, reason);
+    End(job, v1::JOB_STATE_CANCELLED, reason);
   }
-  Answer({}, job->record.id());
 }
 
 }  // namespace ringmaster::coordinator

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "common/job/metrics.h"
 #include "coordinator/logic/logic.h"
 
 namespace ringmaster::coordinator {
@@ -83,7 +84,7 @@ Status Logic::ChooseInit(const v1::Init& init, v1::InitSource* source) {
   if (init.has_step()) {
     found = FindStep(checkpoints, init.step());
   } else if (!checkpoints.empty()) {
-    found = BestOf(checkpoints, other->record.resolved->best());
+    found = BestOf(checkpoints, job::BestWatch(other->record.resolved->result()));
     if (found == nullptr) found = &checkpoints.back();
   }
   if (found == nullptr) {
@@ -128,7 +129,7 @@ void Logic::Advance(Job& job, Fault fault) {
     if (job.record.cancel_requested) {
       return End(job, v1::JOB_STATE_CANCELLED, run.DescribeEnd());
     }
-    return End(job, v1::JOB_STATE_SUCCEEDED, "");
+    return End(job, v1::JOB_STATE_SUCCEEDED, run.DescribeStop());
   }
   const bool regrouped = run.started() && before != run.generation();
   if (regrouped) {
@@ -370,6 +371,7 @@ void Logic::Publish(Job& job) {
   const v1::JobState state = job.record.status.state();
   if (state == v1::JOB_STATE_QUEUED || state == v1::JOB_STATE_WAITING) view.advice = job.advice;
   actions_.push_back(PublishJob{std::move(view)});
+  if (const std::string& parent = job.record.status.fold_of(); !parent.empty()) ShowFolds(parent);
 }
 
 void Logic::Answer(Refusal refusal, const std::string& job_id) {

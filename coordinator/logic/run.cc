@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "coordinator/logic/explain.h"
 
@@ -242,6 +243,15 @@ std::string Run::PhaseOf(const Member& member) const {
                                            : starting;
 }
 
+std::string Run::DescribeStop() const {
+  const uint64_t total = resolved_->result().total_steps();
+  if (EndStep() == total) return "";
+  const v1::Watch& watch = job::StopWatch(resolved_->result());
+  return fmt::format("stopped early after step {} of {}: {}/{} was not better in {} {}", EndStep(),
+                     total, job::NameOf(watch.split()), watch.name(), watch.patience(),
+                     watch.patience() == 1 ? "evaluation" : "evaluations");
+}
+
 std::string Run::DescribeEnd() const {
   std::string text = "cancelled on request";
   if (started_ && committed_ > kept_step_) {
@@ -325,6 +335,8 @@ void Run::DescribeProgress(v1::JobStatus& status) const {
     status.set_total_steps(resolved_->result().total_steps());
     status.set_steps_per_epoch(resolved_->result().steps_per_epoch());
   }
+  status.set_stopped_early(resolved_ && phase_ == Phase::kDone && AnyFinished() &&
+                           EndStep() < resolved_->result().total_steps());
   status.set_epoch(newest_.epoch());
   *status.mutable_metrics() = newest_.metrics();
   status.set_samples_per_second(newest_.samples_per_second());

@@ -161,6 +161,8 @@ class Run {
   const std::string& reason() const { return reason_; }
   // Of a job that was cancelled: whether somebody did not stop in time, and what is lost.
   [[nodiscard]] std::string DescribeEnd() const;
+  // Of a job that is done: why before its last step; empty when not.
+  [[nodiscard]] std::string DescribeStop() const;
   // What would let a WAITING job go on.
   [[nodiscard]] std::vector<std::string> Advise(Now now) const;
   // What `member` does now: its phase of starting, or what its step thread does.
@@ -259,6 +261,11 @@ class Run {
   Fault CheckEnd();
   void RaiseCommitted();
   bool AnyFinished() const;
+  // Where the job ends: where a member finished, else after all of its steps.
+  uint64_t EndStep() const;
+  bool MayEndAt(uint64_t step) const;
+  // The checkpoint of the state that members finished with is there, or there is nothing to keep.
+  bool HasLastCheckpoint() const;
 
   // run_waiting.cc
   void Wait(Now now);
@@ -330,7 +337,9 @@ class Run {
   bool search_ = false;
   std::optional<Restore> restore_;  // until somebody has it
   int failed_restores_ = 0;
-  uint64_t kept_step_ = 0;  // of the newest checkpoint
+  uint64_t kept_step_ = 0;     // of the newest checkpoint
+  std::string kept_manifest_;  // its SHA-256; empty when it is not known
+  std::string kept_digest_;    // hex, in it; likewise
   std::string saver_;
   std::chrono::milliseconds save_pause_{0};  // after the newest failure to save; 0: none failed
 
@@ -339,10 +348,8 @@ class Run {
   v1::Progress newest_;   // of the member that is furthest
   int64_t newest_unix_ms_ = 0;
   StateDigests digests_;
-  std::optional<std::string> last_manifest_;  // SHA-256 of the one of the last step
   std::optional<std::chrono::milliseconds> all_finished_at_;
   std::chrono::milliseconds finish_pause_{0};  // before it is asked for again; 0: it was not yet
-  std::string last_digest_;                    // hex, in it; empty when it is not known
   std::string unstopped_;                      // who did not stop in time
 
   // What the status has of it from before.

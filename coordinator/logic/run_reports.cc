@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/job/metrics.h"
 #include "common/planted_bug.h"
 #include "coordinator/logic/agreement.h"
 #include "coordinator/logic/run.h"
@@ -85,6 +86,24 @@ bool Run::AnyFinished() const {
                      [](const Member& m) { return m.finished.has_value(); });
 }
 
+uint64_t Run::EndStep() const {
+  const auto finished = std::find_if(members_.begin(), members_.end(),
+                                     [](const Member& m) { return m.finished.has_value(); });
+  return finished != members_.end() ? finished->finished->applied()
+                                    : resolved_->result().total_steps();
+}
+
+// With `stop` the members know when; all of them at the same step.
+bool Run::MayEndAt(uint64_t step) const {
+  const bool stops = job::StopWatch(resolved_->result()).patience() > 0;
+  if (!stops || AnyFinished()) return step == EndStep();
+  return step > 0 && step <= resolved_->result().total_steps();
+}
+
+bool Run::HasLastCheckpoint() const {
+  return EndStep() == 0 || (kept_step_ == EndStep() && !kept_manifest_.empty());
+}
+
 void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
   const bool worked = said.job_id().empty() || said.progress() != from.work;
   if (!said.job_id().empty()) {
@@ -108,10 +127,9 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   if ((phase_ != Phase::kRunning && phase_ != Phase::kAdopting) || !InRing(from.name())) return {};
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckDigest(from, said.applied(), said.digest()); !fault.ok()) return fault;
-  const uint64_t total = resolved_->result().total_steps();
-  if (said.applied() != total) {
+  if (!MayEndAt(said.applied())) {
     return Violation(from, fmt::format("says that it finished at step {}, but the job has {} steps",
-                                       said.applied(), total));
+                                       said.applied(), EndStep()));
   }
   if (phase_ == Phase::kRunning && !AnyFinished()) {
     Enter(Phase::kRunning, options_.finish_patience, now);
@@ -119,9 +137,9 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   from.finished = said;
   phases_.Finish(from.name(), now);
   // Its last steps were not skipped, as far as is known: a last Progress said so before this.
-  from.progress.set_updates(from.progress.updates() + total - from.progress.applied());
-  from.progress.set_applied(total);
-  from.applied = total;
+  from.progress.set_updates(from.progress.updates() + said.applied() - from.progress.applied());
+  from.progress.set_applied(said.applied());
+  from.applied = said.applied();
   RaiseCommitted();
   return {};
 }
@@ -141,7 +159,11 @@ void Run::OnDropped(const Member& from, const v1::CheckpointsDropped& said) {
 }
 
 void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
-  kept_step_ = std::max(kept_step_, ref.step());
+  if (ref.step() >= kept_step_) {
+    kept_step_ = ref.step();
+    kept_manifest_ = ref.sha256();
+    kept_digest_ = digest;
+  }
   // The one that was found may go now.
   if (restore_ && restore_->found && restore_->found->ref.step() < ref.step()) restore_.reset();
   v1::CoordinatorMessage message;
@@ -150,15 +172,12 @@ void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, 
   for (const Member& member : members_) {
     if (member.role == Role::kReady) Send(member, message, actions);
   }
-  if (!resolved_ || ref.step() != resolved_->result().total_steps()) return;
-  last_manifest_ = ref.sha256();
-  last_digest_ = digest;
 }
 
 // The job is done when every member finished with the state that the last checkpoint holds.
 Fault Run::CheckEnd() {
   if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) phase_ = Phase::kDone;
-  if (!last_manifest_) return {};
+  if (!resolved_ || !HasLastCheckpoint()) return {};
   for (const Place& place : ring_) {
     const Member* member = At(place);
     if (member == nullptr || !member->finished) return {};
@@ -166,16 +185,17 @@ Fault Run::CheckEnd() {
   for (const Place& place : ring_) {
     const Member& member = *At(place);
     const v1::JobFinished& end = *member.finished;
-    if (!last_digest_.empty() && HexOf(end.digest()) != last_digest_) {
+    if (EndStep() == 0) continue;
+    if (!kept_digest_.empty() && HexOf(end.digest()) != kept_digest_) {
       return {Cause::kCheckpointDiffers,
               fmt::format("the last checkpoint holds the state with digest {}, {} ends with {}",
-                          last_digest_, member.called(), HexOf(end.digest())),
+                          kept_digest_, member.called(), HexOf(end.digest())),
               member.name()};
     }
-    if (!end.manifest_sha256().empty() && end.manifest_sha256() != *last_manifest_) {
+    if (!end.manifest_sha256().empty() && end.manifest_sha256() != kept_manifest_) {
       return {Cause::kCheckpointDiffers,
               fmt::format("{} wrote a last checkpoint with manifest {}, but {} arrived",
-                          member.called(), end.manifest_sha256(), *last_manifest_),
+                          member.called(), end.manifest_sha256(), kept_manifest_),
               member.name()};
     }
   }

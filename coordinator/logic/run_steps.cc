@@ -50,7 +50,7 @@ bool Run::LacksLastCheckpoint(Now now) {
     const Member* member = At(place);
     return member != nullptr && member->finished.has_value();
   });
-  if (!all || last_manifest_) return false;
+  if (!all || HasLastCheckpoint()) return false;
   if (!all_finished_at_) all_finished_at_ = now.steady;
   if (now.steady - *all_finished_at_ < std::max(finish_pause_, options_.ask_again)) return false;
   finish_pause_ = std::clamp(2 * finish_pause_, options_.ask_again, options_.ask_again_most);

@@ -316,7 +316,10 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
   }
   restore_ = Restore{event.found, event.digest};
   // What did not verify says nothing about the state that can be had.
-  kept_step_ = event.found && event.found->job_id == job_id_ ? event.found->ref.step() : 0;
+  const bool own = event.found && event.found->job_id == job_id_;
+  kept_step_ = own ? event.found->ref.step() : 0;
+  kept_manifest_ = own ? event.found->ref.sha256() : "";
+  kept_digest_.clear();
   if (!started_) {
     committed_ = event.found->ref.step();
     Tell(

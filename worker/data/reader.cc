@@ -175,7 +175,8 @@ void Reader::Advance() {
   at.set = NextSet(at.set);
   if (at.set == job::SampleSet::kValidation) {
     ++at.step;
-    const bool evaluates = job::EvaluatesAfter(at.step, spec.steps_per_epoch(), spec.total_steps());
+    const bool evaluates =
+        job::EvaluatesAfter(at.step, spec.evaluation_steps(), spec.total_steps());
     if (!evaluates) at.set = job::SampleSet::kTrain;
   }
   while (at.set != job::SampleSet::kTrain && loader_->evaluation_batches(at.set) == 0) {

@@ -15,8 +15,10 @@ std::vector<v1::Augmentation> AugmentOf(const v1::ResultSpec& spec, graph::Use u
   return {list.begin(), list.end()};
 }
 
-data::Split SplitOf(const BatchId& id) {
-  return id.set == job::SampleSet::kTest ? data::Split::kTest : data::Split::kTrain;
+data::Split SplitOf(const v1::ResultSpec& spec, const BatchId& id) {
+  const bool test =
+      id.set == job::SampleSet::kTest && spec.data_use().test_from() != v1::SAMPLE_SPLIT_TRAIN;
+  return test ? data::Split::kTest : data::Split::kTrain;
 }
 
 // What the data have under the name of a column of the graph.
@@ -128,7 +130,7 @@ std::vector<ShardLoader::Source> ShardLoader::SourcesOf(const v1::ResultSpec& sp
 
 Status ShardLoader::ReadPixels(const Source& source, const BatchId& id, uint64_t sample,
                                std::span<std::byte> pixels) const {
-  const data::Split split = SplitOf(id);
+  const data::Split split = SplitOf(spec_, id);
   const graph::Geometry& geometry = id.use() == graph::Use::kTraining ? training_ : evaluation_;
   if (geometry.empty()) return dataset_->Read(source.stored, split, sample, pixels);
   const image::Size size = dataset_->image_size(source.stored, split, sample);
@@ -148,7 +150,7 @@ Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
   }
   const std::span<std::byte> out =
       batch->columns[column].rows.span().subspan(row * source.row_bytes, source.row_bytes);
-  if (!source.image) return dataset_->Read(source.stored, SplitOf(id), sample, out);
+  if (!source.image) return dataset_->Read(source.stored, SplitOf(spec_, id), sample, out);
   RING_RETURN_IF_ERROR(ReadPixels(source, id, sample, stored));
   augmenter_->Apply(id.use(), id.step, sample,
                     {reinterpret_cast<const uint8_t*>(stored.data()), stored.size()}, scratch,

@@ -1,6 +1,7 @@
 #include "worker/state/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -24,6 +25,9 @@ constexpr const char* kAverage = "ema.safetensors";
 constexpr const char* kRest = "state.safetensors";
 
 const std::string kMetrics = "metrics/";
+const std::string kWatch = "watch/";
+constexpr std::array kWatchCounts = {"looked", "best_step", "stale"};
+constexpr std::array kWatchValues = {"best", "reference"};
 
 template <typename T>
 std::span<const uint8_t> Bytes(std::span<T> values) {
@@ -122,6 +126,28 @@ StatusOr<LossScale> GetLossScale(const TensorViews& rest) {
                value, good_steps, kLargestLossScale);
 }
 
+Status SetWatched(const TensorViews& rest, Watched* watched) {
+  const auto count = [&](size_t i) {
+    return Get<int64_t>(rest, fmt::format("{}{}/{}", kWatch, watched->name, kWatchCounts[i]));
+  };
+  const auto value = [&](size_t i) {
+    return Get<double>(rest, fmt::format("{}{}/{}", kWatch, watched->name, kWatchValues[i]));
+  };
+  const bool counts = count(0) >= 0 && count(1) >= 0 && count(1) <= count(0) && count(2) >= 0;
+  if (!counts || !std::isfinite(value(0)) || !std::isfinite(value(1))) {
+    return Error(absl::StatusCode::kDataLoss,
+                 "{}: watch/{}: step {} looked at, best {} of step {}, {} without a better one: "
+                 "these cannot be",
+                 kRest, watched->name, count(0), value(0), count(1), count(2));
+  }
+  watched->looked = static_cast<uint64_t>(count(0));
+  watched->best_step = static_cast<uint64_t>(count(1));
+  watched->stale = static_cast<uint64_t>(count(2));
+  watched->best = value(0);
+  watched->reference = value(1);
+  return absl::OkStatus();
+}
+
 Status SetRest(const TensorViews& rest, State* state) {
   const StateLayout& layout = *state->layout;
   std::vector<int16_t> exponents(layout.blocks().block_count());
@@ -146,6 +172,7 @@ Status SetRest(const TensorViews& rest, State* state) {
     }
     state->metrics.sums.push_back(sum);
   }
+  for (Watched& watched : state->watched) RING_RETURN_IF_ERROR(SetWatched(rest, &watched));
   Copy(rest.at("digest"), std::span<uint8_t>(state->digest));
   return absl::OkStatus();
 }
@@ -159,6 +186,13 @@ Scalars ScalarsOf(const State& state) {
   for (size_t i = 0; i < sums.size(); ++i) {
     counts.push_back(state.layout->scalars()[i].counts ? static_cast<int64_t>(sums[i]) : 0);
   }
+  const auto number = [](uint64_t value) { return static_cast<int64_t>(value); };
+  std::vector<std::array<int64_t, 3>> watch_counts;
+  std::vector<std::array<double, 2>> watch_values;
+  for (const Watched& each : state.watched) {
+    watch_counts.push_back({number(each.looked), number(each.best_step), number(each.stale)});
+    watch_values.push_back({each.best, each.reference});
+  }
   return {.step = static_cast<int64_t>(state.step),
           .updates = static_cast<int64_t>(state.updates),
           .loss_scale = state.loss_scale.value,
@@ -166,7 +200,9 @@ Scalars ScalarsOf(const State& state) {
           .epoch = static_cast<int64_t>(state.metrics.epoch),
           .samples = static_cast<int64_t>(state.metrics.samples),
           .sums = std::move(sums),
-          .counts = std::move(counts)};
+          .counts = std::move(counts),
+          .watch_counts = std::move(watch_counts),
+          .watch_values = std::move(watch_values)};
 }
 
 std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& scalars) {
@@ -193,6 +229,15 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
     const StateLayout::Scalar& scalar = layout.scalars()[i];
     rest[kMetrics + scalar.name] = scalar.counts ? Scalar(ElementType::kI64, scalars.counts[i])
                                                  : Scalar(ElementType::kF64, scalars.sums[i]);
+  }
+  for (size_t i = 0; i < state.watched.size(); ++i) {
+    const std::string name = kWatch + state.watched[i].name + "/";
+    for (size_t j = 0; j < kWatchCounts.size(); ++j) {
+      rest[name + kWatchCounts[j]] = Scalar(ElementType::kI64, scalars.watch_counts[i][j]);
+    }
+    for (size_t j = 0; j < kWatchValues.size(); ++j) {
+      rest[name + kWatchValues[j]] = Scalar(ElementType::kF64, scalars.watch_values[i][j]);
+    }
   }
   const auto digest_bytes = static_cast<int64_t>(state.digest.size());
   rest["digest"] = {ElementType::kU8, {digest_bytes}, std::span<const uint8_t>(state.digest)};
@@ -316,7 +361,9 @@ StatusOr<std::vector<CheckpointFile>> CopyState(const State& state) {
   return files;
 }
 
-Status SetState(const std::vector<CheckpointFile>& files, State* state) {
+namespace {
+
+StatusOr<std::map<std::string, TensorViews>> ViewsOf(const std::vector<CheckpointFile>& files) {
   std::map<std::string, TensorViews> found;
   for (const CheckpointFile& file : files) {
     if (file.name == kManifestName) continue;
@@ -324,6 +371,23 @@ Status SetState(const std::vector<CheckpointFile>& files, State* state) {
     RING_RETURN_IF_ERROR(Annotate(views.status(), file.name));
     found.emplace(file.name, *std::move(views));
   }
+  return found;
+}
+
+// What another job watched is nothing to this one.
+Status SetUnwatched(const std::vector<CheckpointFile>& files, State* state) {
+  RING_ASSIGN_OR_RETURN(auto found, ViewsOf(files));
+  std::erase_if(found[kRest], [](const auto& entry) { return entry.first.starts_with(kWatch); });
+  std::vector<Watched> watched = std::exchange(state->watched, {});
+  RING_RETURN_IF_ERROR(SetTensors(found, state));
+  state->watched = std::move(watched);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status SetState(const std::vector<CheckpointFile>& files, State* state) {
+  RING_ASSIGN_OR_RETURN(const auto found, ViewsOf(files));
   return SetTensors(found, state);
 }
 
@@ -382,7 +446,8 @@ Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, St
     return FailedPrecondition("the checkpoint belongs to another job: expected {}, got {}",
                               Hex(expected), Hex(facts.result_digest));
   }
-  RING_RETURN_IF_ERROR(SetState(checkpoint.files, state));
+  RING_RETURN_IF_ERROR(continued ? SetUnwatched(checkpoint.files, state)
+                                 : SetState(checkpoint.files, state));
   if (state->step == facts.step && state->digest == facts.digest) return absl::OkStatus();
   return DataLoss("step or digest of manifest.json and state.safetensors differ");
 }

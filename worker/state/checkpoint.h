@@ -1,6 +1,7 @@
 // S(k) as files, and back; and the one list of what these contain.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -29,6 +30,9 @@ struct Scalars {
   // Of the layout's scalars, each in both types.
   std::vector<double> sums;
   std::vector<int64_t> counts;
+  // Of each watched metric: looked, best_step, stale; best, reference.
+  std::vector<std::array<int64_t, 3>> watch_counts;
+  std::vector<std::array<double, 2>> watch_values;
 };
 [[nodiscard]] Scalars ScalarsOf(const State& state);
 
@@ -50,7 +54,9 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //                          that has one
 //   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
 //                          loss_scale, good_steps; of the epoch so far: epoch, samples,
-//                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value)
+//                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value);
+//                          of each watched metric watch/<split>/<metric>/looked, best_step, stale
+//                          (I64), best, reference (F64)
 //   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the
 //                          result and the model); of a job that continues another one step and
 //                          manifest SHA-256 of the checkpoint that it went on with; canonical JSON
@@ -82,7 +88,8 @@ struct ManifestFacts {
 // Reads every file that the manifest in `folder` names, and verifies. NOT_FOUND, DATA_LOSS.
 [[nodiscard]] StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder);
 
-// Verifies, then sets all of `state`, whose layout is the job's. FAILED_PRECONDITION when the
+// Verifies, then sets all of `state`, whose layout is the job's; of a checkpoint that the job
+// continues what was watched is left out: the job watches anew. FAILED_PRECONDITION when the
 // checkpoint is another job's, and not the one that the job continues; DATA_LOSS names the tensor
 // that is missing, superfluous or of another shape. The state is garbage after an error.
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state);
@@ -91,18 +98,10 @@ Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, St
 // from the past and stands in no checkpoint. An immutable value, shared between threads; it knows
 // no network.
 struct StateCopy {
-  // The best evaluated state so far, by `checkpoint.best`.
-  struct Best {
-    uint64_t step = 0;
-    double value = 0;
-    bool operator==(const Best&) const = default;
-  };
-
   uint64_t step = 0;
   Sha256Digest digest{};                       // digest(step)
   std::vector<CheckpointFile> files;           // without manifest, by name
   std::optional<Evaluation> validation, test;  // the newest
-  std::optional<Best> best;
 };
 
 }  // namespace ringmaster::worker

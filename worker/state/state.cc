@@ -77,13 +77,15 @@ std::string StateLayout::NameOf(uint32_t tensor) const {
   return tensor < tensors_.size() ? tensors_[tensor].name : fmt::format("tensor {}", tensor);
 }
 
-State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits)
+State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
+             std::vector<Watched> watches)
     : layout(std::move(state_layout)),
       parameters(layout->blocks().arena_elements()),
       frozen(layout->frozen().arena_elements()),
       moving_means(layout->channels()),
       moving_variances(layout->channels()),
-      units(&layout->blocks(), precision_bits) {
+      units(&layout->blocks(), precision_bits),
+      watched(std::move(watches)) {
   for (size_t i = 0; i < layout->slot_names().size(); ++i) {
     slots.emplace_back(layout->blocks().arena_elements());
   }

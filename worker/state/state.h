@@ -131,9 +131,24 @@ struct EpochMetrics {
   std::vector<double> sums;  // of each scalar; empty: all 0
 };
 
+// Of one metric that the job watches; set by the evaluation of a state, before anything is made of
+// that state.
+struct Watched {
+  std::string name;        // validation/loss
+  uint64_t looked = 0;     // the newest state that was evaluated; 0: none
+  uint64_t best_step = 0;  // 0: no evaluation gave a number
+  double best = 0;
+  // Of early stopping: evaluations since the one that was better by more than min_delta, and what
+  // that one gave.
+  uint64_t stale = 0;
+  double reference = 0;
+  bool operator==(const Watched&) const = default;
+};
+
 struct State {
   // All zero, step 0; Initialize makes it S(0).
-  State(std::shared_ptr<const StateLayout> state_layout, int precision_bits);
+  State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
+        std::vector<Watched> watches = {});
 
   std::shared_ptr<const StateLayout> layout;
   Arena<float> parameters;
@@ -146,6 +161,7 @@ struct State {
   uint64_t updates = 0;  // applied updates: Adam's t
   LossScale loss_scale;
   EpochMetrics metrics;
+  std::vector<Watched> watched;  // of the ResultSpec's watches
   Sha256Digest digest{};
 
   // The average of the parameters; empty where the job has none.

@@ -7,6 +7,7 @@
 #include "common/failpoint.h"
 #include "common/job/shards.h"
 #include "common/log.h"
+#include "worker/state/watch.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/state_exchange.h"
 
@@ -14,7 +15,7 @@ namespace ringmaster::worker {
 
 bool EvaluationIsDue(const TrainingJob& job) {
   const v1::ResultSpec& spec = job.spec();
-  return job::EvaluatesAfter(job.state->step, spec.steps_per_epoch(), spec.total_steps());
+  return job::EvaluatesAfter(job.state->step, spec.evaluation_steps(), spec.total_steps());
 }
 
 bool EvaluationsAreKnown(const TrainingJob& job) {
@@ -38,14 +39,14 @@ StatusOr<std::string> Boundary::Finish() {
   return job_->checkpoints.Finish(stop_);
 }
 
-bool Boundary::LastStep() const { return job_->state->step == job_->spec().total_steps(); }
+bool Boundary::LastStep() const { return IsLast(job_->spec(), *job_->state); }
 
 // By time the first member alone writes, and never waits for it.
 Boundary::Due Boundary::CheckpointDue() const {
   const v1::CheckpointOptions& options = job_->resolved.checkpoint();
   const uint64_t step = job_->state->step;
-  if (LastStep()) return Due::kStep;
   if (step == 0) return Due::kNo;
+  if (LastStep()) return Due::kStep;
   if (options.every_steps() > 0 && step % options.every_steps() == 0) return Due::kStep;
   const bool by_time =
       options.every_seconds() > 0 && parts_.checkpoints == CheckpointPart::kDeliver;
@@ -55,16 +56,16 @@ Boundary::Due Boundary::CheckpointDue() const {
   return age.count() >= options.every_seconds() ? Due::kTime : Due::kNo;
 }
 
-// Without `checkpoint.best` the copy is taken first, so that its delivery runs beside the
-// evaluation; with it the evaluation has a say.
+// Without a watched metric the copy is taken first, so that its delivery runs beside the
+// evaluation; with one the evaluation has a say, and what it sets is part of the copy.
 StatusOr<Evaluated> Boundary::Reach() {
   HitFailpoint("boundary", job_->state->step);
-  const bool by_metric = job_->best.wanted();
-  if (!by_metric) RING_RETURN_IF_ERROR(WriteCheckpoint(CheckpointDue(), {}));
+  const bool watches = !job_->state->watched.empty();
+  if (!watches) RING_RETURN_IF_ERROR(WriteCheckpoint(CheckpointDue(), {}));
   const bool known = std::exchange(first_, false) && parts_.evaluated;
   const auto evaluated = EvaluationIsDue(*job_) && !known ? Evaluated::kYes : Evaluated::kNo;
   if (evaluated == Evaluated::kYes) RING_RETURN_IF_ERROR(EvaluateAll());
-  if (!by_metric) return evaluated;
+  if (!watches) return evaluated;
   const Standing standing = LookForBest();
   RING_RETURN_IF_ERROR(WriteCheckpoint(standing.best ? Due::kStep : CheckpointDue(), standing));
   return evaluated;
@@ -72,7 +73,7 @@ StatusOr<Evaluated> Boundary::Reach() {
 
 Standing Boundary::LookForBest() {
   MutexLock lock(job_->state_mu);
-  return job_->best.Look(job_->state->step, job_->newest_validation, job_->newest_test);
+  return LookAt(job_->spec(), job_->newest_validation, job_->newest_test, job_->state.get());
 }
 
 Status Boundary::EvaluateAll() {

@@ -78,7 +78,7 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
   const uint64_t parameters = elements * sizeof(float);
   const uint64_t slots = parameters * layout.slot_names().size();
   const uint64_t state = parameters + slots + rest;
-  const size_t copies = CheckpointWriter::MostKept(use.checkpoints, use.by_metric);
+  const size_t copies = CheckpointWriter::MostKept(use.checkpoints, result.watches_size() > 0);
   const uint64_t sample = SampleBytes(programs.training(), use.own_memory);
   const uint64_t shard = CeilDivide(result.batch(), result.shards());
   const uint64_t own_shards = CeilDivide(result.shards(), use.workers);
@@ -195,11 +195,9 @@ class Planner {
       taken.peak = graph::PeakOf(program, core.plan);
       taken.operations = graph::Operations(program.graph);
     }
-    taken.host = MemoryOf(result, programs, *layout,
-                          {.weights = weights->HostBytes(),
-                           .cores = options_.cores,
-                           .workers = options_.workers,
-                           .by_metric = options_.by_metric});
+    taken.host = MemoryOf(
+        result, programs, *layout,
+        {.weights = weights->HostBytes(), .cores = options_.cores, .workers = options_.workers});
     return taken;
   }
 

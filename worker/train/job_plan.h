@@ -41,7 +41,6 @@ struct MemoryUse {
   uint32_t cores = 1;
   uint32_t workers = 1;     // of its ring
   bool own_memory = false;  // the cores' is not the host's
-  bool by_metric = false;   // checkpoint.best
   size_t checkpoints = 2;   // TrainerOptions::checkpoint_copies
 };
 // `result` as its programs were built from it.
@@ -56,7 +55,6 @@ struct PlanOptions {
   uint32_t threads_per_core = 1;
   uint32_t workers = 1;
   uint64_t memory_per_core = 0;  // the limit
-  bool by_metric = false;
   v1::MemoryOptions memory = {};
   // How many samples there are: else a set has one batch of them, whatever the batch.
   bool counts_known = true;

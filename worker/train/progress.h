@@ -38,6 +38,7 @@ struct Progress {
   std::vector<graph::Metric> train;      // means over the samples of the epoch so far
   std::optional<Evaluation> validation;  // the newest
   std::optional<Evaluation> test;        // likewise
+  v1::SampleSplit test_from = v1::SAMPLE_SPLIT_TEST;  // whose samples the test set is
   double samples_per_second = 0;         // of the whole ring, over the last steps
   uint64_t ring_bytes = 0;               // payload bytes sent to the successor in this job
   uint64_t shards_computed = 0;          // training shards that this worker folded in this job

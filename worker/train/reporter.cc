@@ -72,6 +72,7 @@ void Reporter::Report() const {
   progress.train = state.train_metrics();
   progress.validation = job_->newest_validation;
   progress.test = job_->newest_test;
+  progress.test_from = job_->spec().data_use().test_from();
   progress.samples_per_second = meter_.samples_per_second();
   progress.step_times = meter_.step_times();
   progress.step_seconds = meter_.step_seconds();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/job/resolve.h"
+#include "worker/state/watch.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -13,17 +14,15 @@ namespace {
 // What is known of the past of a state.
 struct Past {
   std::optional<Evaluation> validation, test;
-  std::optional<StateCopy::Best> best;
 };
 
 bool IsOf(const StateCopy& copy, const TrainingJob& job) {
   return copy.step == job.state->step && copy.digest == job.state->digest &&
-         copy.validation == job.newest_validation && copy.test == job.newest_test &&
-         copy.best == job.best.best();
+         copy.validation == job.newest_validation && copy.test == job.newest_test;
 }
 
 State EmptyState(const TrainingJob& job) {
-  return {job.layout, static_cast<int>(job.spec().precision_bits())};
+  return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec())};
 }
 
 // The former state comes back in `fresh`: the weights point into it until they are refreshed.
@@ -52,7 +51,6 @@ Status Replace(State fresh, const Past& past, TrainingJob* job) {
     MutexLock lock(job->state_mu);
     job->newest_validation = past.validation;
     job->newest_test = past.test;
-    job->best.Set(past.best);
   }
   job->step_work.Drop();
   job->pulse.set_applied(job->state->step);
@@ -82,7 +80,6 @@ StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t
   copy->digest = state.digest;
   copy->validation = job->newest_validation;
   copy->test = job->newest_test;
-  copy->best = job->best.best();
   RING_RETURN_IF_ERROR(job->BringToHost());
   RING_ASSIGN_OR_RETURN(copy->files, CopyState(state));
   job->newest_copy = copy;
@@ -111,9 +108,6 @@ Status CheckEvaluation(const std::optional<Evaluation>& evaluation, const StateL
 Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job) {
   RING_RETURN_IF_ERROR(CheckEvaluation(copy.validation, *job->layout));
   RING_RETURN_IF_ERROR(CheckEvaluation(copy.test, *job->layout));
-  if (copy.best && !std::isfinite(copy.best->value)) {
-    return DataLoss("the best metric of a peer is not a number");
-  }
   State fresh = EmptyState(*job);
   RING_RETURN_IF_ERROR(SetState(copy.files, &fresh));
   const bool same = copy.digest == digest && fresh.digest == digest && fresh.step == copy.step;
@@ -123,7 +117,7 @@ Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob*
                  "step {} with digest {}",
                  copy.step, Hex(digest), fresh.step, Hex(fresh.digest));
   }
-  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {copy.validation, copy.test, copy.best}, job));
+  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {copy.validation, copy.test}, job));
   job->checkpoints.Rewind();
   return absl::OkStatus();
 }

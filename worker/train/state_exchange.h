@@ -1,9 +1,8 @@
 // S(k) out of a job, and back into it from a peer's copy or a checkpoint. Free functions; which
 // thread may call them is said at each.
 //
-// A restored state has no past: the newest evaluations and the best state so far stand in no
-// checkpoint, so nothing is known of them, and `checkpoint.best` begins anew. A peer's copy has
-// both, so that all members of a ring know the same.
+// A restored state has no past: the newest evaluations stand in no checkpoint, so nothing is known
+// of them. A peer's copy has them, so that all members of a ring know the same.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ namespace ringmaster::worker {
 [[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job,
                                                                     uint64_t step);
 
-// Replaces the state, the newest evaluations and the best state by a peer's; shards folded for the
+// Replaces the state and the newest evaluations by a peer's; shards folded for the
 // former state are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an
 // error. Step thread, no run is on.
 Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "worker/state/watch.h"
 #include "worker/train/update.h"
 
 namespace ringmaster::worker {
@@ -101,7 +102,7 @@ void DescribeState(const TrainingJob& job, RunResult* result) {
 
 Status StepLoop::Train() {
   RING_RETURN_IF_ERROR(ReachBoundary());
-  while (job_->state->step < job_->spec().total_steps()) {
+  while (!IsLast(job_->spec(), *job_->state)) {
     if (stop_.stop_requested()) return absl::CancelledError("the run was stopped");
     left_at_boundary_ = EndsHere();
     if (left_at_boundary_) return absl::CancelledError("the run was stopped at a step boundary");

@@ -57,7 +57,6 @@ Status WithTable(const Status& refused, const TrainingJob& job, Backend* backend
                  {.cores = static_cast<uint32_t>(cores.size()),
                   .threads_per_core = cores.front().threads,
                   .memory_per_core = HostLimit(*backend, cores) / cores.size(),
-                  .by_metric = job.best.wanted(),
                   .memory = job.resolved.memory()},
                  backend);
   if (!plan.ok() || plan->fits()) return refused;
@@ -74,7 +73,6 @@ Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores
                                {.weights = job->weights ? job->weights->HostBytes() : 0,
                                 .cores = count,
                                 .own_memory = own,
-                                .by_metric = job->best.wanted(),
                                 .checkpoints = job->options.checkpoint_copies});
   const uint64_t needed = job->planned.host.most() + (own ? 0 : job->planned.core * count);
   const uint64_t limit = HostLimit(backend, cores);
@@ -122,7 +120,8 @@ Status MakeDeviceCopy(TrainingJob* job) {
 Status MakeState(TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
   const exact::BlockLayout& blocks = job->layout->blocks();
-  job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()));
+  job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()),
+                                       NothingWatched(spec));
   Initialize(spec, job->state.get());
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);

@@ -16,7 +16,6 @@
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
-#include "worker/state/best_metric.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_writer.h"
 #include "worker/state/device_copy.h"
@@ -37,7 +36,6 @@ struct TrainingJob {
       : id(std::move(job_id)),
         resolved(resolved_job),
         options(trainer_options),
-        best(resolved_job),
         checkpoints(id.value(), trainer_options.checkpoint_copies, trainer_options.on_snapshot) {}
 
   JobId id;
@@ -63,10 +61,9 @@ struct TrainingJob {
 
   std::optional<Evaluation> newest_validation;
   std::optional<Evaluation> newest_test;
-  BestMetric best;
   uint64_t ring_bytes = 0;  // of the generations that ended
 
-  // The step thread writes the state, the newest evaluations and `best` under it, and reads them
+  // The step thread writes the state and the newest evaluations under it, and reads them
   // without; other threads read them under it.
   Mutex state_mu;
   Mutex copy_mu;  // taken before state_mu: one thread at a time copies the state for a peer

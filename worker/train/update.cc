@@ -1,6 +1,7 @@
 #include "worker/train/update.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <functional>
 #include <utility>
@@ -254,11 +255,23 @@ exact::BlockSum UpdateHere(TrainingJob* job) {
   return sum;
 }
 
+// What the evaluation of S(k) set, as blocks behind those of the record.
+void AddWatched(const State& state, uint32_t first_index, exact::BlockSum* sum) {
+  for (const Watched& each : state.watched) {
+    const std::array<int64_t, 5> integers = {
+        static_cast<int64_t>(each.looked), static_cast<int64_t>(each.best_step),
+        static_cast<int64_t>(each.stale), std::bit_cast<int64_t>(each.best),
+        std::bit_cast<int64_t>(each.reference)};
+    sum->Add(exact::kRecordTensor, first_index++, integers);
+  }
+}
+
 // `sum`: of the gradients.
 void EndStep(const exact::Record& total, exact::BlockSum sum, TrainingJob* job) {
   job->step_work.End();
   AddRecord(total, &sum);
   State& state = *job->state;
+  AddWatched(state, static_cast<uint32_t>(total.blocks().size()), &sum);
   state.digest = exact::NextDigest(state.digest, state.step, sum);
   ++state.step;
 }

@@ -52,10 +52,6 @@ void StatePieces::FillHeader(v1::StateHeader* header) const {
   }
   if (copy_->validation) Fill(*copy_->validation, header->mutable_validation());
   if (copy_->test) Fill(*copy_->test, header->mutable_test());
-  if (copy_->best) {
-    header->mutable_best()->set_step(copy_->best->step);
-    header->mutable_best()->set_value(copy_->best->value);
-  }
 }
 
 bool StatePieces::FindBytes() {

@@ -55,7 +55,6 @@ Status StateReceiver::TakeHeader(const v1::StateHeader& header) {
   std::ranges::copy(BytesOf(header.digest()), copy_.digest.begin());
   if (header.has_validation()) copy_.validation = FromProto(header.validation());
   if (header.has_test()) copy_.test = FromProto(header.test());
-  if (header.has_best()) copy_.best = {header.best().step(), header.best().value()};
   begun_ = true;
   return absl::OkStatus();
 }

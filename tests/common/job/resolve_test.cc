@@ -1,4 +1,5 @@
 #include "common/job/resolve.h"
+#include "common/job/metrics.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -251,6 +252,18 @@ TEST_CASE("Validate: a validation set and what is best by it") {
                Catch::StartsWith(fmt::format("validation.fold: \"{}\" is not i/n", fold)));
   }
   CHECK(ErrorOf({"checkpoint={best: test/loss}"}) == "valid");
+  CHECK(ErrorOf({"stop={metric: test/loss, patience: 2}"}) == "valid");
+  CHECK(ErrorOf({"checkpoint={best: test/accuracy}", "stop={patience: 2}"}) == "valid");
+  CHECK(ErrorOf({"stop={patience: 2}"}) ==
+        "stop.metric: missing: SPLIT/METRIC that the job watches; for example metric: "
+        "validation/loss");
+  CHECK(
+      ErrorOf({"stop={metric: test/loss}"}) ==
+      "stop.patience: missing: so many evaluations in a row that are not better than the best one "
+      "before them; for example patience: 3");
+  CHECK(ErrorOf({"stop={metric: validation/loss, patience: 1}"}) ==
+        "stop.metric: validation/loss needs a validation set: add validation: {split: 0.1}, or "
+        "choose test/loss");
   CHECK(ErrorOf({"checkpoint={best: validation/loss}"}) ==
         "checkpoint.best: validation/loss needs a validation set: add validation: {split: 0.1}, or "
         "choose test/loss");
@@ -283,12 +296,71 @@ TEST_CASE("Resolve: checkpoint.best is a metric of the model, which knows which 
   };
   const auto accuracy = best("test/accuracy");
   REQUIRE(accuracy.ok());
-  CHECK(accuracy->best().split() == v1::SAMPLE_SPLIT_TEST);
-  CHECK_FALSE(accuracy->best().lower_is_better());
-  CHECK(best("test/loss")->best().lower_is_better());
-  CHECK_FALSE(Resolve(Spec(), Facts(), Numerics())->has_best());
+  CHECK(BestWatch(accuracy->result()).split() == v1::SAMPLE_SPLIT_TEST);
+  CHECK_FALSE(BestWatch(accuracy->result()).lower_is_better());
+  CHECK(BestWatch(best("test/loss")->result()).lower_is_better());
+  CHECK(Resolve(Spec(), Facts(), Numerics())->result().watches().empty());
   CHECK(Message(best("test/recall").status()) ==
         "checkpoint.best: the model has no metric \"recall\"; it has loss, accuracy");
+}
+
+TEST_CASE("Resolve: what stops a job is its best, too, unless that is named") {
+  const auto both =
+      Resolve(Spec({"stop={metric: test/loss, patience: 2, min_delta: 0.5}"}), Facts(), Numerics());
+  REQUIRE(both.ok());
+  REQUIRE(both->result().watches_size() == 1);
+  CHECK(BestWatch(both->result()).name() == "loss");
+  CHECK(StopWatch(both->result()).patience() == 2);
+  CHECK(StopWatch(both->result()).min_delta() == 0.5);
+  const auto each = Resolve(Spec({"stop={metric: test/loss, patience: 2}",
+                                  "checkpoint={best: test/accuracy}", "evaluate={every_steps: 2}"}),
+                            Facts(), Numerics());
+  REQUIRE(each.ok());
+  REQUIRE(each->result().watches_size() == 2);
+  CHECK(StopWatch(each->result()).name() == "loss");
+  CHECK_FALSE(StopWatch(each->result()).best());
+  CHECK(BestWatch(each->result()).name() == "accuracy");
+  CHECK(BestWatch(each->result()).patience() == 0);
+  CHECK(each->result().evaluation_steps() == 2);
+}
+
+TEST_CASE("Resolve: a job of kind evaluate takes no step, on the samples that it names") {
+  const std::vector<std::string> kind = {"kind=evaluate", "steps=null", "optimizer=null",
+                                         "init={job: j0001}"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), kind.begin(), kind.end());
+    return Spec(more);
+  };
+  const auto test = Resolve(with({}), Facts(), Numerics());
+  INFO(Message(test.status()));
+  REQUIRE(test.ok());
+  CHECK(test->result().total_steps() == 0);
+  CHECK(test->result().data_use().test_samples() == 3);
+  const auto train = Resolve(with({"evaluate={split: train}"}), Facts(), Numerics());
+  REQUIRE(train.ok());
+  CHECK(train->result().data_use().test_samples() == 10);
+  CHECK(train->result().data_use().test_from() == v1::SAMPLE_SPLIT_TRAIN);
+  const auto aside = Resolve(with({"evaluate={split: validation}", "validation={split: 0.5}"}),
+                             Facts(), Numerics());
+  REQUIRE(aside.ok());
+  CHECK(aside->result().data_use().test_samples() == 0);
+  CHECK(aside->result().data_use().validation_samples() == 5);
+  CHECK(Message(Validate(Spec({"kind=evaluate", "init={job: j0001}"}))) ==
+        "steps: only a job that trains has it; leave it out");
+  CHECK(Message(Validate(with({"init=null"}))) ==
+        "init: missing: the weights that are evaluated; for example init: {job: j0001}");
+  CHECK(Message(Validate(with({"evaluate={split: validation}"}))) ==
+        "evaluate.split: there is no validation set: add validation: {split: 0.1}, or choose test "
+        "or train");
+  CHECK(Message(Validate(Spec({"evaluate={split: test}"}))) ==
+        "evaluate.split: only a job of kind evaluate has it; leave it out");
+  CHECK(Message(Validate(with({"evaluate={every_steps: 3}"}))) ==
+        "evaluate.every_steps: only a job that trains has it; leave it out");
+  v1::DatasetFacts facts = Facts();
+  facts.set_test_samples(0);
+  CHECK(Message(Resolve(with({}), facts, Numerics()).status()) ==
+        "evaluate: the data have no test samples, and the job sets none aside; choose evaluate: "
+        "{split: train}");
 }
 
 TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
@@ -320,11 +392,12 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
       R"("name":"data_batch_1.bin","samples":10,"sha256":")" +
           std::string(64, 'a') +
           R"("}],"format":"cifar10","index":null,"test_samples":3,"train_samples":10},)"
-          R"("data_use":{"test_samples":3,"train_samples":10,)"
+          R"("data_use":{"test_from":"test","test_samples":3,"train_samples":10,)"
           R"("validation_begin":0,"validation_samples":0},"evaluation_augment":[],)"
+          R"("evaluation_steps":3,)"
           R"("graph":)" +
           CanonicalJson(job->result().graph()) +
-          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"numerics_class":{"backend":"cpu","cache_bytes":[32768],)"
+          R"(,"growth_steps":0,"init":null,"initial_loss_scale":1,"kind":"train","numerics_class":{"backend":"cpu","cache_bytes":[32768],)"
           R"("compute_id":"b1","device_model":"Some \"CPU\"","instruction_set":"avx2",)"
           R"("libraries":{"glibc":"2.36","onednn":"2.7"},"threads_per_core":1},)"
           R"("optimizer":{"adam":{"beta_1":0.9,"beta_2":0.999,"epsilon":1e-07,)"
@@ -332,7 +405,7 @@ TEST_CASE("Result digest: canonical JSON has sorted keys, every field and nothin
           R"("weight_decay":null},"policy":"float32","precision_bits":21,)"
           R"("reduction":"exact","seed":7,"shards":4,"steps_per_epoch":3,"total_steps":10,)"
           R"("updates":[{"adapts":true,"learning_rate":1,"weight_decay":0},)"
-          R"({"adapts":false,"learning_rate":1,"weight_decay":0}]})");
+          R"({"adapts":false,"learning_rate":1,"weight_decay":0}],"watches":[]})");
 }
 
 TEST_CASE("Model digest: the graph as canonical JSON, whatever the model was called") {

@@ -34,12 +34,13 @@ TEST_CASE("Shards: slices of a batch touch, cover it, and differ by at most one 
   CHECK(ShardOf(4095, 4096, UINT64_MAX).end == UINT64_MAX);
 }
 
-TEST_CASE("Shards: an evaluation follows each epoch and the last step") {
+TEST_CASE("Shards: an evaluation follows so many steps, and the last one, be it none") {
   CHECK_FALSE(EvaluatesAfter(0, 3, 7));
   CHECK_FALSE(EvaluatesAfter(2, 3, 7));
   CHECK(EvaluatesAfter(3, 3, 7));
   CHECK(EvaluatesAfter(6, 3, 7));
   CHECK(EvaluatesAfter(7, 3, 7));
+  CHECK(EvaluatesAfter(0, 3, 0));
 }
 
 TEST_CASE("Permutation: every index comes exactly once, whatever the length") {

@@ -14,20 +14,21 @@ CheckpointRecord Rated(uint64_t step, double metric = 0, bool best = false) {
   return checkpoint;
 }
 
-v1::BestMetric Best(bool lower_is_better) {
-  v1::BestMetric best;
+v1::Watch Best(bool lower_is_better) {
+  v1::Watch best;
   best.set_split(v1::SAMPLE_SPLIT_TEST);
   best.set_name("a metric");
   best.set_lower_is_better(lower_is_better);
+  best.set_best(true);
   return best;
 }
-const v1::BestMetric kHighest = Best(false);
-const v1::BestMetric kLowest = Best(true);
+const v1::Watch kHighest = Best(false);
+const v1::Watch kLowest = Best(true);
 
-v1::ResolvedJob Keep(uint32_t keep, const std::optional<v1::BestMetric>& best = {}) {
+v1::ResolvedJob Keep(uint32_t keep, const std::optional<v1::Watch>& best = {}) {
   v1::ResolvedJob job;
   job.mutable_checkpoint()->set_keep(keep);
-  if (best) *job.mutable_best() = *best;
+  if (best) *job.mutable_result()->add_watches() = *best;
   return job;
 }
 
@@ -55,7 +56,7 @@ TEST_CASE("Retention: what another job begins with stays") {
   CHECK(StepsOf(checkpoints) == Steps{1, 3, 4});
 }
 
-TEST_CASE("Retention: after a restore a worse state that is marked does not replace the best") {
+TEST_CASE("Retention: a worse state that is marked does not replace the best") {
   const CheckpointList all = {Rated(1, 0.5, true), Rated(2, 0.8, true), Rated(3, 0.6, true),
                               Rated(4), Rated(5)};
   CheckpointList by_highest = all;

@@ -51,6 +51,7 @@ class ReaderFixture {
     spec.set_batch(4);
     spec.set_shards(3);
     spec.set_steps_per_epoch(3);
+    spec.set_evaluation_steps(3);
     spec.set_total_steps(7);
     spec.set_seed(9);
     spec.add_augment()->mutable_random_crop()->set_padding(4);
@@ -69,6 +70,7 @@ class ReaderFixture {
     spec.mutable_data_use()->set_validation_begin(2);
     spec.set_batch(3);
     spec.set_steps_per_epoch(2);
+    spec.set_evaluation_steps(2);
     spec.set_total_steps(4);
     return std::make_shared<ShardLoader>(dataset_, spec, MakeAugmenter(spec));
   }
@@ -99,7 +101,7 @@ std::vector<BatchId> Plan(const ShardLoader& loader, const std::vector<uint32_t>
   const v1::ResultSpec& spec = loader.spec();
   for (uint64_t step = 0; step < spec.total_steps(); ++step) {
     for (const uint32_t shard : shards) plan.push_back(BatchId::Training(step, shard));
-    if (!job::EvaluatesAfter(step + 1, spec.steps_per_epoch(), spec.total_steps())) continue;
+    if (!job::EvaluatesAfter(step + 1, spec.evaluation_steps(), spec.total_steps())) continue;
     for (const job::SampleSet set : {job::SampleSet::kValidation, job::SampleSet::kTest}) {
       for (uint64_t batch = 0; batch < loader.evaluation_batches(set); ++batch) {
         for (const uint32_t shard : shards) {
@@ -500,6 +502,7 @@ TEST_CASE("Shard loader: grey images become images of three channels") {
   spec.set_batch(4);
   spec.set_shards(1);
   spec.set_steps_per_epoch(1);
+  spec.set_evaluation_steps(1);
   spec.set_total_steps(1);
   const Batch batch =
       ShardLoader(*dataset, spec, MakeAugmenter(spec)).Load(BatchId::Training(0, 0));

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "tests/worker/train/regroup_case.h"
+#include "worker/state/watch.h"
+#include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -88,8 +90,8 @@ TEST_CASE("Boundary: a checkpoint of every state that is better than all before 
   REQUIRE(written == best_steps);
 }
 
-TEST_CASE("Boundary: checkpoint options change no byte") {
-  FakeCase plain({}, ValidatedSpec(4));
+TEST_CASE("Boundary: when checkpoints are due changes no byte") {
+  FakeCase plain({}, ValidatedSpec(4, "validation/loss"));
   v1::JobSpec spec = ValidatedSpec(4, "validation/loss");
   spec.mutable_checkpoint()->set_every_steps(3);
   FakeCase marked({}, spec);
@@ -98,13 +100,91 @@ TEST_CASE("Boundary: checkpoint options change no byte") {
   RequireFinished(a, 8);
   RequireFinished(b, 8);
   REQUIRE(LastManifest(a) == LastManifest(b));
-  REQUIRE(a[0].checkpoints.size() == 1);
-  REQUIRE(a[0].checkpoints[0].standing == Standing{});
+  REQUIRE(a[0].checkpoints.size() < b[0].checkpoints.size());
   for (const Checkpoint& checkpoint : b[0].checkpoints) {
     // Steps 3 lies inside an epoch: nothing was evaluated there.
     REQUIRE(checkpoint.standing.metric.has_value() == (checkpoint.step % 2 == 0));
   }
   REQUIRE(b[0].checkpoints.size() >= 4);  // 2 (the first is best), 3, 6, 8
+}
+
+// Where `stop` ends a job, from the evaluations of one that nothing stops; 0: nowhere.
+uint64_t StopOf(const std::vector<Progress>& all, uint32_t patience) {
+  double best = 0;
+  uint64_t newest = 0;
+  uint32_t stale = 0;
+  for (const Progress& progress : all) {
+    if (!progress.validation || progress.validation->step <= newest) continue;
+    const double loss = *progress.validation->metric("loss");
+    stale = newest == 0 || loss < best ? 0 : stale + 1;
+    best = newest == 0 ? loss : std::min(best, loss);
+    newest = progress.validation->step;
+    if (stale == patience) return newest;
+  }
+  return 0;
+}
+
+v1::JobSpec StoppedSpec() {
+  v1::JobSpec spec = ValidatedSpec(40);
+  spec.mutable_stop()->set_metric("validation/loss");
+  spec.mutable_stop()->set_patience(3);
+  return spec;
+}
+
+TEST_CASE("Boundary: a job stops early at the same state on every cluster, with its checkpoint") {
+  FakeCase endless({}, ValidatedSpec(40));
+  const uint64_t end = StopOf(endless.Run(kAlone)[0].progress, 3);
+  REQUIRE(end > 6);
+  REQUIRE(end < 80);
+  FakeCase job({}, StoppedSpec());
+  const auto reference = job.Run(kAlone);
+  RequireFinished(reference, end);
+  REQUIRE(reference[0].checkpoints.back().step == end);
+  // The newest of three that are no better: the best is an earlier one, and was kept.
+  REQUIRE_FALSE(reference[0].checkpoints.back().standing.best);
+  for (const Cluster& cluster :
+       {Cluster{{4, {0, 1, 2, 3}}}, Cluster{{1, {}}, {2, {1, 3}}, {1, {0, 2}}}}) {
+    const auto results = job.Run(cluster);
+    RequireFinished(results, end);
+    REQUIRE(LastManifest(results) == LastManifest(reference));
+  }
+}
+
+TEST_CASE("Boundary: how long the best stood is in a checkpoint") {
+  v1::JobSpec spec = StoppedSpec();
+  spec.mutable_checkpoint()->set_every_steps(1);
+  FakeCase job({}, spec);
+  const auto reference = job.Run(kAlone);
+  const std::vector<Checkpoint>& checkpoints = reference[0].checkpoints;
+  const uint64_t end = checkpoints.back().step;
+  RequireFinished(reference, end);
+  // From the last one too: nothing is left to do, and that is known.
+  for (const uint64_t from : {end - 5, end - 2, end - 1, end}) {
+    const auto trainer = job.Prepare();
+    REQUIRE(trainer.ok());
+    REQUIRE((*trainer)->Restore(checkpoints[from - 1]).ok());
+    const auto sink = std::make_shared<MemorySink>();
+    Generation generation;
+    generation.ring = {{.trainer = trainer->get(), .shards = {0, 1, 2, 3}}};
+    generation.sink = sink;
+    const RunResult result = RunGeneration(generation)[0];
+    REQUIRE(result.end == RunEnd::kFinished);
+    REQUIRE(result.applied == end);
+    REQUIRE(result.manifest_sha256 == LastManifest(reference));
+  }
+}
+
+TEST_CASE("Boundary: evaluations follow evaluate.every_steps, and the last step") {
+  v1::JobSpec spec = ValidatedSpec(4);
+  spec.mutable_evaluate()->set_every_steps(3);
+  FakeCase job({}, spec);
+  const auto results = job.Run(kAlone);
+  RequireFinished(results, 8);
+  std::set<uint64_t> steps;
+  for (const Progress& progress : results[0].progress) {
+    if (progress.test) steps.insert(progress.test->step);
+  }
+  REQUIRE(steps == std::set<uint64_t>{3, 6, 8});
 }
 
 // Delivers nothing until it is opened. kAway: it says so at once; kHangs: a delivery waits.
@@ -195,16 +275,42 @@ Evaluation Of(uint64_t step, double accuracy, std::optional<double> loss) {
   return evaluation;
 }
 
-v1::ResolvedJob WithBest(v1::SampleSplit split, const std::string& name, bool lower_is_better) {
-  v1::ResolvedJob job;
-  job.mutable_best()->set_split(split);
-  job.mutable_best()->set_name(name);
-  job.mutable_best()->set_lower_is_better(lower_is_better);
-  return job;
+v1::Watch WatchOf(v1::SampleSplit split, const std::string& name, bool lower_is_better) {
+  v1::Watch watch;
+  watch.set_split(split);
+  watch.set_name(name);
+  watch.set_lower_is_better(lower_is_better);
+  watch.set_best(true);
+  return watch;
 }
 
-TEST_CASE("BestMetric: strictly better, and a state that comes again stands as it stood") {
-  BestMetric best(WithBest(v1::SAMPLE_SPLIT_TEST, "loss", true));
+// A job's states by their evaluations alone.
+class Watching {
+ public:
+  explicit Watching(const v1::Watch& watch) {
+    FakeCase job({}, ValidatedSpec(1));
+    const auto training = BuildTrainingJob(JobId("job"), job.resolved, job.data.dataset(),
+                                           &job.backend, Cores(1), SmallBuckets());
+    REQUIRE(training.ok());
+    spec_.set_total_steps(100);
+    if (!watch.name().empty()) *spec_.add_watches() = watch;
+    state_.emplace((*training)->layout, 21, NothingWatched(spec_));
+  }
+  Standing Look(uint64_t step, const std::optional<Evaluation>& validation,
+                const std::optional<Evaluation>& test) {
+    state_->step = step;
+    return LookAt(spec_, validation, test, &*state_);
+  }
+  uint64_t stale() const { return state_->watched[0].stale; }
+  bool stops() const { return StopsEarly(spec_, *state_); }
+
+ private:
+  v1::ResultSpec spec_;
+  std::optional<State> state_;
+};
+
+TEST_CASE("Watch: strictly better, and a state that comes again stands as it stood") {
+  Watching best(WatchOf(v1::SAMPLE_SPLIT_TEST, "loss", true));
   REQUIRE(best.Look(2, {}, Of(2, 0.1, 2.0)) == Standing{2.0, true});
   REQUIRE(best.Look(3, {}, Of(2, 0.1, 2.0)) == Standing{});  // not evaluated
   REQUIRE(best.Look(4, {}, Of(4, 0.9, 2.0)) == Standing{2.0, false});
@@ -213,13 +319,34 @@ TEST_CASE("BestMetric: strictly better, and a state that comes again stands as i
   REQUIRE(best.Look(8, {}, Of(8, 0.0, 1.5)) == Standing{1.5, true});
   REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
   REQUIRE(best.Look(10, {}, Of(10, 0.0, 1.75)) == Standing{1.75, false});
-  BestMetric accuracy(WithBest(v1::SAMPLE_SPLIT_VALIDATION, "accuracy", false));
+  REQUIRE_FALSE(best.stops());
+  Watching accuracy(WatchOf(v1::SAMPLE_SPLIT_VALIDATION, "accuracy", false));
   REQUIRE(accuracy.Look(2, Of(2, 0.0, {}), Of(2, 1.0, {})) == Standing{0.0, true});
   REQUIRE(accuracy.Look(4, Of(4, 0.5, {}), {}) == Standing{0.5, true});
   REQUIRE(accuracy.Look(6, Of(6, 0.25, {}), {}) == Standing{0.25, false});
-  BestMetric none{v1::ResolvedJob()};
-  REQUIRE_FALSE(none.wanted());
+  Watching none{v1::Watch()};
   REQUIRE(none.Look(2, Of(2, 1, 1), Of(2, 1, 1)) == Standing{});
+}
+
+TEST_CASE(
+    "Watch: what is better by no more than min_delta is the best, and does not keep a job on") {
+  v1::Watch watch = WatchOf(v1::SAMPLE_SPLIT_TEST, "loss", true);
+  watch.set_patience(3);
+  watch.set_min_delta(0.5);
+  Watching job(watch);
+  REQUIRE(job.Look(1, {}, Of(1, 0, 4.0)) == Standing{4.0, true});
+  REQUIRE(job.Look(2, {}, Of(2, 0, 3.75)) == Standing{3.75, true});
+  REQUIRE(job.Look(2, {}, Of(2, 0, 3.75)) == Standing{3.75, true});
+  REQUIRE(job.stale() == 1);  // it came twice, and counts once
+  REQUIRE(job.Look(3, {}, Of(3, 0, {})) == Standing{});
+  REQUIRE(job.stale() == 2);
+  REQUIRE_FALSE(job.stops());
+  REQUIRE(job.Look(4, {}, Of(4, 0, 3.25)) == Standing{3.25, true});
+  REQUIRE(job.stale() == 0);
+  REQUIRE(job.Look(5, {}, Of(5, 0, 3.25)) == Standing{3.25, false});
+  REQUIRE(job.Look(6, {}, Of(6, 0, 3.0)) == Standing{3.0, true});
+  REQUIRE(job.Look(7, {}, Of(7, 0, 9.0)) == Standing{9.0, false});
+  REQUIRE(job.stops());
 }
 
 }  // namespace

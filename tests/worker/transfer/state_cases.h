@@ -31,7 +31,6 @@ inline StateCopy MakeState(uint64_t step, const std::vector<size_t>& sizes) {
   }
   copy.validation = Evaluation{step - 1, {{"loss", 1.5}, {"accuracy", 0.25}}};
   copy.test = Evaluation{step, {{"accuracy", 0.5}}};
-  copy.best = StateCopy::Best{step - 1, 0.75};
   return copy;
 }
 
@@ -46,7 +45,7 @@ inline bool Same(const StateCopy& a, const StateCopy& b) {
     if (a.files[i].name != b.files[i].name || a.files[i].bytes != b.files[i].bytes) return false;
   }
   return a.step == b.step && a.digest == b.digest && Same(a.validation, b.validation) &&
-         Same(a.test, b.test) && a.best == b.best;
+         Same(a.test, b.test);
 }
 
 inline std::vector<v1::StatePiece> PiecesOf(const StateCopy& copy) {

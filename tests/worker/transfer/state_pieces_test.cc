@@ -37,7 +37,7 @@ TEST_CASE("StateReceiver: takes what StatePieces cut, whatever the sizes") {
   for (const std::vector<size_t>& sizes : cases) {
     StateCopy copy = MakeState(3, sizes);
     if (sizes.size() % 2 == 0) copy.validation = copy.test = std::nullopt;
-    if (sizes.size() % 3 == 0) copy.best = std::nullopt;
+    if (sizes.size() % 3 == 0) copy.test = std::nullopt;
     StateReceiver receiver(3, 8 * kMiB);
     for (const v1::StatePiece& piece : PiecesOf(copy)) {
       REQUIRE_FALSE(receiver.complete());

@@ -253,14 +253,15 @@ TEST_CASE("States: each stream gets what is known of the state when it begins") 
   std::atomic<int> copies = 0;
   source.Offer(kJob, [&copies](uint64_t step) {
     StateCopy copy = MakeState(step, {32 * kMiB});
-    if (++copies > 1) copy.best = StateCopy::Best{.step = step, .value = 0.5};
+    copy.test.reset();
+    if (++copies > 1) copy.test = Evaluation{step, {{"loss", 0.5}}};
     return Shared(std::move(copy));
   });
   SlowReader reader(source);  // more than all buffers on the way take
   REQUIRE(reader.Read());
   const auto later = FetchState(source.Ask(7), {});
   REQUIRE(later.ok());
-  CHECK(later->best == StateCopy::Best{.step = 7, .value = 0.5});
+  CHECK(later->test == Evaluation{7, {{"loss", 0.5}}});
   CHECK(copies == 2);
 }
 
