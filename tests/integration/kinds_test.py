@@ -1,4 +1,6 @@
 """Jobs that end before their length, and jobs that evaluate: the same on every cluster, whatever dies."""
+import statistics
+
 import cluster
 import exactness
 
@@ -116,6 +118,51 @@ class EvaluateTest(exactness.ExactnessCase):
                 done = running.ringctl("evaluate", job, *arguments, expect=None)
                 self.assertNotEqual(done.returncode, 0, arguments)
                 self.assertIn(words, done.stdout + done.stderr)
+
+
+class FoldsTest(exactness.ExactnessCase):
+    FOLDS = {"validation": {"folds": 5}, "batch": 12, "shards": 2}
+
+    def folds_of(self, running, parent):
+        return [running.status(fold["job_id"]) for fold in parent["folds"]]
+
+    def test_five_folds_are_one_job_that_a_killed_coordinator_does_not_lose(self):
+        with self.running([("a", 1), ("b", 1)]) as running:
+            alone = running.run_job(cluster.job_spec(**{**self.FOLDS, "validation": {"fold": "2/5"}}))
+            job = running.submit(cluster.job_spec(**self.FOLDS, workers={"min": 1, "max": 1}))
+            running.watch_until(job, lambda now: any(fold["state"] == "SUCCEEDED" for fold in now["folds"]), "one fold is done")
+            running.coordinator.kill()
+            running.start_coordinator()
+            status = checked(running.wait(job))
+            folds = self.folds_of(running, status)
+            self.assertEqual([fold["spec"]["validation"]["fold"] for fold in folds], [f"{i}/5" for i in range(1, 6)])
+            self.assertEqual({fold["state"] for fold in folds}, {"SUCCEEDED"})
+            self.assertEqual({fold["fold_of"] for fold in folds}, {job})
+            # A fold is the job that one would have written for it.
+            self.assertEqual(folds[1]["checkpoint"]["sha256"], alone["checkpoint"]["sha256"])
+            self.assertEqual(len({fold["checkpoint"]["sha256"] for fold in folds}), 5)
+            for split in ("validation", "test"):
+                losses = [fold["metrics"][split]["loss"] for fold in folds]
+                spread = status["spread"][split]["loss"]
+                self.assertEqual(spread["count"], 5)
+                self.assertAlmostEqual(spread["mean"], statistics.mean(losses), places=12)
+                self.assertAlmostEqual(spread["deviation"], statistics.stdev(losses), places=12)
+            self.assertEqual(status["step"], sum(fold["step"] for fold in folds))
+            self.assertIn("+-", running.ringctl("status", job).stdout)
+
+    def test_folds_are_cancelled_and_fail_as_one(self):
+        with self.running() as running:
+            job = running.submit(cluster.job_spec(**{**self.FOLDS, "epochs": 4000}))
+            running.watch_until(job, lambda now: now["state"] == "RUNNING" and now["step"] > 0, "it runs")
+            refused = running.ringctl("submit", "--like", job, expect=None)
+            self.assertIn("is a cross-validation: name one of its folds, j0002", refused.stderr)
+            running.ringctl("cancel", job)
+            status = running.wait(job)
+            self.assertEqual(status["state"], "CANCELLED")
+            self.assertEqual({fold["state"] for fold in self.folds_of(running, status)}, {"CANCELLED"})
+            failed = running.wait(running.submit(cluster.job_spec(**{**self.FOLDS, "data": {"path": "nowhere"}})))
+            self.assertEqual(failed["state"], "FAILED")
+            self.assertIn("0 of 5 folds succeeded: fold 1", failed["reason"])
 
 
 if __name__ == "__main__":

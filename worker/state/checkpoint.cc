@@ -374,13 +374,27 @@ StatusOr<std::map<std::string, TensorViews>> ViewsOf(const std::vector<Checkpoin
   return found;
 }
 
-// What another job watched is nothing to this one.
-Status SetUnwatched(const std::vector<CheckpointFile>& files, State* state) {
+// Of another job's state: what that one watched and this one does not is left out, what only this
+// one watches begins anew.
+Status SetContinued(const std::vector<CheckpointFile>& files, State* state) {
   RING_ASSIGN_OR_RETURN(auto found, ViewsOf(files));
-  std::erase_if(found[kRest], [](const auto& entry) { return entry.first.starts_with(kWatch); });
-  std::vector<Watched> watched = std::exchange(state->watched, {});
+  TensorViews& rest = found[kRest];
+  std::vector<Watched> all = std::exchange(state->watched, {});
+  for (const Watched& each : all) {
+    if (rest.contains(kWatch + each.name + "/looked")) state->watched.push_back(each);
+  }
+  std::erase_if(rest, [&](const auto& entry) {
+    return entry.first.starts_with(kWatch) &&
+           std::ranges::none_of(state->watched, [&](const Watched& each) {
+             return entry.first.starts_with(kWatch + each.name + "/");
+           });
+  });
   RING_RETURN_IF_ERROR(SetTensors(found, state));
-  state->watched = std::move(watched);
+  for (Watched& each : all) {
+    const auto known = std::ranges::find(state->watched, each.name, &Watched::name);
+    if (known != state->watched.end()) each = *known;
+  }
+  state->watched = std::move(all);
   return absl::OkStatus();
 }
 
@@ -446,7 +460,7 @@ Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, St
     return FailedPrecondition("the checkpoint belongs to another job: expected {}, got {}",
                               Hex(expected), Hex(facts.result_digest));
   }
-  RING_RETURN_IF_ERROR(continued ? SetUnwatched(checkpoint.files, state)
+  RING_RETURN_IF_ERROR(continued ? SetContinued(checkpoint.files, state)
                                  : SetState(checkpoint.files, state));
   if (state->step == facts.step && state->digest == facts.digest) return absl::OkStatus();
   return DataLoss("step or digest of manifest.json and state.safetensors differ");

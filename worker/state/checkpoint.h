@@ -89,7 +89,7 @@ struct ManifestFacts {
 [[nodiscard]] StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder);
 
 // Verifies, then sets all of `state`, whose layout is the job's; of a checkpoint that the job
-// continues what was watched is left out: the job watches anew. FAILED_PRECONDITION when the
+// continues, of what was watched only what it watches, too. FAILED_PRECONDITION when the
 // checkpoint is another job's, and not the one that the job continues; DATA_LOSS names the tensor
 // that is missing, superfluous or of another shape. The state is garbage after an error.
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state);

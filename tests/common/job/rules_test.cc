@@ -105,6 +105,7 @@ checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
 memory: {rematerialize: false}
+kind: train
 )");
   const v1::JobSpec other = WithDefaults(
       LeastSpec({"batch=64", "optimizer={sgd: {}}", "precision={policy: mixed_float16}"}));
@@ -123,6 +124,7 @@ checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
 memory: {rematerialize: false}
+kind: train
 )");
 }
 
