@@ -245,7 +245,7 @@ TEST_CASE("Validate: a validation set and what is best by it") {
   CHECK(ErrorOf({"validation={split: 0.1}"}) == "valid");
   CHECK(ErrorOf({"validation={split: 1.0}"}) ==
         "validation.split: expected above 0, under 1, got 1");
-  CHECK(ErrorOf({"validation={}"}) == "validation: expected one of split, fold, got none");
+  CHECK(ErrorOf({"validation={}"}) == "validation: expected one of split, fold, folds, got none");
   CHECK(ErrorOf({"validation={fold: 5/5}"}) == "valid");
   for (const char* const fold : {"0/5", "6/5", "1/1", "1", "a/b", "1/1001", "01/5", "1/5 "}) {
     CHECK_THAT(ErrorOf({fmt::format("validation={{fold: \"{}\"}}", fold)}),
