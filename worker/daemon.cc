@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -53,6 +54,24 @@ uint64_t DefaultMemory(const Flags& flags, const Backend& backend) {
   return device / ((flags.cores + used - 1) / used);
 }
 
+// A GPU's host has little else to do. 2 CPUs a GPU launch its kernels and serve its part of the
+// ring.
+uint32_t DefaultInputThreads(const Flags& flags, const Backend& backend) {
+  if (backend.device_profile().memory_per_core() == 0) return 1;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+  const uint32_t gpus = flags.device.index ? 1 : std::min(backend.devices(), flags.cores);
+  return static_cast<uint32_t>(std::max(1, CPU_COUNT(&allowed) - 2 * static_cast<int>(gpus)));
+}
+
+// The host's that `flags` leave open.
+void CompleteInput(const Backend& backend, Flags* flags) {
+  if (!flags->input_threads) flags->input_threads = DefaultInputThreads(*flags, backend);
+  if (flags->input_memory > 0) return;
+  flags->input_memory = std::min(uint64_t{1} << 30, HostMemory() / 16);
+}
+
 uint32_t DeviceOf(const Flags& flags, const Backend& backend, uint32_t core) {
   return flags.device.index.value_or(core % backend.devices());
 }
@@ -77,6 +96,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   RING_ASSIGN_OR_RETURN(const uint64_t term, TermStore::Load(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
   if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
+  CompleteInput(*backend, &flags);
   auto states = std::make_unique<StateService>();
   ring::PortOptions options;
   options.services = {states.get()};
@@ -148,6 +168,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
   options.folders = {flags_.data_root, flags_.state_dir};
   options.ticket = [this]() { return ticket_.Get(); };
+  options.input = {flags_.input_threads.value_or(1), flags_.input_memory};
   for (uint32_t i = 0; i < flags_.cores; ++i) {
     CoreOptions& core = options.cores.emplace_back();
     core.name = fmt::format("core{}", i);

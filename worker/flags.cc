@@ -23,6 +23,7 @@ struct RawFlags {
   std::string listen = "127.0.0.1:0";
   std::string device = "auto";
   std::string memory_per_core;
+  std::string input_memory;
   std::string log_spool = "64MiB";
   std::string drain = "30s";
   std::string cpus;
@@ -65,6 +66,9 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   if (!raw.memory_per_core.empty()) {
     RING_ASSIGN_OR_RETURN(flags->memory_per_core,
                           ParseBytes(raw.memory_per_core, "--memory-per-core"));
+  }
+  if (!raw.input_memory.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->input_memory, ParseBytes(raw.input_memory, "--input-memory"));
   }
   RING_ASSIGN_OR_RETURN(flags->log_spool_bytes, ParseBytes(raw.log_spool, "--log-spool"));
   if (flags->log_spool_bytes < kMinSpoolBytes) {
@@ -146,6 +150,15 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->envname("RINGMASTER_DEVICE");
   app.add_option("--memory-per-core", raw.memory_per_core,
                  "e.g. 8GiB; default: an equal part of the GPU's, or of 4/5 of the host's")
+      ->type_name("BYTES");
+  app.add_option(
+         "--input-threads", flags.input_threads,
+         "threads that read and decode samples ahead; 0: the cores do; default: 1, or beside "
+         "GPUs all CPUs but 2 for each GPU")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--input-memory", raw.input_memory,
+                 "samples held ahead, e.g. 4GiB; default: 1GiB, at most 1/16 of the host's")
       ->type_name("BYTES");
   app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")

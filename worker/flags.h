@@ -26,7 +26,9 @@ struct Flags {
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
   DeviceChoice device;
-  uint64_t memory_per_core = 0;  // bytes; 0: what the device has
+  uint64_t memory_per_core = 0;           // bytes; 0: what the device has
+  std::optional<uint32_t> input_threads;  // nothing: InputOptions of the host
+  uint64_t input_memory = 0;              // bytes; 0: likewise
   std::string data_root;
   std::string state_dir;
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged

@@ -229,6 +229,7 @@ StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitS
 
 void JobRunner::Do(const PrepareJob& task) {
   TrainerOptions options;
+  options.input = options_.input;
   options.init = std::move(init_);
   options.on_phase = [&](const char* phase) { phases_.Enter(task.job, phase); };
   options.on_snapshot = [post = post_, job = task.job](const HeldCopy& copy) {

@@ -33,6 +33,7 @@ struct JobRunnerOptions {
   std::string incarnation;
   DatasetFolders folders;
   std::vector<CoreOptions> cores;
+  InputOptions input;
   // Of the newest session; empty: there was none yet. Asked on any thread.
   std::function<std::string()> ticket = []() { return std::string(); };
   // Told when a job begins to be served, and when it ends; the next one may have begun by then.

@@ -60,6 +60,8 @@ v1::Progress MessageOf(const Progress& progress) {
   times.set_ring_transfer(progress.step_times.ring_transfer);
   times.set_update(progress.step_times.update);
   times.set_total(progress.step_seconds);
+  times.set_input_work(progress.step_times.input_work);
+  times.set_input_threads(progress.input_threads);
   return message;
 }
 

@@ -24,6 +24,19 @@ TEST_CASE("Flags: amounts of memory have binary units") {
   }
 }
 
+TEST_CASE("Flags: threads and memory for samples are the host's where they are not given") {
+  CHECK_FALSE(Parse({}).flags.input_threads);
+  CHECK(Parse({}).flags.input_memory == 0);
+  CHECK(Parse({"--input-threads", "0"}).flags.input_threads == 0U);
+  CHECK(Parse({"--input-threads", "12"}).flags.input_threads == 12U);
+  CHECK(Parse({"--input-memory", "4GiB"}).flags.input_memory == uint64_t{4} << 30);
+  for (const char* bad : {"-1", "1025", "many", "1.5"}) {
+    INFO(bad);
+    CHECK(Parse({"--input-threads", bad}).exit_code == 2);
+  }
+  CHECK(Parse({"--input-memory", "0"}).exit_code == 2);
+}
+
 TEST_CASE("Flags: --version is no error") {
   CHECK(Parse({"--version"}).exit);
   CHECK(Parse({"--version"}).exit_code == 0);

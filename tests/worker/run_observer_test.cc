@@ -86,7 +86,9 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
                          .ring_transfer = 4,
                          .update = 5,
                          .evaluate = 6,
-                         .checkpoint = 7};
+                         .checkpoint = 7,
+                         .input_work = 9};
+  progress.input_threads = 10;
   progress.step_seconds = 8;
   const v1::Progress message = MessageOf(progress);
   CHECK(message.updates() == 9);
@@ -112,6 +114,8 @@ TEST_CASE("RunObserver: every number of a progress is in the message") {
   CHECK(message.step_times().ring_transfer() == 4);
   CHECK(message.step_times().update() == 5);
   CHECK(message.step_times().total() == 8);
+  CHECK(message.step_times().input_work() == 9);
+  CHECK(message.step_times().input_threads() == 10);
   const v1::Progress plain = MessageOf({});
   CHECK_FALSE(plain.has_loss_scale());
   CHECK(plain.metrics().empty());

@@ -5,184 +5,272 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/float_mode.h"
-#include "common/job/shards.h"
 
 namespace ringmaster::worker {
-namespace {
 
-// A step, then at its end the validation set, the test set, and the next step.
-job::SampleSet NextSet(job::SampleSet set) {
-  switch (set) {
-    case job::SampleSet::kTrain:
-      return job::SampleSet::kValidation;
-    case job::SampleSet::kValidation:
-      return job::SampleSet::kTest;
-    case job::SampleSet::kTest:
-      break;
+// All of it under the reader's lock, but for the batch's rows: a run's belong to who claimed it.
+struct Reader::Flight {
+  explicit Flight(const BatchId& batch_id) : id(batch_id) {}
+
+  const BatchId id;
+  std::shared_ptr<ShardBatch> batch;  // nullptr: not opened yet
+  size_t next_row = 0;                // rows before it are claimed
+  size_t hands = 1;                   // threads that are at it: opening, loading, bringing
+  bool asked = false;
+  bool held = false;   // counts as ahead
+  uint64_t bytes = 0;  // then
+  Status status;       // of the lowest row so far that has an error, at `failed_row`
+  size_t failed_row = SIZE_MAX;
+
+  [[nodiscard]] bool has_rows() const {
+    return status.ok() && batch != nullptr && next_row < batch->samples.size();
   }
-  return job::SampleSet::kTrain;
-}
-
-}  // namespace
+  // Nobody is at it, and nobody needs to be: runs are claimed in order, so that rows below the
+  // failed one are loaded.
+  [[nodiscard]] bool whole() const { return hands == 0 && !has_rows(); }
+  void Fail(size_t row, Status error) {
+    if (row >= failed_row) return;
+    failed_row = row;
+    status = std::move(error);
+  }
+};
 
 Reader::Reader(std::shared_ptr<const ShardLoader> loader, ReaderOptions options)
     : loader_(std::move(loader)),
       options_(std::move(options)),
-      ahead_(options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size()) {
-  if (!options_.shards.empty() && options_.start_step < loader_->spec().total_steps()) {
-    cursor_ = BatchId::Training(options_.start_step, options_.shards.front());
+      ahead_(options_.ahead > 0 ? options_.ahead : 2 * options_.shards.size()),
+      plan_(loader_.get(), options_.shards, options_.start_step) {
+  for (uint32_t i = 0; i < options_.input.threads; ++i) {
+    threads_.emplace_back([this, name = fmt::format("input{}", i)] { Serve(name); });
   }
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
 }
 
 Reader::~Reader() { Stop(); }
 
 void Reader::Stop() {
-  thread_.request_stop();
   MutexLock lock(mu_);
   stopped_ = true;
+  work_.NotifyAll();
   changed_.NotifyAll();
 }
 
 StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
     const BatchId& id, std::chrono::steady_clock::time_point deadline) {
+  FlightPtr flight;
+  bool opens = false;
   {
     MutexLock lock(mu_);
-    const bool settled = changed_.WaitUntil(
-        mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || loading_ != id; });
-    if (stopped_) return Status(absl::StatusCode::kCancelled, "the reader was stopped");
-    if (!settled) {
-      return Error(absl::StatusCode::kDeadlineExceeded,
-                   "shard {} of step {} was still being read at its deadline", id.shard, id.step);
-    }
-    SkipTo(id);
-    slot_free_ = true;  // whoever asks is done with an earlier batch
-    changed_.NotifyAll();
-    if (const auto found = ready_.find(id); found != ready_.end()) {
-      auto taken = ready_.extract(found);
-      return std::move(taken.mapped());
-    }
-    if (cursor_ && !(id < *cursor_)) taken_.insert(id);
+    if (!stopped_) flight = Ask(id, &opens);
   }
-  return loader_->Load(id);
+  if (opens) Open(flight);
+  LoadScratch scratch;
+  while (true) {
+    Run run;
+    {
+      MutexLock lock(mu_);
+      const bool settled = changed_.WaitUntil(mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return stopped_ || flight->whole() || flight->has_rows();
+      });
+      if (stopped_) return Status(absl::StatusCode::kCancelled, "the reader was stopped");
+      if (!settled) {
+        flight->asked = false;  // it can be asked for again
+        return Error(absl::StatusCode::kDeadlineExceeded,
+                     "shard {} of step {} was still being read at its deadline", id.shard, id.step);
+      }
+      if (flight->whole()) {
+        const auto found = flights_.find(id);
+        if (found != flights_.end() && found->second == flight) flights_.erase(found);
+        if (!flight->status.ok()) return flight->status;
+        return std::move(flight->batch);
+      }
+      run = Claim(flight);
+    }
+    Load(run, &scratch);
+  }
+}
+
+Reader::FlightPtr Reader::Ask(const BatchId& id, bool* opens) {
+  SkipTo(id);
+  slot_free_ = true;  // whoever asks is done with an earlier batch
+  FlightPtr& flight = flights_[id];
+  // One that somebody has asked for already is theirs.
+  *opens = flight == nullptr || flight->asked;
+  if (*opens) {
+    flight = std::make_shared<Flight>(id);
+    plan_.Take(id);
+  }
+  flight->asked = true;
+  Release(flight.get());
+  work_.NotifyOne();
+  return flight;
 }
 
 size_t Reader::held() const {
   MutexLock lock(mu_);
-  return ready_.size();
+  return static_cast<size_t>(std::ranges::count_if(
+      flights_, [](const auto& entry) { return !entry.second->asked && entry.second->whole(); }));
+}
+
+uint64_t Reader::held_bytes() const {
+  MutexLock lock(mu_);
+  return held_bytes_;
+}
+
+double Reader::TakeSeconds() {
+  MutexLock lock(mu_);
+  return std::exchange(seconds_, 0);
 }
 
 void Reader::SkipTo(const BatchId& id) {
   const BatchId first{id.step, id.set, id.batch, 0};
-  std::erase_if(ready_, [&](const auto& entry) { return entry.first < first; });
-  std::erase_if(taken_, [&](const BatchId& taken) { return taken < first; });
-  if (!cursor_ || !(*cursor_ < first)) return;
-  cursor_ = first;
-  cursor_->shard = options_.shards.front();
-  shard_index_ = 0;
+  for (auto entry = flights_.begin(); entry != flights_.end() && entry->first < first;) {
+    const FlightPtr flight = entry->second;
+    if (flight->asked) {
+      ++entry;
+      continue;
+    }
+    entry = flights_.erase(entry);
+    open_.erase(flight->id);
+    flight->Fail(0, absl::CancelledError("it was passed over"));
+    if (flight->hands == 0) Release(flight.get());
+  }
+  plan_.SkipTo(id);
 }
 
-void Reader::Run(const std::stop_token& stop) {
-  pthread_setname_np(pthread_self(), "reader");
+void Reader::Release(Flight* flight) {
+  if (!std::exchange(flight->held, false)) return;
+  --held_;
+  held_bytes_ -= flight->bytes;
+}
+
+void Reader::Serve(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.c_str());
   const DefaultFloatMode float_mode;
-  while (!stop.stop_requested()) {
-    bool brings = false;
+  LoadScratch scratch;
+  while (true) {
     {
       MutexLock lock(mu_);
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
-      changed_.WaitUntil(mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-        return stopped_ || may_load() || ToBring() != nullptr;
-      });
+      WaitFor(work_, mu_,
+              [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_ || HasWork(); });
       if (stopped_) return;
-      brings = ToBring() != nullptr;
     }
-    if (brings) {
-      BringNext();
-    } else {
-      LoadNext();
-    }
+    WorkOnce(&scratch);
   }
 }
 
-void Reader::LoadNext() {
-  std::optional<BatchId> id;
+bool Reader::HasWork() const { return !open_.empty() || MayPlan() || ToBring() != nullptr; }
+
+// Pixels first, which are whole and wait for nothing but a slot; then rows of the oldest batch;
+// then one more batch.
+void Reader::WorkOnce(LoadScratch* scratch) {
+  FlightPtr brought, opened;
+  Run run;
   {
     MutexLock lock(mu_);
-    if (!may_load()) return;
-    id = Next();
-    loading_ = id;
+    brought = ToBring();
+    if (brought != nullptr) {
+      ++brought->hands;
+      bringing_ = true;
+      slot_free_ = false;
+    } else if (!open_.empty()) {
+      run = Claim(open_.begin()->second);
+    } else if (MayPlan()) {
+      opened = Plan();
+    }
+    if (HasWork()) work_.NotifyOne();  // one thread wakes the next
   }
-  if (!id) return;
-  Result result = loader_->Load(*id);
-  MutexLock lock(mu_);
-  loading_.reset();
-  ready_.emplace(*id, std::move(result));
-  changed_.NotifyAll();
+  if (brought != nullptr) Bring(brought);
+  if (opened != nullptr) Open(opened);
+  if (run.flight != nullptr) Load(run, scratch);
 }
 
-std::shared_ptr<ShardBatch> Reader::ToBring() const {
-  if (options_.stage == nullptr || !slot_free_) return nullptr;
-  for (const auto& [id, result] : ready_) {
-    if (!result.ok() || (*result)->pixels.span().empty()) continue;
-    if ((*result)->staged == nullptr) return *result;
+bool Reader::MayPlan() const {
+  const auto next = plan_.next();
+  if (!next || held_ >= ahead_) return false;
+  return held_ == 0 || held_bytes_ + loader_->Bytes(*next) <= options_.input.memory_bytes;
+}
+
+Reader::FlightPtr Reader::Plan() {
+  const BatchId id = *plan_.next();
+  plan_.Advance();
+  FlightPtr& flight = flights_[id];
+  if (flight != nullptr) return nullptr;  // somebody asked for it before it was come to
+  flight = std::make_shared<Flight>(id);
+  flight->held = true;
+  flight->bytes = loader_->Bytes(id);
+  ++held_;
+  held_bytes_ += flight->bytes;
+  return flight;
+}
+
+void Reader::Open(const FlightPtr& flight) {
+  auto batch = loader_->Open(flight->id);
+  MutexLock lock(mu_);
+  if (batch.ok()) {
+    flight->batch = *std::move(batch);
+  } else {
+    flight->Fail(0, batch.status());
+  }
+  if (flight->has_rows()) open_.insert_or_assign(flight->id, flight);
+  Settle(flight);
+}
+
+Reader::Run Reader::Claim(const FlightPtr& flight) {
+  const size_t rows = flight->batch->samples.size();
+  const Run run = {flight, flight->next_row, std::min(flight->next_row + kRunRows, rows)};
+  flight->next_row = run.end;
+  ++flight->hands;
+  if (run.end == rows) open_.erase(flight->id);
+  return run;
+}
+
+void Reader::Load(const Run& run, LoadScratch* scratch) {
+  const auto began = std::chrono::steady_clock::now();
+  Status status = loader_->LoadRows(run.begin, run.end, scratch, run.flight->batch.get());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  MutexLock lock(mu_);
+  if (run.flight->id.set == job::SampleSet::kTrain) seconds_ += took.count();
+  if (!status.ok()) {
+    run.flight->Fail(run.begin, std::move(status));
+    open_.erase(run.flight->id);
+  }
+  Settle(run.flight);
+}
+
+Reader::FlightPtr Reader::ToBring() const {
+  if (options_.stage == nullptr || !slot_free_ || bringing_) return nullptr;
+  for (const auto& [id, flight] : flights_) {
+    if (flight->asked || !flight->whole() || !flight->status.ok()) continue;
+    if (!flight->batch->pixels.span().empty() && flight->batch->staged == nullptr) return flight;
   }
   return nullptr;
 }
 
 // Nobody else has the batch meanwhile: who asks for it waits.
-void Reader::BringNext() {
-  std::shared_ptr<ShardBatch> batch;
-  {
-    MutexLock lock(mu_);
-    batch = ToBring();
-    if (batch == nullptr) return;
-    loading_ = batch->id;
-    slot_free_ = false;
-  }
-  auto staged = options_.stage->Bring(batch->pixels.span());
+void Reader::Bring(const FlightPtr& flight) {
+  auto staged = options_.stage->Bring(flight->batch->pixels.span());
   MutexLock lock(mu_);
-  loading_.reset();
-  changed_.NotifyAll();
-  if (staged.ok() && *staged == nullptr) return;
-  slot_free_ = true;
-  const auto found = ready_.find(batch->id);
-  if (found == ready_.end()) return;  // it was passed over
-  if (staged.ok()) {
-    batch->staged = *std::move(staged);
-  } else {
-    found->second = Annotate(staged.status(), "input copied ahead");
+  bringing_ = false;
+  if (!staged.ok()) {
+    flight->Fail(0, Annotate(staged.status(), "input copied ahead"));
+    slot_free_ = true;
+  } else if (*staged != nullptr) {
+    flight->batch->staged = *std::move(staged);
+    slot_free_ = true;
   }
+  Settle(flight);
 }
 
-std::optional<BatchId> Reader::Next() {
-  while (cursor_) {
-    const BatchId id = *cursor_;
-    Advance();
-    if (taken_.erase(id) == 0) return id;
-  }
-  return std::nullopt;
-}
-
-void Reader::Advance() {
-  const v1::ResultSpec& spec = loader_->spec();
-  BatchId& at = *cursor_;
-  shard_index_ = (shard_index_ + 1) % options_.shards.size();
-  at.shard = options_.shards[shard_index_];
-  if (shard_index_ > 0) return;
-  if (at.set != job::SampleSet::kTrain && ++at.batch < loader_->evaluation_batches(at.set)) return;
-  at.batch = 0;
-  at.set = NextSet(at.set);
-  if (at.set == job::SampleSet::kValidation) {
-    ++at.step;
-    const bool evaluates =
-        job::EvaluatesAfter(at.step, spec.evaluation_steps(), spec.total_steps());
-    if (!evaluates) at.set = job::SampleSet::kTrain;
-  }
-  while (at.set != job::SampleSet::kTrain && loader_->evaluation_batches(at.set) == 0) {
-    at.set = NextSet(at.set);
-  }
-  if (at.set == job::SampleSet::kTrain && at.step >= spec.total_steps()) cursor_.reset();
+void Reader::Settle(const FlightPtr& flight) {
+  --flight->hands;
+  const auto found = flights_.find(flight->id);
+  const bool passed_over = found == flights_.end() || found->second != flight;
+  if (passed_over && flight->hands == 0) Release(flight.get());
+  if (flight->asked) changed_.NotifyAll();
+  if (HasWork()) work_.NotifyOne();
 }
 
 }  // namespace ringmaster::worker

@@ -1,10 +1,14 @@
-// Loads coming shards ahead of the trainer, on one thread of its own, and has the pixels of the
-// next ones brought to the device where there is an input stage. What a batch contains never
-// depends on timing: a batch that is asked for and not yet begun is loaded by the caller itself, so
-// that a slow reader costs time and nothing else, and no order of requests can wait for ever.
+// Loads coming batches ahead of the trainer, on threads of its own, and has the pixels of the next
+// ones brought to the device where there is an input stage. A thread's unit of work is a run of
+// rows of one batch, which go into places that were there before: neither how many threads there
+// are nor who is first changes a byte. Who asks for a batch that is not whole helps to load it, so
+// that a slow reader, or one without threads, costs time and nothing else, and no order of requests
+// can wait for ever.
+//
+//   planned -> opened (room for its rows) -> runs of rows, oldest batch first -> whole -> asked for
 //
 // Owned by the step loop, one for each assignment (a worker's shards and first step). Get is
-// thread-safe, called by the cores; the destructor stops the thread.
+// thread-safe, called by the cores; the destructor ends the threads after the runs in hand.
 #pragma once
 
 #include <chrono>
@@ -12,74 +16,109 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "common/mutex.h"
 #include "common/status.h"
+#include "worker/data/batch_plan.h"
 #include "worker/data/shard_loader.h"
 
 namespace ringmaster::worker {
+
+// What a worker gives to reading: flags of ringworker, and no part of any job.
+struct InputOptions {
+  uint32_t threads = 1;
+  // Of the rows that are held ahead; at least one batch, however large it is.
+  uint64_t memory_bytes = uint64_t{1} << 30;
+};
 
 struct ReaderOptions {
   std::vector<uint32_t> shards;  // that this worker computes, ascending
   uint64_t start_step = 0;       // K: the first training step
   size_t ahead = 0;              // batches held at most; 0: two steps' worth
-  InputStage* stage = nullptr;   // of the loader's pixels; outlives the reader and its batches
+  InputOptions input;
+  InputStage* stage = nullptr;  // of the loader's pixels; outlives the reader and its batches
 };
 
 class Reader {
  public:
+  // A run of rows: what a thread does between two looks at what is oldest.
+  static constexpr size_t kRunRows = 8;
+
   Reader(std::shared_ptr<const ShardLoader> loader, ReaderOptions options);
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // The batch, once: asking again loads it again. DEADLINE_EXCEEDED when the thread was still at it
-  // at `deadline`; CANCELLED after Stop(); else the loader's error.
+  // The batch, once: asking again loads it again. DEADLINE_EXCEEDED when rows of it were still
+  // being loaded elsewhere at `deadline`; CANCELLED after Stop(); else the error of the lowest row
+  // that has one, or the stage's.
   [[nodiscard]] StatusOr<std::shared_ptr<const ShardBatch>> Get(
       const BatchId& id, std::chrono::steady_clock::time_point deadline);
 
-  // Batches that are ready and not yet asked for; at most options.ahead.
+  // Batches that are whole and not yet asked for; at most options.ahead.
   [[nodiscard]] size_t held() const;
+  // Of those and of what is loaded for them, and of what was passed over and is still in hand.
+  [[nodiscard]] uint64_t held_bytes() const;
+  // Since the last call: that threads, cores that helped among them, took for training samples.
+  [[nodiscard]] double TakeSeconds();
 
-  // Wakes every waiter with CANCELLED and ends the thread after the batch in hand. Idempotent.
+  // Wakes every waiter with CANCELLED and ends the threads after the runs in hand. Idempotent.
   void Stop();
 
  private:
-  using Result = StatusOr<std::shared_ptr<ShardBatch>>;
-  void Run(const std::stop_token& stop);
-  // Work of the thread; each holds the lock but for what takes long.
-  void LoadNext();
-  void BringNext();
-  [[nodiscard]] bool may_load() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return cursor_.has_value() && ready_.size() < ahead_;
-  }
-  // The first ready batch whose pixels the stage does not have, where it may have a free slot.
-  [[nodiscard]] std::shared_ptr<ShardBatch> ToBring() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  struct Flight;  // a batch on its way
+  using FlightPtr = std::shared_ptr<Flight>;
+  // Rows [begin, end) of a flight.
+  struct Run {
+    FlightPtr flight;
+    size_t begin = 0, end = 0;
+  };
+
+  void Serve(const std::string& name);
+  // What there is to do for a thread: the first of these, nothing at the end.
+  [[nodiscard]] bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WorkOnce(LoadScratch* scratch);
+  [[nodiscard]] FlightPtr ToBring() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  [[nodiscard]] FlightPtr Plan() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  [[nodiscard]] bool MayPlan() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  [[nodiscard]] Run Claim(const FlightPtr& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Without the lock.
+  void Bring(const FlightPtr& flight);
+  void Open(const FlightPtr& flight);
+  void Load(const Run& run, LoadScratch* scratch);
+
+  // The flight of a batch that somebody asks for; a new one, `opens`, is for the caller to open.
+  [[nodiscard]] FlightPtr Ask(const BatchId& id, bool* opens) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The trainer has come to the batch of `id`: whatever comes before that batch is forgotten, and
-  // not read if it was not yet.
+  // not loaded if it was not yet.
   void SkipTo(const BatchId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The next batch of the plan that nobody has taken; nullopt at its end.
-  std::optional<BatchId> Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Somebody is done with a part of it.
+  void Settle(const FlightPtr& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // It is not held ahead any more.
+  void Release(Flight* flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<const ShardLoader> loader_;
   const ReaderOptions options_;
   const size_t ahead_;
 
   mutable Mutex mu_;
-  Condition changed_;
+  Condition work_;     // for threads: there may be something to do
+  Condition changed_;  // for who asked: a batch is whole, or has rows to load
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<BatchId> cursor_ ABSL_GUARDED_BY(mu_);   // next of the plan; nullopt at its end
-  size_t shard_index_ ABSL_GUARDED_BY(mu_) = 0;          // of cursor_ in options_.shards
-  std::optional<BatchId> loading_ ABSL_GUARDED_BY(mu_);  // in hand, or being brought
-  bool slot_free_ ABSL_GUARDED_BY(mu_) = true;           // of the stage, as far as is known
-  std::map<BatchId, Result> ready_ ABSL_GUARDED_BY(mu_);
-  std::set<BatchId> taken_ ABSL_GUARDED_BY(mu_);  // ahead of cursor_, loaded by their callers
+  BatchPlan plan_ ABSL_GUARDED_BY(mu_);
+  std::map<BatchId, FlightPtr> flights_ ABSL_GUARDED_BY(mu_);
+  std::map<BatchId, FlightPtr> open_ ABSL_GUARDED_BY(mu_);  // those with rows that nobody has
+  size_t held_ ABSL_GUARDED_BY(mu_) = 0;                    // flights that are held ahead
+  uint64_t held_bytes_ ABSL_GUARDED_BY(mu_) = 0;            // theirs
+  bool bringing_ ABSL_GUARDED_BY(mu_) = false;
+  bool slot_free_ ABSL_GUARDED_BY(mu_) = true;  // of the stage, as far as is known
+  double seconds_ ABSL_GUARDED_BY(mu_) = 0;
 
-  std::jthread thread_;  // last: it uses everything above
+  std::vector<std::jthread> threads_;  // last: they use everything above
 };
 
 }  // namespace ringmaster::worker

@@ -138,8 +138,7 @@ Status ShardLoader::ReadPixels(const Source& source, const BatchId& id, uint64_t
                              {reinterpret_cast<uint8_t*>(pixels.data()), pixels.size()});
 }
 
-Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
-                            graph::ImageScratch* scratch, std::span<std::byte> stored,
+Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row, LoadScratch* scratch,
                             ShardBatch* batch) const {
   const BatchId& id = batch->id;
   const uint64_t sample = batch->samples[row];
@@ -151,14 +150,16 @@ Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row,
   const std::span<std::byte> out =
       batch->columns[column].rows.span().subspan(row * source.row_bytes, source.row_bytes);
   if (!source.image) return dataset_->Read(source.stored, SplitOf(spec_, id), sample, out);
-  RING_RETURN_IF_ERROR(ReadPixels(source, id, sample, stored));
-  augmenter_->Apply(id.use(), id.step, sample,
-                    {reinterpret_cast<const uint8_t*>(stored.data()), stored.size()}, scratch,
-                    {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+  scratch->stored.resize(source.stored_bytes);
+  RING_RETURN_IF_ERROR(ReadPixels(source, id, sample, scratch->stored));
+  augmenter_->Apply(
+      id.use(), id.step, sample,
+      {reinterpret_cast<const uint8_t*>(scratch->stored.data()), scratch->stored.size()},
+      &scratch->images, {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
   return absl::OkStatus();
 }
 
-StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const {
+StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Open(const BatchId& id) const {
   if (id.shard >= spec_.shards()) {
     return InvalidArgument("shard {} of a job with {} shards", id.shard, spec_.shards());
   }
@@ -176,21 +177,39 @@ StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const
     const uint64_t place = slice.places.begin + row;
     batch->samples.push_back(samples_.At(id.set, training ? permutation.At(place) : place));
   }
-  std::vector<std::byte> stored;
   for (const Source& source : sources_) {
     const bool as_pixels = source.image && augmenter_ == nullptr;
     if (as_pixels) batch->pixels = AlignedArray<uint8_t>(rows * source.stored_bytes);
     batch->columns.push_back(
         {source.name, AlignedArray<std::byte>(as_pixels ? 0 : rows * source.row_bytes)});
-    if (source.image) stored.resize(source.stored_bytes);
-  }
-  graph::ImageScratch scratch;
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t column = 0; column < sources_.size(); ++column) {
-      RING_RETURN_IF_ERROR(LoadRow(sources_[column], column, row, &scratch, stored, batch.get()));
-    }
   }
   return batch;
+}
+
+Status ShardLoader::LoadRows(size_t begin, size_t end, LoadScratch* scratch,
+                             ShardBatch* batch) const {
+  for (size_t row = begin; row < end; ++row) {
+    for (size_t column = 0; column < sources_.size(); ++column) {
+      RING_RETURN_IF_ERROR(LoadRow(sources_[column], column, row, scratch, batch));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const {
+  RING_ASSIGN_OR_RETURN(std::shared_ptr<ShardBatch> batch, Open(id));
+  LoadScratch scratch;
+  RING_RETURN_IF_ERROR(LoadRows(0, batch->samples.size(), &scratch, batch.get()));
+  return batch;
+}
+
+uint64_t ShardLoader::Bytes(const BatchId& id) const {
+  if (id.shard >= spec_.shards() || samples_.count(id.set) == 0) return 0;
+  uint64_t row = sizeof(uint64_t);  // its index
+  for (const Source& source : sources_) {
+    row += source.image && augmenter_ == nullptr ? source.stored_bytes : source.row_bytes;
+  }
+  return SliceOf(spec_, id, samples_.count(id.set)).places.size() * row;
 }
 
 uint64_t ShardLoader::evaluation_batches(job::SampleSet set) const {

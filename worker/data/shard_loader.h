@@ -1,6 +1,8 @@
 // Loads the samples of one shard of one step: permutation, slice, records, and augmentation where
 // the cores leave it to the host. A pure function of (ResultSpec, dataset, BatchId): the same bytes
-// on every worker, whoever asks and when. Thread-safe; owned by the job that a worker serves.
+// on every worker, whoever asks and when. A batch has room for all of its rows before any of them
+// is loaded, so that several threads may load rows of one batch in any order. Thread-safe; owned by
+// the job that a worker serves.
 #pragma once
 
 #include <compare>
@@ -93,6 +95,12 @@ struct ShardBatch {
 // look like images.
 [[nodiscard]] bool CoresMayAugment(const v1::ResultSpec& spec);
 
+// What loading a row needs beside its place. One thread's; its bytes mean nothing between rows.
+struct LoadScratch {
+  graph::ImageScratch images;
+  std::vector<std::byte> stored;
+};
+
 class ShardLoader {
  public:
   // `spec` resolved; the dataset's facts must equal spec.data (checked by the caller at Prepare).
@@ -100,8 +108,20 @@ class ShardLoader {
   // are any, for cores that make the images themselves.
   ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
               std::shared_ptr<const graph::Augmenter> augmenter);
+  virtual ~ShardLoader() = default;
 
+  // A batch with room for its rows, none of which is loaded. INVALID_ARGUMENT: the job has no such
+  // shard or set.
+  [[nodiscard]] StatusOr<std::shared_ptr<ShardBatch>> Open(const BatchId& id) const;
+  // Loads rows [begin, end) of a batch of Open into their places, one after the other; the error of
+  // the first that has one, and those after it are left. Each row once; several threads may load
+  // others of the same batch meanwhile. Virtual for tests, which delay it.
+  [[nodiscard]] virtual Status LoadRows(size_t begin, size_t end, LoadScratch* scratch,
+                                        ShardBatch* batch) const;
+  // Both, on the calling thread.
   [[nodiscard]] StatusOr<std::shared_ptr<ShardBatch>> Load(const BatchId& id) const;
+  // Of the rows of such a batch; 0 for one that the job has not.
+  [[nodiscard]] uint64_t Bytes(const BatchId& id) const;
 
   // Batches of an evaluated set: ceil(samples / batch); 0 when the job has no such set.
   [[nodiscard]] uint64_t evaluation_batches(job::SampleSet set) const;
@@ -120,9 +140,9 @@ class ShardLoader {
   // The pixels of a sample's image, as geometry leaves them.
   Status ReadPixels(const Source& source, const BatchId& id, uint64_t sample,
                     std::span<std::byte> pixels) const;
-  // One sample's row of one column, in its place in the batch. `stored`: room for an image.
-  Status LoadRow(const Source& source, size_t column, size_t row, graph::ImageScratch* scratch,
-                 std::span<std::byte> stored, ShardBatch* batch) const;
+  // One sample's row of one column, in its place in the batch.
+  Status LoadRow(const Source& source, size_t column, size_t row, LoadScratch* scratch,
+                 ShardBatch* batch) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   const v1::ResultSpec spec_;

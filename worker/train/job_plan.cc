@@ -82,9 +82,11 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
   const uint64_t sample = SampleBytes(programs.training(), use.own_memory);
   const uint64_t shard = CeilDivide(result.batch(), result.shards());
   const uint64_t own_shards = CeilDivide(result.shards(), use.workers);
-  // A reader is two steps ahead, and each core has a shard in hand.
+  // A reader is two steps ahead, within its limit or by a shard, and each core has one in hand.
   const auto read = [&](uint64_t shards) {
-    return (2 * shards + std::min<uint64_t>(shards, use.cores)) * shard * sample;
+    const uint64_t ahead =
+        std::min(2 * shards * shard * sample, std::max<uint64_t>(use.input, shard * sample));
+    return ahead + std::min<uint64_t>(shards, use.cores) * shard * sample;
   };
   WorkerMemory memory;
   memory.always = {{"parameters", parameters},

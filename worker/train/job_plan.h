@@ -39,9 +39,10 @@ struct WorkerMemory {
 struct MemoryUse {
   uint64_t weights = 0;  // Weights::HostBytes
   uint32_t cores = 1;
-  uint32_t workers = 1;     // of its ring
-  bool own_memory = false;  // the cores' is not the host's
-  size_t checkpoints = 2;   // TrainerOptions::checkpoint_copies
+  uint32_t workers = 1;         // of its ring
+  bool own_memory = false;      // the cores' is not the host's
+  size_t checkpoints = 2;       // TrainerOptions::checkpoint_copies
+  uint64_t input = UINT64_MAX;  // InputOptions::memory_bytes
 };
 // `result` as its programs were built from it.
 [[nodiscard]] WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,

@@ -17,7 +17,8 @@ namespace ringmaster::worker {
 // ` loss=0.1234 accuracy=0.5000`: for lines of the log.
 [[nodiscard]] std::string LogText(const std::vector<graph::Metric>& metrics);
 
-// Seconds of the step thread by what it did. Nothing is counted twice.
+// Seconds of the step thread by what it did. Nothing is counted twice, but for input_work, which is
+// that of other threads.
 struct PhaseTimes {
   double input = 0;          // cores waited for samples: of the core that waited longest
   double compute = 0;        // the rest until the cores were done: forward, backward, quantize
@@ -26,6 +27,7 @@ struct PhaseTimes {
   double update = 0;         // digest, optimizer, units, compute copies of the weights
   double evaluate = 0;       // whole evaluations
   double checkpoint = 0;     // copying the state; at the end, waiting for the writer
+  double input_work = 0;     // of all who loaded samples of steps: input threads, cores that helped
 };
 
 struct Progress {
@@ -46,6 +48,7 @@ struct Progress {
   PhaseTimes step_times;                 // of this worker: means over the last steps
   double step_seconds = 0;               // likewise: from a step's end to the next one's
   PhaseTimes run_times;                  // of this worker: of the run so far
+  uint32_t input_threads = 0;            // of this worker
 };
 
 // Told on the step thread, after every applied step and every evaluation; must return quickly.

@@ -77,6 +77,7 @@ void Reporter::Report() const {
   progress.step_times = meter_.step_times();
   progress.step_seconds = meter_.step_seconds();
   progress.run_times = meter_.run_times();
+  progress.input_threads = job_->options.input.threads;
   progress.shards_computed = job_->step_work.computed();
   progress.shards_dropped = job_->step_work.dropped();
   progress.ring_bytes = job_->ring_bytes;

@@ -42,7 +42,7 @@ class StepMeter {
     for (double PhaseTimes::*const phase :
          {&PhaseTimes::input, &PhaseTimes::compute, &PhaseTimes::ring_wait,
           &PhaseTimes::ring_transfer, &PhaseTimes::update, &PhaseTimes::evaluate,
-          &PhaseTimes::checkpoint}) {
+          &PhaseTimes::checkpoint, &PhaseTimes::input_work}) {
       means.*phase = (newest().times.*phase - oldest().times.*phase) / double(steps());
     }
     return means;

@@ -39,6 +39,7 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       stop_(std::move(stop)),
       reader_(job->loader, {.shards = assignment.shards,
                             .start_step = assignment.start_step,
+                            .input = job->options.input,
                             .stage = job->stage.get()}),
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->layout->blocks(),
                job->gradients.get(), &job->totals,
@@ -156,6 +157,7 @@ Status StepLoop::Compute() {
   const double input = LongestInput(work.open(), job_->cores->size());
   times_.input += input;
   times_.compute -= input;
+  times_.input_work += reader_.TakeSeconds();
   work.Settle();
   return computed.ok() ? computed : reducer_.Leave(computed);
 }

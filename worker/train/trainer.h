@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 #include "worker/backend/backend.h"
+#include "worker/data/reader.h"
 #include "worker/data/shard_loader.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/link.h"
@@ -77,6 +78,7 @@ struct RunResult {
 struct TrainerOptions {
   size_t bucket_elements = size_t{1} << 20;
   ring::ReduceOptions reduce;
+  InputOptions input;
   std::chrono::milliseconds input_limit{600'000};  // for one shard's samples
   size_t checkpoint_copies = 2;  // of states that wait for delivery; older ones are dropped
   // What the job begins with, where its spec has an init; read by Prepare alone. Without it the

@@ -192,6 +192,8 @@ TEST_CASE("Trainer: the parts of a step's time are in the whole, each once") {
     }
     REQUIRE(times.compute > 0);
     REQUIRE(times.input > 0);
+    REQUIRE(times.input_work > 0);
+    REQUIRE(last.input_threads == 1);
     REQUIRE(times.ring_wait > 0);
     REQUIRE(times.ring_transfer > 0);
     REQUIRE(sum <= last.step_seconds * (1 + 1e-9));
