@@ -119,9 +119,10 @@ Json WholeMs(double ms) {
 Json MsOf(double seconds) { return WholeMs(1e3 * seconds); }
 
 Json StepOf(const v1::StepTimes& times) {
-  return {{"input_ms", MsOf(times.input())},    {"compute_ms", MsOf(times.compute())},
-          {"wait_ms", MsOf(times.ring_wait())}, {"transfer_ms", MsOf(times.ring_transfer())},
-          {"update_ms", MsOf(times.update())},  {"total_ms", MsOf(times.total())}};
+  return {{"input_ms", MsOf(times.input())},           {"compute_ms", MsOf(times.compute())},
+          {"wait_ms", MsOf(times.ring_wait())},        {"transfer_ms", MsOf(times.ring_transfer())},
+          {"update_ms", MsOf(times.update())},         {"total_ms", MsOf(times.total())},
+          {"input_work_ms", MsOf(times.input_work())}, {"input_threads", times.input_threads()}};
 }
 
 Json WorkersOf(const v1::JobStatus& status) {
@@ -218,6 +219,10 @@ Json ToJson(const v1::Regroup& regroup) {
           {"rewound_from", Known(regroup.rewound(), regroup.rewound_from())}};
 }
 
+Json ToJson(const v1::InputWait& wait) {
+  return {{"worker", wait.worker()}, {"share", wait.share()}, {"text", wait.text()}};
+}
+
 Json ToJson(const v1::Straggler& straggler) {
   return {{"worker", straggler.worker()},
           {"cause", straggler.cause()},
@@ -298,6 +303,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"spread", SpreadOf(status)},
           {"fold_of", TextOrNull(status.fold_of())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},
+          {"input_wait", OrNull(status.has_input_wait(), status.input_wait())},
           {"spec", ToJson(job::WithDefaults(status.spec()))}};
 }
 

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json ToJson(const v1::Failure& failure);
 [[nodiscard]] Json ToJson(const v1::Regroup& regroup);
 [[nodiscard]] Json ToJson(const v1::Straggler& straggler);
+[[nodiscard]] Json ToJson(const v1::InputWait& wait);
 [[nodiscard]] Json ToJson(const std::string& job_id, const v1::WhyResponse& why);
 [[nodiscard]] Json ToJson(const v1::Event& event);
 [[nodiscard]] Json ToJson(const std::string& job_id, const v1::ListEventsResponse& events);

@@ -103,6 +103,7 @@ void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(status.shards_recomputed() > 0, "shards recomputed",
              fmt::format("{}", status.shards_recomputed()));
   lines->Add(status.has_straggler(), "straggler", Printable(status.straggler().text()));
+  lines->Add(status.has_input_wait(), "input", Printable(status.input_wait().text()));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "coordinator/logic/explain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -46,7 +47,6 @@ struct Part {
 Part LargestPart(const v1::StepTimes& times) {
   const Part parts[] = {
       {"compute", times.compute(), "with more workers it gets fewer shards"},
-      {"input", times.input(), "it waits for samples: a faster disk or more free cores help"},
       {"ring_wait", times.ring_wait(), "it waits for the worker before it in the ring"},
       {"ring_transfer", times.ring_transfer(),
        "a faster network, fewer workers or a larger batch help"},
@@ -56,8 +56,8 @@ Part LargestPart(const v1::StepTimes& times) {
                            [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
 }
 
-Advice AdviseRunning(const v1::JobStatus& status) {
-  if (status.has_straggler()) return {status.straggler().text()};
+// The workers, by how long each works for itself.
+Advice AdviseSlowest(const v1::JobStatus& status) {
   const v1::JobWorker *slowest = nullptr, *fastest = nullptr;
   for (const v1::JobWorker& worker : status.workers()) {
     if (worker.step_times().total() <= 0) continue;  // nothing measured yet
@@ -75,6 +75,13 @@ Advice AdviseRunning(const v1::JobStatus& status) {
                                                    : "the workers are equally fast, as " + who,
                       largest.name, FormatSeconds(largest.seconds), FormatSeconds(times.total()),
                       largest.help)};
+}
+
+Advice AdviseRunning(const v1::JobStatus& status) {
+  Advice advice;
+  if (status.has_straggler()) advice.push_back(status.straggler().text());
+  if (status.has_input_wait()) advice.push_back(status.input_wait().text());
+  return advice.empty() ? AdviseSlowest(status) : advice;
 }
 
 Advice Advise(const JobView& view) {
@@ -111,7 +118,7 @@ v1::WhyResponse Explain(const JobView& view) {
 
 namespace {
 
-constexpr double kLeastPart = 0.1;       // of a step
+constexpr double kLeastPart = 0.1;       // of a step, for both that stand out here
 constexpr double kLeastSeconds = 0.005;  // shorter waits are what any two machines differ by
 
 using Members = std::vector<const v1::JobWorker*>;
@@ -126,7 +133,7 @@ struct Explanation {
 
 constexpr Explanation kExplanations[] = {
     {"input", &v1::StepTimes::input, "waits for samples",
-     "put its dataset on a faster disk or free some of its CPUs"},
+     "give it more --input-threads, put its dataset on a faster disk or free some of its CPUs"},
     {"compute", &v1::StepTimes::compute, "computes",
      "see what else runs on its CPUs and whether they are slower"},
     {"link", &v1::StepTimes::ring_transfer, "sends and receives", "look at its network"},
@@ -197,6 +204,57 @@ std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status) {
       FormatSeconds(Of(*late, cause->measure)),
       FormatSeconds(MedianOfOthers(members, late, cause->measure)), cause->help, late->name()));
   return straggler;
+}
+
+namespace {
+
+constexpr double kMostThreads = 1024;  // that ringworker takes
+
+// What would help a worker whose cores wait for samples `wait` of a step.
+std::string InputHelp(const v1::StepTimes& times) {
+  const std::string smaller = "smaller stored images take less (`ringctl dataset pack`)";
+  if (!(times.input_work() > 0)) {
+    return "start it with more --input-threads if it has CPUs to spare; " + smaller;
+  }
+  // All of the work, in what is left of a step when nobody waits.
+  const double room = std::max(times.total() - times.input(), 0.01 * times.total());
+  const auto needed =
+      static_cast<uint32_t>(std::ceil(std::min(kMostThreads, times.input_work() / room)));
+  const std::string work = fmt::format("reading and decoding takes {} of thread time a step; ",
+                                       FormatSeconds(times.input_work()));
+  if (needed > times.input_threads()) {
+    return fmt::format(
+        "{}it needs {} input threads and has {}: start it with --input-threads {} if it has CPUs "
+        "to spare; {}",
+        work, needed, times.input_threads(), needed, smaller);
+  }
+  return fmt::format(
+      "{}its {} input threads are enough: more --input-memory lets them work further ahead; a "
+      "faster disk or more free CPUs help",
+      work, times.input_threads());
+}
+
+}  // namespace
+
+std::optional<v1::InputWait> FindInputWait(const v1::JobStatus& status) {
+  const v1::JobWorker* late = nullptr;
+  double most = kLeastPart;
+  for (const v1::JobWorker* member : MeasuredOf(status)) {
+    const double share = member->step_times().input() / member->step_times().total();
+    if (!(share > most)) continue;  // also what is no number
+    most = share;
+    late = member;
+  }
+  if (late == nullptr) return std::nullopt;
+  const v1::StepTimes& times = late->step_times();
+  v1::InputWait wait;
+  wait.set_worker(late->name());
+  wait.set_share(most);
+  wait.set_text(fmt::format("{} waits for samples in {:.0f}% of a step ({} of {}): {}",
+                            Called(late->name(), late->host()), 100 * most,
+                            FormatSeconds(times.input()), FormatSeconds(times.total()),
+                            InputHelp(times)));
+  return wait;
 }
 
 }  // namespace ringmaster::coordinator

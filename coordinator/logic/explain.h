@@ -3,8 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "coordinator/logic/action.h"
 #include "ringmaster/v1/job.pb.h"
@@ -24,5 +22,10 @@ namespace ringmaster::coordinator {
 // samples (`input`), kernels (`compute`) or its part of the ring (`link`). Nothing for fewer than
 // two members that were measured, and when nothing of it is longer.
 [[nodiscard]] std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status);
+
+// The worker whose cores wait for samples for the largest part of a step, when that is more than a
+// tenth, with how many threads would read and decode them as fast as its cores compute. It decides
+// nothing.
+[[nodiscard]] std::optional<v1::InputWait> FindInputWait(const v1::JobStatus& status);
 
 }  // namespace ringmaster::coordinator

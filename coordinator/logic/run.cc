@@ -278,9 +278,13 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   status.set_shards_recomputed(recomputed_);
   if (resumed_from_) *status.mutable_resumed_from() = *resumed_from_;
   status.clear_straggler();
+  status.clear_input_wait();
   if (phase_ != Phase::kRunning) return;
   if (std::optional<v1::Straggler> straggler = FindStraggler(status)) {
     *status.mutable_straggler() = *std::move(straggler);
+  }
+  if (std::optional<v1::InputWait> wait = FindInputWait(status)) {
+    *status.mutable_input_wait() = *std::move(wait);
   }
 }
 

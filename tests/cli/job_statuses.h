@@ -103,6 +103,8 @@ inline v1::JobStatus RunningAt(uint64_t step) {
     times.set_ring_transfer(0.018);
     times.set_update(0.003);
     times.set_total(0.125);
+    times.set_input_work(0.05);
+    times.set_input_threads(1);
   }
   return status;
 }
@@ -126,6 +128,10 @@ inline v1::JobStatus RunningInFloat16() {
   straggler.set_cause("compute");
   straggler.set_seconds(0.037);
   straggler.set_text("the others wait 37 ms of each 125 ms step for worker b on host south");
+  v1::InputWait& wait = *status.mutable_input_wait();
+  wait.set_worker("b");
+  wait.set_share(0.25);
+  wait.set_text("worker b on host south waits for samples in 25% of a step");
   v1::CheckpointRef& best = *status.mutable_best_checkpoint();
   best.set_path("/data/job-1/94");
   best.set_step(94);

@@ -24,8 +24,14 @@ job::SampleSet NextSet(job::SampleSet set) {
 
 BatchPlan::BatchPlan(const ShardLoader* loader, std::vector<uint32_t> shards, uint64_t start_step)
     : loader_(loader), shards_(std::move(shards)) {
-  if (shards_.empty() || start_step >= loader_->spec().total_steps()) return;
-  next_ = BatchId::Training(start_step, shards_.front());
+  if (shards_.empty()) return;
+  if (start_step < loader_->spec().total_steps()) {
+    next_ = BatchId::Training(start_step, shards_.front());
+    return;
+  }
+  // The last state, be it the first one of a job that only evaluates.
+  next_ = BatchId::Evaluation(start_step, job::SampleSet::kValidation, 0, shards_.front());
+  PassEmptySets();
 }
 
 void BatchPlan::Advance() {
@@ -64,13 +70,19 @@ void BatchPlan::Step() {
   at.set = NextSet(at.set);
   if (at.set == job::SampleSet::kValidation) {
     ++at.step;
-    const bool evaluates = job::EvaluatesAfter(at.step, spec.steps_per_epoch(), spec.total_steps());
+    const bool evaluates =
+        job::EvaluatesAfter(at.step, spec.evaluation_steps(), spec.total_steps());
     if (!evaluates) at.set = job::SampleSet::kTrain;
   }
+  PassEmptySets();
+}
+
+void BatchPlan::PassEmptySets() {
+  BatchId& at = *next_;
   while (at.set != job::SampleSet::kTrain && loader_->evaluation_batches(at.set) == 0) {
     at.set = NextSet(at.set);
   }
-  if (at.set == job::SampleSet::kTrain && at.step >= spec.total_steps()) next_.reset();
+  if (at.set == job::SampleSet::kTrain && at.step >= loader_->spec().total_steps()) next_.reset();
 }
 
 }  // namespace ringmaster::worker

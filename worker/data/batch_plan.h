@@ -28,7 +28,8 @@ class BatchPlan {
   void SkipTo(const BatchId& id);
 
  private:
-  void Step();  // to the next one, taken or not
+  void Step();
+  void PassEmptySets();  // to the next one, taken or not
   void PassTaken();
 
   const ShardLoader* const loader_;

@@ -1,6 +1,7 @@
 #include "coordinator/logic/explain.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,56 @@ TEST_CASE("Straggler: its sentence has the figures, the host and what to do") {
         "the others wait 37 ms of each 100 ms step for worker b on host host-b, which computes for "
         "88 ms where they take 51 ms: see what else runs on its CPUs and whether they are slower, "
         "or `ringctl drain b`");
+}
+
+// One worker whose step of 100 ms waits so long for samples.
+v1::JobStatus Waiting(double input, double work, uint32_t threads) {
+  v1::JobStatus status = StatusOf({{"a", input, 80, 0, 10}});
+  v1::StepTimes& times = *status.mutable_workers(0)->mutable_step_times();
+  times.set_input_work(work / 1e3);
+  times.set_input_threads(threads);
+  return status;
+}
+
+TEST_CASE("Input wait: more than a tenth of a step, of the worker that waits longest") {
+  CHECK_FALSE(FindInputWait(StatusOf({})));
+  CHECK_FALSE(FindInputWait(Waiting(10, 90, 1)));
+  CHECK(FindInputWait(Waiting(10.1, 90, 1))->share() == Approx(0.101));
+  const auto wait =
+      FindInputWait(StatusOf({{"a", 20, 60, 2, 10}, {"b", 30, 48, 2, 10}, {"c", 0, 60, 2, 10}}));
+  CHECK(wait->worker() == "b");
+  CHECK(wait->share() == Approx(0.3));
+  v1::JobStatus status = Waiting(50, 90, 1);
+  status.mutable_workers(0)->clear_step_times();
+  CHECK_FALSE(FindInputWait(status));
+}
+
+TEST_CASE("Input wait: how many threads would do, and what helps when there are as many") {
+  const std::string head = "worker a on host host-a waits for samples in 40% of a step (40 ms of ";
+  CHECK(FindInputWait(Waiting(40, 130, 1))->text() ==
+        head +
+            "100 ms): reading and decoding takes 130 ms of thread time a step; it needs 3 input "
+            "threads and has 1: start it with --input-threads 3 if it has CPUs to spare; smaller "
+            "stored images take less (`ringctl dataset pack`)");
+  CHECK(FindInputWait(Waiting(40, 130, 3))->text() ==
+        head +
+            "100 ms): reading and decoding takes 130 ms of thread time a step; its 3 input threads "
+            "are enough: more --input-memory lets them work further ahead; a faster disk or more "
+            "free CPUs help");
+  CHECK(FindInputWait(Waiting(40, 0, 0))->text() ==
+        head +
+            "100 ms): start it with more --input-threads if it has CPUs to spare; smaller stored "
+            "images take less (`ringctl dataset pack`)");
+}
+
+TEST_CASE("Input wait: what a worker says may be nonsense") {
+  const double no = std::numeric_limits<double>::quiet_NaN();
+  const double endless = std::numeric_limits<double>::infinity();
+  CHECK_FALSE(FindInputWait(Waiting(no, 1, 1)));
+  CHECK(FindInputWait(Waiting(endless, endless, 1))->worker() == "a");
+  CHECK(FindInputWait(Waiting(100, 1e9, 1))->text().find("--input-threads 1024 if") !=
+        std::string::npos);
+  CHECK(FindInputWait(Waiting(40, no, 1))->worker() == "a");
 }
 
 }  // namespace

@@ -56,6 +56,8 @@ v1::Progress ParseProgress(const Command& command) {
   times.set_compute(command.Real("compute", 0));
   times.set_ring_transfer(command.Real("ring", 0));
   times.set_total(command.Real("total", 0));
+  times.set_input_work(command.Real("work", 0));
+  times.set_input_threads(static_cast<uint32_t>(command.Number("threads", 0)));
   return said;
 }
 
