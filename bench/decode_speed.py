@@ -1,19 +1,23 @@
 #!/usr/bin/python3
 """Images a second of one core, beside Pillow: decoding, cutting and resizing as presets do.
 
-    bench/decode_speed.py [PROGRAM]
+    bench/decode_speed.py [--rounds N] [PROGRAM]
 
 PROGRAM is image_bytes (build/release/bin). Both do the same to drawn pictures of 375 x 500, which lie
-in memory, on one core; medians of seven rounds that take turns. Pillow's time includes the array that
-numpy makes of its image, as a training loop needs it.
+in memory, on one core; medians of rounds that take turns, with their least and most. Pillow's time
+includes the array that numpy makes of its image, as a training loop needs it.
+
+Seconds are those of CPU: a process that shares its core with others waits for it, which is no part of
+what decoding takes, and which a figure of wall time has in it. What others leave of caches and of the
+other half of a core is; the load is printed for that.
 """
 
+import argparse
 import io
 import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -21,7 +25,13 @@ import numpy as np
 from PIL import Image
 from torchvision import transforms
 
-ROUNDS, HEIGHT, WIDTH = 7, 375, 500
+HEIGHT, WIDTH = 375, 500
+FILES = [
+    ("JPEG q90 4:2:0", "jpg", dict(quality=90)),
+    ("JPEG q96 4:4:4", "jpg", dict(quality=96, subsampling=0)),
+    ("JPEG q90 progressive", "jpg", dict(quality=90, progressive=True)),
+    ("PNG", "png", {}),
+]
 CASES = [
     ("whole", "[]", lambda image: image),
     ("imagenet_train", "[{random_resized_crop: {size: 224}}]", transforms.RandomResizedCrop(224)),
@@ -39,33 +49,49 @@ def picture():
 
 
 def pillow(data, made, samples):
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(samples):
         np.asarray(made(Image.open(io.BytesIO(data)).convert("RGB")))
-    return (time.perf_counter() - began) / samples * 1000
+    return (time.thread_time() - began) / samples * 1000
+
+
+class Ours:
+    """image_bytes, which makes what it is told to."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def time(self, path, augment, samples):
+        self.process.stdin.write(f"time {path} 3 1 {samples} {augment}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+
+def rate(milliseconds):
+    return f"{1000 / statistics.median(milliseconds):.0f} ({1000 / max(milliseconds):.0f} to {1000 / min(milliseconds):.0f})"
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("program", nargs="?", default="build/release/bin/image_bytes")
+    options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    program = sys.argv[1] if len(sys.argv) > 1 else "build/release/bin/image_bytes"
-    process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    image = picture()
-    print(f"{'file':28} {'preset':15} {'ours/s':>7} {'Pillow/s':>9} {'ratio':>6}")
+    program, image = Ours(options.program), picture()
+    print(f"images per CPU second of one core: median (least to most) of {options.rounds} rounds; load {os.getloadavg()[0]:.1f}")
+    print(f"{'file':32} {'preset':15} {'ours':>22} {'Pillow':>22} {'ratio':>6}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, options in (("JPEG q90 4:2:0", dict(quality=90)), ("JPEG q96 4:4:4", dict(quality=96, subsampling=0)),
-                              ("JPEG q90 progressive", dict(quality=90, progressive=True)), ("PNG", None)):
-            path = pathlib.Path(folder) / ("image.png" if options is None else "image.jpg")
-            image.save(path, **(options or {}))
-            samples = 60 if options is None else 200
+        for name, ending, how in FILES:
+            path = pathlib.Path(folder) / f"image.{ending}"
+            image.save(path, **how)
+            data, size = path.read_bytes(), f"{name}, {path.stat().st_size // 1000} KB"
+            samples = 60 if ending == "png" else 200
             for preset, augment, made in CASES:
-                rounds = []
-                for _ in range(ROUNDS):
-                    process.stdin.write(f"time {path} 3 1 {samples} {augment}\n")
-                    process.stdin.flush()
-                    rounds.append((float(process.stdout.readline()), pillow(path.read_bytes(), made, samples)))
-                ours, theirs = (statistics.median(column) for column in zip(*rounds))
-                size = f"{name}, {path.stat().st_size // 1000} KB"
-                print(f"{size:28} {preset:15} {1000 / ours:7.0f} {1000 / theirs:9.0f} {theirs / ours:6.2f}")
+                rounds = [(program.time(path, augment, samples), pillow(data, made, samples)) for _ in range(options.rounds)]
+                ours, theirs = zip(*rounds)
+                ratio = statistics.median(theirs) / statistics.median(ours)
+                print(f"{size:32} {preset:15} {rate(ours):>22} {rate(theirs):>22} {ratio:6.2f}", flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
