@@ -1,9 +1,13 @@
-// ringctl dataset make FORMAT DIR, dataset stat DIR, dataset verify DIR: without a cluster.
+// ringctl dataset make FORMAT DIR, dataset stat DIR, dataset verify DIR, dataset pack SRC DIR:
+// without a cluster.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "cli/commands/commands.h"
+#include "cli/dataset_packer.h"
 #include "cli/dataset_report.h"
 #include "cli/json.h"
 #include "common/data/dataset.h"
@@ -53,13 +57,16 @@ struct LookOptions {
   std::string list;    // file of SHA-256; empty: none
 };
 
-StatusOr<DatasetStatistics> Look(const LookOptions& options) {
+StatusOr<std::shared_ptr<const data::Dataset>> Open(const LookOptions& options) {
   if (!options.format.empty()) RING_RETURN_IF_ERROR(data::FindFormat(options.format).status());
   v1::DataSource source;
   source.set_format(options.format);
   source.set_path(".");
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset,
-                        data::Dataset::Open({options.folder, ""}, source));
+  return data::Dataset::Open({options.folder, ""}, source);
+}
+
+StatusOr<DatasetStatistics> Look(const LookOptions& options) {
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(options));
   DatasetStatistics statistics{options.folder, dataset->facts(), {}, {}};
   RING_ASSIGN_OR_RETURN(statistics.train, data::StatisticsOf(*dataset, data::Split::kTrain));
   RING_ASSIGN_OR_RETURN(statistics.test, data::StatisticsOf(*dataset, data::Split::kTest));
@@ -89,6 +96,44 @@ StatusOr<ExitCode> Verify(const Common& common, const LookOptions& options) {
   Print(common.json() ? ToJson(options.folder, *verified).dump(2) + "\n" : RenderSha256(*verified));
   for (const std::string& problem : verified->problems) Say(problem);
   return verified->problems.empty() ? ExitCode::kOk : ExitCode::kOther;
+}
+
+struct PackCommand {
+  LookOptions source;
+  std::string folder;
+  data::PackOptions how;
+  bool raw = false;
+  uint32_t threads = std::max(1U, std::thread::hardware_concurrency());
+};
+
+StatusOr<ExitCode> Pack(const Common& common, const PackCommand& command) {
+  data::PackOptions how = command.how;
+  if (command.raw) how.jpeg_quality.reset();
+  const auto packed = [&]() -> StatusOr<std::string> {
+    RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(command.source));
+    RING_ASSIGN_OR_RETURN(const std::unique_ptr<data::Packing> packing,
+                          data::Packing::Create(dataset, command.folder, how));
+    RING_RETURN_IF_ERROR(DatasetPacker(packing.get()).Run(command.threads));
+    const uint64_t train = dataset->samples(data::Split::kTrain);
+    const uint64_t test = dataset->samples(data::Split::kTest);
+    if (!common.json()) {
+      return fmt::format("packed {} training and {} test samples into {}, format {}", train, test,
+                         command.folder, packing->format());
+    }
+    return Json{{"path", command.folder},
+                {"format", packing->format()},
+                {"train", train},
+                {"test", test}}
+               .dump(2) +
+           "\n";
+  }();
+  if (!packed.ok()) return OfDisk(Annotate(packed.status(), "dataset pack"));
+  if (common.json()) {
+    Print(*packed);
+  } else {
+    Say(*packed);
+  }
+  return ExitCode::kOk;
 }
 
 void AddMake(CommandLine& line, CLI::App* group) {
@@ -134,13 +179,40 @@ void AddVerify(CommandLine& line, CLI::App* group) {
       ->type_name("FILE");
 }
 
+void AddPack(CommandLine& line, CLI::App* group) {
+  const auto command = std::make_shared<PackCommand>();
+  CLI::App* const pack =
+      line.Add(group, "pack", "make a dataset of smaller images, which decode faster",
+               Examples("ringctl dataset pack data/imagenet data/imagenet-256",
+                        "ringctl dataset pack data/photos data/small --short 64 --raw"),
+               [&line, command] { return Pack(line.common(), *command); });
+  pack->add_option("SRC", command->source.folder, "folder of the dataset")->required();
+  pack->add_option("DIR", command->folder, "folder to create")->required();
+  pack->add_option("--format", command->source.format, "SRC's; found by its files when absent");
+  pack->add_option("--short", command->how.short_side,
+                   "pixels of the shorter side of an image that is larger")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65535));
+  CLI::Option* const jpeg =
+      pack->add_option("--jpeg", command->how.jpeg_quality, "write JPEGs of this quality")
+          ->type_name("QUALITY")
+          ->default_str("90")
+          ->check(CLI::Range(1, 100));
+  pack->add_flag("--raw", command->raw, "write pixels; all images become of one size")
+      ->excludes(jpeg);
+  pack->add_option("--threads", command->threads, "that decode and encode; default: one a CPU")
+      ->check(CLI::Range(1, 1024));
+}
+
 }  // namespace
 
 void AddDataset(CommandLine& line) {
-  CLI::App* const group = line.AddGroup("dataset", "make sample data, look through a dataset");
+  CLI::App* const group =
+      line.AddGroup("dataset", "make sample data, look through a dataset, pack one");
   AddMake(line, group);
   AddStat(line, group);
   AddVerify(line, group);
+  AddPack(line, group);
 }
 
 }  // namespace ringmaster::cli

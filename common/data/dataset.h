@@ -49,6 +49,10 @@ class Dataset {
 
   const v1::DatasetFacts& facts() const { return facts_; }
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).samples; }
+  // By label, where the format has names for them; else empty.
+  [[nodiscard]] std::vector<std::string> classes() const {
+    return records_ ? records_->index().classes() : std::vector<std::string>();
+  }
 
   // Reads what facts().columns(column) has of sample `index` of a split into `row`, RowBytes of it:
   // uint8 pixels (H,W,C), or float32 or int32 as this host has them. OUT_OF_RANGE past the end;

@@ -179,10 +179,13 @@ const TfFeature* FindFeature(const std::vector<TfFeature>& features, const std::
 }
 
 std::string WriteTfExample(const std::string& image_key, const std::string& image,
-                           const std::string& label_key, int64_t label) {
-  const std::string bytes = Field(1, Field(1, image));
+                           const std::string& label_key, int64_t label,
+                           const std::vector<std::pair<std::string, std::string>>& texts) {
+  const auto bytes = [](const std::string& value) { return Field(1, Field(1, value)); };
   const std::string number = Field(3, Field(1, Varint(static_cast<uint64_t>(label))));
-  return Field(1, Entry(image_key, bytes) + Entry(label_key, number));
+  std::string entries = Entry(image_key, bytes(image)) + Entry(label_key, number);
+  for (const auto& [key, text] : texts) entries += Entry(key, bytes(text));
+  return Field(1, entries);
 }
 
 }  // namespace ringmaster::data

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -29,8 +30,14 @@ struct TfFeature {
 [[nodiscard]] const TfFeature* FindFeature(const std::vector<TfFeature>& features,
                                            const std::string& key);
 
-// An Example of an image and its label under these keys, for sample data and tests.
-[[nodiscard]] std::string WriteTfExample(const std::string& image_key, const std::string& image,
-                                         const std::string& label_key, int64_t label);
+// An Example of an image and its label under these keys, and what else is said under others.
+[[nodiscard]] std::string WriteTfExample(
+    const std::string& image_key, const std::string& image, const std::string& label_key,
+    int64_t label, const std::vector<std::pair<std::string, std::string>>& texts = {});
+
+// A record of a file of the format tfrecord (tfrecord.cc), which reads it without any key named:
+// `label` from 0 on, with the name of its class, or nothing.
+[[nodiscard]] std::string WriteImageRecord(const std::string& image, int64_t label,
+                                           const std::string& class_name = "");
 
 }  // namespace ringmaster::data

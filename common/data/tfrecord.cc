@@ -243,7 +243,7 @@ StatusOr<std::vector<Record>> FindRecords(const v1::DataSource& source, const Re
   return FailedPrecondition("there is no record in it");
 }
 
-// ---- sample data ------------------------------------------------------------------------------
+// ---- writing, and sample data -----------------------------------------------------------------
 
 std::string Little(uint64_t value, size_t bytes) {
   std::string text;
@@ -273,8 +273,7 @@ std::vector<SampleFile> TfRecordSampleFiles(uint64_t train, uint64_t test, uint6
         std::string bytes;
         for (uint64_t i = begin; i < end; ++i) {
           const SampleKey key = SampleOfClass(seed, split, i);
-          bytes += WriteRecord(WriteTfExample("image/encoded", DrawSampleFile(key),
-                                              "image/class/label", SampleImageLabel(key) + 1));
+          bytes += WriteImageRecord(DrawSampleFile(key), SampleImageLabel(key));
         }
         return bytes;
       };
@@ -296,6 +295,13 @@ constexpr RecordFormat kTfRecords = {"train-00000-of-00010 or *.tfrecord", Looks
                                      ListRecords, FindRecords};
 
 }  // namespace
+
+std::string WriteImageRecord(const std::string& image, int64_t label,
+                             const std::string& class_name) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  if (!class_name.empty()) texts.emplace_back("image/class/text", class_name);
+  return WriteRecord(WriteTfExample("image/encoded", image, "image/class/label", label + 1, texts));
+}
 
 const Format& TfRecord() {
   static const Format format = {.name = "tfrecord",

@@ -1,5 +1,7 @@
 #include "common/image/placement.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -37,6 +39,14 @@ Status Place(const Placement& placement, uint32_t lanes, uint32_t channels, cons
 }
 
 }  // namespace
+
+Size WithShort(const Size& size, uint32_t side) {
+  const auto longer = [&](uint32_t a, uint32_t b) {
+    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{side} * b / a, INT32_MAX));
+  };
+  return size.height <= size.width ? Size{side, longer(size.height, size.width)}
+                                   : Size{longer(size.width, size.height), side};
+}
 
 Placement Whole(const Size& size) { return {{0, 0, size}, size, {0, 0, size}}; }
 

@@ -19,6 +19,10 @@ struct Placement {
   bool antialias = true;
 };
 
+// The shorter side becomes `side` long, the other one keeps the shape: int(side * long / short), as
+// torchvision has it.
+[[nodiscard]] Size WithShort(const Size& size, uint32_t side);
+
 // The whole image, as it is.
 [[nodiscard]] Placement Whole(const Size& size);
 

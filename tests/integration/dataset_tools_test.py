@@ -1,4 +1,4 @@
-"""ringctl dataset make, stat and verify: no cluster, outputs and exit codes as documented."""
+"""ringctl dataset make, stat, verify and pack: no cluster, outputs and exit codes as documented."""
 import hashlib
 import json
 import os
@@ -99,6 +99,38 @@ class DatasetToolsTest(unittest.TestCase):
             for word in words:
                 self.assertIn(word, problem)
         self.assertIn("test_batch.bin", self.dataset("stat", folder, code=1).stderr)
+
+    def packed(self, source, name, *options):
+        folder = self.folder / name
+        said = json.loads(self.dataset("pack", source, folder, "-o", "json", *options).stdout)
+        self.assertEqual(said["path"], str(folder))
+        stat = json.loads(self.dataset("stat", folder, "-o", "json").stdout)
+        self.assertEqual((stat["format"], stat["train"]["samples"], stat["test"]["samples"]),
+                         (said["format"], said["train"], said["test"]))
+        return said, {str(path.relative_to(folder)): path.read_bytes()
+                      for path in folder.rglob("*") if path.is_file()}
+
+    def test_packed_data_do_not_depend_on_threads(self):
+        folder = self.folder / "cifar10"
+        self.dataset("make", "cifar10", folder, "--train", 2500, "--test", 10)
+        for form, files, options in (("tfrecord", 4, ["--short", 16, "--jpeg", 80]),
+                                     ("npy", 4, ["--short", 16, "--raw"])):
+            with self.subTest(form=form):
+                said, one = self.packed(folder, f"{form}-1", "--threads", 1, *options)
+                self.assertEqual(said["format"], form)
+                self.assertEqual(len(one), files)
+                _, many = self.packed(folder, f"{form}-5", "--threads", 5, *options)
+                self.assertEqual(one, many)
+
+    def test_what_cannot_be_packed_leaves_nothing(self):
+        done = self.dataset("pack", self.make("image_folder"), self.folder / "raw", "--raw", code=2)
+        self.assertIn("leave out --raw", done.stderr)
+        folder = self.make("mnist")
+        self.assertIn("not empty", self.dataset("pack", folder, folder, code=1).stderr)
+        self.dataset("pack", folder, self.folder / "x", "--raw", "--jpeg", 80, code=2)
+        self.dataset("pack", folder, self.folder / "x", "--jpeg", 101, code=2)
+        self.dataset("pack", self.folder / "gone", self.folder / "x", code=1)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["image_folder", "mnist"])
 
     def test_exit_codes_of_wrong_use(self):
         folder = self.make("mnist")

@@ -15,6 +15,7 @@ namespace {
 using image::Placement;
 using image::Size;
 using image::Window;
+using image::WithShort;
 using Purpose = PhiloxStream::Purpose;
 
 constexpr int kTries = 10;  // of a window of random area and shape
@@ -38,15 +39,6 @@ Size SizeOf(const v1::IntList& list) {
 
 image::Filter FilterOf(v1::ResizeFilter filter) {
   return filter == v1::RESIZE_FILTER_BICUBIC ? image::Filter::kBicubic : image::Filter::kBilinear;
-}
-
-// The shorter side becomes so long, the other one keeps the shape.
-Size WithShort(const Size& size, uint32_t side) {
-  const auto longer = [&](uint32_t a, uint32_t b) {
-    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{side} * b / a, kLongest));
-  };
-  return size.height <= size.width ? Size{side, longer(size.height, size.width)}
-                                   : Size{longer(size.width, size.height), side};
 }
 
 Size ResizedBy(const v1::ResizeImage& resize, const Size& size) {
