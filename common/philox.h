@@ -31,6 +31,10 @@ class PhiloxStream {
     kRandomContrast = 9,
     kRandomWindow = 10,
     kRandomResizedCrop = 11,
+    kColorJitter = 12,
+    kRandomRotation = 13,
+    kRandomErasing = 14,
+    kMix = 15,
   };
   PhiloxStream(uint64_t seed, Purpose purpose, uint64_t step, uint64_t subject,
                const std::string& layer);

@@ -147,7 +147,7 @@ bool IsThere(const Descriptor& folder) {
 }
 
 // A file is one record.
-StatusOr<std::vector<Record>> FindImage(const v1::DataSource& /*source*/, const RecordFile& file,
+StatusOr<std::vector<Record>> FindImage(const v1::DataSource& source, const RecordFile& file,
                                         int descriptor) {
   if (file.bytes == 0) return FailedPrecondition("it is empty");
   if (file.bytes > image::kMostBytes) {
@@ -156,13 +156,14 @@ StatusOr<std::vector<Record>> FindImage(const v1::DataSource& /*source*/, const 
   }
   std::vector<uint8_t> bytes(file.bytes);
   RING_RETURN_IF_ERROR(ReadExactly(descriptor, 0, bytes));
-  RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(bytes));
+  RING_ASSIGN_OR_RETURN(const image::Header header, ReadHeader(source, bytes));
   return std::vector<Record>{{.offset = 0,
                               .bytes = static_cast<uint32_t>(bytes.size()),
                               .crc32c = ExtendCrc32c(0, bytes),
                               .label = -1,
-                              .size = header.size,
-                              .channels = header.channels}};
+                              .size = image::ShownSize(header),
+                              .channels = header.channels,
+                              .orientation = header.orientation}};
 }
 
 // ---- sample data ------------------------------------------------------------------------------

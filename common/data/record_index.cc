@@ -41,7 +41,9 @@ class Writer {
     Put(record.offset);
     for (const uint32_t word :
          {record.bytes, record.crc32c, record.file, static_cast<uint32_t>(record.label),
-          record.size.height, record.size.width, record.channels}) {
+          record.size.height, record.size.width,
+          // An image that is shown as it is stored has the words that it always had.
+          record.channels + 256 * (record.orientation - 1U)}) {
       Put(word);
     }
   }
@@ -81,7 +83,9 @@ class Parser {
     record.label = Get<int32_t>();
     record.size.height = Get<uint32_t>();
     record.size.width = Get<uint32_t>();
-    record.channels = Get<uint32_t>();
+    const auto word = Get<uint32_t>();
+    record.channels = word % 256;
+    record.orientation = static_cast<uint8_t>(word / 256 + 1);
     return record;
   }
 
@@ -110,6 +114,7 @@ class Memory {
     v1::DataSource said;
     *said.mutable_columns() = source.columns();
     if (source.has_first_label()) said.set_first_label(source.first_label());
+    if (source.exif() == v1::EXIF_APPLY) said.set_exif(source.exif());
     path_ = fmt::format("{}/{}-{:x}-{:x}-{:.8}.records", state_dir, format.name, status.st_dev,
                         status.st_ino, Hex(Sha256Of(said.SerializeAsString())));
     std::ifstream stream(path_, std::ios::binary);
@@ -330,8 +335,10 @@ Status RecordReader::ReadImage(Split split, uint64_t sample, const image::Placem
   std::vector<uint8_t> file;
   RING_RETURN_IF_ERROR(Read(split, sample, &file));
   const auto decode = [&]() -> Status {
-    RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(file));
-    RING_CHECK(header.size == index_.at(split, sample).size, "an index of other images");
+    RING_ASSIGN_OR_RETURN(image::Header header, image::ReadHeader(file));
+    header.orientation = index_.at(split, sample).orientation;
+    RING_CHECK(image::ShownSize(header) == index_.at(split, sample).size,
+               "an index of other images");
     return image::Render(file, header, placement, channels, pixels);
   };
   return Annotate(decode(), NameOf(split, sample));

@@ -14,6 +14,7 @@
 #include "common/data/beneath.h"
 #include "common/data/format.h"
 #include "common/data/hash_cache.h"
+#include "common/image/orientation.h"
 #include "common/image/placement.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
@@ -27,8 +28,9 @@ struct Record {
   uint32_t crc32c = 0;
   uint32_t file = 0;  // of RecordIndex::files
   int32_t label = 0;
-  image::Size size;
+  image::Size size;  // as it is shown
   uint32_t channels = 0;
+  uint8_t orientation = 1;  // image::Header's
 };
 
 // A file that has records, as a format lists it.
@@ -45,6 +47,13 @@ struct RecordListing {
   std::vector<RecordFile> files;     // in the order of samples; names and splits and labels
   std::vector<std::string> classes;  // by label; empty: numbers alone
 };
+
+// The header of a record's image, as the job wants it read.
+[[nodiscard]] inline StatusOr<image::Header> ReadHeader(const v1::DataSource& source,
+                                                        std::span<const uint8_t> file) {
+  const bool applied = source.exif() == v1::EXIF_APPLY;
+  return image::ReadHeader(file, applied ? image::Exif::kApply : image::Exif::kIgnore);
+}
 
 // How a format of records is read: one row, as Format's other members.
 struct RecordFormat {

@@ -166,7 +166,8 @@ StatusOr<const TfFeature*> Want(const std::vector<TfFeature>& features, const st
 }
 
 // The image's place in `example`, and its label.
-StatusOr<Record> FindInExample(std::span<const uint8_t> example, const Keys& keys) {
+StatusOr<Record> FindInExample(std::span<const uint8_t> example, const v1::DataSource& source) {
+  const Keys keys = KeysOf(source);
   RING_ASSIGN_OR_RETURN(const std::vector<TfFeature> features, ParseTfExample(example));
   RING_ASSIGN_OR_RETURN(const TfFeature* const image, Want(features, keys.image, "image"));
   RING_ASSIGN_OR_RETURN(const TfFeature* const label, Want(features, keys.label, "label"));
@@ -185,13 +186,14 @@ StatusOr<Record> FindInExample(std::span<const uint8_t> example, const Keys& key
         keys.first + INT32_MAX - 1);
   }
   const std::span<const uint8_t> file = image->bytes[0];
-  RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(file));
+  RING_ASSIGN_OR_RETURN(const image::Header header, ReadHeader(source, file));
   return Record{.offset = static_cast<uint64_t>(file.data() - example.data()),
                 .bytes = static_cast<uint32_t>(file.size()),
                 .crc32c = ExtendCrc32c(0, file),
                 .label = static_cast<int32_t>(number - keys.first),
-                .size = header.size,
-                .channels = header.channels};
+                .size = image::ShownSize(header),
+                .channels = header.channels,
+                .orientation = header.orientation};
 }
 
 // The bytes of the record at `offset`, and what is wrong with them.
@@ -221,13 +223,12 @@ Status ReadRecord(const RecordFile& file, int descriptor, uint64_t offset,
 
 StatusOr<std::vector<Record>> FindRecords(const v1::DataSource& source, const RecordFile& file,
                                           int descriptor) {
-  const Keys keys = KeysOf(source);
   std::vector<Record> records;
   std::vector<uint8_t> bytes;
   for (uint64_t offset = 0; offset < file.bytes;) {
     Status status = ReadRecord(file, descriptor, offset, &bytes);
     if (status.ok()) {
-      auto record = FindInExample(bytes, keys);
+      auto record = FindInExample(bytes, source);
       status = record.status();
       if (status.ok()) {
         record->offset += offset + kRecordHeader;

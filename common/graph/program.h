@@ -92,9 +92,11 @@ struct Seed {
 struct Program {
   Mode mode = Mode::kTraining;
   Graph graph;
-  int64_t samples = 0;                // N of this shard shape
-  std::vector<Column> columns;        // those that a node reads, in the dataset's order
-  std::vector<Seed> seeds;            // one a loss, in their order; training only
+  int64_t samples = 0;          // N of this shard shape
+  std::vector<Column> columns;  // those that a node reads, in the dataset's order
+  std::vector<Seed> seeds;      // one a loss, in their order; training only
+  // The share of rows' own labels in losses of classes: fed, scalar float32; kNoValue: all of it.
+  ValueId share = kNoValue;
   std::vector<Scalar> scalars;        // in the order of the outputs
   std::vector<Output> outputs;        // losses first
   std::vector<Parameter> parameters;  // those that are trained, canonical order

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/image/codecs.h"
+#include "common/image/orientation.h"
 
 namespace ringmaster::image {
 namespace {
@@ -58,7 +59,7 @@ void PackRow(std::span<const uint8_t> row, uint32_t lanes, uint32_t channels, ui
   std::copy_n(row.data() + x, 3, out);
 }
 
-StatusOr<Header> ReadHeader(std::span<const uint8_t> file) {
+StatusOr<Header> ReadHeader(std::span<const uint8_t> file, Exif exif) {
   if (file.size() > kMostBytes) {
     return FailedPrecondition("it has {} bytes: an image may have {}", file.size(), kMostBytes);
   }
@@ -66,7 +67,8 @@ StatusOr<Header> ReadHeader(std::span<const uint8_t> file) {
   if (!jpeg && !BeginsWith(file, kPngBegin)) {
     return FailedPrecondition("it is neither JPEG nor PNG, but {}; convert it", WhatItIs(file));
   }
-  RING_ASSIGN_OR_RETURN(const Header header, jpeg ? ReadJpegHeader(file) : ReadPngHeader(file));
+  RING_ASSIGN_OR_RETURN(Header header, jpeg ? ReadJpegHeader(file) : ReadPngHeader(file));
+  if (jpeg && exif == Exif::kApply) header.orientation = ReadOrientation(file);
   const auto [height, width] = header.size;
   if (uint64_t{height} * width <= kMostPixels) return header;
   return FailedPrecondition("its header says {} x {} pixels: at most {} are decoded", height, width,

@@ -31,10 +31,14 @@ enum class Codec : uint8_t { kJpeg = 1, kPng = 2 };
 
 struct Header {
   Codec codec = Codec::kJpeg;
-  Size size;
-  uint32_t channels = 0;  // 1: grey; 3: red, green and blue, or what becomes that
+  Size size;                // as it is stored
+  uint32_t channels = 0;    // 1: grey; 3: red, green and blue, or what becomes that
+  uint8_t orientation = 1;  // what is shown (orientation.h): as EXIF says, 1 to 8
   bool operator==(const Header& other) const = default;
 };
+
+// Of JPEG files: whether their orientation is looked for.
+enum class Exif : uint8_t { kIgnore, kApply };
 
 // What somebody may ask to decode.
 inline constexpr uint64_t kMostPixels = uint64_t{128} << 20;
@@ -48,7 +52,7 @@ void PackRow(std::span<const uint8_t> row, uint32_t lanes, uint32_t channels, ui
 
 // Told by the content, not by a name. FAILED_PRECONDITION says what it is instead, or what of it is
 // not decoded: more than kMostPixels, 16 bits a value, arithmetic coding.
-[[nodiscard]] StatusOr<Header> ReadHeader(std::span<const uint8_t> file);
+[[nodiscard]] StatusOr<Header> ReadHeader(std::span<const uint8_t> file, Exif exif = Exif::kIgnore);
 
 // The libraries that decode, with their versions: another one may give other pixels.
 [[nodiscard]] std::map<std::string, std::string> LibraryVersions();

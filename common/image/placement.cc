@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/image/orientation.h"
 
 namespace ringmaster::image {
 namespace {
@@ -53,7 +54,7 @@ Placement Whole(const Size& size) { return {{0, 0, size}, size, {0, 0, size}}; }
 Status Render(std::span<const uint8_t> file, const Header& header, const Placement& placement,
               uint32_t channels, std::span<uint8_t> out) {
   const auto rows = [&](const Window& window, const RowSink& sink) {
-    return DecodeRows(file, header, window, sink);
+    return DecodeShownRows(file, header, window, sink);
   };
   return Place(placement, LanesOf(header.channels), channels, rows, out);
 }

@@ -12,7 +12,7 @@
 namespace ringmaster::image {
 
 struct Placement {
-  Window source;  // of the image
+  Window source;  // of the image that is shown
   Size resized;   // of source; source.size: as it is
   Window kept;    // of resized
   Filter filter = Filter::kBilinear;

@@ -2,10 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "common/graph/augment/augment.h"
+#include "common/graph/augment/mix.h"
 #include "common/job/rules.h"
 #include "common/text.h"
 
@@ -56,6 +59,19 @@ List Cifar() {
   return list;
 }
 
+// The distortions of TensorFlow's CIFAR-10 tutorial (cifar10_input.py); at evaluation the middle.
+List CifarTutorial() {
+  List list;
+  SetBoth(24, list.Add()->mutable_random_crop()->mutable_size());
+  list.Add()->mutable_random_flip();
+  list.Add()->mutable_random_brightness()->set_max_delta(63);
+  v1::RandomContrast& contrast = *list.Add()->mutable_random_contrast();
+  contrast.set_lower(0.2);
+  contrast.set_upper(1.8);
+  list.Add()->mutable_per_image_standardization();
+  return list;
+}
+
 struct PresetRow {
   const char* name;
   List (*entries)();
@@ -63,7 +79,8 @@ struct PresetRow {
 constexpr PresetRow kPresets[] = {{"imagenet_train", ImagenetTrain},
                                   {"imagenet_eval", ImagenetEval},
                                   {"imagenet_eval_tpu", ImagenetEvalTpu},
-                                  {"cifar", Cifar}};
+                                  {"cifar", Cifar},
+                                  {"cifar_tutorial", CifarTutorial}};
 
 const PresetRow* FindPreset(const std::string& name) {
   for (const PresetRow& row : kPresets) {
@@ -87,6 +104,18 @@ void SetDefaults(v1::Augmentation* op) {
     v1::RandomResizedCrop& crop = *op->mutable_random_resized_crop();
     SetIfEmpty({0.08, 1}, crop.mutable_scale());
     SetIfEmpty({3.0 / 4, 4.0 / 3}, crop.mutable_ratio());
+  }
+  if (op->has_random_rotation() && op->random_rotation().degrees().values_size() == 1) {
+    v1::DoubleList& degrees = *op->mutable_random_rotation()->mutable_degrees();
+    const double most = std::abs(degrees.values(0));
+    degrees.set_values(0, -most);
+    degrees.add_values(most);
+  }
+  if (op->has_random_erasing()) {
+    v1::RandomErasing& erasing = *op->mutable_random_erasing();
+    SetIfEmpty({0.02, 0.33}, erasing.mutable_area());
+    SetIfEmpty({0.3, 3.3}, erasing.mutable_ratio());
+    SetIfEmpty({0}, erasing.mutable_value());
   }
   if (op->has_normalize() && op->normalize().kind() == v1::NORMALIZE_KIND_TORCH) {
     SetIfEmpty({0.485, 0.456, 0.406}, op->mutable_normalize()->mutable_mean());
@@ -143,6 +172,20 @@ Status CheckNormalize(const v1::Normalize& normalize) {
                          means, deviations);
 }
 
+Status CheckJitter(const v1::ColorJitter& jitter) {
+  if (jitter.brightness() + jitter.contrast() + jitter.saturation() + jitter.hue() > 0) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "nothing would change: say how much, as in {{brightness: 0.4, contrast: 0.4, saturation: "
+      "0.4}}");
+}
+
+Status CheckErasing(const v1::RandomErasing& erasing) {
+  RING_RETURN_IF_ERROR(CheckRange("area", erasing.area()));
+  return CheckRange("ratio", erasing.ratio());
+}
+
 Status CheckEntry(const v1::Augmentation& op) {
   if (op.has_random_contrast()) {
     const v1::RandomContrast& contrast = op.random_contrast();
@@ -170,7 +213,29 @@ Status CheckEntry(const v1::Augmentation& op) {
     RING_RETURN_IF_ERROR(CheckRange("scale", crop.scale()));
     return CheckRange("ratio", crop.ratio());
   }
+  if (op.has_random_rotation()) return CheckRange("degrees", op.random_rotation().degrees());
+  if (op.has_random_erasing()) return CheckErasing(op.random_erasing());
+  if (op.has_color_jitter()) return CheckJitter(op.color_jitter());
   if (op.has_normalize()) return CheckNormalize(op.normalize());
+  return absl::OkStatus();
+}
+
+// What an entry says beside those in front of it.
+Status CheckPlace(const List& list, int place) {
+  const v1::Augmentation& op = list[place];
+  for (int i = 0; i < place; ++i) {
+    const v1::Augmentation& before = list[i];
+    const bool scaled = before.has_normalize() || before.has_per_image_standardization();
+    if (op.has_color_jitter() && scaled) {
+      return InvalidArgument("it is for values of 0 to 255: put it in front of entry {}", i);
+    }
+    if (graph::IsOfShards(op) && op.kind_case() == before.kind_case()) {
+      return InvalidArgument("entry {} is one, too: a list has one of it", i);
+    }
+    if (!graph::IsOfShards(op) && graph::IsOfShards(before)) {
+      return InvalidArgument("it stands behind entry {}, which is done last: put it in front", i);
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -195,6 +260,7 @@ Status CheckList(const std::string& key, const List& list, bool evaluation) {
   for (int i = 0; i < list.size(); ++i) {
     Status problem = CheckPreset(list[i]);
     if (problem.ok()) problem = CheckEntry(list[i]);
+    if (problem.ok()) problem = CheckPlace(list, i);
     if (problem.ok() && evaluation && graph::IsRandom(list[i])) {
       problem = InvalidArgument("what is evaluated is never random: leave it out");
     }
@@ -206,13 +272,15 @@ Status CheckList(const std::string& key, const List& list, bool evaluation) {
 // Of as many channels as an image has.
 Status CheckChannels(const List& list, int64_t channels) {
   for (int i = 0; i < list.size(); ++i) {
-    if (!list[i].has_normalize()) continue;
     const v1::Normalize& normalize = list[i].normalize();
-    const bool caffe = normalize.kind() == v1::NORMALIZE_KIND_CAFFE;
-    const int wanted = caffe ? 3 : normalize.mean().values_size();
+    int wanted = normalize.mean().values_size();
+    if (normalize.kind() == v1::NORMALIZE_KIND_CAFFE) wanted = 3;
+    const int values = list[i].random_erasing().value().values_size();
+    if (values > 1) wanted = values;
+    if (list[i].has_color_jitter() && channels != 1) wanted = 3;
     if (wanted == 0 || wanted == channels) continue;
-    return FailedPrecondition("{}.normalize: it is for {} channels, the images have {}", i, wanted,
-                              channels);
+    return FailedPrecondition("{}.{}: it is for {} channels, the images have {}", i,
+                              NameOf(list[i]), wanted, channels);
   }
   return absl::OkStatus();
 }
@@ -251,6 +319,10 @@ graph::SizeRange SizesOf(const v1::DatasetFacts& data, const v1::StoredColumn& i
 Status MakeImageColumn(const v1::JobSpec& complete, const v1::DatasetFacts& data,
                        v1::StoredColumn* column) {
   const v1::DataSource& source = complete.data();
+  if (source.exif() == v1::EXIF_APPLY && !data.has_index()) {
+    return FailedPrecondition(
+        "data.exif: images of format {} are stored without EXIF: leave it out", data.format());
+  }
   const graph::SizeRange sizes = SizesOf(data, *column);
   RING_ASSIGN_OR_RETURN(const image::Size training,
                         SizeAfter("augment", complete.augment(), sizes));
@@ -278,6 +350,33 @@ Status MakeImageColumn(const v1::JobSpec& complete, const v1::DatasetFacts& data
   RING_RETURN_IF_ERROR(Annotate(CheckChannels(complete.augment(), column->shape(2)), "augment"));
   return Annotate(CheckChannels(complete.evaluate().augment(), column->shape(2)),
                   "evaluate.augment");
+}
+
+Status CheckMixing(const v1::JobSpec& complete, const v1::DatasetFacts& data,
+                   const v1::Graph& graph) {
+  const List& list = complete.augment();
+  const auto found = std::ranges::find_if(list, graph::IsOfShards);
+  if (found == list.end()) return absl::OkStatus();
+  const std::string place = fmt::format("augment.{}.{}", found - list.begin(), NameOf(*found));
+  const bool reads_images = std::ranges::any_of(graph.columns(), [&](const v1::Column& column) {
+    const auto stored = std::ranges::find(data.columns(), column.name(), &v1::StoredColumn::name);
+    return stored != data.columns().end() && stored->type() == v1::ELEMENT_TYPE_UINT8;
+  });
+  if (!reads_images) {
+    return InvalidArgument("{}: the model reads no images that could be mixed: leave it out",
+                           place);
+  }
+  for (const v1::Output& output : graph.outputs()) {
+    if (!output.has_loss()) continue;
+    const auto node = std::ranges::find(graph.nodes(), output.value(), &v1::Node::name);
+    if (node != graph.nodes().end() && node->op() == "softmax_cross_entropy") continue;
+    return InvalidArgument(
+        "{}: loss {} is no softmax_cross_entropy, whose labels alone can be mixed: leave it out, "
+        "or "
+        "choose that loss",
+        place, output.name());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::job

@@ -27,4 +27,9 @@ void ResolveAugment(v1::JobSpec* spec);
 [[nodiscard]] Status MakeImageColumn(const v1::JobSpec& complete, const v1::DatasetFacts& data,
                                      v1::StoredColumn* column);
 
+// Whether what `augment` mixes can be learnt: an image column that the model reads, and losses of
+// classes alone. INVALID_ARGUMENT names the entry.
+[[nodiscard]] Status CheckMixing(const v1::JobSpec& complete, const v1::DatasetFacts& data,
+                                 const v1::Graph& graph);
+
 }  // namespace ringmaster::job

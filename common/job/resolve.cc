@@ -109,6 +109,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   result.set_shards(complete.shards());
   RING_ASSIGN_OR_RETURN(*result.mutable_data_use(), ResolveDataUse(spec, data));
   RING_ASSIGN_OR_RETURN(*result.mutable_graph(), GraphOf(spec, data));
+  RING_RETURN_IF_ERROR(CheckMixing(complete, data, result.graph()));
   RING_RETURN_IF_ERROR(model::Freeze(spec.freeze(), result.mutable_graph()));
   if (spec.has_init() && init != nullptr) {
     RING_ASSIGN_OR_RETURN(model::ResolvedInit resolved,

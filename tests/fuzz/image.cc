@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/image/orientation.h"
 #include "common/image/placement.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -27,6 +28,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   });
   RING_CHECK(rows == cut.size.height || (!decoded.ok() && rows < cut.size.height),
              "rows of a window");
+  image::Header turned = *header;
+  turned.orientation = image::ReadOrientation(file);
+  const image::Size shown = image::ShownSize(turned);
+  RING_CHECK(uint64_t{shown.height} * shown.width == uint64_t{height} * width, "a turned size");
+  std::vector<uint8_t> one(3);
+  (void)image::Render(
+      file, turned, {{shown.height - 1, shown.width / 2, {1, 1}}, {1, 1}, {0, 0, {1, 1}}}, 3, one);
   std::vector<uint8_t> small(size_t{5} * 7 * 3);
   const image::Size to{9, 8};
   (void)image::Render(file, *header, {cut, to, {1, 1, {5, 7}}}, 3, small);

@@ -14,6 +14,13 @@ def make_images(running, train=56, test=20, path="images"):
     running.ringctl("dataset", "make", "image_folder", running.data_root / path, "--train", train, "--test", test)
 
 
+def turn_image(path, orientation):
+    """Writes an EXIF orientation behind the begin of a JPEG file."""
+    exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0" + bytes([0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0, 0, 0, 0, 0])
+    file = path.read_bytes()
+    path.write_bytes(file[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + file[2:])
+
+
 def spec(least=1, most=None, **changes):
     return cluster.job_spec(**{
         "model": {"name": "resnet20"}, "data": {"path": "images"}, "augment": DISTORT, "batch": 16, "epochs": 2,
@@ -30,6 +37,24 @@ class ImagesTest(exactness.ExactnessCase):
                    for workers in ([("a", 1)], [("a", 2), ("b", 1), ("c", 1)])]
         self.check_equal("images", results)
         self.assertEqual(set(results[0]["metrics"]), {"train", "validation", "test"})
+
+    def test_images_that_are_turned_changed_and_mixed_have_one_checkpoint_too(self):
+        distort = [{"random_resized_crop": {"size": 32}}, {"color_jitter": {
+            "brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}}, {"random_rotation": {"degrees": 20}},
+            {"normalize": "torch"}, {"random_erasing": {}}, {"mixup": {"alpha": 0.4}}, {"cutmix": {"probability": 0.5}}]
+
+        def make(running):
+            make_images(running)
+            for number, path in enumerate(sorted((running.data_root / "images").rglob("*.jpg"))):
+                turn_image(path, 1 + number % 8)
+
+        jobs = {"ignored": {}, "applied": {"data": {"path": "images", "exif": "apply"}}}
+        results = [self.run_on(workers, {name: spec(len(workers), augment=distort, epochs=1, **changes)
+                                         for name, changes in jobs.items()}, make)
+                   for workers in ([("a", 1)], [("a", 2), ("b", 1)])]
+        for name in jobs:
+            self.check_equal(name, [result[name] for result in results])
+        self.assertNotEqual(*(model_of(results[0][name]) for name in jobs))
 
     def test_a_worker_that_is_killed_and_an_index_that_is_cached_change_nothing(self):
         with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:

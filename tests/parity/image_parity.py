@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Holds decoding, windows and resizing against Pillow, byte by byte, and crops against torchvision.
+"""Holds decoding, windows, resizing and EXIF against Pillow, byte by byte; colours and rotations
+against it, but for its rounding; what is drawn against torchvision.
 
     image_parity.py PROGRAM
 
@@ -15,7 +16,7 @@ import tempfile
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 from torchvision import transforms
 
 DRAWS = 20_000
@@ -32,9 +33,9 @@ class Program:
         self._process.stdin.flush()
         return self._process.stdout.readline().decode().strip()
 
-    def render(self, file, augment, channels=3, sample=0):
+    def render(self, file, augment, channels=3, sample=0, what="render"):
         """The image, or the text of an error."""
-        answer = self._ask(f"render {file} {channels} 1 {sample} {augment}")
+        answer = self._ask(f"{what} {file} {channels} 1 {sample} {augment}")
         if answer.startswith("error"):
             return answer
         height, width = map(int, answer.split())
@@ -46,6 +47,21 @@ class Program:
         first = self._ask(f"place {height} {width} 1 {count} {augment}")
         rows = [first] + [self._process.stdout.readline().decode() for _ in range(count - 1)]
         return np.array([list(map(int, row.split())) for row in rows])
+
+
+    def values(self, file, pixels, augment, sample=0):
+        """Float32 of 0 to 255, of the shape of the pixels."""
+        file.write_bytes(pixels.tobytes())
+        height, width, channels = pixels.shape
+        answer = self._ask(f"values {file} {height} {width} {channels} 1 {sample} {augment}")
+        assert answer == str(pixels.size), answer
+        return np.frombuffer(self._process.stdout.read(4 * pixels.size), np.float32).reshape(pixels.shape) * 255
+
+    def draws(self, height, width, count, augment):
+        """What each sample draws, a row each."""
+        first = self._ask(f"draws {height} {width} 1 {count} {augment}")
+        rows = [first] + [self._process.stdout.readline().decode() for _ in range(count - 1)]
+        return np.array([list(map(float, row.split())) for row in rows])
 
 
 def picture(rng, height, width):
@@ -142,6 +158,102 @@ def check_distribution(program):
     print(f"{DRAWS} random crops of three sizes: torchvision's distribution")
 
 
+def check_exif(program, folder):
+    rng = np.random.RandomState(8)
+    for orientation in range(10):  # 0 and 9 are none
+        for big in (b"II*\0", b"MM\0*"):
+            exif = Image.Exif()
+            exif[0x010F], exif[0x0112] = "somebody", orientation
+            exif.endian = "<" if big[0] == ord("I") else ">"
+            exif = exif.tobytes()
+            image = picture(rng, 61, 94)
+            image.save(folder / "turned.jpg", quality=90, exif=exif)
+            file = Image.open(folder / "turned.jpg")
+            for augment, then in (("[]", lambda image: image),
+                                  ("[{center_crop: {size: [40, 30]}}]", transforms.CenterCrop((40, 30))),
+                                  ("[{resize: {short: 48}}]", transforms.Resize(48))):
+                got = program.render(folder / "turned.jpg", augment, what="shown")
+                expected = np.asarray(then(ImageOps.exif_transpose(file).convert("RGB")))
+                assert np.array_equal(got, expected), (orientation, augment, got)
+                ignored = program.render(folder / "turned.jpg", augment)
+                assert np.array_equal(ignored, np.asarray(then(file.convert("RGB")))), (orientation, augment)
+    print("60 turned and mirrored images: Pillow's bytes")
+
+
+def check_colours(program, folder):
+    """Pillow rounds grey, means and every result to whole numbers: two at most away from what is not rounded."""
+    rng = np.random.RandomState(2)
+    pixels = np.asarray(picture(rng, 37, 45))
+    image = Image.fromarray(pixels)
+    enhance = {"brightness": ImageEnhance.Brightness, "contrast": ImageEnhance.Contrast, "saturation": ImageEnhance.Color}
+    for place, (key, kind) in enumerate(enhance.items()):
+        augment = f"[{{color_jitter: {{{key}: 0.6}}}}]"
+        factors = program.draws(37, 45, 20, augment)[:, place]
+        for sample, factor in enumerate(factors):
+            got = program.values(folder / "pixels", pixels, augment, sample)
+            expected = np.asarray(kind(image).enhance(factor), dtype=float)
+            assert np.abs(got - expected).max() <= 2, (key, factor, np.abs(got - expected).max())
+        assert np.abs(got - np.asarray(kind(image).enhance(factor + 0.2), dtype=float)).max() > 4, "it cannot fail"
+    augment = "[{color_jitter: {hue: 0.5}}]"
+    for sample, shift in enumerate(program.draws(37, 45, 20, augment)[:, 3]):
+        got = program.values(folder / "pixels", pixels, augment, sample)
+        tensor = torch.from_numpy(pixels.copy()).permute(2, 0, 1).double() / 255
+        expected = transforms.functional.adjust_hue(tensor, shift).permute(1, 2, 0).numpy() * 255
+        assert np.abs(got - expected).max() < 1e-3, (shift, np.abs(got - expected).max())
+    print("80 changed colours: Pillow's, but for its rounding, and torchvision's hues")
+
+
+def check_rotations(program, folder):
+    """Pillow drops what is behind the point; its angles are those of libm."""
+    pixels = np.asarray(picture(np.random.RandomState(6), 33, 48))
+    for degrees in (-180, -90, -33.25, -1, 0, 14.5, 45, 90, 179):
+        got = program.values(folder / "pixels", pixels, f"[{{random_rotation: {{degrees: [{degrees}, {degrees}], fill: 40}}}}]")
+        expected = np.asarray(Image.fromarray(pixels).rotate(degrees, Image.BILINEAR, fillcolor=(40, 40, 40)), dtype=float)
+        away = np.abs(np.floor(got + 1e-4) - expected)
+        # A place on the edge, and a whole number less some millionth, may be on either side.
+        assert (away > 1).mean() < 0.001 and (away > 0).mean() < 0.01, (degrees, (away > 1).mean(), (away > 0).mean())
+    print("9 rotations: Pillow's")
+
+
+def check_draws(program):
+    """Factors, windows and shares against torchvision's and numpy's."""
+    torch.manual_seed(6)
+    rng = np.random.default_rng(6)
+    ours = program.draws(32, 32, DRAWS, "[{color_jitter: {brightness: 0.4, contrast: 1.5, saturation: 0.2, hue: 0.1}}]")
+    jitter = transforms.ColorJitter(0.4, 1.5, 0.2, 0.1)
+    theirs = [jitter.get_params(jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue) for _ in range(DRAWS)]
+    for place in range(4):
+        assert distance(ours[:, place], np.array([draw[1 + place] for draw in theirs])) < FARTHEST, place
+    assert distance(ours[:, 1], 0.99 * ours[:, 0]) > FARTHEST, "it cannot fail"
+    order = np.array([draw[0].numpy() for draw in theirs]) @ [64, 16, 4, 1]
+    assert distance(ours[:, 4:] @ [64, 16, 4, 1], order) < FARTHEST
+
+    for height, width in ((224, 224), (40, 90)):
+        ours = program.draws(height, width, DRAWS, "[{random_erasing: {}}]")
+        erasing = transforms.RandomErasing()
+        image = torch.ones(1, height, width)
+        theirs = np.zeros((DRAWS, 4))
+        for row in theirs:
+            if torch.rand(1) < erasing.p:
+                row[:2], row[2:] = (box := erasing.get_params(image, erasing.scale, erasing.ratio, [0.0]))[:2], box[2:4]
+        theirs[theirs[:, 2] == height] = 0  # none of ten fitted
+        for of in (lambda w: w[:, 2] * w[:, 3], lambda w: w[:, 2], lambda w: w[:, 0], lambda w: w[:, 1]):
+            assert distance(of(ours), of(theirs)) < FARTHEST, (height, width)
+        assert distance(ours[:, 2], 1.1 * theirs[:, 2]) > FARTHEST, "it cannot fail"
+
+    for alpha in (0.1, 0.2, 0.8, 1.0, 2.5):
+        share = program.draws(32, 32, DRAWS, f"[{{mixup: {{alpha: {alpha}}}}}]")[:, 0]
+        assert distance(share, rng.beta(alpha, alpha, DRAWS)) < FARTHEST, alpha
+        assert distance(share, rng.beta(1.5 * alpha, alpha, DRAWS)) > FARTHEST, "it cannot fail"
+        # The formula of torchvision's references (transforms.py, RandomCutmix), written anew.
+        cut = program.draws(56, 80, DRAWS, f"[{{cutmix: {{alpha: {alpha}}}}}]")[:, 0]
+        half = np.sqrt(1 - rng.beta(alpha, alpha, DRAWS)) / 2
+        sides = [np.clip(middle + (half * size).astype(int), 0, size) - np.clip(middle - (half * size).astype(int), 0, size)
+                 for size in (56, 80) for middle in (rng.integers(0, size, DRAWS),)]
+        assert distance(cut, 1 - sides[0] * sides[1] / (56 * 80)) < FARTHEST, alpha
+    print(f"{DRAWS} draws of jitter, erasing, mixup and cutmix: torchvision's and numpy's distributions")
+
+
 def check_errors(program, folder):
     image = picture(np.random.RandomState(1), 90, 120)
     image.save(folder / "whole.jpg", quality=90)
@@ -173,7 +285,11 @@ def main():
         check_presets(program, files)
         check_windows(program, files)
         check_errors(program, folder)
+        check_exif(program, folder)
+        check_colours(program, folder)
+        check_rotations(program, folder)
     check_distribution(program)
+    check_draws(program)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,9 @@ class BoundProgram {
                         .step = keys.step,
                         .samples = keys.samples,
                         .columns = {columns.begin(), columns.end()}};
+    if (program_.share != graph::kNoValue) {
+      input.share = static_cast<float>(feeds.at(program_.share)[0]);
+    }
     if (seeded) {
       const graph::Seed& seed = program_.seeds[0];
       input.loss_seed = static_cast<float>(feeds.at(seed.value)[0]) / seed.weight;

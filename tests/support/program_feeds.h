@@ -20,6 +20,7 @@ struct FeedOptions {
   uint64_t seed = 1;
   int64_t classes = 10;
   double loss_seed = 1;
+  double share = 0.75;  // of own labels, where the program has it
 };
 
 // Uniform in [-scale, scale), exact in float32.
@@ -51,6 +52,7 @@ inline graph::ReferenceFeeds FeedProgram(const graph::Program& program,
   }
   for (const graph::Seed& seed : program.seeds)
     feeds[seed.value] = {options.loss_seed * seed.weight};
+  if (program.share != graph::kNoValue) feeds[program.share] = {options.share};
   for (const graph::Parameter& parameter : program.parameters) {
     const graph::Initializer& initializer = parameter.initializer;
     const bool uniform = initializer.kind == graph::Initializer::Kind::kUniform;

@@ -24,6 +24,7 @@ struct ProgramOptions {
   DataShape data = kCifar;
   v1::Policy policy = v1::POLICY_FLOAT32;
   v1::MemoryOptions memory = {};
+  graph::Labels labels = graph::Labels::kOwn;
 };
 
 [[nodiscard]] inline StatusOr<v1::Graph> BuildGraph(const v1::Model& model,
@@ -45,7 +46,8 @@ struct ProgramOptions {
   return graph::BuildProgram(graph, {.mode = options.mode,
                                      .samples = options.samples,
                                      .policy = options.policy,
-                                     .memory = options.memory});
+                                     .memory = options.memory,
+                                     .labels = options.labels});
 }
 
 [[nodiscard]] inline StatusOr<Summary> SummaryOf(const v1::Model& model, const DataShape& data) {

@@ -90,7 +90,8 @@ struct ShardInput {
   std::span<const uint8_t> pixels;    // rows * H * W * C as they are stored
   std::vector<std::span<const std::byte>> columns;  // rows of each of the program's columns
   float loss_seed =
-      1;  // S / n of the global batch, which weights of losses multiply; training only
+      1;            // S / n of the global batch, which weights of losses multiply; training only
+  float share = 1;  // of a row's own label, where the program has Program::share
   // The same pixels, where an input stage of this backend has brought them ahead; else nullptr.
   const StagedInput* staged = nullptr;
 };

@@ -231,12 +231,19 @@ void Reader::Load(const Run& run, LoadScratch* scratch) {
   const auto began = std::chrono::steady_clock::now();
   Status status = loader_->LoadRows(run.begin, run.end, scratch, run.flight->batch.get());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  MutexLock lock(mu_);
-  if (run.flight->id.set == job::SampleSet::kTrain) seconds_ += took.count();
-  if (!status.ok()) {
-    run.flight->Fail(run.begin, std::move(status));
-    open_.erase(run.flight->id);
+  {
+    MutexLock lock(mu_);
+    if (run.flight->id.set == job::SampleSet::kTrain) seconds_ += took.count();
+    if (!status.ok()) {
+      run.flight->Fail(run.begin, std::move(status));
+      open_.erase(run.flight->id);
+    }
+    // The last hand at it finishes it, and keeps it from being whole meanwhile.
+    const bool last = run.flight->status.ok() && run.flight->hands == 1 && !run.flight->has_rows();
+    if (!last) return Settle(run.flight);
   }
+  loader_->Finish(run.flight->batch.get());
+  MutexLock lock(mu_);
   Settle(run.flight);
 }
 

@@ -96,11 +96,15 @@ bool CoresMayAugment(const v1::ResultSpec& spec) {
   const auto first = std::ranges::find_if(columns, [](const v1::Column& column) {
     return column.type() == v1::ELEMENT_TYPE_FLOAT32 && column.shape_size() == 3;
   });
-  // What a device has no kernel for is done here.
-  const bool normalizes =
-      std::ranges::any_of(spec.augment(), &v1::Augmentation::has_normalize) ||
-      std::ranges::any_of(spec.evaluation_augment(), &v1::Augmentation::has_normalize);
-  return first != columns.end() && &*first == ImageOf(spec) && !normalizes;
+  const auto hosts_do = [](const auto& list) {
+    return std::ranges::any_of(list, graph::HostsAlone);
+  };
+  return first != columns.end() && &*first == ImageOf(spec) && !hosts_do(spec.augment()) &&
+         !hosts_do(spec.evaluation_augment());
+}
+
+bool MixesLabels(const v1::ResultSpec& spec) {
+  return std::ranges::any_of(spec.augment(), graph::IsOfShards);
 }
 
 ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec spec,
@@ -111,7 +115,12 @@ ShardLoader::ShardLoader(std::shared_ptr<const Dataset> dataset, v1::ResultSpec 
       samples_(spec_.data_use()),
       training_(AugmentOf(spec_, graph::Use::kTraining), spec_.seed()),
       evaluation_(AugmentOf(spec_, graph::Use::kEvaluation), spec_.seed()),
-      augmenter_(std::move(augmenter)) {}
+      augmenter_(std::move(augmenter)),
+      mixer_(augmenter_ == nullptr ? std::nullopt
+                                   : graph::Mixer::Of(augmenter_->operations(graph::Use::kTraining),
+                                                      augmenter_->model(), spec_.seed())) {
+  RING_CHECK(augmenter_ != nullptr || !MixesLabels(spec_), "hosts mix images");
+}
 
 std::vector<ShardLoader::Source> ShardLoader::SourcesOf(const v1::ResultSpec& spec) {
   std::vector<Source> sources;
@@ -159,6 +168,18 @@ Status ShardLoader::LoadRow(const Source& source, size_t column, size_t row, Loa
   return absl::OkStatus();
 }
 
+void ShardLoader::Finish(ShardBatch* batch) const {
+  const BatchId& id = batch->id;
+  if (!mixer_ || id.use() != graph::Use::kTraining || batch->samples.size() < 2) return;
+  const graph::Mix mix = mixer_->Draw(id.step, id.shard);
+  batch->share = mix.share;
+  for (size_t column = 0; column < sources_.size(); ++column) {
+    if (!sources_[column].image) continue;
+    const std::span<std::byte> rows = batch->columns[column].rows.span();
+    mixer_->Apply(mix, {reinterpret_cast<float*>(rows.data()), rows.size() / sizeof(float)});
+  }
+}
+
 StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Open(const BatchId& id) const {
   if (id.shard >= spec_.shards()) {
     return InvalidArgument("shard {} of a job with {} shards", id.shard, spec_.shards());
@@ -200,6 +221,7 @@ StatusOr<std::shared_ptr<ShardBatch>> ShardLoader::Load(const BatchId& id) const
   RING_ASSIGN_OR_RETURN(std::shared_ptr<ShardBatch> batch, Open(id));
   LoadScratch scratch;
   RING_RETURN_IF_ERROR(LoadRows(0, batch->samples.size(), &scratch, batch.get()));
+  Finish(batch.get());
   return batch;
 }
 

@@ -19,6 +19,7 @@
 #include "common/data/dataset.h"
 #include "common/graph/augment/augment.h"
 #include "common/graph/augment/geometry.h"
+#include "common/graph/augment/mix.h"
 #include "common/job/sample_use.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
@@ -80,6 +81,7 @@ struct ShardBatch {
   // themselves; else empty.
   AlignedArray<uint8_t> pixels;
   std::vector<BatchColumn> columns;  // in the graph's order
+  float share = 1;                   // of each row's own label; the rest is the next row's
   // The pixels on the device, where a reader has had them brought ahead.
   std::shared_ptr<const StagedInput> staged;
 
@@ -94,6 +96,8 @@ struct ShardBatch {
 // Whether cores that augment may have it: what they make of pixels is the first of the columns that
 // look like images.
 [[nodiscard]] bool CoresMayAugment(const v1::ResultSpec& spec);
+// Whether rows of training have a share of the next row's label.
+[[nodiscard]] bool MixesLabels(const v1::ResultSpec& spec);
 
 // What loading a row needs beside its place. One thread's; its bytes mean nothing between rows.
 struct LoadScratch {
@@ -118,7 +122,10 @@ class ShardLoader {
   // others of the same batch meanwhile. Virtual for tests, which delay it.
   [[nodiscard]] virtual Status LoadRows(size_t begin, size_t end, LoadScratch* scratch,
                                         ShardBatch* batch) const;
-  // Both, on the calling thread.
+  // What is made of all rows together: images of training may be mixed, with a share of their
+  // labels. Once, when every row is there.
+  void Finish(ShardBatch* batch) const;
+  // All three, on the calling thread.
   [[nodiscard]] StatusOr<std::shared_ptr<ShardBatch>> Load(const BatchId& id) const;
   // Of the rows of such a batch; 0 for one that the job has not.
   [[nodiscard]] uint64_t Bytes(const BatchId& id) const;
@@ -150,6 +157,7 @@ class ShardLoader {
   const job::SampleUse samples_;
   const graph::Geometry training_, evaluation_;
   const std::shared_ptr<const graph::Augmenter> augmenter_;  // nullptr: pixels
+  const std::optional<graph::Mixer> mixer_;                  // of training
 };
 
 }  // namespace ringmaster::worker

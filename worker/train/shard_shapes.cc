@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/graph/message/message.h"
+#include "worker/data/shard_loader.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -31,11 +32,13 @@ std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec) {
 StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec,
                                        const v1::MemoryOptions& memory) {
   ProgramSet set;
+  const auto labels = MixesLabels(spec) ? graph::Labels::kMixed : graph::Labels::kOwn;
   for (const ShardShape& shape : ShardShapes(spec)) {
     const graph::ProgramOptions options{.mode = shape.mode,
                                         .samples = static_cast<int64_t>(shape.samples),
                                         .policy = spec.policy(),
-                                        .memory = memory};
+                                        .memory = memory,
+                                        .labels = labels};
     RING_ASSIGN_OR_RETURN(graph::Program program, graph::BuildProgram(spec.graph(), options));
     set.programs_.emplace(shape, std::move(program));
   }

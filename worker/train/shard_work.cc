@@ -72,6 +72,7 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
     input.columns.push_back(*bytes);
   }
   input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
+  input.share = batch.share;
   return executable->Run(input, sink, &result->output);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/graph/augment/color_jitter.h"
 #include "common/graph/augment/formulas.h"
 #include "common/graph/augment/geometry.h"
 #include "common/graph/augment/image_ops.h"
@@ -22,7 +23,27 @@ std::optional<BilinearResize> ResizeOf(const ImageShape& stored, const ImageShap
 
 bool IsRandom(const v1::Augmentation& op) {
   return op.has_random_crop() || op.has_random_flip() || op.has_random_brightness() ||
-         op.has_random_contrast() || op.has_random_resized_crop();
+         op.has_random_contrast() || op.has_random_resized_crop() || op.has_color_jitter() ||
+         op.has_random_rotation() || op.has_random_erasing() || op.has_mixup() || op.has_cutmix();
+}
+
+const char* HostsAlone(const v1::Augmentation& op) {
+  switch (op.kind_case()) {
+    case v1::Augmentation::kNormalize:
+      return "normalize";
+    case v1::Augmentation::kColorJitter:
+      return "color_jitter";
+    case v1::Augmentation::kRandomRotation:
+      return "random_rotation";
+    case v1::Augmentation::kRandomErasing:
+      return "random_erasing";
+    case v1::Augmentation::kMixup:
+      return "mixup";
+    case v1::Augmentation::kCutmix:
+      return "cutmix";
+    default:
+      return nullptr;
+  }
 }
 
 std::vector<v1::Augmentation> ForEvaluation(std::span<const v1::Augmentation> training) {
@@ -115,6 +136,18 @@ bool Augmenter::ApplyOne(const v1::Augmentation& op, size_t place, uint64_t step
     const v1::RandomContrast& range = op.random_contrast();
     const float u = stream(Purpose::kRandomContrast).Uniform(0);
     ScaleContrast(ContrastFactor(u, range.lower(), range.upper()), shape_, image);
+  } else if (op.has_color_jitter()) {
+    ApplyJitter(DrawJitter(op.color_jitter(), stream(Purpose::kColorJitter)), shape_, image);
+  } else if (op.has_random_rotation()) {
+    const auto& range = op.random_rotation().degrees().values();
+    const double u = stream(Purpose::kRandomRotation).Uniform(0);
+    Rotate(range[0] + (range[1] - range[0]) * u, static_cast<float>(op.random_rotation().fill()),
+           shape_, &scratch->image, image);
+  } else if (op.has_random_erasing()) {
+    const auto window = ErasedWindow(op.random_erasing(), {shape_.height, shape_.width},
+                                     stream(Purpose::kRandomErasing));
+    const auto& values = op.random_erasing().value().values();
+    if (window) Erase(*window, {values.data(), static_cast<size_t>(values.size())}, shape_, image);
   }
   return false;
 }

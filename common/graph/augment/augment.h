@@ -23,6 +23,10 @@ struct ImageScratch {
 
 [[nodiscard]] bool IsRandom(const v1::Augmentation& op);
 
+// The name of an operation that no device has a kernel for, so that hosts make the images; nullptr
+// of the others.
+[[nodiscard]] const char* HostsAlone(const v1::Augmentation& op);
+
 // What is done to samples that are evaluated where a job does not say it: what is done to those of
 // training without what is random. Of a window at a random place the middle one; of one of random
 // area too, after resizing to 8/7 of its longer side.
@@ -42,8 +46,8 @@ class Augmenter {
             const ImageShape& model, uint64_t seed);
 
   // In this order: float, resize, repeat channels, the operations of the list one after the other
-  // on values of 0 to 255, but for the geometric ones; and x / 255 unless one of them standardized
-  // or normalized. `pixels` and `out` in H,W,C order.
+  // on values of 0 to 255, but for the geometric ones and those of a shard; and x / 255 unless one
+  // of them standardized or normalized. `pixels` and `out` in H,W,C order.
   void Apply(Use use, uint64_t step, uint64_t sample, std::span<const uint8_t> pixels,
              ImageScratch* scratch, std::span<float> out) const;
 

@@ -66,16 +66,23 @@ Window RandomPlace(const Size& cut, const Size& size, const PhiloxStream& stream
           stream.Below(first + 1, size.width - cut.width + 1), cut};
 }
 
+// u in [0, 1) spread over [least, most], evenly or by its logarithm.
+double Spread(const v1::DoubleList& range, float u) {
+  return range.values(0) + (range.values(1) - range.values(0)) * u;
+}
+double LogSpread(const v1::DoubleList& range, float u) {
+  const double low = NaturalLog(range.values(0)), high = NaturalLog(range.values(1));
+  return Exponential(low + (high - low) * u);
+}
+
 // torchvision's RandomResizedCrop.get_params: try t draws area, ratio, top and left as elements 4t
 // to 4t + 3.
 Window RandomArea(const v1::RandomResizedCrop& crop, const Size& size, const PhiloxStream& stream) {
   const double area = static_cast<double>(size.height) * size.width;
-  const double low = NaturalLog(crop.ratio().values(0)), high = NaturalLog(crop.ratio().values(1));
   for (int t = 0; t < kTries; ++t) {
     const auto first = static_cast<uint64_t>(4 * t);
-    const double share = crop.scale().values(0) +
-                         (crop.scale().values(1) - crop.scale().values(0)) * stream.Uniform(first);
-    const double ratio = Exponential(low + (high - low) * stream.Uniform(first + 1));
+    const double share = Spread(crop.scale(), stream.Uniform(first));
+    const double ratio = LogSpread(crop.ratio(), stream.Uniform(first + 1));
     const Size cut{RoundHalfEven(SquareRoot(area * share / ratio)),
                    RoundHalfEven(SquareRoot(area * share * ratio))};
     const bool fits =
@@ -148,6 +155,22 @@ Placement Geometry::Place(uint64_t step, uint64_t sample, const Size& stored) co
     }
   }
   return placement;
+}
+
+std::optional<Window> ErasedWindow(const v1::RandomErasing& erasing, const Size& size,
+                                   const PhiloxStream& stream) {
+  if (double{stream.Uniform(0)} >= erasing.probability()) return std::nullopt;
+  const double area = static_cast<double>(size.height) * size.width;
+  for (int t = 0; t < kTries; ++t) {
+    const auto first = static_cast<uint64_t>(4 * t + 1);
+    const double erased = area * Spread(erasing.area(), stream.Uniform(first));
+    const double ratio = LogSpread(erasing.ratio(), stream.Uniform(first + 1));
+    const Size cut{RoundHalfEven(SquareRoot(erased * ratio)),
+                   RoundHalfEven(SquareRoot(erased / ratio))};
+    if (cut.height >= size.height || cut.width >= size.width) continue;
+    return RandomPlace(cut, size, stream, first + 2);
+  }
+  return std::nullopt;
 }
 
 namespace {

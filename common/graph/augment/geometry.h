@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/image/placement.h"
+#include "common/philox.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -43,5 +44,12 @@ class Geometry {
   std::vector<v1::Augmentation> entries_;
   const uint64_t seed_;
 };
+
+// What random_erasing overwrites of an image: torchvision's RandomErasing, whose window is smaller
+// than the image in both directions. Element 0 of the stream says whether, try t draws area, ratio,
+// top and left as elements 4t + 1 to 4t + 4. Nullopt: nothing, also where no try fits.
+[[nodiscard]] std::optional<image::Window> ErasedWindow(const v1::RandomErasing& erasing,
+                                                        const image::Size& size,
+                                                        const PhiloxStream& stream);
 
 }  // namespace ringmaster::graph

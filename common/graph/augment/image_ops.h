@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/graph/augment/resize.h"
+#include "common/image/decode.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::graph {
@@ -27,6 +28,16 @@ void Brighten(double delta, std::span<float> image);
 
 // (x - mean) factor + mean, with the mean of x's channel.
 void ScaleContrast(double factor, const ImageShape& shape, std::span<float> image);
+
+// To the left about the middle of the image, as Pillow's rotate lays its bilinear samples: the
+// middle of an output pixel is turned back, a place that is outside of the image has `fill`, and
+// pixels beyond the edge are the edge's. -180 to 180 degrees; `scratch` gets a copy of the image.
+void Rotate(double degrees, float fill, const ImageShape& shape, std::vector<float>* scratch,
+            std::span<float> image);
+
+// `values`: one, or one of each channel.
+void Erase(const image::Window& window, std::span<const double> values, const ImageShape& shape,
+           std::span<float> image);
 
 // As Keras' preprocess_input; of three channels, but for tf and a list of as many as there are.
 void Normalize(const v1::Normalize& normalize, std::span<float> image);

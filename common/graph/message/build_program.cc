@@ -16,12 +16,24 @@ StatusOr<DType> ComputeType(v1::Policy policy) {
                          static_cast<int>(policy));
 }
 
+// Losses of classes get the share as one more input.
+void MixLabels(Program* program) {
+  program->share = program->graph.AddFed("label_share", {}, DType::kFloat32);
+  for (size_t i = 0; i < program->graph.nodes().size(); ++i) {
+    Node& node = program->graph.mutable_node(static_cast<NodeId>(i));
+    if (node.as<SoftmaxCrossEntropy>() != nullptr) node.inputs.push_back(program->share);
+  }
+}
+
 }  // namespace
 
 StatusOr<Program> BuildProgram(const v1::Graph& message, const ProgramOptions& options) {
   RING_ASSIGN_OR_RETURN(const DType compute, ComputeType(options.policy));
   RING_ASSIGN_OR_RETURN(Program program, FromMessage(message, options.mode, options.samples));
-  if (options.mode == Mode::kTraining) RING_RETURN_IF_ERROR(Differentiate(&program));
+  if (options.mode == Mode::kTraining) {
+    if (options.labels == Labels::kMixed) MixLabels(&program);
+    RING_RETURN_IF_ERROR(Differentiate(&program));
+  }
   RING_RETURN_IF_ERROR(ApplyPolicy(&program, compute));
   FuseActivations(&program);
   RemoveDeadNodes(&program);

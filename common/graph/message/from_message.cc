@@ -192,6 +192,7 @@ class Reader {
       RING_RETURN_IF_ERROR(CheckRanks(node));
     }
     if (node.as<SoftmaxCrossEntropy>() != nullptr || node.as<TopK>() != nullptr) {
+      RING_RETURN_IF_ERROR(CheckCount("inputs", message.inputs_size(), 2, 2));
       RING_RETURN_IF_ERROR(CheckLabels(node));
     }
     if (auto* dropout = node.as<Dropout>()) {

@@ -31,16 +31,20 @@ inline constexpr size_t kMaxGraphBytes = size_t{2} << 20;
 // not know. `message` may come from anywhere.
 [[nodiscard]] StatusOr<Program> FromMessage(const v1::Graph& message, Mode mode, int64_t samples);
 
+// Whether rows of training have a share of the next row's label (Program::share).
+enum class Labels : uint8_t { kOwn, kMixed };
+
 struct ProgramOptions {
   Mode mode = Mode::kTraining;
   int64_t samples = 0;  // of the shard, >= 1
   v1::Policy policy = v1::POLICY_FLOAT32;
   v1::MemoryOptions memory = {};
+  Labels labels = Labels::kOwn;
 };
 
-// Message -> forward -> autodiff (for training) -> policy -> fusion -> dead nodes -> what `memory`
-// asks for: ready to plan and bind. The same parameters, scalars and outputs in the same order for
-// all options of one message.
+// Message -> forward -> mixed labels (for training) -> autodiff (for training) -> policy -> fusion
+// -> dead nodes -> what `memory` asks for: ready to plan and bind. The same parameters, scalars and
+// outputs in the same order for all options of one message.
 [[nodiscard]] StatusOr<Program> BuildProgram(const v1::Graph& message,
                                              const ProgramOptions& options);
 

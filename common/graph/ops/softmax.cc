@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "common/graph/ops/operands.h"
 
@@ -96,29 +97,39 @@ Status CheckLoss(const Node& node, OpInputs inputs) {
   return InvalidArgument("label_smoothing must be at least 0 and under 1, got {}", smoothing);
 }
 
-// What the target gives each class, and the label more than that.
+// The share of rows' own targets is the last input, behind as many others.
+Status CheckShare(OpInputs inputs, size_t others) {
+  if (inputs.size() == others) return absl::OkStatus();
+  return ExpectSame("the share", inputs[others], {{}, DType::kFloat32});
+}
+
+// What the target gives each class, and the label more than that, and the next row's label.
 struct Target {
-  double each, label;
+  double each, label, next;
 };
 
-Target TargetOf(const ReferenceCall& call) {
+Target TargetOf(const ReferenceCall& call, size_t others) {
   const double smoothing = call.node.attributes<SoftmaxCrossEntropyAttributes>()->label_smoothing;
-  return {smoothing / static_cast<double>(call.input_shape(0)[1]), 1 - smoothing};
+  const double share = call.inputs.size() == others ? 1 : call.inputs[others][0];
+  return {smoothing / static_cast<double>(call.input_shape(0)[1]), (1 - smoothing) * share,
+          (1 - smoothing) * (1 - share)};
 }
 
 }  // namespace
 
 Status SoftmaxCrossEntropy::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 2));
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 2, 3));
   RING_RETURN_IF_ERROR(CheckLoss(node, inputs));
+  RING_RETURN_IF_ERROR(CheckShare(inputs, 2));
   *outputs = {{{}, DType::kFloat32}};
   return absl::OkStatus();
 }
 
 Status SoftmaxCrossEntropyGradient::InferTypes(const Node& node, OpInputs inputs,
                                                OpOutputs* outputs) {
-  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 3));
+  RING_RETURN_IF_ERROR(ExpectInputs(inputs, 3, 4));
   RING_RETURN_IF_ERROR(CheckLoss(node, inputs));
+  RING_RETURN_IF_ERROR(CheckShare(inputs, 3));
   RING_RETURN_IF_ERROR(ExpectSame("the seed", inputs[2], {{}, DType::kFloat32}));
   *outputs = {{inputs[0].shape, DType::kFloat32}};
   return absl::OkStatus();
@@ -136,33 +147,42 @@ Status TopK::InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs) {
 
 Gradients SoftmaxCrossEntropy::Gradient(const GradientRequest& request) {
   const Node& node = request.node;
+  std::vector<ValueId> inputs = {node.inputs[0], node.inputs[1], request.output_gradients[0]};
+  if (node.inputs.size() == 3) inputs.push_back(node.inputs[2]);
+  std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
   RING_ASSIGN_OR_RETURN(
       const auto made,
       AddOp(request.graph,
             {node.name + "/gradient",
              SoftmaxCrossEntropyGradient{*node.attributes<SoftmaxCrossEntropyAttributes>()},
-             {node.inputs[0], node.inputs[1], request.output_gradients[0]}}));
-  return std::vector<ValueId>{made[0], kNoValue};
+             std::move(inputs)}));
+  gradients[0] = made[0];
+  return gradients;
 }
 
 void SoftmaxCrossEntropy::Reference(const ReferenceCall& call) {
-  const Target target = TargetOf(call);
-  for (size_t n = 0; n < call.inputs[1].size(); ++n) {
+  const Target target = TargetOf(call, 2);
+  const size_t rows = call.inputs[1].size();
+  for (size_t n = 0; n < rows; ++n) {
     const Row row = RowAt(call, n);
     double expected = target.label * row.logits[row.label];
+    expected += target.next * row.logits[RowAt(call, (n + 1) % rows).label];
     for (double logit : row.logits) expected += target.each * logit;
     call.outputs[0][0] += LogSum(row.logits) - expected;
   }
 }
 
 void SoftmaxCrossEntropyGradient::Reference(const ReferenceCall& call) {
-  const Target target = TargetOf(call);
+  const Target target = TargetOf(call, 3);
   const double seed = call.inputs[2][0];
-  for (size_t n = 0; n < call.inputs[1].size(); ++n) {
+  const size_t rows = call.inputs[1].size();
+  for (size_t n = 0; n < rows; ++n) {
     const Row row = RowAt(call, n);
+    const size_t next = RowAt(call, (n + 1) % rows).label;
     const double log_sum = LogSum(row.logits);
     for (size_t k = 0; k < row.logits.size(); ++k) {
-      const double wanted = target.each + (k == row.label ? target.label : 0);
+      const double wanted =
+          target.each + (k == row.label ? target.label : 0) + (k == next ? target.next : 0);
       call.outputs[0][n * row.logits.size() + k] =
           (std::exp(row.logits[k] - log_sum) - wanted) * seed;
     }

@@ -27,7 +27,9 @@ struct SoftmaxGradient {
 // over samples of -sum_k target_k log softmax(logits)_k, the target (1 - s) onehot(label) + s / K
 // with s the label smoothing (Szegedy and others, "Rethinking the Inception architecture for
 // computer vision", 2015). Its gradient is (softmax - target) seed, seed being the gradient that
-// flows into the sum.
+// flows into the sum. With a share, a scalar, the target of row n is share of its own and 1 - share
+// of that of row n + 1, of the first one behind the last: of images that are mixed likewise
+// (common/graph/augment/mix.h). No model has it; BuildProgram adds it.
 struct SoftmaxCrossEntropyAttributes {
   double label_smoothing = 0;
 
@@ -37,21 +39,21 @@ struct SoftmaxCrossEntropyAttributes {
   }
 };
 
-// logits(N,K) labels(N) -> sum()
+// logits(N,K) labels(N) [share()] -> sum()
 struct SoftmaxCrossEntropy : SoftmaxCrossEntropyAttributes {
   static constexpr OpTraits kTraits = {.name = "softmax_cross_entropy",
                                        .keras = "CategoricalCrossentropy",
-                                       .float32_inputs = 0b1,
+                                       .float32_inputs = 0b101,
                                        .recompute = Recompute::kNever};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static Gradients Gradient(const GradientRequest& request);
   static void Reference(const ReferenceCall& call);
 };
 
-// logits labels seed() -> dlogits
+// logits labels seed() [share()] -> dlogits
 struct SoftmaxCrossEntropyGradient : SoftmaxCrossEntropyAttributes {
   static constexpr OpTraits kTraits = {
-      .name = "softmax_cross_entropy_gradient", .float32_inputs = 0b101, .internal = true};
+      .name = "softmax_cross_entropy_gradient", .float32_inputs = 0b1101, .internal = true};
   static Status InferTypes(const Node& node, OpInputs inputs, OpOutputs* outputs);
   static void Reference(const ReferenceCall& call);
 };

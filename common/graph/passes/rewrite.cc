@@ -10,6 +10,7 @@ template <typename Visit>
 void ForEachRole(Program* program, const Visit& visit) {
   for (Column& column : program->columns) visit(&column.value);
   for (Seed& seed : program->seeds) visit(&seed.value);
+  visit(&program->share);
   for (Scalar& scalar : program->scalars) visit(&scalar.value);
   for (Parameter& parameter : program->parameters) {
     visit(&parameter.value);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/image/codecs.h"
+#include "common/image/orientation.h"
 #include "common/image/placement.h"
 
 namespace ringmaster::image {
@@ -105,6 +106,89 @@ TEST_CASE("Image: a grey file becomes three equal channels") {
   const Pixels file = Bytes(EncodeJpeg(Picture(size, 1), size, 1, 95));
   const Pixels grey = Rendered(file, Whole(size), 1), colour = Rendered(file, Whole(size), 3);
   for (size_t i = 0; i < colour.size(); ++i) REQUIRE(colour[i] == grey[i / 3]);
+}
+
+// The file with an EXIF segment behind its begin: one entry of the first directory.
+Pixels WithExif(const Pixels& file, uint8_t orientation, bool big_endian, uint16_t type = 3) {
+  const auto number = [&](uint32_t value, size_t size) {
+    std::string text;
+    for (size_t i = 0; i < size; ++i) {
+      text += static_cast<char>(value >> 8 * (big_endian ? size - 1 - i : i));
+    }
+    return text;
+  };
+  const size_t size = type == 3 ? 2 : 4;
+  const std::string tiff = (big_endian ? "MM" : "II") + number(42, 2) + number(8, 4) +
+                           number(1, 2) + number(274, 2) + number(type, 2) + number(1, 4) +
+                           number(orientation, size) + std::string(4 - size, 0) + number(0, 4);
+  const std::string exif = std::string("Exif") + '\0' + '\0' + tiff;
+  Pixels with = {0xFF, 0xD8, 0xFF, 0xE1, 0, static_cast<uint8_t>(exif.size() + 2)};
+  with.insert(with.end(), exif.begin(), exif.end());
+  with.insert(with.end(), file.begin() + 2, file.end());
+  return with;
+}
+
+// As tag 274 words it: which sides of what is stored the first row and the first column are.
+size_t StoredPlace(uint8_t orientation, const Size& stored, uint32_t y, uint32_t x) {
+  const uint32_t bottom = stored.height - 1, right = stored.width - 1;
+  const uint32_t rows[] = {y, y, bottom - y, bottom - y, x, bottom - x, bottom - x, x};
+  const uint32_t columns[] = {x, right - x, right - x, x, y, y, right - y, right - y};
+  return size_t{rows[orientation - 1]} * stored.width + columns[orientation - 1];
+}
+
+TEST_CASE("Image: what is shown is turned and mirrored as EXIF says, window by window") {
+  const Size size{13, 22};
+  const Pixels file = Bytes(EncodeJpeg(Picture(size, 3), size, 3, 90));
+  const Pixels stored = Rendered(file, Whole(size));
+  for (uint8_t orientation = 1; orientation <= 8; ++orientation) {
+    const Pixels with = WithExif(file, orientation, orientation % 2 == 0);
+    CHECK(ReadHeader(with)->orientation == 1);
+    const Header header = *ReadHeader(with, Exif::kApply);
+    REQUIRE(header.orientation == orientation);
+    const Size shown = ShownSize(header);
+    CHECK(shown == (orientation >= 5 ? Size{22, 13} : size));
+    Pixels whole(stored.size());
+    REQUIRE(Render(with, header, Whole(shown), 3, whole).ok());
+    for (uint32_t y = 0; y < shown.height; ++y) {
+      for (uint32_t x = 0; x < shown.width; ++x) {
+        for (size_t c = 0; c < 3; ++c) {
+          REQUIRE(whole[(size_t{y} * shown.width + x) * 3 + c] ==
+                  stored[StoredPlace(orientation, size, y, x) * 3 + c]);
+        }
+      }
+    }
+    for (const Window& window : {Window{0, 0, {1, 1}}, Window{3, 5, {9, 4}}, Window{12, 2, {1, 11}},
+                                 Window{0, 0, shown}}) {
+      Pixels out(size_t{window.size.height} * window.size.width * 3);
+      REQUIRE(Render(with, header, WindowOnly(window), 3, out).ok());
+      REQUIRE(out == Cut(whole, shown, 3, window));
+    }
+  }
+}
+
+TEST_CASE("Image: an orientation that is none is as it is stored") {
+  const Size size{8, 9};
+  const Pixels file = Bytes(EncodeJpeg(Picture(size, 1), size, 1, 90));
+  const Pixels right = WithExif(file, 6, false);
+  CHECK(ReadOrientation(file) == 1);
+  CHECK(ReadOrientation(right) == 6);
+  CHECK(ReadOrientation(WithExif(file, 8, true, 4)) == 8);
+  CHECK(ReadOrientation(WithExif(file, 8, true, 7)) == 1);  // of another type
+  CHECK(ReadOrientation(WithExif(file, 0, false)) == 1);
+  CHECK(ReadOrientation(WithExif(file, 9, false)) == 1);
+  CHECK(ReadOrientation({}) == 1);
+  // Wherever it is cut, and whatever stands in it.
+  for (size_t bytes = 0; bytes < 40; ++bytes) {
+    CHECK(ReadOrientation(std::span(right).first(bytes)) == 1);
+  }
+  for (size_t at = 0; at < 40; ++at) {
+    for (const uint8_t value : {0, 1, 127, 255}) {
+      Pixels broken = right;
+      broken[at] = value;
+      const uint8_t orientation = ReadOrientation(broken);
+      CHECK((orientation >= 1 && orientation <= 8));
+    }
+  }
 }
 
 TEST_CASE("Image: what is no image says what it is") {

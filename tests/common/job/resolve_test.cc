@@ -92,7 +92,7 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
   CHECK(ErrorOf({"augment=[{random_flip: {}}, {}]"}) ==
         "augment.1: expected one of random_crop, random_flip, random_brightness, random_contrast, "
         "per_image_standardization, normalize, resize, center_crop, random_resized_crop, preset, "
-        "got none");
+        "color_jitter, random_rotation, random_erasing, mixup, cutmix, got none");
   for (const auto& [entry, words] : std::vector<std::pair<std::string, std::string>>{
            {"resize: {}", "resize: expected size or short, there is neither"},
            {"resize: {size: 8, short: 8}", "resize: expected size or short, not both"},
@@ -112,10 +112,37 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
             "normalize: mean and std belong to kind torch: leave them out"},
            {"preset: cifa",
             "preset: \"cifa\" is not known, did you mean cifar?; known: "
-            "imagenet_train, imagenet_eval, imagenet_eval_tpu, cifar"}}) {
+            "imagenet_train, imagenet_eval, imagenet_eval_tpu, cifar, cifar_tutorial"},
+           {"color_jitter: {contrast: 0}",
+            "color_jitter: nothing would change: say how much, as in {brightness: 0.4, contrast: "
+            "0.4, saturation: 0.4}"},
+           {"color_jitter: {hue: 0.6}", "color_jitter.hue: expected 0 to 0.5, got 0.6"},
+           {"random_rotation: {}",
+            "random_rotation.degrees: missing: [least, most] to the left, or one number for both "
+            "ways; for example degrees: 15"},
+           {"random_rotation: {degrees: [10, -10]}",
+            "random_rotation: degrees: expected [least, most], got [10, -10]"},
+           {"random_rotation: {degrees: 200}",
+            "random_rotation.degrees.0: expected -180 to 180, got 200"},
+           {"random_erasing: {area: [0.5, 0.1]}",
+            "random_erasing: area: expected [least, most], got [0.5, 0.1]"},
+           {"random_erasing: {ratio: [1]}",
+            "random_erasing: ratio: expected [least, most], got [1]"},
+           {"mixup: {alpha: 0.01}", "mixup.alpha: expected 0.05 to 100, got 0.01"},
+           {"cutmix: {probability: 0}",
+            "cutmix.probability: expected above 0, at most 1, got 0"}}) {
     CHECK(ErrorOf({"augment=[{" + entry + "}]", "loss=softmax_cross_entropy"}) ==
           "augment.0." + words);
   }
+  CHECK(ErrorOf({"augment=[{normalize: torch}, {color_jitter: {hue: 0.1}}]"}) ==
+        "augment.1.color_jitter: it is for values of 0 to 255: put it in front of entry 0");
+  CHECK(ErrorOf({"augment=[{mixup: {}}, {cutmix: {}}, {mixup: {}}]"}) ==
+        "augment.2.mixup: entry 0 is one, too: a list has one of it");
+  CHECK(ErrorOf({"augment=[{cutmix: {}}, {random_flip: {}}]"}) ==
+        "augment.1.random_flip: it stands behind entry 0, which is done last: put it in front");
+  CHECK(ErrorOf({"augment=[{mixup: {}}, {cutmix: {}}]"}) == "valid");
+  CHECK(ErrorOf({"evaluate={augment: [{mixup: {}}]}"}) ==
+        "evaluate.augment.0.mixup: what is evaluated is never random: leave it out");
   CHECK(ErrorOf({"evaluate={augment: [{preset: imagenet_train}]}"}) ==
         "evaluate.augment.0.random_resized_crop: what is evaluated is never random: leave it out");
   CHECK(ErrorOf({"model=null"}) ==
@@ -185,6 +212,65 @@ TEST_CASE("Validate: values that no job file can hold") {
   spec = Spec();
   spec.mutable_optimizer()->mutable_adam()->set_beta_1(std::numeric_limits<double>::quiet_NaN());
   CHECK(Message(Validate(spec)) == "optimizer.adam.beta_1: expected at least 0, under 1, got nan");
+}
+
+TEST_CASE("Resolve: augmentation has its defaults, and evaluation nothing random") {
+  const auto job = Resolve(Spec({"augment=[{color_jitter: {hue: 0.1}}, {random_rotation: {degrees: "
+                                 "15}}, {random_erasing: {}}, {mixup: {}}, {cutmix: {}}]"}),
+                           Facts(), Numerics());
+  INFO(job.status());
+  REQUIRE(job.ok());
+  const auto& list = job->result().augment();
+  CHECK(list[0].color_jitter().ShortDebugString() ==
+        "brightness: 0 contrast: 0 saturation: 0 hue: 0.1");
+  CHECK(list[1].random_rotation().ShortDebugString() ==
+        "degrees { values: -15 values: 15 } fill: 0");
+  CHECK(list[2].random_erasing().ShortDebugString() ==
+        "probability: 0.5 area { values: 0.02 values: 0.33 } ratio { values: 0.3 values: 3.3 } "
+        "value { values: 0 }");
+  CHECK(list[3].mixup().ShortDebugString() == "alpha: 0.2 probability: 1");
+  CHECK(list[4].cutmix().ShortDebugString() == "alpha: 1 probability: 1");
+  CHECK(job->result().evaluation_augment().empty());
+}
+
+TEST_CASE("Resolve: the tutorial's distortions, of which evaluation has the middle") {
+  const auto job = Resolve(Spec({"augment=[{preset: cifar_tutorial}]", "data.resize=null"}),
+                           Facts(), Numerics());
+  INFO(job.status());
+  REQUIRE(job.ok());
+  const auto& list = job->result().augment();
+  REQUIRE(list.size() == 5);
+  CHECK(list[0].random_crop().size().values(0) == 24);
+  CHECK(list[1].has_random_flip());
+  CHECK(list[2].random_brightness().max_delta() == 63);
+  CHECK(list[3].random_contrast().ShortDebugString() == "lower: 0.2 upper: 1.8");
+  CHECK(list[4].has_per_image_standardization());
+  const auto& evaluation = job->result().evaluation_augment();
+  REQUIRE(evaluation.size() == 2);
+  CHECK(evaluation[0].center_crop().size().values(0) == 24);
+  CHECK(evaluation[1].has_per_image_standardization());
+  CHECK(job->result().graph().columns(0).shape(0) == 24);
+}
+
+TEST_CASE("Resolve: what cannot be mixed or turned is refused by name") {
+  const auto refused = [](const std::vector<std::string>& overrides) {
+    return Message(Resolve(Spec(overrides), Facts(), Numerics()).status());
+  };
+  v1::DatasetFacts numbers = Facts();
+  v1::StoredColumn& target = *numbers.mutable_columns(1);
+  target.set_type(v1::ELEMENT_TYPE_FLOAT32);
+  target.set_limit(0);
+  target.add_shape(1);
+  const auto spec = Spec({"augment=[{random_flip: {}}, {mixup: {}}]", "loss=mean_squared_error",
+                          "model=null", "model={layers: [{flatten: {}}, {dense: {units: 1}}]}"});
+  CHECK(Message(Resolve(spec, numbers, Numerics()).status()) ==
+        "augment.1.mixup: loss loss is no softmax_cross_entropy, whose labels alone can be mixed: "
+        "leave it out, or choose that loss");
+  CHECK(refused({"data.exif=apply"}) ==
+        "data.exif: images of format cifar10 are stored without EXIF: leave it out");
+  CHECK(refused({"data.exif=ignore"}).empty());
+  CHECK(refused({"augment=[{random_erasing: {value: [1, 2]}}]"}) ==
+        "augment: 0.random_erasing: it is for 2 channels, the images have 3");
 }
 
 TEST_CASE("Resolve: every default is filled in") {

@@ -14,6 +14,7 @@ struct ModelChoice {
   int64_t samples = 3;
   v1::Policy policy = v1::POLICY_FLOAT32;
   graph::Mode mode = graph::Mode::kTraining;
+  graph::Labels labels = graph::Labels::kOwn;
 };
 
 // 32 x 32 x 3 images, 10 classes; batch normalization and dropout on where the model has them.
@@ -24,8 +25,10 @@ inline StatusOr<graph::Program> ModelProgram(const ModelChoice& choice) {
   if (choice.name != "mlp") testing::SetOption("batch_norm", true, &model);
   if (choice.name == "vgg") testing::SetOption("depth", 11, &model);
   if (choice.name == "mlp") testing::SetHidden({96, 64}, &model);
-  return zoo::BuildProgram(
-      model, {.mode = choice.mode, .samples = choice.samples, .policy = choice.policy});
+  return zoo::BuildProgram(model, {.mode = choice.mode,
+                                   .samples = choice.samples,
+                                   .policy = choice.policy,
+                                   .labels = choice.labels});
 }
 
 }  // namespace ringmaster::testing

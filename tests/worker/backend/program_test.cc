@@ -84,6 +84,16 @@ TEST_CASE("Programs: float32 training agrees with the reference") {
   }
 }
 
+TEST_CASE("Programs: training on mixed labels agrees with the reference") {
+  for (const testing::Way& way : Ways(graph::DType::kFloat32)) {
+    INFO(way.name);
+    const ModelChoice choice = {.name = "mlp", .samples = 3, .labels = graph::Labels::kMixed};
+    const Comparison c = Compare(choice, graph::Rounding::kNone, way);
+    CHECK(c.loss < 1e-6);
+    CHECK(c.worst_gradient < 1e-5);
+  }
+}
+
 TEST_CASE("Programs: mixed_bfloat16 training agrees with a reference that rounds alike") {
   // Values that differ in their last bit flip a share f of the masks of relu near 0, and each flip
   // is an error as large as its element: sqrt(f) in all, 5% in a net with five of them.

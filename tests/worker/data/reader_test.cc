@@ -191,6 +191,41 @@ TEST_CASE_METHOD(ReaderFixture, "Shard loader: of pixels the augmenter makes the
   }
 }
 
+TEST_CASE_METHOD(ReaderFixture, "Shard loader: images of a shard are mixed, of training alone") {
+  v1::ResultSpec mixing = spec_;
+  mixing.set_batch(10);
+  mixing.set_steps_per_epoch(1);
+  mixing.set_total_steps(4);
+  const ShardLoader whole(dataset_, mixing, MakeAugmenter(mixing));
+  CHECK(CoresMayAugment(mixing));
+  CHECK_FALSE(MixesLabels(mixing));
+  mixing.add_augment()->mutable_mixup()->set_alpha(1);
+  mixing.mutable_augment()->rbegin()->mutable_mixup()->set_probability(1);
+  CHECK_FALSE(CoresMayAugment(mixing));
+  CHECK(MixesLabels(mixing));
+  const ShardLoader mixed(dataset_, mixing, MakeAugmenter(mixing));
+  std::set<float> shares;
+  for (const BatchId& id : Plan(mixed, {0, 1, 2})) {
+    const auto got = mixed.Load(id), expected = whole.Load(id);
+    REQUIRE((got.ok() && expected.ok()));
+    CHECK((*expected)->share == 1);
+    CHECK(std::ranges::equal(LabelsOf(**got), LabelsOf(**expected)));
+    const std::span<const float> images = ImagesOf(**got), own = ImagesOf(**expected);
+    const float share = (*got)->share;
+    if (id.set == job::SampleSet::kTest) {
+      CHECK(share == 1);
+      CHECK(std::ranges::equal(images, own));
+      continue;
+    }
+    shares.insert(share);
+    for (size_t i = 0; i < own.size(); ++i) {
+      REQUIRE(images[i] ==
+              own[i] * share + own[(i + data::kCifarPixels) % own.size()] * (1 - share));
+    }
+  }
+  CHECK(shares.size() == 12);
+}
+
 TEST_CASE_METHOD(ReaderFixture, "Shard loader: a shard that the job does not have is refused") {
   CHECK(Message(loader_->Load(BatchId::Training(0, 3)).status()) ==
         "shard 3 of a job with 3 shards");

@@ -66,6 +66,7 @@ void CpuExecutable::Feed(const ShardInput& input) {
   for (const graph::Seed& seed : program_.seeds) {
     *At<float>(seed.value) = input.loss_seed * seed.weight;
   }
+  if (program_.share != graph::kNoValue) *At<float>(program_.share) = input.share;
 }
 
 void CpuExecutable::Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const {

@@ -128,6 +128,11 @@ double Expected(const float* logits, int64_t classes, int32_t label, double smoo
   return (1 - smoothing) * own + smoothing * (sum / static_cast<double>(classes));
 }
 
+// What the share of rows' own targets is, the input behind so many others; 1 without it.
+double ShareOf(const Operands& operands, size_t others) {
+  return operands.inputs.size() == others ? 1 : double{*operands.input<float>(others)};
+}
+
 bool IsHit(const float* logits, int64_t classes, int32_t label, int64_t k) {
   const float own = logits[label];
   int64_t before = 0;
@@ -146,9 +151,15 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(BindContext& context) 
   const auto body = [=, threads = context.threads](const Operands& operands, const RunKeys&) {
     const auto* labels = operands.input<int32_t>(1);
     auto* losses = reinterpret_cast<double*>(operands.workspace);
+    const double share = ShareOf(operands, 2);
     ParallelFor(threads, rows, [&](int64_t n) {
       const float* logits = operands.input<float>(0) + n * classes;
-      losses[n] = LogSum(logits, classes) - Expected(logits, classes, labels[n], smoothing);
+      double expected = Expected(logits, classes, labels[n], smoothing);
+      if (share != 1) {
+        const double next = Expected(logits, classes, labels[(n + 1) % rows], smoothing);
+        expected = share * expected + (1 - share) * next;
+      }
+      losses[n] = LogSum(logits, classes) - expected;
     });
     double loss = 0;
     for (int64_t n = 0; n < rows; ++n) loss += losses[n];
@@ -165,14 +176,18 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(BindContext& c
   const double each = smoothing / static_cast<double>(classes);
   return MakeLoop([=, threads = context.threads](const Operands& operands, const RunKeys&) {
     const auto* labels = operands.input<int32_t>(1);
-    const double seed = *operands.input<float>(2);
+    const double seed = *operands.input<float>(2), share = ShareOf(operands, 3);
     ParallelFor(threads, rows, [&](int64_t n) {
       const float* logits = operands.input<float>(0) + n * classes;
       float* dlogits = operands.output<float>(0) + n * classes;
       const double log_sum = LogSum(logits, classes);
       for (int64_t k = 0; k < classes; ++k) {
         const double softmax = std::exp(static_cast<double>(logits[k]) - log_sum);
-        const double target = (k == labels[n] ? 1 - smoothing : 0) + each;
+        double target = (k == labels[n] ? 1 - smoothing : 0) + each;
+        if (share != 1) {
+          const double next = (k == labels[(n + 1) % rows] ? 1 - smoothing : 0) + each;
+          target = share * target + (1 - share) * next;
+        }
         dlogits[k] = static_cast<float>((softmax - target) * seed);
       }
     });

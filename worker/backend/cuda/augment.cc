@@ -97,9 +97,11 @@ StatusOr<std::unique_ptr<CudaAugment>> CudaAugment::Create(const graph::Augmente
                                                            graph::Use use) {
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.stored(), "stored"));
   RING_RETURN_IF_ERROR(CheckCountable(augmenter.model(), "the model's"));
-  if (std::ranges::any_of(augmenter.operations(use), &v1::Augmentation::has_normalize)) {
+  for (const v1::Augmentation& op : augmenter.operations(use)) {
+    const char* const name = graph::HostsAlone(op);
+    if (name == nullptr) continue;
     return Error(absl::StatusCode::kUnimplemented,
-                 "augmentation: the CUDA backend has no kernel for normalize; hosts do it");
+                 "augmentation: the CUDA backend has no kernel for {}; hosts do it", name);
   }
   const std::vector<Operation> operations = OperationsOf(augmenter, use);
   if (operations.size() > static_cast<size_t>(AugmentPlan::kMaxOperations)) {

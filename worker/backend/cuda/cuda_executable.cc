@@ -134,6 +134,10 @@ Status CudaExecutable::Feed(const ShardInput& input) {
     const float value[] = {input.loss_seed * seed.weight};
     RING_RETURN_IF_ERROR(upload(value, At<void>(seed.value)));
   }
+  if (program_.share != graph::kNoValue) {
+    const float value[] = {input.share};
+    RING_RETURN_IF_ERROR(upload(value, At<void>(program_.share)));
+  }
   for (size_t i = 0; i < program_.columns.size(); ++i) {
     if (input.columns[i].empty()) continue;  // it is made of pixels
     RING_RETURN_IF_ERROR(upload(input.columns[i], At<void>(program_.columns[i].value)));

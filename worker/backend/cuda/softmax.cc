@@ -12,13 +12,18 @@ LogitsShape LogitsShapeOf(const BindContext& context) {
           loss == nullptr ? 0 : loss->label_smoothing};
 }
 
+// The share of rows' own targets, the input behind so many others; nullptr: there is none.
+const float* ShareOf(const Operands& operands, size_t others) {
+  return operands.inputs.size() == others ? nullptr : operands.input<float>(others);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& context) {
   const LogitsShape shape = LogitsShapeOf(context);
   return MakeLaunch(
       [shape](const Operands& o, cudaStream_t stream) {
-        return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1),
+        return FromCuda(LaunchLoss(shape, o.input<float>(0), o.input<int32_t>(1), ShareOf(o, 2),
                                    o.output<float>(0), o.workspace, stream),
                         "softmax_cross_entropy");
       },
@@ -28,9 +33,10 @@ StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropy(const BindContext& con
 StatusOr<std::unique_ptr<Kernel>> BindSoftmaxCrossEntropyGradient(const BindContext& context) {
   const LogitsShape shape = LogitsShapeOf(context);
   return MakeLaunch([shape](const Operands& o, cudaStream_t stream) {
-    return FromCuda(LaunchLossGradient(shape, o.input<float>(0), o.input<int32_t>(1),
-                                       o.input<float>(2), o.output<float>(0), stream),
-                    "softmax_cross_entropy_gradient");
+    return FromCuda(
+        LaunchLossGradient(shape, o.input<float>(0), o.input<int32_t>(1), o.input<float>(2),
+                           ShareOf(o, 3), o.output<float>(0), stream),
+        "softmax_cross_entropy_gradient");
   });
 }
 

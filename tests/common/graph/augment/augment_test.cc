@@ -3,9 +3,14 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <set>
 
+#include "common/graph/augment/color_jitter.h"
+#include "common/graph/augment/geometry.h"
+#include "common/philox.h"
 #include "common/sha256.h"
 
 namespace ringmaster::graph {
@@ -268,6 +273,155 @@ TEST_CASE("Augment: operations see the resized image, and scratch of another ima
                                      [&](float v) { return v / 255.0F == x; })));
     }
   }
+}
+
+// Kolmogorov and Smirnov's distance to the uniform distribution on [least, most].
+double DistanceToUniform(std::vector<double> drawn, double least, double most) {
+  std::ranges::sort(drawn);
+  const auto count = static_cast<double>(drawn.size());
+  double farthest = 0;
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const double share = (drawn[i] - least) / (most - least), place = static_cast<double>(i);
+    farthest = std::max({farthest, place / count - share, share - (place + 1) / count,
+                         share - place / count, (place + 1) / count - share});
+  }
+  return farthest;
+}
+// Of so many draws once in a million times.
+double Farthest(size_t draws) {
+  return std::sqrt(-std::log(1e-6 / 2) / (2 * static_cast<double>(draws)));
+}
+
+PhiloxStream StreamOf(PhiloxStream::Purpose purpose, uint64_t sample) {
+  return {1, purpose, 0, sample, "0"};
+}
+
+TEST_CASE("Augment: jitter draws factors evenly, and each of 24 orders as often") {
+  v1::ColorJitter jitter;
+  jitter.set_brightness(0.4);
+  jitter.set_contrast(1.5);
+  jitter.set_saturation(0.25);
+  jitter.set_hue(0.1);
+  constexpr size_t kDraws = 4800;
+  std::map<std::array<Jitter, 4>, int> orders;
+  std::vector<double> brightness, contrast, saturation, hue;
+  for (uint64_t sample = 0; sample < kDraws; ++sample) {
+    const JitterDraw draw =
+        DrawJitter(jitter, StreamOf(PhiloxStream::Purpose::kColorJitter, sample));
+    ++orders[draw.order];
+    brightness.push_back(draw.brightness);
+    contrast.push_back(draw.contrast);
+    saturation.push_back(draw.saturation);
+    hue.push_back(draw.hue);
+  }
+  CHECK(DistanceToUniform(brightness, 0.6, 1.4) < Farthest(kDraws));
+  CHECK(DistanceToUniform(contrast, 0, 2.5) < Farthest(kDraws));
+  CHECK(DistanceToUniform(saturation, 0.75, 1.25) < Farthest(kDraws));
+  CHECK(DistanceToUniform(hue, -0.1, 0.1) < Farthest(kDraws));
+  CHECK(DistanceToUniform(brightness, 0.55, 1.4) > Farthest(kDraws));
+  REQUIRE(orders.size() == 24);
+  double squares = 0;
+  for (const auto& [order, count] : orders) squares += (count - 200.0) * (count - 200.0) / 200;
+  CHECK(squares < 74.6);  // chi square of 23 degrees: once in a million times above
+}
+
+TEST_CASE("Augment: jitter is done in the order that was drawn, and clipped between") {
+  v1::Augmentation op;
+  op.mutable_color_jitter()->set_brightness(1);
+  op.mutable_color_jitter()->set_contrast(1);
+  const ImageShape shape = {1, 2, 3};
+  const std::vector<uint8_t> pixels = {250, 200, 90, 10, 20, 30};
+  ImageScratch scratch;
+  std::vector<float> out(shape.elements());
+  const Augmenter augmenter({op}, shape, shape, 1);
+  int brightness_first = 0;
+  for (uint64_t sample = 0; sample < 50; ++sample) {
+    augmenter.Apply(Use::kTraining, 0, sample, pixels, &scratch, out);
+    const JitterDraw draw =
+        DrawJitter(op.color_jitter(), StreamOf(PhiloxStream::Purpose::kColorJitter, sample));
+    const auto place = [&](Jitter jitter) { return std::ranges::find(draw.order, jitter); };
+    const bool first = place(Jitter::kBrightness) < place(Jitter::kContrast);
+    brightness_first += first ? 1 : 0;
+    std::vector<float> image(pixels.begin(), pixels.end());
+    JitterDraw one = {.order = draw.order}, two = one;
+    (first ? one : two).brightness = draw.brightness;
+    (first ? two : one).contrast = draw.contrast;
+    ApplyJitter(one, shape, image);
+    ApplyJitter(two, shape, image);
+    for (float& x : image) {
+      REQUIRE((x >= 0 && x <= 255));
+      x /= 255.0F;
+    }
+    REQUIRE(out == image);
+  }
+  CHECK((brightness_first > 10 && brightness_first < 40));
+  augmenter.Apply(Use::kEvaluation, 0, 0, pixels, &scratch, out);
+  for (size_t i = 0; i < out.size(); ++i) CHECK(out[i] == static_cast<float>(pixels[i]) / 255.0F);
+}
+
+TEST_CASE("Augment: a rotation turns to the left by angles that are drawn evenly") {
+  v1::Augmentation op;
+  v1::DoubleList& degrees = *op.mutable_random_rotation()->mutable_degrees();
+  degrees.add_values(-20);
+  degrees.add_values(40);
+  op.mutable_random_rotation()->set_fill(9);
+  // Rising by 2 to the right: turned, it rises by 2 cos to the right and falls by 2 sin downwards.
+  const ImageShape shape = {32, 32, 1};
+  std::vector<uint8_t> pixels(shape.elements());
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(100 + 2 * (i % 32));
+  ImageScratch scratch;
+  std::vector<float> out(shape.elements());
+  const Augmenter augmenter({op}, shape, shape, 1);
+  constexpr size_t kDraws = 500;
+  std::vector<double> angles;
+  for (uint64_t sample = 0; sample < kDraws; ++sample) {
+    augmenter.Apply(Use::kTraining, 0, sample, pixels, &scratch, out);
+    const auto at = [&](size_t y, size_t x) { return 255 * double{out[y * 32 + x]}; };
+    const double across = at(15, 20) - at(15, 12), down = at(20, 15) - at(12, 15);
+    angles.push_back(std::atan2(-down, across) * 180 / M_PI);
+    REQUIRE(std::hypot(across, down) == Approx(16).epsilon(1e-4));
+    if (std::abs(angles.back()) > 12) REQUIRE(at(0, 0) == Approx(9));
+  }
+  CHECK(DistanceToUniform(angles, -20, 40) < Farthest(kDraws));
+  CHECK(DistanceToUniform(angles, -20, 50) > Farthest(kDraws));
+  augmenter.Apply(Use::kEvaluation, 0, 0, pixels, &scratch, out);
+  CHECK(out[5] == static_cast<float>(pixels[5]) / 255.0F);
+}
+
+TEST_CASE("Augment: a window of an image is erased as often as it is said, and nothing else") {
+  v1::Augmentation op;
+  v1::RandomErasing& erasing = *op.mutable_random_erasing();
+  erasing.set_probability(0.25);
+  for (const double x : {0.1, 0.4}) erasing.mutable_area()->add_values(x);
+  for (const double x : {0.5, 2.0}) erasing.mutable_ratio()->add_values(x);
+  for (const double x : {-1.0, 300.0}) erasing.mutable_value()->add_values(x);
+  const ImageShape shape = {20, 10, 2};
+  const std::vector<uint8_t> pixels(shape.elements(), 7);
+  ImageScratch scratch;
+  std::vector<float> out(shape.elements());
+  const Augmenter augmenter({op}, shape, shape, 1);
+  int erased = 0;
+  for (uint64_t sample = 0; sample < 2000; ++sample) {
+    augmenter.Apply(Use::kTraining, 0, sample, pixels, &scratch, out);
+    const auto window =
+        ErasedWindow(erasing, {20, 10}, StreamOf(PhiloxStream::Purpose::kRandomErasing, sample));
+    erased += window ? 1 : 0;
+    for (uint32_t i = 0; i < out.size(); ++i) {
+      const uint32_t y = i / 20, x = i / 2 % 10;
+      const bool inside = window && y >= window->top && y < window->top + window->size.height &&
+                          x >= window->left && x < window->left + window->size.width;
+      REQUIRE(out[i] == (inside ? (i % 2 == 0 ? -1.0F : 300.0F) : 7.0F) / 255.0F);
+    }
+    if (!window) continue;
+    // A height and a width that are each rounded by up to a half.
+    const double height = window->size.height, width = window->size.width;
+    REQUIRE((height < 20 && width < 10));
+    REQUIRE((height + 0.5) * (width + 0.5) >= 20);
+    REQUIRE((height - 0.5) * (width - 0.5) <= 80);
+  }
+  CHECK(std::abs(erased - 500) < 95);  // once in a million times further
+  augmenter.Apply(Use::kEvaluation, 0, 0, pixels, &scratch, out);
+  CHECK(out == std::vector<float>(out.size(), 7.0F / 255.0F));
 }
 
 TEST_CASE("Augment: the bits of a whole list of operations are pinned") {

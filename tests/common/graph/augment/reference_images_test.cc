@@ -6,6 +6,8 @@
 #include <bit>
 #include <random>
 
+#include "common/elementary.h"
+#include "common/graph/augment/color_jitter.h"
 #include "common/graph/augment/image_ops.h"
 #include "common/graph/augment/resize.h"
 #include "common/status.h"
@@ -63,6 +65,24 @@ class Cases {
     ScaleContrast(factor, shape, image);
     ours_ += Bits(image);
   }
+  void Jitter(const char* kind, const JitterDraw& draw, double factor, const ImageShape& shape) {
+    std::vector<uint8_t> pixels = Pixels(shape.elements());
+    std::fill_n(pixels.begin(), shape.channels, pixels[0]);  // a grey one
+    cases_ += fmt::format("jitter {} {} {}{}\n", kind, Bits(factor), shape.channels, Words(pixels));
+    std::vector<float> image(pixels.begin(), pixels.end());
+    ApplyJitter(draw, shape, image);
+    ours_ += Bits(image);
+  }
+  // `right`: degrees over 90, whose cosine and sine are those of CosinePi.
+  void Rotate(double right, int fill, const ImageShape& shape) {
+    const std::vector<uint8_t> pixels = Pixels(shape.elements());
+    cases_ +=
+        fmt::format("rotate {} {} {} {} {}{}\n", Bits(CosinePi((1 - right) / 2)),
+                    Bits(CosinePi(right / 2)), fill, shape.height, shape.width, Words(pixels));
+    std::vector<float> image(pixels.begin(), pixels.end()), scratch;
+    graph::Rotate(90 * right, static_cast<float>(fill), shape, &scratch, image);
+    ours_ += Bits(image);
+  }
   uint32_t Between(uint32_t low, uint32_t high) { return low + random_() % (high - low + 1); }
   double Real(double low, double high) { return low + (high - low) * (random_() * 0x1p-32); }
   [[nodiscard]] const std::string& cases() const { return cases_; }
@@ -84,6 +104,21 @@ class Cases {
   std::string cases_, ours_;
 };
 
+constexpr std::array kOrder = {Jitter::kHue, Jitter::kContrast, Jitter::kBrightness,
+                               Jitter::kSaturation};
+
+void AddJitters(Cases* cases) {
+  for (const uint32_t channels : {3U, 1U}) {
+    for (int i = 0; i < 20; ++i) {
+      const ImageShape shape = {cases->Between(1, 9), cases->Between(1, 9), channels};
+      const double factor = cases->Real(0, 2.5);
+      cases->Jitter("brightness", {.brightness = factor, .order = kOrder}, factor, shape);
+      cases->Jitter("contrast", {.contrast = factor, .order = kOrder}, factor, shape);
+      cases->Jitter("saturation", {.saturation = factor, .order = kOrder}, factor, shape);
+    }
+  }
+}
+
 TEST_CASE("Reference: resized, brightened and contrasted images equal Python's fractions") {
   Cases cases;
   for (int i = 0; i < 40; ++i) {
@@ -97,10 +132,42 @@ TEST_CASE("Reference: resized, brightened and contrasted images equal Python's f
     cases.Contrast(cases.Real(0.2, 1.8), {cases.Between(1, 9), cases.Between(1, 9), 3});
   }
   cases.Contrast(1.7, {32, 32, 1});
+  AddJitters(&cases);
+  // Angles whose fractions of 90 degrees are exact.
+  for (const double right : {0.0, 0.125, 0.3125, 0.5, 0.8125, 1.0}) {
+    cases.Rotate(right, 7, {cases.Between(1, 9), cases.Between(1, 9), 1});
+  }
   const StatusOr<std::string> expected = AskReference(cases.cases());
   INFO(expected.status());
   REQUIRE(expected.ok());
   CHECK(cases.ours() == *expected);
+}
+
+// Numbers of one line.
+std::vector<double> Values(const std::string& line) {
+  std::vector<double> values;
+  for (size_t at = 0; at + 8 <= line.size(); at += 9) {
+    values.push_back(
+        std::bit_cast<float>(static_cast<uint32_t>(std::stoul(line.substr(at, 8), nullptr, 16))));
+  }
+  return values;
+}
+
+TEST_CASE("Reference: a turned hue is that of colorsys' formulas to the last place") {
+  for (int i = 0; i < 40; ++i) {
+    Cases cases;
+    for (int skip = 0; skip < i; ++skip) (void)cases.Between(0, 1);
+    const double hue = cases.Real(-0.5, 0.5);
+    cases.Jitter("hue", {.hue = hue, .order = kOrder}, hue, {5, 7, 3});
+    const StatusOr<std::string> expected = AskReference(cases.cases());
+    REQUIRE(expected.ok());
+    const std::vector<double> ours = Values(cases.ours()), theirs = Values(*expected);
+    REQUIRE(ours.size() == 105);
+    REQUIRE(theirs.size() == ours.size());
+    for (size_t k = 0; k < ours.size(); ++k) {
+      REQUIRE(ours[k] == Approx(theirs[k]).epsilon(0x1p-23).margin(1e-12));
+    }
+  }
 }
 
 }  // namespace

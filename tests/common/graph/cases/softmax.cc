@@ -64,6 +64,9 @@ std::vector<OpCase> SoftmaxCrossEntropyCases() {
     gradient.what = "smooth, " + gradient.what;
     gradient.kind = SoftmaxCrossEntropyGradient{{0.125}};
     cases.push_back(gradient);
+    gradient.what = "mixed, " + gradient.what;
+    gradient.inputs.push_back(TensorType{});  // the share
+    cases.push_back(gradient);
     for (const int64_t k : {1, 5}) {
       OpCase measure = test;
       measure.what = fmt::format("k of {}, {}", k, test.what);
@@ -77,7 +80,15 @@ std::vector<OpCase> SoftmaxCrossEntropyCases() {
     test.what = fmt::format("smooth, {} classes", classes);
     test.kind = SoftmaxCrossEntropy{{0.125}};
     cases.push_back(test);
+    test.what = "mixed, " + test.what;
+    test.inputs.push_back(TensorType{});  // the share of rows' own labels
+    test.constants = 0b100;
+    cases.push_back(test);
   }
+  OpCase mixed = LossOf("mixed, one row", 1, 5);
+  mixed.inputs.push_back(TensorType{});
+  mixed.constants = 0b100;
+  cases.push_back(mixed);
   return cases;
 }
 

@@ -1,6 +1,7 @@
 // The graph as a message: equal to what the layers made, canonical, and nothing else is taken.
 #include "common/graph/message/message.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <limits>
@@ -52,6 +53,31 @@ v1::Node& NodeNamed(v1::Graph* graph, const std::string& name) {
 }
 
 }  // namespace
+
+TEST_CASE("Graph message: programs of mixed labels have a share where classes are learnt") {
+  const v1::Graph message = GraphOf("mlp");
+  const auto built = [&](Mode mode, Labels labels) {
+    auto program = BuildProgram(
+        message,
+        {.mode = mode, .samples = 3, .policy = v1::POLICY_MIXED_BFLOAT16, .labels = labels});
+    REQUIRE(Message(program.status()) == "");
+    return *std::move(program);
+  };
+  const Program own = built(Mode::kTraining, Labels::kOwn);
+  const Program mixed = built(Mode::kTraining, Labels::kMixed);
+  CHECK(own.share == kNoValue);
+  CHECK(mixed.graph.value(mixed.share).name == "label_share");
+  int readers = 0;
+  for (size_t i = 0; i < mixed.graph.nodes().size(); ++i) {
+    const Node& node = mixed.graph.nodes()[i];
+    CHECK(node.kind.index() == own.graph.nodes()[i].kind.index());
+    readers += std::ranges::count(node.inputs, mixed.share) > 0 ? 1 : 0;
+  }
+  CHECK(readers == 2);  // the loss and its gradient
+  const Program evaluated = built(Mode::kInference, Labels::kMixed);
+  CHECK(evaluated.share == kNoValue);
+  CHECK(Print(evaluated.graph) == Print(built(Mode::kInference, Labels::kOwn).graph));
+}
 
 TEST_CASE("Graph message: what is read and written again has the same bytes, for every model") {
   for (const std::string& name : zoo::ModelNames()) {
@@ -194,6 +220,9 @@ TEST_CASE("Graph message: what is not canonical is refused with its place") {
        "column label: 0 to below 0 is no range of int32"},
       {"more classes than logits", [](v1::Graph* g) { g->mutable_columns(1)->set_limit(11); },
        "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
+      {"a share of labels, which is no model's",
+       [](v1::Graph* g) { NodeNamed(g, "loss").add_inputs("loss"); },
+       "loss (softmax_cross_entropy): 3 inputs: expected 2 to 2"},
       {"missing labels", [](v1::Graph* g) { g->mutable_columns(1)->set_least(-1); },
        "loss (softmax_cross_entropy): its labels are no column of 0 to below its 10 logits"},
       {"a measure of more classes",

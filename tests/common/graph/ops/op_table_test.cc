@@ -152,6 +152,8 @@ TEST_CASE("OpTable: operands that do not fit are named with what was expected") 
         "layer (softmax_cross_entropy): expected logits in float32, got bfloat16");
   CHECK(ErrorOf(Infer(SoftmaxCrossEntropy{{1}}, {{{4, 3}}, {{4}, kInt}})) ==
         "layer (softmax_cross_entropy): label_smoothing must be at least 0 and under 1, got 1");
+  CHECK(ErrorOf(Infer(SoftmaxCrossEntropy{}, {{{4, 3}}, {{4}, kInt}, {{4}}})) ==
+        "layer (softmax_cross_entropy): expected the share of shape (), got (4)");
   CHECK(ErrorOf(Infer(TopK{0}, {{{4, 3}}, {{4}, kInt}})) ==
         "layer (top_k): k must be at least 1, got 0");
   CHECK(ErrorOf(Infer(MeanSquaredError{}, {{{4, 1}}, {{4}}})) ==

@@ -219,6 +219,21 @@ TEST_CASE("Reference: softmax_cross_entropy sums losses, top_k counts by the fir
   CHECK(smooth[0][0] == Approx(std::log(1 + std::exp(2.0)) - 1.5));
 }
 
+TEST_CASE("Reference: mixed labels are share of a row's own and the rest of the next row's") {
+  const Operand logits = {{3, 2}, {0, 2, 1, 0, 3, 3}};
+  const Operand labels = {{3}, {1, 0, 1}, DType::kInt32}, share = {{}, {0.75}};
+  const auto loss = Run(SoftmaxCrossEntropy{}, {logits, labels, share});
+  const double two = std::log(1 + std::exp(2.0)), one = std::log(1 + std::exp(1.0));
+  // Rows 0 and 1 mix classes 1 and 0, row 2 mixes 1 with row 0's 1.
+  CHECK(loss[0][0] == Approx((two - 1.5) + (one - 0.75) + std::log(2.0)));
+  const auto gradient = Run(SoftmaxCrossEntropyGradient{}, {logits, labels, {{}, {2}}, share})[0];
+  CHECK(gradient[0] == Approx(2 * (std::exp(0 - two) - 0.25)));
+  CHECK(gradient[1] == Approx(2 * (std::exp(2 - two) - 0.75)));
+  CHECK(gradient[2] == Approx(2 * (std::exp(1 - one) - 0.75)));
+  CHECK(gradient[4] == Approx(1));
+  CHECK(gradient[5] == Approx(-1));
+}
+
 TEST_CASE("Reference: rounding is half to even, from float64 in one step") {
   CHECK(Round(1 + std::ldexp(1.0, -8), DType::kBFloat16) == 1);
   CHECK(Round(1 + 3 * std::ldexp(1.0, -8), DType::kBFloat16) == 1 + std::ldexp(1.0, -6));

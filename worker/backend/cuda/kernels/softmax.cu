@@ -47,13 +47,18 @@ __device__ double LogSum(const float* logits, int64_t classes, float largest, in
 
 __global__ void __launch_bounds__(kWarpLanes* kLossRows)
     RowLosses(LogitsShape s, const float* __restrict__ logits, const int32_t* __restrict__ labels,
-              double* __restrict__ losses) {
+              const float* __restrict__ own_share, double* __restrict__ losses) {
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kLossRows + threadIdx.y;
   if (n >= s.rows) return;  // a whole warp
   const int lane = static_cast<int>(threadIdx.x);
   const float* const row = logits + n * s.classes;
   const double log_sum = LogSum(row, s.classes, LargestOf(row, s.classes, lane), lane);
   double expected = static_cast<double>(row[labels[n]]);
+  if (own_share != nullptr && *own_share != 1) {
+    const auto share = static_cast<double>(*own_share);
+    const auto next = static_cast<double>(row[labels[(n + 1) % s.rows]]);
+    expected = share * expected + (1 - share) * next;
+  }
   if (s.smoothing != 0) {
     double sum = 0;
     for (int64_t k = lane; k < s.classes; k += kWarpLanes) sum += static_cast<double>(row[k]);
@@ -98,7 +103,7 @@ __global__ void __launch_bounds__(kLossSumThreads)
 __global__ void __launch_bounds__(kWarpLanes* kLossRows)
     RowGradients(LogitsShape s, const float* __restrict__ logits,
                  const int32_t* __restrict__ labels, const float* __restrict__ seed,
-                 float* __restrict__ dlogits) {
+                 const float* __restrict__ own_share, float* __restrict__ dlogits) {
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kLossRows + threadIdx.y;
   if (n >= s.rows) return;  // a whole warp
   const int lane = static_cast<int>(threadIdx.x);
@@ -107,9 +112,14 @@ __global__ void __launch_bounds__(kWarpLanes* kLossRows)
   const int32_t label = labels[n];
   const auto scale = static_cast<double>(*seed);
   const double each = s.smoothing / static_cast<double>(s.classes);
+  const double share = own_share == nullptr ? 1 : static_cast<double>(*own_share);
+  const int32_t next = share == 1 ? label : labels[(n + 1) % s.rows];
   for (int64_t k = lane; k < s.classes; k += kWarpLanes) {
     const double softmax = exp(static_cast<double>(row[k]) - log_sum);
-    const double target = (k == label ? 1 - s.smoothing : 0) + each;
+    double target = (k == label ? 1 - s.smoothing : 0) + each;
+    if (share != 1) {
+      target = share * target + (1 - share) * ((k == next ? 1 - s.smoothing : 0) + each);
+    }
     dlogits[n * s.classes + k] = static_cast<float>((softmax - target) * scale);
   }
 }
@@ -121,11 +131,11 @@ size_t LossWorkspace(const LogitsShape& shape) {
 }
 
 cudaError_t LaunchLoss(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                       float* loss, void* workspace, cudaStream_t stream) {
+                       const float* share, float* loss, void* workspace, cudaStream_t stream) {
   auto* const losses = static_cast<double*>(workspace);
   const cudaError_t error =
       Enqueue(RowLosses, CeilDiv(shape.rows, kLossRows), dim3(kWarpLanes, kLossRows), stream, shape,
-              logits, labels, losses);
+              logits, labels, share, losses);
   if (error != cudaSuccess) return error;
   return Enqueue(SumRows, 1, dim3(kLossSumThreads), stream, shape.rows, losses, loss);
 }
@@ -141,9 +151,10 @@ cudaError_t LaunchTopK(const LogitsShape& shape, int64_t k, const float* logits,
 }
 
 cudaError_t LaunchLossGradient(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                               const float* seed, float* dlogits, cudaStream_t stream) {
+                               const float* seed, const float* share, float* dlogits,
+                               cudaStream_t stream) {
   return Enqueue(RowGradients, CeilDiv(shape.rows, kLossRows), dim3(kWarpLanes, kLossRows), stream,
-                 shape, logits, labels, seed, dlogits);
+                 shape, logits, labels, seed, share, dlogits);
 }
 
 }  // namespace ringmaster::cuda

@@ -17,9 +17,10 @@ struct LogitsShape {
 // Of both sums.
 size_t LossWorkspace(const LogitsShape& shape);
 
-// loss = the sum over rows of -sum target log softmax(logits), in one fixed order.
+// loss = the sum over rows of -sum target log softmax(logits), in one fixed order. `share`: of a
+// row's own target, the rest is the next row's; nullptr: all of it.
 cudaError_t LaunchLoss(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                       float* loss, void* workspace, cudaStream_t stream);
+                       const float* share, float* loss, void* workspace, cudaStream_t stream);
 
 // hits = how many rows have fewer than k logits in front of the label's.
 cudaError_t LaunchTopK(const LogitsShape& shape, int64_t k, const float* logits,
@@ -27,6 +28,7 @@ cudaError_t LaunchTopK(const LogitsShape& shape, int64_t k, const float* logits,
 
 // dlogits = (softmax - target) seed.
 cudaError_t LaunchLossGradient(const LogitsShape& shape, const float* logits, const int32_t* labels,
-                               const float* seed, float* dlogits, cudaStream_t stream);
+                               const float* seed, const float* share, float* dlogits,
+                               cudaStream_t stream);
 
 }  // namespace ringmaster::cuda
