@@ -8,12 +8,12 @@
 namespace ringmaster::image {
 namespace {
 
-using Bytes = std::span<const uint8_t>;
+using Part = std::span<const uint8_t>;
 
 enum class Endian : uint8_t { kLittle, kBig };
 
 // `size` bytes from `at` on, which are there.
-uint32_t NumberAt(Bytes bytes, size_t at, size_t size, Endian endian) {
+uint32_t NumberAt(Part bytes, size_t at, size_t size, Endian endian) {
   uint32_t number = 0;
   for (size_t i = 0; i < size; ++i) {
     const size_t place = endian == Endian::kBig ? i : size - 1 - i;
@@ -22,14 +22,14 @@ uint32_t NumberAt(Bytes bytes, size_t at, size_t size, Endian endian) {
   return number;
 }
 
-bool BeginsWith(Bytes bytes, std::string_view text) {
+bool HasBegin(Part bytes, std::string_view text) {
   return bytes.size() >= text.size() &&
          std::equal(text.begin(), text.end(), bytes.begin(),
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 // The segment behind "Exif", or nothing.
-Bytes FindExif(Bytes file) {
+Part FindExif(Part file) {
   using namespace std::string_view_literals;
   constexpr uint8_t kApp1 = 0xE1, kStartOfScan = 0xDA, kEndOfImage = 0xD9;
   size_t at = 2;  // behind the begin of the image
@@ -42,8 +42,8 @@ Bytes FindExif(Bytes file) {
     if (marker == kStartOfScan || marker == kEndOfImage) break;
     const size_t length = NumberAt(file, at + 2, 2, Endian::kBig);
     if (length < 2 || at + 2 + length > file.size()) break;
-    const Bytes segment = file.subspan(at + 4, length - 2);
-    if (marker == kApp1 && BeginsWith(segment, "Exif\0\0"sv)) return segment.subspan(6);
+    const Part segment = file.subspan(at + 4, length - 2);
+    if (marker == kApp1 && HasBegin(segment, "Exif\0\0"sv)) return segment.subspan(6);
     at += 2 + length;
   }
   return {};
@@ -72,10 +72,10 @@ Window StoredWindow(const Turn& turn, const Size& shown, const Window& window) {
 
 }  // namespace
 
-uint8_t ReadOrientation(Bytes file) {
+uint8_t ReadOrientation(Part file) {
   constexpr uint32_t kTag = 274, kByte = 1, kShort = 3, kLong = 4;
-  const Bytes tiff = FindExif(file);
-  const bool little = BeginsWith(tiff, "II*"), big = BeginsWith(tiff, "MM");
+  const Part tiff = FindExif(file);
+  const bool little = HasBegin(tiff, "II*"), big = HasBegin(tiff, "MM");
   if (tiff.size() < 8 || (!little && !big)) return 1;
   const Endian endian = big ? Endian::kBig : Endian::kLittle;
   const size_t directory = NumberAt(tiff, 4, 4, endian);
@@ -98,15 +98,14 @@ Size ShownSize(const Header& header) {
   return TurnOf(header.orientation).exchange ? Size{width, height} : header.size;
 }
 
-Status DecodeShownRows(Bytes file, const Header& header, const Window& window,
-                       const RowSink& sink) {
+Status DecodeShownRows(Part file, const Header& header, const Window& window, const RowSink& sink) {
   if (header.orientation == 1) return DecodeRows(file, header, window, sink);
   const Turn turn = TurnOf(header.orientation);
   const Window stored = StoredWindow(turn, ShownSize(header), window);
   const size_t lanes = LanesOf(header.channels), stride = stored.size.width * lanes;
   std::vector<uint8_t> pixels;
   pixels.reserve(stored.size.height * stride);
-  RING_RETURN_IF_ERROR(DecodeRows(file, header, stored, [&](Bytes row) {
+  RING_RETURN_IF_ERROR(DecodeRows(file, header, stored, [&](Part row) {
     pixels.insert(pixels.end(), row.begin(), row.end());
   }));
   std::vector<uint8_t> row(window.size.width * lanes);

@@ -28,7 +28,7 @@ bool IsOfShards(const v1::Augmentation& op) { return op.has_mixup() || op.has_cu
 double DrawBeta(double alpha, const PhiloxStream& stream, uint64_t first) {
   if (alpha == 1) return Inside(stream, first);
   constexpr double kLog4 = 1.3862943611198906;
-  const double beta = alpha > 1 ? 1 / SquareRoot(2 * alpha - 1) : 1 / alpha;
+  const double beta = 1 / (alpha > 1 ? SquareRoot(alpha) : alpha);
   const double gamma = alpha + 1 / beta;
   for (uint64_t t = 0; t < kMostTries; ++t) {
     const double u = Inside(stream, first + 2 * t), other = Inside(stream, first + 2 * t + 1);

@@ -192,7 +192,9 @@ class Reader {
       RING_RETURN_IF_ERROR(CheckRanks(node));
     }
     if (node.as<SoftmaxCrossEntropy>() != nullptr || node.as<TopK>() != nullptr) {
-      RING_RETURN_IF_ERROR(CheckCount("inputs", message.inputs_size(), 2, 2));
+      if (node.inputs.size() != 2) {  // a share of labels is no model's
+        return InvalidArgument("expected 2 inputs, got {}", node.inputs.size());
+      }
       RING_RETURN_IF_ERROR(CheckLabels(node));
     }
     if (auto* dropout = node.as<Dropout>()) {

@@ -178,7 +178,7 @@ TEST_CASE("Image: an orientation that is none is as it is stored") {
   CHECK(ReadOrientation(WithExif(file, 9, false)) == 1);
   CHECK(ReadOrientation({}) == 1);
   // Wherever it is cut, and whatever stands in it.
-  for (size_t bytes = 0; bytes < 40; ++bytes) {
+  for (size_t bytes = 0; bytes < 38; ++bytes) {
     CHECK(ReadOrientation(std::span(right).first(bytes)) == 1);
   }
   for (size_t at = 0; at < 40; ++at) {

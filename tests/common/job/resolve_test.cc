@@ -123,7 +123,7 @@ TEST_CASE("Validate: a small spec is valid, and each wrong field is named") {
            {"random_rotation: {degrees: [10, -10]}",
             "random_rotation: degrees: expected [least, most], got [10, -10]"},
            {"random_rotation: {degrees: 200}",
-            "random_rotation.degrees.0: expected -180 to 180, got 200"},
+            "random_rotation.degrees: expected -180 to 180, got 200"},
            {"random_erasing: {area: [0.5, 0.1]}",
             "random_erasing: area: expected [least, most], got [0.5, 0.1]"},
            {"random_erasing: {ratio: [1]}",
@@ -262,7 +262,8 @@ TEST_CASE("Resolve: what cannot be mixed or turned is refused by name") {
   target.set_limit(0);
   target.add_shape(1);
   const auto spec = Spec({"augment=[{random_flip: {}}, {mixup: {}}]", "loss=mean_squared_error",
-                          "model=null", "model={layers: [{flatten: {}}, {dense: {units: 1}}]}"});
+                          "data={path: numbers}", "model=null",
+                          "model={layers: [{flatten: {}}, {dense: {units: 1}}]}"});
   CHECK(Message(Resolve(spec, numbers, Numerics()).status()) ==
         "augment.1.mixup: loss loss is no softmax_cross_entropy, whose labels alone can be mixed: "
         "leave it out, or choose that loss");

@@ -61,7 +61,8 @@ std::string Needed(const Descriptor& type, const FieldDescriptor* except) {
     if (&field == except || !(RulesOf(field).required() || chosen)) continue;
     std::string value = RulesOf(field).example().empty() ? "1" : RulesOf(field).example();
     const Descriptor* const part = field.message_type();
-    if (part != nullptr && part != v1::IntList::descriptor()) {
+    if (part != nullptr && part != v1::IntList::descriptor() &&
+        part != v1::DoubleList::descriptor()) {
       const bool is_model = part == v1::Model::descriptor();
       value = '{' + (is_model ? "name: mlp" : Needed(*part, nullptr)) + '}';
     }
