@@ -242,12 +242,12 @@ def check_draws(program):
         assert distance(ours[:, 2], 1.1 * theirs[:, 2]) > FARTHEST, "it cannot fail"
 
     for alpha in (0.1, 0.2, 0.8, 1.0, 2.5):
-        share = program.draws(32, 32, DRAWS, f"[{{mixup: {{alpha: {alpha}}}}}]")[:, 0]
+        share = program.draws(32, 32, DRAWS, f"[{{mixup: {{alpha: {alpha}}}}}]")[:, 0].astype(np.float32)
         single = lambda a, b: rng.beta(a, b, DRAWS).astype(np.float32)  # as shares are: those near 1 become it
         assert distance(share, single(alpha, alpha)) < FARTHEST, alpha
         assert distance(share, single(1.5 * alpha, alpha)) > FARTHEST, "it cannot fail"
         # The formula of torchvision's references (transforms.py, RandomCutmix), written anew.
-        cut = program.draws(56, 80, DRAWS, f"[{{cutmix: {{alpha: {alpha}}}}}]")[:, 0]
+        cut = program.draws(56, 80, DRAWS, f"[{{cutmix: {{alpha: {alpha}}}}}]")[:, 0].astype(np.float32)
         half = np.sqrt(1 - rng.beta(alpha, alpha, DRAWS)) / 2
         sides = [np.clip(middle + (half * size).astype(int), 0, size) - np.clip(middle - (half * size).astype(int), 0, size)
                  for size in (56, 80) for middle in (rng.integers(0, size, DRAWS),)]

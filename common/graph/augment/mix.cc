@@ -23,8 +23,8 @@ double Inside(const PhiloxStream& stream, uint64_t element) {
 
 bool IsOfShards(const v1::Augmentation& op) { return op.has_mixup() || op.has_cutmix(); }
 
-// Of a = b = alpha: v = log(u / (1 - u)) / beta', w = a e^v; taken where
-// 2a log(2a / (a + w)) + gamma v - log 4 >= log(u u t).
+// Of a = b = alpha: v = beta log(u / (1 - u)), w = a e^v, taken where
+// 2a log(2a / (a + w)) + gamma v - log 4 >= log(u u t), t being uniform too; then w / (a + w).
 double DrawBeta(double alpha, const PhiloxStream& stream, uint64_t first) {
   if (alpha == 1) return Inside(stream, first);
   constexpr double kLog4 = 1.3862943611198906;

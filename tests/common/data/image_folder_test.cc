@@ -41,9 +41,20 @@ class ImageFolderFixture {
       if (entry.is_regular_file()) fs::last_write_time(entry.path(), before);
     }
   }
-  StatusOr<std::shared_ptr<const Dataset>> Open(const std::string& state_dir = "") const {
+  // A segment that says orientation 6, a quarter to the right, behind the begin of a JPEG.
+  void Turn(const std::string& name) const {
+    const std::string exif(
+        "\xFF\xE1\0\x22"
+        "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0",
+        36);
+    std::string file = ReadWhole(folder_ / name);
+    std::ofstream(folder_ / name, std::ios::binary) << file.insert(2, exif);
+  }
+  StatusOr<std::shared_ptr<const Dataset>> Open(const std::string& state_dir = "",
+                                                v1::Exif exif = v1::EXIF_UNSPECIFIED) const {
     v1::DataSource source;
     source.set_path("d");
+    source.set_exif(exif);
     return Dataset::Open({folder_.path(), state_dir}, source);
   }
   std::string ErrorOf() const {
@@ -159,6 +170,29 @@ TEST_CASE_METHOD(ImageFolderFixture,
   REQUIRE(reread.ok());
   CHECK((*reread)->facts().index().sha256() == (*Open())->facts().index().sha256());
   CHECK((*reread)->facts().index().sha256() != (*more)->facts().index().sha256());
+}
+
+TEST_CASE_METHOD(ImageFolderFixture, "Image folder: images are turned where the job says so") {
+  WriteAll();
+  Age();
+  fs::create_directory(Path("state"));
+  const auto index_of = [&](v1::Exif exif) {
+    const auto dataset = Open(Path("state"), exif);
+    REQUIRE(dataset.ok());
+    CHECK((*Open("", exif))->facts().index().sha256() == (*dataset)->facts().index().sha256());
+    return (*dataset)->facts().index();
+  };
+  // Of images of which none says it nothing changes.
+  CHECK(index_of(v1::EXIF_APPLY).sha256() == index_of(v1::EXIF_IGNORE).sha256());
+  Turn("d/train/dog/1.jpg");  // 8 x 6
+  Age();
+  CHECK(index_of(v1::EXIF_IGNORE).sha256() == index_of(v1::EXIF_UNSPECIFIED).sha256());
+  CHECK(index_of(v1::EXIF_APPLY).sha256() != index_of(v1::EXIF_IGNORE).sha256());
+  CHECK(index_of(v1::EXIF_APPLY).least_height() == 6);
+  CHECK(index_of(v1::EXIF_IGNORE).least_height() == 8);
+  const auto remembered = *Open(Path("state"), v1::EXIF_APPLY);
+  CHECK(remembered->image_size(0, Split::kTrain, 3) == image::Size{6, 8});
+  CHECK(SampleOf(*remembered, Split::kTrain, 3) == std::pair(40, 1));
 }
 
 TEST_CASE_METHOD(ImageFolderFixture, "Image folder: what is wrong is named") {
