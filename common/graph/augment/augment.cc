@@ -27,25 +27,6 @@ bool IsRandom(const v1::Augmentation& op) {
          op.has_random_rotation() || op.has_random_erasing() || op.has_mixup() || op.has_cutmix();
 }
 
-const char* HostsAlone(const v1::Augmentation& op) {
-  switch (op.kind_case()) {
-    case v1::Augmentation::kNormalize:
-      return "normalize";
-    case v1::Augmentation::kColorJitter:
-      return "color_jitter";
-    case v1::Augmentation::kRandomRotation:
-      return "random_rotation";
-    case v1::Augmentation::kRandomErasing:
-      return "random_erasing";
-    case v1::Augmentation::kMixup:
-      return "mixup";
-    case v1::Augmentation::kCutmix:
-      return "cutmix";
-    default:
-      return nullptr;
-  }
-}
-
 std::vector<v1::Augmentation> ForEvaluation(std::span<const v1::Augmentation> training) {
   std::vector<v1::Augmentation> list;
   for (const v1::Augmentation& op : training) {

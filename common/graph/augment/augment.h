@@ -24,8 +24,25 @@ struct ImageScratch {
 [[nodiscard]] bool IsRandom(const v1::Augmentation& op);
 
 // The name of an operation that no device has a kernel for, so that hosts make the images; nullptr
-// of the others.
-[[nodiscard]] const char* HostsAlone(const v1::Augmentation& op);
+// of the others. Inline: a backend's library links nothing of this folder.
+[[nodiscard]] inline const char* HostsAlone(const v1::Augmentation& op) {
+  switch (op.kind_case()) {
+    case v1::Augmentation::kNormalize:
+      return "normalize";
+    case v1::Augmentation::kColorJitter:
+      return "color_jitter";
+    case v1::Augmentation::kRandomRotation:
+      return "random_rotation";
+    case v1::Augmentation::kRandomErasing:
+      return "random_erasing";
+    case v1::Augmentation::kMixup:
+      return "mixup";
+    case v1::Augmentation::kCutmix:
+      return "cutmix";
+    default:
+      return nullptr;
+  }
+}
 
 // What is done to samples that are evaluated where a job does not say it: what is done to those of
 // training without what is random. Of a window at a random place the middle one; of one of random
