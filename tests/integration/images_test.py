@@ -54,7 +54,7 @@ class ImagesTest(exactness.ExactnessCase):
                    for workers in ([("a", 1)], [("a", 2), ("b", 1)])]
         for name in jobs:
             self.check_equal(name, [result[name] for result in results])
-        self.assertNotEqual(*(model_of(results[0][name]) for name in jobs))
+        self.assertNotEqual(*(results[0][name]["metrics"]["test"] for name in jobs))
 
     def test_a_worker_that_is_killed_and_an_index_that_is_cached_change_nothing(self):
         with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:
