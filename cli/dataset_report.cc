@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "cli/terminal.h"
+#include "common/image/decode.h"
+#include "common/text.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -51,15 +53,20 @@ Json IndexJson(const v1::RecordIndexFacts& index) {
           {"files", index.files()},
           {"bytes", index.bytes()},
           {"classes", index.classes()},
+          {"quarantined", index.quarantined()},
           {"least_size", {index.least_height(), index.least_width()}},
           {"most_size", {index.most_height(), index.most_width()}}};
 }
 
 std::string RenderIndex(const v1::RecordIndexFacts& index) {
+  const std::string out =
+      index.quarantined() == 0
+          ? ""
+          : fmt::format("left out:  {} of {}\n", index.quarantined(), data::kQuarantineFile);
   return fmt::format(
-      "index:     {} of {} files, {} classes\nimages:    {} to {} high, {} to {} wide\n",
+      "index:     {} of {} files, {} classes\nimages:    {} to {} high, {} to {} wide\n{}",
       index.sha256(), index.files(), index.classes(), index.least_height(), index.most_height(),
-      index.least_width(), index.most_width());
+      index.least_width(), index.most_width(), out);
 }
 
 std::string TypeName(const v1::StoredColumn& column) {
@@ -102,7 +109,123 @@ std::string Classes(const DatasetStatistics& dataset, const Terminal& terminal) 
   return text;
 }
 
+// ---- samples ------------------------------------------------------------------------------------
+
+constexpr size_t kShownNumbers = 16;
+
+// An image of a record as it lies in its file, another one by its size and mean.
+StatusOr<DatasetHead::Cell> ImageCell(const data::Dataset& dataset, size_t column,
+                                      data::Split split, uint64_t sample) {
+  if (!dataset.records()) {
+    const v1::StoredColumn& stored = dataset.facts().columns(static_cast<int>(column));
+    std::vector<std::byte> row(data::RowBytes(stored));
+    RING_RETURN_IF_ERROR(dataset.Read(column, split, sample, row));
+    uint64_t sum = 0;
+    for (const std::byte value : row) sum += std::to_integer<uint64_t>(value);
+    const double mean = static_cast<double>(sum) / static_cast<double>(row.size());
+    return DatasetHead::Cell{fmt::format("{}, mean {:.1f}", ShapeText(stored), mean),
+                             {{"height", stored.shape(0)},
+                              {"width", stored.shape(1)},
+                              {"channels", stored.shape(2)},
+                              {"mean", mean}}};
+  }
+  const data::RecordReader& records = *dataset.records();
+  const data::Record& record = records.index().at(split, sample);
+  const std::string& file = records.index().files()[record.file].name;
+  std::vector<uint8_t> bytes;
+  RING_RETURN_IF_ERROR(records.Read(split, sample, &bytes));
+  RING_ASSIGN_OR_RETURN(const image::Header header, image::ReadHeader(bytes));
+  const char* const codec = header.codec == image::Codec::kJpeg ? "JPEG" : "PNG";
+  return DatasetHead::Cell{fmt::format("{} x {} x {} {} of {} bytes, {} at byte {}",
+                                       record.size.height, record.size.width, record.channels,
+                                       codec, record.bytes, OneLine(file), record.offset),
+                           {{"height", record.size.height},
+                            {"width", record.size.width},
+                            {"channels", record.channels},
+                            {"codec", codec},
+                            {"bytes", record.bytes},
+                            {"file", CleanText(file, kMaxReasonText)},
+                            {"offset", record.offset}}};
+}
+
+template <typename T>
+StatusOr<DatasetHead::Cell> NumbersCell(const data::Dataset& dataset, size_t column,
+                                        data::Split split, uint64_t sample) {
+  const v1::StoredColumn& stored = dataset.facts().columns(static_cast<int>(column));
+  std::vector<T> row(data::ElementsOf(stored));
+  RING_RETURN_IF_ERROR(dataset.Read(column, split, sample, std::as_writable_bytes(std::span(row))));
+  const size_t shown = std::min(row.size(), kShownNumbers);
+  DatasetHead::Cell cell;
+  cell.text =
+      fmt::format("{}", fmt::join(row.begin(), row.begin() + static_cast<ptrdiff_t>(shown), " "));
+  if (shown < row.size()) cell.text += fmt::format(" ... ({})", row.size());
+  if (!stored.shape().empty()) {
+    cell.json = row;
+    return cell;
+  }
+  cell.json = row[0];
+  if (!dataset.records() || stored.name() != "label") return cell;
+  const std::vector<std::string>& classes = dataset.records()->index().classes();
+  const auto label = static_cast<size_t>(row[0]);
+  if (label >= classes.size()) return cell;
+  cell.text += fmt::format(" ({})", OneLine(classes[label]));
+  cell.json = {{"class", CleanText(classes[label], kMaxReasonText)}, {"label", row[0]}};
+  return cell;
+}
+
 }  // namespace
+
+StatusOr<DatasetHead> HeadOf(const std::string& path, const data::Dataset& dataset,
+                             data::Split split, uint64_t samples) {
+  DatasetHead head{path, dataset.facts(), split, {}};
+  const auto columns = static_cast<size_t>(dataset.facts().columns_size());
+  for (uint64_t sample = 0; sample < std::min(samples, dataset.samples(split)); ++sample) {
+    auto& cells = head.samples.emplace_back();
+    for (size_t i = 0; i < columns; ++i) {
+      const v1::ElementType type = dataset.facts().columns(static_cast<int>(i)).type();
+      const auto look = type == v1::ELEMENT_TYPE_UINT8   ? ImageCell
+                        : type == v1::ELEMENT_TYPE_INT32 ? NumbersCell<int32_t>
+                                                         : NumbersCell<float>;
+      RING_ASSIGN_OR_RETURN(cells.emplace_back(), look(dataset, i, split, sample));
+    }
+  }
+  return head;
+}
+
+Json ToJson(const DatasetHead& head) {
+  Json samples = Json::array();
+  for (const auto& cells : head.samples) {
+    Json sample = Json::object();
+    for (size_t i = 0; i < cells.size(); ++i) {
+      sample[head.facts.columns(static_cast<int>(i)).name()] = cells[i].json;
+    }
+    samples.push_back(sample);
+  }
+  return {{"path", head.path},
+          {"format", head.facts.format()},
+          {"split", data::NameOf(head.split)},
+          {"samples", samples}};
+}
+
+std::string RenderHead(const DatasetHead& head, const Terminal& terminal) {
+  std::vector<std::string> names = {"SAMPLE"};
+  for (const v1::StoredColumn& column : head.facts.columns()) {
+    names.push_back(column.name());
+    for (char& c : names.back()) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  }
+  Table table(names);
+  for (size_t i = 0; i < head.samples.size(); ++i) {
+    std::vector<Cell> row = {{fmt::to_string(i)}};
+    for (const DatasetHead::Cell& cell : head.samples[i]) row.push_back({cell.text});
+    table.Add(row);
+  }
+  const bool trains = head.split == data::Split::kTrain;
+  return fmt::format("{}: {}, {} of {} {} samples\n\n", head.path, head.facts.format(),
+                     head.samples.size(),
+                     trains ? head.facts.train_samples() : head.facts.test_samples(),
+                     trains ? "training" : "test") +
+         table.Print(terminal);
+}
 
 Json ToJson(const DatasetStatistics& dataset) {
   const v1::DatasetFacts& facts = dataset.facts;

@@ -1,8 +1,9 @@
-// What `ringctl dataset stat` and `verify` print of a dataset. Values in, text out; thread-safe
-// (free functions).
+// What `ringctl dataset stat`, `head` and `verify` print of a dataset. Values in, text out;
+// thread-safe (free functions).
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/json.h"
 #include "cli/terminal.h"
@@ -21,6 +22,24 @@ struct DatasetStatistics {
 
 [[nodiscard]] Json ToJson(const DatasetStatistics& dataset);
 [[nodiscard]] std::string RenderDataset(const DatasetStatistics& dataset, const Terminal& terminal);
+
+// The first samples of a split.
+struct DatasetHead {
+  std::string path;
+  v1::DatasetFacts facts;
+  data::Split split = data::Split::kTrain;
+  // A value of a sample: in words, and as JSON has it.
+  struct Cell {
+    std::string text;
+    Json json;
+  };
+  std::vector<std::vector<Cell>> samples;  // of each column
+};
+// Errors as Dataset::Read.
+[[nodiscard]] StatusOr<DatasetHead> HeadOf(const std::string& path, const data::Dataset& dataset,
+                                           data::Split split, uint64_t samples);
+[[nodiscard]] Json ToJson(const DatasetHead& head);
+[[nodiscard]] std::string RenderHead(const DatasetHead& head, const Terminal& terminal);
 
 // {path, format, ok, files, problems}.
 [[nodiscard]] Json ToJson(const std::string& path, const data::Verification& verification);

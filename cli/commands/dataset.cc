@@ -1,5 +1,5 @@
-// ringctl dataset make FORMAT DIR, dataset stat DIR, dataset verify DIR, dataset pack SRC DIR:
-// without a cluster.
+// ringctl dataset make FORMAT DIR, dataset stat, head and verify DIR, dataset pack SRC DIR: without
+// a cluster.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "common/data/statistics.h"
 #include "common/data/verify.h"
 #include "common/files.h"
+#include "common/job/job_file.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -53,20 +54,33 @@ StatusOr<ExitCode> Make(const Common& common, MakeOptions options) {
 
 struct LookOptions {
   std::string folder;
-  std::string format;  // empty: found by the files
-  std::string list;    // file of SHA-256; empty: none
+  std::string format;            // empty: found by the files
+  std::vector<std::string> set;  // what a job would say under `data`
+  std::string list;              // file of SHA-256; empty: none
+  bool decode = false;
+  std::string quarantine;  // file to write; empty: none
+  uint64_t samples = 5;
+  bool test = false;
 };
 
-StatusOr<std::shared_ptr<const data::Dataset>> Open(const LookOptions& options) {
+// What a job would say of the data; of tokens it says a window, which nobody has to know here.
+StatusOr<v1::DataSource> SourceOf(const LookOptions& options, uint32_t window) {
   if (!options.format.empty()) RING_RETURN_IF_ERROR(data::FindFormat(options.format).status());
-  v1::DataSource source;
-  source.set_format(options.format);
-  source.set_path(".");
+  std::vector<std::string> overrides = {"data.path=.", fmt::format("data.window={}", window)};
+  for (const std::string& set : options.set) overrides.push_back("data." + set);
+  RING_ASSIGN_OR_RETURN(const v1::JobSpec spec, job::ParseJobFile("--set", "{}", overrides, {}));
+  v1::DataSource source = spec.data();
+  if (!options.format.empty()) source.set_format(options.format);
+  return source;
+}
+
+StatusOr<std::shared_ptr<const data::Dataset>> Open(const LookOptions& options, uint32_t window) {
+  RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options, window));
   return data::Dataset::Open({options.folder, ""}, source);
 }
 
 StatusOr<DatasetStatistics> Look(const LookOptions& options) {
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(options));
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(options, 1));
   DatasetStatistics statistics{options.folder, dataset->facts(), {}, {}};
   RING_ASSIGN_OR_RETURN(statistics.train, data::StatisticsOf(*dataset, data::Split::kTrain));
   RING_ASSIGN_OR_RETURN(statistics.test, data::StatisticsOf(*dataset, data::Split::kTest));
@@ -81,6 +95,19 @@ StatusOr<ExitCode> Stat(const Common& common, const LookOptions& options) {
   return ExitCode::kOk;
 }
 
+StatusOr<ExitCode> Head(const Common& common, const LookOptions& options) {
+  const auto look = [&]() -> StatusOr<DatasetHead> {
+    RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options, 16));
+    RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({options.folder, ""}, source));
+    return HeadOf(options.folder, *dataset, options.test ? data::Split::kTest : data::Split::kTrain,
+                  options.samples);
+  };
+  const StatusOr<DatasetHead> head = look();
+  if (!head.ok()) return OfDisk(Annotate(head.status(), "dataset head"));
+  Print(common.json() ? ToJson(*head).dump(2) + "\n" : RenderHead(*head, Terminal::Of(stdout)));
+  return ExitCode::kOk;
+}
+
 StatusOr<std::optional<data::Sha256List>> ReadList(const std::string& path) {
   if (path.empty()) return std::optional<data::Sha256List>();
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("--sha256", path));
@@ -91,8 +118,18 @@ StatusOr<std::optional<data::Sha256List>> ReadList(const std::string& path) {
 
 StatusOr<ExitCode> Verify(const Common& common, const LookOptions& options) {
   RING_ASSIGN_OR_RETURN(const std::optional<data::Sha256List> list, ReadList(options.list));
-  const StatusOr<data::Verification> verified = data::Verify(options.folder, options.format, list);
+  RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options, 1));
+  const data::Depth depth = !options.quarantine.empty() ? data::Depth::kQuarantine
+                            : options.decode            ? data::Depth::kDecode
+                                                        : data::Depth::kHeaders;
+  const StatusOr<data::Verification> verified = data::Verify(options.folder, source, list, depth);
   if (!verified.ok()) return OfDisk(Annotate(verified.status(), "dataset verify"));
+  if (!options.quarantine.empty() && verified->problems.empty()) {
+    RING_RETURN_IF_ERROR(
+        OfDisk(WriteDurably(options.quarantine, verified->undecodable.Text(), 0644)));
+    Say(fmt::format("{} samples cannot be decoded: {}", verified->undecodable.size(),
+                    options.quarantine));
+  }
   Print(common.json() ? ToJson(options.folder, *verified).dump(2) + "\n" : RenderSha256(*verified));
   for (const std::string& problem : verified->problems) Say(problem);
   return verified->problems.empty() ? ExitCode::kOk : ExitCode::kOther;
@@ -156,6 +193,11 @@ void AddMake(CommandLine& line, CLI::App* group) {
 void AddLook(CLI::App* command, const std::shared_ptr<LookOptions>& options) {
   command->add_option("DIR", options->folder, "folder of the dataset")->required();
   command->add_option("--format", options->format, "its format; found by its files when absent");
+  command
+      ->add_option("--set", options->set,
+                   "a key of `data` in a job file, as csv.header=false or window=32; several times")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
 }
 
 void AddStat(CommandLine& line, CLI::App* group) {
@@ -165,6 +207,18 @@ void AddStat(CommandLine& line, CLI::App* group) {
                Examples("ringctl dataset stat data/cifar10"),
                [&line, options] { return Stat(line.common(), *options); }),
       options);
+}
+
+void AddHead(CommandLine& line, CLI::App* group) {
+  const auto options = std::make_shared<LookOptions>();
+  CLI::App* const head =
+      line.Add(group, "head", "the first samples of a dataset, in words",
+               Examples("ringctl dataset head data/cifar10",
+                        "ringctl dataset head data/shakespeare -n 2 --set window=64"),
+               [&line, options] { return Head(line.common(), *options); });
+  AddLook(head, options);
+  head->add_option("-n", options->samples, "how many")->capture_default_str();
+  head->add_flag("--test", options->test, "of the test samples");
 }
 
 void AddVerify(CommandLine& line, CLI::App* group) {
@@ -177,6 +231,13 @@ void AddVerify(CommandLine& line, CLI::App* group) {
   AddLook(verify, options);
   verify->add_option("--sha256", options->list, "list as sha256sum prints it, to compare with")
       ->type_name("FILE");
+  CLI::Option* const decode =
+      verify->add_flag("--decode", options->decode, "decode every image, too");
+  verify
+      ->add_option("--quarantine", options->quarantine,
+                   "write the samples that cannot be decoded; DIR/quarantine.txt leaves them out")
+      ->type_name("LIST")
+      ->needs(decode);
 }
 
 void AddPack(CommandLine& line, CLI::App* group) {
@@ -211,6 +272,7 @@ void AddDataset(CommandLine& line) {
       line.AddGroup("dataset", "make sample data, look through a dataset, pack one");
   AddMake(line, group);
   AddStat(line, group);
+  AddHead(line, group);
   AddVerify(line, group);
   AddPack(line, group);
 }

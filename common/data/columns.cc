@@ -28,13 +28,6 @@ std::vector<std::string> NamesOf(std::span<const FoundArray> arrays) {
   return names;
 }
 
-// y, y_price, y2, label, labels, target_x ...
-bool IsTargetName(const std::string& name) {
-  if (name.starts_with("label") || name.starts_with("target")) return true;
-  return name == "y" || (name.size() > 1 && name[0] == 'y' &&
-                         (name[1] == '_' || (name[1] >= '0' && name[1] <= '9')));
-}
-
 struct Choice {
   std::string name;
   v1::ColumnUse use;
@@ -132,6 +125,13 @@ std::vector<FoundArray> Those(std::span<const FoundArray> arrays, const std::str
   return those;
 }
 
+// Nothing is there of a split that need not be: its files were looked for by their names.
+bool IsLeftOut(std::span<const FoundArray> arrays, Split split) {
+  return std::ranges::none_of(arrays, [&](const FoundArray& found) {
+    return found.array->split == split || found.file == nullptr || found.file->kind().needed;
+  });
+}
+
 }  // namespace
 
 std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays) {
@@ -157,11 +157,17 @@ std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays) {
         problems.push_back(FailedPrecondition(
             "{} has {} in {}, {} in {}: all must be whole numbers, or none", FileOf(those.front()),
             name, NameOf(first.number), FileOf(found), NameOf(array.number)));
+      } else if (array.parts != first.parts) {
+        problems.push_back(FailedPrecondition(
+            "{} of {} is made of {}, of {} of {}: all files must have the same columns in the same "
+            "order",
+            name, FileOf(those.front()), fmt::join(first.parts, ", "), FileOf(found),
+            fmt::join(array.parts, ", ")));
       }
     }
     for (const auto& [split, sum] : sums) totals[split].push_back(sum);
     for (const Split split : {Split::kTrain, Split::kTest}) {
-      if (sums.contains(split)) continue;
+      if (sums.contains(split) || IsLeftOut(arrays, split)) continue;
       problems.push_back(FailedPrecondition(
           "{} has column {}, the {} data have none: add it, or name the columns that are used in "
           "data.inputs and data.targets",
@@ -228,6 +234,12 @@ StatusOr<v1::DatasetFacts> UsualFacts(const v1::DataSource& source) {
   RING_ASSIGN_OR_RETURN(const auto columns, ChooseColumns(source, arrays));
   *facts.mutable_columns() = {columns.begin(), columns.end()};
   return facts;
+}
+
+bool IsTargetName(const std::string& name) {
+  if (name.starts_with("label") || name.starts_with("target")) return true;
+  return name == "y" || (name.size() > 1 && name[0] == 'y' &&
+                         (name[1] == '_' || (name[1] >= '0' && name[1] <= '9')));
 }
 
 size_t ElementsOf(const v1::StoredColumn& column) {

@@ -33,6 +33,11 @@ struct FoundArray {
 // All that the keys name where they name both sorts; empty: any column.
 [[nodiscard]] std::vector<std::string> NamedColumns(const v1::DataSource& source);
 
+// Whether a column is a target where nobody says which are: y, y_price, y2, label, target_x ...
+[[nodiscard]] bool IsTargetName(const std::string& name);
+// What data.csv.delimiter says (csv.cc). INVALID_ARGUMENT: it is no character that can do it.
+[[nodiscard]] StatusOr<char> CsvDelimiter(const v1::DataSource& source);
+
 // What data of data.format have as their publishers distribute them: format and columns, no files
 // and no counts. INVALID_ARGUMENT names the formats, or says that the files alone can tell.
 [[nodiscard]] StatusOr<v1::DatasetFacts> UsualFacts(const v1::DataSource& source);

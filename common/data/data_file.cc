@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/data/columns.h"
+#include "common/data/converted.h"
 #include "common/data/gzip.h"
 #include "common/data/npy.h"
 #include "common/sha256.h"
@@ -20,7 +22,7 @@ class LabelCheck {
  public:
   explicit LabelCheck(const FileLayout& layout) {
     for (const Array& array : layout.arrays) {
-      if (array.limit > 0) array_ = &array;  // of one byte
+      if (array.limit > 0 && array.number == Number::kUint8) array_ = &array;
     }
   }
 
@@ -81,6 +83,55 @@ class CrcCheck {
   uint32_t crc_ = 0;
 };
 
+// Likewise for tokens: whether they can be of the type that they are read as, and the largest.
+class TokenCheck {
+ public:
+  explicit TokenCheck(const FileLayout& layout)
+      : tokens_(layout.tokens), told_(layout.type_is_told) {}
+
+  // How much is read at `offset`, so that no token is cut.
+  [[nodiscard]] size_t AtOnce(uint64_t offset) const {
+    return tokens_ && offset < tokens_->begin ? tokens_->begin - offset : kAtOnce;
+  }
+  void Look(uint64_t offset, std::span<const uint8_t> piece) {
+    if (!tokens_ || offset < tokens_->begin || range_.first_bad) return;
+    const uint64_t first = (offset - tokens_->begin) / tokens_->stride;
+    FindRange(*tokens_, piece, &range_);
+    if (range_.first_bad) *range_.first_bad += first;
+    for (size_t i = 2; i + 1 < piece.size() && !odd_; i += 4) {  // of uint16; pieces are even
+      odd_ = (piece[i] | piece[i + 1]) != 0;
+    }
+  }
+  // The largest; -1 where there are no tokens.
+  [[nodiscard]] StatusOr<int64_t> Result(const std::string& name) const {
+    if (!tokens_) return -1;
+    if (range_.first_bad) {
+      return FailedPrecondition("{}: token {} is {}, which is not in 0 to {}: are they {}?", name,
+                                *range_.first_bad, range_.bad, kLargestWhole,
+                                NameOf(tokens_->number));
+    }
+    if (told_) return range_.largest;
+    if (tokens_->number == Number::kUint32 && range_.largest >= kMostVocabulary) {
+      return FailedPrecondition(
+          "{}: its largest token is {}, read as uint32, and no vocabulary has as many: are they "
+          "uint16 (data.token_type)?",
+          name, range_.largest);
+    }
+    if (tokens_->number == Number::kUint16 && !odd_ && tokens_->samples > 1) {
+      return FailedPrecondition(
+          "{}: every second token is 0, read as uint16: are they uint32 (data.token_type)?", name);
+    }
+    return range_.largest;
+  }
+
+ private:
+  static constexpr int64_t kMostVocabulary = int64_t{1} << 24;
+  const std::optional<Array>& tokens_;
+  const bool told_;
+  Range range_;
+  bool odd_ = false;  // one with an odd place is not 0
+};
+
 bool IsUnchanged(const Descriptor& descriptor, const FileIdentity& identity) {
   struct stat status = {};
   return fstat(descriptor.get(), &status) == 0 && FileIdentity::Of(status) == identity;
@@ -99,7 +150,7 @@ Status CheckSize(const std::string& name, const FileLayout& layout, uint64_t byt
 }  // namespace
 
 StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& found,
-                                  const Format& format, const std::vector<std::string>& columns,
+                                  const Format& format, const v1::DataSource& source,
                                   HashCache* cache) {
   DataFile file;
   file.kind_ = found.kind;
@@ -110,48 +161,81 @@ StatusOr<DataFile> DataFile::Open(const Descriptor& folder, const FoundFile& fou
   file.fact_.set_name(found.name);
   file.fact_.set_bytes(file.identity_.size);
   RING_RETURN_IF_ERROR(found.gzipped ? file.OpenGzipped(format)
-                                     : file.OpenPlain(format, columns, cache));
+                                     : file.OpenPlain(format, source, cache));
   file.fact_.set_samples(file.layout_.samples(Split::kTrain) + file.layout_.samples(Split::kTest));
   return file;
 }
 
-Status DataFile::OpenPlain(const Format& format, const std::vector<std::string>& columns,
-                           HashCache* cache) {
+Status DataFile::OpenPlain(const Format& format, const v1::DataSource& source, HashCache* cache) {
   const std::string& name = fact_.name();
   std::vector<uint8_t> head(kHeadBytes);
   const StatusOr<size_t> got = ReadUpTo(descriptor_.get(), 0, head);
   if (!got.ok()) return Annotate(got.status(), "cannot read " + name);
   head.resize(*got);
-  RING_ASSIGN_OR_RETURN(
-      layout_, format.layout(*kind_, {name, head, identity_.size, descriptor_.get(), columns}));
+  const Content content = {name,   head, identity_.size, descriptor_.get(), NamedColumns(source),
+                           &source};
+  if (format.convert != nullptr) return OpenText(format, content, cache);
+  RING_ASSIGN_OR_RETURN(layout_, format.layout(*kind_, content));
   RING_RETURN_IF_ERROR(CheckSize(name, layout_, identity_.size));
-  const std::optional<std::string> known = cache->Find(identity_);
-  if (known) {
-    fact_.set_sha256(*known);
-    return absl::OkStatus();
-  }
-  RING_RETURN_IF_ERROR(HashAndCheck());
-  cache->Remember(identity_, fact_.sha256());
+  RING_ASSIGN_OR_RETURN(const KnownFile known, Know(cache));
+  fact_.set_sha256(known.sha256);
+  if (!layout_.tokens) return absl::OkStatus();
+  for (Array& array : layout_.arrays) array.limit = known.largest + 1;
   return absl::OkStatus();
 }
 
-// Reads the whole file once: its SHA-256, every label, and what an archive has.
-Status DataFile::HashAndCheck() {
+Status DataFile::OpenText(const Format& format, const Content& content, HashCache* cache) {
+  RING_ASSIGN_OR_RETURN(const KnownFile known, Know(cache));
+  fact_.set_sha256(known.sha256);
+  // What the job says of the text is a part of what it becomes.
+  v1::DataSource said;
+  *said.mutable_csv() = content.source->csv();
+  *said.mutable_inputs() = content.source->inputs();
+  *said.mutable_targets() = content.source->targets();
+  const std::string name = fmt::format("{}-{}-{:.8}", format.name, known.sha256,
+                                       Hex(Sha256Of(said.SerializeAsString())));
+  RING_ASSIGN_OR_RETURN(ConvertedFile converted,
+                        OpenConverted(name, cache, [&](const Append& append) {
+                          return format.convert(*kind_, content, append);
+                        }));
+  if (!IsUnchanged(descriptor_, identity_)) {
+    return DataLoss("{}: the file changed while it was read", fact_.name());
+  }
+  descriptor_ = std::move(converted.descriptor);
+  identity_ = converted.identity;
+  layout_ = std::move(converted.layout);
+  for (Array& array : layout_.arrays) array.split = *kind_->split;
+  return absl::OkStatus();
+}
+
+StatusOr<KnownFile> DataFile::Know(HashCache* cache) {
+  std::optional<KnownFile> known = cache->Find(identity_);
+  if (known && (!layout_.tokens || known->largest >= 0)) return *std::move(known);
+  RING_ASSIGN_OR_RETURN(known, HashAndCheck());
+  cache->Remember(identity_, *known);
+  return *std::move(known);
+}
+
+// Reads the whole file once: its SHA-256, every label, every token, and what an archive has.
+StatusOr<KnownFile> DataFile::HashAndCheck() {
   Sha256 hash;
   LabelCheck labels(layout_);
   CrcCheck crcs(layout_);
+  TokenCheck tokens(layout_);
   std::vector<uint8_t> piece(kAtOnce);
   for (uint64_t offset = 0; offset < identity_.size; offset += piece.size()) {
-    piece.resize(std::min<uint64_t>(kAtOnce, identity_.size - offset));
+    piece.resize(std::min<uint64_t>(tokens.AtOnce(offset), identity_.size - offset));
     RING_RETURN_IF_ERROR(Annotate(ReadExactly(descriptor_.get(), offset, piece),
                                   fmt::format("cannot read {}", fact_.name())));
     labels.Look(piece);
     crcs.Look(piece);
+    tokens.Look(offset, piece);
     hash.Update(piece);
   }
-  fact_.set_sha256(Hex(hash.Finish()));
   RING_RETURN_IF_ERROR(crcs.Result());
-  return labels.Result(fact_.name());
+  RING_RETURN_IF_ERROR(labels.Result(fact_.name()));
+  RING_ASSIGN_OR_RETURN(const int64_t largest, tokens.Result(fact_.name()));
+  return KnownFile{Hex(hash.Finish()), largest};
 }
 
 Status DataFile::OpenGzipped(const Format& format) {

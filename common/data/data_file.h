@@ -26,12 +26,11 @@ struct FoundFile {
 class DataFile {
  public:
   // Reads the whole file, unless it is a plain one that `cache` remembers: header, size, every
-  // number that its format sets a limit to, the CRC-32 of what an archive has, SHA-256. `columns`:
-  // those that are wanted, of formats whose files name theirs; empty: all. Errors name the file,
-  // the place, what was expected and what is there.
+  // number that its format sets a limit to, the CRC-32 of what an archive has, SHA-256. `source`:
+  // what the job says of it, as which columns are wanted where files name theirs. Errors name the
+  // file, the place, what was expected and what is there.
   [[nodiscard]] static StatusOr<DataFile> Open(const Descriptor& folder, const FoundFile& found,
-                                               const Format& format,
-                                               const std::vector<std::string>& columns,
+                                               const Format& format, const v1::DataSource& source,
                                                HashCache* cache);
 
   const v1::DataFile& fact() const { return fact_; }
@@ -49,16 +48,19 @@ class DataFile {
 
  private:
   DataFile() = default;
-  Status OpenPlain(const Format& format, const std::vector<std::string>& columns, HashCache* cache);
+  Status OpenPlain(const Format& format, const v1::DataSource& source, HashCache* cache);
+  Status OpenText(const Format& format, const Content& content, HashCache* cache);
   Status OpenGzipped(const Format& format);
-  Status HashAndCheck();
+  // What `cache` remembers, or what is there.
+  StatusOr<KnownFile> Know(HashCache* cache);
+  StatusOr<KnownFile> HashAndCheck();
   // Of what is contiguous in the content of an array.
   Status ReadBytes(const Array& array, uint64_t offset, std::span<uint8_t> bytes) const;
 
   v1::DataFile fact_;
   const FileKind* kind_ = nullptr;
   FileLayout layout_;
-  Descriptor descriptor_;
+  Descriptor descriptor_;  // of a text: of what it was converted to
   FileIdentity identity_;  // when it was hashed
 };
 

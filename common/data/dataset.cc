@@ -18,12 +18,20 @@ StatusOr<std::shared_ptr<const Dataset>> OpenIn(const DatasetFolders& folders,
   RING_ASSIGN_OR_RETURN(const Format* const format, ChooseFormat(folder, source.format()));
   if (format->records != nullptr) {
     std::vector<Status> problems;
-    RecordIndex index = RecordIndex::Of(folder, *format, source, folders.state_dir, &problems);
+    RING_ASSIGN_OR_RETURN(const Quarantine out, Quarantine::In(folder));
+    RecordIndex index = RecordIndex::Of(folder, *format, source, folders.state_dir, out, &problems);
     if (!problems.empty()) return problems.front();
+    if (!index.bad().empty()) {
+      const Quarantined& first = index.bad().entries().front();
+      return FailedPrecondition("{}: {}", first.file, first.reason);
+    }
     return Dataset::Of(*format, source, {std::move(folder), std::move(index)});
   }
-  HashCache cache(folders.state_dir, format->name);
-  Survey survey = SurveyFolder(folder, *format, NamedColumns(source), &cache);
+  // What a token is says the job.
+  std::string checked_as = format->name;
+  if (source.token_type() == v1::TOKEN_TYPE_UINT32) checked_as += "-uint32";
+  HashCache cache(folders.state_dir, checked_as);
+  Survey survey = SurveyFolder(folder, *format, source, &cache);
   cache.Save();
   return Dataset::Of(*format, source, std::move(survey));
 }

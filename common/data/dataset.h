@@ -48,6 +48,8 @@ class Dataset {
                                                                    RecordReader records);
 
   const v1::DatasetFacts& facts() const { return facts_; }
+  // Of formats of records; else nothing.
+  const std::optional<RecordReader>& records() const { return records_; }
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).samples; }
   // By label, where the format has names for them; else empty.
   [[nodiscard]] std::vector<std::string> classes() const {

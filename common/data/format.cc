@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/text.h"
+
 namespace ringmaster::data {
 
 // The rows: each in a file of its own name, but for CIFAR's two in cifar.cc.
@@ -14,10 +16,14 @@ const Format& Npy();
 const Format& Npz();
 const Format& ImageFolder();
 const Format& TfRecord();
+const Format& Tokens();
+const Format& Csv();
+const Format& WebDataset();
 
 const std::vector<const Format*>& Formats() {
-  static const std::vector<const Format*> formats = {&Cifar10(), &Cifar100(),    &Mnist(),   &Npy(),
-                                                     &Npz(),     &ImageFolder(), &TfRecord()};
+  static const std::vector<const Format*> formats = {
+      &Cifar10(),     &Cifar100(), &Mnist(),      &Npy(),    &Npz(),
+      &ImageFolder(), &TfRecord(), &WebDataset(), &Tokens(), &Csv()};
   return formats;
 }
 
@@ -36,10 +42,7 @@ StatusOr<const Format*> FindFormat(const std::string& name) {
 }
 
 bool Matches(const FileKind& kind, const std::string& name) {
-  const size_t star = kind.name.find('*');
-  if (star == std::string::npos) return name == kind.name;
-  return name.size() >= kind.name.size() && name.starts_with(kind.name.substr(0, star)) &&
-         name.ends_with(kind.name.substr(star + 1));
+  return name.size() >= kind.name.size() && ringmaster::Matches(kind.name, name);
 }
 
 const char* NameOf(Split split) { return split == Split::kTrain ? "train" : "test"; }

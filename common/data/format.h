@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::data {
 
@@ -25,10 +26,12 @@ enum class Holds : uint8_t { kRecords, kImages, kLabels, kColumns };
 struct FileKind {
   std::optional<Split> split;  // nothing: both in one file, of which there is one
   Holds holds;
-  std::string name;         // with one `*` for one or more characters where there may be several
+  std::string name;         // with `*` for one or more characters where there may be several
   std::string description;  // in messages: `training file`
   // A format may lie in a folder in several ways: all files are of the same one.
   int way = 0;
+  // Whether there must be one; of a format where none must, a training file must be there.
+  bool needed = true;
 };
 
 // How numbers lie in a file.
@@ -60,6 +63,7 @@ struct Array {
   bool planes = false;         // an image with one plane a channel, not interleaved
   std::vector<int64_t> shape;  // of a row
   int64_t limit = 0;           // what the format says that whole numbers stay below; 0: nothing
+  std::vector<std::string> parts = {};  // names of a row's numbers, where each has one
   // Which of FileLayout::contents it lies in; nothing: in the file itself.
   std::optional<size_t> content = {};
 
@@ -82,6 +86,8 @@ struct FileLayout {
   std::vector<CheckedRange> checked;           // ascending, none within another
   std::vector<std::vector<uint8_t>> contents;  // what was compressed within the file
   std::vector<std::string> others;             // columns that nobody wants
+  std::optional<Array> tokens;                 // all of them, whose largest is the arrays' limit
+  bool type_is_told = false;                   // of tokens: by the file, and not by the job
   // What the split has, 0 when nothing of it lies here.
   [[nodiscard]] uint64_t samples(Split split) const;
 };
@@ -94,6 +100,7 @@ struct Content {
   int descriptor = -1;            // of a plain file, open for reading
   // Columns that are wanted, in lower case; empty: all.
   std::vector<std::string> columns = {};
+  const v1::DataSource* source = &v1::DataSource::default_instance();  // what the job says of them
   [[nodiscard]] bool Wants(const std::string& column) const;
 };
 inline constexpr size_t kHeadBytes = 16;
@@ -113,6 +120,8 @@ struct SampleFile {
 
 struct RecordFormat;  // record_index.h
 
+using Append = std::function<Status(std::span<const uint8_t> bytes)>;
+
 struct Format {
   std::string name;
   uint32_t classes;     // of column label; 0: columns are what the files say
@@ -123,6 +132,10 @@ struct Format {
   std::vector<SampleFile> (*sample_files)(uint64_t train, uint64_t test, uint64_t seed);
   // Of records of any size, which an index finds: neither files nor layout.
   const RecordFormat* records = nullptr;
+  // Of texts, which are never read at random: instead of layout. Gives the numbers to `append`,
+  // piece by piece; the layout is that of all that it gave.
+  StatusOr<FileLayout> (*convert)(const FileKind& kind, const Content& content,
+                                  const Append& append) = nullptr;
 };
 
 // All formats, in the order in which they are listed to users.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <sstream>
 
 #include "common/files.h"
 #include "common/log.h"
@@ -30,39 +31,44 @@ bool FileIdentity::settled() const {
   return now - modified_ns >= kSettledNs;
 }
 
-HashCache::HashCache(const std::string& state_dir, const std::string& format) {
+HashCache::HashCache(const std::string& state_dir, const std::string& format) : folder_(state_dir) {
   if (state_dir.empty()) return;
   path_ = fmt::format("{}/{}.sha256", state_dir, format);
   std::ifstream file(path_);
-  FileIdentity id;
-  std::string sha256;
-  while (file >> id.device >> id.inode >> id.size >> id.modified_ns >> sha256) {
-    if (IsSha256(sha256)) entries_[id] = sha256;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    FileIdentity id;
+    KnownFile known;
+    words >> id.device >> id.inode >> id.size >> id.modified_ns >> known.sha256;
+    if (!words || !IsSha256(known.sha256)) continue;
+    if (!(words >> known.largest)) known.largest = -1;
+    entries_[id] = known;
   }
 }
 
-std::optional<std::string> HashCache::Find(const FileIdentity& file) const {
+std::optional<KnownFile> HashCache::Find(const FileIdentity& file) const {
   const auto found = entries_.find(file);
   if (found == entries_.end()) return std::nullopt;
   return found->second;
 }
 
-void HashCache::Remember(const FileIdentity& file, const std::string& sha256) {
+void HashCache::Remember(const FileIdentity& file, const KnownFile& known) {
   if (path_.empty() || !file.settled()) return;
   // What the same file was before is of no use any more.
   std::erase_if(entries_, [&](const auto& entry) {
     return entry.first.device == file.device && entry.first.inode == file.inode;
   });
-  entries_[file] = sha256;
+  entries_[file] = known;
   changed_ = true;
 }
 
 void HashCache::Save() {
   if (!changed_) return;
   std::string content;
-  for (const auto& [id, sha256] : entries_) {
+  for (const auto& [id, known] : entries_) {
     content +=
-        fmt::format("{} {} {} {} {}\n", id.device, id.inode, id.size, id.modified_ns, sha256);
+        fmt::format("{} {} {} {} {}", id.device, id.inode, id.size, id.modified_ns, known.sha256);
+    content += known.largest < 0 ? "\n" : fmt::format(" {}\n", known.largest);
   }
   const Status written = WriteDurably(path_, content);
   if (!written.ok()) {

@@ -26,20 +26,28 @@ struct FileIdentity {
   bool operator==(const FileIdentity& other) const { return Tie() == other.Tie(); }
 };
 
+// What was found of a file.
+struct KnownFile {
+  std::string sha256;
+  int64_t largest = -1;  // of a file of tokens; -1: nobody looked
+};
+
 class HashCache {
  public:
   // Reads what `state_dir` remembers of `format`; an empty state_dir remembers nothing.
   HashCache(const std::string& state_dir, const std::string& format);
 
-  [[nodiscard]] std::optional<std::string> Find(const FileIdentity& file) const;
+  [[nodiscard]] const std::string& folder() const { return folder_; }  // state_dir
+  [[nodiscard]] std::optional<KnownFile> Find(const FileIdentity& file) const;
   // Kept unless the file changed so lately that another change could carry the same time.
-  void Remember(const FileIdentity& file, const std::string& sha256);
+  void Remember(const FileIdentity& file, const KnownFile& known);
   // Writes the file when something was added. A failure is logged, never an error.
   void Save();
 
  private:
+  const std::string folder_;
   std::string path_;  // empty: none
-  std::map<FileIdentity, std::string> entries_;
+  std::map<FileIdentity, KnownFile> entries_;
   bool changed_ = false;
 };
 

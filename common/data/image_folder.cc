@@ -146,9 +146,8 @@ bool IsThere(const Descriptor& folder) {
   });
 }
 
-// A file is one record.
-StatusOr<std::vector<Record>> FindImage(const v1::DataSource& source, const RecordFile& file,
-                                        int descriptor) {
+StatusOr<Record> ReadImageRecord(const v1::DataSource& source, const RecordFile& file,
+                                 int descriptor) {
   if (file.bytes == 0) return FailedPrecondition("it is empty");
   if (file.bytes > image::kMostBytes) {
     return FailedPrecondition("it has {} bytes: an image may have {}", file.bytes,
@@ -157,13 +156,20 @@ StatusOr<std::vector<Record>> FindImage(const v1::DataSource& source, const Reco
   std::vector<uint8_t> bytes(file.bytes);
   RING_RETURN_IF_ERROR(ReadExactly(descriptor, 0, bytes));
   RING_ASSIGN_OR_RETURN(const image::Header header, ReadHeader(source, bytes));
-  return std::vector<Record>{{.offset = 0,
-                              .bytes = static_cast<uint32_t>(bytes.size()),
-                              .crc32c = ExtendCrc32c(0, bytes),
-                              .label = -1,
-                              .size = image::ShownSize(header),
-                              .channels = header.channels,
-                              .orientation = header.orientation}};
+  return RecordOf(bytes, header);
+}
+
+// A file is one record.
+StatusOr<FoundRecords> FindImage(const v1::DataSource& source, const RecordFile& file,
+                                 int descriptor) {
+  FoundRecords found;
+  const auto record = ReadImageRecord(source, file, descriptor);
+  if (record.ok()) {
+    found.records.push_back(*record);
+  } else {
+    found.bad.emplace_back(0, Message(record.status()));
+  }
+  return found;
 }
 
 // ---- sample data ------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/check.h"
@@ -21,7 +22,7 @@ namespace {
 
 // Of a file that is opened anew for each record: above so many none is kept open.
 constexpr size_t kKeptOpen = 2048;
-constexpr char kRecordsMagic[] = "ringmaster records 1\n";
+constexpr char kRecordsMagic[] = "ringmaster records 2\n";
 
 // ---- bytes of an index, little-endian --------------------------------------------------------
 
@@ -53,26 +54,27 @@ class Writer {
   std::string bytes_;
 };
 
-// Of what a Writer wrote and a SHA-256 vouches for.
+// Of what somebody wrote: past the end all numbers are 0 and all texts empty, and `good` is false.
 class Parser {
  public:
-  explicit Parser(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit Parser(std::span<const char> bytes) : bytes_(bytes) {}
 
   template <typename T>
   T Get() {
-    RING_CHECK(at_ + sizeof(T) <= bytes_.size(), "an index that ends early");
     uint64_t value = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      value |= uint64_t{static_cast<uint8_t>(bytes_[at_ + i])} << (8 * i);
-    }
-    at_ += sizeof(T);
+    const std::span<const char> taken = Take(sizeof(T));
+    for (size_t i = taken.size(); i-- > 0;) value = value << 8 | static_cast<uint8_t>(taken[i]);
     return static_cast<T>(value);
   }
   std::string GetText() {
-    const auto size = Get<uint32_t>();
-    RING_CHECK(at_ + size <= bytes_.size(), "an index that ends early");
-    at_ += size;
-    return bytes_.substr(at_ - size, size);
+    const std::span<const char> taken = Take(Get<uint32_t>());
+    return {taken.begin(), taken.end()};
+  }
+  // How many things follow, each of so many bytes at least.
+  size_t GetCount(size_t least) {
+    const auto count = Get<uint64_t>();
+    good_ = good_ && count <= (bytes_.size() - at_) / least;
+    return good_ ? count : 0;
   }
   Record GetRecord() {
     Record record;
@@ -88,21 +90,25 @@ class Parser {
     record.orientation = static_cast<uint8_t>(word / 256 + 1);
     return record;
   }
+  [[nodiscard]] bool good() const { return good_; }
+  [[nodiscard]] bool at_end() const { return at_ == bytes_.size(); }
 
  private:
-  const std::string bytes_;
+  std::span<const char> Take(size_t bytes) {
+    good_ = good_ && bytes <= bytes_.size() - at_;
+    if (!good_) return {};
+    at_ += bytes;
+    return bytes_.subspan(at_ - bytes, bytes);
+  }
+
+  const std::span<const char> bytes_;
   size_t at_ = 0;
+  bool good_ = true;
 };
 
 // ---- what is remembered of files -------------------------------------------------------------
 
-struct Remembered {
-  FileIdentity identity;
-  std::vector<Record> records;  // labels as the file has them
-};
-
-// The records of each file of one folder as one format has them, by name, in one file of
-// --state-dir. Ends with the SHA-256 of all before it: a broken one is thrown away.
+// The records of each file of one folder as one format has them, in one file of --state-dir.
 class Memory {
  public:
   Memory(const std::string& state_dir, const Format& format, const v1::DataSource& source,
@@ -119,82 +125,54 @@ class Memory {
                         status.st_ino, Hex(Sha256Of(said.SerializeAsString())));
     std::ifstream stream(path_, std::ios::binary);
     if (!stream) return;
-    std::string bytes((std::istreambuf_iterator<char>(stream)), {});
-    constexpr size_t kDigest = sizeof(Sha256Digest);
-    const bool whole =
-        bytes.size() > kDigest + sizeof kRecordsMagic && bytes.starts_with(kRecordsMagic) &&
-        bytes.ends_with(DigestBytes(Sha256Of(bytes.substr(0, bytes.size() - kDigest))));
-    if (!whole) {
-      spdlog::warn("{} is damaged, or of another version: all records are read again", path_);
-      return;
+    auto before = ParseRemembered({std::istreambuf_iterator<char>(stream), {}});
+    if (before.ok()) {
+      before_ = *std::move(before);
+    } else {
+      spdlog::warn("{} {}: all records are read again", path_, Message(before.status()));
     }
-    Read(Parser(bytes.substr(sizeof kRecordsMagic - 1)));
   }
 
   // Nothing where the file is another one now.
-  [[nodiscard]] std::optional<std::vector<Record>> Find(const RecordFile& file) {
+  [[nodiscard]] std::optional<FoundRecords> Find(const RecordFile& file) {
     const auto found = before_.find(file.name);
     if (found == before_.end() || found->second.identity != file.identity) return std::nullopt;
-    return Keep(file, found->second.records);
+    return Keep(file, found->second.found);
   }
-  void Add(const RecordFile& file, const std::vector<Record>& records) {
-    if (!path_.empty() && file.identity.settled()) Keep(file, records);
+  void Add(const RecordFile& file, const FoundRecords& found) {
+    if (!path_.empty() && file.identity.settled()) Keep(file, found);
     changed_ = true;
   }
   // Those that were asked for or added.
   void Save() const {
     if (path_.empty() || (!changed_ && now_.size() == before_.size())) return;
-    Writer writer;
-    writer.Put(now_.size());
-    for (const auto& [name, file] : now_) {
-      writer.Put(name);
-      const FileIdentity& id = file.identity;
-      for (const uint64_t word : {id.device, id.inode, id.size}) writer.Put(word);
-      writer.Put(id.modified_ns);
-      writer.Put(file.records.size());
-      for (const Record& record : file.records) writer.Put(record);
-    }
-    std::string bytes = kRecordsMagic + writer.bytes();
-    bytes += DigestBytes(Sha256Of(bytes));
-    const Status written = WriteDurably(path_, bytes);
+    const Status written = WriteDurably(path_, WriteRemembered(now_));
     if (!written.ok())
       spdlog::warn("records are read again at the next start: {}", Message(written));
   }
 
  private:
-  const std::vector<Record>& Keep(const RecordFile& file, const std::vector<Record>& records) {
-    return (now_[file.name] = {file.identity, records}).records;
-  }
-  void Read(Parser parser) {
-    for (auto files = parser.Get<uint64_t>(); files > 0; --files) {
-      Remembered& file = before_[parser.GetText()];
-      file.identity.device = parser.Get<uint64_t>();
-      file.identity.inode = parser.Get<uint64_t>();
-      file.identity.size = parser.Get<uint64_t>();
-      file.identity.modified_ns = parser.Get<int64_t>();
-      file.records.resize(parser.Get<uint64_t>());
-      for (Record& record : file.records) record = parser.GetRecord();
-    }
+  const FoundRecords& Keep(const RecordFile& file, const FoundRecords& found) {
+    return (now_[file.name] = {file.identity, found}).found;
   }
 
   std::string path_;  // empty: nothing is remembered
-  std::map<std::string, Remembered> before_, now_;
+  RememberedFiles before_, now_;
   bool changed_ = false;
 };
 
 // The records of a file, read or remembered.
-StatusOr<std::vector<Record>> RecordsOf(const Descriptor& folder, const RecordFormat& format,
-                                        const v1::DataSource& source, RecordFile* file,
-                                        Memory* memory) {
+StatusOr<FoundRecords> RecordsOf(const Descriptor& folder, const RecordFormat& format,
+                                 const v1::DataSource& source, RecordFile* file, Memory* memory) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenBeneath(folder, file->name, Wanted::kFile));
   struct stat status = {};
   RING_CHECK(fstat(opened.get(), &status) == 0, "fstat of an open file");
   file->identity = FileIdentity::Of(status);
   file->bytes = file->identity.size;
   if (auto known = memory->Find(*file)) return *std::move(known);
-  RING_ASSIGN_OR_RETURN(std::vector<Record> records, format.find(source, *file, opened.get()));
-  memory->Add(*file, records);
-  return records;
+  RING_ASSIGN_OR_RETURN(FoundRecords found, format.find(source, *file, opened.get()));
+  memory->Add(*file, found);
+  return found;
 }
 
 Status CheckLabels(const std::vector<Record>& records, const std::vector<std::string>& classes) {
@@ -211,9 +189,111 @@ Status CheckLabels(const std::vector<Record>& records, const std::vector<std::st
 
 }  // namespace
 
+std::string WriteRemembered(const RememberedFiles& files) {
+  Writer writer;
+  writer.Put(files.size());
+  for (const auto& [name, file] : files) {
+    writer.Put(name);
+    const FileIdentity& id = file.identity;
+    for (const uint64_t word : {id.device, id.inode, id.size}) writer.Put(word);
+    writer.Put(id.modified_ns);
+    writer.Put(file.found.records.size());
+    for (const Record& record : file.found.records) writer.Put(record);
+    writer.Put(file.found.bad.size());
+    for (const auto& [offset, problem] : file.found.bad) {
+      writer.Put(offset);
+      writer.Put(problem);
+    }
+  }
+  const std::string bytes = kRecordsMagic + writer.bytes();
+  return bytes + DigestBytes(Sha256Of(bytes));
+}
+
+StatusOr<RememberedFiles> ParseRemembered(const std::string& bytes) {
+  constexpr size_t kDigest = sizeof(Sha256Digest), kMagic = sizeof kRecordsMagic - 1;
+  const Status damaged = FailedPrecondition("is damaged, or of another version");
+  if (bytes.size() < kDigest + kMagic || !bytes.starts_with(kRecordsMagic)) return damaged;
+  const size_t end = bytes.size() - kDigest;
+  if (!bytes.ends_with(DigestBytes(Sha256Of(bytes.substr(0, end))))) return damaged;
+  const std::span<const char> whole(bytes);
+  Parser parser(whole.subspan(kMagic, end - kMagic));
+  RememberedFiles files;
+  for (size_t left = parser.GetCount(1); left > 0 && parser.good(); --left) {
+    RememberedFile& file = files[parser.GetText()];
+    file.identity.device = parser.Get<uint64_t>();
+    file.identity.inode = parser.Get<uint64_t>();
+    file.identity.size = parser.Get<uint64_t>();
+    file.identity.modified_ns = parser.Get<int64_t>();
+    file.found.records.resize(parser.GetCount(36));
+    for (Record& record : file.found.records) record = parser.GetRecord();
+    file.found.bad.resize(parser.GetCount(12));
+    for (auto& [offset, problem] : file.found.bad) {
+      offset = parser.Get<uint64_t>();
+      problem = parser.GetText();
+    }
+  }
+  if (!parser.good() || !parser.at_end()) return damaged;
+  return files;
+}
+
+namespace {
+
+// By the words of a path, which are its runs of letters.
+std::optional<Split> SplitOfPath(const std::string& path) {
+  std::string word;
+  for (const char c : path + '/') {
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      continue;
+    }
+    if (word == "train" || word == "training") return Split::kTrain;
+    if (word == "validation" || word == "val" || word == "valid" || word == "test") {
+      return Split::kTest;
+    }
+    word.clear();
+  }
+  return std::nullopt;
+}
+
+// What is left of a file's records without those that `quarantine` lists.
+Status Sift(const RecordFile& file, const Quarantine& quarantine, FoundRecords* found) {
+  for (const Quarantined& out : quarantine.Of(file.name)) {
+    const size_t there =
+        std::erase_if(found->records,
+                      [&](const Record& record) { return record.offset == out.offset; }) +
+        std::erase_if(found->bad, [&](const auto& bad) { return bad.first == out.offset; });
+    if (there > 0) continue;
+    return FailedPrecondition(
+        "{} lists a sample at byte {}, where there is none: the data are others than those that "
+        "it was made of; make it again with `ringctl dataset verify --decode --quarantine`",
+        kQuarantineFile, out.offset);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<RecordListing> ListBySplit(const Descriptor& folder, bool (*is)(const std::string& name)) {
+  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
+  RecordListing listing;
+  const auto add = [&](const std::string& name) {
+    if (!is(name)) return;
+    RecordFile& file = listing.files.emplace_back();
+    file.name = name;
+    file.split = SplitOfPath(name).value_or(Split::kTrain);
+  };
+  for (const std::string& name : entries.files) add(name);
+  for (const std::string& below : entries.folders) {
+    if (!SplitOfPath(below)) continue;
+    RING_ASSIGN_OR_RETURN(const FolderEntries inside, ListFolder(folder, below));
+    for (const std::string& name : inside.files) add(below + '/' + name);
+  }
+  return listing;
+}
+
 RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
                             const v1::DataSource& source, const std::string& state_dir,
-                            std::vector<Status>* problems) {
+                            const Quarantine& quarantine, std::vector<Status>* problems) {
   RecordIndex index;
   auto listing = format.records->list(folder);
   if (!listing.ok()) {
@@ -223,23 +303,32 @@ RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
   index.classes_ = std::move(listing->classes);
   Memory memory(state_dir, format, source, folder);
   for (RecordFile& file : listing->files) {
-    if (problems->size() == kMostProblems) break;
-    auto records = RecordsOf(folder, *format.records, source, &file, &memory);
-    Status problem = records.status();
+    if (problems->size() >= kMostProblems) break;
+    auto found = RecordsOf(folder, *format.records, source, &file, &memory);
+    Status problem = found.status();
     if (problem.ok()) {
-      for (Record& record : *records) {
+      for (Record& record : found->records) {
         if (file.label >= 0) record.label = file.label;
       }
-      problem = CheckLabels(*records, index.classes_);
+      problem = CheckLabels(found->records, index.classes_);
     }
+    const std::string name = file.name;
+    if (problem.ok()) problem = Sift(file, quarantine, &*found);
     if (problem.ok()) {
-      index.Add(std::move(file), *records);
+      for (const auto& [offset, reason] : found->bad) index.bad_.Add({name, offset, reason});
+      index.Add(std::move(file), found->records);
     } else {
-      problems->push_back(Annotate(problem, file.name));
+      problems->push_back(Annotate(problem, name));
     }
   }
   memory.Save();
-  index.Sum();
+  if (!quarantine.empty() && problems->empty()) {
+    std::set<std::string> names;
+    for (const RecordFile& file : index.files_) names.insert(file.name);
+    const Status listed = quarantine.CheckFiles(names);
+    if (!listed.ok()) problems->push_back(listed);
+  }
+  index.Sum(quarantine);
   return index;
 }
 
@@ -265,10 +354,15 @@ std::string RecordIndex::Digest() const {
     writer.Put(records->size());
     for (const Record& record : *records) writer.Put(record);
   }
+  if (facts_.quarantined() > 0) writer.Put(facts_.quarantine_sha256());
   return Hex(Sha256Of(writer.bytes()));
 }
 
-void RecordIndex::Sum() {
+void RecordIndex::Sum(const Quarantine& quarantine) {
+  if (!quarantine.empty()) {
+    facts_.set_quarantined(quarantine.size());
+    facts_.set_quarantine_sha256(quarantine.Sha256());
+  }
   facts_.set_sha256(Digest());
   facts_.set_files(files_.size());
   facts_.set_classes(static_cast<uint32_t>(classes_.size()));

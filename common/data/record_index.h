@@ -7,13 +7,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/data/beneath.h"
 #include "common/data/format.h"
 #include "common/data/hash_cache.h"
+#include "common/crc32c.h"
+#include "common/data/quarantine.h"
 #include "common/image/orientation.h"
 #include "common/image/placement.h"
 #include "common/status.h"
@@ -55,6 +59,30 @@ struct RecordListing {
   return image::ReadHeader(file, applied ? image::Exif::kApply : image::Exif::kIgnore);
 }
 
+// Of a file that lies at offset 0 of what it was read from, without a label.
+[[nodiscard]] inline Record RecordOf(std::span<const uint8_t> file, const image::Header& header) {
+  return {.offset = 0,
+          .bytes = static_cast<uint32_t>(file.size()),
+          .crc32c = ExtendCrc32c(0, file),
+          .label = -1,
+          .size = image::ShownSize(header),
+          .channels = header.channels,
+          .orientation = header.orientation};
+}
+
+// Files of a folder, and of its folders whose names say a split, which `is` accepts by their names;
+// the words of a path say the split, and where none does they are training samples. The first word
+// counts: train, training; validation, val, valid, test.
+[[nodiscard]] StatusOr<RecordListing> ListBySplit(const Descriptor& folder,
+                                                  bool (*is)(const std::string& name));
+
+// What a file holds.
+struct FoundRecords {
+  std::vector<Record> records;
+  // Records whose images are none, as a quarantine may list them: byte, and what is wrong.
+  std::vector<std::pair<uint64_t, std::string>> bad;
+};
+
 // How a format of records is read: one row, as Format's other members.
 struct RecordFormat {
   const char* looks;  // for messages
@@ -64,23 +92,36 @@ struct RecordFormat {
   StatusOr<RecordListing> (*list)(const Descriptor& folder);
   // The records of a file that is open, but for their member `file`.
   // FAILED_PRECONDITION says what is wrong with it, without its name.
-  StatusOr<std::vector<Record>> (*find)(const v1::DataSource& source, const RecordFile& file,
-                                        int descriptor);
+  StatusOr<FoundRecords> (*find)(const v1::DataSource& source, const RecordFile& file,
+                                 int descriptor);
 };
+
+// What is remembered of a file, and of those of a folder by their names; as bytes that end with the
+// SHA-256 of all before it. FAILED_PRECONDITION: they are damaged, or of another version.
+struct RememberedFile {
+  FileIdentity identity;
+  FoundRecords found;  // labels as the file has them
+};
+using RememberedFiles = std::map<std::string, RememberedFile>;
+[[nodiscard]] std::string WriteRemembered(const RememberedFiles& files);
+[[nodiscard]] StatusOr<RememberedFiles> ParseRemembered(const std::string& bytes);
 
 class RecordIndex {
  public:
-  // Lists the folder, reads the files that are not remembered, and remembers them. All problems go
-  // to `problems`, of which there are at most kMostProblems; the index holds what is right.
+  // Lists the folder, reads the files that are not remembered, and remembers them. What
+  // `quarantine` lists is left out. All problems go to `problems`, of which there are at most
+  // kMostProblems; the index holds what is right.
   [[nodiscard]] static RecordIndex Of(const Descriptor& folder, const Format& format,
                                       const v1::DataSource& source, const std::string& state_dir,
-                                      std::vector<Status>* problems);
+                                      const Quarantine& quarantine, std::vector<Status>* problems);
   static constexpr size_t kMostProblems = 100;
 
   [[nodiscard]] uint64_t samples(Split split) const { return of(split).size(); }
   [[nodiscard]] const Record& at(Split split, uint64_t index) const { return of(split)[index]; }
   [[nodiscard]] const std::vector<RecordFile>& files() const { return files_; }
   [[nodiscard]] const std::vector<std::string>& classes() const { return classes_; }
+  // Records that are no images and not left out: each is as bad as a problem.
+  [[nodiscard]] const Quarantine& bad() const { return bad_; }
   [[nodiscard]] const v1::RecordIndexFacts& facts() const { return facts_; }
   // The columns, as arrays without a file: image, of height and width 0 where sizes differ, and
   // label.
@@ -91,12 +132,13 @@ class RecordIndex {
     return split == Split::kTrain ? train_ : test_;
   }
   void Add(RecordFile file, std::span<const Record> records);
-  void Sum();
+  void Sum(const Quarantine& quarantine);
   [[nodiscard]] std::string Digest() const;
 
   std::vector<RecordFile> files_;
   std::vector<std::string> classes_;
   std::vector<Record> train_, test_;
+  Quarantine bad_;
   v1::RecordIndexFacts facts_;
   uint32_t channels_ = 1;  // of the image that has most
   int64_t limit_ = 0;      // of labels

@@ -18,6 +18,11 @@ std::string NameIn(const Format& format, const FileKind& kind) {
   return format.may_be_gzipped ? kind.name + " or " + kind.name + kGzipEnding : kind.name;
 }
 
+Status BothThere(const std::string& one, const std::string& other) {
+  return FailedPrecondition("{} and {} are both there: which one counts is not clear; remove one",
+                            one, other);
+}
+
 // Kinds without a file, and files of which only one can count.
 void CheckNames(const Format& format, const std::vector<FoundFile>& found,
                 std::vector<Status>* problems) {
@@ -26,6 +31,10 @@ void CheckNames(const Format& format, const std::vector<FoundFile>& found,
     if (first == nullptr) first = &file;
     const bool alone = !file.kind->split && &file != first;
     if (!alone && file.kind->way == first->kind->way) continue;
+    if (!file.kind->needed) {
+      problems->push_back(BothThere(first->name, file.name));
+      return;
+    }
     problems->push_back(FailedPrecondition(
         "{} and {} are both there: data lie in {} and {}, or in one file {}; remove what does not "
         "count",
@@ -35,7 +44,7 @@ void CheckNames(const Format& format, const std::vector<FoundFile>& found,
   for (const FileKind& kind : format.files) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundFile& file) { return file.kind == &kind; });
-    if (there || kind.way != (first == nullptr ? 0 : first->kind->way)) continue;
+    if (there || !kind.needed || kind.way != (first == nullptr ? 0 : first->kind->way)) continue;
     problems->push_back(Error(absl::StatusCode::kNotFound, "there is no {} ({})", kind.description,
                               NameIn(format, kind)));
   }
@@ -45,9 +54,28 @@ void CheckNames(const Format& format, const std::vector<FoundFile>& found,
                        });
     if (!twice) continue;
     const std::string plain = file.name.substr(0, file.name.size() - strlen(kGzipEnding));
-    problems->push_back(FailedPrecondition(
-        "{} and {} are both there: which one counts is not clear; remove one", plain, file.name));
+    problems->push_back(BothThere(plain, file.name));
   }
+}
+
+// Where no kind must be there: a training file, and test files of one kind.
+void CheckOptional(const Format& format, const std::vector<FoundFile>& found,
+                   std::vector<Status>* problems) {
+  const FileKind& first = format.files.front();
+  if (first.needed) return;
+  const FoundFile* test = nullptr;
+  bool trains = false;
+  for (const FoundFile& file : found) {
+    trains = trains || file.kind->split == Split::kTrain;
+    if (file.kind->split != Split::kTest) continue;
+    if (test == nullptr) test = &file;
+    if (file.kind->description == test->kind->description) continue;
+    problems->push_back(BothThere(test->name, file.name));
+    break;
+  }
+  if (trains) return;
+  problems->push_back(
+      Error(absl::StatusCode::kNotFound, "there is no {} ({})", first.description, first.name));
 }
 
 }  // namespace
@@ -81,19 +109,35 @@ std::vector<FoundFile> FilesOf(const Format& format, const std::vector<std::stri
   return found;
 }
 
+// Whether each of `few`, of which there are some, is one of `many`.
+bool HasAll(const std::vector<FoundFile>& many, const std::vector<FoundFile>& few) {
+  return !few.empty() && std::ranges::all_of(few, [&](const FoundFile& file) {
+    return std::ranges::find(many, file.name, &FoundFile::name) != many.end();
+  });
+}
+
 StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string& name) {
   if (!name.empty()) return FindFormat(name);
   RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   std::vector<const Format*> found;
+  std::vector<std::vector<FoundFile>> files;  // of each that was found
   std::vector<std::string> wanted, there;
   for (const Format* format : Formats()) {
     const bool records = format->records != nullptr;
     wanted.push_back(fmt::format("{} ({})", format->name,
                                  records ? format->records->looks : format->files.front().name));
-    if (records ? !format->records->is_there(folder) : FilesOf(*format, names).empty()) continue;
+    std::vector<FoundFile> own = records ? std::vector<FoundFile>() : FilesOf(*format, names);
+    if (records ? !format->records->is_there(folder) : own.empty()) continue;
+    if (std::ranges::any_of(files, [&](const auto& more) { return HasAll(more, own); })) continue;
+    for (size_t i = files.size(); i-- > 0;) {
+      if (!HasAll(own, files[i])) continue;
+      found.erase(found.begin() + static_cast<ptrdiff_t>(i));
+      files.erase(files.begin() + static_cast<ptrdiff_t>(i));
+    }
     found.push_back(format);
-    there.push_back(format->name);
+    files.push_back(std::move(own));
   }
+  for (const Format* format : found) there.push_back(format->name);
   if (found.size() == 1) return found.front();
   if (found.empty()) {
     return Error(absl::StatusCode::kNotFound,
@@ -106,8 +150,8 @@ StatusOr<const Format*> ChooseFormat(const Descriptor& folder, const std::string
       fmt::join(there, ", "));
 }
 
-Survey SurveyFolder(const Descriptor& folder, const Format& format,
-                    const std::vector<std::string>& columns, HashCache* cache) {
+Survey SurveyFolder(const Descriptor& folder, const Format& format, const v1::DataSource& source,
+                    HashCache* cache) {
   Survey survey;
   const StatusOr<std::vector<std::string>> names = NamesIn(folder);
   if (!names.ok()) {
@@ -116,9 +160,10 @@ Survey SurveyFolder(const Descriptor& folder, const Format& format,
   }
   const std::vector<FoundFile> found = FilesOf(format, *names);
   CheckNames(format, found, &survey.problems);
+  CheckOptional(format, found, &survey.problems);
   for (const FoundFile& one : found) {
     SurveyedFile surveyed{one, std::nullopt};
-    StatusOr<DataFile> file = DataFile::Open(folder, one, format, columns, cache);
+    StatusOr<DataFile> file = DataFile::Open(folder, one, format, source, cache);
     if (file.ok()) {
       surveyed.file = *std::move(file);
     } else {

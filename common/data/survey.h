@@ -31,13 +31,13 @@ struct Survey {
 [[nodiscard]] std::vector<FoundFile> FilesOf(const Format& format,
                                              const std::vector<std::string>& names);
 
-// The format called `name`, or without a name the one whose files are in the folder. NOT_FOUND: no
-// format's are; INVALID_ARGUMENT: those of several, which it lists, or no format has this name.
+// The format called `name`, or without a name the one whose files are in the folder; where files
+// are of several it is the one of which all are, and of those the first. NOT_FOUND: no format's
+// are; INVALID_ARGUMENT: those of several, which it lists, or no format has this name.
 [[nodiscard]] StatusOr<const Format*> ChooseFormat(const Descriptor& folder,
                                                    const std::string& name);
 
-// `columns`: those that are wanted, as DataFile::Open has them.
 [[nodiscard]] Survey SurveyFolder(const Descriptor& folder, const Format& format,
-                                  const std::vector<std::string>& columns, HashCache* cache);
+                                  const v1::DataSource& source, HashCache* cache);
 
 }  // namespace ringmaster::data

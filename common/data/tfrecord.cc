@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 
@@ -63,23 +62,6 @@ bool IsRecordFile(const std::string& name) {
   return ParseShard(name) || name.ends_with(".tfrecord") || name.ends_with(".tfrecords");
 }
 
-// By the words of a path, which are its runs of letters.
-std::optional<Split> SplitOf(const std::string& path) {
-  std::string word;
-  for (const char c : path + '/') {
-    if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
-      word += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      continue;
-    }
-    if (word == "train" || word == "training") return Split::kTrain;
-    if (word == "validation" || word == "val" || word == "valid" || word == "test") {
-      return Split::kTest;
-    }
-    word.clear();
-  }
-  return std::nullopt;
-}
-
 // Shards 0 to N - 1 of N, each once.
 Status CheckShards(const std::vector<RecordFile>& files) {
   std::map<std::string, std::vector<ShardName>> sets;
@@ -104,20 +86,7 @@ Status CheckShards(const std::vector<RecordFile>& files) {
 }
 
 StatusOr<RecordListing> ListRecords(const Descriptor& folder) {
-  RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, "."));
-  RecordListing listing;
-  const auto add = [&](const std::string& name) {
-    if (!IsRecordFile(name)) return;
-    RecordFile& file = listing.files.emplace_back();
-    file.name = name;
-    file.split = SplitOf(name).value_or(Split::kTrain);
-  };
-  for (const std::string& name : entries.files) add(name);
-  for (const std::string& below : entries.folders) {
-    if (!SplitOf(below)) continue;
-    RING_ASSIGN_OR_RETURN(const FolderEntries inside, ListFolder(folder, below));
-    for (const std::string& name : inside.files) add(below + '/' + name);
-  }
+  RING_ASSIGN_OR_RETURN(RecordListing listing, ListBySplit(folder, IsRecordFile));
   RING_RETURN_IF_ERROR(CheckShards(listing.files));
   const bool trains = std::ranges::any_of(
       listing.files, [](const RecordFile& file) { return file.split == Split::kTrain; });
@@ -165,8 +134,9 @@ StatusOr<const TfFeature*> Want(const std::vector<TfFeature>& features, const st
       key, column, fmt::join(names, ", "));
 }
 
-// The image's place in `example`, and its label.
-StatusOr<Record> FindInExample(std::span<const uint8_t> example, const v1::DataSource& source) {
+// The image's place in `example`, and its label; `unread`: why it is none, if it is not.
+StatusOr<Record> FindInExample(std::span<const uint8_t> example, const v1::DataSource& source,
+                               Status* unread) {
   const Keys keys = KeysOf(source);
   RING_ASSIGN_OR_RETURN(const std::vector<TfFeature> features, ParseTfExample(example));
   RING_ASSIGN_OR_RETURN(const TfFeature* const image, Want(features, keys.image, "image"));
@@ -186,14 +156,12 @@ StatusOr<Record> FindInExample(std::span<const uint8_t> example, const v1::DataS
         keys.first + INT32_MAX - 1);
   }
   const std::span<const uint8_t> file = image->bytes[0];
-  RING_ASSIGN_OR_RETURN(const image::Header header, ReadHeader(source, file));
-  return Record{.offset = static_cast<uint64_t>(file.data() - example.data()),
-                .bytes = static_cast<uint32_t>(file.size()),
-                .crc32c = ExtendCrc32c(0, file),
-                .label = static_cast<int32_t>(number - keys.first),
-                .size = image::ShownSize(header),
-                .channels = header.channels,
-                .orientation = header.orientation};
+  const auto header = ReadHeader(source, file);
+  *unread = header.status();
+  Record record = RecordOf(file, header.value_or(image::Header()));
+  record.offset = static_cast<uint64_t>(file.data() - example.data());
+  record.label = static_cast<int32_t>(number - keys.first);
+  return record;
 }
 
 // The bytes of the record at `offset`, and what is wrong with them.
@@ -221,26 +189,26 @@ Status ReadRecord(const RecordFile& file, int descriptor, uint64_t offset,
   return FailedPrecondition("its bytes have another CRC-32C: it is damaged");
 }
 
-StatusOr<std::vector<Record>> FindRecords(const v1::DataSource& source, const RecordFile& file,
-                                          int descriptor) {
-  std::vector<Record> records;
+StatusOr<FoundRecords> FindRecords(const v1::DataSource& source, const RecordFile& file,
+                                   int descriptor) {
+  FoundRecords found;
   std::vector<uint8_t> bytes;
   for (uint64_t offset = 0; offset < file.bytes;) {
-    Status status = ReadRecord(file, descriptor, offset, &bytes);
-    if (status.ok()) {
-      auto record = FindInExample(bytes, source);
-      status = record.status();
-      if (status.ok()) {
-        record->offset += offset + kRecordHeader;
-        records.push_back(*record);
-      }
-    }
-    if (!status.ok()) {
-      return Annotate(status, fmt::format("record {} at byte {}", records.size(), offset));
+    const std::string place =
+        fmt::format("record {} at byte {}", found.records.size() + found.bad.size(), offset);
+    RING_RETURN_IF_ERROR(Annotate(ReadRecord(file, descriptor, offset, &bytes), place));
+    Status unread;
+    auto record = FindInExample(bytes, source, &unread);
+    if (!record.ok()) return Annotate(record.status(), place);
+    record->offset += offset + kRecordHeader;
+    if (unread.ok()) {
+      found.records.push_back(*record);
+    } else {
+      found.bad.emplace_back(record->offset, Message(Annotate(unread, place)));
     }
     offset += kRecordHeader + bytes.size() + kRecordFooter;
   }
-  if (!records.empty()) return records;
+  if (!found.records.empty() || !found.bad.empty()) return found;
   return FailedPrecondition("there is no record in it");
 }
 

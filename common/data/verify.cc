@@ -73,11 +73,39 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
   }
 }
 
+// Of every record that has a header: what cannot be decoded is a problem, or stands in the list.
+Status DecodeAll(const RecordReader& records, Depth depth, Verification* verification) {
+  const RecordIndex& index = records.index();
+  if (depth == Depth::kQuarantine) verification->undecodable = index.bad();
+  std::vector<uint8_t> pixels;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    for (uint64_t sample = 0; sample < index.samples(split); ++sample) {
+      const Record& record = index.at(split, sample);
+      pixels.resize(size_t{record.size.height} * record.size.width * record.channels);
+      const Status read =
+          records.ReadImage(split, sample, image::Whole(record.size), record.channels, pixels);
+      if (read.ok()) continue;
+      if (depth == Depth::kDecode) {
+        verification->problems.push_back(Message(read));
+      } else {
+        verification->undecodable.Add(
+            {index.files()[record.file].name, record.offset, Message(read)});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Reads every record; a list of SHA-256 is of whole files.
 StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& format,
-                                     const std::optional<Sha256List>& list) {
+                                     const v1::DataSource& source,
+                                     const std::optional<Sha256List>& list, Depth depth) {
   std::vector<Status> problems;
-  const RecordIndex index = RecordIndex::Of(folder, format, {}, "", &problems);
+  Quarantine out;
+  if (depth != Depth::kQuarantine) {
+    RING_ASSIGN_OR_RETURN(out, Quarantine::In(folder));
+  }
+  RecordIndex index = RecordIndex::Of(folder, format, source, "", out, &problems);
   Verification verification;
   verification.format = format.name;
   std::vector<std::string> names;
@@ -88,10 +116,21 @@ StatusOr<Verification> VerifyRecords(const Descriptor& folder, const Format& for
     verified.bytes = file.bytes;
     names.push_back(file.name);
   }
+  if (list) {
+    std::ranges::sort(names);
+    Compare(*list, names, &verification);
+  }
   for (const Status& problem : problems) verification.problems.push_back(Message(problem));
-  if (!list) return verification;
-  std::ranges::sort(names);
-  Compare(*list, names, &verification);
+  if (depth != Depth::kQuarantine) {
+    for (const Quarantined& one : index.bad().entries()) {
+      if (verification.problems.size() == RecordIndex::kMostProblems) break;
+      verification.problems.push_back(fmt::format("{}: {}", one.file, one.reason));
+    }
+  }
+  if (depth == Depth::kHeaders) return verification;
+  RING_ASSIGN_OR_RETURN(Descriptor again, OpenBeneath(folder, ".", Wanted::kFolder));
+  const RecordReader records(std::move(again), std::move(index));
+  RING_RETURN_IF_ERROR(DecodeAll(records, depth, &verification));
   return verification;
 }
 
@@ -122,15 +161,20 @@ StatusOr<Sha256List> ParseSha256List(const std::string& text) {
   return list;
 }
 
-StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
-                              const std::optional<Sha256List>& list) {
+StatusOr<Verification> Verify(const std::string& folder, const v1::DataSource& source,
+                              const std::optional<Sha256List>& list, Depth depth) {
   RING_ASSIGN_OR_RETURN(const Descriptor opened, OpenFolder(folder));
-  const StatusOr<const Format*> found = ChooseFormat(opened, format);
+  const StatusOr<const Format*> found = ChooseFormat(opened, source.format());
   if (!found.ok()) return Annotate(found.status(), folder);
   const Format* const chosen = *found;
-  if (chosen->records != nullptr) return VerifyRecords(opened, *chosen, list);
+  if (chosen->records != nullptr) return VerifyRecords(opened, *chosen, source, list, depth);
+  if (depth != Depth::kHeaders) {
+    return InvalidArgument(
+        "format {} has no images to decode: --decode is for image_folder, tfrecord and webdataset",
+        chosen->name);
+  }
   HashCache nothing("", chosen->name);
-  Survey survey = SurveyFolder(opened, *chosen, {}, &nothing);
+  Survey survey = SurveyFolder(opened, *chosen, source, &nothing);
   Verification verification;
   verification.format = chosen->name;
   for (const SurveyedFile& surveyed : survey.files) {
@@ -138,7 +182,7 @@ StatusOr<Verification> Verify(const std::string& folder, const std::string& form
   }
   for (const Status& problem : survey.problems) verification.problems.push_back(Message(problem));
   if (survey.problems.empty()) {  // what its numbers may be
-    const Status whole = Dataset::Of(*chosen, {}, std::move(survey)).status();
+    const Status whole = Dataset::Of(*chosen, source, std::move(survey)).status();
     if (!whole.ok()) verification.problems.push_back(Message(whole));
   }
   if (list) {

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/data/format.h"
+#include "common/data/quarantine.h"
 #include "common/status.h"
+#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::data {
 
@@ -27,16 +29,26 @@ struct VerifiedFile {
   std::optional<std::string> sha256;
 };
 
+// What is done beyond the headers of images.
+enum class Depth : uint8_t {
+  kHeaders,
+  kDecode,      // each image, too; one that cannot be decoded is a problem
+  kQuarantine,  // one that cannot be is no problem but listed; a list that is there counts nothing
+};
+
 struct Verification {
   std::string format;
+  Quarantine undecodable;             // with kQuarantine
   std::vector<VerifiedFile> files;    // sorted by name
   std::vector<std::string> problems;  // empty: the dataset is whole, and the one of the list
 };
 
-// `format` is found by the files when it is empty. With `list` every file must stand in it with its
+// `source` is what a job would say of the data, without a path; a format that it does not say is
+// found by the files. With `list` every file must stand in it with its
 // SHA-256, and every name of it must be in the folder. An error only where nothing can be said:
 // there is no such folder, or no file of a format in it.
-[[nodiscard]] StatusOr<Verification> Verify(const std::string& folder, const std::string& format,
-                                            const std::optional<Sha256List>& list);
+[[nodiscard]] StatusOr<Verification> Verify(const std::string& folder, const v1::DataSource& source,
+                                            const std::optional<Sha256List>& list,
+                                            Depth depth = Depth::kHeaders);
 
 }  // namespace ringmaster::data

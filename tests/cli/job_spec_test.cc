@@ -27,7 +27,7 @@ TEST_CASE("RunSpec: the format is what is said, or left to those who have the fi
   CHECK(data("mnist:digits") == "mnist digits");
   CHECK(data("cifar:digits") ==
         "--data cifar:digits: format \"cifar\" is not known; known: cifar10, cifar100, "
-        "mnist, npy, npz, image_folder, tfrecord");
+        "mnist, npy, npz, image_folder, tfrecord, webdataset, tokens, csv");
 }
 
 TEST_CASE("RunSpec: a job is named after its model and its data") {

@@ -117,7 +117,7 @@ BAD_COMMANDS = [
     (["model", "summary", "vgg", "--option", "depth=12"], 2, ["12"]),
     (["model", "summary", "vgg", "--input", "8x8x3"], 2, ["32"]),
     (["model", "summary", "mlp", "--input", "big"], 2, ["big"]),
-    (["run", "mlp", "--data", "cifar:digits", "--batch", "8"], 2, ["cifar", "cifar10, cifar100, mnist, npy, npz, image_folder, tfrecord"]),
+    (["run", "mlp", "--data", "cifar:digits", "--batch", "8"], 2, ["cifar", "cifar10, cifar100, mnist, npy, npz, image_folder, tfrecord, webdataset, tokens, csv"]),
     (["run", "mpl", "--data", "cifar10:cifar10", "--batch", "8"], 2, ["mpl", "mlp"]),
     (["run", "mlp", "--data", "cifar10:cifar10", "--batch", "0"], 2, ["batch"]),
     (["init", "{good}"], 1, ["{good}"]),

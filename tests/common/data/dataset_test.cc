@@ -113,7 +113,7 @@ TEST_CASE_METHOD(DatasetFixture, "Dataset: what is missing is named") {
   png.set_format("png");
   CHECK(Message(Dataset::Open(folders(), png).status()) ==
         "data.format: format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
-        "image_folder, tfrecord");
+        "image_folder, tfrecord, webdataset, tokens, csv");
 }
 
 TEST_CASE_METHOD(DatasetFixture, "Dataset: without a format it is the one whose files are there") {

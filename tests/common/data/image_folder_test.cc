@@ -113,7 +113,7 @@ TEST_CASE_METHOD(ImageFolderFixture, "Image folder: order by folder, then by nam
   Write("d/c/.DS_Store.jpg", 1);
   std::ofstream(Path("d/c/notes.txt")) << "no image";
   std::vector<std::string> names;
-  const auto verified = Verify(Path("d"), "", std::nullopt);
+  const auto verified = Verify(Path("d"), {}, std::nullopt);
   REQUIRE(verified.ok());
   for (const VerifiedFile& file : verified->files) names.push_back(file.name);
   // As sorted(os.walk(...)) gives folders: `-` comes before `/`.
@@ -246,9 +246,9 @@ TEST_CASE_METHOD(ImageFolderFixture, "Image folder: every problem is listed by v
   WriteAll();
   std::ofstream(Path("d/train/cat/a.JPEG")) << "";
   std::ofstream(Path("d/val/dog/y.jpg")) << "text";
-  const auto verified = Verify(Path("d"), "", std::nullopt);
+  const auto verified = Verify(Path("d"), {}, std::nullopt);
   REQUIRE(verified.ok());
-  CHECK(verified->files.size() == 4);
+  CHECK(verified->files.size() == 6);
   REQUIRE(verified->problems.size() == 2);
   CHECK(verified->problems[0] == "train/cat/a.JPEG: it is empty");
 }

@@ -325,7 +325,7 @@ TEST_CASE_METHOD(ColumnsFixture, "Columns: what does not agree is named") {
         "or places in a table; save others as float32");
   WriteBoth("y.npy", Npy("<u4", "3, 2", BytesOf<uint32_t>({5, 0, 3, 2147483647, 1, 1})));
   CHECK_THAT(ErrorOf(), Catch::StartsWith("test/y.npy: test sample 1 of y: 2147483647 is not in"));
-  const auto verified = Verify(root_ / "d", "", {});
+  const auto verified = Verify(root_ / "d", {}, {});
   REQUIRE(verified.ok());
   REQUIRE(verified->problems.size() == 1);
   CHECK_THAT(verified->problems[0], Catch::StartsWith("test/y.npy: test sample 1 of y"));
@@ -484,6 +484,13 @@ TEST_CASE_METHOD(ColumnsFixture, "npz: what is wrong with an archive names file 
   CHECK(with(Zip({{.name = "x.npy", .content = kX, .method = 14}})) ==
         "test.npz: member x.npy is compressed by method 14: write it with np.savez or "
         "np.savez_compressed");
+  // A bomb: 64 MiB of zeros that the directory says to be as few as an array needs.
+  std::string bomb = Zip(
+      {{.name = "x.npy", .content = kX + std::string(size_t{64} << 20, '\0'), .deflated = true}});
+  REQUIRE(bomb.size() < size_t{1} << 20);
+  const size_t entry = bomb.rfind("PK\1\2") + 24;
+  for (size_t i = 0; i < 4; ++i) bomb[entry + i] = static_cast<char>(kX.size() >> (8 * i));
+  CHECK_THAT(with(bomb), Catch::StartsWith("test.npz: x.npy"));
   CHECK(with(Zip({})) == "test.npz has no array that is NAME.npy");
   CHECK(with(Zip({{.name = "X.npy", .content = kX}, {.name = "x.npy", .content = kX}})) ==
         "test.npz: two members are column x of test");

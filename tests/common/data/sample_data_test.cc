@@ -188,10 +188,11 @@ TEST_CASE("Formats: file names of the splits") {
   CHECK_FALSE(is(**FindFormat("cifar100"), "test_batch.bin", Split::kTest));
   CHECK(is(**FindFormat("mnist"), "t10k-labels-idx1-ubyte", Split::kTest));
   CHECK(FormatNames() == std::vector<std::string>{"cifar10", "cifar100", "mnist", "npy", "npz",
-                                                  "image_folder", "tfrecord"});
+                                                  "image_folder", "tfrecord", "webdataset",
+                                                  "tokens", "csv"});
   CHECK(Message(FindFormat("png").status()) ==
         "format \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, image_folder, "
-        "tfrecord");
+        "tfrecord, webdataset, tokens, csv");
 }
 
 TEST_CASE("CIFAR: planes become interleaved pixels") {

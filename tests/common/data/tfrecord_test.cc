@@ -70,7 +70,9 @@ TEST_CASE("TFRecord: which files belong together") {
   TemporaryFolder folder;
   REQUIRE(MakeSampleData(folder / "d", {.format = "tfrecord", .train = 20, .test = 10}).ok());
   const auto problem = [&] {
-    const auto verified = Verify(folder / "d", "tfrecord", std::nullopt);
+    v1::DataSource source;
+    source.set_format("tfrecord");
+    const auto verified = Verify(folder / "d", source, std::nullopt);
     REQUIRE(verified.ok());
     return verified->problems.empty() ? "whole" : verified->problems.front();
   };

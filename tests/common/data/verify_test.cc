@@ -20,7 +20,7 @@ class VerifyFixture {
   std::string folder() const { return root_ / "d"; }
   std::string File(const std::string& name) const { return folder() + "/" + name; }
   std::vector<std::string> Problems(const std::optional<Sha256List>& list = {}) const {
-    const auto verified = Verify(folder(), "", list);
+    const auto verified = Verify(folder(), {}, list);
     return verified.ok() ? verified->problems
                          : std::vector<std::string>{"error: " + Message(verified.status())};
   }
@@ -29,8 +29,14 @@ class VerifyFixture {
   TemporaryFolder root_;
 };
 
+v1::DataSource Of(const std::string& format) {
+  v1::DataSource source;
+  source.set_format(format);
+  return source;
+}
+
 TEST_CASE_METHOD(VerifyFixture, "Verify: a whole dataset, and what its files are") {
-  const auto verified = Verify(folder(), "", {});
+  const auto verified = Verify(folder(), {}, {});
   REQUIRE(verified.ok());
   CHECK(verified->format == "cifar10");
   CHECK(verified->problems.empty());
@@ -54,7 +60,7 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: every problem of every file, and what c
             "3073 bytes (100 bytes left over); it is truncated or of another format",
             "data_batch_4.bin record 0: label 48 is not in 0 to 9",
             "data_batch_5.bin is not a regular file"});
-  const auto verified = Verify(folder(), "cifar10", {});
+  const auto verified = Verify(folder(), Of("cifar10"), {});
   REQUIRE(verified.ok());
   CHECK(verified->files[1].bytes == 100);
   CHECK(verified->files[1].samples == std::nullopt);
@@ -81,20 +87,21 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: a list of SHA-256 is compared in both d
 }
 
 TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or one must be named") {
-  CHECK(Verify(root_ / "gone", "", {}).status().code() == absl::StatusCode::kNotFound);
+  CHECK(Verify(root_ / "gone", {}, {}).status().code() == absl::StatusCode::kNotFound);
   fs::create_directory(root_ / "empty");
-  CHECK(Message(Verify(root_ / "empty", "", {}).status()) ==
+  CHECK(Message(Verify(root_ / "empty", {}, {}).status()) ==
         root_ / "empty" +
             ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
             "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz), "
             "image_folder (train/CLASS/*.jpg or CLASS/*.jpg), tfrecord (train-00000-of-00010 or "
-            "*.tfrecord); is it another folder?");
+            "*.tfrecord), webdataset (train-000000.tar or train/*.tar), tokens (train.bin), csv "
+            "(train.csv); is it another folder?");
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());
   CHECK(Problems() == std::vector<std::string>{"error: " + folder() +
                                                ": it holds files of several formats: cifar10, "
                                                "cifar100; say which one is meant (data.format of a "
                                                "job, --format of `ringctl dataset`)"});
-  CHECK(Verify(folder(), "cifar100", {})->problems.empty());
+  CHECK(Verify(folder(), Of("cifar100"), {})->problems.empty());
 }
 
 TEST_CASE("SHA-256 list: what sha256sum prints") {

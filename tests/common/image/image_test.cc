@@ -1,4 +1,5 @@
 // What needs no Pillow: tests/parity/image_parity.py holds bytes against that.
+#include <zlib.h>
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -199,6 +200,21 @@ TEST_CASE("Image: what is no image says what it is") {
   CHECK(error("GIF89a...") == "it is neither JPEG nor PNG, but a GIF; convert it");
   CHECK(error("\xFF\xD8\xFF") == "its JPEG header: Premature end of JPEG file");
   CHECK(error("\x89PNG\r\n\x1A\n...") == "its PNG header: the file ends too early");
+}
+
+TEST_CASE("Image: headers that promise more pixels than anybody has are refused") {
+  std::string png("\x89PNG\r\n\x1A\n\0\0\0\x0D", 12);
+  const std::string header("IHDR\0\x01\x86\xA0\0\x01\x86\xA0\x08\x02\0\0\0", 17);  // 100,000 each
+  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(header.data()), 17);
+  png += header;
+  for (int shift = 24; shift >= 0; shift -= 8) png += static_cast<char>(crc >> shift);
+  png += std::string("\0\0\0\x01IDAT", 8);
+  CHECK_THAT(Message(ReadHeader(Bytes(png)).status()), Catch::Contains("100000"));
+  std::string jpeg = EncodeJpeg(Picture({8, 8}, 3), {8, 8}, 3, 90);
+  const size_t frame = jpeg.find("\xFF\xC0");
+  REQUIRE(frame != std::string::npos);
+  for (size_t i = 5; i < 9; ++i) jpeg[frame + i] = '\xF0';  // 61,680 each, near the most it can say
+  CHECK_THAT(Message(ReadHeader(Bytes(jpeg)).status()), Catch::Contains("61680"));
 }
 
 TEST_CASE("Image: a cut or damaged file is an error of the rows that it has not") {

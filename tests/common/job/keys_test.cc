@@ -67,9 +67,9 @@ TEST_CASE("Job keys: every key but a mapping has a value to show") {
 
 TEST_CASE("Job keys: models and formats say what they are called and what their options are") {
   CHECK(Named("model.name").choices == zoo::ModelNames());
-  CHECK(Named("data.format").choices == std::vector<std::string>{"cifar10", "cifar100", "mnist",
-                                                                 "npy", "npz", "image_folder",
-                                                                 "tfrecord"});
+  CHECK(Named("data.format").choices ==
+        std::vector<std::string>{"cifar10", "cifar100", "mnist", "npy", "npz", "image_folder",
+                                 "tfrecord", "webdataset", "tokens", "csv"});
   CHECK(DefaultWords(Named("model.head")) == "own");
   CHECK(DefaultWords(Named("model.dropout")) ==
         "0 (alexnet, mlp), 0.2 (efficientnetb0, efficientnetb1), 0.3 (efficientnetb2, "

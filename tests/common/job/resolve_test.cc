@@ -179,7 +179,13 @@ TEST_CASE("Validate: optimizers") {
 TEST_CASE("Validate: a data path stays under --data-root") {
   CHECK(ErrorOf({"data.format=png"}) ==
         "data.format: \"png\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
-        "image_folder, tfrecord");
+        "image_folder, tfrecord, webdataset, tokens, csv");
+  CHECK(ErrorOf({"data.format=cifar10", "data.window=8"}) ==
+        "data.window: a key of format tokens, and data.format is cifar10: leave it out");
+  CHECK(ErrorOf({"data.format=tokens", "data.window=8", "data.token_type=uint32"}) == "valid");
+  CHECK(
+      ErrorOf({"data.format=csv", "data.csv={delimiter: '.'}"}).find("data.csv.delimiter: \".\"") ==
+      0);
   CHECK(ErrorOf({"data.path=/etc"}) ==
         "data.path: /etc is absolute; it must be relative to --data-root");
   for (const std::string path : {"..", "../x", "a/../b", "a/.."}) {
@@ -318,7 +324,7 @@ TEST_CASE("Validate: loss scaling belongs to mixed_float16") {
 TEST_CASE("Validate: what is taken of a dataset") {
   CHECK(ErrorOf({"data.format=cifar1"}) ==
         "data.format: \"cifar1\" is not known; known: cifar10, cifar100, mnist, npy, npz, "
-        "image_folder, tfrecord");
+        "image_folder, tfrecord, webdataset, tokens, csv");
   CHECK(ErrorOf({"data.take=0"}) == "data.take: expected at least 1, got 0");
   CHECK(ErrorOf({"data.resize=224"}) == "valid");
   CHECK(ErrorOf({"data.resize=[32, 48]"}) == "valid");

@@ -1,0 +1,30 @@
+// The numbers of a text file, converted once: a file of little-endian numbers in --state-dir, which
+// is read at random in the text's place. It ends with what its arrays are, and the SHA-256 of all
+// before that; one that is damaged, or of another version, is made again. Thread-safe (free
+// function).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/data/beneath.h"
+#include "common/data/format.h"
+#include "common/data/hash_cache.h"
+#include "common/status.h"
+
+namespace ringmaster::data {
+
+struct ConvertedFile {
+  Descriptor descriptor;
+  FileIdentity identity;
+  FileLayout layout;  // arrays and others
+};
+
+// The file `name`.rows of the cache's folder, which `convert` writes where it is missing. Without a
+// folder it lies where temporary files do, without a name. `name` says all that it depends on.
+// UNAVAILABLE: it cannot be written; else what `convert` says.
+[[nodiscard]] StatusOr<ConvertedFile> OpenConverted(
+    const std::string& name, HashCache* cache,
+    const std::function<StatusOr<FileLayout>(const Append& append)>& convert);
+
+}  // namespace ringmaster::data
