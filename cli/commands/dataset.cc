@@ -64,7 +64,7 @@ struct LookOptions {
 };
 
 // What a job would say of the data; of tokens it says a window, which nobody has to know here.
-StatusOr<v1::DataSource> SourceOf(const LookOptions& options, uint32_t window) {
+StatusOr<v1::DataSource> SourceOf(const LookOptions& options, uint32_t window = 16) {
   if (!options.format.empty()) RING_RETURN_IF_ERROR(data::FindFormat(options.format).status());
   std::vector<std::string> overrides = {"data.path=.", fmt::format("data.window={}", window)};
   for (const std::string& set : options.set) overrides.push_back("data." + set);
@@ -74,13 +74,13 @@ StatusOr<v1::DataSource> SourceOf(const LookOptions& options, uint32_t window) {
   return source;
 }
 
-StatusOr<std::shared_ptr<const data::Dataset>> Open(const LookOptions& options, uint32_t window) {
-  RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options, window));
+StatusOr<std::shared_ptr<const data::Dataset>> Open(const LookOptions& options) {
+  RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options));
   return data::Dataset::Open({options.folder, ""}, source);
 }
 
 StatusOr<DatasetStatistics> Look(const LookOptions& options) {
-  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(options, 1));
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Dataset> dataset, Open(options));
   DatasetStatistics statistics{options.folder, dataset->facts(), {}, {}};
   RING_ASSIGN_OR_RETURN(statistics.train, data::StatisticsOf(*dataset, data::Split::kTrain));
   RING_ASSIGN_OR_RETURN(statistics.test, data::StatisticsOf(*dataset, data::Split::kTest));
@@ -97,8 +97,7 @@ StatusOr<ExitCode> Stat(const Common& common, const LookOptions& options) {
 
 StatusOr<ExitCode> Head(const Common& common, const LookOptions& options) {
   const auto look = [&]() -> StatusOr<DatasetHead> {
-    RING_ASSIGN_OR_RETURN(const v1::DataSource source, SourceOf(options, 16));
-    RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({options.folder, ""}, source));
+    RING_ASSIGN_OR_RETURN(const auto dataset, Open(options));
     return HeadOf(options.folder, *dataset, options.test ? data::Split::kTest : data::Split::kTrain,
                   options.samples);
   };

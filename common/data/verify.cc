@@ -77,21 +77,28 @@ void Compare(const Sha256List& list, const std::vector<std::string>& names,
 Status DecodeAll(const RecordReader& records, Depth depth, Verification* verification) {
   const RecordIndex& index = records.index();
   if (depth == Depth::kQuarantine) verification->undecodable = index.bad();
-  std::vector<uint8_t> pixels;
+  std::vector<uint8_t> bytes, pixels;
   for (const Split split : {Split::kTrain, Split::kTest}) {
     for (uint64_t sample = 0; sample < index.samples(split); ++sample) {
       const Record& record = index.at(split, sample);
       pixels.resize(size_t{record.size.height} * record.size.width * record.channels);
-      const Status read =
-          records.ReadImage(split, sample, image::Whole(record.size), record.channels, pixels);
-      if (read.ok()) continue;
-      if (depth == Depth::kDecode) {
-        verification->problems.push_back(Message(read));
+      const Status read = records.Read(split, sample, &bytes);
+      const Status decoded = read.ok() ? records.ReadImage(split, sample, image::Whole(record.size),
+                                                           record.channels, pixels)
+                                       : read;
+      if (decoded.ok()) continue;
+      if (depth == Depth::kDecode || !read.ok()) {  // a bad disk is no bad image
+        verification->problems.push_back(Message(decoded));
       } else {
         verification->undecodable.Add(
-            {index.files()[record.file].name, record.offset, Message(read)});
+            {index.files()[record.file].name, record.offset, Message(decoded)});
       }
     }
+  }
+  for (const Quarantined& out : verification->undecodable.entries()) {
+    if (out.file.find_first_of("\t\n\r") == std::string::npos) continue;
+    verification->problems.push_back(fmt::format(
+        "{}: a tab or a line break in a name cannot stand in a list: rename it", out.file));
   }
   return absl::OkStatus();
 }

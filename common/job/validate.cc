@@ -58,28 +58,8 @@ Status CheckFormat(const std::string& format) {
                          fmt::join(known, ", "));
 }
 
-// Keys that say how files of one format are read.
-Status CheckFormatKeys(const v1::DataSource& data) {
-  const struct {
-    const char* key;
-    bool is_there;
-    const char* format;
-  } keys[] = {{"columns", data.has_columns(), "tfrecord"},
-              {"first_label", data.has_first_label(), "tfrecord"},
-              {"window", data.has_window(), "tokens"},
-              {"token_type", data.token_type() != v1::TOKEN_TYPE_UNSPECIFIED, "tokens"},
-              {"csv", data.has_csv(), "csv"}};
-  for (const auto& [key, is_there, format] : keys) {
-    if (!is_there || data.format().empty() || data.format() == format) continue;
-    return InvalidArgument("data.{}: a key of format {}, and data.format is {}: leave it out", key,
-                           format, data.format());
-  }
-  return absl::OkStatus();
-}
-
 Status CheckData(const v1::DataSource& data) {
   RING_RETURN_IF_ERROR(CheckFormat(data.format()));
-  RING_RETURN_IF_ERROR(CheckFormatKeys(data));
   const int sides = data.resize().values_size();
   if (data.has_resize() && (sides < 1 || sides > 2)) {
     return InvalidArgument(

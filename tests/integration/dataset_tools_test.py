@@ -1,4 +1,4 @@
-"""ringctl dataset make, stat, verify and pack: no cluster, outputs and exit codes as documented."""
+"""ringctl dataset make, stat, head, verify and pack: no cluster, outputs and exit codes as documented."""
 import hashlib
 import json
 import os
@@ -52,6 +52,28 @@ class DatasetToolsTest(unittest.TestCase):
                 self.assertEqual(verified.stderr, "")
                 expected = "".join(f"{sha256}  {name}\n" for name, sha256 in self.sums(folder).items())
                 self.assertEqual(verified.stdout, expected)
+
+    def test_the_first_samples_of_every_format_are_shown(self):
+        for form, columns in (("cifar10", ["image", "label"]), ("mnist", ["image", "label"]), ("npy", 4), ("npz", 4),
+                              ("image_folder", ["image", "label"]), ("tfrecord", ["image", "label"]),
+                              ("webdataset", ["image", "label"]), ("tokens", ["tokens", "targets"]),
+                              ("csv", ["x", "y", "y_price"])):
+            with self.subTest(form=form):
+                folder = self.make(form)
+                more = ["--set", "window=8"] if form == "tokens" else []
+                stat = json.loads(self.dataset("stat", folder, *more, "-o", "json").stdout)
+                names = [column["name"] for column in stat["columns"]]
+                self.assertEqual((stat["format"], names if isinstance(columns, list) else len(names)), (form, columns))
+                self.assertEqual(self.dataset("verify", folder).stderr, "")
+                head = json.loads(self.dataset("head", folder, "-n", 3, *more, "-o", "json").stdout)
+                self.assertEqual((head["format"], head["split"], len(head["samples"])), (form, "train", 3))
+                self.assertEqual([*head["samples"][0]], names)
+                words = self.dataset("head", folder, "-n", 1, "--test", *more).stdout
+                self.assertEqual(len(words.splitlines()), 4)
+                if form == "image_folder":
+                    self.assertIn("(checkerboard)", words)
+                    self.assertIn("JPEG of", words)
+                    self.assertEqual(head["samples"][0]["label"], {"class": "checkerboard", "label": 0})
 
     def test_columns_are_made_looked_at_and_verified(self):
         for form, files in (("npy", 8), ("npz", 2)):
@@ -146,6 +168,9 @@ class DatasetToolsTest(unittest.TestCase):
         self.assertIn("line 1", self.dataset("verify", folder, "--sha256", folder / "t10k-labels-idx1-ubyte",
                                              code=2).stderr)
         self.dataset("verify", folder, "--sha256", self.folder / "gone", code=2)
+        self.assertIn("--decode", self.dataset("verify", folder, "--quarantine", file, code=2).stderr)
+        self.assertIn("no images to decode", self.dataset("verify", folder, "--decode", code=2).stderr)
+        self.assertIn("windw", self.dataset("head", folder, "--set", "windw=3", code=2).stderr)
 
 
 if __name__ == "__main__":

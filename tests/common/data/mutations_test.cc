@@ -53,6 +53,7 @@ class Victim {
     v1::DataSource source;
     source.set_format(format_);
     source.set_path("d");
+    if (format_ == "tokens") source.set_window(2);
     return Dataset::Open({root_.path(), ""}, source);
   }
   // With `bytes` in the place of a file: all samples, or why there are none.
@@ -206,8 +207,31 @@ TEST_CASE("Mutations: columns that are cut, lengthened or flipped") {
   CHECK(refused > kRounds / 4);
 }
 
+TEST_CASE("Mutations: texts and tokens that are cut, lengthened or flipped") {
+  const std::string format = GENERATE("csv", "tokens");
+  const Victim victim(format, Compression::kNone);
+  Random random;
+  int refused = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto [file, whole] = random.Of(victim.files());
+    const size_t place = random.Below(whole.size());
+    INFO(file << " at " << place << " in round " << round);
+    std::string flipped = whole;
+    flipped[place] = static_cast<char>(flipped[place] ^ random.Flip());
+    for (const std::string& bytes :
+         {whole.substr(0, place), whole + std::string(1 + random.Below(30), '\7'), flipped}) {
+      const StatusOr<std::string> result = victim.With(file, bytes);
+      if (result.ok()) continue;
+      ++refused;
+      CHECK(result.status().code() != absl::StatusCode::kInternal);
+      CHECK(Message(result.status()).find(format == "csv" ? ".csv" : file) != std::string::npos);
+    }
+  }
+  CHECK(refused > kRounds / 2);
+}
+
 TEST_CASE("Mutations: files of random bytes") {
-  const std::string format = GENERATE("cifar10", "cifar100", "mnist", "npy", "npz");
+  const std::string format = GENERATE("cifar10", "cifar100", "mnist", "npy", "npz", "csv");
   const Victim victim(format, format == "mnist" ? Compression::kGzip : Compression::kNone);
   Random random;
   for (int round = 0; round < 60; ++round) {

@@ -121,6 +121,7 @@ TEST_CASE_METHOD(TokensFixture, "Tokens: a .npy, and no test file") {
 }
 
 TEST_CASE_METHOD(TokensFixture, "Tokens: the largest is remembered with the file") {
+  source_.set_format("tokens");
   Write("train.bin", Numbers(Counted(13), 2));
   fs::last_write_time(folder_ / "d/train.bin",
                       fs::file_time_type::clock::now() - std::chrono::minutes(1));
