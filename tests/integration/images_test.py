@@ -165,5 +165,25 @@ class ImagesTest(exactness.ExactnessCase):
                     self.assertIn(word, refused)
 
 
+class TransferTest(exactness.ExactnessCase):
+    def test_weights_that_know_some_images_learn_others_stop_in_time_and_are_evaluated(self):
+        with self.running([("a", 1), ("b", 1)]) as running:
+            make_images(running, train=160, test=40)
+            running.ringctl("dataset", "make", "image_folder", running.data_root / "others", "--train", 120, "--test", 60,
+                            "--seed", 7)
+            known = running.run_job(spec(2, epochs=4))
+            tuned = running.wait(running.submit(spec(
+                1, 2, data={"path": "others"}, init={"job": known["job_id"], "fresh": ["fc/*"]}, freeze=["stem/*", "stage1/*"],
+                validation={"split": 0.25}, stop={"metric": "validation/loss", "patience": 2}, epochs=100,
+                checkpoint={"best": "validation/accuracy"}, optimizer={"adam": {"learning_rate": 0.01}})), timeout=240)
+            self.assertEqual((tuned["state"], tuned["stopped_early"]), ("SUCCEEDED", True), tuned)
+            best = tuned["best_checkpoint"]
+            held = running.json("evaluate", tuned["job_id"])["metrics"]
+            self.assertEqual(held["validation"]["accuracy"], best["metric"])
+            self.assertGreater(held["test"]["accuracy"], 0.3)  # of ten classes
+            running.workers["b"].kill()
+            self.assertEqual(running.json("evaluate", tuned["job_id"])["metrics"], held)
+
+
 if __name__ == "__main__":
     cluster.main()

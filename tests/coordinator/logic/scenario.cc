@@ -126,6 +126,11 @@ class Player {
     set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
+    set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
+    set("patience", [&](uint32_t v) {
+      spec.mutable_stop()->set_metric("test/loss");
+      spec.mutable_stop()->set_patience(v);
+    });
     if (command.options.contains("continue")) {
       spec.mutable_continue_()->set_job(command.Text("continue", ""));
       set("step", [&](uint32_t v) { spec.mutable_continue_()->set_step(v); });
