@@ -101,11 +101,13 @@ std::vector<graph::Program> Programs() {
 }
 
 // Small, so that a test may run it often.
-graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining) {
+graph::Program Small(int64_t samples, graph::Mode mode = graph::Mode::kTraining,
+                     graph::Labels labels = graph::Labels::kOwn) {
   v1::Model model = zoo::Model("mlp");
   testing::SetOption("dropout", 0.2, &model);
   testing::SetHidden({5}, &model);
-  auto program = zoo::BuildProgram(model, {.mode = mode, .samples = samples, .data = {3, 3, 1, 3}});
+  auto program = zoo::BuildProgram(
+      model, {.mode = mode, .samples = samples, .data = {3, 3, 1, 3}, .labels = labels});
   REQUIRE(Message(program.status()) == "");
   return *std::move(program);
 }
@@ -424,6 +426,19 @@ TEST_CASE("CUDA executable: shards and weights that are not the program's are re
   CHECK(bench.switches.ran == 0);
   CHECK(absl::IsInvalidArgument(weights.Refresh(master.layout, {}, {}, {})));
   CHECK(RunsRight(*executable, program, master, 1));
+}
+
+TEST_CASE("CUDA executable: the share of labels is that of each run") {
+  const graph::Program program = Small(3, graph::Mode::kTraining, graph::Labels::kMixed);
+  for (const Replay replay : {Replay::kGraph, Replay::kKernels}) {
+    CudaWeights weights(program);
+    Bench bench;
+    const auto executable = bench.Bind(program, weights, replay);
+    const Master master(program, 1);
+    REQUIRE(master.Into(weights).ok());
+    for (const uint64_t seed : {1, 2, 3}) CHECK(RunsRight(*executable, program, master, seed));
+  }
+  CHECK(testing::LiveObjects() == 0);
 }
 
 TEST_CASE("CUDA executable: pixels become the augmenter's images, in every run") {

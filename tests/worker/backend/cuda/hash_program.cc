@@ -168,7 +168,8 @@ ShardInput Shard::input() const {
           .samples = keys.samples,
           .pixels = pixels,
           .columns = Columns(pixels.empty() ? images : std::span<const float>(), labels),
-          .loss_seed = static_cast<float>(keys.seed)};
+          .loss_seed = static_cast<float>(keys.seed),
+          .share = 1 / static_cast<float>(keys.step)};
 }
 
 Result Expected(const graph::Program& program, const Master& master, const Shard& shard) {
@@ -180,6 +181,10 @@ Result Expected(const graph::Program& program, const Master& master, const Shard
   if (!program.seeds.empty()) {
     const float loss_seed = shard.input().loss_seed;
     at(program.seeds[0].value) = Raw(&loss_seed, sizeof(loss_seed));
+  }
+  if (program.share != graph::kNoValue) {
+    const float share = shard.input().share;
+    at(program.share) = Raw(&share, sizeof(share));
   }
   for (uint32_t p = 0; p < program.parameters.size(); ++p) {
     const graph::ValueId value = program.parameters[p].value;

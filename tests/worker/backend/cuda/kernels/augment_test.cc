@@ -291,6 +291,16 @@ TEST_CASE("CUDA augment: what kernels cannot do is refused, and an error names a
         "augmentation: the CUDA backend does at most 128 operations, got 129; shorten the list");
   CHECK(CudaAugment::Create(longer, Use::kEvaluation).ok());
 
+  v1::Augmentation jitter, erasing;
+  jitter.mutable_color_jitter()->set_hue(0.1);
+  erasing.mutable_random_erasing();
+  for (const auto& [op, name] : {std::pair(jitter, "color_jitter"), {erasing, "random_erasing"}}) {
+    const graph::Augmenter of_hosts({Flip(), op}, shape, shape, 1);
+    CHECK(Message(CudaAugment::Create(of_hosts, Use::kTraining).status()) ==
+          fmt::format("augmentation: the CUDA backend has no kernel for {}; hosts do it", name));
+    CHECK(CudaAugment::Create(of_hosts, Use::kEvaluation).ok());
+  }
+
   const graph::Augmenter large({}, shape, {1 << 16, 1 << 15, 1}, 1);
   CHECK(Message(CudaAugment::Create(large, Use::kTraining).status()) ==
         "augmentation: the model's images of 65536 x 32768 x 1 values; the CUDA backend makes "
