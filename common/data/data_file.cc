@@ -106,9 +106,9 @@ class TokenCheck {
   [[nodiscard]] StatusOr<int64_t> Result(const std::string& name) const {
     if (!tokens_) return -1;
     if (range_.first_bad) {
-      return FailedPrecondition("{}: token {} is {}, which is not in 0 to {}: are they {}?", name,
+      return FailedPrecondition("{}: token {} is {}, which is not in 0 to {}{}", name,
                                 *range_.first_bad, range_.bad, kLargestWhole,
-                                NameOf(tokens_->number));
+                                told_ ? "" : ": are they uint16 (data.token_type)?");
     }
     if (told_) return range_.largest;
     if (tokens_->number == Number::kUint32 && range_.largest >= kMostVocabulary) {

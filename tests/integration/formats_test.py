@@ -108,7 +108,7 @@ class FormatsTest(exactness.ExactnessCase):
             self.assertIn("train.bin: every second token is 0, read as uint16", said)
             said = running.ringctl("dataset", "verify", running.data_root / "raw", "--set", "token_type=uint32",
                                    expect=1).stderr
-            self.assertIn("read as uint32, and no vocabulary has as many", said)
+            self.assertIn("are they uint16 (data.token_type)?", said)
 
     def test_samples_that_cannot_be_decoded_are_left_out(self):
         with self.running([("a", 1), ("b", 1)]) as running:

@@ -151,7 +151,8 @@ TEST_CASE_METHOD(TokensFixture, "Tokens: what is wrong with a file is said") {
                        "vocabulary has as many: are they uint16") == 0);
   Write("train.bin", Numbers({1, 2, 3, 0x80000000, 4, 5}, 4));
   CHECK(ErrorOf() ==
-        "train.bin: token 3 is 2147483648, which is not in 0 to 2147483646: are they uint32?");
+        "train.bin: token 3 is 2147483648, which is not in 0 to 2147483646: are they uint16 "
+        "(data.token_type)?");
   source_.clear_token_type();
   Write("train.bin", Numbers({1, 2, 3, 4}, 2));
   CHECK(ErrorOf() ==
