@@ -71,6 +71,25 @@ class ImagesTest(exactness.ExactnessCase):
             whole = running.run_job(spec(2, epochs=6))
             self.assertEqual(model_of(killed), model_of(whole))
 
+    def test_input_threads_and_memory_change_nothing(self):
+        models = set()
+        with self.running([]) as running:
+            make_images(running)
+            for name, threads, memory in (("a", "0", "1GiB"), ("b", "1", "1"), ("c", "5", "64KiB")):
+                worker = running.start_worker(name, extra=("--input-threads", threads, "--input-memory", memory))
+                status = running.run_job(spec(1))
+                self.assertEqual(status["workers"][0]["step_times"]["input_threads"], int(threads))
+                models.add(model_of(status))
+                worker.stop()
+        self.assertEqual(len(models), 1)
+
+    def test_a_packed_folder_trains(self):
+        with self.running() as running:
+            make_images(running)
+            running.ringctl("dataset", "pack", running.data_root / "images", running.data_root / "packed", "--short", 36)
+            status = running.run_job(spec(1, data={"path": "packed"}))
+            self.assertEqual(status["step"], status["total_steps"])
+
     def test_a_folder_without_test_images_trains_with_a_validation_set(self):
         with self.running() as running:
             make_images(running)
