@@ -110,13 +110,20 @@ class InputFixture {
 
 Status NothingBefore(const BatchId& /*id*/, size_t /*begin*/) { return absl::OkStatus(); }
 
-// Gives way so often, up to 200 times, as a generator of the calling thread says.
+// Takes its time, so often as `rounds` says; a thread that yields would wait for whatever else the
+// machine does.
+void Dawdle(uint32_t rounds) {
+  for (std::atomic<uint32_t> left = rounds; left > 0;) --left;
+}
+
+// For up to some 100 us, and now and then gives way, as a generator of the calling thread says.
 InterruptedLoader::Before RandomDelay(uint32_t seed) {
   return [seed](const BatchId& /*id*/, size_t begin) {
     thread_local std::minstd_rand random(
         seed +
         static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id()) % 1000003));
-    for (uint32_t i = (random() + begin) % 200; i > 0; --i) std::this_thread::yield();
+    Dawdle(static_cast<uint32_t>((random() + begin) % 20'000));
+    if (random() % 8 == 0) std::this_thread::yield();
     return absl::OkStatus();
   };
 }
@@ -169,18 +176,21 @@ TEST_CASE_METHOD(InputFixture, "Input threads: none, one or many give the same b
 
 TEST_CASE_METHOD(InputFixture, "Input threads: a batch has the error of its lowest row") {
   const auto failing = [](size_t begin) { return DataLoss("a row of the run at {}", begin); };
-  // With somebody beside Get the lowest of them can fail last.
-  for (const auto& [threads, last] :
-       std::vector<std::pair<uint32_t, size_t>>{{0, 16}, {1, 16}, {7, 16}, {1, 8}, {7, 8}}) {
-    INFO("threads " << threads << " last " << last);
-    Gate other;
+  // With somebody beside Get both runs are in hand before either fails, and one of them gives way
+  // for so long that the other one is told first.
+  for (const auto& [threads, late] :
+       std::vector<std::pair<uint32_t, size_t>>{{0, 16}, {1, 8}, {7, 8}, {1, 16}, {7, 16}}) {
+    INFO("threads " << threads << " late " << late);
+    Gate low, high;
     std::atomic<bool> in_time = true;
-    const auto loader = Images([&, last = last](const BatchId& id, size_t begin) -> Status {
-      if (id.step != 1 || begin == 0) return absl::OkStatus();
-      if (begin == last && !other.Wait()) in_time = false;
-      if (begin == 24 - last) other.Open();
-      return failing(begin);
-    });
+    const auto loader =
+        Images([&, threads = threads, late = late](const BatchId& id, size_t begin) -> Status {
+          if (id.step != 1 || begin == 0) return absl::OkStatus();
+          (begin == 8 ? low : high).Open();
+          if (threads > 0 && begin <= 16 && !(begin == 8 ? high : low).Wait()) in_time = false;
+          if (begin == late) Dawdle(1'000'000);
+          return failing(begin);
+        });
     Reader reader(loader, {.shards = {0}, .start_step = 1, .input = {.threads = threads}});
     CHECK(Message(reader.Get(BatchId::Training(1, 0), InputDeadline()).status()) ==
           "a row of the run at 8");
