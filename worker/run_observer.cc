@@ -27,6 +27,30 @@ void StartPhases::Clear() {
   seconds_ = {};
 }
 
+namespace {
+
+void AddMetrics(v1::SampleSplit split, uint64_t step, const std::vector<graph::Metric>& metrics,
+                google::protobuf::RepeatedPtrField<v1::Metric>* to) {
+  for (const graph::Metric& metric : metrics) {
+    v1::Metric& added = *to->Add();
+    added.set_split(split);
+    added.set_name(metric.name);
+    added.set_value(metric.value);
+    added.set_step(step);
+  }
+}
+
+void AddEvaluations(const Progress& progress, google::protobuf::RepeatedPtrField<v1::Metric>* to) {
+  if (const auto& validation = progress.validation) {
+    AddMetrics(v1::SAMPLE_SPLIT_VALIDATION, validation->step, validation->metrics, to);
+  }
+  if (const auto& test = progress.test) {
+    AddMetrics(progress.test_from, test->step, test->metrics, to);
+  }
+}
+
+}  // namespace
+
 v1::Progress MessageOf(const Progress& progress) {
   v1::Progress message;
   message.set_applied(progress.applied);
@@ -35,21 +59,17 @@ v1::Progress MessageOf(const Progress& progress) {
   message.set_shards_dropped(progress.shards_dropped);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_epoch(progress.epoch);
-  const auto add = [&message](v1::SampleSplit split, uint64_t step, const auto& metrics) {
-    for (const graph::Metric& metric : metrics) {
-      v1::Metric& added = *message.add_metrics();
-      added.set_split(split);
-      added.set_name(metric.name);
-      added.set_value(metric.value);
-      added.set_step(step);
-    }
-  };
-  const bool trains = progress.test_from != v1::SAMPLE_SPLIT_TRAIN;
-  if (trains) add(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train);
-  if (progress.validation) {
-    add(v1::SAMPLE_SPLIT_VALIDATION, progress.validation->step, progress.validation->metrics);
+  if (progress.test_from != v1::SAMPLE_SPLIT_TRAIN) {
+    AddMetrics(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train, message.mutable_metrics());
   }
-  if (progress.test) add(progress.test_from, progress.test->step, progress.test->metrics);
+  const int evaluations = message.metrics_size();
+  AddEvaluations(progress, message.mutable_metrics());
+  if (progress.epoch_ended) {
+    AddMetrics(v1::SAMPLE_SPLIT_TRAIN, progress.applied, progress.train, message.mutable_lasting());
+  }
+  for (int i = evaluations; i < message.metrics_size(); ++i) {
+    if (message.metrics(i).step() == progress.applied) *message.add_lasting() = message.metrics(i);
+  }
   message.set_updates(progress.updates);
   if (progress.loss_scale) message.set_loss_scale(*progress.loss_scale);
   message.set_learning_rate(progress.learning_rate);
@@ -74,6 +94,8 @@ void RunObserver::OnProgress(const Progress& progress) {
                 start_->generation().term(), start_->generation().counter(), progress.applied);
   RunProgress event{MessageOf(progress), progress.test && progress.test->step == progress.applied,
                     std::string(progress.digest.begin(), progress.digest.end())};
+  // A state that was fetched brings evaluations whose worker may have told nobody.
+  if (!std::exchange(told_, true)) AddEvaluations(progress, event.progress.mutable_lasting());
   event.progress.set_job_id(start_->job_id());
   *event.progress.mutable_generation() = start_->generation();
   (*post_)(std::move(event));

@@ -56,9 +56,10 @@ class RunObserver : public Observer {
   StartPhases* const phases_;
   const std::function<void(Event)>* const post_;
   bool started_ = false;  // the first step is done
+  bool told_ = false;     // something was
 };
 
-// `progress` without job, generation and digests.
+// `progress` without job, generation and digests. `lasting` has what came with this state.
 [[nodiscard]] v1::Progress MessageOf(const Progress& progress);
 
 }  // namespace ringmaster::worker

@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "coordinator/logic/event.h"
+#include "coordinator/logic/history.h"
 #include "coordinator/logic/record.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
@@ -85,6 +86,12 @@ struct RemoveCheckpoint {
   CheckpointRecord record;
 };
 
+// Of a job's metrics. It is tried again until it is written; nothing waits for that.
+struct SaveMetrics {
+  std::string job_id;
+  MetricBatch batch;
+};
+
 // An OK reply that follows it becomes UNAVAILABLE when it cannot be written.
 struct SaveDrain {
   DrainRecord record;
@@ -118,9 +125,10 @@ struct Note {
   std::string text;
 };
 
-using Action = std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm,
-                            AdmitUpload, PlaceUpload, EndUpload, FindCheckpoint, SaveJob,
-                            RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
+using Action =
+    std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, AdmitUpload,
+                 PlaceUpload, EndUpload, FindCheckpoint, SaveJob, SaveMetrics, RemoveCheckpoint,
+                 SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 // Carries actions out in the order in which they were decided, also when carrying one out leads to

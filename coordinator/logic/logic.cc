@@ -176,6 +176,7 @@ void Logic::On(const Tick&) {
     const std::string reason = run.reason();
     const Fault fault = run.OnTick(now_, actions_);
     if (run.TakeBarEnded(now_)) queue_changed_ = true;
+    KeepMetrics(job, run.history().TakeDue(now_));
     if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
       Advance(job, fault);
     } else {

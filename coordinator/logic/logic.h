@@ -151,7 +151,9 @@ class Logic {
   bool SetState(Job& job, v1::JobState state, const std::string& reason);
   // An event of the job, also in the log; durable with the next Save.
   void Record(Job& job, const Happening& happening);
+  // With what its run has heard of metrics.
   void Save(Job& job);
+  void KeepMetrics(const Job& job, MetricBatch batch);
   void Publish(Job& job);
   void Answer(Refusal refusal, const std::string& job_id = "");
   // What a submission asks for goes into a new record, or the refusal says why it cannot.

@@ -303,7 +303,7 @@ void Logic::On(const UploadPlaced& event) {
   }
   CheckpointRecord record = RecordOf(upload.begin, upload.manifest_sha256);
   record.ref.set_path(event.path);
-  const Job* job = Find(record.job_id);
+  Job* job = Find(record.job_id);
   const CheckpointRecord* known =
       job == nullptr ? nullptr : FindStep(job->checkpoints, record.ref.step());
   if (known != nullptr) {  // first written because it was due, then because it is the best
@@ -312,6 +312,8 @@ void Logic::On(const UploadPlaced& event) {
       record.ref.set_metric(known->ref.metric());
     }
   }
+  // What the job may go back to has its history.
+  if (job != nullptr && job->run) KeepMetrics(*job, job->run->history().Take(now_));
   actions_.push_back(InsertCheckpoint{event.upload, std::move(record), upload.digest});
 }
 

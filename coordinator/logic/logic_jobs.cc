@@ -262,6 +262,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
     for (const Happening& told : job.progress_events.Flush()) Record(job, told);
     ReleaseWorkers(job, state == v1::JOB_STATE_SUCCEEDED ? "" : reason);
     EndUploadsOf(job);
+    KeepMetrics(job, job.run->history().Take(now_));
     job.run.reset();
   }
   job.record.status.set_finished_unix_ms(now_.unix_ms);
@@ -358,8 +359,13 @@ void Logic::Record(Job& job, const Happening& happening) {
 }
 
 void Logic::Save(Job& job) {
+  if (job.run) KeepMetrics(job, job.run->history().Take(now_));
   actions_.push_back(SaveJob{job.record});
   Publish(job);
+}
+
+void Logic::KeepMetrics(const Job& job, MetricBatch batch) {
+  if (!batch.empty()) actions_.push_back(SaveMetrics{job.record.id(), std::move(batch)});
 }
 
 void Logic::Publish(Job& job) {

@@ -28,7 +28,8 @@ Run::Run(const Options& options, GenerationSource& generations, const JobRecord&
       resolved_(job.resolved),
       regroups_(job.status.regroups().begin(), job.status.regroups().end()),
       regroup_count_(job.status.regroup_count()),
-      recomputed_(job.status.shards_recomputed()) {
+      recomputed_(job.status.shards_recomputed()),
+      rewinds_(job.status.rewinds()) {
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
   if (job.status.has_resumed_from()) resumed_from_ = job.status.resumed_from();
@@ -275,6 +276,7 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   DescribeWorkers(status);
   *status.mutable_regroups() = {regroups_.begin(), regroups_.end()};
   status.set_regroup_count(regroup_count_);
+  status.set_rewinds(rewinds_);
   status.set_shards_recomputed(recomputed_);
   if (resumed_from_) *status.mutable_resumed_from() = *resumed_from_;
   status.clear_straggler();

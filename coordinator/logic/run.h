@@ -25,6 +25,7 @@
 #include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/generation.h"
+#include "coordinator/logic/history.h"
 #include "coordinator/logic/member.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
@@ -168,6 +169,7 @@ class Run {
   // What `member` does now: its phase of starting, or what its step thread does.
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
+  MetricHistory& history() { return history_; }
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
@@ -346,6 +348,7 @@ class Run {
   uint64_t committed_ = 0;
   uint64_t skipped_ = 0;  // of those steps
   v1::Progress newest_;   // of the member that is furthest
+  MetricHistory history_;
   int64_t newest_unix_ms_ = 0;
   StateDigests digests_;
   std::optional<std::chrono::milliseconds> all_finished_at_;
@@ -354,7 +357,7 @@ class Run {
 
   // What the status has of it from before.
   std::vector<v1::Regroup> regroups_;
-  uint64_t regroup_count_ = 0, recomputed_ = 0;
+  uint64_t regroup_count_ = 0, recomputed_ = 0, rewinds_ = 0;
   std::optional<v1::CheckpointRef> resumed_from_;
 };
 

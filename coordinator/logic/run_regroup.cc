@@ -284,6 +284,8 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   }
   const std::vector<Place> before = std::exchange(ring_, std::move(ring));
   SendAllStart(restores, actions);
+  // Also what a member that is gone said of a step that nobody else had reached.
+  if (std::max(newest_.applied(), rewound_from) > start_step_) history_.GoBack(start_step_);
   BeginGeneration();
   if (rewound_from > 0) RecordRewind(rewound_from, restores);
   if (restores) {
@@ -347,6 +349,7 @@ void Run::BeginGeneration() {
 // ---- what is told of it -------------------------------------------------------------------------
 
 void Run::RecordRewind(uint64_t from, bool restores) {
+  ++rewinds_;
   const std::string to =
       restores
           ? fmt::format("the checkpoint of step {} of {}", start_step_, restore_->found->job_id)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/job/metrics.h"
+#include "common/job/shards.h"
 #include "common/planted_bug.h"
 #include "coordinator/logic/agreement.h"
 #include "coordinator/logic/run.h"
@@ -19,6 +20,7 @@ constexpr size_t kMaxReasonBytes = 500;
 // What a graph can have of outputs, in each split, and what is minimized.
 constexpr int kMaxMetrics = 3 * 65;
 constexpr size_t kMaxMetricName = 64;
+constexpr int kMaxLasting = 320;  // in a report: fleet.proto
 
 bool IsMetric(const v1::Metric& metric) {
   const auto allowed = [](char c) {
@@ -32,13 +34,28 @@ bool IsMetric(const v1::Metric& metric) {
 }
 
 // They go to whoever watches, and into the store.
-Fault CheckMetrics(const Member& from, const v1::Progress& said) {
-  if (said.metrics_size() > kMaxMetrics) {
-    return Violation(from, fmt::format("sent {} metrics in a report, expected at most {}",
-                                       said.metrics_size(), kMaxMetrics));
+Fault CheckMetrics(const Member& from, const v1::Progress& said, const v1::ResultSpec& spec) {
+  for (const auto& [sent, most] :
+       {std::pair(said.metrics_size(), kMaxMetrics), std::pair(said.lasting_size(), kMaxLasting)}) {
+    if (sent <= most) continue;
+    return Violation(from,
+                     fmt::format("sent {} metrics in a report, expected at most {}", sent, most));
   }
-  if (std::all_of(said.metrics().begin(), said.metrics().end(), IsMetric)) return {};
-  return Violation(from, "sent a metric without a split or a name, or that is not finite");
+  if (!std::all_of(said.metrics().begin(), said.metrics().end(), IsMetric) ||
+      !std::all_of(said.lasting().begin(), said.lasting().end(), IsMetric)) {
+    return Violation(from, "sent a metric without a split or a name, or that is not finite");
+  }
+  for (const v1::Metric& metric : said.lasting()) {
+    const bool lasts = job::EvaluatesAfter(metric.step(), spec.evaluation_steps(), spec.total_steps()) ||
+                       job::EvaluatesAfter(metric.step(), spec.steps_per_epoch(), spec.total_steps());
+    if (metric.step() <= said.applied() && lasts) continue;
+    return Violation(
+        from, fmt::format("sent a metric of the end of an epoch at step {}; an epoch has {} steps, an "
+                          "evaluation follows every {}, and it is at step {}",
+                          metric.step(), spec.steps_per_epoch(), spec.evaluation_steps(),
+                          said.applied()));
+  }
+  return {};
 }
 
 }  // namespace
@@ -50,9 +67,16 @@ void Run::OnHeard(const std::string& worker, Now now) {
 Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   const bool runs =
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
-  if (!runs || !IsCurrent(said.generation()) || !InRing(from.name())) return {};
+  if (!IsCurrent(said.generation()) || !InRing(from.name()) || !resolved_) return {};
+  const v1::ResultSpec& spec = resolved_->result();
+  // What members of a job that is cancelled say last: nobody is accused any more.
+  if (phase_ == Phase::kStopping && CheckMetrics(from, said, spec).ok()) {
+    history_.Add(said, spec.steps_per_epoch(), now);
+  }
+  if (!runs) return {};
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
-  if (Fault fault = CheckMetrics(from, said); !fault.ok()) return fault;
+  if (Fault fault = CheckMetrics(from, said, spec); !fault.ok()) return fault;
+  history_.Add(said, spec.steps_per_epoch(), now);
   if (said.applied() > from.applied) {
     OnHeartbeat(from, {}, now);
     phases_.Finish(from.name(), now);

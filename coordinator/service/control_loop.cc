@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -23,6 +24,8 @@ constexpr size_t kMaxEvents = 65'536;
 // ones keeps nobody's heartbeat out.
 constexpr size_t kLargeEvent = 4 << 10;
 constexpr size_t kMaxWaitingBytes = 256 << 20;
+constexpr int kMaxWaitingReads = 64;  // each keeps decisions waiting for as long as it takes
+constexpr size_t kMetricPageBytes = 256 << 10;
 constexpr std::chrono::milliseconds kStorePause{500};  // between two tries of one that fails
 constexpr std::chrono::seconds kSessionPause{1};       // between two looks for stuck sessions
 
@@ -148,6 +151,47 @@ void ControlLoop::Ask(Event event, std::function<void(const Reply&)> done) {
   done({{std::move(posted), word}, "", false});
 }
 
+void ControlLoop::ReadMetrics(const v1::GetMetricsRequest& request,
+                              std::function<void(const Metrics&)> done) {
+  if (waiting_reads_.fetch_add(1) >= kMaxWaitingReads) {
+    --waiting_reads_;
+    return done(Error(absl::StatusCode::kResourceExhausted,
+                      "{} requests for metrics wait for the coordinator; try again",
+                      kMaxWaitingReads));
+  }
+  const bool posted = loop_.Post([this, request, done] {
+    --waiting_reads_;
+    done(LoadMetrics(request));
+  });
+  if (posted) return;
+  --waiting_reads_;
+  done(Stopping());
+}
+
+ControlLoop::Metrics ControlLoop::LoadMetrics(const v1::GetMetricsRequest& request) {
+  const auto after = request.has_after() ? std::optional(request.after()) : std::nullopt;
+  RING_ASSIGN_OR_RETURN(
+      Store::MetricPage page,
+      hands_.store->LoadMetrics(request.job_id(), request.series(), after, kMetricPageBytes));
+  v1::GetMetricsResponse response;
+  response.set_more(page.more);
+  response.set_next_after(page.points.empty() ? request.after() : page.points.back().step());
+  if (const StatusBoard::View view = hands_.board->Find(request.job_id())) {
+    response.set_rewinds(view->status.rewinds());
+  }
+  const std::set<std::string> wanted(request.names().begin(), request.names().end());
+  for (v1::MetricPoint& point : page.points) {
+    if (!wanted.empty()) {
+      const auto unwanted = std::remove_if(
+          point.mutable_values()->begin(), point.mutable_values()->end(),
+          [&](const v1::MetricValue& value) { return !wanted.contains(value.name()); });
+      point.mutable_values()->erase(unwanted, point.mutable_values()->end());
+    }
+    if (!point.values().empty()) *response.add_points() = std::move(point);
+  }
+  return response;
+}
+
 void ControlLoop::Handle(const Event& event) {
   RING_CHECK(loop_.InLoop(), "events are handled on the control loop");
   write_failed_ = false;
@@ -181,6 +225,11 @@ void ControlLoop::SaveUnsaved() {
     if (auto view = withheld_.extract(entry->first))
       hands_.board->Publish(std::move(view.mapped()));
     entry = unsaved_.erase(entry);
+  }
+  for (auto entry = unsaved_metrics_.begin(); entry != unsaved_metrics_.end();) {
+    const Status saved = hands_.store->SaveMetrics(entry->first, entry->second);
+    if (!Write(saved, "save the metrics of " + entry->first).ok()) return;
+    entry = unsaved_metrics_.erase(entry);
   }
   if (!Write(hands_.store->TryWrite(), "try it").ok()) return;
   spdlog::warn("store: it can be written again, after {} ms", trouble_.End(now.steady).count());
@@ -301,6 +350,18 @@ void ControlLoop::Do(const SaveJob& action) {
   } else {
     unsaved_[id] = action.record;
   }
+}
+
+// What could not be written goes with the next, or is tried again.
+void ControlLoop::Do(const SaveMetrics& action) {
+  MetricBatch& batch = unsaved_metrics_[action.job_id];
+  batch.Append(action.batch);
+  const bool failed = write_failed_;  // nobody's answer depends on this one
+  if (Write(hands_.store->SaveMetrics(action.job_id, batch), "save the metrics of " + action.job_id)
+          .ok()) {
+    unsaved_metrics_.erase(action.job_id);
+  }
+  write_failed_ = failed;
 }
 
 void ControlLoop::Do(const RemoveCheckpoint& action) { retirement_.Retire(action.record); }

@@ -48,6 +48,10 @@ class ControlLoop {
   [[nodiscard]] Status Post(Event event, std::function<void()> done = nullptr);
   // For the events that ask: `done` always runs, on the loop or, with such an error, at once.
   void Ask(Event event, std::function<void(const Reply&)> done);
+  // What is stored of a job that is on the board. `done` always runs, on the loop or, when that is
+  // stopped or many reads wait already, at once: with UNAVAILABLE or RESOURCE_EXHAUSTED.
+  using Metrics = StatusOr<v1::GetMetricsResponse>;
+  void ReadMetrics(const v1::GetMetricsRequest& request, std::function<void(const Metrics&)> done);
 
  private:
   // Runs `task` on the loop, and lets the next large event in before it.
@@ -65,6 +69,7 @@ class ControlLoop {
   void Do(const EndUpload& action);
   void Do(const FindCheckpoint& action);
   void Do(const SaveJob& action);
+  void Do(const SaveMetrics& action);
   void Do(const RemoveCheckpoint& action);
   void Do(const SaveDrain& action);
   void Do(const PublishJob& action);
@@ -77,11 +82,13 @@ class ControlLoop {
   [[nodiscard]] static std::string CheckStray(const CheckpointFolder::Stray& stray,
                                               const std::vector<JobRecord>& jobs);
   [[nodiscard]] Status Write(const Status& status, const std::string& what);
+  [[nodiscard]] Metrics LoadMetrics(const v1::GetMetricsRequest& request);
   [[nodiscard]] Refusal IfStored(const Refusal& refusal) const;
 
   const Hands hands_;
   const std::string secret_;  // that tickets of generations are made from; never leaves here
   std::atomic<size_t> waiting_bytes_{0};  // of large events
+  std::atomic<int> waiting_reads_{0};     // of metrics
   Logic logic_;
   ActionQueue queue_;
   Reply reply_;                // of the event being handled
@@ -89,6 +96,7 @@ class ControlLoop {
   // Changes that could not be stored yet, and the views that wait for them, by job.
   std::map<std::string, JobRecord> unsaved_;
   std::map<std::string, JobView> withheld_;
+  std::map<std::string, MetricBatch> unsaved_metrics_;
   std::vector<FindCheckpoint> put_off_;  // searches that the disk thread could not take
   StoreTrouble trouble_;
   std::chrono::steady_clock::time_point sessions_seen_;  // stuck ones were looked for

@@ -145,6 +145,28 @@ grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* c
   return reactor;
 }
 
+grpc::ServerUnaryReactor* JobsService::GetMetrics(grpc::CallbackServerContext* context,
+                                                  const v1::GetMetricsRequest* request,
+                                                  v1::GetMetricsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool known =
+      request->series() == v1::METRIC_SERIES_EPOCHS || request->series() == v1::METRIC_SERIES_STEPS;
+  if (!board_.Find(request->job_id()) || !known) {
+    reactor->Finish(known ? NoSuchJob(request->job_id())
+                          : ToGrpc(InvalidArgument("series: expected METRIC_SERIES_EPOCHS or "
+                                                   "METRIC_SERIES_STEPS, got {}",
+                                                   static_cast<int>(request->series())),
+                                   "INVALID_REQUEST"));
+    return reactor;
+  }
+  control_.ReadMetrics(*request, [reactor, response](const ControlLoop::Metrics& metrics) {
+    if (metrics.ok()) *response = *metrics;
+    const bool busy = absl::IsResourceExhausted(metrics.status());
+    reactor->Finish(ToGrpc(metrics.status(), busy ? "OVERLOADED" : "STORE_UNAVAILABLE"));
+  });
+  return reactor;
+}
+
 grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerContext*,
                                                          const v1::LogsRequest* request) {
   if (!board_.Find(request->job_id())) {

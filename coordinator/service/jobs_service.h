@@ -36,6 +36,9 @@ class JobsService final : public v1::Jobs::CallbackService {
   grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
                                        const v1::ListEventsRequest* request,
                                        v1::ListEventsResponse* response) override;
+  grpc::ServerUnaryReactor* GetMetrics(grpc::CallbackServerContext* context,
+                                       const v1::GetMetricsRequest* request,
+                                       v1::GetMetricsResponse* response) override;
   grpc::ServerWriteReactor<v1::LogLine>* Logs(grpc::CallbackServerContext* context,
                                               const v1::LogsRequest* request) override;
   grpc::ServerUnaryReactor* DrainWorker(grpc::CallbackServerContext* context,

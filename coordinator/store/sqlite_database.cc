@@ -43,6 +43,7 @@ Status SqliteDatabase::Connect() {
   if (mode != "wal") {
     return Error(absl::StatusCode::kUnavailable, "{}: no WAL, but {}", path_, mode);
   }
+  RING_RETURN_IF_ERROR(Run("PRAGMA foreign_keys=ON"));
   return Run("PRAGMA synchronous=FULL");
 }
 
@@ -90,6 +91,16 @@ Status SqliteDatabase::Run(const std::string& sql, const std::vector<SqlValue>& 
     if (on_row) RING_RETURN_IF_ERROR(on_row(SqlRow(prepared)));
   }
   return result == SQLITE_DONE ? absl::OkStatus() : Fail(sql);
+}
+
+Status SqliteDatabase::Transact(const std::function<Status()>& run) {
+  RING_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
+  Status status = run();
+  if (status.ok()) status = Run("COMMIT");
+  // What broke is opened anew by the next statement, without what was not committed; SQLite may
+  // have rolled back already, which is all that this could fail for.
+  if (!status.ok() && !broken_) (void)Run("ROLLBACK");
+  return status;
 }
 
 Status SqliteDatabase::Bind(sqlite3_stmt* statement, const std::vector<SqlValue>& values) {

@@ -49,6 +49,9 @@ class SqliteDatabase {
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
+  // All that `run` changes, or nothing: when it or the end of it fails nothing is left of it but
+  // for a failure of the disk, as below. Not within another one.
+  [[nodiscard]] Status Transact(const std::function<Status()>& run);
   // Runs one statement; a change is on disk when it returns OK. `on_row` may refuse a row.
   [[nodiscard]] Status Run(const std::string& sql, const std::vector<SqlValue>& values = {},
                            const std::function<Status(const SqlRow&)>& on_row = nullptr);

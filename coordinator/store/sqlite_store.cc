@@ -6,7 +6,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int64_t kSchemaVersion = 4;
+constexpr int64_t kSchemaVersion = 5;
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss,
@@ -47,6 +47,12 @@ StatusOr<JobRecord> ParseJob(const std::string& path, const SqlRow& row) {
   }
   job.events = JobEvents({events.events().begin(), events.events().end()});
   return job;
+}
+
+Status ParsePoint(const std::string& path, const std::string& bytes, const std::string& job_id,
+                  v1::MetricPoint* point) {
+  if (point->ParseFromString(bytes)) return absl::OkStatus();
+  return Damaged(path, fmt::format("a row of the metrics of {} cannot be read", job_id));
 }
 
 }  // namespace
@@ -91,6 +97,9 @@ Status SqliteStore::CreateTables() {
                        " PRIMARY KEY (job_id, step)) WITHOUT ROWID"),
            std::string("CREATE TABLE drains (worker TEXT PRIMARY KEY, incarnation TEXT NOT NULL)"
                        " WITHOUT ROWID"),
+           std::string("CREATE TABLE metrics (job_id TEXT NOT NULL REFERENCES jobs(id)"
+                       " ON DELETE CASCADE, series INTEGER NOT NULL, step INTEGER NOT NULL,"
+                       " point BLOB NOT NULL, PRIMARY KEY (job_id, series, step)) WITHOUT ROWID"),
            fmt::format("PRAGMA user_version={}", kSchemaVersion),
            std::string("COMMIT"),
        }) {
@@ -206,6 +215,64 @@ Status SqliteStore::InsertCheckpoint(const CheckpointRecord& checkpoint) {
 Status SqliteStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
   return database_->Run("DELETE FROM checkpoints WHERE job_id = ? AND step = ?",
                         {checkpoint.job_id, static_cast<int64_t>(checkpoint.ref.step())});
+}
+
+Status SqliteStore::SaveMetrics(const std::string& job_id, const MetricBatch& batch) {
+  return database_->Transact([&]() -> Status {
+    if (batch.forget_after) {
+      RING_RETURN_IF_ERROR(database_->Run("DELETE FROM metrics WHERE job_id = ? AND step > ?",
+                                          {job_id, static_cast<int64_t>(*batch.forget_after)}));
+    }
+    RING_RETURN_IF_ERROR(AddPoints(job_id, v1::METRIC_SERIES_EPOCHS, batch.epochs));
+    RING_RETURN_IF_ERROR(AddPoints(job_id, v1::METRIC_SERIES_STEPS, batch.steps));
+    if (batch.steps.empty()) return absl::OkStatus();
+    return database_->Run(
+        "DELETE FROM metrics WHERE job_id = ?1 AND series = ?2 AND step NOT IN"
+        " (SELECT min(step) FROM metrics WHERE job_id = ?1 AND series = ?2 GROUP BY step / ?3)",
+        {job_id, int64_t{v1::METRIC_SERIES_STEPS}, static_cast<int64_t>(batch.stride)});
+  });
+}
+
+Status SqliteStore::AddPoints(const std::string& job_id, v1::MetricSeries series,
+                              const MetricPoints& points) {
+  for (const auto& [step, later] : points) {
+    const auto at = static_cast<int64_t>(step);
+    v1::MetricPoint point;
+    RING_RETURN_IF_ERROR(database_->Run(
+        "SELECT point FROM metrics WHERE job_id = ? AND series = ? AND step = ?",
+        {job_id, int64_t{series}, at},
+        [&](const SqlRow& row) { return ParsePoint(path_, row.Text(0), job_id, &point); }));
+    Merge(later, &point);
+    RING_RETURN_IF_ERROR(database_->Run(
+        "INSERT OR REPLACE INTO metrics (job_id, series, step, point) VALUES (?, ?, ?, ?)",
+        {job_id, int64_t{series}, at, Bytes{point.SerializeAsString()}}));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Store::MetricPage> SqliteStore::LoadMetrics(const std::string& job_id,
+                                                     v1::MetricSeries series,
+                                                     std::optional<uint64_t> after,
+                                                     size_t max_bytes) {
+  // No point is larger than what a report may hold, so that so many rows are a page at least.
+  constexpr int64_t kMostRows = 4'096;
+  MetricPage page;
+  size_t bytes = 0;
+  int64_t rows = 0;
+  RING_RETURN_IF_ERROR(database_->Run(
+      "SELECT point FROM metrics WHERE job_id = ? AND series = ? AND step > ? ORDER BY step"
+      " LIMIT ?",
+      {job_id, int64_t{series}, after ? static_cast<int64_t>(*after) : int64_t{-1}, kMostRows},
+      [&](const SqlRow& row) -> Status {
+        ++rows;
+        page.more = page.more || bytes >= max_bytes;
+        if (page.more) return absl::OkStatus();
+        const std::string point = row.Text(0);
+        bytes += point.size();
+        return ParsePoint(path_, point, job_id, &page.points.emplace_back());
+      }));
+  page.more = page.more || rows == kMostRows;
+  return page;
 }
 
 Status SqliteStore::SaveDrain(const DrainRecord& drain) {

@@ -26,12 +26,16 @@ class SqliteStore : public Store {
   Status SaveJob(const JobRecord& job) override;
   Status InsertCheckpoint(const CheckpointRecord& checkpoint) override;
   Status RemoveCheckpoint(const CheckpointRecord& checkpoint) override;
+  Status SaveMetrics(const std::string& job_id, const MetricBatch& batch) override;
+  StatusOr<MetricPage> LoadMetrics(const std::string& job_id, v1::MetricSeries series,
+                                   std::optional<uint64_t> after, size_t max_bytes) override;
   Status SaveDrain(const DrainRecord& drain) override;
 
  private:
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)
       : path_(std::move(path)), database_(std::move(database)) {}
   Status CreateTables();
+  Status AddPoints(const std::string& job_id, v1::MetricSeries series, const MetricPoints& points);
   Status CheckContent();
   Status BeginReign();
 

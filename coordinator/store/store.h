@@ -1,12 +1,17 @@
-// What outlives the coordinator: its term, jobs, checkpoints and drains. A call that returned OK is
+// What outlives the coordinator: its term, jobs with the history of their metrics, checkpoints and
+// drains. A call that returned OK is
 // on disk. Nothing per step is written. Loop thread only; owned by the daemon. Errors are
 // UNAVAILABLE: the caller does not acknowledge, and may try again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/logic/history.h"
 #include "coordinator/logic/record.h"
 
 namespace ringmaster::coordinator {
@@ -36,6 +41,18 @@ class Store {
   // One of the same job and step is replaced.
   [[nodiscard]] virtual Status InsertCheckpoint(const CheckpointRecord& checkpoint) = 0;
   [[nodiscard]] virtual Status RemoveCheckpoint(const CheckpointRecord& checkpoint) = 0;
+  // All of the batch or nothing: as MetricBatch says.
+  [[nodiscard]] virtual Status SaveMetrics(const std::string& job_id, const MetricBatch& batch) = 0;
+  // A page by step: from the first point after `after`, or of all, on. It ends after `max_bytes` of
+  // points, but has one when there is one.
+  struct MetricPage {
+    std::vector<v1::MetricPoint> points;
+    bool more = false;
+  };
+  [[nodiscard]] virtual StatusOr<MetricPage> LoadMetrics(const std::string& job_id,
+                                                         v1::MetricSeries series,
+                                                         std::optional<uint64_t> after,
+                                                         size_t max_bytes) = 0;
   // In place of what was stored of that worker.
   [[nodiscard]] virtual Status SaveDrain(const DrainRecord& drain) = 0;
 };

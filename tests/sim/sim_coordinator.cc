@@ -62,6 +62,10 @@ void SimCoordinator::Tick() {
     }
     entry = unsaved_.erase(entry);
   }
+  for (auto entry = unsaved_metrics_.begin(); entry != unsaved_metrics_.end();) {
+    if (!cluster_->store.SaveMetrics(entry->first, entry->second).ok() || !life_->alive) break;
+    entry = unsaved_metrics_.erase(entry);
+  }
   if (!life_->alive) return;
   Handle(coordinator::Tick{});
   cluster_->world.After(kTick, life_, [this] { Tick(); });
@@ -201,6 +205,16 @@ void SimCoordinator::Do(const SaveJob& action) {
   } else {
     unsaved_[id] = action.record;
   }
+}
+
+void SimCoordinator::Do(const SaveMetrics& action) {
+  coordinator::MetricBatch& batch = unsaved_metrics_[action.job_id];
+  batch.Append(action.batch);
+  const bool failed = write_failed_;
+  if (Write(cluster_->store.SaveMetrics(action.job_id, batch)).ok()) {
+    unsaved_metrics_.erase(action.job_id);
+  }
+  write_failed_ = failed;
 }
 
 void SimCoordinator::Do(const SaveDrain& action) {

@@ -56,6 +56,7 @@ class SimCoordinator {
   void Do(const coordinator::EndUpload& action);
   void Do(const coordinator::FindCheckpoint& action);
   void Do(const coordinator::SaveJob& action);
+  void Do(const coordinator::SaveMetrics& action);
   void Do(const coordinator::RemoveCheckpoint& action);
   void Do(const coordinator::SaveDrain& action);
   void Do(const coordinator::PublishJob& action);
@@ -82,6 +83,7 @@ class SimCoordinator {
   bool write_failed_ = false;
   std::map<std::string, coordinator::JobRecord> unsaved_;
   std::map<std::string, coordinator::JobView> withheld_;
+  std::map<std::string, coordinator::MetricBatch> unsaved_metrics_;
   std::map<coordinator::SessionId, ConnectionPtr> sessions_;
   std::map<uint64_t, coordinator::SessionId> by_connection_;
   std::map<coordinator::UploadId, Upload> uploads_;

@@ -105,6 +105,22 @@ Status SimStore::RemoveCheckpoint(const CheckpointRecord& checkpoint) {
   });
 }
 
+Status SimStore::SaveMetrics(const std::string& job_id, const coordinator::MetricBatch& batch) {
+  return Write([&](Content& content) { content.metrics[job_id].Append(batch); });
+}
+
+StatusOr<coordinator::Store::MetricPage> SimStore::LoadMetrics(const std::string& job_id,
+                                                               v1::MetricSeries series,
+                                                               std::optional<uint64_t> after,
+                                                               size_t) {
+  const coordinator::MetricBatch& all = now_.metrics[job_id];
+  MetricPage page;
+  for (const auto& [step, point] : series == v1::METRIC_SERIES_EPOCHS ? all.epochs : all.steps) {
+    if (!after || step > *after) page.points.push_back(point);
+  }
+  return page;
+}
+
 Status SimStore::SaveDrain(const DrainRecord& drain) {
   return Write([&](Content& content) {
     if (drain.incarnation.empty()) {

@@ -35,6 +35,12 @@ class SimStore : public coordinator::Store {
   [[nodiscard]] Status SaveJob(const coordinator::JobRecord& job) override;
   [[nodiscard]] Status InsertCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
   [[nodiscard]] Status RemoveCheckpoint(const coordinator::CheckpointRecord& checkpoint) override;
+  // As a batch that is appended to all before it.
+  [[nodiscard]] Status SaveMetrics(const std::string& job_id,
+                                   const coordinator::MetricBatch& batch) override;
+  [[nodiscard]] StatusOr<MetricPage> LoadMetrics(const std::string& job_id, v1::MetricSeries series,
+                                                 std::optional<uint64_t> after,
+                                                 size_t max_bytes) override;
   [[nodiscard]] Status SaveDrain(const coordinator::DrainRecord& drain) override;
 
   [[nodiscard]] const std::map<std::string, coordinator::JobRecord>& jobs() const {
@@ -66,6 +72,7 @@ class SimStore : public coordinator::Store {
     std::map<std::string, coordinator::JobRecord> jobs;
     std::map<std::pair<std::string, uint64_t>, coordinator::CheckpointRecord> checkpoints;
     std::map<std::string, std::string> drains;  // incarnation by worker
+    std::map<std::string, coordinator::MetricBatch> metrics;
   };
   [[nodiscard]] Status Write(const std::function<void(Content&)>& change);
 

@@ -62,9 +62,45 @@ TEST_CASE("RunObserver: the first step ends the last phase; an evaluation before
   progress.test = Evaluation{.step = 7};
   observer.OnProgress(progress);
   REQUIRE(std::get<RunProgress>(events.back()).evaluated);
+  CHECK(std::get<RunProgress>(events.back()).progress.lasting().empty());  // it has no metrics
   progress.applied = 8;
   observer.OnProgress(progress);
   REQUIRE_FALSE(std::get<RunProgress>(events.back()).evaluated);
+}
+
+TEST_CASE("RunObserver: epochs and evaluations last, and what a fetched state brought with it") {
+  v1::Start start;
+  start.set_job_id("j1");
+  std::vector<Event> events;
+  const std::function<void(Event)> post = [&](Event event) { events.push_back(std::move(event)); };
+  StartPhases phases(post);
+  RunObserver observer(&start, &phases, &post);
+  Progress progress;
+  // `1@6` for train at step 6.
+  const auto lasting = [&] {
+    observer.OnProgress(progress);
+    std::vector<std::string> said;
+    for (const v1::Metric& metric : std::get<RunProgress>(events.back()).progress.lasting()) {
+      said.push_back(fmt::format("{}@{}", metric.split(), metric.step()));
+    }
+    return said;
+  };
+  using Said = std::vector<std::string>;
+  progress.applied = 5;
+  progress.train = {{"loss", 1}};
+  progress.validation = Evaluation{.step = 4, .metrics = {{"loss", 2}}};
+  CHECK(lasting() == Said{"2@4"});
+  CHECK(lasting().empty());
+  progress.applied = 8;
+  progress.epoch_ended = true;
+  CHECK(lasting() == Said{"1@8"});
+  progress.validation->step = 8;
+  CHECK(lasting() == Said{"1@8", "2@8"});
+  progress.test = Evaluation{.step = 8, .metrics = {{"loss", 3}}};
+  CHECK(lasting() == Said{"1@8", "2@8", "3@8"});
+  progress.applied = 9;
+  progress.epoch_ended = false;
+  CHECK(lasting().empty());
 }
 
 TEST_CASE("RunObserver: every number of a progress is in the message") {

@@ -38,8 +38,11 @@ struct HeldJob {
   AfterRun after_run = AfterRun::kReport;
   std::set<std::string> accused;  // peers that a Suspicion of this generation named
   std::optional<std::chrono::steady_clock::time_point> last_progress;
-  std::optional<v1::Progress> held_back;  // newer than what was sent
-  StepDigests digests;                    // that the next report carries
+  std::optional<v1::Progress> newest;  // that it made
+  bool held_back = false;              // `newest` was not sent
+  StepDigests digests;                 // that the next report carries
+
+  LastingMetrics lasting;  // of all its runs
 
   // Not said yet, and when some were said last.
   std::optional<v1::CheckpointsDropped> dropped;

@@ -56,4 +56,36 @@ StepDigests::List StepDigests::Take() {
   return std::exchange(kept_, {});
 }
 
+void LastingMetrics::Add(const List& metrics) {
+  for (int i = 0; i < metrics.size();) {
+    Of of{metrics[i].split(), metrics[i].step(), {}};
+    for (; i < metrics.size() && metrics[i].split() == of.split && metrics[i].step() == of.step;
+         ++i) {
+      *of.metrics.Add() = metrics[i];
+    }
+    const auto newest = newest_.find(of.split);
+    if (newest != newest_.end() && of.step <= newest->second) continue;
+    newest_[of.split] = of.step;
+    kept_.push_back(std::move(of));
+  }
+  for (; kept_.size() > kMost; kept_.pop_front()) told_ -= told_ > 0 ? 1 : 0;
+}
+
+void LastingMetrics::GoBack(uint64_t step) {
+  size_t told = 0;
+  for (size_t i = 0; i < told_; ++i) told += kept_[i].step <= step ? 1 : 0;
+  told_ = told;
+  std::erase_if(kept_, [step](const Of& of) { return of.step > step; });
+  newest_.clear();
+  for (const Of& of : kept_) newest_[of.split] = of.step;
+}
+
+LastingMetrics::List LastingMetrics::Take() {
+  List taken;
+  for (; told_ < kept_.size() && taken.size() < kFullReport; ++told_) {
+    taken.MergeFrom(kept_[told_].metrics);
+  }
+  return taken;
+}
+
 }  // namespace ringmaster::worker

@@ -1,11 +1,13 @@
 // What a worker reports of its job: what it said and may have to say again, and the digests that
-// its next report carries. Owned by WorkerLogic, loop thread only.
+// metrics that its next report carries. Owned by WorkerLogic, loop thread only.
 #pragma once
 
 #include <google/protobuf/repeated_ptr_field.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +55,37 @@ class StepDigests {
   uint64_t stride_ = 1;
   uint64_t last_ = 0;  // step 0 was compared when the job was prepared
   List kept_;
+};
+
+// The metrics that the job's history keeps, as long as the worker holds the job: told in every
+// session and generation from the oldest, because nobody acknowledges them and the coordinator
+// takes what it knows already. Bounded: the oldest are forgotten. A value, owned by WorkerLogic's
+// job.
+class LastingMetrics {
+ public:
+  using List = google::protobuf::RepeatedPtrField<v1::Metric>;
+  static constexpr size_t kMost = 4'096;          // splits of a step
+  static constexpr int kFullReport = 256;         // metrics; the last split may go past it
+  static constexpr int kMostInReport = 256 + 64;  // fleet.proto: a split has at most 65
+
+  // What is of no later step than the newest of its split is known already.
+  void Add(const List& metrics);
+  // The job was set back to S(step): what is later is no more.
+  void GoBack(uint64_t step);
+  void TellAgain() { told_ = 0; }
+  [[nodiscard]] bool all_told() const { return told_ == kept_.size(); }
+  // What the next report gets.
+  [[nodiscard]] List Take();
+
+ private:
+  struct Of {
+    v1::SampleSplit split;
+    uint64_t step;
+    List metrics;
+  };
+  std::deque<Of> kept_;  // as they came
+  std::map<v1::SampleSplit, uint64_t> newest_;
+  size_t told_ = 0;  // so many of them
 };
 
 }  // namespace ringmaster::worker

@@ -147,6 +147,8 @@ Decision WorkerLogic::Obey(const v1::Attached& message, Time now) {
   decision.reason = fmt::format("attached in term {}", message.term());
   if (job_ && !job_->dropping() && message.resume()) {
     job_->last_progress.reset();
+    job_->lasting.TellAgain();
+    if (!job_->running() || !job_->snapshots.empty()) TellLasting(&decision.actions);
     // Once more: one may have been taken since Attach was sent.
     for (const auto& [step, manifest] : job_->snapshots) {
       decision.actions.emplace_back(

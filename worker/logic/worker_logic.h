@@ -81,7 +81,11 @@ class WorkerLogic {
   }
   // Each with the digests that were not reported yet.
   [[nodiscard]] Action FenceAck();
-  [[nodiscard]] Action SendProgress(v1::Progress progress);
+  // The newest, with the next of the lasting metrics.
+  [[nodiscard]] Action SendProgress();
+  // All metrics that were not told in this session: when no progress comes after this, and before a
+  // snapshot, so that a checkpoint which counts has its past.
+  void TellLasting(std::vector<Action>* actions);
   // Sends it, and keeps it for a session to come.
   [[nodiscard]] Action Report(v1::WorkerMessage message);
   // Adds what is to be said of dropped checkpoints, when there is something, and somebody to hear

@@ -33,11 +33,19 @@ Action WorkerLogic::FenceAck() {
   return send;
 }
 
-Action WorkerLogic::SendProgress(v1::Progress progress) {
+Action WorkerLogic::SendProgress() {
+  job_->held_back = false;
   SendMessage send;
+  v1::Progress& progress = *send.message.mutable_progress();
+  progress = *job_->newest;
   *progress.mutable_digests() = job_->digests.Take();
-  *send.message.mutable_progress() = std::move(progress);
+  *progress.mutable_lasting() = job_->lasting.Take();
   return send;
+}
+
+void WorkerLogic::TellLasting(std::vector<Action>* actions) {
+  if (!attached_ || !job_->newest) return;
+  while (!job_->lasting.all_told()) actions->push_back(SendProgress());
 }
 
 Action WorkerLogic::Report(v1::WorkerMessage message) {
@@ -89,7 +97,10 @@ Decision WorkerLogic::OnStart(const v1::Start& message) {
   job_->accused.clear();
   job_->digests = StepDigests();
   job_->last_progress.reset();
-  job_->held_back.reset();
+  job_->newest.reset();
+  job_->held_back = false;
+  job_->lasting.GoBack(message.start_step());
+  job_->lasting.TellAgain();
   job_->reports.Clear();
   // The job was set back: later ones are taken again.
   job_->snapshots.erase(job_->snapshots.upper_bound(message.start_step()), job_->snapshots.end());
@@ -128,14 +139,15 @@ Decision WorkerLogic::On(const RunProgress& event, Time now) {
   }
   job_->state = {event.progress.applied(), event.digest, {}, false};
   job_->digests.Add(event.progress.applied(), event.digest);
+  job_->lasting.Add(event.progress.lasting());
+  job_->newest = event.progress;
   const auto interval = event.evaluated ? kEvaluationInterval : kProgressInterval;
   if (!attached_ || (job_->last_progress && now - *job_->last_progress < interval)) {
-    job_->held_back = event.progress;
+    job_->held_back = true;
     return Nothing("progress is sent 4 x a second, and after evaluations");
   }
   job_->last_progress = now;
-  job_->held_back.reset();
-  return Do(SendProgress(event.progress), "progress");
+  return Do(SendProgress(), "progress");
 }
 
 Decision WorkerLogic::On(const CheckpointDropped& event, Time now) {
@@ -207,10 +219,12 @@ Decision WorkerLogic::On(const SnapshotHeld& event, Time) {
   } else if (std::ranges::find(job_->copies, event.step) == job_->copies.end()) {
     job_->copies.push_back(event.step);
   }
-  Decision decision = Do(
-      SendMessage{SnapshotMessage(job_->started, {job_->id, event.step, manifest, job_->copies})},
-      fmt::format("the snapshot of step {} {}", event.step,
-                  manifest.empty() ? "is taken" : "has manifest " + manifest));
+  Decision decision;
+  decision.reason = fmt::format("the snapshot of step {} {}", event.step,
+                                manifest.empty() ? "is taken" : "has manifest " + manifest);
+  TellLasting(&decision.actions);
+  decision.actions.emplace_back(
+      SendMessage{SnapshotMessage(job_->started, {job_->id, event.step, manifest, job_->copies})});
   const auto held = [&](const auto& snapshot) {
     return std::ranges::find(job_->copies, snapshot.first) != job_->copies.end();
   };
@@ -250,8 +264,9 @@ Decision WorkerLogic::On(const RunEnded& event, Time now) {
   job_->phase = Phase::kPrepared;
   job_->state = {event.applied, event.digest, event.folded, event.evaluated};
   std::vector<Action> actions;
-  auto held_back = std::exchange(job_->held_back, std::nullopt);
-  if (held_back && attached_) actions.push_back(SendProgress(*std::move(held_back)));
+  TellLasting(&actions);
+  if (attached_ && job_->held_back) actions.push_back(SendProgress());
+  job_->held_back = false;
   TellDropped(now, &actions);
   Decision decision = AfterRunEnded(event);
   for (Action& action : decision.actions) actions.push_back(std::move(action));

@@ -38,6 +38,7 @@ struct Progress {
   double learning_rate = 0;              // of the newest update; 0 before it
   uint64_t epoch = 0;                    // complete epochs
   std::vector<graph::Metric> train;      // means over the samples of the epoch so far
+  bool epoch_ended = false;              // with this step, or the job did: `train` is all of it
   std::optional<Evaluation> validation;  // the newest
   std::optional<Evaluation> test;        // likewise
   v1::SampleSplit test_from = v1::SAMPLE_SPLIT_TEST;  // whose samples the test set is

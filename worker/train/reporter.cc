@@ -70,6 +70,8 @@ void Reporter::Report() const {
   if (state.updates > 0) progress.learning_rate = job_->optimizer->learning_rate(state.updates);
   progress.epoch = state.step / job_->spec().steps_per_epoch();
   progress.train = state.train_metrics();
+  progress.epoch_ended =
+      state.step % job_->spec().steps_per_epoch() == 0 || state.step == job_->spec().total_steps();
   progress.validation = job_->newest_validation;
   progress.test = job_->newest_test;
   progress.test_from = job_->spec().data_use().test_from();

@@ -453,16 +453,15 @@ class Player {
     if (!drain.incarnation.empty()) stored_.drains.push_back(drain);
   }
 
+  // Steps alone are written down in no story.
+  void Do(const SaveMetrics& action) {
+    if (!action.batch.epochs.empty() || action.batch.forget_after) Line(Told(action));
+  }
+
   void Do(const RaiseTerm& action) {
     Line(fmt::format("raise the term to {}", action.term));
     stored_.term = action.term;
     Step(TermRaised{action.term});
-  }
-
-  // Only of a phase that lasts: the notes have those that ended.
-  static std::string PrintRunning(const v1::StartPhase& phase) {
-    if (phase.done()) return "";
-    return fmt::format(", {} {:.1f} s on {}", phase.name(), phase.seconds(), phase.worker());
   }
 
   // Only when state, step, checkpoints or phases changed: the reasons are in the notes.
@@ -475,7 +474,7 @@ class Player {
       text += fmt::format(", best {}", status.best_checkpoint().step());
     }
     if (shows_phases_) {
-      for (const v1::StartPhase& phase : status.start_phases()) text += PrintRunning(phase);
+      for (const v1::StartPhase& phase : status.start_phases()) text += Told(phase);
     }
     views_[status.job_id()] = action.view;
     std::string& last = shown_[status.job_id()];

@@ -51,6 +51,14 @@ v1::Progress ParseProgress(const Command& command) {
     metric.set_name("accuracy");
     metric.set_value(command.Real("test", 0));
   }
+  for (const auto split : {v1::SAMPLE_SPLIT_TRAIN, v1::SAMPLE_SPLIT_TEST}) {
+    if (!command.options.contains("ended")) break;
+    v1::Metric& metric = *said.add_lasting();
+    metric.set_split(split);
+    metric.set_name("loss");
+    metric.set_step(command.Number("ended", 0));
+    metric.set_value(command.Real("loss", 0.5));
+  }
   v1::StepTimes& times = *said.mutable_step_times();
   times.set_input(command.Real("input", 0));
   times.set_compute(command.Real("compute", 0));

@@ -29,7 +29,7 @@ struct Command {
 [[nodiscard]] Command ParseCommand(const std::string& line);
 
 // `... applied=4 total=100 compute=80`: the digest is d4, unless `digest` or `digests` says
-// otherwise.
+// otherwise. `ended=10 loss=0.5`: with the lasting metrics of the epoch that ended with that step.
 [[nodiscard]] v1::Progress ParseProgress(const Command& command);
 
 // `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.

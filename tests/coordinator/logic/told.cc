@@ -79,6 +79,25 @@ std::string Told(const v1::Regroup& regroup) {
   return text + fmt::format(" (\"{}\")", regroup.reason());
 }
 
+std::string Told(const v1::StartPhase& phase) {
+  if (phase.done()) return "";
+  return fmt::format(", {} {:.1f} s on {}", phase.name(), phase.seconds(), phase.worker());
+}
+
+std::string Told(const SaveMetrics& save) {
+  std::string text = "metrics of " + save.job_id;
+  if (save.batch.forget_after) text += fmt::format(", back to {}", *save.batch.forget_after);
+  for (const auto& [step, point] : save.batch.epochs) {
+    text += fmt::format(", epoch {} at {}:", point.epoch(), step);
+    for (const v1::MetricValue& value : point.values()) {
+      text += fmt::format(" {}={}", value.name(), value.value());
+    }
+  }
+  if (!save.batch.steps.empty()) text += ", steps";
+  for (const auto& [step, point] : save.batch.steps) text += fmt::format(" {}", step);
+  return text;
+}
+
 std::vector<std::string> Told(const JobView& view) {
   const v1::JobStatus& status = view.status;
   std::vector<std::string> lines;

@@ -16,6 +16,10 @@ namespace ringmaster::coordinator {
 
 [[nodiscard]] std::string Told(const v1::CoordinatorMessage& m);
 [[nodiscard]] std::string Told(const v1::Regroup& regroup);
+// Only of a phase that lasts: the notes have those that ended.
+[[nodiscard]] std::string Told(const v1::StartPhase& phase);
+// Epochs with their values, and which steps.
+[[nodiscard]] std::string Told(const SaveMetrics& save);
 // Of its status, what other lines do not show.
 [[nodiscard]] std::vector<std::string> Told(const JobView& view);
 

@@ -40,6 +40,11 @@ class FullStore : public Store {
     return Write();
   }
   Status RemoveCheckpoint(const CheckpointRecord&) override { return Write(); }
+  Status SaveMetrics(const std::string&, const MetricBatch&) override { return Write(); }
+  StatusOr<MetricPage> LoadMetrics(const std::string&, v1::MetricSeries, std::optional<uint64_t>,
+                                   size_t) override {
+    return MetricPage();
+  }
   Status SaveDrain(const DrainRecord&) override { return Write(); }
 
  private:

@@ -36,6 +36,11 @@ class EmptyStore : public Store {
   Status SaveJob(const JobRecord&) override { return absl::OkStatus(); }
   Status InsertCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
   Status RemoveCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
+  Status SaveMetrics(const std::string&, const MetricBatch&) override { return absl::OkStatus(); }
+  StatusOr<MetricPage> LoadMetrics(const std::string&, v1::MetricSeries, std::optional<uint64_t>,
+                                   size_t) override {
+    return MetricPage();
+  }
   Status SaveDrain(const DrainRecord&) override { return absl::OkStatus(); }
 };
 

@@ -117,6 +117,130 @@ TEST_CASE("SqliteStore: a checkpoint keeps its metric, and may become the best l
   CHECK(checkpoints->at(1).ref.path() == "folder/4");
 }
 
+v1::MetricPoint PointAt(uint64_t step, const std::string& name, double value, int64_t unix_ms) {
+  v1::MetricPoint point;
+  point.set_step(step);
+  point.set_epoch(step / 4);
+  point.set_unix_ms(unix_ms);
+  v1::MetricValue& added = *point.add_values();
+  added.set_name(name);
+  added.set_value(value);
+  return point;
+}
+
+MetricBatch StepBatch(uint64_t first, uint64_t last) {
+  MetricBatch batch;
+  StepThinning thinning;
+  for (uint64_t step = first; step <= last; ++step) {
+    if (thinning.Keeps(step)) batch.steps[step] = PointAt(step, "train/loss", double(step), 0);
+  }
+  batch.stride = StepThinning::StrideOf(last);
+  return batch;
+}
+
+// `4 train/loss=0.5 test/loss=1 @7` for each.
+std::vector<std::string> PointsOf(Store& store, const std::string& job, v1::MetricSeries series,
+                                  std::optional<uint64_t> after = {}, size_t max_bytes = 1 << 20) {
+  const auto page = store.LoadMetrics(job, series, after, max_bytes);
+  REQUIRE(page.ok());
+  std::vector<std::string> points;
+  for (const v1::MetricPoint& point : page->points) {
+    std::string& text = points.emplace_back(std::to_string(point.step()));
+    for (const v1::MetricValue& value : point.values()) {
+      text += fmt::format(" {}={}", value.name(), value.value());
+    }
+    text += fmt::format(" @{}", point.unix_ms());
+  }
+  if (page->more) points.emplace_back("more");
+  return points;
+}
+
+TEST_CASE("SqliteStore: metrics of a step come together, and go back with the job") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE((*store)->InsertJob(MakeJob(1, "k1")).ok());
+    REQUIRE((*store)->InsertJob(MakeJob(2, "k2")).ok());
+    MetricBatch batch = StepBatch(1, 9);
+    batch.epochs[4] = PointAt(4, "train/loss", 0.5, 7);
+    batch.epochs[8] = PointAt(8, "train/loss", 0.25, 8);
+    REQUIRE((*store)->SaveMetrics("j1", batch).ok());
+    REQUIRE((*store)->SaveMetrics("j2", batch).ok());
+    batch = {};
+    batch.epochs[4] = PointAt(4, "test/loss", 1.0 / 3, 9);
+    REQUIRE((*store)->SaveMetrics("j1", batch).ok());
+    // Back to S(4), and on: a value that is said again holds.
+    batch = StepBatch(5, 6);
+    batch.forget_after = 4;
+    batch.epochs[4] = PointAt(4, "train/loss", 0.625, 10);
+    REQUIRE((*store)->SaveMetrics("j1", batch).ok());
+  }
+  auto store = SqliteStore::Open(path);
+  REQUIRE(store.ok());
+  using Points = std::vector<std::string>;
+  CHECK(PointsOf(**store, "j1", v1::METRIC_SERIES_EPOCHS) ==
+        Points{"4 train/loss=0.625 test/loss=0.3333333333333333 @7"});
+  CHECK(PointsOf(**store, "j1", v1::METRIC_SERIES_STEPS, 3) ==
+        Points{"4 train/loss=4 @0", "5 train/loss=5 @0", "6 train/loss=6 @0"});
+  CHECK(PointsOf(**store, "j2", v1::METRIC_SERIES_STEPS).size() == 9);
+  // Pages: at least one point each.
+  CHECK(PointsOf(**store, "j2", v1::METRIC_SERIES_EPOCHS, {}, 1) ==
+        Points{"4 train/loss=0.5 @7", "more"});
+  CHECK(PointsOf(**store, "j2", v1::METRIC_SERIES_EPOCHS, 4, 1) == Points{"8 train/loss=0.25 @8"});
+  CHECK(PointsOf(**store, "j2", v1::METRIC_SERIES_EPOCHS, 8).empty());
+  CHECK(PointsOf(**store, "j3", v1::METRIC_SERIES_EPOCHS).empty());
+}
+
+TEST_CASE("SqliteStore: the steps that stay are those of the logic, and bounded") {
+  TemporaryFolder folder;
+  auto store = SqliteStore::Open(folder.path() + "/db");
+  REQUIRE((*store)->InsertJob(MakeJob(1, "k1")).ok());
+  MetricBatch all;
+  uint64_t last = 0;
+  for (const uint64_t next : {1'000, 2'047, 2'060, 3'000, 5'000, 9'001}) {
+    const MetricBatch batch = StepBatch(last + 1, next);
+    REQUIRE((*store)->SaveMetrics("j1", batch).ok());
+    all.Append(batch);
+    last = next;
+  }
+  std::vector<std::string> expected;
+  for (const auto& [step, point] : all.steps) {
+    expected.push_back(fmt::format("{0} train/loss={0} @0", step));
+  }
+  CHECK(expected.size() > StepThinning::kMost / 2);
+  CHECK(expected.size() <= StepThinning::kMost);
+  CHECK(PointsOf(**store, "j1", v1::METRIC_SERIES_STEPS) == expected);
+}
+
+TEST_CASE("SqliteStore: metrics are stored whole or not at all, of jobs alone, and go with them") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    auto store = SqliteStore::Open(path);
+    REQUIRE((*store)->InsertJob(MakeJob(1, "k1")).ok());
+    MetricBatch batch = StepBatch(1, 2);
+    CHECK((*store)->SaveMetrics("j9", batch).code() == absl::StatusCode::kUnavailable);
+    CHECK(PointsOf(**store, "j9", v1::METRIC_SERIES_STEPS).empty());
+    // The failure left no transaction open.
+    CHECK((*store)->SaveMetrics("j1", batch).ok());
+  }
+  auto database = SqliteDatabase::Open(path);
+  REQUIRE(database.ok());
+  int64_t rows = -1;
+  const auto count = [&] {
+    return (*database)->Run("SELECT count(*) FROM metrics", {}, [&](const SqlRow& row) {
+      rows = row.Integer(0);
+      return absl::OkStatus();
+    });
+  };
+  REQUIRE(count().ok());
+  CHECK(rows == 2);
+  REQUIRE((*database)->Run("DELETE FROM jobs WHERE id = 'j1'").ok());
+  REQUIRE(count().ok());
+  CHECK(rows == 0);
+}
+
 TEST_CASE("SqliteStore: each reign has a higher term, also after it was raised") {
   TemporaryFolder folder;
   const std::string path = folder.path() + "/db";

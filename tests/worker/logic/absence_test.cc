@@ -46,6 +46,83 @@ TEST_CASE("Absence: a run goes on, and attach says how far it is") {
   CHECK(logic.Step(RunProgress{progress}, kNow).actions.size() == 1);
 }
 
+v1::Metric MetricOf(v1::SampleSplit split, uint64_t step) {
+  v1::Metric metric;
+  metric.set_split(split);
+  metric.set_name("loss");
+  metric.set_step(step);
+  metric.set_value(0.5);
+  return metric;
+}
+
+RunProgress EpochEnd(uint64_t step, int metrics = 1) {
+  RunProgress event;
+  event.progress.set_job_id("j1");
+  event.progress.set_applied(step);
+  for (int i = 0; i < metrics; ++i) {
+    *event.progress.add_lasting() = MetricOf(v1::SAMPLE_SPLIT_TRAIN, step);
+  }
+  *event.progress.add_lasting() = MetricOf(v1::SAMPLE_SPLIT_TEST, step);
+  return event;
+}
+
+// `4` for training at step 4, `-4` for test.
+std::vector<int> LastingIn(const std::vector<v1::WorkerMessage>& said) {
+  std::vector<int> steps;
+  for (const v1::WorkerMessage& message : said) {
+    CHECK(message.progress().lasting_size() <= LastingMetrics::kMostInReport);
+    for (const v1::Metric& metric : message.progress().lasting()) {
+      const int step = static_cast<int>(metric.step());
+      steps.push_back(metric.split() == v1::SAMPLE_SPLIT_TRAIN ? step : -step);
+    }
+  }
+  return steps;
+}
+
+TEST_CASE("Absence: what the history keeps is told once a session, and whole after the run") {
+  WorkerLogic logic = RunningLogic();
+  const auto at = [](int ms) { return kNow + std::chrono::milliseconds(ms); };
+  CHECK(LastingIn(AllSent(logic.Step(EpochEnd(4), at(0)))) == std::vector<int>{4, -4});
+  CHECK(AllSent(logic.Step(EpochEnd(8), at(1))).empty());  // too soon
+  CHECK(LastingIn(AllSent(logic.Step(EpochEnd(8), at(300)))) == std::vector<int>{8, -8});
+  (void)logic.Step(Disconnected{"broken"}, at(301));
+  CHECK(logic.Step(EpochEnd(12), at(302)).actions.empty());
+  CHECK(logic.Step(Ended(Outcome::kFinished, 12), at(303)).actions.empty());
+  const auto all = std::vector<int>{4, -4, 8, -8, 12, -12};
+  std::vector<v1::WorkerMessage> said = SaidAgain(&logic);
+  CHECK(LastingIn(said) == all);
+  REQUIRE(said.size() == 2);
+  CHECK(said[0].progress().applied() == 12);
+  CHECK(said[1].has_job_finished());  // after all of them
+  CHECK(LastingIn(SaidAgain(&logic)) == all);
+}
+
+TEST_CASE("Absence: many metrics go in several reports, those of a split and step in one") {
+  WorkerLogic logic = RunningLogic();
+  (void)logic.Step(Disconnected{"broken"}, kNow);
+  std::vector<int> all;
+  for (uint64_t step = 1; step <= 20; ++step) {
+    (void)logic.Step(EpochEnd(step, 50), kNow);
+    all.insert(all.end(), 50, static_cast<int>(step));
+    all.push_back(-static_cast<int>(step));
+  }
+  (void)logic.Step(Ended(Outcome::kFinished, 20), kNow);
+  const auto said = SaidAgain(&logic);
+  CHECK(said.size() == 5);
+  CHECK(LastingIn(said) == all);
+}
+
+TEST_CASE("Absence: a job that is set back forgets the metrics of later steps") {
+  WorkerLogic logic = RunningLogic();
+  const auto at = [](int ms) { return kNow + std::chrono::milliseconds(ms); };
+  (void)logic.Step(EpochEnd(4), at(0));
+  (void)logic.Step(EpochEnd(8), at(300));
+  (void)logic.Step(Fence("j1", 2), at(301));
+  (void)logic.Step(Ended(Outcome::kStopped, 8), at(302));
+  (void)logic.Step(Start("j1", 2, 6), at(303));
+  CHECK(LastingIn(AllSent(logic.Step(EpochEnd(8), at(304)))) == std::vector<int>{4, -4, 8, -8});
+}
+
 TEST_CASE("Absence: a run that is fenced is not said to go on") {
   for (const Boundary boundary : {Boundary::kNo, Boundary::kYes}) {
     WorkerLogic logic = RunningLogic();
