@@ -150,6 +150,13 @@ StatusOr<v1::WhyResponse> Client::Why(const std::string& job_id) {
   return response;
 }
 
+StatusOr<v1::GetMetricsResponse> Client::GetMetrics(const v1::GetMetricsRequest& request) {
+  v1::GetMetricsResponse response;
+  RING_RETURN_IF_ERROR(
+      Translate(Call(&v1::Jobs::Stub::GetMetrics, request, &response), request.job_id()));
+  return response;
+}
+
 StatusOr<v1::ListEventsResponse> Client::ListEvents(const std::string& job_id) {
   v1::ListEventsRequest request;
   request.set_job_id(job_id);

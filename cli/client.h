@@ -52,6 +52,8 @@ class Client {
   // `last` is the newest job; every other word is an id as it stands. NOT_FOUND without any job.
   StatusOr<std::string> IdOf(const std::string& word);
   StatusOr<v1::ListEventsResponse> ListEvents(const std::string& job_id);
+  // One page.
+  StatusOr<v1::GetMetricsResponse> GetMetrics(const v1::GetMetricsRequest& request);
   // Both hand every message to `sink` until the stream ends or `deadline` passes: OK in both cases
   // when anything came. CANCELLED when `on_tick` said so.
   Status Watch(const std::string& job_id, Clock::time_point deadline, const OnTick& on_tick,

@@ -115,6 +115,7 @@ void CommandLine::AddOutput(CLI::App* app, const std::vector<std::string>& forma
       [this](const std::string& name) {
         common_.output = name == "json"   ? Output::kJson
                          : name == "yaml" ? Output::kYaml
+                         : name == "csv"  ? Output::kCsv
                                           : Output::kTable;
       },
       help);
@@ -125,6 +126,12 @@ void CommandLine::AllowYaml(CLI::App* command) {
   command->remove_option(command->get_option("--output"));
   AddOutput(command, {"table", "json", "yaml"},
             "what stdout is: table, json for programs, or yaml: a model file");
+}
+
+void CommandLine::AllowCsv(CLI::App* command) {
+  command->remove_option(command->get_option("--output"));
+  AddOutput(command, {"table", "json", "csv"},
+            "what stdout is: table, json for programs, or csv: one value a line");
 }
 
 CLI::App* CommandLine::Add(const std::string& name, const std::string& description,

@@ -16,7 +16,7 @@
 
 namespace ringmaster::cli {
 
-enum class Output { kTable, kJson, kYaml };
+enum class Output { kTable, kJson, kYaml, kCsv };
 
 // Options of every command. Filled when the command line was parsed.
 struct Common {
@@ -51,6 +51,7 @@ class CommandLine {
 
   // `-o yaml` is also an output of that command.
   void AllowYaml(CLI::App* command);
+  void AllowCsv(CLI::App* command);
 
   // The action of the chosen command. INVALID_ARGUMENT says what is wrong with the command line.
   // A request for help is an action too.

@@ -293,6 +293,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"regroup_count", status.regroup_count()},
           {"regroups", RegroupsOf(status)},
           {"shards_recomputed", status.shards_recomputed()},
+          {"rewinds", status.rewinds()},
           {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
           {"init", InitOf(status)},
           {"resumes_job", TextOrNull(status.resumes_job())},

@@ -31,6 +31,7 @@ int Run(int argc, const char* const* argv) {
   AddWait(line);
   AddWhy(line);
   AddLogs(line);
+  AddMetrics(line);
   AddEvents(line);
   AddCancel(line);
   AddWorkers(line);

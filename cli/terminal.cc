@@ -43,6 +43,12 @@ std::string Terminal::Paint(Colour colour, const std::string& text) const {
       return "\033[33m" + text + "\033[0m";
     case Colour::kRed:
       return "\033[31m" + text + "\033[0m";
+    case Colour::kBlue:
+      return "\033[34m" + text + "\033[0m";
+    case Colour::kMagenta:
+      return "\033[35m" + text + "\033[0m";
+    case Colour::kCyan:
+      return "\033[36m" + text + "\033[0m";
     case Colour::kBold:
       return "\033[1m" + text + "\033[0m";
   }

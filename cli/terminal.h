@@ -10,7 +10,7 @@
 namespace ringmaster::cli {
 
 // Where output goes: a terminal may be repainted and coloured, a pipe may not. Thread-compatible.
-enum class Colour { kPlain, kGreen, kYellow, kRed, kBold };
+enum class Colour { kPlain, kGreen, kYellow, kRed, kBlue, kMagenta, kCyan, kBold };
 
 class Terminal {
  public:

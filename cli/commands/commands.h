@@ -33,6 +33,7 @@ void AddLogs(CommandLine& line);
 void AddWorkers(CommandLine& line);
 void AddDrain(CommandLine& line);
 
+void AddMetrics(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get, verify
 void AddDataset(CommandLine& line);     // make, stat, verify
 void AddModel(CommandLine& line);       // ls, summary

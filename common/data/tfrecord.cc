@@ -26,8 +26,6 @@ constexpr size_t kRecordHeader = 12, kRecordFooter = 4;
 // An image and what else there is of it.
 constexpr uint64_t kMostExampleBytes = image::kMostBytes + (uint64_t{1} << 20);
 
-uint32_t Masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8; }
-
 uint64_t Whole(std::span<const uint8_t> bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | bytes[i];
@@ -171,7 +169,8 @@ Status ReadRecord(const RecordFile& file, int descriptor, uint64_t offset,
   if (file.bytes - offset < header.size()) return FailedPrecondition("the file ends in its header");
   RING_RETURN_IF_ERROR(ReadExactly(descriptor, offset, header));
   const uint64_t length = Whole(std::span(header).first(8));
-  if (Masked(ExtendCrc32c(0, std::span(header).first(8))) != Whole(std::span(header).last(4))) {
+  if (MaskedCrc32c(ExtendCrc32c(0, std::span(header).first(8))) !=
+      Whole(std::span(header).last(4))) {
     return FailedPrecondition("its length has another CRC-32C: {}",
                               offset == 0
                                   ? "it is no TFRecord, or compressed as a whole, which is not read"
@@ -185,7 +184,7 @@ Status ReadRecord(const RecordFile& file, int descriptor, uint64_t offset,
   RING_RETURN_IF_ERROR(ReadExactly(descriptor, offset + kRecordHeader, *bytes));
   const uint64_t said = Whole(std::span(*bytes).last(kRecordFooter));
   bytes->resize(length);
-  if (Masked(ExtendCrc32c(0, *bytes)) == said) return absl::OkStatus();
+  if (MaskedCrc32c(ExtendCrc32c(0, *bytes)) == said) return absl::OkStatus();
   return FailedPrecondition("its bytes have another CRC-32C: it is damaged");
 }
 
@@ -223,7 +222,8 @@ std::string Little(uint64_t value, size_t bytes) {
 std::string WriteRecord(const std::string& bytes) {
   const auto masked = [](const std::string& text) {
     return Little(
-        Masked(ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()})), 4);
+        MaskedCrc32c(ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()})),
+        4);
   };
   const std::string length = Little(bytes.size(), 8);
   return length + masked(length) + bytes + masked(bytes);

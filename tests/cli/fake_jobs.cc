@@ -38,6 +38,34 @@ void AddEvent(v1::ListEventsResponse* events, const std::string& type, const std
   event.set_message(message);
 }
 
+// Losses that fall, of j0003 faster than of others.
+v1::MetricPoint PointAt(uint64_t step, bool epochs, const v1::JobStatus& job) {
+  v1::MetricPoint point;
+  point.set_step(step);
+  point.set_epoch(step / 94);
+  point.set_unix_ms(kSubmitted + 500 * static_cast<int64_t>(step));
+  const auto put = [&point](const std::string& name, double value) {
+    v1::MetricValue& added = *point.add_values();
+    added.set_name(name);
+    added.set_value(value);
+  };
+  const double pace = job.job_id() == "j0003" ? 0.02 : 0.01;
+  const double loss = 2.5 / (1 + pace * static_cast<double>(step));
+  if (epochs) {
+    put("test/accuracy", 1 - loss / 2.5);
+    put("validation/loss", loss + 0.125);
+    put("train/loss", loss);
+    return point;
+  }
+  put("train/loss", loss);
+  put("learning_rate", 0.01);
+  if (job.has_loss_scale()) put("loss_scale", 512);
+  put("samples_per_second", 640);
+  put("step/compute", 0.0875);
+  put("step/total", 0.1);
+  return point;
+}
+
 // One that is busy, and one that cannot tell everything.
 void AddDevices(v1::WorkerStatus* worker) {
   for (const uint32_t index : {0U, 1U}) {
@@ -177,6 +205,28 @@ grpc::Status FakeJobs::ListEvents(grpc::ServerContext*, const v1::ListEventsRequ
   AddEvent(response, "LossScaleChanged", "warning", "a", "32768 to 16384 at step 7");
   AddEvent(response, "StateChanged", "error", "job", "FAILED: worker b was lost");
   return status;
+}
+
+grpc::Status FakeJobs::GetMetrics(grpc::ServerContext*, const v1::GetMetricsRequest* request,
+                                  v1::GetMetricsResponse* response) {
+  constexpr int kPage = 7;
+  const Story* story = nullptr;
+  const grpc::Status status = Find(request->job_id(), &story);
+  if (!status.ok()) return status;
+  const v1::JobStatus& job = story->front();
+  const bool epochs = request->series() == v1::METRIC_SERIES_EPOCHS;
+  response->set_next_after(request->after());
+  for (uint64_t step = 1; step <= job.step(); ++step) {
+    const bool ends = step % 94 == 0 || step == job.step();
+    if (step <= request->after() || !(epochs ? ends : step % 10 == 1)) continue;
+    if (response->points_size() == kPage) {
+      response->set_more(true);
+      break;
+    }
+    response->set_next_after(step);
+    *response->add_points() = PointAt(step, epochs, job);
+  }
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeJobs::Logs(grpc::ServerContext*, const v1::LogsRequest* request,

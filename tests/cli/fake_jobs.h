@@ -39,6 +39,9 @@ class FakeJobs final : public v1::Jobs::Service {
                    v1::WhyResponse* response) override;
   grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
                           v1::ListEventsResponse* response) override;
+  // Of a job that has applied steps: its epochs, every tenth step; in pages of a few points.
+  grpc::Status GetMetrics(grpc::ServerContext*, const v1::GetMetricsRequest* request,
+                          v1::GetMetricsResponse* response) override;
   grpc::Status Logs(grpc::ServerContext*, const v1::LogsRequest* request,
                     grpc::ServerWriter<v1::LogLine>* writer) override;
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,

@@ -71,7 +71,7 @@ void Reporter::Report() const {
   progress.epoch = state.step / job_->spec().steps_per_epoch();
   progress.train = state.train_metrics();
   progress.epoch_ended =
-      state.step % job_->spec().steps_per_epoch() == 0 || state.step == job_->spec().total_steps();
+      state.step % job_->spec().steps_per_epoch() == 0 || IsLast(job_->spec(), state);
   progress.validation = job_->newest_validation;
   progress.test = job_->newest_test;
   progress.test_from = job_->spec().data_use().test_from();

@@ -1,0 +1,198 @@
+#include "cli/event_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "common/crc32c.h"
+#include "tensorboard/event.pb.h"
+
+namespace ringmaster::cli {
+namespace {
+
+namespace tb = tensorboard;
+
+constexpr size_t kLengthBytes = 8,
+                 kChecksumBytes = 4;  // of a TFRecord: length, data, a sum of each
+constexpr size_t kFrameBytes = kLengthBytes + 2 * kChecksumBytes;
+constexpr char kFileVersion[] = "brain.Event:2";
+constexpr char kRewindsIs[] = "rewinds=";
+
+uint32_t ChecksumOf(const std::string& text) {
+  return MaskedCrc32c(
+      ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+}
+
+template <typename Word>
+void PutWord(Word value, std::string* to) {
+  for (size_t i = 0; i < sizeof(Word); ++i) to->push_back(static_cast<char>(value >> (8 * i)));
+}
+
+uint64_t WordAt(const std::string& bytes, size_t at, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; ++i) {
+    value |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[at + i])) << (8 * i);
+  }
+  return value;
+}
+
+std::string FrameOf(const std::string& event) {
+  std::string record;
+  PutWord(static_cast<uint64_t>(event.size()), &record);
+  PutWord(ChecksumOf(record), &record);
+  record += event;
+  PutWord(ChecksumOf(event), &record);
+  return record;
+}
+
+Status Cannot(const std::string& path, const std::string& what) {
+  return Error(absl::StatusCode::kInternal,
+               "--tensorboard-dir: {}: cannot {}: {}; make room there, or choose another folder",
+               path, what, std::strerror(errno));
+}
+
+Status NotOurs(const std::string& path, const std::string& why) {
+  return FailedPrecondition(
+      "--tensorboard-dir: {}: {}, so that nothing can be appended; move it away, and it is written "
+      "anew",
+      path, why);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<EventFile>> EventFile::Open(const std::string& folder,
+                                                     const std::string& name) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::string path = folder + "/" + name;
+  const int descriptor =
+      error ? -1 : open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (descriptor < 0) {
+    if (error) errno = error.value();
+    return InvalidArgument("--tensorboard-dir: cannot write {}: {}; choose another folder", path,
+                           std::strerror(errno));
+  }
+  std::unique_ptr<EventFile> file(new EventFile(path, descriptor));
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    return FailedPrecondition(
+        "--tensorboard-dir: another ringctl appends to {}: end it first, or choose another folder",
+        path);
+  }
+  RING_RETURN_IF_ERROR(file->ReadBack());
+  return file;
+}
+
+EventFile::~EventFile() { close(file_); }
+
+Status EventFile::ReadBack() {
+  struct stat facts {};
+  if (fstat(file_, &facts) != 0) return Cannot(path_, "look at it");
+  const auto bytes = static_cast<uint64_t>(facts.st_size);
+  const auto read_at = [&](uint64_t at, std::string* to) {
+    const ssize_t got = pread(file_, to->data(), to->size(), static_cast<off_t>(at));
+    return got >= 0 && static_cast<size_t>(got) == to->size();
+  };
+  while (bytes - size_ >= kFrameBytes) {
+    std::string header(kLengthBytes + kChecksumBytes, '\0');
+    if (!read_at(size_, &header)) return Cannot(path_, "read it");
+    if (ChecksumOf(header.substr(0, kLengthBytes)) !=
+        WordAt(header, kLengthBytes, kChecksumBytes)) {
+      return NotOurs(path_, fmt::format("there is no record at byte {}", size_));
+    }
+    const uint64_t length = WordAt(header, 0, kLengthBytes);
+    if (length > bytes - size_ - kFrameBytes) break;
+    std::string event(length, '\0'), sum(kChecksumBytes, '\0');
+    if (!read_at(size_ + header.size(), &event) || !read_at(size_ + header.size() + length, &sum)) {
+      return Cannot(path_, "read it");
+    }
+    if (ChecksumOf(event) != WordAt(sum, 0, kChecksumBytes)) {
+      return NotOurs(path_, fmt::format("the record at byte {} is damaged", size_));
+    }
+    RING_RETURN_IF_ERROR(Take(event));
+    size_ += kFrameBytes + length;
+  }
+  if (size_ < bytes && ftruncate(file_, static_cast<off_t>(size_)) != 0) {
+    return Cannot(path_, "cut off its last record");
+  }
+  return absl::OkStatus();
+}
+
+Status EventFile::Take(const std::string& bytes) {
+  tb::Event event;
+  const bool parsed = event.ParseFromString(bytes);
+  if (!parsed || (size_ == 0 && event.file_version() != kFileVersion)) {
+    return NotOurs(path_, fmt::format("the record at byte {} is none of this program's", size_));
+  }
+  if (event.has_session_log()) {
+    newest_.clear();
+    const std::string& said = event.session_log().msg();
+    rewinds_ = said.starts_with(kRewindsIs)
+                   ? std::strtoull(said.c_str() + std::strlen(kRewindsIs), nullptr, 10)
+                   : 0;
+  }
+  for (const tb::Summary::Value& value : event.summary().value()) {
+    newest_[value.tag()] = static_cast<uint64_t>(event.step());
+  }
+  return absl::OkStatus();
+}
+
+uint64_t EventFile::NewestStep(const std::string& tag) const {
+  const auto newest = newest_.find(tag);
+  return newest == newest_.end() ? 0 : newest->second;
+}
+
+Status EventFile::Restart(uint64_t rewinds, int64_t unix_ms) {
+  tb::Event event;
+  event.set_wall_time(static_cast<double>(unix_ms) / 1e3);
+  if (size_ == 0) {
+    event.set_file_version(kFileVersion);
+    RING_RETURN_IF_ERROR(Append(event.SerializeAsString()));
+  }
+  event.mutable_session_log()->set_status(tb::SessionLog::START);
+  event.mutable_session_log()->set_msg(fmt::format("{}{}", kRewindsIs, rewinds));
+  RING_RETURN_IF_ERROR(Append(event.SerializeAsString()));
+  newest_.clear();
+  rewinds_ = rewinds;
+  return absl::OkStatus();
+}
+
+Status EventFile::Add(const v1::MetricPoint& point) {
+  if (size_ == 0) RING_RETURN_IF_ERROR(Restart(0, point.unix_ms()));
+  tb::Event event;
+  event.set_wall_time(static_cast<double>(point.unix_ms()) / 1e3);
+  event.set_step(static_cast<int64_t>(point.step()));
+  for (const v1::MetricValue& value : point.values()) {
+    if (point.step() <= NewestStep(value.name())) continue;
+    tb::Summary::Value& scalar = *event.mutable_summary()->add_value();
+    scalar.set_tag(value.name());
+    scalar.set_simple_value(static_cast<float>(value.value()));
+    newest_[value.name()] = point.step();
+  }
+  return event.has_summary() ? Append(event.SerializeAsString()) : absl::OkStatus();
+}
+
+// Whole or not at all, as far as the disk lets us.
+Status EventFile::Append(const std::string& event) {
+  const std::string record = FrameOf(event);
+  size_t done = 0;
+  while (done < record.size()) {
+    const ssize_t wrote = write(file_, record.data() + done, record.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      const Status status = Cannot(path_, "write it");
+      (void)!ftruncate(file_, static_cast<off_t>(size_));
+      return status;
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  size_ += record.size();
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::cli

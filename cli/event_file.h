@@ -1,0 +1,54 @@
+// An event file of TensorBoard: scalars of one job, read and written here without TensorFlow.
+// Thread-compatible; one writer a file.
+//
+// The file is a sequence of TFRecords, each an Event (proto/tensorboard/event.proto). It is
+// appended to, never written anew, because TensorBoard keeps a file open and reads on where it
+// stopped: of one that was replaced it would see nothing more. What no longer holds is taken back
+// by a SessionLog with status START and step 0, which makes readers drop what came before.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cli/metric_history.h"
+#include "common/status.h"
+
+namespace ringmaster::cli {
+
+class EventFile {
+ public:
+  // Opens the file or begins one, in a folder that is made; cuts off a record that a writer which
+  // died left in the middle. FAILED_PRECONDITION: it is not such a file; an error that names the
+  // path: it cannot be written, or another process appends to it.
+  [[nodiscard]] static StatusOr<std::unique_ptr<EventFile>> Open(const std::string& folder,
+                                                                 const std::string& name);
+  ~EventFile();
+  EventFile(const EventFile&) = delete;
+  EventFile& operator=(const EventFile&) = delete;
+
+  // The newest step of a tag; 0 when it has none.
+  [[nodiscard]] uint64_t NewestStep(const std::string& tag) const;
+  // Of the job, when the file was written.
+  [[nodiscard]] uint64_t rewinds() const { return rewinds_; }
+
+  // From here on readers forget what came before.
+  [[nodiscard]] Status Restart(uint64_t rewinds, int64_t unix_ms);
+  // Those of its values whose tag has no newer step, as float32.
+  [[nodiscard]] Status Add(const v1::MetricPoint& point);
+
+ private:
+  EventFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  [[nodiscard]] Status ReadBack();
+  [[nodiscard]] Status Take(const std::string& event);
+  [[nodiscard]] Status Append(const std::string& event);
+
+  const std::string path_;
+  const int file_;
+  uint64_t size_ = 0;  // of whole records
+  std::map<std::string, uint64_t> newest_;
+  uint64_t rewinds_ = 0;
+};
+
+}  // namespace ringmaster::cli
