@@ -74,15 +74,23 @@ def metric(status, split, name):
 
 
 def watch(jobs, job_id):
-    """The last status, and the loss after each step that was reported."""
-    points = {}
+    """The last status."""
     for status in follow(jobs, job_id):
         loss = metric(status, job_pb2.SAMPLE_SPLIT_TRAIN, "loss")
-        if loss is not None:
-            points[status.step] = loss
         print(f"{state_name(status)}  step {status.step}/{status.total_steps or '?'}"
               + (f"  loss {loss:.4f}" if loss is not None else ""), file=sys.stderr)
-    return status, sorted(points.items())
+    return status
+
+
+def history(jobs, job_id, name):
+    """(step, value) of one metric, of the steps that the coordinator keeps, page by page."""
+    request = jobs_pb2.GetMetricsRequest(job_id=job_id, series=jobs_pb2.METRIC_SERIES_STEPS, names=[name])
+    points, more = [], True
+    while more:
+        page = jobs.GetMetrics(request, timeout=CALL_SECONDS, wait_for_ready=True)
+        points += [(point.step, value.value) for point in page.points for value in point.values]
+        request.after, more = page.next_after, page.more
+    return points
 
 
 def plot(points, title, arguments):
@@ -119,7 +127,8 @@ def main():
         try:
             job_id = submit(jobs, spec)
             print(f"job {job_id}")
-            status, points = watch(jobs, job_id)
+            status = watch(jobs, job_id)
+            points = history(jobs, job_id, "train/loss")
         except grpc.RpcError as error:
             print(f"{arguments.coordinator}: {error.code().name}: {error.details()}", file=sys.stderr)
             return 2
