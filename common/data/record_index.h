@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/crc32c.h"
 #include "common/data/beneath.h"
 #include "common/data/format.h"
 #include "common/data/hash_cache.h"
-#include "common/crc32c.h"
 #include "common/data/quarantine.h"
 #include "common/image/orientation.h"
 #include "common/image/placement.h"

@@ -46,14 +46,15 @@ Fault CheckMetrics(const Member& from, const v1::Progress& said, const v1::Resul
     return Violation(from, "sent a metric without a split or a name, or that is not finite");
   }
   for (const v1::Metric& metric : said.lasting()) {
-    const bool lasts = job::EvaluatesAfter(metric.step(), spec.evaluation_steps(), spec.total_steps()) ||
-                       job::EvaluatesAfter(metric.step(), spec.steps_per_epoch(), spec.total_steps());
+    const bool lasts =
+        job::EvaluatesAfter(metric.step(), spec.evaluation_steps(), spec.total_steps()) ||
+        job::EvaluatesAfter(metric.step(), spec.steps_per_epoch(), spec.total_steps());
     if (metric.step() <= said.applied() && lasts) continue;
     return Violation(
-        from, fmt::format("sent a metric of the end of an epoch at step {}; an epoch has {} steps, an "
-                          "evaluation follows every {}, and it is at step {}",
-                          metric.step(), spec.steps_per_epoch(), spec.evaluation_steps(),
-                          said.applied()));
+        from, fmt::format(
+                  "sent a metric of the end of an epoch at step {}; an epoch has {} steps, an "
+                  "evaluation follows every {}, and it is at step {}",
+                  metric.step(), spec.steps_per_epoch(), spec.evaluation_steps(), said.applied()));
   }
   return {};
 }

@@ -42,14 +42,14 @@ struct Progress {
   std::optional<Evaluation> validation;  // the newest
   std::optional<Evaluation> test;        // likewise
   v1::SampleSplit test_from = v1::SAMPLE_SPLIT_TEST;  // whose samples the test set is
-  double samples_per_second = 0;         // of the whole ring, over the last steps
-  uint64_t ring_bytes = 0;               // payload bytes sent to the successor in this job
-  uint64_t shards_computed = 0;          // training shards that this worker folded in this job
-  uint64_t shards_dropped = 0;           // of those, thrown away: another member has them now
-  PhaseTimes step_times;                 // of this worker: means over the last steps
-  double step_seconds = 0;               // likewise: from a step's end to the next one's
-  PhaseTimes run_times;                  // of this worker: of the run so far
-  uint32_t input_threads = 0;            // of this worker
+  double samples_per_second = 0;                      // of the whole ring, over the last steps
+  uint64_t ring_bytes = 0;       // payload bytes sent to the successor in this job
+  uint64_t shards_computed = 0;  // training shards that this worker folded in this job
+  uint64_t shards_dropped = 0;   // of those, thrown away: another member has them now
+  PhaseTimes step_times;         // of this worker: means over the last steps
+  double step_seconds = 0;       // likewise: from a step's end to the next one's
+  PhaseTimes run_times;          // of this worker: of the run so far
+  uint32_t input_threads = 0;    // of this worker
 };
 
 // Told on the step thread, after every applied step and every evaluation; must return quickly.

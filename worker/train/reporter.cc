@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/log.h"
+#include "worker/state/watch.h"
 
 namespace ringmaster::worker {
 namespace {

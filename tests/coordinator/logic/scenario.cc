@@ -76,8 +76,7 @@ class Player {
   // ---- events -----------------------------------------------------------------------------------
 
   void Open(const Command& command) {
-    const SessionId session{++last_session_};
-    sessions_[command.subject] = session;
+    const SessionId session = sessions_[command.subject] = SessionId{++last_session_};
     names_[session] = command.subject;
     Step(SessionOpened{session});
   }
@@ -127,10 +126,8 @@ class Player {
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
     set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
-    set("patience", [&](uint32_t v) {
-      spec.mutable_stop()->set_metric("test/loss");
-      spec.mutable_stop()->set_patience(v);
-    });
+    set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
+    if (spec.has_stop()) spec.mutable_stop()->set_metric("test/loss");
     if (command.options.contains("continue")) {
       spec.mutable_continue_()->set_job(command.Text("continue", ""));
       set("step", [&](uint32_t v) { spec.mutable_continue_()->set_step(v); });

@@ -89,6 +89,7 @@ class InputFixture {
     spec_.set_batch(kBatch);
     spec_.set_shards(kShards);
     spec_.set_steps_per_epoch(2);
+    spec_.set_evaluation_steps(2);
     spec_.set_total_steps(kSteps);
     spec_.set_seed(9);
     spec_.add_augment()->mutable_random_flip();
