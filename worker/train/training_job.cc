@@ -73,8 +73,8 @@ Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores
                                {.weights = job->weights ? job->weights->HostBytes() : 0,
                                 .cores = count,
                                 .own_memory = own,
-                                 .checkpoints = job->options.checkpoint_copies,
-                                 .input = job->options.input.memory_bytes});
+                                .checkpoints = job->options.checkpoint_copies,
+                                .input = job->options.input.memory_bytes});
   const uint64_t needed = job->planned.host.most() + (own ? 0 : job->planned.core * count);
   const uint64_t limit = HostLimit(backend, cores);
   if (needed <= limit) return absl::OkStatus();
