@@ -55,6 +55,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   }
   for (auto& [number, job] : jobs_) {
     if (!IsDivided(job.record)) continue;
+    if (job.record.cancel_requested) Cancel(job);  // those that it had not come to
     ShowFolds(job.record.id());
     SubmitNextFold(job);
   }

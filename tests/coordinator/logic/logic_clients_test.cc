@@ -1,7 +1,9 @@
 // Submissions that are made of another job: what is refused, and what the new job has of the other.
 #include <catch2/catch.hpp>
+#include <map>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/job/resolve.h"
 #include "coordinator/logic/logic.h"
@@ -376,6 +378,49 @@ TEST_CASE(
   *both.mutable_spec() = testing::MakeSpec();
   CHECK(cluster.Ask(both) == nullptr);
   CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kInvalidArgument);
+}
+
+// What a coordinator left that was killed while it wrote a cross-validation of three folds.
+Restored LeftFolds(bool cancelled) {
+  Restored left;
+  left.term = 1;
+  left.jobs = {MakeRecord(1, v1::JOB_STATE_RUNNING), MakeRecord(2, v1::JOB_STATE_CANCELLED),
+               MakeRecord(3, v1::JOB_STATE_QUEUED)};
+  left.jobs[0].cancel_requested = cancelled;
+  left.jobs[0].status.mutable_spec()->mutable_validation()->set_folds(3);
+  for (JobRecord& record : left.jobs) record.resolved.reset();
+  for (size_t fold : {1, 2}) {
+    left.jobs[fold].status.set_fold_of("j0001");
+    left.jobs[fold].idempotency_key = fmt::format("fold {} of j0001", fold);
+  }
+  return left;
+}
+
+TEST_CASE(
+    "Folds: those that were missing when a coordinator was killed are submitted by the next") {
+  Logic logic({});
+  std::vector<JobRecord> inserted;
+  for (const Action& action : logic.Restore(LeftFolds(false), {})) {
+    if (const auto* insert = std::get_if<InsertJob>(&action)) inserted.push_back(insert->record);
+  }
+  REQUIRE(inserted.size() == 1);
+  CHECK(inserted[0].id() == "j0004");
+  CHECK(inserted[0].status.fold_of() == "j0001");
+  CHECK(inserted[0].status.name() == "test-fold-3");
+  CHECK(inserted[0].status.spec().validation().fold() == "3/3");
+}
+
+TEST_CASE("Folds: a cancellation that was begun is brought to its end") {
+  Logic logic({});
+  std::map<std::string, v1::JobState> saved;
+  for (const Action& action : logic.Restore(LeftFolds(true), {})) {
+    CHECK_FALSE(std::holds_alternative<InsertJob>(action));
+    if (const auto* save = std::get_if<SaveJob>(&action)) {
+      saved[save->record.id()] = save->record.status.state();
+    }
+  }
+  CHECK(saved["j0003"] == v1::JOB_STATE_CANCELLED);
+  CHECK(saved["j0001"] == v1::JOB_STATE_CANCELLED);
 }
 
 }  // namespace
