@@ -137,10 +137,13 @@ class MetricsTest(cluster.ClusterTest):
         running.stop()
 
     def test_a_job_that_went_back_tells_its_new_past(self):
+        # Slow steps: what was told goes beyond the checkpoint, and there is no newer one when the worker dies.
+        self.cluster.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:20"}
         running = self.start("a")
-        job = running.submit(cluster.job_spec(epochs=100_000, checkpoint={"every_steps": 30}))
+        job = running.submit(cluster.job_spec(epochs=100_000, checkpoint={"every_steps": 180}))
         folder = running.folder / "runs"
-        running.watch_until(job, lambda status: status["checkpoint"] and status["epoch"] >= 30, "a checkpoint")
+        running.watch_until(job, lambda status: status["checkpoint"] and
+                            30 <= status["step"] - status["checkpoint"]["step"] < 60, "steps after a checkpoint")
         running.ringctl("metrics", job, "--tensorboard-dir", folder)
         running.workers["a"].kill()
         running.start_worker("b")
