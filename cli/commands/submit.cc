@@ -112,6 +112,14 @@ struct EvaluateOptions {
 StatusOr<v1::JobSpec> EvaluationOf(const v1::JobStatus& trained, const EvaluateOptions& options) {
   constexpr size_t kMostName = 88;
   v1::JobSpec spec = trained.spec();
+  if (spec.kind() == v1::JOB_KIND_EVALUATE) {
+    return FailedPrecondition("{} is an evaluation and has no weights of its own; evaluate {}",
+                              trained.job_id(), spec.init().job());
+  }
+  if (trained.folds_size() > 0) {
+    return FailedPrecondition("{} is a cross-validation; evaluate one of its folds, as {}",
+                              trained.job_id(), trained.folds(0).job_id());
+  }
   const bool average = job::WithDefaults(spec).optimizer().ema().evaluate();
   spec.set_kind(v1::JOB_KIND_EVALUATE);
   spec.set_name(spec.name().substr(0, kMostName) + "-evaluation");

@@ -118,6 +118,8 @@ class EvaluateTest(exactness.ExactnessCase):
                 done = running.ringctl("evaluate", job, *arguments, expect=None)
                 self.assertNotEqual(done.returncode, 0, arguments)
                 self.assertIn(words, done.stdout + done.stderr)
+            done = running.ringctl("evaluate", running.json("evaluate", job)["job_id"], expect=None)
+            self.assertIn(f"is an evaluation and has no weights of its own; evaluate {job}", done.stderr)
 
 
 class FoldsTest(exactness.ExactnessCase):
@@ -149,6 +151,8 @@ class FoldsTest(exactness.ExactnessCase):
                 self.assertAlmostEqual(spread["deviation"], statistics.stdev(losses), places=12)
             self.assertEqual(status["step"], sum(fold["step"] for fold in folds))
             self.assertIn("+-", running.ringctl("status", job).stdout)
+            done = running.ringctl("evaluate", job, expect=None)
+            self.assertIn(f"is a cross-validation; evaluate one of its folds, as {folds[0]['job_id']}", done.stderr)
 
     def test_folds_are_cancelled_and_fail_as_one(self):
         with self.running() as running:
