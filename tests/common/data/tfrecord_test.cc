@@ -32,9 +32,9 @@ TEST_CASE("tf.Example: what is written is read") {
 }
 
 TEST_CASE("tf.Example: of a key the last entry counts, and of a feature its last kind") {
-  const std::string one = WriteTfExample("image", "first", "label", 1);
-  const std::string two = WriteTfExample("image", "second", "label", 2);
-  const auto features = ParseTfExample(BytesOf(one + two));  // messages merge
+  const std::string both = WriteTfExample("image", "first", "label", 1) +
+                           WriteTfExample("image", "second", "label", 2);  // messages merge
+  const auto features = ParseTfExample(BytesOf(both));
   REQUIRE(features.ok());
   CHECK(TextOf(FindFeature(*features, "image")->bytes.at(0)) == "second");
   CHECK(FindFeature(*features, "label")->numbers == std::vector<int64_t>{2});
