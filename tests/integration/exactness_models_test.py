@@ -5,6 +5,10 @@ import exactness
 DISTORT = [{"random_crop": {"padding": 4}}, {"random_flip": {}}, {"random_brightness": {"max_delta": 63}},
            {"random_contrast": {"lower": 0.2, "upper": 1.8}}, {"per_image_standardization": {}}]
 
+PICTURES = [{"random_resized_crop": {"size": 32}}, {"random_flip": {}},
+            {"color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4}}, {"normalize": "torch"},
+            {"mixup": {"alpha": 0.4}}]
+
 
 def spec(workers, **changes):
     return cluster.job_spec(checkpoint={"every_steps": 4, "keep": 2},
@@ -58,6 +62,27 @@ class ExactnessModelsTest(exactness.ExactnessCase):
             self.assertEqual([regroup["lost"] for regroup in status["regroups"]], [["b"]], status)
             status["files"] = self.verify_checkpoint(running, status, running.folder / f"fetched-{label}")
         return status
+
+    def check_pictures(self, model, data):
+        """Cut, changed and mixed: four clusters, and one that loses a worker."""
+        def make_data(running):
+            running.ringctl("dataset", "make", data, running.data_root / data, "--train", 40, "--test", 16)
+
+        def job(least, most):
+            return cluster.job_spec(
+                name=model, model={"name": model}, data={"path": data}, batch=8, epochs=2, validation={"split": 0.2},
+                augment=PICTURES, optimizer={"sgd": {"learning_rate": 0.01, "momentum": 0.9}},
+                checkpoint={"every_steps": 2, "keep": 2, "best": "validation/loss"}, workers={"min": least, "max": most})
+
+        results = self.run_everywhere(lambda workers: {model: job(workers, workers)}, make_data)
+        killed = self.run_with_a_kill(model, job(1, 3), make_data)
+        self.check_equal(model, [next(iter(results.values()))[model], killed])
+
+    def test_resnet18_on_jpegs(self):
+        self.check_pictures("resnet18", "image_folder")
+
+    def test_efficientnet_on_tfrecords(self):
+        self.check_pictures("efficientnetb0", "tfrecord")
 
     def test_values_that_are_computed_again_change_no_bit(self):
         def job(least, most, **changes):
