@@ -6,6 +6,7 @@
 #include "common/amount.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
+#include "worker/state/watch.h"
 #include "worker/train/bind_cores.h"
 
 namespace ringmaster::worker {
