@@ -1,21 +1,26 @@
 // ringctl dataset make FORMAT DIR, dataset stat, head and verify DIR, dataset pack SRC DIR: without
 // a cluster.
 #include <fmt/ranges.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/dataset_packer.h"
 #include "cli/dataset_report.h"
 #include "cli/json.h"
 #include "common/data/dataset.h"
+#include "common/data/pack.h"
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
 #include "common/data/verify.h"
 #include "common/files.h"
 #include "common/job/job_file.h"
+#include "common/mutex.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -132,6 +137,51 @@ StatusOr<ExitCode> Verify(const Common& common, const LookOptions& options) {
   Print(common.json() ? ToJson(options.folder, *verified).dump(2) + "\n" : RenderSha256(*verified));
   for (const std::string& problem : verified->problems) Say(problem);
   return verified->problems.empty() ? ExitCode::kOk : ExitCode::kOther;
+}
+
+// On several threads, for which the calling one waits.
+class DatasetPacker {
+ public:
+  // `packing` outlives it.
+  explicit DatasetPacker(data::Packing* packing) : packing_(packing) {}
+
+  // Writes every part and finishes, on so many threads; after an error no other part is begun. The
+  // error is that of the first part that has one, in their order.
+  [[nodiscard]] Status Run(uint32_t threads);
+
+ private:
+  void Work();
+
+  data::Packing* const packing_;
+  std::atomic<size_t> next_{0};
+  Mutex mu_;
+  size_t failed_ ABSL_GUARDED_BY(mu_) = SIZE_MAX;  // the first part with an error
+  Status status_ ABSL_GUARDED_BY(mu_);             // its
+  std::vector<std::jthread> threads_;
+};
+
+Status DatasetPacker::Run(uint32_t threads) {
+  const size_t wanted = std::min<size_t>(threads, packing_->parts());
+  for (size_t i = 0; i < wanted; ++i) threads_.emplace_back([this] { Work(); });
+  threads_.clear();  // joins them
+  MutexLock lock(mu_);
+  RING_RETURN_IF_ERROR(status_);
+  return packing_->Finish();
+}
+
+// Parts are begun in order, so that those before the first with an error are written.
+void DatasetPacker::Work() {
+  pthread_setname_np(pthread_self(), "pack");
+  for (size_t part = next_++; part < packing_->parts(); part = next_++) {
+    Status status = packing_->WritePart(part);
+    if (status.ok()) continue;
+    next_ = packing_->parts();
+    MutexLock lock(mu_);
+    if (part >= failed_) return;
+    failed_ = part;
+    status_ = std::move(status);
+    return;
+  }
 }
 
 struct PackCommand {

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/data/format.h"
 #include "common/philox.h"
@@ -59,6 +62,14 @@ uint32_t DrawSampleImage(const SampleKey& key, std::span<uint8_t> planes);
 [[nodiscard]] SampleKey SampleOfClass(uint64_t seed, Split split, uint64_t i);
 // A sample image as a JPEG, its height and width from 40 to 72, each by itself.
 [[nodiscard]] std::string DrawSampleFile(const SampleKey& key);
+
+// Files that hold such images one after the other, up to four of training samples and two of
+// others: what `draw` makes of each image and its number, then `end`.
+[[nodiscard]] std::vector<SampleFile> SampleShards(
+    uint64_t train, uint64_t test,
+    const std::function<std::string(Split split, uint64_t shard, uint64_t shards)>& name,
+    const std::function<std::string(const SampleKey& key, uint64_t sample)>& draw,
+    const std::string& end = "");
 
 // The digit, 0 to 9, that stands in a grey image of 28 x 28 (sample_digit.cc): its label. Bright
 // strokes on a dark ground, of random place, size, slant, thickness and brightness, with noise.

@@ -111,10 +111,11 @@ struct SampleFile {
   std::string name;
   Split split;
   uint64_t begin, end;
-  std::vector<uint8_t> header;
-  size_t record_bytes;
+  std::vector<uint8_t> header = {};
+  size_t record_bytes = 0;
   // A function of (seed, split, sample) only.
-  std::function<void(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record)> draw;
+  std::function<void(uint64_t seed, Split split, uint64_t sample, std::span<uint8_t> record)> draw =
+      nullptr;
   std::function<std::string(uint64_t seed)> whole = {};
 };
 

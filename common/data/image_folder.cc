@@ -190,9 +190,6 @@ std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, ui
            .split = split,
            .begin = i,
            .end = i + 1,
-           .header = {},
-           .record_bytes = 0,
-           .draw = nullptr,
            .whole = [key](uint64_t /*seed*/) { return DrawSampleFile(key); }});
     }
   }

@@ -348,9 +348,6 @@ std::vector<SampleFile> NpzSampleFiles(uint64_t train, uint64_t test, uint64_t /
                       .split = split,
                       .begin = 0,
                       .end = samples,
-                      .header = {},
-                      .record_bytes = 0,
-                      .draw = nullptr,
                       .whole = [=](uint64_t seed) { return DrawArchive(seed, split, samples); }};
   };
   return {file(Split::kTrain, train), file(Split::kTest, test)};

@@ -190,6 +190,33 @@ SampleKey SampleOfClass(uint64_t seed, Split split, uint64_t i) {
   return key;
 }
 
+std::vector<SampleFile> SampleShards(
+    uint64_t train, uint64_t test,
+    const std::function<std::string(Split split, uint64_t shard, uint64_t shards)>& name,
+    const std::function<std::string(const SampleKey& key, uint64_t sample)>& draw,
+    const std::string& end) {
+  std::vector<SampleFile> files;
+  for (const Split split : {Split::kTrain, Split::kTest}) {
+    const bool trains = split == Split::kTrain;
+    const uint64_t samples = trains ? train : test;
+    const uint64_t shards = std::min<uint64_t>(samples, trains ? 4 : 2);
+    for (uint64_t shard = 0; shard < shards; ++shard) {
+      const uint64_t first = samples * shard / shards, past = samples * (shard + 1) / shards;
+      const auto whole = [=](uint64_t seed) {
+        std::string bytes;
+        for (uint64_t i = first; i < past; ++i) bytes += draw(SampleOfClass(seed, split, i), i);
+        return bytes + end;
+      };
+      files.push_back({.name = name(split, shard, shards),
+                       .split = split,
+                       .begin = first,
+                       .end = past,
+                       .whole = whole});
+    }
+  }
+  return files;
+}
+
 std::string DrawSampleFile(const SampleKey& key) {
   constexpr int kQuality = 92;
   std::vector<uint8_t> planes(kCifarPixels), pixels(kCifarPixels);

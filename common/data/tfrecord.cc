@@ -229,35 +229,15 @@ std::string WriteRecord(const std::string& bytes) {
   return length + masked(length) + bytes + masked(bytes);
 }
 
-// As ImageNet's: labels from 1 on, up to four shards of training samples and two of others.
+// As ImageNet's: labels from 1 on.
 std::vector<SampleFile> TfRecordSampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
-  std::vector<SampleFile> files;
-  for (const Split split : {Split::kTrain, Split::kTest}) {
-    const bool trains = split == Split::kTrain;
-    const uint64_t samples = trains ? train : test;
-    const uint64_t shards = std::min<uint64_t>(samples, trains ? 4 : 2);
-    for (uint64_t shard = 0; shard < shards; ++shard) {
-      const uint64_t begin = samples * shard / shards, end = samples * (shard + 1) / shards;
-      const auto whole = [=](uint64_t seed) {
-        std::string bytes;
-        for (uint64_t i = begin; i < end; ++i) {
-          const SampleKey key = SampleOfClass(seed, split, i);
-          bytes += WriteImageRecord(DrawSampleFile(key), SampleImageLabel(key));
-        }
-        return bytes;
-      };
-      files.push_back(
-          {.name = fmt::format("{}-{:05}-of-{:05}", trains ? "train" : "validation", shard, shards),
-           .split = split,
-           .begin = begin,
-           .end = end,
-           .header = {},
-           .record_bytes = 0,
-           .draw = nullptr,
-           .whole = whole});
-    }
-  }
-  return files;
+  const auto name = [](Split split, uint64_t shard, uint64_t shards) {
+    return fmt::format("{}-{:05}-of-{:05}", split == Split::kTrain ? "train" : "validation", shard,
+                       shards);
+  };
+  return SampleShards(train, test, name, [](const SampleKey& key, uint64_t /*sample*/) {
+    return WriteImageRecord(DrawSampleFile(key), SampleImageLabel(key));
+  });
 }
 
 constexpr RecordFormat kTfRecords = {"train-00000-of-00010 or *.tfrecord", LooksLikeRecords,

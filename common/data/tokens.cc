@@ -165,14 +165,10 @@ std::string DrawTokens(uint64_t seed, Split split, uint64_t tokens) {
 // As many tokens as samples are wanted, and the one that follows the last.
 std::vector<SampleFile> TokenSampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
   const auto file = [](const char* name, Split split, uint64_t tokens) {
-    return SampleFile{.name = name,
-                      .split = split,
-                      .begin = 0,
-                      .end = tokens,
-                      .header = {},
-                      .record_bytes = 0,
-                      .draw = nullptr,
-                      .whole = [=](uint64_t seed) { return DrawTokens(seed, split, tokens + 1); }};
+    return SampleFile{
+        .name = name, .split = split, .begin = 0, .end = tokens, .whole = [=](uint64_t seed) {
+          return DrawTokens(seed, split, tokens + 1);
+        }};
   };
   return {file("train.bin", Split::kTrain, train), file("val.bin", Split::kTest, test)};
 }

@@ -396,36 +396,15 @@ std::string WriteTarMember(const std::string& name, const std::string& bytes) {
   return block + bytes + std::string((kBlock - bytes.size() % kBlock) % kBlock, '\0');
 }
 
-// Up to four shards of training samples, and two of others.
 std::vector<SampleFile> WebDatasetSampleFiles(uint64_t train, uint64_t test, uint64_t /*seed*/) {
-  std::vector<SampleFile> files;
-  for (const Split split : {Split::kTrain, Split::kTest}) {
-    const bool trains = split == Split::kTrain;
-    const uint64_t samples = trains ? train : test;
-    const uint64_t shards = std::min<uint64_t>(samples, trains ? 4 : 2);
-    for (uint64_t shard = 0; shard < shards; ++shard) {
-      const uint64_t begin = samples * shard / shards, end = samples * (shard + 1) / shards;
-      const auto whole = [=](uint64_t seed) {
-        std::string bytes;
-        for (uint64_t i = begin; i < end; ++i) {
-          const SampleKey key = SampleOfClass(seed, split, i);
-          bytes += WriteTarMember(fmt::format("{:06}.jpg", i), DrawSampleFile(key));
-          bytes +=
-              WriteTarMember(fmt::format("{:06}.cls", i), fmt::to_string(SampleImageLabel(key)));
-        }
-        return bytes + std::string(2 * kBlock, '\0');
-      };
-      files.push_back({.name = fmt::format("{}-{:06}.tar", trains ? "train" : "val", shard),
-                       .split = split,
-                       .begin = begin,
-                       .end = end,
-                       .header = {},
-                       .record_bytes = 0,
-                       .draw = nullptr,
-                       .whole = whole});
-    }
-  }
-  return files;
+  const auto name = [](Split split, uint64_t shard, uint64_t /*shards*/) {
+    return fmt::format("{}-{:06}.tar", split == Split::kTrain ? "train" : "val", shard);
+  };
+  const auto draw = [](const SampleKey& key, uint64_t sample) {
+    return WriteTarMember(fmt::format("{:06}.jpg", sample), DrawSampleFile(key)) +
+           WriteTarMember(fmt::format("{:06}.cls", sample), fmt::to_string(SampleImageLabel(key)));
+  };
+  return SampleShards(train, test, name, draw, std::string(2 * kBlock, '\0'));
 }
 
 constexpr RecordFormat kTars = {"train-000000.tar or train/*.tar", LooksLikeTars, ListTars,

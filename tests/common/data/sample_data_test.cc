@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "common/data/dataset.h"
 #include "common/data/drawing.h"
 #include "common/data/image_formats.h"
 #include "common/sha256.h"
@@ -202,6 +203,25 @@ TEST_CASE("CIFAR: planes become interleaved pixels") {
   for (size_t i = 0; i < 1024; ++i) {
     for (size_t c = 0; c < 3; ++c) REQUIRE(pixels[3 * i + c] == planes[c * 1024 + i]);
   }
+}
+
+TEST_CASE("Sample data: records and tar files hold the folder of images, in other files") {
+  TemporaryFolder folder;
+  const auto open = [&](const std::string& format) {
+    REQUIRE(MakeSampleData(folder / format, {.format = format, .train = 21, .test = 11}).ok());
+    v1::DataSource source;
+    source.set_path(format);
+    const auto dataset = Dataset::Open({folder.path(), ""}, source);
+    REQUIRE(dataset.ok());
+    CHECK((*dataset)->facts().format() == format);
+    return *dataset;
+  };
+  const auto records = open(GENERATE("tfrecord", "webdataset")), images = open("image_folder");
+  CHECK(records->facts().index().files() == 6);
+  CHECK(records->samples(Split::kTrain) == 21);
+  CHECK(records->samples(Split::kTest) == 11);
+  CHECK(records->facts().columns(1).limit() == 10);
+  CHECK(records->facts().index().bytes() == images->facts().index().bytes());
 }
 
 }  // namespace

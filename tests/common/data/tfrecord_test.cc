@@ -47,25 +47,6 @@ TEST_CASE("tf.Example: a cut one is an error, wherever it is cut") {
   }
 }
 
-TEST_CASE("TFRecord: sample data are those of the folder of images, in other files") {
-  TemporaryFolder folder;
-  const auto open = [&](const std::string& format) {
-    REQUIRE(MakeSampleData(folder / format, {.format = format, .train = 21, .test = 11}).ok());
-    v1::DataSource source;
-    source.set_path(format);
-    const auto dataset = Dataset::Open({folder.path(), ""}, source);
-    REQUIRE(dataset.ok());
-    CHECK((*dataset)->facts().format() == format);
-    return *dataset;
-  };
-  const auto records = open("tfrecord"), images = open("image_folder");
-  CHECK(records->facts().index().files() == 6);
-  CHECK(records->samples(Split::kTrain) == 21);
-  CHECK(records->samples(Split::kTest) == 11);
-  CHECK(records->facts().columns(1).limit() == 10);
-  CHECK(records->facts().index().bytes() == images->facts().index().bytes());
-}
-
 TEST_CASE("TFRecord: which files belong together") {
   TemporaryFolder folder;
   REQUIRE(MakeSampleData(folder / "d", {.format = "tfrecord", .train = 20, .test = 10}).ok());

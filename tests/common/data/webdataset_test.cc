@@ -158,23 +158,6 @@ TEST_CASE_METHOD(TarFixture, "WebDataset: which files belong together") {
   CHECK(ErrorOf().find("it holds no file of a known format") == 0);
 }
 
-TEST_CASE("WebDataset: sample data are those of the folder of images, in other files") {
-  TemporaryFolder folder;
-  const auto open = [&](const std::string& format) {
-    REQUIRE(MakeSampleData(folder / format, {.format = format, .train = 21, .test = 11}).ok());
-    v1::DataSource source;
-    source.set_path(format);
-    const auto dataset = Dataset::Open({folder.path(), ""}, source);
-    REQUIRE(dataset.ok());
-    CHECK((*dataset)->facts().format() == format);
-    return *dataset;
-  };
-  const auto tars = open("webdataset"), images = open("image_folder");
-  CHECK(tars->facts().index().files() == 6);
-  CHECK(tars->facts().columns(1).limit() == 10);
-  CHECK(tars->facts().index().bytes() == images->facts().index().bytes());
-}
-
 TEST_CASE_METHOD(TarFixture, "Quarantine: what cannot be decoded is listed, and left out") {
   std::string cut = Picture(50, {64, 64});
   cut.resize(cut.size() - 20);  // its header is whole
