@@ -10,8 +10,8 @@
 
 #include "cli/client.h"
 #include "cli/complaint.h"
-#include "cli/json.h"
-#include "cli/terminal.h"
+#include "cli/show/json.h"
+#include "cli/show/terminal.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {

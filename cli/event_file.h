@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/metric_history.h"
+#include "cli/show/metric_history.h"
 #include "common/status.h"
 
 namespace ringmaster::cli {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cli/complaint.h"
-#include "cli/json.h"
-#include "cli/progress_view.h"
-#include "cli/render.h"
+#include "cli/show/json.h"
+#include "cli/show/progress_view.h"
+#include "cli/show/render.h"
 #include "common/sha256.h"
 
 namespace ringmaster::cli {

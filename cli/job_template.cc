@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 #include "common/check.h"
 #include "common/job/field_names.h"
 #include "common/job/keys.h"

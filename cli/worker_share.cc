@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/names.h"
+#include "cli/show/names.h"
 #include "common/amount.h"
 
 namespace ringmaster::cli {

@@ -5,8 +5,8 @@
 #include "cli/checkpoint_download.h"
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/json.h"
-#include "cli/render.h"
+#include "cli/show/json.h"
+#include "cli/show/render.h"
 #include "common/job/field_names.h"
 #include "common/model/foreign_weights.h"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/dataset_report.h"
-#include "cli/json.h"
+#include "cli/show/dataset_report.h"
+#include "cli/show/json.h"
 #include "common/data/dataset.h"
 #include "common/data/pack.h"
 #include "common/data/sample_data.h"

@@ -2,9 +2,9 @@
 
 #include "cli/commands/commands.h"
 #include "cli/follow.h"
-#include "cli/json.h"
-#include "cli/names.h"
-#include "cli/render.h"
+#include "cli/show/json.h"
+#include "cli/show/names.h"
+#include "cli/show/render.h"
 #include "common/amount.h"
 
 namespace ringmaster::cli {

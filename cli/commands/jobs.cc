@@ -1,8 +1,8 @@
 #include "cli/client.h"
 #include "cli/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/json.h"
-#include "cli/render.h"
+#include "cli/show/json.h"
+#include "cli/show/render.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 

@@ -7,11 +7,11 @@
 #include <thread>
 #include <utility>
 
-#include "cli/braille_plot.h"
 #include "cli/commands/commands.h"
 #include "cli/event_file.h"
-#include "cli/metric_history.h"
-#include "cli/names.h"
+#include "cli/show/braille_plot.h"
+#include "cli/show/metric_history.h"
+#include "cli/show/names.h"
 #include "common/text.h"
 
 namespace ringmaster::cli {

@@ -6,7 +6,7 @@
 
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/render_model.h"
+#include "cli/show/render_model.h"
 #include "common/files.h"
 #include "common/graph/layers/layer_table.h"
 #include "common/graph/message/message.h"

@@ -10,7 +10,7 @@
 #include "cli/child_process.h"
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/json.h"
+#include "cli/show/json.h"
 #include "common/files.h"
 
 namespace ringmaster::cli {

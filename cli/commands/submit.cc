@@ -6,8 +6,8 @@
 
 #include "cli/commands/commands.h"
 #include "cli/follow.h"
-#include "cli/json.h"
-#include "cli/names.h"
+#include "cli/show/json.h"
+#include "cli/show/names.h"
 #include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"

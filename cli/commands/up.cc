@@ -4,9 +4,9 @@
 
 #include "cli/child_process.h"
 #include "cli/commands/commands.h"
-#include "cli/json.h"
 #include "cli/local_cluster.h"
-#include "cli/names.h"
+#include "cli/show/json.h"
+#include "cli/show/names.h"
 #include "cli/worker_share.h"
 #include "common/amount.h"
 

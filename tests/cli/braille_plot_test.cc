@@ -1,4 +1,4 @@
-#include "cli/braille_plot.h"
+#include "cli/show/braille_plot.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

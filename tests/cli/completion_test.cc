@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/names.h"
+#include "cli/show/names.h"
 #include "tests/cli/fake_jobs.h"
 
 namespace ringmaster::cli {

@@ -1,4 +1,4 @@
-#include "cli/dataset_report.h"
+#include "cli/show/dataset_report.h"
 
 #include <catch2/catch.hpp>
 

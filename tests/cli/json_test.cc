@@ -1,4 +1,4 @@
-#include "cli/json.h"
+#include "cli/show/json.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "cli/names.h"
+#include "cli/show/names.h"
 
 #include <catch2/catch.hpp>
 

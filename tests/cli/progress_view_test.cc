@@ -1,8 +1,8 @@
-#include "cli/progress_view.h"
+#include "cli/show/progress_view.h"
 
 #include <catch2/catch.hpp>
 
-#include "cli/render_watch.h"
+#include "cli/show/render_watch.h"
 #include "tests/cli/job_statuses.h"
 #include "tests/cli/screen.h"
 

@@ -1,4 +1,4 @@
-#include "cli/render_model.h"
+#include "cli/show/render_model.h"
 
 #include <catch2/catch.hpp>
 

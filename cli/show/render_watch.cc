@@ -1,4 +1,4 @@
-#include "cli/render_watch.h"
+#include "cli/show/render_watch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "cli/complaint.h"
-#include "cli/names.h"
-#include "cli/terminal.h"
+#include "cli/show/names.h"
+#include "cli/show/terminal.h"
 #include "common/job/metrics.h"
 
 namespace ringmaster::cli {

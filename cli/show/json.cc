@@ -1,11 +1,11 @@
-#include "cli/json.h"
+#include "cli/show/json.h"
 
 #include <cmath>
 
 #include <fmt/format.h>
 #include <google/protobuf/message.h>
 
-#include "cli/names.h"
+#include "cli/show/names.h"
 #include "common/job/field_names.h"
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"

@@ -1,10 +1,10 @@
-#include "cli/progress_view.h"
+#include "cli/show/progress_view.h"
 
 #include "cli/complaint.h"
-#include "cli/json.h"
-#include "cli/names.h"
-#include "cli/render_watch.h"
-#include "cli/terminal.h"
+#include "cli/show/json.h"
+#include "cli/show/names.h"
+#include "cli/show/render_watch.h"
+#include "cli/show/terminal.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 
 namespace ringmaster::cli {
 

@@ -1,8 +1,8 @@
-#include "cli/render_model.h"
+#include "cli/show/render_model.h"
 
 #include <fmt/ranges.h>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 
 namespace ringmaster::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::cli {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/epoch.h"
-#include "cli/terminal.h"
+#include "cli/show/epoch.h"
+#include "cli/show/terminal.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::cli {

@@ -1,4 +1,4 @@
-#include "cli/render.h"
+#include "cli/show/render.h"
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_join.h>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "cli/complaint.h"
-#include "cli/epoch.h"
-#include "cli/names.h"
-#include "cli/render_watch.h"
-#include "cli/terminal.h"
+#include "cli/show/epoch.h"
+#include "cli/show/names.h"
+#include "cli/show/render_watch.h"
+#include "cli/show/terminal.h"
 #include "common/amount.h"
 #include "common/job/metrics.h"
 

@@ -1,4 +1,4 @@
-#include "cli/names.h"
+#include "cli/show/names.h"
 
 #include <absl/strings/match.h>
 #include <fmt/chrono.h>

@@ -1,11 +1,11 @@
-#include "cli/dataset_report.h"
+#include "cli/show/dataset_report.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 #include "common/image/decode.h"
 #include "common/text.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/json.h"
-#include "cli/terminal.h"
+#include "cli/show/json.h"
+#include "cli/show/terminal.h"
 #include "common/data/dataset.h"
 #include "common/data/statistics.h"
 #include "common/data/verify.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cli/client.h"
-#include "cli/json.h"
-#include "cli/terminal.h"
+#include "cli/show/json.h"
+#include "cli/show/terminal.h"
 #include "common/status.h"
 #include "ringmaster/v1/jobs.pb.h"
 

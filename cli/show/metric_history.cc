@@ -1,10 +1,10 @@
-#include "cli/metric_history.h"
+#include "cli/show/metric_history.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "cli/names.h"
+#include "cli/show/names.h"
 #include "common/job/metrics.h"
 
 namespace ringmaster::cli {

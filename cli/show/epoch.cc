@@ -1,4 +1,4 @@
-#include "cli/epoch.h"
+#include "cli/show/epoch.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/terminal.h"
+#include "cli/show/terminal.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::cli {

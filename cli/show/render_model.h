@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/json.h"
-#include "cli/terminal.h"
+#include "cli/show/json.h"
+#include "cli/show/terminal.h"
 #include "common/graph/layers/layer_table.h"
 #include "common/graph/layers/losses.h"
 #include "common/zoo/model_table.h"
