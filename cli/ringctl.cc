@@ -23,6 +23,7 @@ int Run(int argc, const char* const* argv) {
   AddKeys(line);
   AddSubmit(line);
   AddEvaluate(line);
+  AddPredict(line);
   AddRun(line);
   AddPs(line);
   AddStatus(line);

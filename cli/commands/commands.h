@@ -10,9 +10,10 @@
 namespace ringmaster::cli {
 
 void AddUp(CommandLine& line);
-// submit.cc
 void AddSubmit(CommandLine& line);
+// evaluate.cc
 void AddEvaluate(CommandLine& line);
+void AddPredict(CommandLine& line);
 
 void AddRun(CommandLine& line);
 void AddInit(CommandLine& line);

@@ -1,9 +1,10 @@
 // The format image_folder: a folder of images for each class, as torchvision and Keras read them.
 // Either train/CLASS/... beside one of val/, validation/ and test/, or CLASS/... alone, which has
-// no test samples. Classes are the names of the training folders, sorted by their bytes, and
-// numbered; the samples of a class come folder by folder, by (folder, name). What counts is what is
-// named .jpg, .jpeg or .png in any case; names that begin with a dot are passed over, and so is
-// what is no image. What an image is, its content says.
+// no test samples. Images alone, without a folder of a class, have no labels: for predictions.
+// Classes are the names of the training folders, sorted by their bytes, and numbered; the samples
+// of a class come folder by folder, by (folder, name). What counts is what is named .jpg, .jpeg or
+// .png in any case; names that begin with a dot are passed over, and so is what is no image. What
+// an image is, its content says.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -86,10 +87,36 @@ StatusOr<Lies> WhereTheyLie(const Descriptor& folder) {
   return Lies{"train", tests.empty() ? std::nullopt : std::optional(tests[0])};
 }
 
+// The images of one class, or without one (-1).
+Status AddClass(const Descriptor& folder, const std::string& path, Split split, int32_t label,
+                RecordListing* listing) {
+  std::vector<std::string> images;
+  RING_RETURN_IF_ERROR(AddImages(folder, path, 0, &images));
+  if (images.empty()) {
+    return FailedPrecondition("{}: the folder of a class without a .jpg, .jpeg or .png", path);
+  }
+  std::ranges::stable_sort(images, {}, FolderOf);
+  for (std::string& image : images) {
+    RecordFile file;
+    file.name = image.starts_with("./") ? image.substr(2) : std::move(image);
+    file.split = split;
+    file.label = label;
+    listing->files.push_back(std::move(file));
+  }
+  return absl::OkStatus();
+}
+
+bool HasImages(const FolderEntries& entries) {
+  return std::ranges::any_of(entries.files,
+                             [](const std::string& name) { return EndsAs(name, kRead); });
+}
+
 Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
                 RecordListing* listing) {
   RING_ASSIGN_OR_RETURN(const FolderEntries entries, ListFolder(folder, path));
   if (entries.folders.empty()) {
+    if (split == Split::kTrain) listing->labelled = !HasImages(entries);
+    if (!listing->labelled) return AddClass(folder, path, split, -1, listing);
     return FailedPrecondition("{}: there is no folder in it: expected one for each class", path);
   }
   if (split == Split::kTrain) listing->classes = entries.folders;
@@ -107,19 +134,7 @@ Status AddSplit(const Descriptor& folder, const std::string& path, Split split,
   for (size_t label = 0; label < listing->classes.size(); ++label) {
     const std::string& name = listing->classes[label];
     const std::string below = path == "." ? name : path + '/' + name;
-    std::vector<std::string> images;
-    RING_RETURN_IF_ERROR(AddImages(folder, below, 0, &images));
-    if (images.empty()) {
-      return FailedPrecondition("{}: the folder of a class without a .jpg, .jpeg or .png", below);
-    }
-    std::ranges::stable_sort(images, {}, FolderOf);
-    for (std::string& image : images) {
-      RecordFile file;
-      file.name = std::move(image);
-      file.split = split;
-      file.label = static_cast<int32_t>(label);
-      listing->files.push_back(std::move(file));
-    }
+    RING_RETURN_IF_ERROR(AddClass(folder, below, split, static_cast<int32_t>(label), listing));
   }
   return absl::OkStatus();
 }
@@ -132,18 +147,16 @@ StatusOr<RecordListing> ListImages(const Descriptor& folder) {
   return listing;
 }
 
-// A folder in it, or in its folder train, has an image.
+// It, its folder train, or a folder in one of them, has an image.
 bool IsThere(const Descriptor& folder) {
   const auto lies = WhereTheyLie(folder);
   if (!lies.ok()) return true;  // and says so when it is listed
   const auto classes = ListFolder(folder, lies->train);
   if (!classes.ok()) return false;
-  return std::ranges::any_of(classes->folders, [&](const std::string& name) {
-    const auto inside = ListFolder(folder, lies->train + '/' + name);
-    return inside.ok() && std::ranges::any_of(inside->files, [](const std::string& file) {
-             return EndsAs(file, kRead);
-           });
-  });
+  return HasImages(*classes) || std::ranges::any_of(classes->folders, [&](const std::string& name) {
+           const auto inside = ListFolder(folder, lies->train + '/' + name);
+           return inside.ok() && HasImages(*inside);
+         });
 }
 
 StatusOr<Record> ReadImageRecord(const v1::DataSource& source, const RecordFile& file,
@@ -196,8 +209,8 @@ std::vector<SampleFile> ImageFolderSampleFiles(uint64_t train, uint64_t test, ui
   return files;
 }
 
-constexpr RecordFormat kImageRecords = {"train/CLASS/*.jpg or CLASS/*.jpg", IsThere, ListImages,
-                                        FindImage};
+constexpr RecordFormat kImageRecords = {"train/CLASS/*.jpg or CLASS/*.jpg, or *.jpg alone", IsThere,
+                                        ListImages, FindImage};
 
 }  // namespace
 

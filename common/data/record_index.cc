@@ -301,6 +301,7 @@ RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
     return index;
   }
   index.classes_ = std::move(listing->classes);
+  index.labelled_ = listing->labelled;
   Memory memory(state_dir, format, source, folder);
   for (RecordFile& file : listing->files) {
     if (problems->size() >= kMostProblems) break;
@@ -398,6 +399,7 @@ std::vector<Array> RecordIndex::arrays() const {
                       .split = split,
                       .samples = samples(split),
                       .shape = {height, width, int64_t{channels_}}});
+    if (!labelled_) continue;
     arrays.push_back({.column = "label",
                       .split = split,
                       .samples = samples(split),

@@ -50,6 +50,7 @@ struct RecordFile {
 struct RecordListing {
   std::vector<RecordFile> files;     // in the order of samples; names and splits and labels
   std::vector<std::string> classes;  // by label; empty: numbers alone
+  bool labelled = true;              // else there is no column of labels
 };
 
 // The header of a record's image, as the job wants it read.
@@ -124,7 +125,7 @@ class RecordIndex {
   [[nodiscard]] const Quarantine& bad() const { return bad_; }
   [[nodiscard]] const v1::RecordIndexFacts& facts() const { return facts_; }
   // The columns, as arrays without a file: image, of height and width 0 where sizes differ, and
-  // label.
+  // label where there is one.
   [[nodiscard]] std::vector<Array> arrays() const;
 
  private:
@@ -141,7 +142,8 @@ class RecordIndex {
   Quarantine bad_;
   v1::RecordIndexFacts facts_;
   uint32_t channels_ = 1;  // of the image that has most
-  int64_t limit_ = 0;      // of labels
+  bool labelled_ = true;
+  int64_t limit_ = 0;  // of labels
 };
 
 // Reads records of an index, from files beneath the folder of the dataset. Thread-safe.

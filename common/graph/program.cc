@@ -25,6 +25,7 @@ ValueId Program::fed(std::string_view name) const {
 std::vector<ValueId> Results(const Program& program) {
   std::vector<ValueId> results;
   for (const Scalar& scalar : program.scalars) results.push_back(scalar.value);
+  for (const Rows& rows : program.rows) results.push_back(rows.value);
   for (const Parameter& parameter : program.parameters) results.push_back(parameter.gradient);
   for (const Normalization& normalization : program.normalizations) {
     results.push_back(normalization.batch_mean);

@@ -83,6 +83,12 @@ struct Output {
   bool lower_is_better = true;  // always of a loss
 };
 
+// What the model says of each sample under a name: float32 (N, ...), N rows of it.
+struct Rows {
+  std::string name;
+  ValueId value = kNoValue;
+};
+
 // A loss's gradient comes in here: fed, scalar float32, S / n * weight.
 struct Seed {
   ValueId value = kNoValue;
@@ -99,6 +105,7 @@ struct Program {
   ValueId share = kNoValue;
   std::vector<Scalar> scalars;        // in the order of the outputs
   std::vector<Output> outputs;        // losses first
+  std::vector<Rows> rows;             // of predictions, in the order of the graph; no outputs then
   std::vector<Parameter> parameters;  // those that are trained, canonical order
   // What is fed and stays as it is for the whole job: frozen parameters in canonical order, then
   // the statistics of normalizations that use their moving ones also in training.
@@ -113,7 +120,7 @@ struct Program {
   [[nodiscard]] ValueId fed(std::string_view name) const;
 };
 
-// What a program is run for: scalars, gradients and batch statistics; no kNoValue among them.
+// What a program is run for: scalars, rows, gradients and batch statistics; no kNoValue among them.
 [[nodiscard]] std::vector<ValueId> Results(const Program& program);
 
 // What the loss that is minimized is called among metrics; an output of this name is the only loss.

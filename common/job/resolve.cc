@@ -14,12 +14,21 @@
 #include "common/job/update_rules.h"
 #include "common/model/build.h"
 #include "common/model/fine_tuning.h"
+#include "common/model/predictions.h"
 
 namespace ringmaster::job {
 namespace {
 
+// Of an epoch; of kind predict all of them.
+uint64_t StepsPerEpoch(const v1::JobSpec& spec, const v1::DataUse& use) {
+  const bool predicts = spec.kind() == v1::JOB_KIND_PREDICT;
+  const uint64_t samples = predicts ? SampleUse(use).count(HeldOutSet(use)) : use.train_samples();
+  return (samples - 1) / spec.batch() + 1;
+}
+
 StatusOr<uint64_t> TotalSteps(const v1::JobSpec& spec, uint64_t steps_per_epoch) {
   if (spec.kind() == v1::JOB_KIND_EVALUATE) return uint64_t{0};
+  if (spec.kind() == v1::JOB_KIND_PREDICT) return steps_per_epoch;
   if (spec.has_steps()) return spec.steps();
   uint64_t total = 0;
   if (!__builtin_mul_overflow(steps_per_epoch, uint64_t{spec.epochs()}, &total)) return total;
@@ -48,7 +57,14 @@ v1::Optimizer OptimizerOf(const v1::JobSpec& complete) {
 // For what the data are.
 StatusOr<v1::Graph> GraphOf(const v1::JobSpec& spec, const v1::DatasetFacts& data) {
   RING_ASSIGN_OR_RETURN(const model::Columns columns, ResolveColumns(spec, data));
-  return model::BuildGraph(spec.model(), columns, {spec.loss(), spec.metrics()});
+  const model::Outputs outputs = {spec.loss(), spec.metrics()};
+  if (spec.kind() == v1::JOB_KIND_PREDICT) {
+    return model::BuildPredictions(spec.model(), columns, outputs,
+                                   {spec.predict().outputs(), spec.data().classes()});
+  }
+  RING_ASSIGN_OR_RETURN(v1::Graph graph, model::BuildGraph(spec.model(), columns, outputs));
+  if (spec.kind() == v1::JOB_KIND_EVALUATE) model::FreezeAll(&graph);
+  return graph;
 }
 
 }  // namespace
@@ -117,7 +133,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
     *result.mutable_init() = std::move(resolved.facts);
     *job.mutable_init_report() = std::move(resolved.report);
   }
-  result.set_steps_per_epoch((result.data_use().train_samples() - 1) / spec.batch() + 1);
+  result.set_steps_per_epoch(StepsPerEpoch(spec, result.data_use()));
   RING_ASSIGN_OR_RETURN(const uint64_t total, TotalSteps(spec, result.steps_per_epoch()));
   result.set_total_steps(total);
   result.set_kind(complete.kind());

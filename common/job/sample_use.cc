@@ -69,9 +69,14 @@ Status SetValidation(const v1::Validation& validation, v1::DataUse* use) {
   return absl::OkStatus();
 }
 
-// What a job of kind evaluate evaluates: what it names, or all that is held out.
+// What a job of kind evaluate evaluates: what it names, or all that is held out. What a job of kind
+// predict is about: one set.
 Status ChooseSplit(const v1::JobSpec& spec, v1::DataUse* use) {
-  const v1::SampleSplit split = spec.evaluate().split();
+  const bool predicts = spec.kind() == v1::JOB_KIND_PREDICT;
+  v1::SampleSplit split = predicts ? spec.predict().split() : spec.evaluate().split();
+  if (predicts && split == v1::SAMPLE_SPLIT_UNSPECIFIED) {
+    split = use->test_samples() > 0 ? v1::SAMPLE_SPLIT_TEST : v1::SAMPLE_SPLIT_TRAIN;
+  }
   if (split == v1::SAMPLE_SPLIT_VALIDATION) use->set_test_samples(0);
   if (split == v1::SAMPLE_SPLIT_TEST || split == v1::SAMPLE_SPLIT_TRAIN) {
     use->set_train_samples(use->train_samples() + use->validation_samples());
@@ -83,9 +88,26 @@ Status ChooseSplit(const v1::JobSpec& spec, v1::DataUse* use) {
     use->set_test_from(split);
   }
   if (use->test_samples() + use->validation_samples() > 0) return absl::OkStatus();
-  return FailedPrecondition(
-      "evaluate: the data have no test samples, and the job sets none aside; choose evaluate: "
-      "{{split: train}}");
+  return FailedPrecondition("{0}: the data have no test samples{1}; choose {0}: {{split: train}}",
+                            predicts ? "predict" : "evaluate",
+                            predicts ? "" : ", and the job sets none aside");
+}
+
+// data.classes: of the first target, which may show fewer.
+Status SetClasses(uint32_t classes, std::vector<v1::StoredColumn>* columns) {
+  const auto target = std::ranges::find(*columns, v1::COLUMN_USE_TARGET, &v1::StoredColumn::use);
+  if (target == columns->end()) return absl::OkStatus();
+  if (target->type() != v1::ELEMENT_TYPE_INT32) {
+    return FailedPrecondition(
+        "data.classes: the first target, {}, is float32 and has none; leave it out",
+        target->name());
+  }
+  if (target->limit() > classes) {
+    return FailedPrecondition("data.classes: {} of them, and column {} has labels up to {}",
+                              classes, target->name(), target->limit() - 1);
+  }
+  target->set_limit(classes);
+  return absl::OkStatus();
 }
 
 // What only images can have done to them.
@@ -123,6 +145,10 @@ uint64_t SampleUse::At(SampleSet set, uint64_t index) const {
   return mixed_->At(index < begin ? index : index + use_.validation_samples());
 }
 
+SampleSet HeldOutSet(const v1::DataUse& use) {
+  return use.test_samples() > 0 ? SampleSet::kTest : SampleSet::kValidation;
+}
+
 StatusOr<Fraction> ParseValidation(const v1::Validation& validation) {
   switch (validation.kind_case()) {
     case v1::Validation::kSplit:
@@ -158,7 +184,8 @@ StatusOr<v1::DataUse> ResolveDataUse(const v1::JobSpec& spec, const v1::DatasetF
   use.set_test_samples(source.has_take_test() ? source.take_test() : data.test_samples());
   use.set_test_from(v1::SAMPLE_SPLIT_TEST);
   if (spec.has_validation()) RING_RETURN_IF_ERROR(SetValidation(spec.validation(), &use));
-  if (spec.kind() == v1::JOB_KIND_EVALUATE) RING_RETURN_IF_ERROR(ChooseSplit(spec, &use));
+  const bool trains = spec.kind() != v1::JOB_KIND_EVALUATE && spec.kind() != v1::JOB_KIND_PREDICT;
+  if (!trains) RING_RETURN_IF_ERROR(ChooseSplit(spec, &use));
   return use;
 }
 
@@ -179,6 +206,7 @@ StatusOr<std::vector<v1::StoredColumn>> ResolveColumns(const v1::JobSpec& spec,
     image = &column;
     RING_RETURN_IF_ERROR(MakeImageColumn(complete, data, &column));
   }
+  if (spec.data().has_classes()) RING_RETURN_IF_ERROR(SetClasses(spec.data().classes(), &columns));
   const std::string key = ImageKeyOf(spec);
   if (image != nullptr || key.empty()) return columns;
   std::vector<std::string> names;

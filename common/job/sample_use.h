@@ -30,6 +30,9 @@ class SampleUse {
   std::optional<Permutation> mixed_;  // of the training split, when some of it is set aside
 };
 
+// The set that a job of kind predict is about, and one of those that a job of kind evaluate has.
+[[nodiscard]] SampleSet HeldOutSet(const v1::DataUse& use);
+
 // The part of n mixed training samples that is set aside.
 struct Fraction {
   double split = 0;              // the last floor(split n) samples; 0: `fold` of `folds`

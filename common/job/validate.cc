@@ -98,10 +98,16 @@ Status CheckValidation(const v1::JobSpec& spec) {
 
 Status CheckJobKind(const v1::JobSpec& spec) {
   const v1::EvaluationOptions& evaluate = spec.evaluate();
-  if (spec.kind() != v1::JOB_KIND_EVALUATE) {
-    if (evaluate.split() == v1::SAMPLE_SPLIT_UNSPECIFIED) return absl::OkStatus();
-    return InvalidArgument("evaluate.split: only a job of kind evaluate has it; leave it out");
+  const bool evaluates = spec.kind() == v1::JOB_KIND_EVALUATE;
+  const bool predicts = spec.kind() == v1::JOB_KIND_PREDICT;
+  if (!evaluates && evaluate.split() != v1::SAMPLE_SPLIT_UNSPECIFIED) {
+    return InvalidArgument("evaluate.split: only a job of kind evaluate has it; {}",
+                           predicts ? "write predict.split" : "leave it out");
   }
+  if (!predicts && spec.has_predict()) {
+    return InvalidArgument("predict: only a job of kind predict has it; leave it out");
+  }
+  if (!evaluates && !predicts) return absl::OkStatus();
   if (spec.validation().has_folds()) {
     return InvalidArgument("validation.folds: only a job that trains has it; leave it out");
   }
@@ -109,15 +115,15 @@ Status CheckJobKind(const v1::JobSpec& spec) {
     return InvalidArgument("evaluate.every_steps: only a job that trains has it; leave it out");
   }
   if (!spec.has_init()) {
-    return InvalidArgument(
-        "init: missing: the weights that are evaluated; for example init: {{job: j0001}}");
+    return InvalidArgument("init: missing: the weights that {}; for example init: {{job: j0001}}",
+                           evaluates ? "are evaluated" : "predict");
   }
-  if (evaluate.split() != v1::SAMPLE_SPLIT_VALIDATION || spec.has_validation()) {
-    return absl::OkStatus();
-  }
+  const v1::SampleSplit split = evaluates ? evaluate.split() : spec.predict().split();
+  if (split != v1::SAMPLE_SPLIT_VALIDATION || spec.has_validation()) return absl::OkStatus();
   return InvalidArgument(
-      "evaluate.split: there is no validation set: add validation: {{split: 0.1}}, or choose test "
-      "or train");
+      "{}.split: there is no validation set: add validation: {{split: 0.1}}, or choose test or "
+      "train",
+      evaluates ? "evaluate" : "predict");
 }
 
 Status CheckBegin(const v1::JobSpec& spec) {

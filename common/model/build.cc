@@ -121,7 +121,8 @@ class LayerBuilder {
       last_ = &layer;
     }
     if (model.layers_size() == 0) RING_RETURN_IF_ERROR(AddNamed(model));
-    if (ends_in_logits_ || !outputs.losses.empty()) RING_RETURN_IF_ERROR(AddOutputs(outputs));
+    const bool held = ends_in_logits_ || !outputs.losses.empty();
+    if (held && !outputs.none) RING_RETURN_IF_ERROR(AddOutputs(outputs));
     RING_RETURN_IF_ERROR(CheckRead(model));
     return builder_.Finish();
   }

@@ -50,6 +50,13 @@ bool IsFrozenNorm(const v1::Node& node, const std::set<std::string>& frozen,
                             MatchesAny(patterns, node.inputs(statistics + 1)));
 }
 
+// It reads its moving statistics, whatever it is run for.
+void FreezeNorm(v1::Node* node) {
+  for (v1::Attribute& attribute : *node->mutable_attributes()) {
+    if (attribute.name() == "inference") attribute.set_b(true);
+  }
+}
+
 }  // namespace
 
 Status Freeze(const Patterns& patterns, v1::Graph* graph) {
@@ -66,12 +73,16 @@ Status Freeze(const Patterns& patterns, v1::Graph* graph) {
                            fmt::join(patterns, ", "), frozen.size());
   }
   for (v1::Node& node : *graph->mutable_nodes()) {
-    if (!IsFrozenNorm(node, frozen, patterns)) continue;
-    for (v1::Attribute& attribute : *node.mutable_attributes()) {
-      if (attribute.name() == "inference") attribute.set_b(true);
-    }
+    if (IsFrozenNorm(node, frozen, patterns)) FreezeNorm(&node);
   }
   return absl::OkStatus();
+}
+
+void FreezeAll(v1::Graph* graph) {
+  for (v1::Parameter& parameter : *graph->mutable_parameters()) parameter.set_trainable(false);
+  for (v1::Node& node : *graph->mutable_nodes()) {
+    if (node.op() == "batch_norm") FreezeNorm(&node);
+  }
 }
 
 namespace {

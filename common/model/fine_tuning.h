@@ -15,6 +15,9 @@ namespace ringmaster::model {
 [[nodiscard]] Status Freeze(const google::protobuf::RepeatedPtrField<std::string>& patterns,
                             v1::Graph* graph);
 
+// Every parameter, and every batch_norm: of a job that takes no step by its gradients.
+void FreezeAll(v1::Graph* graph);
+
 // What a job file says of `init` by itself.
 [[nodiscard]] Status CheckInit(const v1::Init& init);
 

@@ -1,5 +1,8 @@
-"""Jobs that end before their length, and jobs that evaluate: the same on every cluster, whatever dies."""
+"""Jobs that end before their length, and jobs that evaluate or predict: the same on every cluster, whatever dies."""
+import csv
+import json
 import statistics
+import struct
 
 import cluster
 import exactness
@@ -119,7 +122,98 @@ class EvaluateTest(exactness.ExactnessCase):
                 self.assertNotEqual(done.returncode, 0, arguments)
                 self.assertIn(words, done.stdout + done.stderr)
             done = running.ringctl("evaluate", running.json("evaluate", job)["job_id"], expect=None)
-            self.assertIn(f"is an evaluation and has no weights of its own; evaluate {job}", done.stderr)
+            self.assertIn(f"has no weights of its own; name {job}, whose weights it has", done.stderr)
+
+
+def tensors_of(path):
+    """Name -> (shape, floats) of a safetensors file of float32."""
+    content = path.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(content[8:8 + length]).items():
+        assert entry["dtype"] == "F32", entry
+        begin, end = entry["data_offsets"]
+        data = content[8 + length + begin:8 + length + end]
+        tensors[name] = (entry["shape"], struct.unpack(f"<{len(data) // 4}f", data))
+    return tensors
+
+
+def labels_of(path):
+    content = path.read_bytes()
+    return [content[at] for at in range(0, len(content), 3073)]
+
+
+class PredictTest(exactness.ExactnessCase):
+    def predict(self, running, job, name, *arguments):
+        out = running.data_root.parent / name
+        running.json("predict", job, "--out", out, *arguments)
+        self.assertFalse(out.with_name(out.name + ".partial").exists())
+        return out
+
+    def test_rows_stand_in_the_order_of_samples_and_are_what_was_evaluated(self):
+        with self.running([("a", 2), ("b", 1)], test=61) as running:
+            job = running.run_job(cluster.job_spec(epochs=8))["job_id"]
+            held = running.json("evaluate", job)["metrics"]["test"]
+            rows = list(csv.DictReader(self.predict(running, job, "rows.csv").open()))
+            labels = labels_of(running.data_root / "cifar10" / "test_batch.bin")
+            self.assertEqual([row["sample"] for row in rows], [str(i) for i in range(61)])
+            hits = sum(int(row["class"]) == label for row, label in zip(rows, labels))
+            self.assertAlmostEqual(hits / 61, held["accuracy"])
+            self.assertGreater(hits, 20)
+            shape, values = tensors_of(self.predict(running, job, "rows.safetensors"))["probabilities"]
+            self.assertEqual(shape, [61, 10])
+            for i, row in enumerate(rows):
+                of_row = [float(row[f"probabilities_{k}"]) for k in range(10)]
+                self.assertAlmostEqual(sum(of_row), 1, places=5)
+                self.assertEqual(int(row["class"]), of_row.index(max(of_row)))
+                self.assertEqual([struct.unpack("<f", struct.pack("<f", x))[0] for x in of_row], list(values[10 * i:10 * i + 10]))
+            array = self.predict(running, job, "rows.npy").read_bytes()
+            self.assertTrue(array.startswith(b"\x93NUMPY"))
+            self.assertIn(b"'shape': (61, 10)", array[:128])
+            self.assertEqual(array[-61 * 40:], struct.pack("<610f", *values))
+            # A job of predictions is fetched again as it is.
+            newest = running.json("ps")["jobs"][0]["job_id"]
+            self.assertEqual(self.predict(running, newest, "again.npy").read_bytes(), array)
+
+    def test_the_same_bytes_on_one_two_and_three_workers_and_through_a_kill(self):
+        with self.running([("a", 1), ("b", 1), ("c", 1)], test=300) as running:
+            job = running.run_job(cluster.job_spec())["job_id"]
+            three = self.predict(running, job, "three.safetensors").read_bytes()
+            running.workers["c"].stop()
+            self.assertEqual(self.predict(running, job, "two.safetensors").read_bytes(), three)
+            running.workers["b"].stop()
+            self.assertEqual(self.predict(running, job, "one.safetensors").read_bytes(), three)
+            running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:150"}
+            for name in ("b", "c"):
+                running.start_worker(name)
+            submitted = running.json("predict", job, "--detach")["job_id"]
+            running.watch_until(submitted, lambda now: now["step"] >= 4 and len(now["workers"]) == 3, "it is in the middle")
+            running.workers["b"].kill()
+            self.assertEqual(self.predict(running, submitted, "killed.safetensors").read_bytes(), three)
+            self.assertEqual(running.status(submitted)["total_steps"], 13)
+            # Who joins late gets the rows that are there.
+            submitted = running.json("predict", job, "--detach")["job_id"]
+            running.watch_until(submitted, lambda now: now["step"] >= 3, "it is in the middle")
+            running.start_worker("b")
+            running.watch_until(submitted, lambda now: len(now["workers"]) == 3, "the third takes part")
+            running.workers["a"].kill()
+            self.assertEqual(self.predict(running, submitted, "joined.safetensors").read_bytes(), three)
+
+    def test_layers_splits_and_data_without_targets(self):
+        layers = ["flatten", {"dense": {"name": "features", "units": 24}}, "relu", {"dense": {"name": "head", "units": "classes"}}]
+        with self.running([("a", 1), ("b", 1)]) as running:
+            job = running.run_job(cluster.job_spec(model={"layers": layers},
+                                                   validation={"split": 0.25}))["job_id"]
+            held = tensors_of(self.predict(running, job, "held.safetensors", "--split", "validation"))
+            self.assertEqual(held["probabilities"][0], [14, 10])
+            inner = tensors_of(self.predict(running, job, "inner.safetensors", "--outputs", "features,head", "--split", "train"))
+            self.assertEqual({name: shape for name, (shape, _) in inner.items()}, {"features": [56, 24], "head": [56, 10]})
+            refused = running.ringctl("predict", job, "--out", "x.npy", "--outputs", "featurs", expect=None)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn('predict.outputs: the model has no layer "featurs"; did you mean "features"?',
+                          refused.stdout + refused.stderr)
+            refused = running.ringctl("predict", job, "--out", "x.txt", expect=None)
+            self.assertIn("expected a name that ends in .safetensors, .npy or .csv", refused.stderr)
 
 
 class FoldsTest(exactness.ExactnessCase):

@@ -97,7 +97,8 @@ struct ShardInput {
 };
 
 struct ShardOutput {
-  std::vector<double> scalars;  // the program's, in their order
+  std::vector<double> scalars;           // the program's, in their order
+  std::vector<std::vector<float>> rows;  // likewise, each with all of its samples
   // For each normalization in canonical order, its channels one after the other; training only.
   std::vector<float> batch_means;
   std::vector<float> batch_variances;  // biased

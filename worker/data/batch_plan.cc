@@ -26,13 +26,16 @@ BatchPlan::BatchPlan(const ShardLoader* loader, std::vector<uint32_t> shards, ui
     : loader_(loader), shards_(std::move(shards)) {
   if (shards_.empty()) return;
   if (start_step < loader_->spec().total_steps()) {
-    next_ = BatchId::Training(start_step, shards_.front());
+    next_ = BatchId::OfStep(loader_->spec(), start_step, shards_.front());
     return;
   }
+  if (Predicts()) return;
   // The last state, be it the first one of a job that only evaluates.
   next_ = BatchId::Evaluation(start_step, job::SampleSet::kValidation, 0, shards_.front());
   PassEmptySets();
 }
+
+bool BatchPlan::Predicts() const { return loader_->spec().kind() == v1::JOB_KIND_PREDICT; }
 
 void BatchPlan::Advance() {
   Step();
@@ -65,6 +68,11 @@ void BatchPlan::Step() {
   shard_index_ = (shard_index_ + 1) % shards_.size();
   at.shard = shards_[shard_index_];
   if (shard_index_ > 0) return;
+  if (Predicts()) {
+    at = BatchId::OfStep(spec, at.step + 1, at.shard);
+    if (at.step >= spec.total_steps()) next_.reset();
+    return;
+  }
   if (at.set != job::SampleSet::kTrain && ++at.batch < loader_->evaluation_batches(at.set)) return;
   at.batch = 0;
   at.set = NextSet(at.set);

@@ -1,6 +1,6 @@
 // In which order a worker comes to the batches of a job: step after step its shards, and after the
-// last step of an epoch those of each set that is evaluated. A value of the reader's;
-// thread-compatible. It loads nothing.
+// last step of an epoch those of each set that is evaluated. A job that predicts has a batch of one
+// set in each step. A value of the reader's; thread-compatible. It loads nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace ringmaster::worker {
 
 class BatchPlan {
  public:
-  // From training step `start_step` on; `shards` ascending. `loader` outlives it.
+  // From step `start_step` on; `shards` ascending. `loader` outlives it.
   BatchPlan(const ShardLoader* loader, std::vector<uint32_t> shards, uint64_t start_step);
 
   // The next batch that nobody has taken; nullopt at the end of the job.
@@ -28,6 +28,7 @@ class BatchPlan {
   void SkipTo(const BatchId& id);
 
  private:
+  [[nodiscard]] bool Predicts() const;
   void Step();
   void PassEmptySets();  // to the next one, taken or not
   void PassTaken();

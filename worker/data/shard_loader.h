@@ -44,6 +44,11 @@ struct BatchId {
   static BatchId Evaluation(uint64_t applied, job::SampleSet set, uint64_t batch, uint32_t shard) {
     return {applied, set, batch, shard};
   }
+  // Of the step's own work: a batch of training, or of the set that the job predicts.
+  static BatchId OfStep(const v1::ResultSpec& spec, uint64_t step, uint32_t shard) {
+    if (spec.kind() != v1::JOB_KIND_PREDICT) return Training(step, shard);
+    return Evaluation(step, job::HeldOutSet(spec.data_use()), step, shard);
+  }
   [[nodiscard]] graph::Use use() const {
     return set == job::SampleSet::kTrain ? graph::Use::kTraining : graph::Use::kEvaluation;
   }

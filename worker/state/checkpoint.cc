@@ -23,6 +23,7 @@ constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kAverage = "ema.safetensors";
 constexpr const char* kRest = "state.safetensors";
+constexpr const char* kPredictions = "predictions.safetensors";
 
 const std::string kMetrics = "metrics/";
 const std::string kWatch = "watch/";
@@ -72,6 +73,13 @@ void VisitFloats(S& state, Visit visit) {
       visit(file, norm.name + "/moving_mean", shape, part(state.moving_means));
       visit(file, norm.name + "/moving_variance", shape, part(state.moving_variances));
     }
+  }
+  const uint64_t predicted = state.predicted.before(state.step);
+  for (size_t i = 0; i < state.rows.size(); ++i) {
+    const StateLayout::Rows& rows = layout.rows()[i];
+    graph::Shape shape = rows.shape;
+    shape.insert(shape.begin(), static_cast<int64_t>(predicted));
+    visit(kPredictions, rows.name, shape, state.rows[i].span().first(predicted * rows.elements));
   }
 }
 
@@ -177,6 +185,21 @@ Status SetRest(const TensorViews& rest, State* state) {
   return absl::OkStatus();
 }
 
+// How many rows there are depends on it.
+Status SetStep(const std::map<std::string, TensorViews>& files, State* state) {
+  const auto rest = files.find(kRest);
+  const auto step = rest == files.end() ? TensorViews::const_iterator() : rest->second.find("step");
+  const bool there = rest != files.end() && step != rest->second.end() &&
+                     step->second.type == ElementType::kI64 && step->second.shape.empty();
+  const int64_t k = there ? Get<int64_t>(rest->second, "step") : -1;
+  if (k >= 0 && static_cast<uint64_t>(k) <= state->predicted.samples) {
+    state->step = static_cast<uint64_t>(k);
+    return absl::OkStatus();
+  }
+  return Error(absl::StatusCode::kDataLoss, "{}: it lacks the step, or that is none of this job",
+               kRest);
+}
+
 }  // namespace
 
 Scalars ScalarsOf(const State& state) {
@@ -245,6 +268,7 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
 }
 
 Status SetTensors(const std::map<std::string, TensorViews>& files, State* state) {
+  if (!state->rows.empty()) RING_RETURN_IF_ERROR(SetStep(files, state));
   const Scalars scalars = ScalarsOf(*state);
   for (const auto& [file, expected] : TensorsOf(*state, scalars)) {
     const auto found = files.find(file);

@@ -57,6 +57,7 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value);
 //                          of each watched metric watch/<split>/<metric>/looked, best_step, stale
 //                          (I64), best, reference (F64)
+//   predictions.safetensors  of a job that predicts: its rows by name, (samples so far, ...)
 //   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the
 //                          result and the model); of a job that continues another one step and
 //                          manifest SHA-256 of the checkpoint that it went on with; canonical JSON

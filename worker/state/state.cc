@@ -8,27 +8,28 @@
 #include "common/graph/update/initialize.h"
 #include "common/graph/update/optimizer.h"
 #include "common/job/resolve.h"
+#include "common/job/sample_use.h"
 
 namespace ringmaster::worker {
 
 StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
-    const graph::Program& training, std::vector<std::string> slot_names) {
+    const graph::Program& program, std::vector<std::string> slot_names) {
   std::vector<exact::BlockLayout::Tensor> arena_order;
-  for (const uint32_t number : training.gradient_order) {
-    if (number >= training.parameters.size()) {
+  for (const uint32_t number : program.gradient_order) {
+    if (number >= program.parameters.size()) {
       return Internal("gradient order names parameter {}, the model has {}", number,
-                      training.parameters.size());
+                      program.parameters.size());
     }
-    const auto elements = graph::Elements(training.parameters[number].shape);
+    const auto elements = graph::Elements(program.parameters[number].shape);
     arena_order.push_back({.tensor = number, .elements = static_cast<uint64_t>(elements)});
   }
-  if (arena_order.size() != training.parameters.size()) {
+  if (arena_order.size() != program.parameters.size()) {
     return Internal("backward yields {} gradients, the model has {} parameters", arena_order.size(),
-                    training.parameters.size());
+                    program.parameters.size());
   }
   RING_ASSIGN_OR_RETURN(exact::BlockLayout blocks, exact::BlockLayout::Create(arena_order));
   std::vector<exact::BlockLayout::Tensor> frozen_order;
-  for (const graph::Parameter& parameter : training.frozen) {
+  for (const graph::Parameter& parameter : program.frozen) {
     const auto elements = static_cast<uint64_t>(graph::Elements(parameter.shape));
     frozen_order.push_back({static_cast<uint32_t>(frozen_order.size()), elements});
   }
@@ -37,27 +38,38 @@ StatusOr<std::shared_ptr<const StateLayout>> StateLayout::Create(
   const auto tensor = [](const graph::Parameter& parameter) {
     return Tensor{parameter.name, parameter.shape, parameter.initializer, parameter.index};
   };
-  std::ranges::transform(training.parameters, std::back_inserter(layout->tensors_), tensor);
-  std::ranges::transform(training.frozen, std::back_inserter(layout->frozen_tensors_), tensor);
-  for (const graph::Normalization& norm : training.normalizations) {
+  std::ranges::transform(program.parameters, std::back_inserter(layout->tensors_), tensor);
+  std::ranges::transform(program.frozen, std::back_inserter(layout->frozen_tensors_), tensor);
+  for (const graph::Normalization& norm : program.normalizations) {
     const auto channels = static_cast<size_t>(norm.channels);
     layout->normalizations_.push_back({norm.name, norm.momentum, layout->channels_, channels});
     layout->channels_ += channels;
   }
   layout->slot_names_ = std::move(slot_names);
-  for (const graph::Column& column : training.columns) layout->columns_.push_back(column.name);
-  for (const graph::Scalar& scalar : training.scalars) {
+  for (const graph::Column& column : program.columns) layout->columns_.push_back(column.name);
+  for (const graph::Scalar& scalar : program.scalars) {
     layout->scalars_.push_back({.name = "", .counts = scalar.counts});
   }
-  layout->outputs_ = training.outputs;
-  for (const graph::Output& output : training.outputs) {
+  layout->outputs_ = program.outputs;
+  for (const graph::Output& output : program.outputs) {
     layout->scalars_[output.scalar].name = output.name;
+  }
+  for (const graph::Rows& rows : program.rows) {
+    const graph::Shape& all = program.graph.value(rows.value).shape;
+    const graph::Shape shape(all.begin() + 1, all.end());
+    layout->rows_.push_back({rows.name, shape, static_cast<uint64_t>(graph::Elements(shape))});
   }
   return layout;
 }
 
 bool StateLayout::averages() const {
   return !slot_names_.empty() && slot_names_.back() == graph::kAverageSlot;
+}
+
+uint64_t StateLayout::row_elements() const {
+  uint64_t elements = 0;
+  for (const Rows& rows : rows_) elements += rows.elements;
+  return elements;
 }
 
 exact::RecordShape StateLayout::evaluation_record(uint32_t shards) const {
@@ -78,17 +90,27 @@ std::string StateLayout::NameOf(uint32_t tensor) const {
 }
 
 State::State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
-             std::vector<Watched> watches)
+             std::vector<Watched> watches, Predicted predicts)
     : layout(std::move(state_layout)),
       parameters(layout->blocks().arena_elements()),
       frozen(layout->frozen().arena_elements()),
       moving_means(layout->channels()),
       moving_variances(layout->channels()),
       units(&layout->blocks(), precision_bits),
-      watched(std::move(watches)) {
+      watched(std::move(watches)),
+      predicted(predicts) {
   for (size_t i = 0; i < layout->slot_names().size(); ++i) {
     slots.emplace_back(layout->blocks().arena_elements());
   }
+  for (const StateLayout::Rows& each : layout->rows()) {
+    rows.emplace_back(predicted.samples * each.elements);
+  }
+}
+
+Predicted PredictedOf(const v1::ResultSpec& spec) {
+  if (spec.kind() != v1::JOB_KIND_PREDICT) return {};
+  const v1::DataUse& use = spec.data_use();
+  return {job::SampleUse(use).count(job::HeldOutSet(use)), spec.batch()};
 }
 
 void Initialize(const v1::ResultSpec& spec, State* state) {

@@ -2,6 +2,7 @@
 // its parts are called.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,8 +23,8 @@ namespace ringmaster::worker {
 
 // How the state of a job lies in memory and what its parts are called: one arena for parameters and
 // one for each optimizer slot, in the order of backward, cut into blocks; one for what is frozen;
-// all normalizations' channels one after the other. Immutable, shared, thread-safe. Made from the
-// training program, the same for every shard shape.
+// all normalizations' channels one after the other. Immutable, shared, thread-safe. Made from a
+// program, the same for every shard shape; of a job that trains from one that does.
 class StateLayout {
  public:
   struct Tensor {
@@ -44,9 +45,16 @@ class StateLayout {
     bool counts = false;  // see graph::Scalar
   };
 
+  // What the job predicts: float32, a row a sample, one after the other.
+  struct Rows {
+    std::string name;
+    graph::Shape shape;     // of a sample
+    uint64_t elements = 0;  // likewise
+  };
+
   // INTERNAL when the program's gradient order does not name each parameter once.
   [[nodiscard]] static StatusOr<std::shared_ptr<const StateLayout>> Create(
-      const graph::Program& training, std::vector<std::string> slot_names);
+      const graph::Program& program, std::vector<std::string> slot_names);
 
   StateLayout(const StateLayout&) = delete;
   StateLayout& operator=(const StateLayout&) = delete;
@@ -67,6 +75,8 @@ class StateLayout {
   // What shards say beside gradients, and what is made of it; the same in every program.
   [[nodiscard]] const std::vector<Scalar>& scalars() const { return scalars_; }
   [[nodiscard]] const std::vector<graph::Output>& outputs() const { return outputs_; }
+  [[nodiscard]] const std::vector<Rows>& rows() const { return rows_; }
+  [[nodiscard]] uint64_t row_elements() const;  // of a sample, all of them
   // Of a training step; of an evaluation, which has no batch statistics.
   [[nodiscard]] exact::RecordShape step_record(uint32_t shards) const;
   [[nodiscard]] exact::RecordShape evaluation_record(uint32_t shards) const;
@@ -87,6 +97,7 @@ class StateLayout {
   std::vector<std::string> columns_;
   std::vector<Scalar> scalars_;
   std::vector<graph::Output> outputs_;
+  std::vector<Rows> rows_;
 };
 
 // The dynamic loss scale S of mixed_float16 (Micikevicius et al., "Mixed Precision Training",
@@ -145,10 +156,18 @@ struct Watched {
   bool operator==(const Watched&) const = default;
 };
 
+// How many samples a job predicts, a batch in each step; of other jobs 0.
+struct Predicted {
+  uint64_t samples = 0, batch = 0;
+  // So many before that step.
+  [[nodiscard]] uint64_t before(uint64_t step) const { return std::min(step * batch, samples); }
+};
+[[nodiscard]] Predicted PredictedOf(const v1::ResultSpec& spec);
+
 struct State {
   // All zero, step 0; Initialize makes it S(0).
   State(std::shared_ptr<const StateLayout> state_layout, int precision_bits,
-        std::vector<Watched> watches = {});
+        std::vector<Watched> watches = {}, Predicted predicts = {});
 
   std::shared_ptr<const StateLayout> layout;
   Arena<float> parameters;
@@ -162,6 +181,9 @@ struct State {
   LossScale loss_scale;
   EpochMetrics metrics;
   std::vector<Watched> watched;  // of the ResultSpec's watches
+  // By the layout's rows(): those of predicted.before(step) samples, and 0 behind them.
+  std::vector<Arena<float>> rows;
+  Predicted predicted;
   Sha256Digest digest{};
 
   // The average of the parameters; empty where the job has none.

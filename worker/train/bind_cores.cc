@@ -61,7 +61,7 @@ DeviceStateOptions StateOptionsOf(const TrainingJob& job) {
 
 Status BindCores(Backend* backend, const std::vector<CoreOptions>& cores, Augments augments,
                  TrainingJob* job) {
-  RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.training()));
+  RING_ASSIGN_OR_RETURN(job->weights, backend->MakeWeights(job->programs.any()));
   const DeviceStateOptions state = StateOptionsOf(*job);
   const uint64_t weights_bytes = job->weights->DeviceBytes(job->exact_sums() ? &state : nullptr);
   job->planned.device = weights_bytes;

@@ -15,7 +15,8 @@ namespace ringmaster::worker {
 
 bool EvaluationIsDue(const TrainingJob& job) {
   const v1::ResultSpec& spec = job.spec();
-  return job::EvaluatesAfter(job.state->step, spec.evaluation_steps(), spec.total_steps());
+  return !Predicts(spec) &&
+         job::EvaluatesAfter(job.state->step, spec.evaluation_steps(), spec.total_steps());
 }
 
 bool EvaluationsAreKnown(const TrainingJob& job) {

@@ -77,9 +77,11 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
                         blocks.block_count() * sizeof(int16_t);  // exponents
   const uint64_t parameters = elements * sizeof(float);
   const uint64_t slots = parameters * layout.slot_names().size();
-  const uint64_t state = parameters + slots + rest;
+  const Predicted predicted = PredictedOf(result);
+  const uint64_t rows = predicted.samples * layout.row_elements() * sizeof(float);
+  const uint64_t state = parameters + slots + rest + rows;
   const size_t copies = CheckpointWriter::MostKept(use.checkpoints, result.watches_size() > 0);
-  const uint64_t sample = SampleBytes(programs.training(), use.own_memory);
+  const uint64_t sample = SampleBytes(programs.any(), use.own_memory);
   const uint64_t shard = CeilDivide(result.batch(), result.shards());
   const uint64_t own_shards = CeilDivide(result.shards(), use.workers);
   // A reader is two steps ahead, within its limit or by a shard, and each core has one in hand.
@@ -96,6 +98,11 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
                     2 * elements * (exact_sums ? sizeof(int64_t) : sizeof(float))}};
   if (exact_sums) memory.always.push_back({"reduced gradients", parameters});
   memory.always.push_back({"compute copies of weights", use.weights});
+  if (rows > 0) {
+    // As the ring has them, what is sent and what comes of it.
+    const uint64_t step = 2 * predicted.batch * layout.row_elements() * sizeof(int64_t);
+    memory.always.push_back({"predictions", rows + step});
+  }
   memory.always.push_back({"samples read ahead", read(own_shards)});
   memory.always.push_back({"a copy for a checkpoint", state});
   const uint64_t nodes = NodesOf(programs);
@@ -187,8 +194,8 @@ class Planner {
                                      const v1::MemoryOptions& memory) {
     RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result, memory));
     RING_ASSIGN_OR_RETURN(const auto layout,
-                          StateLayout::Create(programs.training(), optimizer_->slot_names()));
-    RING_ASSIGN_OR_RETURN(const auto weights, backend_->MakeWeights(programs.training()));
+                          StateLayout::Create(programs.any(), optimizer_->slot_names()));
+    RING_ASSIGN_OR_RETURN(const auto weights, backend_->MakeWeights(programs.any()));
     Taken taken;
     for (const auto& [shape, program] : programs.programs()) {
       RING_ASSIGN_OR_RETURN(const CoreLayout core, core_->Plan(program, *weights));
@@ -209,6 +216,8 @@ class Planner {
     result.set_batch(static_cast<uint32_t>(samples * result.shards()));
     v1::DataUse& use = *result.mutable_data_use();
     use.set_train_samples(std::max<uint64_t>(use.train_samples(), result.batch()));
+    if (!Trains(result))
+      use.set_test_samples(std::max<uint64_t>(use.test_samples(), result.batch()));
     if (!options_.counts_known) {
       use.set_train_samples(result.batch());
       if (use.validation_samples() > 0) use.set_validation_samples(result.batch());
@@ -326,7 +335,7 @@ StatusOr<JobPlan> PlanResult(const v1::ResultSpec& result, const PlanOptions& op
                                       [&](uint64_t samples) { return planner.Needed(samples); }));
   plan.largest_batch = samples * shards;
   RING_ASSIGN_OR_RETURN(const ProgramSet programs, ProgramSet::Build(result, {}));
-  plan.wire_bytes = WireBytes(result, ParametersOf(programs.training()), options.workers);
+  plan.wire_bytes = WireBytes(result, ParametersOf(programs.any()), options.workers);
   plan.advice = AdviceOn(plan);
   return plan;
 }

@@ -29,7 +29,7 @@ exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
 
 StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
   RING_ASSIGN_OR_RETURN(Executable* const executable,
-                        seat.executable({graph::Mode::kTraining, batch.samples.size()}));
+                        seat.executable({ModeOf(batch.id), batch.samples.size()}));
   Sha256 sha;
   ShardResult result;
   const GradientSink hash{.take = [&](uint32_t tensor, std::span<const float> gradient) {
@@ -39,13 +39,19 @@ StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch,
   exact::Record record = job.EmptyRecord();
   AddToRecord(result, &record);
   sha.Update(record.integers().data(), record.integers().size_bytes());
+  for (const std::vector<float>& rows : result.output.rows) {
+    sha.Update(rows.data(), rows.size() * sizeof(float));
+  }
   return Hex(sha.Finish());
 }
 
 }  // namespace
 
 StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job) {
-  const BatchId known = BatchId::Training(0, job->spec().shards() - 1);
+  const v1::ResultSpec& spec = job->spec();
+  const BatchId known =
+      Trains(spec) ? BatchId::Training(0, spec.shards() - 1)
+                   : BatchId::Evaluation(0, job::HeldOutSet(spec.data_use()), 0, spec.shards() - 1);
   RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, job->loader->Load(known));
   std::vector<std::string> hashes(job->cores->size());
   RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) -> Status {

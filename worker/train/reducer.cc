@@ -70,11 +70,12 @@ void Reducer::BucketReady(uint32_t bucket) {
   changed_.NotifyAll();
 }
 
-void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends) {
+void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends, RowBits rows) {
   ring_.waits().CountFrom(std::chrono::steady_clock::now());
   MutexLock lock(mu_);
   own_record_ = std::move(own);
   own_ends_ = ends;
+  own_rows_ = std::move(rows);
   changed_.NotifyAll();
 }
 
@@ -181,16 +182,27 @@ StatusOr<exact::Record> Reducer::ReduceRecord(uint32_t bucket) {
     MutexLock lock(mu_);
     own = std::exchange(own_record_, std::nullopt);
     ends = own_ends_;
+    rows_ = std::exchange(own_rows_, {});
   }
   exact::Record total = *own;
   if (round_ == Round::kStep) {
     RING_RETURN_IF_ERROR(ReduceStepRecord(bucket, *own, ends, &total));
+    if (!rows_.blocks.empty()) RING_RETURN_IF_ERROR(GatherRows(bucket + 1));
   } else {
     RING_RETURN_IF_ERROR(
         ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
   }
   pulse_->Tick();
   return total;
+}
+
+// In one bucket, by the exact sum: at most 32 of each integer's bits are used, and are what is
+// sent.
+Status Reducer::GatherRows(uint32_t bucket) {
+  std::vector<int64_t> totals(rows_.bits.size());
+  RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(bucket), rows_.blocks, rows_.bits, totals));
+  rows_.bits = std::move(totals);
+  return absl::OkStatus();
 }
 
 // One more block, of one integer: how many members ask for the boundary. It is no part of the

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/exact/block_layout.h"
@@ -38,6 +39,13 @@ enum class Round : uint8_t { kStep, kValidation, kTest, kFarewell };
 // not.
 enum class EndsAtBoundary : uint8_t { kNo, kAsked };
 
+// What a member adds to a step of predictions: the bits of its samples' rows as integers, 0 where
+// another member has them, so that the sum is all of them. 256 a block.
+struct RowBits {
+  std::vector<exact::Block> blocks;
+  std::vector<int64_t> bits;
+};
+
 struct ReducerOptions {
   ring::Link* link = nullptr;
   ring::Position position;
@@ -64,10 +72,14 @@ class Reducer {
   void BucketReady(uint32_t bucket);
   // This worker's own record, of the same shape on every member; the last thing that a reduction
   // waits for.
-  void SubmitRecord(exact::Record own, EndsAtBoundary ends = EndsAtBoundary::kNo);
+  // `rows` go behind it, in a step of predictions: likewise of the same blocks everywhere.
+  void SubmitRecord(exact::Record own, EndsAtBoundary ends = EndsAtBoundary::kNo,
+                    RowBits rows = {});
   // Waits for the end of the reduction: the ring's record. The error is the link's, or what Leave
   // gave.
   StatusOr<exact::Record> Wait();
+  // Of the round that ended: the rows of all members, once.
+  [[nodiscard]] RowBits TakeRows() { return std::move(rows_); }
   // Of the step whose record came round last: whether any member asked for its boundary.
   [[nodiscard]] bool ends_at_boundary() const {
     return ends_at_boundary_.load(std::memory_order_relaxed);
@@ -97,6 +109,7 @@ class Reducer {
   template <typename Work>
   Status OnDevice(Work work);
   StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
+  Status GatherRows(uint32_t bucket);
   Status ReduceStepRecord(uint32_t bucket, const exact::Record& own, EndsAtBoundary ends,
                           exact::Record* total);
   [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
@@ -112,6 +125,7 @@ class Reducer {
   ring::AllReduce ring_;
   Round round_ = Round::kStep;
   uint64_t step_ = 0;
+  RowBits rows_;  // also of the step thread's, between two rounds
 
   absl::StatusCode link_error_ = absl::StatusCode::kOk;  // step thread
 
@@ -124,6 +138,7 @@ class Reducer {
   std::vector<bool> ready_ ABSL_GUARDED_BY(mu_);  // by bucket
   std::optional<exact::Record> own_record_ ABSL_GUARDED_BY(mu_);
   EndsAtBoundary own_ends_ ABSL_GUARDED_BY(mu_) = EndsAtBoundary::kNo;  // goes with it
+  RowBits own_rows_ ABSL_GUARDED_BY(mu_);                               // likewise
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);

@@ -17,13 +17,18 @@ void AddBatch(graph::Mode mode, uint64_t n, uint64_t shards, std::set<ShardShape
 
 }  // namespace
 
+bool Predicts(const v1::ResultSpec& spec) { return spec.kind() == v1::JOB_KIND_PREDICT; }
+bool Trains(const v1::ResultSpec& spec) {
+  return spec.kind() != v1::JOB_KIND_EVALUATE && !Predicts(spec);
+}
+
 std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec) {
   std::set<ShardShape> shapes;
   const auto add = [&](graph::Mode mode, uint64_t samples) {
     if (samples >= spec.batch()) AddBatch(mode, spec.batch(), spec.shards(), &shapes);
     AddBatch(mode, samples % spec.batch(), spec.shards(), &shapes);
   };
-  add(graph::Mode::kTraining, spec.data_use().train_samples());
+  if (Trains(spec)) add(graph::Mode::kTraining, spec.data_use().train_samples());
   add(graph::Mode::kInference, spec.data_use().test_samples());
   add(graph::Mode::kInference, spec.data_use().validation_samples());
   return shapes;
@@ -42,14 +47,15 @@ StatusOr<ProgramSet> ProgramSet::Build(const v1::ResultSpec& spec,
     RING_ASSIGN_OR_RETURN(graph::Program program, graph::BuildProgram(spec.graph(), options));
     set.programs_.emplace(shape, std::move(program));
   }
-  if (set.programs_.empty() || set.programs_.begin()->first.mode != graph::Mode::kTraining) {
-    return InvalidArgument("the dataset has no training samples");
+  if (set.programs_.empty() ||
+      (Trains(spec) && set.programs_.begin()->first.mode != graph::Mode::kTraining)) {
+    return InvalidArgument("the dataset has no {} samples", Trains(spec) ? "training" : "such");
   }
   return set;
 }
 
-const graph::Program& ProgramSet::training() const {
-  RING_CHECK(!programs_.empty(), "a program set without a training program");
+const graph::Program& ProgramSet::any() const {
+  RING_CHECK(!programs_.empty(), "a program set without a program");
   return programs_.begin()->second;  // kTraining sorts first
 }
 

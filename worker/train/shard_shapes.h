@@ -19,6 +19,10 @@ struct ShardShape {
   auto operator<=>(const ShardShape&) const = default;
 };
 
+// Whether the job takes steps that train; else it evaluates or predicts, and nothing else.
+[[nodiscard]] bool Trains(const v1::ResultSpec& spec);
+[[nodiscard]] bool Predicts(const v1::ResultSpec& spec);
+
 // At most two for each batch size: floor and ceiling of n / V, for the full batch and the smaller
 // last one, of training and of evaluation.
 [[nodiscard]] std::set<ShardShape> ShardShapes(const v1::ResultSpec& spec);
@@ -30,8 +34,8 @@ class ProgramSet {
                                                   const v1::MemoryOptions& memory);
 
   [[nodiscard]] const std::map<ShardShape, graph::Program>& programs() const { return programs_; }
-  // Any program of training: parameters and their order are the same in all.
-  [[nodiscard]] const graph::Program& training() const;
+  // Any of them, of training where the job trains: parameters and their order are the same in all.
+  [[nodiscard]] const graph::Program& any() const;
 
  private:
   std::map<ShardShape, graph::Program> programs_;

@@ -23,9 +23,8 @@ StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* read
 Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch, const Seat& seat,
                     ShardResult* result) {
   const bool training = id.use() == graph::Use::kTraining;
-  const ShardShape shape{training ? graph::Mode::kTraining : graph::Mode::kInference,
-                         batch.samples.size()};
-  RING_ASSIGN_OR_RETURN(Executable* const executable, seat.executable(shape));
+  RING_ASSIGN_OR_RETURN(Executable* const executable,
+                        seat.executable({ModeOf(id), batch.samples.size()}));
 
   GradientSink add{.take = [&](uint32_t tensor, std::span<const float> gradient) {
     KeepFirst(job->gradients->Add(tensor, gradient), tensor, &result->flag);
@@ -76,12 +75,17 @@ Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* exe
   return executable->Run(input, sink, &result->output);
 }
 
-std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
-                                  uint64_t step) {
-  const uint64_t n = job::BatchOf(step, spec.batch(), spec.data_use().train_samples()).size();
+graph::Mode ModeOf(const BatchId& id) {
+  return id.use() == graph::Use::kTraining ? graph::Mode::kTraining : graph::Mode::kInference;
+}
+
+std::vector<BatchId> WorkOfStep(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
+                                uint64_t step) {
+  const job::SampleUse use(spec.data_use());
   std::vector<BatchId> work;
   for (const uint32_t shard : shards) {
-    const BatchId id = BatchId::Training(step, shard);
+    const BatchId id = BatchId::OfStep(spec, step, shard);
+    const uint64_t n = job::BatchOf(step, spec.batch(), use.count(id.set)).size();
     if (Rows(id, spec.shards(), n) > 0) work.push_back(id);
   }
   return work;
@@ -113,7 +117,8 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
     if (failed || abandoned()) return absl::OkStatus();
     RING_RETURN_IF_ERROR(ComputeShard(job, id, *batch, seat, result));
     const bool training = id.use() == graph::Use::kTraining;
-    if (training && done++ == 0) HitFailpoint("compute", id.step);
+    const bool of_step = training || Predicts(job->spec());
+    if (of_step && done++ == 0) HitFailpoint("compute", id.step);
     return absl::OkStatus();
   };
   return job->cores->RunOnAll([&](const Seat& seat) -> Status {

@@ -16,9 +16,12 @@
 
 namespace ringmaster::worker {
 
-// The shards among `shards` that have samples in a training step's batch.
-[[nodiscard]] std::vector<BatchId> TrainingWork(const v1::ResultSpec& spec,
-                                                std::span<const uint32_t> shards, uint64_t step);
+// Of programs for such a batch.
+[[nodiscard]] graph::Mode ModeOf(const BatchId& id);
+
+// The shards among `shards` that have samples in a step's own batch, of training or of predictions.
+[[nodiscard]] std::vector<BatchId> WorkOfStep(const v1::ResultSpec& spec,
+                                              std::span<const uint32_t> shards, uint64_t step);
 // Likewise of a whole evaluated set under S(applied), batch after batch; none when the job has no
 // such set.
 [[nodiscard]] std::vector<BatchId> EvaluationWork(const v1::ResultSpec& spec,

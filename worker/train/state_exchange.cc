@@ -22,7 +22,8 @@ bool IsOf(const StateCopy& copy, const TrainingJob& job) {
 }
 
 State EmptyState(const TrainingJob& job) {
-  return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec())};
+  return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec()),
+          PredictedOf(job.spec())};
 }
 
 // The former state comes back in `fresh`: the weights point into it until they are refreshed.

@@ -141,7 +141,7 @@ Status StepLoop::Step() {
 Status StepLoop::Compute() {
   const PhaseScope phase(&job_->pulse, "compute", &times_.compute);
   StepWork& work = job_->step_work;
-  work.Begin(TrainingWork(job_->spec(), assignment_.shards, job_->state->step));
+  work.Begin(WorkOfStep(job_->spec(), assignment_.shards, job_->state->step));
   const auto ready = [this](uint32_t bucket) { reducer_.BucketReady(bucket); };
   if (job_->device != nullptr && !work.keeps()) {
     const Status cleared = job_->device->device()->Clear(job_->state->loss_scale.inverse());
@@ -175,7 +175,8 @@ StatusOr<exact::Record> StepLoop::Reduce() {
     const PhaseScope phase(&job_->pulse, "reduce", &times_.ring_transfer);
     const bool ends = peers_.at_boundary.stop_requested();
     if (job_->step_work.complete()) {
-      reducer_.SubmitRecord(OwnRecord(), ends ? EndsAtBoundary::kAsked : EndsAtBoundary::kNo);
+      reducer_.SubmitRecord(OwnRecord(), ends ? EndsAtBoundary::kAsked : EndsAtBoundary::kNo,
+                            Predicts(job_->spec()) ? OwnRows(*job_) : RowBits());
     }
     total = reducer_.Wait();
   }
@@ -192,6 +193,11 @@ Status StepLoop::Finish(const exact::Record& total) {
   }
   const PhaseScope phase(&job_->pulse, "update", &times_.update);
   const SumSource source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing;
+  if (Predicts(job_->spec())) {
+    TakeRows(job_, total, reducer_.TakeRows());
+    job_->pulse.set_applied(job_->state->step);
+    return absl::OkStatus();
+  }
   if (*verdict == Verdict::kApply) return Apply(total, source);
   const Status skipped = SkipStep(job_, total, source);
   if (!skipped.ok()) return reducer_.Leave(skipped);

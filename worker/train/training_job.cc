@@ -88,10 +88,10 @@ Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores
 // How the state will lie in memory; nothing of it is allocated yet.
 Status LayOutState(TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(job->optimizer, graph::MakeOptimizer(graph::UpdateOptionsOf(job->spec())));
-  RING_ASSIGN_OR_RETURN(
-      job->layout, StateLayout::Create(job->programs.training(), job->optimizer->slot_names()));
+  RING_ASSIGN_OR_RETURN(job->layout,
+                        StateLayout::Create(job->programs.any(), job->optimizer->slot_names()));
   const auto updates = static_cast<size_t>(job->spec().updates_size());
-  const size_t parameters = job->programs.training().parameters.size();
+  const size_t parameters = job->programs.any().parameters.size();
   if (updates == 0 || updates == parameters) return absl::OkStatus();
   return InvalidArgument("the job says how {} parameters are updated, its graph has {} that train",
                          updates, parameters);
@@ -110,7 +110,7 @@ Status Bind(Backend* backend, std::vector<CoreOptions> cores, Augments augments,
 
 // Sums of float32 depend on the order of arrival, which a device does not promise to keep.
 Status MakeDeviceCopy(TrainingJob* job) {
-  if (!job->exact_sums()) return absl::OkStatus();
+  if (!job->exact_sums() || !Trains(job->spec())) return absl::OkStatus();
   RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptionsOf(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));
@@ -123,7 +123,7 @@ Status MakeState(TrainingJob* job) {
   const v1::ResultSpec& spec = job->spec();
   const exact::BlockLayout& blocks = job->layout->blocks();
   job->state = std::make_unique<State>(job->layout, static_cast<int>(spec.precision_bits()),
-                                       NothingWatched(spec));
+                                       NothingWatched(spec), PredictedOf(spec));
   Initialize(spec, job->state.get());
   job->gradients = std::make_unique<GradientSum>(&blocks, &job->state->units, spec.reduction(),
                                                  spec.shards(), job->options.bucket_elements);

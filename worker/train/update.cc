@@ -341,4 +341,66 @@ Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) 
   return absl::OkStatus();
 }
 
+namespace {
+
+// Where the rows of a step's batch lie among its elements: of each output all samples, one output
+// behind the other.
+struct BatchRows {
+  explicit BatchRows(const TrainingJob& job)
+      : first(job.state->predicted.before(job.state->step)),
+        samples(job.state->predicted.before(job.state->step + 1) - first),
+        elements(samples * job.layout->row_elements()) {}
+  uint64_t first;  // sample
+  uint64_t samples;
+  uint64_t elements;
+};
+
+}  // namespace
+
+RowBits OwnRows(const TrainingJob& job) {
+  const BatchRows batch(job);
+  RowBits own;
+  for (uint64_t at = 0; at < batch.elements; at += exact::kBlockElements) {
+    const auto count =
+        static_cast<uint32_t>(std::min<uint64_t>(exact::kBlockElements, batch.elements - at));
+    own.blocks.push_back({exact::kRecordTensor, static_cast<uint32_t>(own.blocks.size()), count});
+  }
+  own.bits.resize(own.blocks.size() * exact::kBlockElements);
+  for (const ShardResult& result : job.step_work.results()) {
+    const job::Range places = job::ShardOf(result.shard, job.spec().shards(), batch.samples);
+    uint64_t at = 0;
+    for (size_t i = 0; i < job.layout->rows().size(); ++i) {
+      const uint64_t elements = job.layout->rows()[i].elements;
+      std::ranges::transform(
+          result.output.rows[i],
+          own.bits.begin() + static_cast<ptrdiff_t>(at + places.begin * elements),
+          [](float x) { return int64_t{std::bit_cast<uint32_t>(x)}; });
+      at += batch.samples * elements;
+    }
+  }
+  return own;
+}
+
+void TakeRows(TrainingJob* job, const exact::Record& total, const RowBits& rows) {
+  MutexLock lock(job->state_mu);
+  const BatchRows batch(*job);
+  State& state = *job->state;
+  const int64_t* bits = rows.bits.data();
+  for (size_t i = 0; i < state.rows.size(); ++i) {
+    const uint64_t elements = job->layout->rows()[i].elements;
+    const uint64_t count = batch.samples * elements;
+    std::transform(bits, bits + count, state.rows[i].span().data() + batch.first * elements,
+                   [](int64_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x)); });
+    bits += count;
+  }
+  exact::BlockSum sum;
+  const auto behind = static_cast<uint32_t>(total.blocks().size());
+  for (size_t b = 0; b < rows.blocks.size(); ++b) {
+    sum.Add(exact::kRecordTensor, behind + rows.blocks[b].index,
+            std::span(rows.bits).subspan(b * exact::kBlockElements, rows.blocks[b].count));
+  }
+  UpdateMetrics(job->spec(), total, &state);
+  EndStep(total, sum, job);
+}
+
 }  // namespace ringmaster::worker

@@ -31,4 +31,11 @@ enum class Verdict : uint8_t { kApply, kSkip };
 // those of step 0; all else stays as it was. Clears and locks likewise.
 [[nodiscard]] Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source);
 
+// Ends a step of predictions: the rows of its batch are part of the state from now on, and of the
+// digest. Clears and locks likewise.
+void TakeRows(TrainingJob* job, const exact::Record& total, const RowBits& rows);
+
+// What this worker has of the rows of the step in hand: of its shards' results.
+[[nodiscard]] RowBits OwnRows(const TrainingJob& job);
+
 }  // namespace ringmaster::worker

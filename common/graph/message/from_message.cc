@@ -383,9 +383,12 @@ class Reader {
     };
     if (!IsWord(message.name()))
       return refuse("its name is not a to z first, then 0 to 9 and _ too");
-    for (const Output& output : program_.outputs) {
-      if (output.name == message.name()) return refuse("there are two of this name");
+    if (std::ranges::count(program_.outputs, message.name(), &Output::name) +
+            std::ranges::count(program_.rows, message.name(), &Rows::name) >
+        0) {
+      return refuse("there are two of this name");
     }
+    if (message.has_rows()) return ReadRows(message);
     Output output = {.name = message.name(), .scalar = program_.scalars.size()};
     if (message.has_loss()) {
       output.weight = message.loss().weight();
@@ -401,7 +404,7 @@ class Reader {
       if (!v1::View_IsValid(message.measure().view())) return refuse("its view is not known");
       output.view = static_cast<Output::View>(message.measure().view());
     } else {
-      return refuse("it is neither a loss nor a measure");
+      return refuse("it is neither a loss nor a measure nor rows");
     }
     RING_ASSIGN_OR_RETURN(const ValueId id, ValueOf(message.value()));
     const Value& value = program_.graph.value(id);
@@ -417,8 +420,22 @@ class Reader {
     return absl::OkStatus();
   }
 
+  Status ReadRows(const v1::Output& message) {
+    RING_ASSIGN_OR_RETURN(const ValueId id, ValueOf(message.value()));
+    const Value& value = program_.graph.value(id);
+    const bool fits = !value.shape.empty() && value.shape[0] == program_.samples &&
+                      value.dtype == DType::kFloat32;
+    program_.rows.push_back({message.name(), id});
+    if (fits && value.producer != kFed) return absl::OkStatus();
+    return InvalidArgument("output {}: no float32 (N, ...) that a node makes", message.name());
+  }
+
   // MetricsOf has a name of its own for what is minimized.
   [[nodiscard]] Status CheckLosses() const {
+    if (!program_.rows.empty()) {
+      if (program_.outputs.empty()) return absl::OkStatus();
+      return InvalidArgument("the graph has rows beside losses or measures");
+    }
     const auto is_loss = [](const Output& o) { return o.role == Output::Role::kLoss; };
     const auto losses = std::ranges::count_if(program_.outputs, is_loss);
     if (losses == 0) return InvalidArgument("the graph has no loss in front of its outputs");

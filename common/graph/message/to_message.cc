@@ -103,6 +103,12 @@ void AddOutputs(const Program& program, v1::Graph* message) {
       measure.set_view(static_cast<v1::View>(output.view));
     }
   }
+  for (const Rows& rows : program.rows) {
+    v1::Output& added = *message->add_outputs();
+    added.set_name(rows.name);
+    added.set_value(program.graph.value(rows.value).name);
+    added.mutable_rows();
+  }
 }
 
 }  // namespace

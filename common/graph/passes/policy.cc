@@ -24,6 +24,10 @@ class PolicyPass {
                             Cast(rewriter_.At(parameter.gradient), DType::kFloat32));
       rewriter_.Map(parameter.gradient, gradient);
     }
+    for (const Rows& rows : program_->rows) {
+      RING_ASSIGN_OR_RETURN(const ValueId value, Cast(rewriter_.At(rows.value), DType::kFloat32));
+      rewriter_.Map(rows.value, value);
+    }
     std::move(rewriter_).Finish(program_);
     return absl::OkStatus();
   }

@@ -12,6 +12,7 @@ void ForEachRole(Program* program, const Visit& visit) {
   for (Seed& seed : program->seeds) visit(&seed.value);
   visit(&program->share);
   for (Scalar& scalar : program->scalars) visit(&scalar.value);
+  for (Rows& rows : program->rows) visit(&rows.value);
   for (Parameter& parameter : program->parameters) {
     visit(&parameter.value);
     visit(&parameter.gradient);

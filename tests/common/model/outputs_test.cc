@@ -2,11 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "common/graph/message/message.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
+#include "common/model/predictions.h"
 #include "tests/common/model/model_files.h"
 
 namespace ringmaster::model {
@@ -134,6 +137,77 @@ TEST_CASE("Outputs: losses of a message are checked as if nobody had") {
   CHECK(error() == "loss (softmax_cross_entropy): weight: expected number, above 0, got nothing");
   for (int i = 0; i < 33; ++i) outputs.losses.Add()->set_kind("softmax_cross_entropy");
   CHECK(error() == "loss: 34 of them; at most 32 are allowed");
+}
+
+// `probabilities=softmax:head`: names, and what makes them of what; then what the graph has.
+std::string RowsOf(const std::string& text, const Columns& columns, const Wanted& wanted = {}) {
+  const auto spec = Spec(text);
+  if (!spec.ok()) return Message(spec.status());
+  const auto graph =
+      BuildPredictions(spec->model(), columns, {spec->loss(), spec->metrics()}, wanted);
+  if (!graph.ok()) return Message(graph.status());
+  std::string rows;
+  for (const v1::Output& output : graph->outputs()) {
+    CHECK(output.has_rows());
+    const auto node = std::ranges::find(graph->nodes(), output.value(), &v1::Node::name);
+    REQUIRE(node != graph->nodes().end());
+    rows += output.name() + "=" + node->op() + ":" + node->inputs(0) + " ";
+  }
+  for (const v1::Column& column : graph->columns()) rows += column.name() + " ";
+  for (const v1::Parameter& parameter : graph->parameters()) {
+    CHECK_FALSE(parameter.trainable());
+    rows += parameter.name() + " ";
+  }
+  return rows;
+}
+
+Wanted Layers(const std::vector<std::string>& names, uint32_t classes = 0) {
+  return {.layers = {names.begin(), names.end()}, .classes = classes};
+}
+
+TEST_CASE("Predictions: what losses read, without labels and without what nothing wanted needs") {
+  const Columns columns = ImagesAndLabels(zoo::kCifar);
+  CHECK(RowsOf("", columns) == "probabilities=softmax:main image main/kernel main/bias ");
+  CHECK(RowsOf("loss:\n  - softmax_cross_entropy\n  - softmax_cross_entropy: {name: side, "
+               "inputs: [aux]}\n",
+               columns) ==
+        "softmax_cross_entropy_probabilities=softmax:main side_probabilities=softmax:aux image "
+        "aux/kernel aux/bias main/kernel main/bias ");
+  CHECK(RowsOf("", columns, Layers({"aux", "flat"})) ==
+        "aux=dense:flat flat=reshape:image image aux/kernel aux/bias ");
+  CHECK(RowsOf("", columns, Layers({"axu"})) ==
+        "predict.outputs: the model has no layer \"axu\"; did you mean \"aux\"?");
+}
+
+TEST_CASE("Predictions: data without targets have as many classes as the job says") {
+  const Columns images = {ImagesAndLabels(zoo::kCifar)[0]};
+  CHECK(RowsOf("", images, Layers({}, 10)) ==
+        "probabilities=softmax:main image main/kernel main/bias ");
+  CHECK(RowsOf("loss: {mean_squared_error: {inputs: [main, price]}}", images) ==
+        "values=dense:flat image main/kernel main/bias ");
+  CHECK_THAT(RowsOf("", images, Layers({"aux"})), Catch::Contains("classes"));
+}
+
+TEST_CASE("Predictions: frozen normalizations read their moving statistics") {
+  const v1::Model model = Read(
+      "layers:\n  - conv2d: {name: conv, filters: 4, bias: false}\n  - batch_norm: {name: bn}\n"
+      "  - dropout: 0.5\n  - flatten\n  - dense: {name: fc, units: classes}\n");
+  const auto graph = BuildPredictions(model, ImagesAndLabels(zoo::kCifar), {}, {});
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  CHECK(graph->statistics_size() == 2);
+  const auto program = graph::BuildProgram(
+      *graph, {.mode = graph::Mode::kInference, .samples = 3, .policy = v1::POLICY_MIXED_BFLOAT16});
+  INFO(program.status());
+  REQUIRE(program.ok());
+  CHECK(program->parameters.empty());
+  CHECK(program->normalizations.empty());
+  CHECK(program->frozen.size() == 7);
+  REQUIRE(program->rows.size() == 1);
+  const graph::Value& rows = program->graph.value(program->rows[0].value);
+  CHECK(rows.shape == graph::Shape{3, 10});
+  CHECK(rows.dtype == graph::DType::kFloat32);
+  CHECK(program->columns.size() == 1);
 }
 
 }  // namespace

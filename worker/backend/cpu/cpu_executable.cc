@@ -83,6 +83,12 @@ void CpuExecutable::Collect(ShardOutput* output) const {
   for (const graph::Scalar& scalar : program_.scalars) {
     output->scalars.push_back(static_cast<double>(*At<float>(scalar.value)));
   }
+  output->rows.resize(program_.rows.size());
+  for (size_t i = 0; i < program_.rows.size(); ++i) {
+    const graph::ValueId value = program_.rows[i].value;
+    const float* const rows = At<float>(value);
+    output->rows[i].assign(rows, rows + ElementsOf(program_, value));
+  }
   output->batch_means.clear();
   output->batch_variances.clear();
   if (program_.mode != graph::Mode::kTraining) return;

@@ -11,10 +11,11 @@ namespace {
 
 constexpr size_t kHostAlignment = 64;  // what a GradientSink is promised
 
-// Scalars and the statistics of the batch: whatever is no gradient.
+// Scalars, rows and the statistics of the batch: whatever is no gradient.
 std::vector<CopyBack> ResultCopies(const graph::Program& program) {
   std::vector<graph::ValueId> values;
   for (const graph::Scalar& scalar : program.scalars) values.push_back(scalar.value);
+  for (const graph::Rows& rows : program.rows) values.push_back(rows.value);
   for (const graph::Normalization& normalization : program.normalizations) {
     values.push_back(normalization.batch_mean);
     values.push_back(normalization.batch_variance);
