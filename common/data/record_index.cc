@@ -310,6 +310,7 @@ RecordIndex RecordIndex::Of(const Descriptor& folder, const Format& format,
     if (problem.ok()) {
       for (Record& record : found->records) {
         if (file.label >= 0) record.label = file.label;
+        if (!index.labelled_) record.label = 0;
       }
       problem = CheckLabels(found->records, index.classes_);
     }

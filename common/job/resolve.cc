@@ -162,6 +162,11 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   job.set_model_sha256(Hex(ModelDigest(result.graph())));
   *job.mutable_workers() = complete.workers();
   *job.mutable_checkpoint() = complete.checkpoint();
+  // What is there when everybody is lost.
+  constexpr double kSecondsOfPredictions = 300;
+  if (spec.kind() == v1::JOB_KIND_PREDICT) {
+    job.mutable_checkpoint()->set_every_seconds(kSecondsOfPredictions);
+  }
   *job.mutable_memory() = complete.memory();
   return job;
 }

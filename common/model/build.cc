@@ -123,7 +123,7 @@ class LayerBuilder {
     if (model.layers_size() == 0) RING_RETURN_IF_ERROR(AddNamed(model));
     const bool held = ends_in_logits_ || !outputs.losses.empty();
     if (held && !outputs.none) RING_RETURN_IF_ERROR(AddOutputs(outputs));
-    RING_RETURN_IF_ERROR(CheckRead(model));
+    if (!outputs.none) RING_RETURN_IF_ERROR(CheckRead(model));
     return builder_.Finish();
   }
 

@@ -22,7 +22,7 @@ using Columns = std::vector<v1::StoredColumn>;
 // accuracy where it is int32, mean_squared_error and mae where it is float32.
 struct Outputs {
   google::protobuf::RepeatedPtrField<v1::Layer> losses, metrics;
-  bool none = false;  // neither: of data without targets
+  bool none = false;  // neither, and layers that nothing reads are fine: of data without targets
 };
 
 // The layers of one sample as they train, without gradients, and without a loss where the model

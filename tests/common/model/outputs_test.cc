@@ -161,31 +161,41 @@ std::string RowsOf(const std::string& text, const Columns& columns, const Wanted
   return rows;
 }
 
-Wanted Layers(const std::vector<std::string>& names, uint32_t classes = 0) {
+Wanted WantedLayers(const std::vector<std::string>& names, uint32_t classes = 0) {
   return {.layers = {names.begin(), names.end()}, .classes = classes};
 }
 
+constexpr char kBothLosses[] =
+    "loss:\n  - softmax_cross_entropy\n  - softmax_cross_entropy: {name: side, inputs: [aux]}\n";
+
 TEST_CASE("Predictions: what losses read, without labels and without what nothing wanted needs") {
   const Columns columns = ImagesAndLabels(zoo::kCifar);
-  CHECK(RowsOf("", columns) == "probabilities=softmax:main image main/kernel main/bias ");
-  CHECK(RowsOf("loss:\n  - softmax_cross_entropy\n  - softmax_cross_entropy: {name: side, "
-               "inputs: [aux]}\n",
-               columns) ==
+  CHECK(RowsOf(kBothLosses, columns) ==
         "softmax_cross_entropy_probabilities=softmax:main side_probabilities=softmax:aux image "
         "aux/kernel aux/bias main/kernel main/bias ");
-  CHECK(RowsOf("", columns, Layers({"aux", "flat"})) ==
+  CHECK(RowsOf(kBothLosses, columns, WantedLayers({"main"})) ==
+        "main=dense:flat image main/kernel main/bias ");
+  CHECK(RowsOf(kBothLosses, columns, WantedLayers({"aux", "flat"})) ==
         "aux=dense:flat flat=reshape:image image aux/kernel aux/bias ");
-  CHECK(RowsOf("", columns, Layers({"axu"})) ==
+  CHECK(RowsOf(kBothLosses, columns, WantedLayers({"axu"})) ==
         "predict.outputs: the model has no layer \"axu\"; did you mean \"aux\"?");
 }
 
 TEST_CASE("Predictions: data without targets have as many classes as the job says") {
   const Columns images = {ImagesAndLabels(zoo::kCifar)[0]};
-  CHECK(RowsOf("", images, Layers({}, 10)) ==
-        "probabilities=softmax:main image main/kernel main/bias ");
-  CHECK(RowsOf("loss: {mean_squared_error: {inputs: [main, price]}}", images) ==
-        "values=dense:flat image main/kernel main/bias ");
-  CHECK_THAT(RowsOf("", images, Layers({"aux"})), Catch::Contains("classes"));
+  CHECK(RowsOf(kBothLosses, images, WantedLayers({}, 10)) ==
+        "softmax_cross_entropy_probabilities=softmax:main side_probabilities=softmax:aux image "
+        "aux/kernel aux/bias main/kernel main/bias ");
+  CHECK_THAT(RowsOf(kBothLosses, images), Catch::Contains("has no classes"));
+  const v1::Model model = Read(
+      "layers:\n  - {flatten: {name: flat}}\n  - {dense: {name: side, inputs: [flat], units: 2}}\n"
+      "  - {dense: {name: price, inputs: [flat], units: 1}}\n");
+  const auto graph = BuildPredictions(model, images, {}, {});
+  INFO(graph.status());
+  REQUIRE(graph.ok());
+  CHECK(graph->outputs(0).name() == "values");
+  CHECK(graph->parameters_size() == 2);
+  CHECK(graph->parameters(0).name() == "price/kernel");
 }
 
 TEST_CASE("Predictions: frozen normalizations read their moving statistics") {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -219,6 +220,133 @@ TEST_CASE("Trainer on CPU kernels: a job does not begin with another file than i
   CHECK(without.run.reason.starts_with("the job begins with other weights, which this worker has"));
   CHECK(Message(InitWeights::Read("no such file").status())
             .starts_with("not a safetensors file that can be read: "));
+}
+
+// Of a job that trained so, with its weights.
+v1::JobSpec WithoutTraining(v1::JobSpec spec, v1::JobKind kind) {
+  spec.set_kind(kind);
+  spec.clear_length();
+  spec.clear_optimizer();
+  spec.clear_checkpoint();
+  spec.mutable_init()->set_file("unused.safetensors");
+  return spec;
+}
+
+// By name, of the last checkpoint's rows.
+struct PredictedRows {
+  std::string file;
+  TensorViews tensors;
+};
+std::shared_ptr<const PredictedRows> PredictionsOf(const std::vector<Checkpoint>& checkpoints) {
+  auto rows = std::make_shared<PredictedRows>();
+  for (const CheckpointFile& file : checkpoints.back().files) {
+    if (file.name == "predictions.safetensors") rows->file = file.bytes;
+  }
+  auto tensors = ReadSafetensors(rows->file);
+  INFO(tensors.status());
+  REQUIRE(tensors.ok());
+  rows->tensors = *std::move(tensors);
+  return rows;
+}
+
+TEST_CASE("Trainer on CPU kernels: predictions are those of the evaluation, on every cluster") {
+  const auto policy = GENERATE(v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16);
+  const auto backend = CpuBackend();
+  const SmallDataset data(60, 43);  // batches of 20, 20 and 3, of which a shard is empty
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_model()->Clear();
+  spec.mutable_model()->set_name("alexnet");
+  testing::SetOption("batch_norm", true, spec.mutable_model());
+  spec.mutable_precision()->set_policy(policy);
+  const auto trained = Run(kOneCore, spec, data, backend.get());
+  const auto init = InitWeights::Read(ModelOf(trained));
+  REQUIRE(init.ok());
+  const auto evaluated =
+      Run(kThreeWorkers, WithoutTraining(spec, v1::JOB_KIND_EVALUATE), data, backend.get(), *init);
+  CHECK(evaluated[0].progress.back().test->metrics == trained[0].progress.back().test->metrics);
+  const v1::JobSpec predict = WithoutTraining(spec, v1::JOB_KIND_PREDICT);
+  const auto one = Run(kOneCore, predict, data, backend.get(), *init);
+  for (const Cluster& cluster : {kFourCores, kThreeWorkers, kFourWorkers}) {
+    REQUIRE(LastManifest(Run(cluster, predict, data, backend.get(), *init)) == LastManifest(one));
+  }
+  const auto rows = PredictionsOf(one[0].checkpoints);
+  REQUIRE(rows->tensors.size() == 1);
+  const TensorView& view = rows->tensors.at("probabilities");
+  REQUIRE(view.shape == std::vector<int64_t>{43, 10});
+  std::vector<float> values(430);
+  std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  size_t hits = 0;
+  for (size_t i = 0; i < 43; ++i) {
+    const auto row = std::span(values).subspan(i * 10, 10);
+    int32_t label = 0;
+    REQUIRE(data.dataset()
+                ->Read(1, data::Split::kTest, i, std::as_writable_bytes(std::span(&label, 1)))
+                .ok());
+    hits += std::ranges::max_element(row) - row.begin() == label ? 1 : 0;
+    float sum = 0;
+    for (const float value : row) sum += value;
+    CHECK(sum == Approx(1).margin(1e-5));
+  }
+  CHECK(evaluated[0].progress.back().test->metric("accuracy") == Approx(hits / 43.0));
+}
+
+TEST_CASE(
+    "Trainer on CPU kernels: who takes over half of the predictions has the other half, too") {
+  const auto backend = CpuBackend();
+  const SmallDataset data(60, 43);
+  v1::JobSpec spec = SmallSpec();
+  const auto trained = Run(kOneCore, spec, data, backend.get());
+  const auto init = InitWeights::Read(ModelOf(trained));
+  REQUIRE(init.ok());
+  const v1::JobSpec predict = WithoutTraining(spec, v1::JOB_KIND_PREDICT);
+  const std::string expected = LastManifest(Run(kOneCore, predict, data, backend.get(), *init));
+  const v1::ResolvedJob resolved = ResolveSpec(predict, *data.dataset(), *backend, init->get());
+  const auto prepare = [&] {
+    TrainerOptions options = SmallBuckets();
+    options.init = *init;
+    auto trainer = Trainer::Prepare(JobId("job"), resolved, data.dataset(), backend.get(),
+                                    Cores(1), options);
+    INFO(trainer.status());
+    REQUIRE(trainer.ok());
+    return *std::move(trainer);
+  };
+  const auto finish = [&](Trainer* trainer, uint64_t start) {
+    const auto sink = std::make_shared<MemorySink>();
+    const Assignment assignment{.generation = {1, 2},
+                                .position = {.rank = 0, .size = 1},
+                                .shards = {0, 1, 2, 3},
+                                .start_step = start};
+    const RunResult run = trainer->Run(assignment, {.sink = sink}, {});
+    INFO(run.reason);
+    REQUIRE(run.end == RunEnd::kFinished);
+    return run.manifest_sha256;
+  };
+  const auto first = prepare();
+  std::stop_source boundary;
+  StopAt stop(2, &boundary);
+  const Assignment assignment{
+      .generation = {1, 1}, .position = {.rank = 0, .size = 1}, .shards = {0, 1, 2, 3}};
+  const RunResult half =
+      first->Run(assignment, {.observer = &stop, .at_boundary = boundary.get_token()}, {});
+  INFO(half.reason);
+  REQUIRE(half.end == RunEnd::kStopped);
+  REQUIRE(first->applied() == 2);
+  const auto copy = first->Copy(2);
+  REQUIRE(copy.ok());
+  const auto taken = prepare();
+  const Status adopted = taken->Adopt(**copy, first->digest());
+  INFO(adopted);
+  REQUIRE(adopted.ok());
+  CHECK(finish(taken.get(), 2) == expected);
+  const auto checkpoint = first->MakeCheckpoint();
+  REQUIRE(checkpoint.ok());
+  const auto rows = PredictionsOf({*checkpoint});
+  CHECK(rows->tensors.at("probabilities").shape == std::vector<int64_t>{40, 10});
+  const auto restored = prepare();
+  const Status status = restored->Restore(*checkpoint);
+  INFO(status);
+  REQUIRE(status.ok());
+  CHECK(finish(restored.get(), 2) == expected);
 }
 
 // A normalized layer does not care how large its input is, so its gradients stay finite, and small,

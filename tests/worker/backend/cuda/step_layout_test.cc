@@ -48,6 +48,19 @@ TEST_CASE("Step layout: keys and flags lie behind the gradients, aligned") {
   CHECK(many.core.bytes == many.flags + AlignUp(many.gradients * sizeof(uint64_t), 16));
 }
 
+TEST_CASE("Step layout: rows of predictions come back whole") {
+  graph::Program program = Model("alexnet", graph::Mode::kInference);
+  const graph::ValueId logits = program.graph.nodes().back().inputs[0];
+  program.rows.push_back({"logits", logits});
+  const StepLayout layout = LayOutStep(program, kAligned, {}, {});
+  const auto copy = std::ranges::find(layout.copies, logits, &CopyBack::value);
+  REQUIRE(copy != layout.copies.end());
+  CHECK(copy->elements == 30);
+  CHECK_FALSE(copy->parameter);
+  CHECK(layout.host_offset(logits) == copy->host_offset);
+  CHECK(layout.host_bytes >= copy->host_offset + 30 * sizeof(float));
+}
+
 TEST_CASE("Step layout: pixels and what makes images of them lie behind the flags, aligned") {
   const graph::Program program = Model("alexnet", graph::Mode::kTraining);
   const StepLayout images = LayOutStep(program, kAligned, {}, {});
