@@ -267,6 +267,7 @@ StatusOr<ExitCode> Predict(const Common& common, const WeightsOptions& options) 
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
   };
+  remove();  // what a killed one left
   const StatusOr<std::string> fetched = FetchPredictions(client, ended.job_id(), folder);
   remove();
   RING_RETURN_IF_ERROR(fetched.status());

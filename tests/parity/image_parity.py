@@ -5,7 +5,7 @@ against it, but for its rounding; what is drawn against torchvision.
     image_parity.py PROGRAM
 
 PROGRAM is image_bytes. Images are made here: JPEG of every sampling, progressive, grey and of four
-colours, PNG of every kind of pixel, of odd sizes; and files that must be errors.
+colours, with restart markers (jpegtran's), PNG of every kind of pixel, of odd sizes; and files that must be errors.
 """
 
 import pathlib
@@ -81,11 +81,19 @@ def corpus(folder):
         image.save(path, **options)
         files.append(path)
 
+    def restart(file, every):
+        """The same image with markers after every so many rows of blocks, or blocks (B)."""
+        path = file.with_stem(f"{file.stem}-restarts")
+        path.write_bytes(subprocess.run(["jpegtran", "-copy", "all", "-restart", every, file], capture_output=True, check=True).stdout)
+        assert b"\xff\xdd" in path.read_bytes(), path  # the interval
+        files.append(path)
+
     for height, width in ((1, 1), (37, 150), (211, 98)):
         image = picture(rng, height, width)
         for sampling in (0, 1, 2):
             for progressive in (False, True):
                 write(image, "jpg", quality=rng.randint(40, 98), subsampling=sampling, progressive=progressive)
+                restart(files[-1], "1" if progressive else "3B")
         exif = Image.Exif()
         exif[0x0112] = 6  # turned by a quarter, which is ignored
         write(image, "jpeg", quality=90, exif=exif)

@@ -1,5 +1,6 @@
 #include "common/job/resolve.h"
 #include "common/job/metrics.h"
+#include "common/job/sample_use.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -452,6 +453,41 @@ TEST_CASE("Resolve: a job of kind evaluate takes no step, on the samples that it
   CHECK(Message(Resolve(with({}), facts, Numerics()).status()) ==
         "evaluate: the data have no test samples, and the job sets none aside; choose evaluate: "
         "{split: train}");
+}
+
+TEST_CASE("Resolve: a job of kind predict takes a step for each batch of one set") {
+  const auto with = [](std::vector<std::string> more) {
+    const std::vector<std::string> kind = {"kind=predict", "steps=null", "optimizer=null",
+                                           "init={job: j0001}"};
+    more.insert(more.begin(), kind.begin(), kind.end());
+    return Spec(more);
+  };
+  const auto test = Resolve(with({}), Facts(), Numerics());
+  INFO(Message(test.status()));
+  REQUIRE(test.ok());
+  CHECK(test->result().total_steps() == 1);
+  CHECK(HeldOutSet(test->result().data_use()) == SampleSet::kTest);
+  CHECK(test->result().updates_size() == 0);
+  REQUIRE(test->result().graph().outputs_size() == 1);
+  CHECK(test->result().graph().outputs(0).has_rows());
+  CHECK(test->result().graph().columns_size() == 1);
+  const std::vector<std::string> held = {"predict={split: validation}", "validation={split: 0.5}"};
+  const auto aside = Resolve(with(held), Facts(), Numerics());
+  REQUIRE(aside.ok());
+  CHECK(aside->result().total_steps() == 2);
+  CHECK(HeldOutSet(aside->result().data_use()) == SampleSet::kValidation);
+  v1::DatasetFacts facts = Facts();
+  facts.set_test_samples(0);
+  CHECK(Resolve(with({}), facts, Numerics())->result().total_steps() == 3);  // of train
+  facts.mutable_columns()->RemoveLast();
+  CHECK_THAT(Message(Resolve(with({}), facts, Numerics()).status()), Catch::Contains("classes"));
+  CHECK(Resolve(with({"data.classes=10"}), facts, Numerics()).ok());
+  CHECK(Message(Validate(with({"evaluate={split: test}"}))) ==
+        "evaluate.split: only a job of kind evaluate has it; write predict.split");
+  CHECK(Message(Validate(Spec({"predict={split: test}"}))) ==
+        "predict: only a job of kind predict has it; leave it out");
+  CHECK(Message(Resolve(Spec({"data.classes=9"}), Facts(), Numerics()).status()) ==
+        "data.classes: 9 of them, and column label has labels up to 9");
 }
 
 TEST_CASE("Resolve: epochs become steps; data that do not fit are refused") {
