@@ -1,11 +1,11 @@
 #include "common/job/resolve.h"
 #include "common/job/metrics.h"
-#include "common/job/sample_use.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "common/job/job_file.h"
+#include "common/job/sample_use.h"
 #include "tests/support/image_data.h"
 
 namespace ringmaster::job {
