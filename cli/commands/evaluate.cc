@@ -16,7 +16,7 @@
 #include "cli/follow.h"
 #include "cli/show/json.h"
 #include "cli/show/names.h"
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 #include "common/files.h"
 #include "common/job/field_names.h"
 #include "common/job/metrics.h"

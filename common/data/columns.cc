@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "common/data/format.h"
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 
 namespace ringmaster::data {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "common/check.h"
 #include "common/data/columns.h"
-#include "common/data/converted.h"
-#include "common/data/gzip.h"
-#include "common/data/npy.h"
+#include "common/data/formats/converted.h"
+#include "common/data/formats/gzip.h"
+#include "common/data/formats/npy.h"
 #include "common/sha256.h"
 
 namespace ringmaster::data {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/data/image_formats.h"
-#include "common/data/npy.h"
+#include "common/data/formats/image_formats.h"
+#include "common/data/formats/npy.h"
 
 namespace ringmaster::data {
 namespace {

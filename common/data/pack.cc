@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/data/npy.h"
-#include "common/data/tf_example.h"
+#include "common/data/formats/npy.h"
+#include "common/data/formats/tf_example.h"
 #include "common/files.h"
 #include "common/image/codecs.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/data/format.h"
-#include "common/data/gzip.h"
+#include "common/data/formats/gzip.h"
 #include "common/data/record_index.h"
 #include "common/data/survey.h"
 #include "common/files.h"

@@ -4,7 +4,7 @@
 #include "common/arithmetic.h"
 #include "common/check.h"
 #include "common/data/drawing.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 #include "common/philox.h"
 
 namespace ringmaster::data {

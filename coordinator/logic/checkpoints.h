@@ -10,8 +10,8 @@
 
 #include <google/protobuf/repeated_field.h>
 
-#include "coordinator/logic/member.h"
 #include "coordinator/logic/record.h"
+#include "coordinator/logic/run/member.h"
 #include "ringmaster/v1/fleet.pb.h"
 
 namespace ringmaster::coordinator {

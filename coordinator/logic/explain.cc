@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "coordinator/logic/failure.h"
-#include "coordinator/logic/start_phases.h"
+#include "coordinator/logic/run/failure.h"
+#include "coordinator/logic/run/start_phases.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -15,12 +15,12 @@
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
-#include "coordinator/logic/failure.h"
 #include "coordinator/logic/fleet.h"
-#include "coordinator/logic/generation.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/failure.h"
+#include "coordinator/logic/run/generation.h"
+#include "coordinator/logic/run/run.h"
 #include "coordinator/logic/scheduler.h"
 
 namespace ringmaster::coordinator {

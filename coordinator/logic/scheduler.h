@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "coordinator/logic/fleet.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/run.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {

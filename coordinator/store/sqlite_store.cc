@@ -1,6 +1,6 @@
 #include "coordinator/store/sqlite_store.h"
 
-#include "coordinator/logic/generation.h"
+#include "coordinator/logic/run/generation.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {

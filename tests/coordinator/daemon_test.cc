@@ -11,7 +11,7 @@
 
 #include "common/job/resolve.h"
 #include "common/rpc/rpc_status.h"
-#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/cluster.h"
 #include "tests/support/fake_checkpoint.h"
 #include "tests/support/fake_worker.h"

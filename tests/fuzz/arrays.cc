@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "common/data/npz.h"
+#include "common/data/formats/npz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;

@@ -1,5 +1,5 @@
 // A record of somebody's TFRecord file.
-#include "common/data/tf_example.h"
+#include "common/data/formats/tf_example.h"
 #include "common/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/run/agreement.h"
 
 namespace ringmaster::sim {
 

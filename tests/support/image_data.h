@@ -4,7 +4,7 @@
 #include <span>
 
 #include "common/data/dataset.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 
 namespace ringmaster::testing {
 

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
 #include "tests/support/image_data.h"

@@ -7,8 +7,8 @@
 
 #include "common/data/dataset.h"
 #include "common/data/drawing.h"
-#include "common/data/gzip.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/gzip.h"
+#include "common/data/formats/image_formats.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
 #include "tests/common/data/big_endian.h"

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "common/data/dataset.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 #include "common/data/sample_data.h"
 #include "common/sha256.h"
 #include "tests/support/temporary_folder.h"

@@ -1,5 +1,5 @@
 // The formats npy and npz: what is read, of which types, and what is refused and how.
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 
 #include <zlib.h>
 
@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "common/data/dataset.h"
-#include "common/data/gzip.h"
-#include "common/data/npz.h"
+#include "common/data/formats/gzip.h"
+#include "common/data/formats/npz.h"
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
 #include "common/data/verify.h"

@@ -10,7 +10,7 @@
 
 #include "common/data/dataset.h"
 #include "common/data/drawing.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 #include "common/sha256.h"
 #include "tests/common/data/big_endian.h"
 #include "tests/support/temporary_folder.h"

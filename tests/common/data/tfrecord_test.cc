@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "common/data/dataset.h"
+#include "common/data/formats/tf_example.h"
 #include "common/data/sample_data.h"
-#include "common/data/tf_example.h"
 #include "common/data/verify.h"
 #include "tests/support/temporary_folder.h"
 

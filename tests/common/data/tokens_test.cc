@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "common/data/dataset.h"
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 #include "common/data/sample_data.h"
 #include "common/data/survey.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "coordinator/logic/agreement.h"
+#include "coordinator/logic/run/agreement.h"
 
 #include <catch2/catch.hpp>
 

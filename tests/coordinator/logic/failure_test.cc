@@ -1,4 +1,4 @@
-#include "coordinator/logic/failure.h"
+#include "coordinator/logic/run/failure.h"
 
 #include <catch2/catch.hpp>
 #include <set>

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "coordinator/logic/member.h"
+#include "coordinator/logic/run/member.h"
 #include "tests/coordinator/logic/moment.h"
 
 namespace ringmaster::coordinator {

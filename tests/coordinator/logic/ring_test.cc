@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "coordinator/logic/ring.h"
+#include "coordinator/logic/run/ring.h"
 #include "tests/coordinator/logic/moment.h"
 
 namespace ringmaster::coordinator {

@@ -12,9 +12,9 @@
 
 #include "common/job/resolve.h"
 #include "common/sha256.h"
-#include "coordinator/logic/agreement.h"
 #include "coordinator/logic/explain.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/scenario_command.h"
 #include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"

@@ -12,8 +12,8 @@
 #include <map>
 #include <string>
 
-#include "coordinator/logic/agreement.h"
 #include "coordinator/logic/event.h"
+#include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/scenario_command.h"
 #include "tests/coordinator/logic/told.h"
 

@@ -1,5 +1,5 @@
 // A run begins, and Settle: what follows from what was said.
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/run.h"
 
 #include <algorithm>
 #include <utility>

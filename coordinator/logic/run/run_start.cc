@@ -7,8 +7,8 @@
 #include "common/job/resolve.h"
 #include "common/planted_bug.h"
 #include "common/text.h"
-#include "coordinator/logic/agreement.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/agreement.h"
+#include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
 void Run::SendInspect(const Member& member, Actions& actions) const {

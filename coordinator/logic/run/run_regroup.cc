@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/ring.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/ring.h"
+#include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "common/ids.h"
 #include "coordinator/logic/event.h"
-#include "coordinator/logic/failure.h"
+#include "coordinator/logic/run/failure.h"
 #include "ringmaster/v1/fleet.pb.h"
 
 namespace ringmaster::coordinator {

@@ -6,8 +6,8 @@
 #include "common/job/metrics.h"
 #include "common/job/shards.h"
 #include "common/planted_bug.h"
-#include "coordinator/logic/agreement.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/agreement.h"
+#include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -1,7 +1,7 @@
-// The MNIST format (common/data/image_formats.h).
+// The MNIST format (common/data/formats/image_formats.h).
 #include "common/data/drawing.h"
 #include "common/data/format.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 
 namespace ringmaster::data {
 namespace {

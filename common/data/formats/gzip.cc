@@ -1,4 +1,4 @@
-#include "common/data/gzip.h"
+#include "common/data/formats/gzip.h"
 
 #include <zlib.h>
 

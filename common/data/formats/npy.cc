@@ -1,4 +1,4 @@
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 
 #include <algorithm>
 #include <array>

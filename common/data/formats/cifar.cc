@@ -1,11 +1,11 @@
 // CIFAR-10: training files are data_batch_*.bin, the test file is test_batch.bin. CIFAR-100:
-// train.bin and test.bin (common/data/image_formats.h).
+// train.bin and test.bin (common/data/formats/image_formats.h).
 #include <algorithm>
 
 #include "common/check.h"
 #include "common/data/drawing.h"
 #include "common/data/format.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
 
 namespace ringmaster::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/logic/member.h"
+#include "coordinator/logic/run/member.h"
 
 #include <algorithm>
 #include <array>

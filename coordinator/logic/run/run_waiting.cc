@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/data/tf_example.h"
+#include "common/data/formats/tf_example.h"
 
 #include <algorithm>
 #include <ranges>

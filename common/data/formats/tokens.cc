@@ -10,7 +10,7 @@
 #include "common/data/beneath.h"
 #include "common/data/drawing.h"
 #include "common/data/format.h"
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 
 namespace ringmaster::data {
 namespace {

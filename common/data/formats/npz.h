@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 
 namespace ringmaster::data {
 

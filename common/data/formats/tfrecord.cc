@@ -14,9 +14,9 @@
 #include "common/crc32c.h"
 #include "common/data/drawing.h"
 #include "common/data/format.h"
-#include "common/data/image_formats.h"
+#include "common/data/formats/image_formats.h"
+#include "common/data/formats/tf_example.h"
 #include "common/data/record_index.h"
-#include "common/data/tf_example.h"
 #include "common/image/decode.h"
 
 namespace ringmaster::data {

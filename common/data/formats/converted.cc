@@ -1,4 +1,4 @@
-#include "common/data/converted.h"
+#include "common/data/formats/converted.h"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>

@@ -17,7 +17,7 @@
 #include "common/data/beneath.h"
 #include "common/data/columns.h"
 #include "common/data/format.h"
-#include "common/data/npy.h"
+#include "common/data/formats/npy.h"
 #include "common/float_mode.h"
 #include "common/text.h"
 

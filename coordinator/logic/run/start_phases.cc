@@ -1,4 +1,4 @@
-#include "coordinator/logic/start_phases.h"
+#include "coordinator/logic/run/start_phases.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "coordinator/logic/ring.h"
+#include "coordinator/logic/run/ring.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "common/data/npz.h"
+#include "common/data/formats/npz.h"
 
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "common/data/beneath.h"
-#include "common/data/gzip.h"
+#include "common/data/formats/gzip.h"
 #include "common/text.h"
 
 namespace ringmaster::data {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/planted_bug.h"
-#include "coordinator/logic/run.h"
+#include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
 
