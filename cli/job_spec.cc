@@ -84,7 +84,8 @@ Status AddAugmentations(const RunOptions& options, v1::JobSpec* spec) {
 
 StatusOr<v1::DataSource> ParseData(const std::string& text) {
   v1::DataSource data;
-  const size_t colon = text.find(':');
+  const bool address = text.find(':') == text.find("://");  // https: is no format
+  const size_t colon = address ? std::string::npos : text.find(':');
   data.set_path(text.substr(colon == std::string::npos ? 0 : colon + 1));
   if (colon == std::string::npos) return data;
   data.set_format(text.substr(0, colon));

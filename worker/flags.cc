@@ -76,6 +76,7 @@ Status Finish(const RawFlags& raw, Flags* flags) {
                            kMinSpoolBytes >> 10);
   }
   RING_ASSIGN_OR_RETURN(flags->drain, ParseDuration(raw.drain, "--drain", kDrain));
+  RING_RETURN_IF_ERROR(CheckUrlOptions(flags->urls));
   if (!raw.cpus.empty()) {
     RING_ASSIGN_OR_RETURN(flags->cpus, ParseCpuList(raw.cpus));
     const size_t needed = size_t{flags->cores} * flags->threads_per_core;
@@ -161,6 +162,16 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "samples held ahead, e.g. 4GiB; default: 1GiB, at most 1/16 of the host's")
       ->type_name("BYTES");
   app.add_option("--data-root", flags.data_root, "folder that holds the datasets")->required();
+  app.add_flag("--data-http", flags.urls.allow_http,
+               "fetch data from http:// addresses, too: without TLS");
+  app.add_flag("--data-private-addresses", flags.urls.allow_private,
+               "fetch data from this host itself and from link-local addresses, too");
+  app.add_option("--s3-endpoint", flags.urls.s3_endpoint,
+                 "what serves s3:// addresses, e.g. https://minio.example:9000; default: Amazon's")
+      ->type_name("URL");
+  app.add_option("--s3-region", flags.urls.s3_region,
+                 "of the buckets; default: AWS_REGION, AWS_DEFAULT_REGION, else us-east-1")
+      ->type_name("REGION");
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
       ->required();
   app.add_option("--log-spool", raw.log_spool,

@@ -9,6 +9,7 @@
 
 #include "common/address.h"
 #include "common/status.h"
+#include "worker/fetch/url_source.h"
 
 namespace ringmaster::worker {
 
@@ -30,6 +31,7 @@ struct Flags {
   std::optional<uint32_t> input_threads;  // nothing: InputOptions of the host
   uint64_t input_memory = 0;              // bytes; 0: likewise
   std::string data_root;
+  UrlOptions urls;  // of datasets under an address
   std::string state_dir;
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
   std::chrono::milliseconds drain{

@@ -1,5 +1,5 @@
-// ringctl dataset make FORMAT DIR, dataset stat, head and verify DIR, dataset pack SRC DIR: without
-// a cluster.
+// ringctl dataset make FORMAT DIR, dataset stat, head, verify and manifest DIR, dataset pack SRC DIR:
+// without a cluster.
 #include <fmt/ranges.h>
 #include <pthread.h>
 
@@ -14,6 +14,7 @@
 #include "cli/show/dataset_report.h"
 #include "cli/show/json.h"
 #include "common/data/dataset.h"
+#include "common/data/manifest.h"
 #include "common/data/pack.h"
 #include "common/data/sample_data.h"
 #include "common/data/statistics.h"
@@ -137,6 +138,32 @@ StatusOr<ExitCode> Verify(const Common& common, const LookOptions& options) {
   Print(common.json() ? ToJson(options.folder, *verified).dump(2) + "\n" : RenderSha256(*verified));
   for (const std::string& problem : verified->problems) Say(problem);
   return verified->problems.empty() ? ExitCode::kOk : ExitCode::kOther;
+}
+
+StatusOr<ExitCode> Manifest(const Common& common, const std::string& folder, bool check) {
+  const std::string path = folder + "/" + data::kDataManifestName;
+  const auto made = data::MakeDataManifest(folder);
+  if (!made.ok()) return OfDisk(Annotate(made.status(), "dataset manifest"));
+  std::vector<std::string> problems;
+  if (check) {
+    RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("the manifest", path));
+    RING_ASSIGN_OR_RETURN(const data::DataManifest said, data::ParseDataManifest(text));
+    problems = data::Differences(said, *made);
+  } else {
+    RING_RETURN_IF_ERROR(OfDisk(WriteDurably(path, data::PrintDataManifest(*made), 0644)));
+  }
+  uint64_t bytes = 0;
+  for (const data::ManifestFile& file : *made) bytes += file.bytes;
+  if (common.json()) {
+    Print(Json{{"path", path}, {"files", made->size()}, {"bytes", bytes}, {"problems", problems}}
+              .dump(2) +
+          "\n");
+  } else if (problems.empty()) {
+    Say(fmt::format("{} {}: {} files, {} bytes", path, check ? "is right" : "is written",
+                    made->size(), bytes));
+  }
+  for (const std::string& problem : problems) Say(problem);
+  return problems.empty() ? ExitCode::kOk : ExitCode::kOther;
 }
 
 // On several threads, for which the calling one waits.
@@ -289,6 +316,19 @@ void AddVerify(CommandLine& line, CLI::App* group) {
       ->needs(decode);
 }
 
+void AddManifest(CommandLine& line, CLI::App* group) {
+  const auto folder = std::make_shared<std::string>();
+  const auto check = std::make_shared<bool>(false);
+  CLI::App* const manifest =
+      line.Add(group, "manifest", "write what files a dataset has, for workers that fetch it",
+               Examples("ringctl dataset manifest data/imagenet",
+                        "ringctl dataset manifest data/imagenet --check"),
+               [&line, folder, check] { return Manifest(line.common(), *folder, *check); });
+  manifest->add_option("DIR", *folder, "folder of the dataset; the manifest is a file in it")
+      ->required();
+  manifest->add_flag("--check", *check, "compare with the manifest that is there, and write none");
+}
+
 void AddPack(CommandLine& line, CLI::App* group) {
   const auto command = std::make_shared<PackCommand>();
   CLI::App* const pack =
@@ -323,6 +363,7 @@ void AddDataset(CommandLine& line) {
   AddStat(line, group);
   AddHead(line, group);
   AddVerify(line, group);
+  AddManifest(line, group);
   AddPack(line, group);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/data/columns.h"
+#include "common/data/data_url.h"
 #include "common/data/dataset.h"
 #include "common/files.h"
 #include "common/job/field_names.h"
@@ -17,11 +18,23 @@ namespace {
 
 // A number that nobody says is that of one full batch.
 StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& data_root) {
+  const bool remote = data::IsDataUrl(spec.data().path());
+  if (remote && !data_root.empty()) {
+    return InvalidArgument(
+        "data.path: {} is an address, and what is there is not looked at here; leave --data-root "
+        "out, or name a copy of the data beneath it: --set data.path=FOLDER",
+        spec.data().path());
+  }
   if (!data_root.empty()) {
     RING_ASSIGN_OR_RETURN(const auto dataset, data::Dataset::Open({data_root, ""}, spec.data()));
     return dataset->facts();
   }
   if (spec.data().format().empty()) {
+    if (remote) {
+      return InvalidArgument(
+          "data.format: missing; give it: {} is an address, and what is there is not looked at here",
+          spec.data().path());
+    }
     return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");
   }
   auto usual = data::UsualFacts(spec.data());

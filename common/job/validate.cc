@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/data/columns.h"
+#include "common/data/data_url.h"
 #include "common/data/format.h"
 #include "common/job/image_rules.h"
 #include "common/job/metrics.h"
@@ -37,6 +38,7 @@ Status CheckPath(const std::string& path) {
   if (path.find('\0') != std::string::npos) {
     return InvalidArgument("data.path: there is a zero byte in it");
   }
+  if (data::IsDataUrl(path)) return Annotate(data::ParseDataUrl(path).status(), "data.path");
   if (path[0] == '/') {
     return InvalidArgument("data.path: {} is absolute; it must be relative to --data-root", path);
   }
