@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "common/signals.h"
 #include "common/text.h"
 #include "worker/fetch/http_rules.h"
 
@@ -406,17 +407,6 @@ StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
   return Lease(this, std::move(connection));
 }
 
-bool HttpClient::Pause(milliseconds pause, const FetchLimits& limits) {
-  const std::stop_callback wake(limits.stop, [this] {
-    const MutexLock lock(mu_);
-    changed_.NotifyAll();
-  });
-  const auto until = steady_clock::now() + pause;
-  if (until >= limits.deadline) return false;
-  const MutexLock lock(mu_);
-  return !changed_.WaitUntil(mu_, until, [&] { return limits.stop.stop_requested(); });
-}
-
 StatusOr<HttpResponse> HttpClient::Try(HttpRequest request, const FetchLimits& limits) {
   RING_ASSIGN_OR_RETURN(const Lease connection, Acquire(limits));
   for (int redirects = 0;; ++redirects) {
@@ -452,7 +442,8 @@ StatusOr<HttpResponse> HttpClient::Do(const HttpRequest& request, const FetchLim
     if (attempt + 1 >= options_.attempts) {
       return Error(absl::StatusCode::kUnavailable, "{}; {} tries", Message(status), attempt + 1);
     }
-    if (!Pause(PauseAfter(attempt, options_, retry_after), limits)) {
+    const milliseconds pause = PauseAfter(attempt, options_, retry_after);
+    if (steady_clock::now() + pause >= limits.deadline || WaitForStop(limits.stop, pause)) {
       return Annotate(TransferEnded(limits, request.url), Message(status));
     }
   }

@@ -67,8 +67,6 @@ class HttpClient {
   // Gives a connection back.
   class Lease;
   [[nodiscard]] StatusOr<Lease> Acquire(const FetchLimits& limits);
-  // False: the stop or the deadline came first.
-  [[nodiscard]] bool Pause(std::chrono::milliseconds pause, const FetchLimits& limits);
   [[nodiscard]] StatusOr<HttpResponse> Try(HttpRequest request, const FetchLimits& limits);
 
   const HttpOptions options_;
