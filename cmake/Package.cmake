@@ -43,6 +43,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # NVIDIA's libraries, which the CUDA backend needs where there is a GPU, are no Debian packages.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${RINGMASTER_CUDA_LIBRARIES})
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers | systemd-sysusers")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)  # datasets at https and s3 addresses
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
     "bash-completion, python3-grpcio, python3-protobuf, python3-yaml, protobuf-compiler-grpc")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA

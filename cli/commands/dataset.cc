@@ -1,5 +1,5 @@
-// ringctl dataset make FORMAT DIR, dataset stat, head, verify and manifest DIR, dataset pack SRC DIR:
-// without a cluster.
+// ringctl dataset make FORMAT DIR, dataset stat, head, verify and manifest DIR, dataset pack SRC
+// DIR: without a cluster.
 #include <fmt/ranges.h>
 #include <pthread.h>
 

@@ -65,8 +65,7 @@ Status CheckAuthority(const std::string& scheme, const std::string& authority) {
   }
   const size_t bracket = authority.rfind(']');
   const size_t colon = authority.rfind(':');
-  const bool port =
-      colon != std::string::npos && (bracket == std::string::npos || bracket < colon);
+  const bool port = colon != std::string::npos && (bracket == std::string::npos || bracket < colon);
   const std::string host = authority.substr(0, port ? colon : std::string::npos);
   if (IsHost(host) && (!port || IsPort(authority.substr(colon + 1)))) return absl::OkStatus();
   return InvalidArgument("\"{}\" in the address is no host; expected HOST or HOST:PORT",

@@ -1,6 +1,6 @@
-// The address of a dataset: https://HOST/PATH, http://HOST/PATH, s3://BUCKET/KEY. What a job may say
-// under data.path besides a folder; whoever fetches decides which of them it fetches. And the names
-// that files of a dataset may have, whoever says them. Pure; thread-safe (free functions).
+// The address of a dataset: https://HOST/PATH, http://HOST/PATH, s3://BUCKET/KEY. What a job may
+// say under data.path besides a folder; whoever fetches decides which of them it fetches. And the
+// names that files of a dataset may have, whoever says them. Pure; thread-safe (free functions).
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,12 @@ struct DataUrl {
 // parts of 1 to 255 bytes, none of them `.` or `..`. INVALID_ARGUMENT says what is wrong.
 [[nodiscard]] Status CheckFileName(const std::string& name);
 
-// Names sorted by their bytes: each of them once, and none is another one's folder. INVALID_ARGUMENT
-// names the two.
+// Names sorted by their bytes: each of them once, and none is another one's folder.
+// INVALID_ARGUMENT names the two.
 [[nodiscard]] Status CheckFileNames(const std::vector<std::string>& sorted);
 
-// Everything but letters, digits, `-`, `.`, `_`, `~` and the characters of `keep` as %XX (RFC 3986).
+// Everything but letters, digits, `-`, `.`, `_`, `~` and the characters of `keep` as %XX (RFC
+// 3986).
 [[nodiscard]] std::string PercentEncoded(const std::string& text, const std::string& keep);
 
 }  // namespace ringmaster::data

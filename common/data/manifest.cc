@@ -121,12 +121,12 @@ bool ManifestReader::string(std::string& value) {
 }
 
 bool ManifestReader::key(std::string& value) {
-  const bool known =
-      place_ == Place::kTop
-          ? (value == "format" && !format_) || (value == "piece_bytes" && !piece_bytes_) ||
-                (value == "files" && !list_)
-          : (value == "name" && !name_) || (value == "bytes" && !bytes_) ||
-                (value == "pieces" && !pieces_);
+  const bool known = place_ == Place::kTop
+                         ? (value == "format" && !format_) ||
+                               (value == "piece_bytes" && !piece_bytes_) ||
+                               (value == "files" && !list_)
+                         : (value == "name" && !name_) || (value == "bytes" && !bytes_) ||
+                               (value == "pieces" && !pieces_);
   if (!known) {
     return Fail(fmt::format("key \"{}\" is unknown, or there twice", OneLine(value, kMaxNameText)));
   }
@@ -267,9 +267,9 @@ std::string DifferenceOf(const ManifestFile& said, const ManifestFile& there) {
   }
   size_t piece = 0;
   while (said.pieces[piece] == there.pieces[piece]) ++piece;
-  return fmt::format("{}: from byte {} on it is not what the manifest says: SHA-256 {}, there is {}",
-                     said.name, piece * kManifestPieceBytes, Hex(said.pieces[piece]),
-                     Hex(there.pieces[piece]));
+  return fmt::format(
+      "{}: from byte {} on it is not what the manifest says: SHA-256 {}, there is {}", said.name,
+      piece * kManifestPieceBytes, Hex(said.pieces[piece]), Hex(there.pieces[piece]));
 }
 
 }  // namespace

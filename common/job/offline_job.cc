@@ -32,7 +32,8 @@ StatusOr<v1::DatasetFacts> FactsOf(const v1::JobSpec& spec, const std::string& d
   if (spec.data().format().empty()) {
     if (remote) {
       return InvalidArgument(
-          "data.format: missing; give it: {} is an address, and what is there is not looked at here",
+          "data.format: missing; give it: {} is an address, and what is there is not looked at "
+          "here",
           spec.data().path());
     }
     return InvalidArgument("data.format: missing; give it, or --data-root, where the data are");

@@ -25,6 +25,8 @@ TEST_CASE("RunSpec: the format is what is said, or left to those who have the fi
   CHECK(data("cifar10") == " cifar10");
   CHECK(data("images/digits/") == " images/digits/");
   CHECK(data("mnist:digits") == "mnist digits");
+  CHECK(data("https://h/d/") == " https://h/d/");
+  CHECK(data("npz:s3://bucket/d:e/") == "npz s3://bucket/d:e/");
   CHECK(data("cifar:digits") ==
         "--data cifar:digits: format \"cifar\" is not known; known: cifar10, cifar100, "
         "mnist, npy, npz, image_folder, tfrecord, webdataset, tokens, csv");

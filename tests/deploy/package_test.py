@@ -124,7 +124,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(debian_package.field(self.package, "Version"),
                          os.environ["RINGMASTER_VERSION"])
         depends = debian_package.field(self.package, "Depends")
-        for library in ("libc6", "libgrpc++", "libprotobuf", "libdnnl", "libsqlite3", "libssl"):
+        for library in ("libc6", "libgrpc++", "libprotobuf", "libdnnl", "libsqlite3", "libssl", "libcurl4"):
             self.assertIn(library, depends)
         self.assertNotIn("-dev", depends)
 

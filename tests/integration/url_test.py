@@ -298,7 +298,7 @@ class ManifestTest(ServerCase):
         self.assertIn('"/a" has an empty part', said(name="/a"))
         self.assertIn("has 1 pieces, expected 2", said(size=(8 << 20) + 1))
         self.assertIn("has 0 pieces, expected 1", said(pieces=()))
-        self.assertIn("a negative number where `bytes` is expected", said(size=-1))
+        self.assertIn("a negative number in file 1 where `bytes` is expected", said(size=-1))
         self.assertIn("it had 3 bytes when it was listed, and has 5 by now",
                       self.server.files.__setitem__("/d/a", b"12345") or said())
 

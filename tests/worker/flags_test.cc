@@ -37,6 +37,23 @@ TEST_CASE("Flags: threads and memory for samples are the host's where they are n
   CHECK(Parse({"--input-memory", "0"}).exit_code == 2);
 }
 
+TEST_CASE("Flags: what may be fetched from addresses") {
+  const ParsedFlags none = Parse({});
+  CHECK_FALSE(none.flags.urls.allow_http);
+  CHECK_FALSE(none.flags.urls.allow_private);
+  CHECK(none.flags.urls.s3_endpoint.empty());
+  const ParsedFlags all = Parse({"--data-http", "--data-private-addresses", "--s3-endpoint",
+                                 "http://minio:9000", "--s3-region", "eu-west-1"});
+  REQUIRE_FALSE(all.exit);
+  CHECK(all.flags.urls.allow_http);
+  CHECK(all.flags.urls.allow_private);
+  CHECK(all.flags.urls.s3_endpoint == "http://minio:9000");
+  CHECK(all.flags.urls.s3_region == "eu-west-1");
+  CHECK(Parse({"--s3-endpoint", "http://minio:9000"}).exit_code == 2);
+  CHECK(Parse({"--s3-endpoint", "minio:9000"}).exit_code == 2);
+  CHECK(Parse({"--s3-region", "EU"}).exit_code == 2);
+}
+
 TEST_CASE("Flags: --version is no error") {
   CHECK(Parse({"--version"}).exit);
   CHECK(Parse({"--version"}).exit_code == 0);

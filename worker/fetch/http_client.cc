@@ -81,8 +81,7 @@ Status Transfer::CheckRange() const {
   const uint64_t last = request.offset + request.into.size() - 1;
   const std::string expected = fmt::format("bytes {}-{}/{}", request.offset, last, request.total);
   if (response.content_range == expected) return absl::OkStatus();
-  const std::string total =
-      response.content_range.substr(response.content_range.rfind('/') + 1);
+  const std::string total = response.content_range.substr(response.content_range.rfind('/') + 1);
   uint64_t bytes = 0;
   if (ReadCount(total, &bytes) && bytes != request.total) {
     return FailedPrecondition("{}: it had {} bytes when it was listed, and has {} by now",
@@ -218,8 +217,7 @@ curl_socket_t OnSocket(void* data, curlsocktype /*purpose*/, curl_sockaddr* addr
                                                   : offsetof(sockaddr_in6, sin6_addr);
   const size_t size = address->family == AF_INET ? 4 : 16;
   const bool internet = address->family == AF_INET || address->family == AF_INET6;
-  if (!internet ||
-      (!transfer->options.allow_private && IsPrivateAddress({bytes + begin, size}))) {
+  if (!internet || (!transfer->options.allow_private && IsPrivateAddress({bytes + begin, size}))) {
     transfer->refused_address = "a loopback, link-local or unspecified address";
     return CURL_SOCKET_BAD;
   }
@@ -283,8 +281,7 @@ Status HttpClient::Connection::Wait(const FetchLimits& limits, const std::string
       return Error(absl::StatusCode::kUnavailable, "{}: libcurl cannot go on", url);
     }
     if (running == 0) break;
-    const auto left =
-        std::chrono::ceil<milliseconds>(limits.deadline - steady_clock::now());
+    const auto left = std::chrono::ceil<milliseconds>(limits.deadline - steady_clock::now());
     const auto slice = std::clamp(left, milliseconds(0), kSlice);
     curl_multi_poll(multi_, nullptr, 0, static_cast<int>(slice.count()), nullptr);
   }
@@ -296,15 +293,15 @@ Status HttpClient::Connection::Wait(const FetchLimits& limits, const std::string
 
 Status HttpClient::Connection::WordsOf(CURLcode result, const Transfer& transfer) const {
   const std::string& url = transfer.request.url;
-  const std::string said = OneLine(
-      words_[0] != '\0' ? words_.data() : curl_easy_strerror(result), kMaxNameText);
+  const std::string said =
+      OneLine(words_[0] != '\0' ? words_.data() : curl_easy_strerror(result), kMaxNameText);
   switch (result) {
     case CURLE_UNSUPPORTED_PROTOCOL:
       return Error(absl::StatusCode::kPermissionDenied,
                    "{}: only https is fetched; a worker with --data-http also fetches http", url);
     case CURLE_COULDNT_RESOLVE_HOST:
-      return Error(absl::StatusCode::kUnavailable,
-                   "{}: the name {} is not known here (DNS): {}", url, HostOf(url), said);
+      return Error(absl::StatusCode::kUnavailable, "{}: the name {} is not known here (DNS): {}",
+                   url, HostOf(url), said);
     case CURLE_COULDNT_CONNECT:
       if (transfer.refused_address.empty()) break;
       return Error(absl::StatusCode::kPermissionDenied,
@@ -335,8 +332,8 @@ StatusOr<HttpResponse> HttpClient::Connection::Perform(const HttpRequest& reques
   if (multi_ == nullptr || easy_ == nullptr) {
     return Error(absl::StatusCode::kUnavailable, "{}: no memory for a connection", request.url);
   }
-  Transfer transfer{.request = request, .options = options, .response = {}, .verdict = {},
-                    .refused_address = {}};
+  Transfer transfer{
+      .request = request, .options = options, .response = {}, .verdict = {}, .refused_address = {}};
   SetUp(&transfer);
   curl_slist* headers = nullptr;
   for (const std::string& header : request.headers) {
@@ -346,8 +343,8 @@ StatusOr<HttpResponse> HttpClient::Connection::Perform(const HttpRequest& reques
   curl_multi_add_handle(multi_, easy_);
   CURLcode result = CURLE_OK;
   const Status waited = Wait(limits, request.url, &result);
-  const Status words = result == CURLE_OK || transfer.enough ? absl::OkStatus()
-                                                             : WordsOf(result, transfer);
+  const Status words =
+      result == CURLE_OK || transfer.enough ? absl::OkStatus() : WordsOf(result, transfer);
   curl_multi_remove_handle(multi_, easy_);
   curl_easy_reset(easy_);
   curl_slist_free_all(headers);
@@ -399,7 +396,8 @@ StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
   changed_.WaitUntil(mu_, limits.deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return busy_ < options_.connections || limits.stop.stop_requested();
   });
-  if (busy_ >= options_.connections || LimitsAreOver(limits)) return TransferEnded(limits, "a connection");
+  if (busy_ >= options_.connections || LimitsAreOver(limits))
+    return TransferEnded(limits, "a connection");
   ++busy_;
   if (idle_.empty()) return Lease(this, std::make_unique<Connection>());
   std::unique_ptr<Connection> connection = std::move(idle_.back());
@@ -410,14 +408,14 @@ StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
 StatusOr<HttpResponse> HttpClient::Try(HttpRequest request, const FetchLimits& limits) {
   RING_ASSIGN_OR_RETURN(const Lease connection, Acquire(limits));
   for (int redirects = 0;; ++redirects) {
-    RING_ASSIGN_OR_RETURN(HttpResponse response,
-                          connection->Perform(request, options_, limits));
+    RING_ASSIGN_OR_RETURN(HttpResponse response, connection->Perform(request, options_, limits));
     if (!IsRedirect(response.status) || !request.follow) return response;
     if (redirects == kMaxRedirects) {
       return Error(absl::StatusCode::kUnknown, "{}: the server redirects more than {} times",
                    request.url, kMaxRedirects);
     }
-    RING_ASSIGN_OR_RETURN(request.url, RedirectTarget(request.url, response.location, options_.allow_http));
+    RING_ASSIGN_OR_RETURN(request.url,
+                          RedirectTarget(request.url, response.location, options_.allow_http));
   }
 }
 
@@ -435,10 +433,9 @@ StatusOr<HttpResponse> HttpClient::Do(const HttpRequest& request, const FetchLim
       return response;
     }
     const auto retry_after = busy ? response->retry_after : std::chrono::seconds(0);
-    const Status status =
-        busy ? Error(absl::StatusCode::kUnavailable, "{}: the server answered {}", request.url,
-                     response->status)
-             : response.status();
+    const Status status = busy ? Error(absl::StatusCode::kUnavailable, "{}: the server answered {}",
+                                       request.url, response->status)
+                               : response.status();
     if (attempt + 1 >= options_.attempts) {
       return Error(absl::StatusCode::kUnavailable, "{}; {} tries", Message(status), attempt + 1);
     }

@@ -20,13 +20,13 @@
 namespace ringmaster::worker {
 
 struct HttpOptions {
-  bool allow_http = false;     // without TLS
-  bool allow_private = false;  // loopback, link-local and unspecified addresses
-  size_t connections = 8;      // side by side; who needs one more waits
-  uint32_t attempts = 5;       // of one request
+  bool allow_http = false;                     // without TLS
+  bool allow_private = false;                  // loopback, link-local and unspecified addresses
+  size_t connections = 8;                      // side by side; who needs one more waits
+  uint32_t attempts = 5;                       // of one request
   std::chrono::milliseconds first_pause{200};  // doubled each time, times 0.5 to 1.5
   std::chrono::milliseconds connect_timeout{10'000};
-  uint32_t slow_bytes = 1024;  // a second: less of them ...
+  uint32_t slow_bytes = 1024;          // a second: less of them ...
   std::chrono::seconds slow_time{30};  // ... for so long is a cut connection
 };
 
@@ -39,7 +39,7 @@ struct SigningKeys {
 struct HttpRequest {
   enum class Method : uint8_t { kGet, kHead };
   Method method = Method::kGet;
-  std::string url;  // percent-encoded
+  std::string url;                   // percent-encoded
   std::vector<std::string> headers;  // "Name: value"
   std::optional<SigningKeys> sign;
   size_t max_body = 0;  // of a good answer without a range; more is RESOURCE_EXHAUSTED

@@ -1,5 +1,5 @@
-// What of a dataset under an address depends on who serves it: a web server here, an object store in
-// s3_place.h. They say what to ask and what answers mean; url_source.cc asks.
+// What of a dataset under an address depends on who serves it: a web server here, an object store
+// in s3_place.h. They say what to ask and what answers mean; url_source.cc asks.
 #pragma once
 
 #include <memory>

@@ -46,9 +46,9 @@ bool MayLead(const DataUrl& from, const DataUrl& to, bool allow_http) {
   if (from.scheme == DataUrl::Scheme::kHttp && to.scheme == DataUrl::Scheme::kHttps) {
     return NameOfHost(from.host) == NameOfHost(to.host);
   }
-  const bool scheme = from.scheme == to.scheme &&
-                      (to.scheme == DataUrl::Scheme::kHttps ||
-                       (to.scheme == DataUrl::Scheme::kHttp && allow_http));
+  const bool scheme =
+      from.scheme == to.scheme &&
+      (to.scheme == DataUrl::Scheme::kHttps || (to.scheme == DataUrl::Scheme::kHttp && allow_http));
   return scheme && PlainHost(from) == PlainHost(to);
 }
 

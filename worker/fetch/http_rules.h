@@ -1,5 +1,5 @@
-// What is made of a web server's answer, and whom it may be asked of: the part of HTTP that needs no
-// network. Pure; thread-safe (free functions).
+// What is made of a web server's answer, and whom it may be asked of: the part of HTTP that needs
+// no network. Pure; thread-safe (free functions).
 #pragma once
 
 #include <chrono>

@@ -50,8 +50,9 @@ bool IsPrintable(const std::string& text) {
 
 StatusOr<S3Access> AccessWith(const S3Keys& keys, const std::string& where) {
   if (keys.key_id.empty() || keys.secret.empty()) {
-    return FailedPrecondition("{}: one of the two keys of S3 is there without the other ({})", where,
-                              keys.key_id.empty() ? "the key id is missing" : "the secret is missing");
+    return FailedPrecondition(
+        "{}: one of the two keys of S3 is there without the other ({})", where,
+        keys.key_id.empty() ? "the key id is missing" : "the secret is missing");
   }
   if (!IsPrintable(keys.key_id) || !IsPrintable(keys.secret) || !IsPrintable(keys.token)) {
     return FailedPrecondition("{}: a key of S3 has blanks or control characters in it", where);
@@ -85,9 +86,9 @@ StatusOr<S3Access> FindS3Access(const Environment& environment) {
       const auto entry = section->find(key);
       return entry == section->end() ? std::string() : entry->second;
     };
-    return AccessWith({value("aws_access_key_id"), value("aws_secret_access_key"),
-                       value("aws_session_token")},
-                      fmt::format("profile {} of {}", profile, path));
+    return AccessWith(
+        {value("aws_access_key_id"), value("aws_secret_access_key"), value("aws_session_token")},
+        fmt::format("profile {} of {}", profile, path));
   }
   if (!readable && !named_file.empty()) {
     return FailedPrecondition("AWS_SHARED_CREDENTIALS_FILE: {} cannot be read", path);

@@ -81,7 +81,7 @@ class XmlWalk {
   const Listener& listener_;
   size_t at_ = 0;
   std::vector<std::string> path_;
-  std::string text_;   // since the newest tag
+  std::string text_;    // since the newest tag
   bool ended_ = false;  // the one element that there is
 };
 
@@ -106,8 +106,7 @@ Status XmlWalk::TakeText() {
 }
 
 Status XmlWalk::Open(const std::string& inside) {
-  const size_t name_end =
-      std::find_if(inside.begin(), inside.end(), IsXmlBlank) - inside.begin();
+  const size_t name_end = std::find_if(inside.begin(), inside.end(), IsXmlBlank) - inside.begin();
   const bool empty = inside.ends_with('/');
   const std::string name = inside.substr(0, std::min(name_end, inside.size() - (empty ? 1 : 0)));
   if (!IsXmlName(name)) return Wrong("no name of an element");
@@ -185,7 +184,8 @@ Status PageReader::Opened(const std::vector<std::string>& path) {
 Status PageReader::Closed(const std::vector<std::string>& path, const std::string& text) {
   if (path.size() == 2 && path[1] == "IsTruncated") {
     truncated = text == "true";
-    if (!truncated && text != "false") return InvalidArgument("IsTruncated is neither true nor false");
+    if (!truncated && text != "false")
+      return InvalidArgument("IsTruncated is neither true nor false");
     return OnlyOnce(&has_truncated, "IsTruncated");
   }
   if (path.size() == 2 && path[1] == "NextContinuationToken") {

@@ -1,7 +1,7 @@
-// The XML that object stores answer with: a page of a list of objects (ListObjectsV2), the code of an
-// error. A reader of the little of XML that they use: elements, text, the five entities and numbers
-// of characters. Everything else (DOCTYPE, so that nothing can be defined, processing instructions,
-// CDATA, comments) is refused. Pure; thread-safe (free functions).
+// The XML that object stores answer with: a page of a list of objects (ListObjectsV2), the code of
+// an error. A reader of the little of XML that they use: elements, text, the five entities and
+// numbers of characters. Everything else (DOCTYPE, so that nothing can be defined, processing
+// instructions, CDATA, comments) is refused. Pure; thread-safe (free functions).
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,8 @@ StatusOr<std::string> EndpointOf(const std::string& text) {
 
 // A bucket at Amazon's has a host of its own, but for names with dots, which no certificate fits.
 std::string AmazonsUrl(const std::string& bucket, const std::string& region) {
-  const std::string host = fmt::format("s3.{}.amazonaws.com{}", region,
-                                       region.starts_with("cn-") ? ".cn" : "");
+  const std::string host =
+      fmt::format("s3.{}.amazonaws.com{}", region, region.starts_with("cn-") ? ".cn" : "");
   const bool plain = bucket.find_first_of("._") == std::string::npos;
   return plain ? fmt::format("https://{}.{}/", bucket, host)
                : fmt::format("https://{}/{}/", host, bucket);
@@ -150,9 +150,9 @@ Status S3Place::TakePage(S3Page page, std::vector<SourceFile>* files) const {
     const bool folder = file.empty() || file.ends_with('/');
     if (folder && object.bytes == 0) continue;
     // It goes into a header line.
-    const bool etag = object.etag.size() <= kMaxEtag &&
-                      std::all_of(object.etag.begin(), object.etag.end(),
-                                  [](char c) { return c > ' ' && c < 0x7f; });
+    const bool etag =
+        object.etag.size() <= kMaxEtag && std::all_of(object.etag.begin(), object.etag.end(),
+                                                      [](char c) { return c > ' ' && c < 0x7f; });
     files->push_back({.name = std::move(file),
                       .bytes = object.bytes,
                       .pieces = {},

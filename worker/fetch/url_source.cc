@@ -21,14 +21,15 @@ constexpr size_t kMaxVersion = 256;
 // Of an answer: its ETag, else when it was changed last; empty: neither, or nothing for a header.
 std::string VersionOf(const HttpResponse& response) {
   const std::string& version = response.etag.empty() ? response.last_modified : response.etag;
-  const bool good = version.size() <= kMaxVersion &&
-                    std::all_of(version.begin(), version.end(),
-                                [](char c) { return c >= ' ' && c < 0x7f; });
+  const bool good =
+      version.size() <= kMaxVersion &&
+      std::all_of(version.begin(), version.end(), [](char c) { return c >= ' ' && c < 0x7f; });
   return good ? version : "";
 }
 
-// The header that makes a server answer 412 when the file has another version; empty: there is none,
-// as a weak ETag never matches there (RFC 9110, section 13.1.1), but the answer's is compared.
+// The header that makes a server answer 412 when the file has another version; empty: there is
+// none, as a weak ETag never matches there (RFC 9110, section 13.1.1), but the answer's is
+// compared.
 std::string ConditionOf(const std::string& version) {
   if (version.empty() || version.starts_with("W/")) return "";
   return (version.starts_with('"') ? "If-Match: " : "If-Unmodified-Since: ") + version;
@@ -66,7 +67,8 @@ StatusOr<std::vector<SourceFile>> UrlSource::ListFile(const FetchLimits& limits)
   request.method = HttpRequest::Method::kHead;
   RING_ASSIGN_OR_RETURN(const HttpResponse response, client_.Do(request, limits));
   if (response.status != 200) return place_->ErrorOf(response, file);
-  const bool encoded = !response.content_encoding.empty() && response.content_encoding != "identity";
+  const bool encoded =
+      !response.content_encoding.empty() && response.content_encoding != "identity";
   if (!response.length || *response.length > INT64_MAX || encoded) {
     return Error(absl::StatusCode::kUnimplemented,
                  "{}: the server does not say how long it is{}; serve it as a plain file",

@@ -1,6 +1,6 @@
-// Datasets under an address: https://..., http://..., s3://BUCKET/PREFIX. A single file is a dataset
-// of this one file; a folder has what its ringmaster-data.json says (common/data/manifest.h), or,
-// in an object store, what the store lists.
+// Datasets under an address: https://..., http://..., s3://BUCKET/PREFIX. A single file is a
+// dataset of this one file; a folder has what its ringmaster-data.json says
+// (common/data/manifest.h), or, in an object store, what the store lists.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct UrlOptions {
 // INVALID_ARGUMENT names the flag whose value is none.
 [[nodiscard]] Status CheckUrlOptions(const UrlOptions& options);
 
-// INVALID_ARGUMENT: no address that may be fetched, in words for the user; FAILED_PRECONDITION: half
-// of the keys of an object store. Asks nobody yet. Its errors, besides PieceSource's:
+// INVALID_ARGUMENT: no address that may be fetched, in words for the user; FAILED_PRECONDITION:
+// half of the keys of an object store. Asks nobody yet. Its errors, besides PieceSource's:
 // PERMISSION_DENIED, UNAUTHENTICATED (a certificate), UNIMPLEMENTED (a server without ranges),
 // INVALID_ARGUMENT (a manifest or a list that cannot be), CANCELLED, DEADLINE_EXCEEDED.
 [[nodiscard]] StatusOr<std::unique_ptr<PieceSource>> MakeUrlSource(const std::string& url,

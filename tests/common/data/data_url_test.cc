@@ -53,7 +53,8 @@ TEST_CASE("Data addresses: what is none is said in words") {
     INFO(host);
     CHECK(UrlErrorOf(host).find("is no host; expected HOST or HOST:PORT") != std::string::npos);
   }
-  for (const char* bucket : {"s3:///x", "s3://ab/x", "s3://Bucket/x", "s3://a..b/x", "s3://-ab/x"}) {
+  for (const char* bucket :
+       {"s3:///x", "s3://ab/x", "s3://Bucket/x", "s3://a..b/x", "s3://-ab/x"}) {
     INFO(bucket);
     CHECK(UrlErrorOf(bucket).find(bucket[5] == '/' ? "is no host" : "is no name of a bucket") !=
           std::string::npos);

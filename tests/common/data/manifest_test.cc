@@ -43,8 +43,8 @@ void WriteFile(const std::filesystem::path& path, const std::string& content) {
 }
 
 TEST_CASE("Manifest: what is written is read, sorted by name") {
-  const auto parsed = ParseDataManifest(ManifestText(Entry("b/c", 8388609, 2) + ", " +
-                                                     Entry("a", 0, 0) + "," + Entry("ü \\\"", 1, 1)));
+  const auto parsed = ParseDataManifest(ManifestText(
+      Entry("b/c", 8388609, 2) + ", " + Entry("a", 0, 0) + "," + Entry("ü \\\"", 1, 1)));
   REQUIRE(parsed.ok());
   REQUIRE(parsed->size() == 3);
   CHECK((*parsed)[0].name == "a");
@@ -112,9 +112,8 @@ TEST_CASE("Manifest: of a folder, the same whoever makes it") {
   REQUIRE(made->size() == 3);
   CHECK((*made)[0] == ManifestFile{"a-b", 3, {Sha256Of("one")}});
   CHECK((*made)[1] == ManifestFile{"a/b", 0, {}});
-  CHECK((*made)[2] == ManifestFile{"b/large.bin",
-                                   large.size(),
-                                   {Sha256Of(large.substr(1)), Sha256Of("x")}});
+  CHECK((*made)[2] ==
+        ManifestFile{"b/large.bin", large.size(), {Sha256Of(large.substr(1)), Sha256Of("x")}});
   CHECK(*ParseDataManifest(PrintDataManifest(*made)) == *made);
 
   CHECK(Differences(*made, *made).empty());

@@ -192,9 +192,24 @@ TEST_CASE("Validate: a data path stays under --data-root") {
   }
   CHECK(ErrorOf({"data.path=\"a\\x00b\""}) == "data.path: there is a zero byte in it");
   CHECK(ErrorOf({"data.path=null"}) ==
-        "data.path: missing: folder, relative to the worker's --data-root; for example path: "
-        "cifar10");
+        "data.path: missing: folder, relative to the worker's --data-root, or an address: "
+        "https://HOST/FOLDER/, s3://BUCKET/PREFIX/; for example path: cifar10");
   CHECK(ErrorOf({"data.path=a..b/..c"}) == "valid");
+}
+
+TEST_CASE("Validate: a data path may be an address, which says no secret") {
+  for (const std::string path :
+       {"https://h/d/", "http://h:8080/train.npz", "s3://bucket/d/", "s3://bucket"}) {
+    INFO(path);
+    CHECK(ErrorOf({"data.path=" + path}) == "valid");
+  }
+  CHECK(ErrorOf({"data.path=ftp://h/d/"}) ==
+        "data.path: addresses of data begin with https://, http:// or s3://, not \"ftp://\"");
+  CHECK(ErrorOf({"data.path=https://me:pw@h/d/"})
+            .find("data.path: https://...@h: there are "
+                  "credentials in the address") == 0);
+  CHECK(ErrorOf({"data.path=https://h/d/../e/"}).find("leaves its folder by `..`") !=
+        std::string::npos);
 }
 
 TEST_CASE("Validate: worker ranges") {

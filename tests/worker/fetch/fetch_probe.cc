@@ -1,6 +1,7 @@
-// Fetches a dataset from an address as a worker does, a piece at a time and several side by side, for
-// tests/integration/url_test.py: fetch_probe URL FOLDER [--http] [--private] [--s3-endpoint URL] ...
-// Prints a line of JSON for each file; what went wrong goes to stderr as CODE: MESSAGE, exit code 1.
+// Fetches a dataset from an address as a worker does, a piece at a time and several side by side,
+// for tests/integration/url_test.py: fetch_probe URL FOLDER [--http] [--private] [--s3-endpoint
+// URL] ... Prints a line of JSON for each file; what went wrong goes to stderr as CODE: MESSAGE,
+// exit code 1.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -114,7 +115,8 @@ int Main(int argc, char** argv) {
   ProbeOptions options;
   CLI::App app{"fetch_probe"};
   app.add_option("URL", options.url)->required();
-  app.add_option("FOLDER", options.folder, "where files are written; absent: they are listed alone");
+  app.add_option("FOLDER", options.folder,
+                 "where files are written; absent: they are listed alone");
   app.add_flag("--http", options.urls.allow_http);
   app.add_flag("--private", options.urls.allow_private);
   app.add_option("--s3-endpoint", options.urls.s3_endpoint);

@@ -19,14 +19,14 @@ TEST_CASE("HTTP rules: addresses that a job could abuse") {
   for (const char* text :
        {"127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1",
         "255.255.255.255", "100.100.100.200", "::", "::1", "::ffff:127.0.0.1", "::127.0.0.1",
-        "::ffff:169.254.169.254", "64:ff9b::169.254.169.254", "2002:7f00:1::", "fe80::1",
-        "febf::1", "ff02::1", "fd00:ec2::254"}) {
+        "::ffff:169.254.169.254", "64:ff9b::169.254.169.254", "2002:7f00:1::", "fe80::1", "febf::1",
+        "ff02::1", "fd00:ec2::254"}) {
     INFO(text);
     CHECK(IsPrivateText(text));
   }
-  for (const char* text : {"10.0.0.7", "192.168.1.1", "172.16.0.1", "8.8.8.8", "169.253.0.1",
-                           "2001:db8::1", "fd00::1", "fec0::1", "::ffff:10.0.0.7",
-                           "64:ff9b::8.8.8.8", "2002:808:808::"}) {
+  for (const char* text :
+       {"10.0.0.7", "192.168.1.1", "172.16.0.1", "8.8.8.8", "169.253.0.1", "2001:db8::1", "fd00::1",
+        "fec0::1", "::ffff:10.0.0.7", "64:ff9b::8.8.8.8", "2002:808:808::"}) {
     INFO(text);
     CHECK_FALSE(IsPrivateText(text));
   }
@@ -53,8 +53,8 @@ TEST_CASE("HTTP rules: redirects stay on their host and keep TLS") {
         "file:/etc/passwd", "javascript:1", "https://u:p@h/x", "https://h@other/x",
         "https://h.other/x", "/a/../../x", "", "s3://bucket/x", "https://h/x?q"}) {
     INFO(location);
-    CHECK(LeadsTo("https://h/d/x", location) == (std::string(location).empty() ? "https://h/d/"
-                                                                                : "refused"));
+    CHECK(LeadsTo("https://h/d/x", location) ==
+          (std::string(location).empty() ? "https://h/d/" : "refused"));
   }
   CHECK(LeadsTo("http://h/x", "http://h/y", false) == "refused");
   CHECK(LeadsTo("http://h:80/x", "http://h:81/y", true) == "refused");

@@ -100,9 +100,9 @@ TEST_CASE("S3 keys: environment first, then a file's profile, else none") {
                          "aws_access_key_id=ID1\naws_secret_access_key=SE=CRET/1+\n"
                          "aws_session_token = TOKEN1\nregion = x\n[half]\naws_access_key_id=ID2\n"
                          "[blank]\naws_access_key_id=I D\naws_secret_access_key=S\n";
-  const auto environment =
-      AccessOf({{"AWS_ACCESS_KEY_ID", "ID"}, {"AWS_SECRET_ACCESS_KEY", "SECRET"},
-                {"AWS_SHARED_CREDENTIALS_FILE", file}});
+  const auto environment = AccessOf({{"AWS_ACCESS_KEY_ID", "ID"},
+                                     {"AWS_SECRET_ACCESS_KEY", "SECRET"},
+                                     {"AWS_SHARED_CREDENTIALS_FILE", file}});
   REQUIRE(environment.ok());
   CHECK(environment->keys->key_id == "ID");
   CHECK(environment->keys->token.empty());
@@ -154,8 +154,8 @@ TEST_CASE("S3 addresses: a host of its own at Amazon's, a path elsewhere") {
   CHECK(UrlOfKey("s3://bucket/p/", {"https://minio:9000/", ""}) ==
         "https://minio:9000/bucket/p/k%20%2B");
   CHECK(UrlOfKey("s3://bucket/one.npz", {}) == "https://bucket.s3.us-east-1.amazonaws.com/one.npz");
-  for (const char* endpoint : {"minio:9000", "ftp://minio", "https://minio/path", "s3://bucket",
-                               "https://me:pw@minio"}) {
+  for (const char* endpoint :
+       {"minio:9000", "ftp://minio", "https://minio/path", "s3://bucket", "https://me:pw@minio"}) {
     INFO(endpoint);
     CHECK(Message(CheckS3Options({endpoint, ""})).find("--s3-endpoint") == 0);
   }

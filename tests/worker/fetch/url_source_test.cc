@@ -31,7 +31,8 @@ TEST_CASE("Address sources: what cannot be fetched is said before anybody is ask
   CHECK(error("https://h/d/", options) == "made: https://h/d/");
   CHECK(error("s3://bucket/d/", options) == "made: s3://bucket/d/");
   options.s3_endpoint = "http://minio:9000";
-  CHECK(error("s3://bucket/d/", options) == "--s3-endpoint http://minio:9000: http needs --data-http");
+  CHECK(error("s3://bucket/d/", options) ==
+        "--s3-endpoint http://minio:9000: http needs --data-http");
   options.allow_http = true;
   CHECK(error("s3://bucket/d/", options) == "made: s3://bucket/d/");
   options.environment = [](const char* name) {
