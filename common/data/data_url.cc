@@ -55,14 +55,17 @@ bool IsHost(const std::string& host) {
                      [](char c) { return IsAlnum(c) || c == '.' || c == '-'; });
 }
 
-Status CheckAuthority(const std::string& scheme, const std::string& authority) {
-  if (authority.find('@') != std::string::npos) {
-    // Whatever stands before the @ is not shown again.
-    return InvalidArgument(
-        "{}://...@{}: there are credentials in the address, which everybody who sees the job would "
-        "read; give them to the workers (their environment or credentials file)",
-        scheme, OneLine(authority.substr(authority.rfind('@') + 1), kMaxNameText));
-  }
+Status CheckNoCredentials(const std::string& scheme, const std::string& authority) {
+  const size_t at = authority.rfind('@');
+  if (at == std::string::npos) return absl::OkStatus();
+  // Whatever stands before the @ is not shown again.
+  return InvalidArgument(
+      "{}://...@{}: there are credentials in the address, which everybody who sees the job would "
+      "read; give them to the workers (their environment or credentials file)",
+      scheme, OneLine(authority.substr(at + 1), kMaxNameText));
+}
+
+Status CheckHost(const std::string& authority) {
   const size_t bracket = authority.rfind(']');
   const size_t colon = authority.rfind(':');
   const bool port = colon != std::string::npos && (bracket == std::string::npos || bracket < colon);
@@ -135,11 +138,12 @@ StatusOr<DataUrl> ParseDataUrl(const std::string& text) {
   const bool s3 = url.scheme == DataUrl::Scheme::kS3;
   const size_t slash = std::min(rest.find_first_of(s3 ? "/" : "/?#"), rest.size());
   url.host = rest.substr(0, slash);
-  RING_RETURN_IF_ERROR(CheckAuthority(scheme, url.host));
+  RING_RETURN_IF_ERROR(CheckNoCredentials(scheme, url.host));
   if (s3) {
     RING_RETURN_IF_ERROR(CheckBucket(url.host));
     url.path = rest.substr(std::min(slash + 1, rest.size()));
   } else {
+    RING_RETURN_IF_ERROR(CheckHost(url.host));
     std::ranges::transform(url.host, url.host.begin(),
                            [](unsigned char c) { return std::tolower(c); });
     url.path = slash == rest.size() ? "/" : rest.substr(slash);

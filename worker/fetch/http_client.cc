@@ -153,7 +153,7 @@ bool Transfer::TakeBody(const char* data, size_t bytes) {
   return true;
 }
 
-bool IsBusy(uint32_t status) { return status == 429 || status >= 500; }
+bool IsBusy(uint32_t status) { return status == 408 || status == 429 || status >= 500; }
 
 std::string HostOf(const std::string& url) {
   const size_t begin = url.find("://") + 3;
@@ -387,7 +387,7 @@ HttpClient::HttpClient(const HttpOptions& options) : options_(options) {
 
 HttpClient::~HttpClient() = default;
 
-StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
+StatusOr<HttpClient::Lease> HttpClient::Acquire(const std::string& url, const FetchLimits& limits) {
   const std::stop_callback wake(limits.stop, [this] {
     const MutexLock lock(mu_);
     changed_.NotifyAll();
@@ -396,8 +396,7 @@ StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
   changed_.WaitUntil(mu_, limits.deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return busy_ < options_.connections || limits.stop.stop_requested();
   });
-  if (busy_ >= options_.connections || LimitsAreOver(limits))
-    return TransferEnded(limits, "a connection");
+  if (busy_ >= options_.connections || LimitsAreOver(limits)) return TransferEnded(limits, url);
   ++busy_;
   if (idle_.empty()) return Lease(this, std::make_unique<Connection>());
   std::unique_ptr<Connection> connection = std::move(idle_.back());
@@ -406,7 +405,7 @@ StatusOr<HttpClient::Lease> HttpClient::Acquire(const FetchLimits& limits) {
 }
 
 StatusOr<HttpResponse> HttpClient::Try(HttpRequest request, const FetchLimits& limits) {
-  RING_ASSIGN_OR_RETURN(const Lease connection, Acquire(limits));
+  RING_ASSIGN_OR_RETURN(const Lease connection, Acquire(request.url, limits));
   for (int redirects = 0;; ++redirects) {
     RING_ASSIGN_OR_RETURN(HttpResponse response, connection->Perform(request, options_, limits));
     if (!IsRedirect(response.status) || !request.follow) return response;

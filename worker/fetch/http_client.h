@@ -56,17 +56,18 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // An answer that is no 5xx, 429 or redirect; a range was filled only with 206. UNAVAILABLE: cut,
-  // slow, refused or busy, after all attempts; UNAUTHENTICATED: the server's certificate;
-  // PERMISSION_DENIED: an address that is not allowed; UNIMPLEMENTED: the server knows no ranges;
-  // FAILED_PRECONDITION: the file has another size by now; CANCELLED, DEADLINE_EXCEEDED: `limits`.
+  // An answer that is no 5xx, 408, 429 or followed redirect; a range was filled only with 206.
+  // UNAVAILABLE: cut, slow, refused or busy, after all attempts; UNAUTHENTICATED: the server's
+  // certificate; PERMISSION_DENIED: an address that is not allowed; UNIMPLEMENTED: the server knows
+  // no ranges; FAILED_PRECONDITION: the file has another size by now; CANCELLED, DEADLINE_EXCEEDED:
+  // `limits`.
   [[nodiscard]] StatusOr<HttpResponse> Do(const HttpRequest& request, const FetchLimits& limits);
 
  private:
   class Connection;
   // Gives a connection back.
   class Lease;
-  [[nodiscard]] StatusOr<Lease> Acquire(const FetchLimits& limits);
+  [[nodiscard]] StatusOr<Lease> Acquire(const std::string& url, const FetchLimits& limits);
   [[nodiscard]] StatusOr<HttpResponse> Try(HttpRequest request, const FetchLimits& limits);
 
   const HttpOptions options_;

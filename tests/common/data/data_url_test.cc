@@ -56,8 +56,7 @@ TEST_CASE("Data addresses: what is none is said in words") {
   for (const char* bucket :
        {"s3:///x", "s3://ab/x", "s3://Bucket/x", "s3://a..b/x", "s3://-ab/x"}) {
     INFO(bucket);
-    CHECK(UrlErrorOf(bucket).find(bucket[5] == '/' ? "is no host" : "is no name of a bucket") !=
-          std::string::npos);
+    CHECK(UrlErrorOf(bucket).find("is no name of a bucket") != std::string::npos);
   }
   CHECK(UrlErrorOf("https://h/x?token=secret").find("no query or fragment") != std::string::npos);
   CHECK(UrlErrorOf("https://h/x?token=secret").find("secret") == std::string::npos);

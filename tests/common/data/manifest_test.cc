@@ -83,7 +83,7 @@ TEST_CASE("Manifest: one shape and no other") {
   Says(R"({"format": 1, "format": 1)", "key \"format\" is unknown, or there twice");
   Says(R"({"format": 1, "more": 1)", "key \"more\" is unknown");
   Says(R"({"format": 1, "files": {}})", "{ where `files` is expected");
-  Says(R"({"format": 1, "piece_bytes": 8388608, "files": [1]})", "a number in file");
+  Says(R"({"format": 1, "piece_bytes": 8388608, "files": [1]})", "a number where none is expected");
   Says(ManifestText(R"({"name": "a", "bytes": 1, "bytes": 1})"), "there twice");
   Says(ManifestText(R"({"name": "a", "bytes": 1})"), "lacks one of name, bytes and pieces");
   Says(ManifestText(R"({"name": "a", "bytes": -1})"), "a negative number in file 1");
@@ -139,6 +139,11 @@ TEST_CASE("Manifest: folders that cannot have one") {
         std::string::npos);
   std::filesystem::remove(root / "a\nb");
   std::filesystem::create_directory_symlink(".", root / "loop");
+  CHECK(MakeDataManifest(folder.path()).status().code() == absl::StatusCode::kInvalidArgument);
+  std::filesystem::remove(root / "loop");
+  std::string deep = "d";
+  for (int i = 0; i < 64; ++i) deep += "/d";
+  WriteFile(root / deep / "x", "x");
   CHECK(Message(MakeDataManifest(folder.path()).status()).find("more than 64 deep") !=
         std::string::npos);
 }
