@@ -293,8 +293,10 @@ StatusOr<ExitCode> Predict(const Common& common, const WeightsOptions& options) 
 void AddOptions(CLI::App* command, WeightsOptions* options) {
   command->add_option("--step", options->step, "that of this step")->type_name("N");
   command
-      ->add_option("--data", options->data,
-                   "other data of the same columns: a folder, relative to the workers' --data-root")
+      ->add_option(
+          "--data", options->data,
+          "other data of the same columns: a folder, relative to the workers' --data-root, or an "
+          "address")
       ->type_name("PATH");
   command->add_option("--format", options->format, "of --data; when absent it is found")
       ->type_name("FORMAT");

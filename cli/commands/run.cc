@@ -51,8 +51,8 @@ void AddTraining(CLI::App* command, RunOptions* options) {
   command->add_option("MODEL", options->model, "one of `model ls`, or a model file")->required();
   command
       ->add_option("--data", options->data,
-                   fmt::format("where a worker finds the data, below its --data-root; it knows {} "
-                               "by their files",
+                   fmt::format("where a worker finds the data, below its --data-root or at an "
+                               "address (https://, s3://); it knows {} by their files",
                                absl::StrJoin(data::FormatNames(), ", ")))
       ->type_name("[FORMAT:]PATH")
       ->required();

@@ -1,5 +1,5 @@
-"""Datasets under an address: fetch_probe (tests/worker/fetch), which has what a worker fetches with, against servers that
-behave and servers that do not (object_server.py)."""
+"""Datasets under an address: fetch_probe (tests/worker/fetch), which has what a worker fetches with, against servers
+that behave and servers that do not (object_server.py)."""
 import hashlib
 import json
 import os
@@ -205,6 +205,14 @@ class WebTest(ServerCase):
         self.assertIn(f"PERMISSION_DENIED: {self.url}: the server does not give it to this worker (403)",
                       self.probe(self.url, code=1))
 
+    def test_a_server_of_something_else_is_named(self):
+        def rule(handler, name):
+            handler.wfile.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+            handler.close_connection = True
+            return True
+        self.server.rule = rule
+        self.assertRegex(self.probe(self.url, code=1), r"UNKNOWN: .* 127\.0\.0\.1:\d+ does not speak HTTP: ")
+
     def test_what_a_worker_does_not_allow(self):
         self.assertIn("only with --data-http", self.probe(self.url, "--private", local=False, code=1))
         port = self.server.server_address[1]
@@ -279,6 +287,12 @@ class ManifestTest(ServerCase):
                      "c+d.bin: the manifest lists it, but it is not there",
                      "new.bin: it is there, but the manifest does not list it"):
             self.assertIn(line, said)
+        done = subprocess.run([BIN / "ringctl", "dataset", "manifest", self.source, "--check", "-o", "json"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        answer = json.loads(done.stdout)
+        self.assertEqual((answer["path"], answer["files"]), (str(self.source / "ringmaster-data.json"), 11))
+        self.assertEqual(len(answer["problems"]), 4)
 
     def test_a_folder_without_one_says_what_to_do(self):
         self.publish()

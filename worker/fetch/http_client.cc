@@ -296,9 +296,10 @@ Status HttpClient::Connection::WordsOf(CURLcode result, const Transfer& transfer
   const std::string said =
       OneLine(words_[0] != '\0' ? words_.data() : curl_easy_strerror(result), kMaxNameText);
   switch (result) {
-    case CURLE_UNSUPPORTED_PROTOCOL:
-      return Error(absl::StatusCode::kPermissionDenied,
-                   "{}: only https is fetched; a worker with --data-http also fetches http", url);
+    case CURLE_UNSUPPORTED_PROTOCOL:  // HTTP/0.9, which is whatever comes
+    case CURLE_WEIRD_SERVER_REPLY:
+      return Error(absl::StatusCode::kUnknown, "{}: {} does not speak HTTP: {}", url, HostOf(url),
+                   said);
     case CURLE_COULDNT_RESOLVE_HOST:
       return Error(absl::StatusCode::kUnavailable, "{}: the name {} is not known here (DNS): {}",
                    url, HostOf(url), said);
