@@ -145,9 +145,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if content is None:
             self.refuse(404, "NoSuchKey")
             return
-        etag = etag_of(content) if self.server.etags else None
+        etag = ("W/" if self.server.weak else "") + etag_of(content) if self.server.etags else None
         answer = {"ETag": etag, "Accept-Ranges": "bytes"} if etag else {"Last-Modified": self.server.modified}
-        if "if-match" in headers and headers["if-match"] != etag:
+        if "if-match" in headers and (self.server.weak or headers["if-match"] != etag):  # a weak one never matches
             self.refuse(412, "PreconditionFailed")
             return
         if "if-unmodified-since" in headers and headers["if-unmodified-since"] != self.server.modified:
@@ -177,6 +177,7 @@ class ObjectServer(http.server.ThreadingHTTPServer):
         self.region = "us-east-1"
         self.page = 1000     # objects of a list
         self.etags = True
+        self.weak = False    # ETags
         self.modified = "Mon, 23 Nov 2026 10:00:00 GMT"
         self.rule = None
         self.lock = threading.Lock()

@@ -84,6 +84,19 @@ class WebTest(ServerCase):
         self.assertEqual(listed[0]["version"], self.server.modified)
         self.assertEqual(self.fetched(), {"train.npz": self.data})
 
+    def test_weak_etags_are_compared_here(self):
+        self.server.weak = True
+        listed = self.probe(self.url)
+        self.assertEqual(listed[0]["version"], "W/" + etag_of(self.data))
+        self.assertEqual(self.fetched(), {"train.npz": self.data})
+
+        def rule(handler, name):
+            if handler.command == "GET":
+                self.server.files[name] = self.data[:-1] + b"x"
+            return False
+        self.server.rule = rule
+        self.assertIn("train.npz changed while it was fetched", self.probe(self.url, code=1))
+
     def test_a_file_that_changes_is_an_error(self):
         def rule(handler, name):
             if handler.command == "HEAD":
