@@ -12,7 +12,7 @@
 #include "common/text.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "worker/state/checkpoint.h"
-#include "worker/transfer/read_stream.h"
+#include "common/rpc/read_stream.h"
 #include "worker/transfer/state_receiver.h"
 
 namespace ringmaster::worker {

@@ -12,7 +12,7 @@
 #include "common/signals.h"
 #include "common/text.h"
 #include "ringmaster/v1/states.grpc.pb.h"
-#include "worker/transfer/read_stream.h"
+#include "common/rpc/read_stream.h"
 #include "worker/transfer/state_pieces.h"
 #include "worker/transfer/state_receiver.h"
 #include "worker/transfer/state_service.h"

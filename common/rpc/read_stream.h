@@ -15,7 +15,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace ringmaster::worker {
+namespace ringmaster {
 
 template <typename Message>
 class ReadStream {
@@ -105,4 +105,4 @@ grpc::Status ReadStream<Message>::End() {
   return status;
 }
 
-}  // namespace ringmaster::worker
+}  // namespace ringmaster
