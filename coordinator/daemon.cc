@@ -6,6 +6,7 @@
 #include <grpcpp/resource_quota.h>
 
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "coordinator/store/sqlite_store.h"
@@ -37,24 +38,29 @@ void SetConnections(grpc::ServerBuilder& builder) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
+  if (!flags.data_root.empty() && !std::filesystem::is_directory(flags.data_root)) {
+    return FailedPrecondition("--data-root {} is not a folder", flags.data_root);
+  }
   RING_ASSIGN_OR_RETURN(auto folder, DataFolder::Lock(flags.data_dir));
+  RING_ASSIGN_OR_RETURN(const std::string secret, folder->Secret());
   RING_ASSIGN_OR_RETURN(auto store, SqliteStore::Open(folder->database()));
   RING_ASSIGN_OR_RETURN(auto logs, LogFolder::Open({folder->logs()}));
   std::unique_ptr<Daemon> daemon(
-      new Daemon(flags, std::move(folder), std::move(store), std::move(logs)));
+      new Daemon(flags, std::move(folder), std::move(store), std::move(logs), secret));
   RING_RETURN_IF_ERROR(daemon->control_.Restore());
   for (const std::string& job : daemon->log_folder_->Jobs()) {
     daemon->board_.NoteLogLines(job, daemon->log_folder_->Lost(job));
   }
   daemon->disk_.Start();
   daemon->logs_.Start();
+  daemon->data_files_.Start();
   RING_RETURN_IF_ERROR(daemon->Listen(flags.listen, flags.connections));
   daemon->control_.Start();  // what came meanwhile waits for it
   return daemon;
 }
 
 Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
-               std::unique_ptr<LogFolder> logs)
+               std::unique_ptr<LogFolder> logs, const std::string& data_secret)
     : folder_(std::move(folder)),
       store_(std::move(store)),
       checkpoints_(folder_->checkpoints()),
@@ -63,9 +69,24 @@ Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::uniq
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options,
-               {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_}),
+               {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_, data_secret}),
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
-      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_) {}
+      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
+      data_root_(flags.data_root),
+      data_files_({.state_dir = folder_->path(), .admit = [this](const v1::DataAsker& asker) {
+                     return AdmitToData(asker);
+                   }}) {}
+
+StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) const {
+  const auto holder = sessions_.FindByTicket(asker.ticket());
+  if (!holder || !holder->open) {
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "data are given to attached workers alone: the ticket that came with the request "
+                 "is that of no session that is open");
+  }
+  if (!data_root_.empty()) return data_files::Place{data_root_, asker.path()};
+  return Error(absl::StatusCode::kNotFound, "it serves no datasets: it has no --data-root");
+}
 
 Daemon::~Daemon() { Stop(); }
 
@@ -85,6 +106,7 @@ Status Daemon::Listen(const Address& listen, const AcceptorOptions& connections)
   acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
+  builder.RegisterService(&data_files_);
   server_ = builder.BuildAndStart();
   if (!server_) return Internal("gRPC does not start a server");
   // The empty name, for the whole server, is set already: the process lives, and to restart it
@@ -109,6 +131,7 @@ void Daemon::Stop() {
   sessions_.Close(stopping);
   uploads_.Close(stopping);
   log_intakes_.Close();
+  data_files_.Stop();
   board_.Close();
   if (acceptor_) acceptor_->Stop();
   if (server_) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "common/data_files/data_files_service.h"
 #include "common/loop.h"
 #include "common/rpc/acceptor.h"
 #include "common/status.h"
@@ -41,7 +42,9 @@ class Daemon {
 
  private:
   Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
-         std::unique_ptr<LogFolder> logs);
+         std::unique_ptr<LogFolder> logs, const std::string& data_secret);
+  // What a worker may read of --data-root.
+  [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
   [[nodiscard]] Status Listen(const Address& listen, const AcceptorOptions& connections);
 
   const std::unique_ptr<DataFolder> folder_;
@@ -57,6 +60,8 @@ class Daemon {
   ControlLoop control_;
   JobsService jobs_;
   FleetService fleet_;
+  const std::string data_root_;
+  data_files::DataFilesService data_files_;
   std::string address_;
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;

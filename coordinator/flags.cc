@@ -59,6 +59,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data-dir", flags.data_dir, "folder of jobs and checkpoints, on a local disk")
       ->required();
+  app.add_option("--data-root", flags.data_root,
+                 "folder whose datasets workers without them may fetch; default: none");
   app.add_flag("--insecure", raw.insecure,
                "listen on an address that is not loopback, without TLS");
   app.add_option("--worker-lease", raw.lease, "silence after which a worker's session is ended")

@@ -12,6 +12,7 @@ namespace ringmaster::coordinator {
 struct Flags {
   Address listen;
   std::string data_dir;
+  std::string data_root;  // empty: it serves no datasets
   InsecureBind insecure = InsecureBind::kRefuse;
   Options options;
   AcceptorOptions connections;

@@ -11,7 +11,7 @@
 namespace ringmaster::worker {
 namespace {
 
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kUploadPieceBytes = 1 << 20;
 // For one whole checkpoint, until it is confirmed: a gigabyte over a slow link. The coordinator
 // ends it after 15 minutes and says what it waited for.
 constexpr std::chrono::minutes kUploadLimit{16};
@@ -22,7 +22,7 @@ using Writer = grpc::ClientWriterInterface<v1::CheckpointUpload>;
 bool WriteFile(const CheckpointFile& file, Writer* writer) {
   size_t offset = 0;
   do {
-    const size_t bytes = std::min(kPieceBytes, file.bytes.size() - offset);
+    const size_t bytes = std::min(kUploadPieceBytes, file.bytes.size() - offset);
     v1::CheckpointUpload upload;
     v1::FilePiece& piece = *upload.mutable_piece();
     piece.set_name(file.name);

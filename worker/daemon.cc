@@ -97,19 +97,41 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
   if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
   CompleteInput(*backend, &flags);
-  auto states = std::make_unique<StateService>();
+  Services services = MakeServices(flags);
   ring::PortOptions options;
-  options.services = {states.get()};
+  options.services = {services.states.get(), services.files.get()};
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));
   return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),
-                                            term, std::move(backend), std::move(states),
+                                            term, std::move(backend), std::move(services),
                                             std::move(port)));
 }
 
+Daemon::Services Daemon::MakeServices(const Flags& flags) {
+  Services services;
+  services.ticket = std::make_unique<HeldTicket>();
+  JobDataOptions options;
+  options.name = WorkerId(flags.name);
+  options.folders = {flags.data_root, flags.state_dir};
+  options.coordinator = flags.coordinator;
+  options.ticket = [ticket = services.ticket.get()]() { return ticket->Get(); };
+  options.cache.folder = flags.data_cache.empty() ? flags.state_dir + "/data" : flags.data_cache;
+  options.cache.most_bytes = flags.data_cache_bytes;
+  options.urls = UrlOptions{};
+  services.data = std::make_unique<JobData>(std::move(options));
+  data_files::DataFilesService::Options serves;
+  serves.state_dir = flags.state_dir;
+  serves.admit = [data = services.data.get()](const v1::DataAsker& asker) {
+    return data->Admit(asker);
+  };
+  services.files = std::make_unique<data_files::DataFilesService>(std::move(serves));
+  services.states = std::make_unique<StateService>();
+  return services;
+}
+
 Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
-               uint64_t term, std::unique_ptr<Backend> backend,
-               std::unique_ptr<StateService> states, std::unique_ptr<ring::RingPort> port)
+               uint64_t term, std::unique_ptr<Backend> backend, Services services,
+               std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
       incarnation_(RandomIncarnation()),
       ring_address_(Address{flags_.advertise, port->port()}.ToString()),
@@ -117,14 +139,14 @@ Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<S
       spool_(std::move(spool)),
       log_sink_(std::make_shared<SpoolSink>(spool_)),
       backend_(std::move(backend)),
-      states_(std::move(states)),
+      services_(std::move(services)),
       port_(std::move(port)),
       coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
       logic_(Self(), term),
-      shipper_(coordinator_, spool_.get(), {flags_.name, [this]() { return ticket_.Get(); }}),
+      shipper_(coordinator_, spool_.get(), {flags_.name, [this]() { return services_.ticket->Get(); }}),
       session_(coordinator_, [this](Event event) { Post(std::move(event)); }),
-      runner_(RunnerOptions(), backend_.get(), port_.get(), states_.get(), coordinator_,
-              [this](Event event) { Post(std::move(event)); }),
+      runner_(RunnerOptions(), backend_.get(), port_.get(), services_.states.get(),
+              services_.data.get(), coordinator_, [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }),
       devices_(FiguresOf(backend_, UsedDevices()),
@@ -166,8 +188,8 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   options.incarnation = incarnation_;
   options.begins = [sink = log_sink_](const JobId& job) { sink->BeginJob(job); };
   options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
-  options.folders = {flags_.data_root, flags_.state_dir};
-  options.ticket = [this]() { return ticket_.Get(); };
+  options.data_root = flags_.data_root;
+  options.ticket = [this]() { return services_.ticket->Get(); };
   options.input = {flags_.input_threads.value_or(1), flags_.input_memory};
   for (uint32_t i = 0; i < flags_.cores; ++i) {
     CoreOptions& core = options.cores.emplace_back();
@@ -190,7 +212,8 @@ std::set<uint32_t> Daemon::UsedDevices() const {
 }
 
 void Daemon::Start() {
-  states_->Start();
+  services_.states->Start();
+  services_.files->Start();
   shipper_.Start();
   loop_.Start();
   terms_.Start();
@@ -238,9 +261,11 @@ void Daemon::Do(const Action& action) {
   } else if (const auto* save = std::get_if<SaveTerm>(&action)) {
     terms_.Store(save->term);
   } else if (const auto* use = std::get_if<UseTicket>(&action)) {
-    ticket_.Set(use->ticket);
+    services_.ticket->Set(use->ticket);
   } else if (const auto* inspect = std::get_if<InspectDataset>(&action)) {
     runner_.Submit(*inspect);
+  } else if (std::holds_alternative<EndInspection>(action)) {
+    runner_.EndInspection();
   } else if (const auto* prepare = std::get_if<PrepareJob>(&action)) {
     runner_.Submit(*prepare);
   } else if (const auto* run = std::get_if<RunJob>(&action)) {
@@ -272,7 +297,8 @@ void Daemon::Stop(const std::string& reason) {
   terms_.Stop();
   session_.Stop();
   shipper_.Stop();
-  states_->Stop();
+  services_.files->Stop();
+  services_.states->Stop();
   port_->Stop();
   devices_.Stop();  // last: it may wait for a device
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "common/data_files/data_files_service.h"
 #include "common/files.h"
 #include "common/loop.h"
 #include "common/status.h"
@@ -15,6 +16,7 @@
 #include "worker/devices.h"
 #include "worker/flags.h"
 #include "worker/heartbeat.h"
+#include "worker/job_data.h"
 #include "worker/job_runner.h"
 #include "worker/log/log_shipper.h"
 #include "worker/log/spool.h"
@@ -44,8 +46,16 @@ class Daemon {
   [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
 
  private:
+  // What the ring's port offers beside the ring.
+  struct Services {
+    std::unique_ptr<HeldTicket> ticket;  // of the newest session
+    std::unique_ptr<JobData> data;
+    std::unique_ptr<data_files::DataFilesService> files;
+    std::unique_ptr<StateService> states;
+  };
+  [[nodiscard]] static Services MakeServices(const Flags& flags);
   Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
-         uint64_t term, std::unique_ptr<Backend> backend, std::unique_ptr<StateService> states,
+         uint64_t term, std::unique_ptr<Backend> backend, Services services,
          std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
   void Handle(const Event& event);  // loop thread
@@ -62,10 +72,9 @@ class Daemon {
   const std::shared_ptr<Spool> spool_;
   const std::shared_ptr<SpoolSink> log_sink_;   // one of the default logger's
   const std::shared_ptr<Backend> backend_;      // with a reading of its devices that hangs
-  const std::unique_ptr<StateService> states_;  // outlives the port, whose server offers it
+  const Services services_;                     // outlive the port, whose server offers them
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
-  HeldTicket ticket_;  // of the newest session
 
   // Loop thread only.
   WorkerLogic logic_;

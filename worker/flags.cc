@@ -24,6 +24,7 @@ struct RawFlags {
   std::string device = "auto";
   std::string memory_per_core;
   std::string input_memory;
+  std::string data_cache_bytes;
   std::string log_spool = "64MiB";
   std::string drain = "30s";
   std::string cpus;
@@ -69,6 +70,10 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   }
   if (!raw.input_memory.empty()) {
     RING_ASSIGN_OR_RETURN(flags->input_memory, ParseBytes(raw.input_memory, "--input-memory"));
+  }
+  if (!raw.data_cache_bytes.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->data_cache_bytes,
+                          ParseBytes(raw.data_cache_bytes, "--data-cache-bytes"));
   }
   RING_ASSIGN_OR_RETURN(flags->log_spool_bytes, ParseBytes(raw.log_spool, "--log-spool"));
   if (flags->log_spool_bytes < kMinSpoolBytes) {
@@ -174,6 +179,12 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->type_name("REGION");
   app.add_option("--state-dir", flags.state_dir, "folder for what outlives the process")
       ->required();
+  app.add_option("--data-cache", flags.data_cache,
+                 "folder for datasets that are not beneath --data-root and were fetched; default: "
+                 "`data` in --state-dir");
+  app.add_option("--data-cache-bytes", raw.data_cache_bytes,
+                 "that they may take, e.g. 60GiB; default: half of what is free there")
+      ->type_name("BYTES");
   app.add_option("--log-spool", raw.log_spool,
                  "log lines kept on disk until the coordinator has them; then the oldest go")
       ->type_name("BYTES")

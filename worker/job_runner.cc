@@ -55,11 +55,12 @@ StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator) {
 }  // namespace
 
 JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port,
-                     StateService* states, std::shared_ptr<grpc::Channel> coordinator,
-                     std::function<void(Event)> post)
+                     StateService* states, JobData* data,
+                     std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post)
     : options_(std::move(options)),
       backend_(backend),
       states_(states),
+      data_(data),
       post_(std::move(post)),
       phases_(post_),
       surroundings_{options_.name.value(),
@@ -79,7 +80,10 @@ void JobRunner::Start() {
 }
 
 void JobRunner::Submit(Task task) {
-  if (const auto* inspect = std::get_if<InspectDataset>(&task)) options_.begins(inspect->job);
+  if (const auto* inspect = std::get_if<InspectDataset>(&task)) {
+    options_.begins(inspect->job);
+    data_->Begin(*inspect);
+  }
   std::stop_source former_delivery, former_fetch;
   {
     MutexLock lock(mu_);
@@ -109,6 +113,20 @@ void JobRunner::Cancel(const std::string& reason, RunStop when) {
     run = run_;
   }
   run.Request(when);
+}
+
+void JobRunner::EndInspection() {
+  std::stop_source fetch;
+  {
+    MutexLock lock(mu_);
+    fetch = fetch_;
+  }
+  fetch.request_stop();
+}
+
+std::stop_token JobRunner::fetch_stop() const {
+  MutexLock lock(mu_);
+  return fetch_.get_token();
 }
 
 std::shared_ptr<Trainer> JobRunner::trainer() const {
@@ -153,6 +171,7 @@ v1::Heartbeat JobRunner::heartbeat() const {
   heartbeat.mutable_generation()->set_term(generation_.term);
   heartbeat.mutable_generation()->set_counter(generation_.counter);
   heartbeat.set_phase(phases_.shown());
+  if (auto fetch = data_->progress()) *heartbeat.mutable_data_fetch() = *std::move(fetch);
   if (trainer_ != nullptr) {
     const Pulse pulse = trainer_->pulse();
     const bool starting = !training_ && *phases_.shown() != 0;
@@ -176,7 +195,7 @@ void JobRunner::Do(const InspectDataset& task) {
   phases_.Enter(task.job, "data_check");
   InspectDone done;
   done.job = task.job;
-  StatusOr<std::shared_ptr<const Dataset>> dataset = Dataset::Open(options_.folders, task.data);
+  StatusOr<std::shared_ptr<const Dataset>> dataset = data_->Open(task, fetch_stop());
   if (dataset.ok()) {
     dataset_ = *std::move(dataset);
     done.facts = dataset_->facts();
@@ -202,21 +221,16 @@ void JobRunner::Do(const InspectDataset& task) {
 StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitSource& source) {
   if (!source.has_checkpoint()) {
     RING_ASSIGN_OR_RETURN(const data::Descriptor root,
-                          data::OpenFolder(options_.folders.data_root));
+                          data::OpenFolder(options_.data_root));
     RING_ASSIGN_OR_RETURN(const data::Descriptor file,
                           data::OpenBeneath(root, source.file(), data::Wanted::kFile));
     RING_ASSIGN_OR_RETURN(std::string bytes, ReadWhole(file, source.file()));
     return Annotated(InitWeights::Read(std::move(bytes)), source.file());
   }
-  std::stop_token stop;
-  {
-    MutexLock lock(mu_);
-    stop = fetch_.get_token();
-  }
   RING_ASSIGN_OR_RETURN(
       Checkpoint checkpoint,
-      surroundings_.sources.checkpoint(source.checkpoint(),
-                                       std::chrono::steady_clock::now() + kInitLimit, stop));
+      surroundings_.sources.checkpoint(
+          source.checkpoint(), std::chrono::steady_clock::now() + kInitLimit, fetch_stop()));
   const std::string name = source.average() ? "ema.safetensors" : "model.safetensors";
   for (CheckpointFile& file : checkpoint.files) {
     if (file.name != name) continue;
@@ -298,6 +312,7 @@ void JobRunner::Do(const DropJob& task) {
   phases_.Clear();
   trainer.reset();
   dataset_.reset();
+  data_->Drop(task.job, task.data_differs);
   init_.reset();
   malloc_trim(0);  // threads that ended leave heaps behind
   spdlog::info("job dropped: job={}", task.job.value());

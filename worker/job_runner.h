@@ -19,6 +19,7 @@
 #include "worker/backend/backend.h"
 #include "worker/data/shard_loader.h"
 #include "worker/generation_run.h"
+#include "worker/job_data.h"
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
@@ -31,7 +32,7 @@ namespace ringmaster::worker {
 struct JobRunnerOptions {
   WorkerId name;
   std::string incarnation;
-  DatasetFolders folders;
+  std::string data_root;  // for weights that a job begins with
   std::vector<CoreOptions> cores;
   InputOptions input;
   // Of the newest session; empty: there was none yet. Asked on any thread.
@@ -45,15 +46,18 @@ class JobRunner {
  public:
   using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, DropJob>;
 
-  // `backend`, `port` and `states` outlive it; `post` must not block.
+  // `backend`, `port`, `states` and `data` outlive it; `post` must not block.
   JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port, StateService* states,
-            std::shared_ptr<grpc::Channel> coordinator, std::function<void(Event)> post);
+            JobData* data, std::shared_ptr<grpc::Channel> coordinator,
+            std::function<void(Event)> post);
   ~JobRunner();
 
   void Start();
   void Submit(Task task);
   // Ends the run that was submitted last, also one that has not begun.
   void Cancel(const std::string& reason, RunStop when);
+  // Ends what the InspectDataset that was submitted last waits for.
+  void EndInspection();
   // The checkpoint of this step is durable.
   void ForgetCopies(uint64_t step);
   // Cancels, drops every task and joins the thread. Idempotent.
@@ -70,11 +74,13 @@ class JobRunner {
   void Do(const DropJob& task);
   [[nodiscard]] StatusOr<std::shared_ptr<const InitWeights>> FindInit(const v1::InitSource& source);
   [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
+  [[nodiscard]] std::stop_token fetch_stop() const;
   [[nodiscard]] UploadRights Rights() const;
 
   const JobRunnerOptions options_;
   Backend* const backend_;
   StateService* const states_;
+  JobData* const data_;
   const std::function<void(Event)> post_;
   StartPhases phases_;
   const RunSurroundings surroundings_;

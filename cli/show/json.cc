@@ -32,6 +32,13 @@ Json List(const Repeated& values) {
   return list;
 }
 
+Json OfFetch(const v1::DataFetch& fetch) {
+  return {{"bytes", fetch.bytes()},
+          {"total_bytes", Known(fetch.total_bytes() > 0, fetch.total_bytes())},
+          {"source", fetch.source()},
+          {"bytes_per_second", fetch.bytes_per_second()}};
+}
+
 }  // namespace
 
 Json ToJson(const google::protobuf::RepeatedPtrField<std::string>& values) {
@@ -55,7 +62,8 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"device_model", worker.numerics_class().device_model()},
           {"instruction_set", worker.numerics_class().instruction_set()},
           {"compute_id", worker.numerics_class().compute_id()},
-          {"devices", devices}};
+          {"devices", devices},
+          {"data_fetch", worker.has_data_fetch() ? OfFetch(worker.data_fetch()) : Json()}};
 }
 
 Json ToJson(const v1::ListResponse& jobs) { return {{"jobs", List(jobs.jobs())}}; }

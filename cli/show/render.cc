@@ -335,6 +335,23 @@ std::string DeviceTable(const v1::ListWorkersResponse& workers, const Terminal& 
   return any ? table.Print(terminal) : "";
 }
 
+// Workers that fetch data; empty when none does.
+std::string FetchTable(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
+  Table table({"WORKER", "FETCHES DATA", "OF", "RATE", "FROM"});
+  bool any = false;
+  for (const v1::WorkerStatus& worker : workers.workers()) {
+    if (!worker.has_data_fetch()) continue;
+    any = true;
+    const v1::DataFetch& fetch = worker.data_fetch();
+    const bool known = fetch.total_bytes() > 0;
+    table.Add({worker.name(), FormatBytes(fetch.bytes()),
+               known ? FormatBytes(fetch.total_bytes()) : "-",
+               FormatBytes(static_cast<uint64_t>(std::max(0.0, fetch.bytes_per_second()))) + "/s",
+               Printable(fetch.source())});
+  }
+  return any ? table.Print(terminal) : "";
+}
+
 }  // namespace
 
 std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
@@ -368,7 +385,9 @@ std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal
                worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
   }
   const std::string devices = DeviceTable(workers, terminal);
-  return table.Print(terminal) + (devices.empty() ? "" : "\n" + devices);
+  const std::string fetches = FetchTable(workers, terminal);
+  return table.Print(terminal) + (devices.empty() ? "" : "\n" + devices) +
+         (fetches.empty() ? "" : "\n" + fetches);
 }
 
 std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked, const Terminal& terminal) {

@@ -5,6 +5,7 @@
 
 #include "common/address.h"
 #include "common/text.h"
+#include "coordinator/logic/member.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -199,6 +200,9 @@ v1::ListWorkersResponse Fleet::View() const {
     *status.mutable_numerics_class() = worker.attach.numerics_class();
     status.set_host(worker.attach.host());
     *status.mutable_devices() = worker.devices.devices();
+    if (worker.heartbeat.has_data_fetch()) {
+      *status.mutable_data_fetch() = Shown(worker.heartbeat.data_fetch());
+    }
   }
   return view;
 }

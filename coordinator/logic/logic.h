@@ -129,7 +129,8 @@ class Logic {
   // Takes the job from its workers and gives it a final state.
   void End(Job& job, v1::JobState state, const std::string& reason);
   void ReleaseWorkers(Job& job, const std::string& cancel_reason);
-  void ReleaseWorker(const std::string& job_id, Worker& worker);
+  enum class ItsData : uint8_t { kIsRight, kDiffers };
+  void ReleaseWorker(const std::string& job_id, Worker& worker, ItsData data = ItsData::kIsRight);
   void LetGo(Job& job, const Departure& departure);
   // Starts what can start, gives every job that waits its reason.
   void Schedule();

@@ -232,7 +232,12 @@ bool Logic::Observe(Job& job) {
 // A phase of starting stands in the reason while it lasts, and in no event until it is over.
 void Logic::ShowPhase(Job& job) {
   if (job.record.cancel_requested || job.record.status.state() == v1::JOB_STATE_WAITING) return;
-  const std::string phase = job.run->phases().Reason();
+  std::string phase = job.run->phases().Reason();
+  for (const Member& member : job.run->members()) {
+    if (phase.empty() || !member.fetch) continue;
+    phase += fmt::format("; {} is {}", member.name(), DescribeFetch(*member.fetch));
+    break;  // one says enough
+  }
   job.record.status.set_reason(phase.empty() ? job.state_reason : phase);
 }
 
@@ -304,13 +309,15 @@ void Logic::ReleaseWorkers(Job& job, const std::string& cancel_reason) {
       message.mutable_cancel()->set_reason(cancel_reason);
       actions_.push_back(Send{worker->session, message});
     }
-    ReleaseWorker(id.value(), *worker);
+    ReleaseWorker(id.value(), *worker,
+                  member.data_differs ? ItsData::kDiffers : ItsData::kIsRight);
   }
 }
 
-void Logic::ReleaseWorker(const std::string& job_id, Worker& worker) {
+void Logic::ReleaseWorker(const std::string& job_id, Worker& worker, ItsData data) {
   v1::CoordinatorMessage message;
   message.mutable_release()->set_job_id(job_id);
+  message.mutable_release()->set_data_differs(data == ItsData::kDiffers);
   actions_.push_back(Send{worker.session, message});
   worker.job = JobId();
   worker.joining = false;
@@ -322,7 +329,10 @@ void Logic::ReleaseWorker(const std::string& job_id, Worker& worker) {
 void Logic::LetGo(Job& job, const Departure& departure) {
   Worker* worker = fleet_.Find(departure.session);
   if (worker == nullptr) return;
-  if (!departure.evicted) return ReleaseWorker(job.record.id(), *worker);
+  if (!departure.evicted) {
+    return ReleaseWorker(job.record.id(), *worker,
+                         departure.data_differs ? ItsData::kDiffers : ItsData::kIsRight);
+  }
   actions_.push_back(Note{"worker=" + worker->name(), "left out: " + departure.reason});
   Refuse(departure.session,
          {Error(absl::StatusCode::kAborted, "left out of job {}: {}; attach again", job.record.id(),

@@ -251,13 +251,18 @@ Status ControlLoop::Write(const Status& status, const std::string& what) {
                reason);
 }
 
-// Members of one generation have one ticket, which no other generation ever has.
+// Members of one generation have one ticket, which no other generation ever has. The one of a job's
+// data is the same for all its members, also of those that were told by an earlier reign.
 void ControlLoop::Do(const Send& action) {
-  if (!action.message.has_start()) return hands_.sessions->Send(action.session, action.message);
   v1::CoordinatorMessage message = action.message;
-  v1::Start& start = *message.mutable_start();
-  const std::string generation = FromProto(start.generation()).ToString();
-  start.set_ticket(TicketFor(secret_, start.job_id() + " " + generation));
+  if (message.has_inspect()) {
+    v1::Inspect& inspect = *message.mutable_inspect();
+    inspect.set_data_ticket(TicketFor(hands_.data_secret, "data of " + inspect.job_id()));
+  } else if (message.has_start()) {
+    v1::Start& start = *message.mutable_start();
+    const std::string generation = FromProto(start.generation()).ToString();
+    start.set_ticket(TicketFor(secret_, start.job_id() + " " + generation));
+  }
   hands_.sessions->Send(action.session, message);
 }
 

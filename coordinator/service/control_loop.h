@@ -34,6 +34,7 @@ class ControlLoop {
     StatusBoard* board;
     SessionTable* sessions;
     UploadTable* uploads;
+    std::string data_secret;  // that tickets of jobs' data are made from
   };
 
   ControlLoop(const Options& options, const Hands& hands);

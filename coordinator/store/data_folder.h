@@ -24,6 +24,9 @@ class DataFolder {
   [[nodiscard]] std::string database() const { return path_ + "/ringmaster.db"; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
   [[nodiscard]] std::string logs() const { return path_ + "/logs"; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  // Random, made by the first coordinator on it, the same for all that follow.
+  [[nodiscard]] StatusOr<std::string> Secret() const;
 
  private:
   DataFolder(std::string path, std::unique_ptr<FolderLock> lock)

@@ -19,7 +19,7 @@ class RunnerNode {
  public:
   RunnerNode(const std::string& name, const std::string& data_root,
              const std::shared_ptr<grpc::Channel>& coordinator, FakeHooks hooks = {})
-      : name_(name), backend_(std::move(hooks)) {
+      : name_(name), backend_(std::move(hooks)), data_(DataOptions(name, data_root)) {
     ring::PortOptions options;
     options.services = {&states_};
     auto port = ring::RingPort::Create({"127.0.0.1", 0}, options);
@@ -30,10 +30,10 @@ class RunnerNode {
     runner.name = WorkerId(name);
     runner.incarnation = name;
     runner.ticket = [] { return std::string("the ticket of it"); };
-    runner.folders = {data_root, ""};
+    runner.data_root = data_root;
     runner.cores.resize(1);
     runner.cores[0].name = "core0";
-    runner_.emplace(runner, &backend_, port_.get(), &states_, coordinator,
+    runner_.emplace(runner, &backend_, port_.get(), &states_, &data_, coordinator,
                     [this](Event event) { Keep(std::move(event)); });
     runner_->Start();
   }
@@ -72,6 +72,13 @@ class RunnerNode {
   }
 
  private:
+  static JobDataOptions DataOptions(const std::string& name, const std::string& data_root) {
+    JobDataOptions options;
+    options.name = WorkerId(name);
+    options.folders = {data_root, ""};
+    options.cache.folder = data_root + "/cache of " + name;
+    return options;
+  }
   void Keep(Event event) {
     MutexLock lock(mu_);
     events_.push_back(std::move(event));
@@ -81,6 +88,7 @@ class RunnerNode {
   const std::string name_;
   FakeBackend backend_;
   StateService states_;
+  JobData data_;
   std::unique_ptr<ring::RingPort> port_;
 
   Mutex mu_;

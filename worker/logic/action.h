@@ -37,6 +37,13 @@ struct InspectDataset {
   JobId job;
   v1::DataSource data;
   std::optional<v1::InitSource> init = {};
+  std::vector<v1::DataPeer> peers = {};  // who may have the data
+  std::string data_ticket = {};          // for them, and for who asks here
+};
+
+// Nobody needs what is being inspected: InspectDone follows soon, and what was fetched is kept.
+struct EndInspection {
+  JobId job;
 };
 
 struct PrepareJob {
@@ -74,14 +81,15 @@ struct ForgetCopies {
 // Frees everything that belongs to the job.
 struct DropJob {
   JobId job;
+  bool data_differs = false;  // a dataset that was fetched for it is not what it should be
 };
 
 // Nothing is left to do: the process may end.
 struct Exit {};
 
 using Action =
-    std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset, PrepareJob, RunJob,
-                 CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
+    std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset, EndInspection,
+                 PrepareJob, RunJob, CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
 
 // What one event led to: actions in order, and in words why. A value.
 struct Decision {

@@ -26,6 +26,7 @@ struct HeldJob {
   JobId id;
   Phase phase = Phase::kInspecting;
   bool drop_when_idle = false;  // the job thread is still busy with it
+  bool data_differs = false;    // as the coordinator said when it let the job go
   std::vector<std::string> known_shard_sha256;
 
   GenerationId fenced;   // nothing older is applied any more, once it is acknowledged

@@ -187,6 +187,8 @@ Decision WorkerLogic::BeginInspect(const v1::Inspect& message) {
   job_->id = JobId(message.job_id());
   InspectDataset inspect{job_->id, message.data(), std::nullopt};
   if (message.has_init()) inspect.init = message.init();
+  inspect.peers = {message.peers().begin(), message.peers().end()};
+  inspect.data_ticket = message.data_ticket();
   return Do(std::move(inspect), "inspect the dataset");
 }
 
@@ -232,10 +234,11 @@ Decision WorkerLogic::Drop(const std::string& reason) {
   }
   if (job_->phase == Phase::kInspecting || job_->phase == Phase::kPreparing) {
     job_->drop_when_idle = true;
+    if (job_->phase == Phase::kInspecting) decision.actions.emplace_back(EndInspection{job_->id});
     decision.reason += "; as soon as its preparation returns";
     return decision;
   }
-  decision.actions.emplace_back(DropJob{job_->id});
+  decision.actions.emplace_back(DropJob{job_->id, job_->data_differs});
   job_.reset();
   if (next_) {
     Decision inspect = BeginInspect(*std::exchange(next_, std::nullopt));

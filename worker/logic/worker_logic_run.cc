@@ -193,6 +193,7 @@ Decision WorkerLogic::OnCancel(const v1::Cancel& message) {
 Decision WorkerLogic::OnRelease(const v1::Release& message) {
   if (next_ && next_->job_id() == message.job_id()) next_.reset();
   if (!Has(message.job_id())) return Nothing("release of a job that is not here is ignored");
+  job_->data_differs = message.data_differs();
   return Drop("released by the coordinator");
 }
 

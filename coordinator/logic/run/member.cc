@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "common/amount.h"
+#include "common/text.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -14,7 +20,24 @@ bool IsOwnWork(const std::string& phase) {
   return std::find(kOwnWork.begin(), kOwnWork.end(), phase) != kOwnWork.end();
 }
 
+constexpr double kMostRate = 1e15;  // bytes a second
+
 }  // namespace
+
+v1::DataFetch Shown(const v1::DataFetch& said) {
+  v1::DataFetch shown = said;
+  shown.set_source(OneLine(said.source(), kMaxNameText));
+  const double rate = said.bytes_per_second();
+  shown.set_bytes_per_second(std::isfinite(rate) ? std::clamp(rate, 0.0, kMostRate) : 0);
+  return shown;
+}
+
+std::string DescribeFetch(const v1::DataFetch& fetch) {
+  if (fetch.total_bytes() == 0) return "fetching data: asking " + fetch.source();
+  return fmt::format("fetching data: {} of {}, {}/s from {}", FormatBytes(fetch.bytes()),
+                     FormatBytes(fetch.total_bytes()),
+                     FormatBytes(static_cast<uint64_t>(fetch.bytes_per_second())), fetch.source());
+}
 
 void ProgressWatch::Observe(const std::string& phase, uint64_t progress, Now now) {
   if (!since_ || phase != phase_) {

@@ -78,6 +78,7 @@ struct Member {
   Holding holding;
   uint64_t applied = 0;  // as far as is known
   bool leaving = false;
+  bool data_differs = false;    // its dataset is not the job's
   bool lost_told = false;  // that it is out of the ring, since its last acknowledgement
 
   // Of the current generation.
@@ -87,6 +88,8 @@ struct Member {
   v1::Progress progress;                                // the newest
   uint64_t work = 0;                                    // Heartbeat.progress
   std::string phase;                                    // Heartbeat.phase, shortened
+  std::optional<v1::DataFetch> fetch;  // Heartbeat.data_fetch, at most one a second
+  std::chrono::milliseconds fetch_heard{0};
   std::optional<std::chrono::milliseconds> idle_since;  // it said so ever since
   ProgressWatch watch;
 
@@ -96,6 +99,11 @@ struct Member {
   std::string called() const { return Called(attach.name(), attach.host()); }
   std::chrono::milliseconds silent_for(Now now) const { return now.steady - last_heard; }
 };
+
+// As far as it is shown: of an absurd one finite numbers and a short name.
+[[nodiscard]] v1::DataFetch Shown(const v1::DataFetch& said);
+// `fetching data: 120.0 MiB of 200.0 MiB, 95.0 MiB/s from worker a at 10.0.0.1:7701`
+[[nodiscard]] std::string DescribeFetch(const v1::DataFetch& fetch);
 
 // It broke the protocol; `what` goes on after its name, as in "sent a digest of 3 bytes".
 [[nodiscard]] inline Fault Violation(const Member& member, const std::string& what) {

@@ -237,6 +237,7 @@ void Run::SendAll(const v1::CoordinatorMessage& message, Actions& actions) const
 
 // The half of Run that tells: its status, and how it ended.
 std::string Run::PhaseOf(const Member& member) const {
+  if (member.fetch) return DescribeFetch(*member.fetch);
   // From Start on the step thread's word is more exact than `ring` and `first_step`.
   const std::string starting = phases_.PhaseOf(member.name());
   return started_ && !member.phase.empty() ? member.phase

@@ -53,6 +53,7 @@ enum class Phase {
 struct Departure {
   SessionId session{};
   bool evicted = false;  // its session ends, too; else it is released
+  bool data_differs = false;
   std::string reason;
 };
 
@@ -204,11 +205,13 @@ class Run {
 
   // run_start.cc
   void SendInspect(const Member& member, Actions& actions) const;
+  void AddPeers(const Member& member, v1::Inspect& inspect) const;
   void SendPrepare(Member& member, Now now, Actions& actions);
   [[nodiscard]] Status CheckInit(const Member& member) const;
   Fault SettleInspecting(Now now, Actions& actions);
   Fault SettlePreparing(Now now, Actions& actions);
   Fault ResolveFacts();
+  Fault DataDiffer(const Status& how);
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
 

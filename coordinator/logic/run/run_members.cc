@@ -99,7 +99,9 @@ void Run::Remove(std::string worker) {
 void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
   const Member* member = Find(worker);
   if (member == nullptr) return;
-  if (!RING_PLANTED(kForgetsRelease)) departures_.push_back({member->session, evicted, reason});
+  if (!RING_PLANTED(kForgetsRelease)) {
+    departures_.push_back({member->session, evicted, member->data_differs, reason});
+  }
   Remove(worker);
   if (!evicted) lost_holders_.erase(worker);  // it drops what it has
 }

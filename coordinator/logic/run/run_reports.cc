@@ -15,6 +15,7 @@ namespace {
 constexpr int kMaxDigests = 8;  // in a report: fleet.proto
 constexpr size_t kDigestBytes = 64;
 constexpr size_t kMaxPhaseBytes = 32;
+constexpr std::chrono::milliseconds kFetchShown{1'000};
 constexpr size_t kMaxReasonBytes = 500;
 
 // What a graph can have of outputs, in each split, and what is minimized.
@@ -130,6 +131,13 @@ bool Run::HasLastCheckpoint() const {
 }
 
 void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
+  const bool due = !from.fetch || now.steady - from.fetch_heard >= kFetchShown;
+  if (!said.has_data_fetch()) {
+    from.fetch.reset();
+  } else if (due) {
+    from.fetch = Shown(said.data_fetch());
+    from.fetch_heard = now.steady;
+  }
   const bool worked = said.job_id().empty() || said.progress() != from.work;
   if (!said.job_id().empty()) {
     from.work = said.progress();

@@ -11,12 +11,32 @@
 #include "coordinator/logic/run/run.h"
 
 namespace ringmaster::coordinator {
+namespace {
+
+constexpr int kMostPeers = 64;  // in an Inspect
+
+}  // namespace
+
 void Run::SendInspect(const Member& member, Actions& actions) const {
   v1::CoordinatorMessage message;
   message.mutable_inspect()->set_job_id(job_id_);
   *message.mutable_inspect()->mutable_data() = spec_.data();
   if (init_) *message.mutable_inspect()->mutable_init() = *init_;
+  AddPeers(member, *message.mutable_inspect());
   Send(member, message, actions);
+}
+
+// The others, those first that take part already: they have the data.
+void Run::AddPeers(const Member& member, v1::Inspect& inspect) const {
+  for (const bool ready : {true, false}) {
+    for (const Member& other : members_) {
+      const bool fits = (other.role == Role::kReady) == ready && other.name() != member.name();
+      if (!fits || inspect.peers_size() == kMostPeers) continue;
+      v1::DataPeer& peer = *inspect.add_peers();
+      peer.set_name(other.name());
+      peer.set_ring_address(other.attach.ring_address());
+    }
+  }
 }
 
 void Run::SendPrepare(Member& member, Now now, Actions& actions) {
@@ -59,6 +79,7 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
   if (!started_) return {};
   const std::string first = ring_.empty() ? job_id_ : ring_.front().name;
   Status same = SameDataset({first, resolved_->result().data()}, {from.name(), *from.facts});
+  from.data_differs = !same.ok();
   if (same.ok()) same = CheckInit(from);
   if (same.ok()) {
     SendPrepare(from, now, actions);
@@ -127,12 +148,18 @@ Fault Run::SettleInspecting(Now now, Actions& actions) {
   return {};
 }
 
+// Whose is wrong nobody knows: all that was fetched is fetched anew.
+Fault Run::DataDiffer(const Status& how) {
+  for (Member& member : members_) member.data_differs = !how.ok();
+  return FaultOf(Cause::kDatasetDiffers, how);
+}
+
 // Of a job that another one resolved the dataset must be the same, too.
 Fault Run::ResolveFacts() {
   const Member& first = members_.front();
   for (const Member& member : members_) {
     const Status same = SameDataset({first.name(), *first.facts}, {member.name(), *member.facts});
-    if (!same.ok()) return FaultOf(Cause::kDatasetDiffers, same);
+    if (!same.ok()) return DataDiffer(same);
   }
   for (const Member& member : members_) {
     if (member.init.sha256() == first.init.sha256()) continue;
@@ -145,8 +172,8 @@ Fault Run::ResolveFacts() {
   if (resolved_) {
     if (Fault fault = FaultOf(Cause::kInit, CheckInit(first)); !fault.ok()) return fault;
     const std::string of = "of the job that " + job_id_ + " repeats";
-    return FaultOf(Cause::kDatasetDiffers,
-                   SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
+    return DataDiffer(
+        SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
   }
   StatusOr<v1::ResolvedJob> resolved = job::Resolve(
       spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);
