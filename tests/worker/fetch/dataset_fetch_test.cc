@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <latch>
+#include <mutex>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/fetch/fake_data.h"
@@ -205,11 +206,10 @@ TEST_CASE("DatasetFetch: what the disk refuses ends it") {
   // A file beneath a file cannot be made.
   Fetching here;
   const auto source = Fetching::Source("a");
-  std::atomic<bool> once = false;
+  const std::string files = here.folder / "cache/" + ListOf(kFiles).Id() + ".partial/files";
+  std::once_flag once;
   source->OnRead([&](const auto&, auto, auto, const auto&) {
-    if (once.exchange(true)) return absl::OkStatus();
-    const std::string files = here.folder / "cache/" + ListOf(kFiles).Id() + ".partial/files";
-    WriteWhole(files + "/sub", "in the way");
+    std::call_once(once, [&]() { WriteWhole(files + "/sub", "in the way"); });
     return absl::OkStatus();
   });
   const Status status = here.Run({source});
