@@ -3,8 +3,8 @@ import re
 
 import cluster
 
-SAMPLE = 3_073  # bytes, of cifar10
-TRAIN = 9_000  # so that some of its files are larger than a piece of 8 MiB
+PIECE = 8 << 20
+TRAIN = 9_000  # 27 MB in five files, and one of tests; 30,000: 92 MB, three pieces a file
 
 
 def spec(**changes):
@@ -64,6 +64,113 @@ class FetchTest(cluster.ClusterTest):
         self.check_done(running.run_job(spec(workers={"min": 2})))
         self.assertEqual(len(fetched(running.workers["b"].log())), 1)
         self.assertIn("is in the cache", running.workers["b"].log())
+        running.stop()
+
+    def test_data_that_only_the_coordinator_has(self):
+        self.start(extra=("--data-root", self.cluster.data_root))
+        running = self.cluster
+        running.start_worker("a", data_root=self.empty)
+        running.start_worker("b", data_root=self.empty)
+        self.check_done(running.run_job(spec(workers={"min": 2})))
+        for worker in "ab":
+            self.check_copy(worker)
+            self.assertIn("as the coordinator at", running.workers[worker].log())
+        running.stop()
+
+    def test_a_worker_that_is_killed_while_it_fetches_goes_on_where_it_was(self):
+        self.start(train=30_000)
+        running = self.cluster
+        running.start_worker("a")
+        token = running.folder / "killed"
+        running.environment = {"RINGMASTER_FAILPOINTS": f"data_piece@5=kill!{token}"}
+        killed = running.start_worker("b", data_root=self.empty)
+        job = running.submit(spec(workers={"min": 2}))
+        self.assertEqual(killed.wait(60), -9)
+        whole, [partial] = self.entries("b")
+        self.assertEqual(whole, [])
+        self.assertTrue(partial.endswith(".partial"), partial)
+        running.start_worker("b", data_root=self.empty)
+        self.check_done(running.wait(job))
+        self.check_copy("b")
+        log = running.workers["b"].log()
+        [there] = re.findall(r"(\d+) bytes are there already", log)
+        self.assertGreaterEqual(int(there), 5 * PIECE)
+        self.assertEqual(fetched(log), [size(self.data) - int(there)])
+        running.stop()
+
+    def test_when_a_source_is_gone_another_one_goes_on(self):
+        self.start(train=30_000, extra=("--data-root", self.cluster.data_root))
+        running = self.cluster
+        running.start_worker("a")
+        # A moment for each piece, so that the source is gone before all of them came.
+        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece=delay:300"}
+        running.start_worker("b", data_root=self.empty)
+        job = running.submit(spec())
+        running.watch_until(job, lambda status: any("fetching data: " in (worker["phase"] or "") and "MiB/s from" in
+                                                    worker["phase"] for worker in status["workers"]), "it fetches")
+        running.workers.pop("a").kill()
+        self.check_done(running.wait(job))
+        self.check_copy("b")
+        self.assertRegex(running.workers["b"].log(), r"came from worker a at .*\n.*came from the coordinator")
+        running.stop()
+
+    def test_a_worker_that_comes_later_fetches_beside_the_ring_also_after_a_restart(self):
+        self.start(train=30_000)
+        running = self.cluster
+        running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:100;data_piece=delay:100"}
+        running.start_worker("a")
+        job = running.submit(spec())
+        running.watch_until(job, lambda status: status["step"] > 2, "the job runs")
+        # Its members still know the ticket of the job's data.
+        running.coordinator.kill()
+        running.start_coordinator()
+        running.start_worker("b", data_root=self.empty)
+        seen = cluster.wait_until(lambda: running.attached()["b"]["data_fetch"], "it fetches")
+        self.assertIn("worker a at ", seen["source"])
+        self.assertIn("FETCHES DATA", running.ringctl("workers").stdout)
+        joined = running.watch_until(job, lambda status: [worker for worker in status["workers"] if
+                                                          worker["name"] == "b" and worker["shards"]], "it joined")
+        self.assertLess(joined["step"], joined["total_steps"])
+        self.check_done(running.wait(job))
+        self.check_copy("b")
+        self.assertIsNone(running.attached()["b"]["data_fetch"])
+        running.stop()
+
+    def test_what_cannot_be_fetched_is_said_and_nothing_of_it_is_used(self):
+        self.start()
+        running = self.cluster
+        running.start_worker("b", data_root=self.empty, extra=("--data-cache-bytes", "1MiB"))
+        nobody = running.wait(running.submit(spec()), 30)
+        self.assertEqual(nobody["state"], "FAILED")
+        for words in ("dataset cifar10 does not exist under", str(self.empty), "the coordinator at ",
+                      "it has no --data-root", "copy it there"):
+            self.assertIn(words, nobody["reason"])
+        running.start_worker("a")
+        full = running.wait(running.submit(spec(workers={"min": 2})))
+        self.assertEqual(full["state"], "FAILED")
+        for words in ("it needs 26.4 MiB in --data-cache", "--data-cache-bytes allows 1.0 MiB"):
+            self.assertIn(words, full["reason"])
+        self.assertEqual(self.entries("b"), ([], []))
+        # Alone it is not kept from working.
+        running.workers.pop("b").stop()
+        self.check_done(running.run_job(spec()))
+        running.stop()
+
+    def test_a_cancelled_job_ends_a_fetch_and_keeps_what_came(self):
+        self.start(train=30_000)
+        running = self.cluster
+        running.start_worker("a")
+        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece@3-9=delay:500"}
+        running.start_worker("b", data_root=self.empty)
+        job = running.submit(spec(workers={"min": 2}))
+        cluster.wait_until(lambda: (running.attached()["b"]["data_fetch"] or {}).get("bytes", 0) >= 3 * PIECE, "some came")
+        running.ringctl("cancel", job)
+        running.wait_free("a", "b", timeout=10)
+        self.assertEqual(fetched(running.workers["b"].log()), [])
+        self.check_done(running.run_job(spec(workers={"min": 2})))
+        there = [int(count) for count in re.findall(r"(\d+) bytes are there already", running.workers["b"].log())]
+        self.assertEqual(there[0], 0)
+        self.assertGreaterEqual(there[1], 3 * PIECE)
         running.stop()
 
 
