@@ -1,6 +1,8 @@
-"""The coordinator's disk is full for a while: on a small tmpfs in a mount namespace of our own."""
+"""The disk of the coordinator, or of a worker's cache, is full for a while: on a small tmpfs in a mount namespace of
+our own."""
 import errno
 import json
+import re
 import time
 import unittest
 
@@ -120,6 +122,39 @@ class DiskFullAtTheEndTest(SmallDisk):
         status = train.finish(self.expected, timeout=30)
         self.assertEqual([regroup for regroup in status.get("regroups", []) if regroup.get("rewound")], [])
         train.stop()
+
+
+class CacheFullTest(cluster.ClusterTest):
+    """Of a worker that fetches its data: the disk of its cache, in the middle of that."""
+
+    def test_a_full_cache_is_said_and_what_came_is_kept(self):
+        private.run("ip", "link", "set", "lo", "up")
+        running = self.cluster
+        running.make_data(train=30_000)  # 92 MB
+        empty, disk = running.folder / "empty", running.folder / "cache"
+        empty.mkdir()
+        disk.mkdir()
+        private.run("mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", str(disk))
+        self.addCleanup(private.run, "umount", "-l", str(disk))
+        running.start_coordinator()
+        running.start_worker("a")
+        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece@4-20=delay:500"}
+        running.start_worker("b", data_root=empty, extra=("--data-cache", disk))
+        job = cluster.job_spec(epochs=1, batch=240, workers={"min": 2})
+        first = running.submit(job)
+        cluster.wait_until(lambda: (running.attached()["b"]["data_fetch"] or {}).get("bytes", 0) >= 4 << 23, "some came")
+        fill(disk / "filler")
+        failed = running.wait(first)
+        self.assertEqual(failed["state"], "FAILED")
+        for words in (f"the disk of --data-cache {disk} is full", "are still to come", "0 B are free", "is kept"):
+            self.assertIn(words, failed["reason"])
+        (disk / "filler").unlink()
+        done = running.wait(running.submit(job))
+        self.assertEqual(done["state"], "SUCCEEDED", done["reason"])
+        there = re.findall(r"(\d+) bytes are there already", running.workers["b"].log())
+        self.assertEqual(there[0], "0")
+        self.assertGreaterEqual(int(there[1]), 4 << 23)
+        running.stop()
 
 
 if __name__ == "__main__":

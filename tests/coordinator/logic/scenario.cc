@@ -328,11 +328,7 @@ class Player {
 
   void Heartbeat(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Heartbeat& said = *message.mutable_heartbeat();
-      said.set_job_id(command.Text("job", ""));
-      said.set_applied(command.Number("applied", 0));
-      said.set_progress(command.Number("progress", 0));
-      said.set_phase(command.Text("phase", ""));
+      *message.mutable_heartbeat() = ParseHeartbeat(command);
     });
   }
 

@@ -69,6 +69,20 @@ v1::Progress ParseProgress(const Command& command) {
   return said;
 }
 
+v1::Heartbeat ParseHeartbeat(const Command& command) {
+  v1::Heartbeat said;
+  said.set_job_id(command.Text("job", ""));
+  said.set_applied(command.Number("applied", 0));
+  said.set_progress(command.Number("progress", 0));
+  said.set_phase(command.Text("phase", ""));
+  if (!command.options.contains("from")) return said;
+  said.mutable_data_fetch()->set_bytes(command.Number("fetched", 0) << 20);
+  said.mutable_data_fetch()->set_total_bytes(command.Number("of", 0) << 20);
+  said.mutable_data_fetch()->set_source(command.Text("from", ""));
+  said.mutable_data_fetch()->set_bytes_per_second(95 << 20);
+  return said;
+}
+
 v1::CheckpointsDropped ParseDropped(const Command& command) {
   v1::CheckpointsDropped dropped;
   dropped.set_job_id(command.Text("job", "j0001"));

@@ -24,6 +24,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
       break;
     case Kind::kInspect:
       text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
+      for (const v1::DataPeer& peer : m.inspect().peers()) {
+        text += (&peer == &m.inspect().peers(0) ? ", who lacks it asks " : " ") + peer.name();
+      }
       break;
     case Kind::kPrepare:
       text = fmt::format("prepare {} steps={}", m.prepare().job_id(),
@@ -60,7 +63,8 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("cancel {} because: {}", m.cancel().job_id(), m.cancel().reason());
       break;
     case Kind::kRelease:
-      text = fmt::format("release {}", m.release().job_id());
+      text = fmt::format("release {}{}", m.release().job_id(),
+                         m.release().data_differs() ? ", its data differ" : "");
       break;
     default:
       text = "?";
