@@ -5,7 +5,7 @@
 
 #include "common/address.h"
 #include "common/text.h"
-#include "coordinator/logic/member.h"
+#include "coordinator/logic/run/member.h"
 
 namespace ringmaster::coordinator {
 namespace {
