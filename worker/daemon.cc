@@ -117,7 +117,7 @@ Daemon::Services Daemon::MakeServices(const Flags& flags) {
   options.ticket = [ticket = services.ticket.get()]() { return ticket->Get(); };
   options.cache.folder = flags.data_cache.empty() ? flags.state_dir + "/data" : flags.data_cache;
   options.cache.most_bytes = flags.data_cache_bytes;
-  options.urls = flags_.urls;
+  options.urls = flags.urls;
   services.data = std::make_unique<JobData>(std::move(options));
   data_files::DataFilesService::Options serves;
   serves.state_dir = flags.state_dir;

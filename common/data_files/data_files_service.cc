@@ -184,8 +184,8 @@ class ReadTurns {
     std::string& data = *message->mutable_data();
     data.resize(count);
     const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(data.data()), count);
-    RING_RETURN_IF_ERROR(Annotate(
-        data::ReadExactly(file_->get(), request_.offset() + done_, bytes), request_.name()));
+    RING_RETURN_IF_ERROR(Annotate(data::ReadExactly(file_->get(), request_.offset() + done_, bytes),
+                                  request_.name()));
     message->set_crc32c(ExtendCrc32c(0, bytes));
     done_ += count;
     return Turn::kSend;
@@ -290,15 +290,15 @@ grpc::ServerWriteReactor<Message>* DataFilesService::Open(grpc::CallbackServerCo
 }
 
 grpc::ServerWriteReactor<v1::ListedFiles>* DataFilesService::List(
-    grpc::CallbackServerContext* context, const v1::ListFilesRequest* request)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    grpc::CallbackServerContext* context,
+    const v1::ListFilesRequest* request) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   return Open<v1::ListedFiles>(context, request->asker(), &lists_, options_.max_lists,
                                [this](Place place) { return ListTurns(this, std::move(place)); });
 }
 
 grpc::ServerWriteReactor<v1::PieceFrame>* DataFilesService::Read(
-    grpc::CallbackServerContext* context, const v1::ReadPieceRequest* request)
-    ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    grpc::CallbackServerContext* context,
+    const v1::ReadPieceRequest* request) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   return Open<v1::PieceFrame>(
       context, request->asker(), &reads_, options_.max_reads,
       [request](Place place) { return ReadTurns(std::move(place), *request); });
