@@ -1,7 +1,9 @@
 """Workers that lack a job's data fetch them from a peer or the coordinator, and the result is the same."""
+import json
 import re
 
 import cluster
+from object_server import ObjectServer
 
 PIECE = 8 << 20
 TRAIN = 9_000  # 27 MB in five files, and one of tests; 30,000: 92 MB, three pieces a file
@@ -171,6 +173,41 @@ class FetchTest(cluster.ClusterTest):
         there = [int(count) for count in re.findall(r"(\d+) bytes are there already", running.workers["b"].log())]
         self.assertEqual(there[0], 0)
         self.assertGreaterEqual(there[1], 3 * PIECE)
+        running.stop()
+
+    def test_data_at_an_address_are_those_of_a_folder(self):
+        self.start(train=2_000)
+        running, local = self.cluster, ("--data-http", "--data-private-addresses")
+        running.ringctl("dataset", "manifest", self.data)
+        web, store = ObjectServer(), ObjectServer(keys={"AKID": ("secret", None)})
+        for server, prefix in ((web, "/d/"), (store, "/bucket/some data/")):
+            self.addCleanup(server.stop)
+            server.files.update({prefix + file.name: file.read_bytes() for file in self.data.iterdir()})
+        (self.data / "ringmaster-data.json").unlink()
+        store.files.pop("/bucket/some data/ringmaster-data.json")  # the store lists them
+        running.environment = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+        paths = (web.url + "/d/", "s3://bucket/some data/")
+        for path, names in zip(paths, ("ab", "cd")):
+            for name in names:
+                running.start_worker(name, data_root=self.empty, extra=(*local, "--s3-endpoint", store.url))
+            self.check_done(running.run_job(spec(data={"path": path}, workers={"min": 2, "max": 2})))
+            for name in names:
+                self.check_copy(name)
+                running.workers.pop(name).stop()
+        # What is refused says so.
+        running.environment["AWS_SECRET_ACCESS_KEY"] = "guessed"
+        running.start_worker("e", data_root=self.empty, extra=(*local, "--s3-endpoint", store.url))
+        failed = running.wait(running.submit(spec(data={"path": "s3://bucket/some data/"})))
+        self.assertEqual(failed["state"], "FAILED")
+        for words in ("403", "bucket"):
+            self.assertIn(words, failed["reason"])
+        self.assertNotIn("guessed", failed["reason"] + running.workers["e"].log())
+        running.workers.pop("e").stop()
+        running.start_worker("f", data_root=self.empty)
+        for path, words in ((paths[0], "--data-http"), (web.url.replace("http", "ftp") + "/d/", "ftp")):
+            done = running.ringctl("submit", running.write_job(spec(data={"path": path})), "-o", "json", expect=None)
+            said = running.wait(json.loads(done.stdout)["job_id"])["reason"] if done.returncode == 0 else done.stderr
+            self.assertIn(words, said)
         running.stop()
 
 
