@@ -190,6 +190,7 @@ void Logic::On(const Tick&) {
 void Logic::ShowStart(Job& job) {
   if (!job.run->phases().under_way() || now_.steady - job.shown_at < options_.show_every) return;
   job.run->Describe(now_, job.record.status);
+  ShowPhase(job);
   Publish(job);
 }
 

@@ -263,7 +263,14 @@ grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRe
     worker.set_ring_address(*name == 'a' ? "10.0.0.1:4000" : "10.0.0.2:4000");
     if (*name == 'a') worker.set_job_id("j0004");
     worker.mutable_numerics_class()->set_backend(*name == 'a' ? "cpu" : "cuda");
-    if (*name == 'b') AddDevices(&worker);
+    if (*name == 'b') {
+      AddDevices(&worker);
+      continue;
+    }
+    worker.mutable_data_fetch()->set_bytes(uint64_t{120} << 20);
+    worker.mutable_data_fetch()->set_total_bytes(uint64_t{200} << 20);
+    worker.mutable_data_fetch()->set_source("worker c at 10.0.0.3:4000\x1b[2J");
+    worker.mutable_data_fetch()->set_bytes_per_second(95 << 20);
   }
   return grpc::Status::OK;
 }
