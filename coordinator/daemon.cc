@@ -73,9 +73,8 @@ Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::uniq
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
       data_root_(flags.data_root),
-      data_files_({.state_dir = folder_->path(), .admit = [this](const v1::DataAsker& asker) {
-                     return AdmitToData(asker);
-                   }}) {}
+      data_files_({.state_dir = folder_->path(),
+                   .admit = [this](const v1::DataAsker& asker) { return AdmitToData(asker); }}) {}
 
 StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) const {
   const auto holder = sessions_.FindByTicket(asker.ticket());

@@ -70,9 +70,9 @@ class Daemon {
   const std::string ring_address_;
   const std::unique_ptr<FolderLock> state_;
   const std::shared_ptr<Spool> spool_;
-  const std::shared_ptr<SpoolSink> log_sink_;   // one of the default logger's
-  const std::shared_ptr<Backend> backend_;      // with a reading of its devices that hangs
-  const Services services_;                     // outlive the port, whose server offers them
+  const std::shared_ptr<SpoolSink> log_sink_;  // one of the default logger's
+  const std::shared_ptr<Backend> backend_;     // with a reading of its devices that hangs
+  const Services services_;                    // outlive the port, whose server offers them
   const std::unique_ptr<ring::RingPort> port_;
   const std::shared_ptr<grpc::Channel> coordinator_;
 

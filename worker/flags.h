@@ -33,8 +33,8 @@ struct Flags {
   std::string data_root;
   UrlOptions urls;  // of datasets under an address
   std::string state_dir;
-  std::string data_cache;         // folder; empty: `data` in state_dir
-  uint64_t data_cache_bytes = 0;  // 0: half of what is free there
+  std::string data_cache;                         // folder; empty: `data` in state_dir
+  uint64_t data_cache_bytes = 0;                  // 0: half of what is free there
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
   std::chrono::milliseconds drain{
       30'000};  // between SIGTERM and the end of a run that nobody ended

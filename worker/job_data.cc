@@ -109,10 +109,10 @@ StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) c
 StatusOr<std::shared_ptr<const data::Dataset>> JobData::OpenFetched(const InspectDataset& task,
                                                                     const std::stop_token& stop) {
   const std::string& path = task.data.path();
-  const std::string what =
-      IsUrl(path) ? fmt::format("dataset {}", path)
-                  : fmt::format("dataset {} does not exist under {} of this host", path,
-                                options_.folders.data_root);
+  const std::string what = IsUrl(path)
+                               ? fmt::format("dataset {}", path)
+                               : fmt::format("dataset {} does not exist under {} of this host",
+                                             path, options_.folders.data_root);
   StatusOr<DatasetFetch::Sources> sources = SourcesOf(task);
   if (!sources.ok()) return Annotate(sources.status(), what);
   StatusOr<std::shared_ptr<const CachedData>> data = fetch_.Run(path, *sources, stop);

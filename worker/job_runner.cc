@@ -220,8 +220,7 @@ void JobRunner::Do(const InspectDataset& task) {
 
 StatusOr<std::shared_ptr<const InitWeights>> JobRunner::FindInit(const v1::InitSource& source) {
   if (!source.has_checkpoint()) {
-    RING_ASSIGN_OR_RETURN(const data::Descriptor root,
-                          data::OpenFolder(options_.data_root));
+    RING_ASSIGN_OR_RETURN(const data::Descriptor root, data::OpenFolder(options_.data_root));
     RING_ASSIGN_OR_RETURN(const data::Descriptor file,
                           data::OpenBeneath(root, source.file(), data::Wanted::kFile));
     RING_ASSIGN_OR_RETURN(std::string bytes, ReadWhole(file, source.file()));

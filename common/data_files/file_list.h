@@ -71,15 +71,15 @@ class FileList {
   void Save();
 
   const data::Descriptor folder_;
-  const std::string memory_;                // path of the file that remembers; empty: none
-  std::vector<std::string> open_folders_;   // not listed yet
+  const std::string memory_;               // path of the file that remembers; empty: none
+  std::vector<std::string> open_folders_;  // not listed yet
   std::vector<ListedFile> files_;
   Status broken_;
   bool listed_ = false;
   bool complete_ = false;
   size_t known_ = 0;
   uint64_t total_bytes_ = 0, known_bytes_ = 0;
-  data::Descriptor file_;                   // that is being hashed
+  data::Descriptor file_;  // that is being hashed
   data::FileIdentity identity_;
   std::vector<uint8_t> buffer_;
   std::map<data::FileIdentity, std::string> remembered_;  // SHA-256 of pieces, one after the other

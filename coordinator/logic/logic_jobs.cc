@@ -309,8 +309,7 @@ void Logic::ReleaseWorkers(Job& job, const std::string& cancel_reason) {
       message.mutable_cancel()->set_reason(cancel_reason);
       actions_.push_back(Send{worker->session, message});
     }
-    ReleaseWorker(id.value(), *worker,
-                  member.data_differs ? ItsData::kDiffers : ItsData::kIsRight);
+    ReleaseWorker(id.value(), *worker, member.data_differs ? ItsData::kDiffers : ItsData::kIsRight);
   }
 }
 

@@ -49,7 +49,8 @@ std::string ReadAll(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Makes the folders above `name` beneath `folder`, and the file, never through a link: -1 and errno.
+// Makes the folders above `name` beneath `folder`, and the file, never through a link: -1 and
+// errno.
 int OpenForWriting(const Descriptor& folder, const std::string& name) {
   Descriptor at(fcntl(folder.get(), F_DUPFD_CLOEXEC, 0));
   size_t begin = 0;
@@ -125,8 +126,8 @@ StatusOr<std::unique_ptr<PartialData>> PartialData::Open(const std::string& fold
   RING_ASSIGN_OR_RETURN(partial->files_, data::OpenFolder(files));
   const std::string path = folder + "/" + kEntryPieces;
   const std::string text = ReadAll(path);
-  partial->records_ = Descriptor(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
+  partial->records_ =
+      Descriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!partial->records_.valid()) return SystemError("open", path);
   // Half a record at the end, of a host that died, would shift all that come.
   const size_t whole = text.size() / sizeof(Record) * sizeof(Record);

@@ -1,7 +1,7 @@
 // An entry of the cache of datasets (data_cache.h): whole, or being fetched; and what locks it. An
-// entry is a folder with `list` (data_list.h), `lock`, the dataset in `files`, and, while it is being
-// fetched, `pieces`: a record of each piece that is on the disk. A record is written once its piece
-// was synced, so after a kill or a power cut what has a record is there.
+// entry is a folder with `list` (data_list.h), `lock`, the dataset in `files`, and, while it is
+// being fetched, `pieces`: a record of each piece that is on the disk. A record is written once its
+// piece was synced, so after a kill or a power cut what has a record is there.
 #pragma once
 
 #include <sys/stat.h>
@@ -74,8 +74,9 @@ class PartialData {
  public:
   // What is there from before counts: pieces with a record that is whole and fits the list, of
   // files that have their length.
-  [[nodiscard]] static StatusOr<std::unique_ptr<PartialData>> Open(
-      const std::string& folder, const DataList& list, std::unique_ptr<EntryLock> lock);
+  [[nodiscard]] static StatusOr<std::unique_ptr<PartialData>> Open(const std::string& folder,
+                                                                   const DataList& list,
+                                                                   std::unique_ptr<EntryLock> lock);
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] const DataList& list() const { return list_; }
@@ -108,7 +109,7 @@ class PartialData {
   mutable Mutex mu_;
   std::vector<std::vector<bool>> there_ ABSL_GUARDED_BY(mu_);           // by file and piece
   std::vector<std::vector<Sha256Digest>> sha256_ ABSL_GUARDED_BY(mu_);  // of those
-  std::set<uint32_t> made_ ABSL_GUARDED_BY(mu_);                        // files of their full length
+  std::set<uint32_t> made_ ABSL_GUARDED_BY(mu_);  // files of their full length
   uint64_t done_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -72,7 +72,8 @@ struct DataCache::Found {
 };
 
 StatusOr<std::unique_ptr<EntryLock>> DataCache::Lock(const std::stop_token& stop) const {
-  RING_RETURN_IF_ERROR(Annotate(MakePrivateFolder(options_.folder, IfThere::kKeep), "--data-cache"));
+  RING_RETURN_IF_ERROR(
+      Annotate(MakePrivateFolder(options_.folder, IfThere::kKeep), "--data-cache"));
   const auto limit = std::chrono::steady_clock::now() + kLockLimit;
   while (true) {
     StatusOr<std::unique_ptr<EntryLock>> lock =
@@ -80,8 +81,9 @@ StatusOr<std::unique_ptr<EntryLock>> DataCache::Lock(const std::stop_token& stop
     if (lock.status().code() != absl::StatusCode::kFailedPrecondition) return lock;
     if (WaitForStop(stop, kLockPause)) return absl::CancelledError("the fetch was stopped");
     if (std::chrono::steady_clock::now() < limit) continue;
-    return Error(absl::StatusCode::kUnavailable, "another process has had --data-cache {} for {} min",
-                 options_.folder, kLockLimit.count());
+    return Error(absl::StatusCode::kUnavailable,
+                 "another process has had --data-cache {} for {} min", options_.folder,
+                 kLockLimit.count());
   }
 }
 
@@ -130,8 +132,7 @@ StatusOr<DataCache::Entry> DataCache::Open(const DataList& list, const std::stop
         if (found.partial || !same) continue;
         StatusOr<std::shared_ptr<const CachedData>> whole = CachedData::Open(found.folder);
         if (whole.ok()) return Entry{*std::move(whole), nullptr};
-        spdlog::warn("--data-cache: {} is fetched anew: {}", found.folder,
-                     Message(whole.status()));
+        spdlog::warn("--data-cache: {} is fetched anew: {}", found.folder, Message(whole.status()));
         if (!InUse(found.folder)) RING_RETURN_IF_ERROR(Remove(found.name));
       }
       StatusOr<std::unique_ptr<PartialData>> partial = OpenPartial(id + kPartial, list);
@@ -237,8 +238,8 @@ void DataCache::Discard(std::shared_ptr<const CachedData> data) {
   const auto lock = Lock({});
   data.reset();
   const bool used = !lock.ok() || InUse(folder);
-  const Status removed = used ? FailedPrecondition("it is in use")
-                              : Remove(fs::path(folder).filename().string());
+  const Status removed =
+      used ? FailedPrecondition("it is in use") : Remove(fs::path(folder).filename().string());
   spdlog::warn("--data-cache: {} is not what the job needs: {}", folder,
                removed.ok() ? "thrown away" : Message(removed));
 }

@@ -1,10 +1,10 @@
 // Datasets that this host fetched, in a folder of the cache's own (--data-cache), at most so many
 // bytes (--data-cache-bytes). An entry is a folder: NAME, whole, named by the SHA-256 of its files'
-// names, sizes and pieces, or NAME.partial, which the next fetch of it goes on with (cache_entry.h).
-// Several daemons may share the folder: entries are locked (flock) while they are fetched or used,
-// and the cache by its own `lock` while entries come and go. When room is needed the entry goes that
-// was used longest ago; never one that somebody uses, nor anything that this cache did not make.
-// Thread-safe.
+// names, sizes and pieces, or NAME.partial, which the next fetch of it goes on with
+// (cache_entry.h). Several daemons may share the folder: entries are locked (flock) while they are
+// fetched or used, and the cache by its own `lock` while entries come and go. When room is needed
+// the entry goes that was used longest ago; never one that somebody uses, nor anything that this
+// cache did not make. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,9 @@ class DataCache {
     std::shared_ptr<const CachedData> whole;
     std::unique_ptr<PartialData> partial;
   };
-  [[nodiscard]] StatusOr<Entry> Open(const DataList& list, const std::stop_token& stop,
-                                     const std::function<void()>& waits = []() {});
+  [[nodiscard]] StatusOr<Entry> Open(
+      const DataList& list, const std::stop_token& stop,
+      const std::function<void()>& waits = []() {});
   // Every piece is there: the entry becomes whole.
   [[nodiscard]] StatusOr<std::shared_ptr<const CachedData>> Finish(
       std::unique_ptr<PartialData> partial);

@@ -18,8 +18,8 @@ constexpr uint64_t kMostFileBytes = uint64_t{1} << 50;
 constexpr size_t kDigestLine = sizeof("sha256 ") - 1 + 64 + 1;
 
 std::string HexOf(const std::vector<Sha256Digest>& pieces) {
-  return Hex({reinterpret_cast<const uint8_t*>(pieces.data()),
-              pieces.size() * sizeof(Sha256Digest)});
+  return Hex(
+      {reinterpret_cast<const uint8_t*>(pieces.data()), pieces.size() * sizeof(Sha256Digest)});
 }
 
 std::optional<std::vector<Sha256Digest>> PiecesFrom(const std::string& hex) {

@@ -97,8 +97,7 @@ StatusOr<DatasetFetch::Found> DatasetFetch::FindList(const std::string& path,
       asks.set_source(sources[i]->name());
       Show(asks);
       Found found{i, {path, {}, ""}};
-      StatusOr<std::vector<SourceFile>> files =
-          sources[i]->List({Clock::now() + kListLimit, stop});
+      StatusOr<std::vector<SourceFile>> files = sources[i]->List({Clock::now() + kListLimit, stop});
       if (stop.stop_requested()) return absl::CancelledError("the fetch was stopped");
       Status status = files.status();
       if (files.ok()) {
@@ -162,9 +161,9 @@ StatusOr<std::shared_ptr<const CachedData>> DatasetFetch::FetchFound(const Found
       entry.partial.get(), used,
       {options_.silence, options_.pause, options_.longest_pause, options_.piece_limit, on_piece});
   if (const Status status = transfer.Run(stop); !status.ok()) {
-    return Annotate(status, fmt::format("{} of {} were fetched",
-                                        FormatBytes(entry.partial->done_bytes()),
-                                        FormatBytes(found.list.bytes())));
+    return Annotate(status,
+                    fmt::format("{} of {} were fetched", FormatBytes(entry.partial->done_bytes()),
+                                FormatBytes(found.list.bytes())));
   }
   RING_ASSIGN_OR_RETURN(std::shared_ptr<const CachedData> data,
                         cache_->Finish(std::move(entry.partial)));

@@ -1,7 +1,7 @@
 // Makes a dataset that this host lacks whole in the cache: finds a source that has it, asks for its
-// pieces, checks them, writes them. Several sources side by side, those in front first: pieces whose
-// SHA-256 are known may come from anywhere. One fetch at a time, on the caller's thread and four
-// threads of its own, "fetch0" to "fetch3"; progress() from any thread. It knows no job.
+// pieces, checks them, writes them. Several sources side by side, those in front first: pieces
+// whose SHA-256 are known may come from anywhere. One fetch at a time, on the caller's thread and
+// four threads of its own, "fetch0" to "fetch3"; progress() from any thread. It knows no job.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // A worker or the coordinator as a source of a dataset's files: the fetching end of DataFiles
-// (data.proto), on a connection of its own, so that nothing else waits behind the data. Thread-safe.
+// (data.proto), on a connection of its own, so that nothing else waits behind the data.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,8 @@ class PeerSource : public PieceSource {
   explicit PeerSource(PeerOptions options);
 
   [[nodiscard]] std::string name() const override;
-  // Of the limits the stop token alone: hashing takes as long as it takes, as long as messages come.
+  // Of the limits the stop token alone: hashing takes as long as it takes, as long as messages
+  // come.
   [[nodiscard]] StatusOr<std::vector<SourceFile>> List(const FetchLimits& limits) override;
   [[nodiscard]] Status Read(const SourceFile& file, uint64_t offset, std::span<uint8_t> out,
                             const FetchLimits& limits) override;

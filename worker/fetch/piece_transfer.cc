@@ -89,9 +89,8 @@ bool PieceTransfer::Take(Turn* turn, const std::stop_token& stop) {
       ++in_hand_;
       return true;
     }
-    changed_.WaitUntil(mu_, Clock::now() + kLook, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return over_;
-    });
+    changed_.WaitUntil(mu_, Clock::now() + kLook,
+                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return over_; });
   }
   return false;
 }
@@ -113,8 +112,8 @@ Status PieceTransfer::Fetch(const Turn& turn, std::vector<uint8_t>* buffer,
   const SourceFile& file = partial_->list().files[turn.piece.file];
   const uint64_t offset = uint64_t{turn.piece.piece} * kPieceBytes;
   buffer->resize(partial_->BytesOf(turn.piece));
-  RING_RETURN_IF_ERROR(turn.source->from->Read(
-      file, offset, *buffer, {Clock::now() + options_.piece_limit, stop}));
+  RING_RETURN_IF_ERROR(
+      turn.source->from->Read(file, offset, *buffer, {Clock::now() + options_.piece_limit, stop}));
   if (file.pieces.empty()) return absl::OkStatus();
   Sha256 hash;
   hash.Update(*buffer);
@@ -144,8 +143,8 @@ void PieceTransfer::Blame(Source* source, const Status& status) {
   if (status.code() == absl::StatusCode::kCancelled || over_) return;
   source->last = status;
   if (MayPass(status)) {
-    const auto pause = std::min(options_.pause * (1 << std::min(source->failures, 10)),
-                                options_.longest_pause);
+    const auto pause =
+        std::min(options_.pause * (1 << std::min(source->failures, 10)), options_.longest_pause);
     source->rests_until = Clock::now() + pause;
     if (source->failures++ == 0) {
       spdlog::warn("data: {} is asked again: {}", source->from->name(), Message(status));

@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"
 #include "common/sha256.h"
 #include "common/signals.h"
 #include "common/text.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "worker/state/checkpoint.h"
-#include "common/rpc/read_stream.h"
 #include "worker/transfer/state_receiver.h"
 
 namespace ringmaster::worker {

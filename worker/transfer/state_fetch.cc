@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "common/address.h"
+#include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"
 #include "common/signals.h"
 #include "common/text.h"
 #include "ringmaster/v1/states.grpc.pb.h"
-#include "common/rpc/read_stream.h"
 #include "worker/transfer/state_pieces.h"
 #include "worker/transfer/state_receiver.h"
 #include "worker/transfer/state_service.h"

@@ -78,16 +78,16 @@ struct Member {
   Holding holding;
   uint64_t applied = 0;  // as far as is known
   bool leaving = false;
-  bool data_differs = false;    // its dataset is not the job's
-  bool lost_told = false;  // that it is out of the ring, since its last acknowledgement
+  bool data_differs = false;  // its dataset is not the job's
+  bool lost_told = false;     // that it is out of the ring, since its last acknowledgement
 
   // Of the current generation.
   bool joined = false;
   std::optional<v1::JobFinished> finished;
   bool stopped = false;
-  v1::Progress progress;                                // the newest
-  uint64_t work = 0;                                    // Heartbeat.progress
-  std::string phase;                                    // Heartbeat.phase, shortened
+  v1::Progress progress;               // the newest
+  uint64_t work = 0;                   // Heartbeat.progress
+  std::string phase;                   // Heartbeat.phase, shortened
   std::optional<v1::DataFetch> fetch;  // Heartbeat.data_fetch, at most one a second
   std::chrono::milliseconds fetch_heard{0};
   std::optional<std::chrono::milliseconds> idle_since;  // it said so ever since

@@ -172,8 +172,7 @@ Fault Run::ResolveFacts() {
   if (resolved_) {
     if (Fault fault = FaultOf(Cause::kInit, CheckInit(first)); !fault.ok()) return fault;
     const std::string of = "of the job that " + job_id_ + " repeats";
-    return DataDiffer(
-        SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
+    return DataDiffer(SameDataset({of, resolved_->result().data()}, {first.name(), *first.facts}));
   }
   StatusOr<v1::ResolvedJob> resolved = job::Resolve(
       spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);

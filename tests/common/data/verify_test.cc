@@ -93,7 +93,8 @@ TEST_CASE_METHOD(VerifyFixture, "Verify: the format is found by the files, or on
         root_ / "empty" +
             ": it holds no file of a known format: cifar10 (data_batch_*.bin), cifar100 "
             "(train.bin), mnist (train-images-idx3-ubyte), npy (train/*.npy), npz (train.npz), "
-            "image_folder (train/CLASS/*.jpg or CLASS/*.jpg, or *.jpg alone), tfrecord (train-00000-of-00010 or "
+            "image_folder (train/CLASS/*.jpg or CLASS/*.jpg, or *.jpg alone), tfrecord "
+            "(train-00000-of-00010 or "
             "*.tfrecord), webdataset (train-000000.tar or train/*.tar), tokens (train.bin), csv "
             "(train.csv); is it another folder?");
   REQUIRE(MakeSampleData(folder(), {.format = "cifar100", .train = 2, .test = 1}).ok());

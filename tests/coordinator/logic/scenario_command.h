@@ -32,7 +32,8 @@ struct Command {
 // otherwise. `ended=10 loss=0.5`: with the lasting metrics of the epoch that ended with that step.
 [[nodiscard]] v1::Progress ParseProgress(const Command& command);
 
-// `... job=j0001 phase=compute`; `fetched=3 of=200 from=NAME`: it fetches data, so many MiB are there.
+// `... job=j0001 phase=compute`; `fetched=3 of=200 from=NAME`: it fetches data, so many MiB are
+// there.
 [[nodiscard]] v1::Heartbeat ParseHeartbeat(const Command& command);
 
 // `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.

@@ -158,8 +158,7 @@ TEST_CASE("DataCache: what is damaged of an entry is fetched again, and nothing 
         Ids{{0, 0}, {0, 1}, {2, 0}});
   CHECK(MissingAfter([](const std::string& entry) { fs::remove(entry + "/files/b"); }) ==
         Ids{{1, 0}, {2, 0}});
-  CHECK(MissingAfter([](const std::string& entry) { fs::remove(entry + "/list"); }) ==
-        Ids{{2, 0}});
+  CHECK(MissingAfter([](const std::string& entry) { fs::remove(entry + "/list"); }) == Ids{{2, 0}});
 }
 
 TEST_CASE("DataCache: a whole entry that lost something is not used") {
@@ -244,9 +243,8 @@ TEST_CASE("DataCache: what does not fit is refused with numbers") {
     CHECK(entry.status().code() == absl::StatusCode::kResourceExhausted);
     CHECK_THAT(Message(entry.status()), Catch::Contains(words));
   };
-  refused({{"a", Content(200'000, '2')}},
-          "needs 195.3 KiB in --data-cache " + folder.path() +
-              "/cache: --data-cache-bytes allows 146.5 KiB");
+  refused({{"a", Content(200'000, '2')}}, "needs 195.3 KiB in --data-cache " + folder.path() +
+                                              "/cache: --data-cache-bytes allows 146.5 KiB");
   CHECK(EntriesIn(folder / "cache").empty());
   const std::shared_ptr<const CachedData> used = FetchInto(&cache, small);
   refused({{"a", Content(100'001, '3')}}, "97.7 KiB are in use");
@@ -302,7 +300,8 @@ TEST_CASE("DataCache: a wait for another process ends when it is stopped") {
   CHECK(two.Open(ListOf(files), stop.get_token()).status().code() == absl::StatusCode::kCancelled);
 }
 
-TEST_CASE("DataCache: a dataset that was listed without SHA-256 is known by its list and its content") {
+TEST_CASE(
+    "DataCache: a dataset that was listed without SHA-256 is known by its list and its content") {
   const TemporaryFolder folder;
   DataCache cache({folder / "cache"});
   const FakeFiles files = {{"a", Content(kPiece + 9, 'a')}};

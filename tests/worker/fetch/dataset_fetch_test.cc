@@ -20,7 +20,8 @@ const FakeFiles kFiles = {{"large", Content(5 * kPieceBytes + 77, 'l')},
                           {"sub/other", Content(3'000, 'o')}};
 
 struct Fetching {
-  explicit Fetching(DatasetFetch::Options options = {}) : cache({folder / "cache"}), fetch(&cache, Quick(options)) {}
+  explicit Fetching(DatasetFetch::Options options = {})
+      : cache({folder / "cache"}), fetch(&cache, Quick(options)) {}
   // Sources are asked again at once.
   static DatasetFetch::Options Quick(DatasetFetch::Options options) {
     options.pause = milliseconds(1);
@@ -74,8 +75,8 @@ TEST_CASE("DatasetFetch: a piece of other bytes is thrown away, and its source a
   Fetching alone;
   const Status status = alone.Run({liar});
   CHECK(status.code() == absl::StatusCode::kUnavailable);
-  CHECK_THAT(Message(status), Catch::Contains("liar: large: the ") &&
-                                  Catch::Contains("are not those of the list"));
+  CHECK_THAT(Message(status),
+             Catch::Contains("liar: large: the ") && Catch::Contains("are not those of the list"));
 }
 
 TEST_CASE("DatasetFetch: a source that is cut rests while others go on, and is asked again") {
@@ -98,11 +99,12 @@ TEST_CASE("DatasetFetch: a fetch without any progress ends, and says who said wh
   options.silence = milliseconds(30);
   Fetching here(options);
   const auto dead = Fetching::Source("worker a at 10.0.0.1:1");
-  dead->OnRead([](const auto&, auto, auto, const auto&) { return absl::UnavailableError("refused"); });
+  dead->OnRead(
+      [](const auto&, auto, auto, const auto&) { return absl::UnavailableError("refused"); });
   const Status status = here.Run({dead});
   CHECK(status.code() == absl::StatusCode::kUnavailable);
-  CHECK_THAT(Message(status),
-             Catch::Contains("no piece came for") && Catch::Contains("worker a at 10.0.0.1:1: refused"));
+  CHECK_THAT(Message(status), Catch::Contains("no piece came for") &&
+                                  Catch::Contains("worker a at 10.0.0.1:1: refused"));
 }
 
 TEST_CASE("DatasetFetch: the first source that has it is taken, others are passed over") {
@@ -115,7 +117,8 @@ TEST_CASE("DatasetFetch: the first source that has it is taken, others are passe
     if (++asked < 3) return absl::UnavailableError("not yet");
     return list;
   });
-  none->OnRead([](const auto&, auto, auto, const auto&) { return absl::NotFoundError("it has none"); });
+  none->OnRead(
+      [](const auto&, auto, auto, const auto&) { return absl::NotFoundError("it has none"); });
   REQUIRE(here.Run({none, late}).ok());
   CHECK(none->lists() == 1);
   CHECK(late->lists() == 3);

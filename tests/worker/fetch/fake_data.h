@@ -19,7 +19,8 @@ using FakeFiles = std::map<std::string, std::string>;  // name -> content
 inline std::string Content(size_t bytes, char seed) {
   std::string content(bytes, seed);
   for (size_t i = 0; i < bytes; i += 4096) content[i] = static_cast<char>(i / 4096 * 31 + seed);
-  for (size_t i = 0; i < bytes; i += kPieceBytes) content[i] = static_cast<char>(i / kPieceBytes + seed);
+  for (size_t i = 0; i < bytes; i += kPieceBytes)
+    content[i] = static_cast<char>(i / kPieceBytes + seed);
   return content;
 }
 
@@ -48,7 +49,9 @@ class FakeSource : public PieceSource {
   using Hook = std::function<Status(const SourceFile&, uint64_t offset, std::span<uint8_t> bytes,
                                     const FetchLimits& limits)>;
   void OnRead(Hook hook) { hook_ = std::move(hook); }
-  void OnList(std::function<StatusOr<std::vector<SourceFile>>()> list) { on_list_ = std::move(list); }
+  void OnList(std::function<StatusOr<std::vector<SourceFile>>()> list) {
+    on_list_ = std::move(list);
+  }
 
   [[nodiscard]] std::string name() const override { return name_; }
   [[nodiscard]] StatusOr<std::vector<SourceFile>> List(const FetchLimits&) override {

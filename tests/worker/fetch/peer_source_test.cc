@@ -25,7 +25,8 @@ const std::string kDataTicket(16, 't');
 // A folder `root/data` that is served on a port of its own to who shows the ticket.
 class Served {
  public:
-  explicit Served(DataFilesService::Options options = {}) : service_(Admitting(std::move(options))) {
+  explicit Served(DataFilesService::Options options = {})
+      : service_(Admitting(std::move(options))) {
     std::filesystem::create_directories(folder / "root/data/sub");
     Listen(0);
   }
@@ -55,8 +56,8 @@ class Served {
     return options;
   }
   [[nodiscard]] std::unique_ptr<v1::DataFiles::Stub> Stub() const {
-    return v1::DataFiles::NewStub(grpc::CreateChannel(
-        fmt::format("127.0.0.1:{}", port_), grpc::InsecureChannelCredentials()));
+    return v1::DataFiles::NewStub(grpc::CreateChannel(fmt::format("127.0.0.1:{}", port_),
+                                                      grpc::InsecureChannelCredentials()));
   }
 
   TemporaryFolder folder;

@@ -304,8 +304,8 @@ TEST_CASE(
   const auto prepare = [&] {
     TrainerOptions options = SmallBuckets();
     options.init = *init;
-    auto trainer = Trainer::Prepare(JobId("job"), resolved, data.dataset(), backend.get(),
-                                    Cores(1), options);
+    auto trainer =
+        Trainer::Prepare(JobId("job"), resolved, data.dataset(), backend.get(), Cores(1), options);
     INFO(trainer.status());
     REQUIRE(trainer.ok());
     return *std::move(trainer);
