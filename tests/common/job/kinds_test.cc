@@ -10,6 +10,10 @@
 namespace ringmaster::job {
 namespace {
 
+using small::Facts;
+using small::Numerics;
+using small::Spec;
+
 TEST_CASE("Resolve: a job of kind evaluate takes no step, on the samples that it names") {
   const std::vector<std::string> kind = {"kind=evaluate", "steps=null", "optimizer=null",
                                          "init={job: j0001}"};

@@ -10,6 +10,10 @@
 namespace ringmaster::job {
 namespace {
 
+using small::Facts;
+using small::Numerics;
+using small::Spec;
+
 std::string ErrorOf(const std::vector<std::string>& overrides) {
   const Status status = Validate(Spec(overrides));
   if (status.ok()) return "valid";

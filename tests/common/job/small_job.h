@@ -10,7 +10,7 @@
 #include "common/job/resolve.h"
 #include "tests/support/image_data.h"
 
-namespace ringmaster::job {
+namespace ringmaster::job::small {
 
 inline constexpr char kMinimal[] = R"(name: small
 model: {name: mlp}
@@ -54,4 +54,4 @@ inline v1::NumericsClass Numerics() {
   return numerics;
 }
 
-}  // namespace ringmaster::job
+}  // namespace ringmaster::job::small
