@@ -161,6 +161,21 @@ TEST_CASE("DataCache: what is damaged of an entry is fetched again, and nothing 
   CHECK(MissingAfter([](const std::string& entry) { fs::remove(entry + "/list"); }) == Ids{{2, 0}});
 }
 
+TEST_CASE("DataCache: a record that is damaged is none, also where no list says what it should be") {
+  const TemporaryFolder folder;
+  const FakeFiles files = {{"a", Content(2 * kPiece, 'a')}};
+  DataList list = ListOf(files);
+  list.files[0].pieces.clear();
+  list.files[0].version = "etag";
+  DataCache cache({folder / "cache"});
+  Fill(cache.Open(list, {})->partial.get(), files);
+  const std::string records = folder / "cache/" + list.Id() + ".partial/pieces";
+  std::string text = ReadWhole(records);
+  text[20] ^= 1;
+  WriteWhole(records, text);
+  CHECK(cache.Open(list, {})->partial->Missing() == std::vector<PieceId>{{0, 0}});
+}
+
 TEST_CASE("DataCache: a whole entry that lost something is not used") {
   const TemporaryFolder folder;
   DataCache cache({folder / "cache"});
