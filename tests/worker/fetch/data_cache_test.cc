@@ -126,6 +126,9 @@ std::vector<PieceId> MissingAfter(const std::function<void(const std::string& en
   std::vector<PieceId> missing = entry->partial->Missing();
   // However it was harmed, it can be made whole.
   Fill(entry->partial.get(), files);
+  entry->partial.reset();
+  entry = cache.Open(ListOf(files), {});
+  CHECK(entry->partial->Missing().empty());
   const auto whole = cache.Finish(std::move(entry->partial));
   REQUIRE(whole.ok());
   for (const auto& [name, content] : files) {
@@ -161,7 +164,8 @@ TEST_CASE("DataCache: what is damaged of an entry is fetched again, and nothing 
   CHECK(MissingAfter([](const std::string& entry) { fs::remove(entry + "/list"); }) == Ids{{2, 0}});
 }
 
-TEST_CASE("DataCache: a record that is damaged is none, also where no list says what it should be") {
+TEST_CASE(
+    "DataCache: a record that is damaged is none, also where no list says what it should be") {
   const TemporaryFolder folder;
   const FakeFiles files = {{"a", Content(2 * kPiece, 'a')}};
   DataList list = ListOf(files);

@@ -113,6 +113,35 @@ TEST_CASE("WorkerLogic: a session that ends while its term is stored leaves noth
   CHECK(logic.attached());
 }
 
+TEST_CASE("WorkerLogic: who may have the data, and the ticket for them, come with an inspection") {
+  WorkerLogic logic = AttachedLogic();
+  FromCoordinator inspect = Inspect("j1");
+  inspect.message.mutable_inspect()->set_data_ticket("ticket");
+  inspect.message.mutable_inspect()->add_peers()->set_name("b");
+  const Decision decision = logic.Step(inspect, kNow);
+  REQUIRE(Find<InspectDataset>(decision) != nullptr);
+  CHECK(Find<InspectDataset>(decision)->data_ticket == "ticket");
+  REQUIRE(Find<InspectDataset>(decision)->peers.size() == 1);
+  CHECK(Find<InspectDataset>(decision)->peers[0].name() == "b");
+}
+
+TEST_CASE("WorkerLogic: a release ends what an inspection waits for, and says whose data differ") {
+  for (const bool differs : {true, false}) {
+    WorkerLogic logic = AttachedLogic();
+    (void)logic.Step(Inspect("j1"), kNow);
+    FromCoordinator release = Release("j1");
+    release.message.mutable_release()->set_data_differs(differs);
+    const Decision decision = logic.Step(release, kNow);
+    REQUIRE(Find<EndInspection>(decision) != nullptr);
+    CHECK(Find<EndInspection>(decision)->job == JobId("j1"));
+    CHECK(Find<DropJob>(decision) == nullptr);
+    const Decision done = logic.Step(InspectDone{JobId("j1"), {}, "it was stopped"}, kNow);
+    REQUIRE(Find<DropJob>(done) != nullptr);
+    CHECK(Find<DropJob>(done)->data_differs == differs);
+    CHECK(Find<SendMessage>(done) == nullptr);
+  }
+}
+
 TEST_CASE("WorkerLogic: it serves one job at a time") {
   WorkerLogic logic = PreparedLogic();
   const Decision decision = logic.Step(Inspect("j2"), kNow);
@@ -182,7 +211,7 @@ TEST_CASE("WorkerLogic: a job released while it runs is dropped when the step lo
 TEST_CASE("WorkerLogic: a job released while it is prepared is dropped when that returns") {
   WorkerLogic logic = AttachedLogic();
   (void)logic.Step(Inspect("j1"), kNow);
-  CHECK(logic.Step(Release("j1"), kNow).actions.empty());
+  CHECK(Find<DropJob>(logic.Step(Release("j1"), kNow)) == nullptr);
   const Decision done = logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
   CHECK(Find<DropJob>(done) != nullptr);
   CHECK(Find<SendMessage>(done) == nullptr);
