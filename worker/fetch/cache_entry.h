@@ -4,14 +4,14 @@
 // piece was synced, so after a kill or a power cut what has a record is there.
 #pragma once
 
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/data/beneath.h"
