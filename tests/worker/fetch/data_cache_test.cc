@@ -66,7 +66,7 @@ TEST_CASE("DataCache: an entry is whole with every file, and is found again") {
       {"a", Content(2 * kPiece + 5, 'a')}, {"empty", ""}, {"x/y/b", "small"}, {"x/z", "other"}};
   const std::shared_ptr<const CachedData> data = FetchInto(&cache, files);
   for (const auto& [name, content] : files) {
-    CHECK(ReadWhole(data->folder() + "/files/" + name) == content);
+    CHECK((ReadWhole(data->folder() + "/files/" + name) == content));  // not printed: it is long
   }
   CHECK(EntriesIn(folder / "cache") == std::vector{ListOf(files).Id()});
   const auto again = cache.Open(ListOf(files, "another path"), {});
@@ -97,7 +97,7 @@ TEST_CASE("DataCache: what came is there for the next time") {
   Fill(entry->partial.get(), files);
   const auto whole = cache.Finish(std::move(entry->partial));
   REQUIRE(whole.ok());
-  CHECK(ReadWhole((*whole)->folder() + "/files/a") == files.at("a"));
+  CHECK((ReadWhole((*whole)->folder() + "/files/a") == files.at("a")));  // not printed: it is long
 }
 
 TEST_CASE("DataCache: an entry that lacks pieces does not become whole") {
@@ -132,7 +132,8 @@ std::vector<PieceId> MissingAfter(const std::function<void(const std::string& en
   const auto whole = cache.Finish(std::move(entry->partial));
   REQUIRE(whole.ok());
   for (const auto& [name, content] : files) {
-    CHECK(ReadWhole((*whole)->folder() + "/files/" + name) == content);
+    CHECK(
+        (ReadWhole((*whole)->folder() + "/files/" + name) == content));  // not printed: it is long
   }
   return missing;
 }
