@@ -40,8 +40,7 @@ def rate(running, path, steps):
     status = running.run_job(cluster.job_spec(
         name="input", model={"name": "resnet18"}, data={"path": path}, augment=CUT, batch=32, shards=1, epochs=None, steps=steps,
         optimizer={"sgd": {"learning_rate": 0.01}}, evaluate={"every_steps": steps}, workers={"min": 1, "max": 1}), timeout=3600)
-    worker = status["workers"][0]
-    return worker["samples_per_second"], worker["step_times"]["input"]
+    return status["samples_per_second"], status["workers"][0]["step_times"]["input_ms"] / 1000
 
 
 def main():

@@ -145,6 +145,7 @@ Json WorkersOf(const v1::JobStatus& status) {
          {"host", TextOrNull(worker.host())},
          {"phase", TextOrNull(worker.phase())},
          {"applied", worker.applied()},
+         {"data_fetch", worker.has_data_fetch() ? OfFetch(worker.data_fetch()) : Json()},
          {"step_times", worker.has_step_times() ? StepOf(worker.step_times()) : Json(nullptr)}});
   }
   return workers;

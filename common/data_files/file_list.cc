@@ -12,6 +12,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/data/data_url.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "common/text.h"
@@ -49,17 +50,12 @@ StatusOr<data::FileIdentity> IdentityOf(const data::Descriptor& file, const std:
 }  // namespace
 
 Status CheckName(const std::string& name) {
-  bool good = !name.empty() && name.size() <= kMostNameBytes && name.back() != '/' &&
-              name.find('\0') == std::string::npos && CleanText(name, kMostNameBytes) == name;
-  std::istringstream parts(name);
-  for (std::string part; good && std::getline(parts, part, '/');) {
-    good = !part.empty() && part.front() != '.' && part.size() <= 255;
-  }
-  if (good) return absl::OkStatus();
-  return InvalidArgument(
-      "`{}` is no name that a file of a dataset may have: it is relative, UTF-8, and no part of it "
-      "is empty or begins with a dot",
-      OneLine(name, kMaxNameText));
+  const Status status = data::CheckFileName(name);
+  const bool hidden = name.starts_with('.') || name.find("/.") != std::string::npos;
+  if (status.ok() && !hidden) return absl::OkStatus();
+  return InvalidArgument("{}", hidden ? fmt::format("\"{}\" has a part that begins with a dot",
+                                                    OneLine(name, kMaxNameText))
+                                      : Message(status));
 }
 
 FileList::FileList(data::Descriptor folder, std::string memory)

@@ -25,14 +25,12 @@ inline constexpr uint64_t kFrameBytes = uint64_t{1} << 20;
 // Of one dataset, and of the folders in each other.
 inline constexpr size_t kMostFiles = 4'000'000;
 inline constexpr size_t kMostDepth = 16;
-inline constexpr size_t kMostNameBytes = 4096;
 
 [[nodiscard]] inline uint64_t PiecesOf(uint64_t bytes) {
   return (bytes + kPieceBytes - 1) / kPieceBytes;
 }
 
-// Whether a list may have this name: relative, valid UTF-8 (or protobuf refuses it), and no part of
-// it empty, too long or beginning with a dot. INVALID_ARGUMENT names it.
+// Whether a list may have this name: as data::CheckFileName, and no part of it begins with a dot.
 [[nodiscard]] Status CheckName(const std::string& name);
 
 struct ListedFile {

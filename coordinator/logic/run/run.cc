@@ -328,6 +328,7 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     worker.set_ring_bytes(member->progress.ring_bytes());
     worker.set_phase(PhaseOf(*member));
     worker.set_applied(member->applied);
+    if (member->fetch) *worker.mutable_data_fetch() = *member->fetch;
     if (member->progress.has_step_times()) {
       *worker.mutable_step_times() = member->progress.step_times();
     }
