@@ -105,7 +105,7 @@ class FetchTest(cluster.ClusterTest):
         running = self.cluster
         running.start_worker("a")
         # A moment for each piece, so that the source is gone before all of them came.
-        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece=delay:300"}
+        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece=delay:1000"}
         running.start_worker("b", data_root=self.empty)
         job = running.submit(spec())
         running.watch_until(job, lambda status: any("fetching data: " in (worker["phase"] or "") and "MiB/s from" in
@@ -119,7 +119,7 @@ class FetchTest(cluster.ClusterTest):
     def test_a_worker_that_comes_later_fetches_beside_the_ring_also_after_a_restart(self):
         self.start(train=30_000)
         running = self.cluster
-        running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:100;data_piece=delay:100"}
+        running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:100;data_piece=delay:1000"}
         running.start_worker("a")
         job = running.submit(spec())
         running.watch_until(job, lambda status: status["step"] > 2, "the job runs")
@@ -162,7 +162,7 @@ class FetchTest(cluster.ClusterTest):
         self.start(train=30_000)
         running = self.cluster
         running.start_worker("a")
-        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece@3-9=delay:500"}
+        running.environment = {"RINGMASTER_FAILPOINTS": "data_piece@3-9=delay:1500"}
         running.start_worker("b", data_root=self.empty)
         job = running.submit(spec(workers={"min": 2}))
         cluster.wait_until(lambda: (running.attached()["b"]["data_fetch"] or {}).get("bytes", 0) >= 3 * PIECE, "some came")
