@@ -246,7 +246,7 @@ class FoldsTest(exactness.ExactnessCase):
             self.assertEqual(status["step"], sum(fold["step"] for fold in folds))
             self.assertIn("+-", running.ringctl("status", job).stdout)
             done = running.ringctl("evaluate", job, expect=None)
-            self.assertIn(f"is a cross-validation; evaluate one of its folds, as {folds[0]['job_id']}", done.stderr)
+            self.assertIn(f"is a cross-validation; name one of its folds, as {folds[0]['job_id']}", done.stderr)
 
     def test_folds_are_cancelled_and_fail_as_one(self):
         with self.running() as running:
