@@ -8,7 +8,7 @@ namespace ringmaster::worker {
 namespace {
 
 TEST_CASE("DataList: its text is read again, and any change of it is noticed") {
-  DataList list = ListOf({{"a\nb", "x"}, {"empty", ""}, {"sub/c", "yz"}}, "https://host/a b\\c");
+  DataList list = ListOf({{"a b", "x"}, {"empty", ""}, {"sub/c", "yz"}}, "https://host/a b\\c\nd");
   list.files[2].version = "\"etag with blank\"";
   REQUIRE(list.Check().ok());
   list.origin = std::string(64, 'a');
@@ -18,7 +18,7 @@ TEST_CASE("DataList: its text is read again, and any change of it is noticed") {
   CHECK(again->path == list.path);
   CHECK(again->origin == list.origin);
   REQUIRE(again->files.size() == 3);
-  CHECK(again->files[0].name == "a\nb");
+  CHECK(again->files[0].name == "a b");
   CHECK(again->files[1].bytes == 0);
   CHECK(again->files[2].pieces == list.files[2].pieces);
   CHECK(again->files[2].version == list.files[2].version);
