@@ -36,14 +36,14 @@ class ServerCase(unittest.TestCase):
         self.addCleanup(server.stop)
         return server
 
-    def probe(self, url, *flags, code=0, fetch=True, local=True, environment=None):
+    def probe(self, url, *flags, code=0, fetch=True, local=True, environment=None, stdin=subprocess.DEVNULL):
         """Lists and fetches; returns the list, or what stderr has."""
         flags = [*flags, *(["--http", "--private"] if local else []), "--piece", PIECE]
         # Nothing of whoever runs the tests.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         done = subprocess.run(
             [BIN / "fetch_probe", url, *([self.out] if fetch else []), *map(str, flags)], capture_output=True,
-            text=True, timeout=120, check=False, env={**clean, "HOME": str(self.folder), **(environment or {})})
+            text=True, timeout=120, check=False, stdin=stdin, env={**clean, "HOME": str(self.folder), **(environment or {})})
         self.assertEqual(done.returncode, code, done)
         self.assertNotIn(SECRET, done.stdout + done.stderr)
         self.assertNotIn(TOKEN, done.stdout + done.stderr)
@@ -185,7 +185,15 @@ class WebTest(ServerCase):
         error = self.probe(self.url, "--threads", 1, "--attempts", 1, "--slow-seconds", 1, code=1)
         self.assertIn("UNAVAILABLE: " + self.url + ": the server is too slow: under 1024 bytes a second for 1 s", error)
         self.assertIn("DEADLINE_EXCEEDED", self.probe(self.url, "--threads", 1, "--deadline-ms", 300, code=1))
-        self.assertIn("CANCELLED", self.probe(self.url, "--threads", 1, "--stop-ms", 300, code=1))
+        begun, ends = os.pipe()
+
+        def stopping(handler, name):
+            if handler.command == "GET":
+                os.close(ends)  # it waits for the piece now
+            return rule(handler, name)
+        self.server.rule = stopping
+        self.assertIn("CANCELLED", self.probe(self.url, "--threads", 1, "--stop-at-end-of-input", code=1, stdin=begun))
+        os.close(begun)
 
     def test_redirects_stay_on_their_host(self):
         self.server.files["/e/other.npz"] = self.data

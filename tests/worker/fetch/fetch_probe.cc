@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
@@ -23,7 +24,7 @@ struct ProbeOptions {
   std::string url, folder;
   UrlOptions urls;
   int64_t first_pause_ms = 10, slow_seconds = 30, deadline_ms = 60'000, connect_ms = 10'000;
-  int64_t stop_ms = -1;  // a stop after so long; -1: none
+  bool stops = false;  // at the end of stdin
   uint64_t piece = kPieceBytes;
   size_t threads = 4;
 };
@@ -88,9 +89,9 @@ class Probe {
 Status Run(const ProbeOptions& options) {
   std::stop_source stop;
   std::jthread stopper;
-  if (options.stop_ms >= 0) {
-    stopper = std::jthread([&stop, ms = options.stop_ms] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  if (options.stops) {
+    stopper = std::jthread([&stop] {
+      std::cin.ignore(std::numeric_limits<std::streamsize>::max());
       stop.request_stop();
     });
   }
@@ -128,7 +129,7 @@ int Main(int argc, char** argv) {
   app.add_option("--connect-ms", options.connect_ms);
   app.add_option("--first-pause-ms", options.first_pause_ms);
   app.add_option("--deadline-ms", options.deadline_ms);
-  app.add_option("--stop-ms", options.stop_ms);
+  app.add_flag("--stop-at-end-of-input", options.stops);
   app.add_option("--piece", options.piece);
   app.add_option("--threads", options.threads);
   CLI11_PARSE(app, argc, argv);
