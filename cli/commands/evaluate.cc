@@ -289,8 +289,10 @@ StatusOr<ExitCode> Predict(const Common& common, const WeightsOptions& options) 
   return ExitCode::kOk;
 }
 
-// What both have.
-void AddOptions(CLI::App* command, WeightsOptions* options) {
+// What both have. `split`: what --split is when it is absent.
+void AddOptions(CLI::App* command, WeightsOptions* options, const std::string& split) {
+  command->add_option("--split", options->split, "train, validation or test; when absent " + split)
+      ->type_name("SPLIT");
   command->add_option("--step", options->step, "that of this step")->type_name("N");
   command
       ->add_option(
@@ -316,11 +318,7 @@ void AddEvaluate(CommandLine& line) {
                [&line, options] { return Evaluate(line.common(), *options); });
   command->add_option("JOB", options->job, "whose checkpoint: its best, else its newest")
       ->required();
-  command
-      ->add_option("--split", options->split,
-                   "train, validation or test; when absent all that is held out")
-      ->type_name("SPLIT");
-  AddOptions(command, options.get());
+  AddOptions(command, options.get(), "all that is held out");
 }
 
 void AddPredict(CommandLine& line) {
@@ -342,16 +340,12 @@ void AddPredict(CommandLine& line) {
       ->add_option("--out", options->out, "a file, .safetensors, .npy or .csv, which is replaced")
       ->type_name("FILE");
   command
-      ->add_option("--split", options->split,
-                   "train, validation or test; when absent test, or train where there is none")
-      ->type_name("SPLIT");
-  command
       ->add_option("--outputs", options->outputs,
                    "layers whose values are wanted; when absent what the losses read, as "
                    "probabilities where they are of classes")
       ->type_name("LAYER")
       ->delimiter(',');
-  AddOptions(command, options.get());
+  AddOptions(command, options.get(), "test, or train where there is none");
 }
 
 }  // namespace ringmaster::cli
