@@ -25,4 +25,21 @@ inline bool WaitForStop(const std::stop_token& stop, std::chrono::milliseconds d
   return stop.stop_requested();
 }
 
+// Stops when either of two stops is requested.
+class EitherStop {
+ public:
+  EitherStop(const std::stop_token& one, const std::stop_token& other)
+      : one_(one, Forward{&either_}), other_(other, Forward{&either_}) {}
+  [[nodiscard]] std::stop_token token() const { return either_.get_token(); }
+
+ private:
+  struct Forward {
+    std::stop_source* to;
+    void operator()() const { to->request_stop(); }
+  };
+  std::stop_source either_;
+  const std::stop_callback<Forward> one_;
+  const std::stop_callback<Forward> other_;
+};
+
 }  // namespace ringmaster

@@ -31,25 +31,6 @@ bool SpeaksOf(const std::string& error, const std::string& who) {
   return false;
 }
 
-// Stops when either of a run's stops is requested: before the first step there is no step to
-// finish.
-class EitherStop {
- public:
-  explicit EitherStop(const RunStops& stops)
-      : now_(stops.now.get_token(), Forward{&either_}),
-        at_boundary_(stops.at_boundary.get_token(), Forward{&either_}) {}
-  [[nodiscard]] std::stop_token token() const { return either_.get_token(); }
-
- private:
-  struct Forward {
-    std::stop_source* to;
-    void operator()() const { to->request_stop(); }
-  };
-  std::stop_source either_;
-  const std::stop_callback<Forward> now_;
-  const std::stop_callback<Forward> at_boundary_;
-};
-
 Outcome OutcomeOf(RunEnd end) {
   switch (end) {
     case RunEnd::kFinished:
@@ -96,7 +77,8 @@ RunEnded GenerationRun::Run(const RunStops& stops) {
   }
   assignment_ = *std::move(assignment);
   surroundings_->phases->Enter(task_->job, "ring");
-  const EitherStop either(stops);
+  // Before the first step there is no step to finish.
+  const EitherStop either(stops.now.get_token(), stops.at_boundary.get_token());
   if (WatchNeighbours() && CatchUpWith(either.token()) && Connect(either.token())) Train(stops);
   surroundings_->phases->Clear();
   return std::move(ended_);
@@ -249,7 +231,7 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.manifest_sha256 = result.manifest_sha256;
   ended_.folded = result.folded;
   ended_.evaluated = result.evaluated;
-  const EitherStop either(stops);
+  const EitherStop either(stops.now.get_token(), stops.at_boundary.get_token());
   if (result.end == RunEnd::kStopped && !WaitForStop(either.token(), kBetterReasonLimit)) {
     // Another member was fenced at this boundary.
     ended_.outcome = Outcome::kPeerLost;

@@ -28,16 +28,15 @@ bool EvaluationsAreKnown(const TrainingJob& job) {
   return known(job.newest_test) && (!validates || known(job.newest_validation));
 }
 
-Boundary::Boundary(const BoundaryParts& parts, std::function<bool()> abandoned,
-                   std::stop_token stop)
-    : parts_(parts), job_(parts.job), abandoned_(std::move(abandoned)), stop_(std::move(stop)) {
+Boundary::Boundary(const BoundaryParts& parts, std::function<bool()> abandoned)
+    : parts_(parts), job_(parts.job), abandoned_(std::move(abandoned)) {
   if (!job_->checkpoint_began) job_->checkpoint_began = std::chrono::steady_clock::now();
 }
 
-StatusOr<std::string> Boundary::Finish() {
+StatusOr<std::string> Boundary::Finish(const std::stop_token& stop) {
   if (parts_.checkpoints != CheckpointPart::kDeliver) return std::string();
   const PhaseScope phase(&job_->pulse, "checkpoint", &parts_.times->checkpoint);
-  return job_->checkpoints.Finish(stop_);
+  return job_->checkpoints.Finish(stop);
 }
 
 bool Boundary::LastStep() const { return IsLast(job_->spec(), *job_->state); }

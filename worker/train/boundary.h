@@ -38,15 +38,15 @@ struct BoundaryParts {
 
 class Boundary {
  public:
-  // `abandoned` is true once the run is over, `stop` requested when it is stopped.
-  Boundary(const BoundaryParts& parts, std::function<bool()> abandoned, std::stop_token stop);
+  // `abandoned` is true once the run is over.
+  Boundary(const BoundaryParts& parts, std::function<bool()> abandoned);
 
   // Everything that is due on S(k).
   StatusOr<Evaluated> Reach();
 
   // Waits until every checkpoint is delivered: hex SHA-256 of the newest manifest, empty when
-  // another member writes them.
-  StatusOr<std::string> Finish();
+  // another member writes them. CANCELLED: `stop` was requested first.
+  StatusOr<std::string> Finish(const std::stop_token& stop);
 
  private:
   enum class Due : uint8_t { kNo, kTime, kStep };
@@ -62,7 +62,6 @@ class Boundary {
   const BoundaryParts parts_;
   TrainingJob* const job_;
   const std::function<bool()> abandoned_;
-  const std::stop_token stop_;
   bool first_ = true;  // no boundary was reached yet
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/signals.h"
 #include "worker/state/watch.h"
 #include "worker/train/update.h"
 
@@ -44,16 +45,15 @@ StepLoop::StepLoop(TrainingJob* job, const Assignment& assignment, const RunPeer
       reducer_(ReducerOptionsOf(*job, assignment, peers.link), &job->layout->blocks(),
                job->gradients.get(), &job->totals,
                job->device == nullptr ? nullptr : job->device->device(), &job->pulse),
-      boundary_(
-          {.job = job,
-           .reader = &reader_,
-           .reducer = &reducer_,
-           .shards = assignment_.shards,
-           .times = &times_,
-           .checkpoints = PartOf(assignment, peers),
-           .observer = peers.observer,
-           .evaluated = assignment.evaluated},
-          [this] { return abandoned(); }, stop_),
+      boundary_({.job = job,
+                 .reader = &reader_,
+                 .reducer = &reducer_,
+                 .shards = assignment_.shards,
+                 .times = &times_,
+                 .checkpoints = PartOf(assignment, peers),
+                 .observer = peers.observer,
+                 .evaluated = assignment.evaluated},
+                [this] { return abandoned(); }),
       reporter_(job, peers.link, peers.observer) {
   job->checkpoints.Begin(assignment.position.rank == 0 ? peers.sink : nullptr);
   on_stop_.emplace(stop_, [this] { EndWaits(); });
@@ -111,7 +111,16 @@ Status StepLoop::Train() {
     RING_RETURN_IF_ERROR(ReachBoundary());
   }
   Farewell();
-  RING_ASSIGN_OR_RETURN(manifest_sha256_, boundary_.Finish());
+  return DeliverLast();
+}
+
+// After the last step every moment is a boundary. A coordinator that forms the ring anew stores no
+// checkpoint before this member has ended its run; its next run delivers it.
+Status StepLoop::DeliverLast() {
+  const EitherStop either(stop_, peers_.at_boundary);
+  StatusOr<std::string> manifest = boundary_.Finish(either.token());
+  left_at_boundary_ = absl::IsCancelled(manifest.status());
+  RING_ASSIGN_OR_RETURN(manifest_sha256_, std::move(manifest));
   return absl::OkStatus();
 }
 

@@ -37,6 +37,7 @@ class StepLoop {
 
  private:
   Status Train();
+  Status DeliverLast();
   [[nodiscard]] bool EndsHere() const;
   Status Step();
   // Waits for the cores, which fold what is missing of the step's shards.

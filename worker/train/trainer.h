@@ -48,7 +48,7 @@ struct RunPeers {
   std::shared_ptr<CheckpointSink> sink;  // used by rank 0 only; nullptr: no checkpoints
   Observer* observer = nullptr;          // nullptr: nobody listens
   // Ends the run at a step boundary: at the one after the next step whose record this member has
-  // not handed over yet, for every member of the ring, told or not.
+  // not handed over yet, for every member of the ring, told or not. After the last step: at once.
   std::stop_token at_boundary;
 };
 

@@ -407,6 +407,38 @@ class StuckSink : public CheckpointSink {
   }
 };
 
+// A coordinator that forms the ring anew, and stores nothing meanwhile. Thread-safe.
+class FencingSink : public CheckpointSink {
+ public:
+  explicit FencingSink(std::stop_source* fence) : fence_(fence) {}
+  Status Deliver(const Checkpoint& checkpoint, const std::stop_token&) override {
+    const bool first = checkpoint.step == 6 && fence_->request_stop();
+    return first ? absl::UnavailableError("the ring is being formed") : absl::OkStatus();
+  }
+
+ private:
+  std::stop_source* const fence_;
+};
+
+TEST_CASE("Regroup: a fence at a boundary does not wait for the last checkpoint") {
+  FakeCase job;
+  const auto reference = job.Run(kAlone);
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  std::stop_source fence;
+  Generation generation;
+  generation.ring = {
+      {.trainer = trainer->get(), .shards = kAllShards, .at_boundary = fence.get_token()}};
+  generation.sink = std::make_shared<FencingSink>(&fence);
+  const RunResult left = RunGeneration(generation)[0];
+  REQUIRE(left.end == RunEnd::kStopped);
+  REQUIRE(left.applied == 6);
+  REQUIRE(left.evaluated);
+  const RunResult ended = Continue(trainer->get(), std::make_shared<MemorySink>());
+  REQUIRE(ended.end == RunEnd::kFinished);
+  REQUIRE(ended.manifest_sha256 == LastManifest(reference));
+}
+
 TEST_CASE("Regroup: the second member delivers what the first one could not") {
   FakeCase job;
   const auto reference = job.Run(kAlone);
