@@ -125,11 +125,9 @@ std::vector<FoundArray> Those(std::span<const FoundArray> arrays, const std::str
   return those;
 }
 
-// Nothing is there of a split that need not be: its files were looked for by their names.
-bool IsLeftOut(std::span<const FoundArray> arrays, Split split) {
-  return std::ranges::none_of(arrays, [&](const FoundArray& found) {
-    return found.array->split == split || found.file == nullptr || found.file->kind().needed;
-  });
+bool HasNone(std::span<const FoundArray> arrays, Split split) {
+  return std::ranges::none_of(
+      arrays, [&](const FoundArray& found) { return found.array->split == split; });
 }
 
 }  // namespace
@@ -167,7 +165,8 @@ std::vector<Status> CheckAgreement(std::span<const FoundArray> arrays) {
     }
     for (const auto& [split, sum] : sums) totals[split].push_back(sum);
     for (const Split split : {Split::kTrain, Split::kTest}) {
-      if (sums.contains(split) || IsLeftOut(arrays, split)) continue;
+      const bool left_out = split == Split::kTest && HasNone(arrays, split);
+      if (sums.contains(split) || left_out) continue;
       problems.push_back(FailedPrecondition(
           "{} has column {}, the {} data have none: add it, or name the columns that are used in "
           "data.inputs and data.targets",

@@ -460,7 +460,7 @@ const Format& Npy() {
       .classes = 0,
       .may_be_gzipped = false,
       .files = {{Split::kTrain, Holds::kColumns, "train/*.npy", "training file"},
-                {Split::kTest, Holds::kColumns, "test/*.npy", "test file"}},
+                {Split::kTest, Holds::kColumns, "test/*.npy", "test file", 0, false}},
       .layout = NpyLayout,
       .sample_files = NpySampleFiles};
   return format;

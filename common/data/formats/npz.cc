@@ -377,7 +377,7 @@ const Format& Npz() {
       .classes = 0,
       .may_be_gzipped = false,
       .files = {{Split::kTrain, Holds::kColumns, "train.npz", "training file"},
-                {Split::kTest, Holds::kColumns, "test.npz", "test file"},
+                {Split::kTest, Holds::kColumns, "test.npz", "test file", 0, false},
                 {std::nullopt, Holds::kColumns, "*.npz", "file of both", 1}},
       .layout = NpzLayout,
       .sample_files = NpzSampleFiles};

@@ -434,11 +434,31 @@ TEST_CASE_METHOD(ColumnsFixture, "npz: one archive with both splits, as Keras ha
   Write("train.npz", Zip({{.name = "x.npy", .content = kX}}));
   CHECK_THAT(ErrorOf(), Catch::StartsWith("mnist.npz and train.npz are both there"));
   fs::remove(File("mnist.npz"));
-  CHECK(ErrorOf() == "there is no test file (test.npz)");
-  fs::remove(File("train.npz"));
+  CHECK(ErrorOf() == "opened");
+  fs::rename(File("train.npz"), File("test.npz"));
+  CHECK(ErrorOf() == "there is no training file (train.npz)");
+  fs::remove(File("test.npz"));
   Write("some.npz", Zip({{.name = "x.npy", .content = kX}}));
   CHECK(ErrorOf() ==
         "some.npz has no array that is NAME_train or NAME_test, such as x_train and y_test");
+}
+
+TEST_CASE_METHOD(ColumnsFixture, "npy and npz: data without test samples") {
+  const int way = GENERATE(0, 1, 2);
+  if (way == 0) {
+    Write("train/x.npy", kX);
+    Write("train/y.npy", kY);
+  } else if (way == 1) {
+    Write("train.npz", Zip({{.name = "x.npy", .content = kX}, {.name = "y.npy", .content = kY}}));
+  } else {
+    Write("all.npz",
+          Zip({{.name = "x_train.npy", .content = kX}, {.name = "y_train.npy", .content = kY}}));
+  }
+  CHECK(Columns() == "x:FLOAT32(2,) y*:INT32()<3");
+  const auto dataset = Open();
+  REQUIRE(dataset.ok());
+  CHECK((*dataset)->samples(Split::kTrain) == 3);
+  CHECK((*dataset)->samples(Split::kTest) == 0);
 }
 
 TEST_CASE_METHOD(ColumnsFixture, "npz: what is wrong with an archive names file and member") {
