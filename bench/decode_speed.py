@@ -3,8 +3,8 @@
 
     bench/decode_speed.py [--rounds N] [PROGRAM]
 
-PROGRAM is image_bytes (build/release/bin). Both do the same to drawn pictures of 375 x 500, which lie
-in memory, on one core; medians of rounds that take turns, with their least and most. Pillow's time
+PROGRAM is image_bytes (build/release/bin). Both do the same to drawn pictures of 375 x 500, and to one
+as `ringctl dataset pack --short 256` leaves it, which lie in memory, on one core; medians of rounds that take turns, with their least and most. Pillow's time
 includes the array that numpy makes of its image, as a training loop needs it.
 
 Seconds are those of CPU: a process that shares its core with others waits for it, which is no part of
@@ -27,10 +27,11 @@ from torchvision import transforms
 
 HEIGHT, WIDTH = 375, 500
 FILES = [
-    ("JPEG q90 4:2:0", "jpg", dict(quality=90)),
-    ("JPEG q96 4:4:4", "jpg", dict(quality=96, subsampling=0)),
-    ("JPEG q90 progressive", "jpg", dict(quality=90, progressive=True)),
-    ("PNG", "png", {}),
+    ("JPEG q90 4:2:0", "jpg", (WIDTH, HEIGHT), dict(quality=90)),
+    ("JPEG q96 4:4:4", "jpg", (WIDTH, HEIGHT), dict(quality=96, subsampling=0)),
+    ("JPEG q90 progressive", "jpg", (WIDTH, HEIGHT), dict(quality=90, progressive=True)),
+    ("packed, short 256, q90", "jpg", (341, 256), dict(quality=90)),
+    ("PNG", "png", (WIDTH, HEIGHT), {}),
 ]
 CASES = [
     ("whole", "[]", lambda image: image),
@@ -81,9 +82,9 @@ def main():
     print(f"images per CPU second of one core: median (least to most) of {options.rounds} rounds; load {os.getloadavg()[0]:.1f}")
     print(f"{'file':32} {'preset':15} {'ours':>22} {'Pillow':>22} {'ratio':>6}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, ending, how in FILES:
+        for name, ending, extent, how in FILES:
             path = pathlib.Path(folder) / f"image.{ending}"
-            image.save(path, **how)
+            image.resize(extent, Image.Resampling.BILINEAR).save(path, **how)
             data, size = path.read_bytes(), f"{name}, {path.stat().st_size // 1000} KB"
             samples = 60 if ending == "png" else 200
             for preset, augment, made in CASES:

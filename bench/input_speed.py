@@ -6,7 +6,7 @@
 resnet18 on images of 64 x 64, batch 32, of the same drawn pictures: a folder of JPEG of 375 x 490 that are decoded,
 cut and resized, the same packed as TFRecord of short side 72, and packed as pixels of 72 x 72, which
 nothing decodes. Jobs take turns on one worker of one core; rates are medians over rounds, of steps
-behind the first few, and ratios are to the packed pixels. An input thread makes samples beside
+behind the first few, and ratios medians of those to the packed images of the same round. An input thread makes samples beside
 the step. RINGMASTER_BIN: the folder of the programs. What is wanted: 0.97 or more.
 """
 
@@ -70,13 +70,14 @@ def main():
         running.destroy(False)
     medians = {path: [statistics.median(each) for each in zip(*row)] for path, row in rows.items()}
     print(f"load {os.getloadavg()[0]:.1f}, {options.rounds} rounds of {options.steps} steps, {options.input_threads} input thread(s)")
-    print("| images | images/s | waiting for input, ms a step | an input thread makes, images/s | to packed pixels |")
+    print("| images | images/s | waiting for input, ms a step | an input thread makes, images/s | to packed |")
     print("|---|---|---|---|---|")
     for path, row in rows.items():
         images, waits, works = medians[path]
         rates = [each[0] for each in row]
+        ratio = statistics.median(one[0] / packed[0] for one, packed in zip(row, rows["packed"]))
         print(f"| {path} | {images:.1f} ({min(rates):.1f} to {max(rates):.1f}) | {waits:.2f} "
-              f"| {BATCH * 1000 / works:.0f} | {images / medians['pixels'][0]:.3f} |")
+              f"| {BATCH * 1000 / works:.0f} | {ratio:.3f} |")
 
 
 if __name__ == "__main__":
