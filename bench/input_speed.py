@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Training images a second of one core, by where the images come from.
 
-    bench/input_speed.py [--rounds N] [--steps N] [--images N] [--input-threads N]
+    bench/input_speed.py [--rounds N] [--steps N] [--images N] [--input-threads N] [--paths A,...]
 
 resnet18 on images of 64 x 64, batch 32, of the same drawn pictures: a folder of JPEG of 375 x 490 that are decoded,
 cut and resized, the same packed as TFRecord of short side 72, and packed as pixels of 72 x 72, which
 nothing decodes. Jobs take turns on one worker of one core; rates are medians over rounds, of steps
-behind the first few, and ratios medians of those to the packed images of the same round. An input thread makes samples beside
+behind the first few, and ratios medians of those to the last of the paths in the same round. An input thread makes samples beside
 the step. RINGMASTER_BIN: the folder of the programs. What is wanted: 0.97 or more.
 """
 
@@ -53,6 +53,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--images", type=int, default=640)
     parser.add_argument("--input-threads", type=int, default=1)
+    parser.add_argument("--paths", type=lambda text: text.split(","), default=["jpeg", "packed", "pixels"])
     options = parser.parse_args()
     running = cluster.Cluster()
     try:
@@ -62,7 +63,7 @@ def main():
         running.ringctl("dataset", "pack", root / "jpeg", root / "pixels", "--short", 72, "--raw", timeout=600)
         running.start_coordinator()
         running.start_worker("a", extra=("--input-threads", options.input_threads))
-        rows = {path: [] for path in ("jpeg", "packed", "pixels")}
+        rows = {path: [] for path in options.paths}
         for _ in range(options.rounds):
             for path, row in rows.items():
                 row.append(rate(running, path, options.steps))
@@ -70,12 +71,12 @@ def main():
         running.destroy(False)
     medians = {path: [statistics.median(each) for each in zip(*row)] for path, row in rows.items()}
     print(f"load {os.getloadavg()[0]:.1f}, {options.rounds} rounds of {options.steps} steps, {options.input_threads} input thread(s)")
-    print("| images | images/s | waiting for input, ms a step | an input thread makes, images/s | to packed |")
+    print(f"| images | images/s | waiting for input, ms a step | an input thread makes, images/s | to {options.paths[-1]} |")
     print("|---|---|---|---|---|")
     for path, row in rows.items():
         images, waits, works = medians[path]
         rates = [each[0] for each in row]
-        ratio = statistics.median(one[0] / packed[0] for one, packed in zip(row, rows["packed"]))
+        ratio = statistics.median(one[0] / base[0] for one, base in zip(row, rows[options.paths[-1]]))
         print(f"| {path} | {images:.1f} ({min(rates):.1f} to {max(rates):.1f}) | {waits:.2f} "
               f"| {BATCH * 1000 / works:.0f} | {ratio:.3f} |")
 

@@ -126,8 +126,8 @@ std::vector<FoundArray> Those(std::span<const FoundArray> arrays, const std::str
 }
 
 bool HasNone(std::span<const FoundArray> arrays, Split split) {
-  return std::ranges::none_of(
-      arrays, [&](const FoundArray& found) { return found.array->split == split; });
+  return std::ranges::none_of(arrays,
+                              [&](const FoundArray& found) { return found.array->split == split; });
 }
 
 }  // namespace

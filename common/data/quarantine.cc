@@ -77,8 +77,9 @@ void Quarantine::Add(Quarantined out) {
 }
 
 std::span<const Quarantined> Quarantine::Of(const std::string& file) const {
-  const auto range = std::ranges::equal_range(entries_, file, {}, &Quarantined::file);
-  return {range.begin(), range.end()};
+  const auto begin = std::ranges::lower_bound(entries_, file, {}, &Quarantined::file);
+  const auto end = std::ranges::upper_bound(begin, entries_.end(), file, {}, &Quarantined::file);
+  return {begin, end};
 }
 
 Status Quarantine::CheckFiles(const std::set<std::string>& files) const {
