@@ -1,7 +1,6 @@
 #include "common/data/formats/tf_example.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace ringmaster::data {
 namespace {
@@ -173,9 +172,8 @@ StatusOr<std::vector<TfFeature>> ParseTfExample(std::span<const uint8_t> example
 }
 
 const TfFeature* FindFeature(const std::vector<TfFeature>& features, const std::string& key) {
-  const auto by_age = std::views::reverse(features);
-  const auto found = std::ranges::find(by_age, key, &TfFeature::key);
-  return found == by_age.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(features.rbegin(), features.rend(), key, &TfFeature::key);
+  return found == features.rend() ? nullptr : &*found;
 }
 
 std::string WriteTfExample(const std::string& image_key, const std::string& image,
