@@ -106,6 +106,10 @@ Status CheckPathCharacters(const std::string& text, const std::string& path) {
       return InvalidArgument("{}: character {} of its path must be percent-encoded, as %{:02X}",
                              OneLine(text), at, static_cast<unsigned char>(c));
     }
+    if (c == '%' && HexDigit(path[at + 1]) == 2 && HexDigit(path[at + 2]) == 15) {
+      return InvalidArgument("{}: character {} of its path is an encoded `/`: write it as it is",
+                             OneLine(text), at);
+    }
   }
   return absl::OkStatus();
 }
