@@ -74,8 +74,9 @@ class MemoryRing {
     Condition changed;
     std::deque<Frame> frames ABSL_GUARDED_BY(mu);
     Status sender ABSL_GUARDED_BY(mu);
-    Status receiver ABSL_GUARDED_BY(mu);   // at once
-    Status exhausted ABSL_GUARDED_BY(mu);  // once the frames are taken
+    Status receiver ABSL_GUARDED_BY(mu);      // at once
+    Status exhausted ABSL_GUARDED_BY(mu);     // once the frames are taken
+    bool nudged ABSL_GUARDED_BY(mu) = false;  // the receiver
   };
 
   class MemoryLink : public Link {
@@ -121,6 +122,30 @@ class MemoryRing {
       RING_ASSIGN_OR_RETURN(frame.header, Decode(header));
       RING_RETURN_IF_ERROR(CheckPayload(frame));
       return frame;
+    }
+
+    StatusOr<Arrival> Await(std::chrono::steady_clock::time_point deadline) override {
+      Edge& edge = *ring_->edges_[ring_->Predecessor(rank_)];
+      MutexLock lock(edge.mu);
+      const auto arrived = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+        return edge.nudged || !edge.receiver.ok() || !edge.frames.empty() || !edge.exhausted.ok();
+      };
+      if (!arrived() &&
+          (deadline == kNoWait || !edge.changed.WaitUntil(edge.mu, deadline, arrived))) {
+        return Arrival::kNothing;
+      }
+      if (!edge.receiver.ok()) return edge.receiver;
+      if (!edge.frames.empty()) return Arrival::kFrame;
+      if (!edge.exhausted.ok()) return edge.exhausted;
+      edge.nudged = false;
+      return Arrival::kNudge;
+    }
+
+    void Nudge() override {
+      Edge& edge = *ring_->edges_[ring_->Predecessor(rank_)];
+      MutexLock lock(edge.mu);
+      edge.nudged = true;
+      edge.changed.NotifyAll();
     }
 
     void Cancel(Status reason) override {

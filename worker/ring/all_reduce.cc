@@ -10,51 +10,15 @@
 namespace ringmaster::ring {
 namespace {
 
-// Of the buffers that come back from the transport: about what the skewed order has under way.
-constexpr size_t kSpareBuffers = 8;
+// Of the buffers that come back from the transport: about what is under way at once.
+constexpr size_t kSpareBuffers = 16;
 
-FrameHeader HeaderOf(const Context& context, const Turn& turn, Phase phase) {
-  return {.job = context.job,
-          .generation = context.generation,
-          .step = context.step,
-          .purpose = context.purpose,
-          .phase = phase,
-          .bucket = context.bucket,
-          .chunk = turn.chunk,
-          .segment = turn.segment};
-}
-
-Phase ReceivedPhase(Action action) {
-  return action == Action::kAdd || action == Action::kTotal ? Phase::kReduceScatter
-                                                            : Phase::kAllGather;
-}
-
-Phase SentPhase(Action action) {
-  return action == Action::kStart || action == Action::kAdd ? Phase::kReduceScatter
-                                                            : Phase::kAllGather;
-}
-
-// The failpoints of a step, in its bucket 0: each after the first turn of its phase, when a
-// neighbour has, or waits for, some of the frames. A member without a turn in the reduce-scatter (a
-// bucket of fewer blocks than members) is at both after its first turn.
-class PhasePoints {
- public:
-  explicit PhasePoints(const Context& context)
-      : step_(context.step), left_(context.purpose == Purpose::kStep && context.bucket == 0) {}
-
-  void Done(Action action) {
-    if (!left_) return;
-    if (!std::exchange(reduced_, true)) HitFailpoint("reduce_scatter", step_);
-    if (SentPhase(action) == Phase::kReduceScatter) return;
-    HitFailpoint("all_gather", step_);
-    left_ = false;
-  }
-
- private:
-  const uint64_t step_;
-  bool left_;
-  bool reduced_ = false;
-};
+// Own segments that are under way at once, and buckets that they are of: enough that every member
+// has work while the others have, and few enough that sums are sent on from cache and that a member
+// that is late holds little (docs/ring.md).
+constexpr uint32_t kSegmentsOut = 16;
+constexpr uint32_t kBucketsOut = 4;
+static_assert(kSegmentsOut < kWindowFrames, "else a ring of senders could hang");
 
 template <typename T>
 void CheckSpans(std::span<const exact::Block> blocks, std::span<const T> own, std::span<T> totals) {
@@ -91,76 +55,211 @@ size_t AllReduce::LargestPayload(const ReduceOptions& options) {
   return ExactSegments::PayloadLimit(SegmentBlocks(options));
 }
 
+void AllReduce::Begin(const Context& context) {
+  round_ = context;
+  buckets_.clear();
+  to_start_.clear();
+  finished_.clear();
+  unfinished_ = early_ = segments_out_ = buckets_out_ = 0;
+  at_reduce_scatter_ = at_all_gather_ = context.purpose == Purpose::kStep;
+}
+
+Status AllReduce::AddExact(uint32_t bucket, std::span<const exact::Block> blocks,
+                           std::span<const int64_t> own, std::span<int64_t> totals) {
+  CheckSpans(blocks, own, totals);
+  if (position_.size == 1) CopyBlocks(blocks, own, totals);
+  return Add(bucket, blocks.size(), std::make_unique<ExactSegments>(blocks, own, totals, &pool_));
+}
+
+Status AllReduce::AddFloat32(uint32_t bucket, std::span<const exact::Block> blocks,
+                             std::span<const float> own, std::span<float> totals) {
+  CheckSpans(blocks, own, totals);
+  if (position_.size == 1) CopyBlocks(blocks, own, totals);
+  return Add(bucket, blocks.size(), std::make_unique<Float32Segments>(blocks, own, totals, &pool_));
+}
+
 Status AllReduce::Exact(const Context& context, std::span<const exact::Block> blocks,
                         std::span<const int64_t> own, std::span<int64_t> totals) {
-  CheckSpans(blocks, own, totals);
-  if (position_.size == 1) {
-    CopyBlocks(blocks, own, totals);
-    return absl::OkStatus();
-  }
-  ExactSegments segments(blocks, own, totals, &pool_);
-  return Run(context, blocks.size(), &segments);
+  Begin(context);
+  RING_RETURN_IF_ERROR(AddExact(context.bucket, blocks, own, totals));
+  return Work(Until::kIdle);
 }
 
 Status AllReduce::Float32(const Context& context, std::span<const exact::Block> blocks,
                           std::span<const float> own, std::span<float> totals) {
-  CheckSpans(blocks, own, totals);
-  if (position_.size == 1) {
-    CopyBlocks(blocks, own, totals);
-    return absl::OkStatus();
-  }
-  Float32Segments segments(blocks, own, totals, &pool_);
-  return Run(context, blocks.size(), &segments);
+  Begin(context);
+  RING_RETURN_IF_ERROR(AddFloat32(context.bucket, blocks, own, totals));
+  return Work(Until::kIdle);
 }
 
-Status AllReduce::Run(const Context& context, size_t blocks, Segments* segments) {
-  PhasePoints points(context);
-  for (const Turn& turn : MakeSchedule(blocks, position_, SegmentBlocks(options_), kWindowFrames)) {
-    Status status = Do(context, turn, segments);
-    if (!status.ok()) {
-      link_->Cancel(status);
-      return status;
-    }
-    points.Done(turn.action);
+Status AllReduce::Add(uint32_t index, size_t blocks, std::unique_ptr<Segments> segments) {
+  Bucket& bucket = buckets_[index];
+  RING_CHECK(!bucket.schedule && bucket.segments == nullptr, "a bucket is added once");
+  if (position_.size == 1 || blocks == 0) {
+    finished_.push_back(index);
+    return absl::OkStatus();
+  }
+  bucket.schedule.emplace(blocks, position_, SegmentBlocks(options_));
+  bucket.segments = std::move(segments);
+  bucket.left = bucket.schedule->receives();
+  bucket.seen.resize(bucket.schedule->indices());
+  ++unfinished_;
+  if (bucket.schedule->starts() > 0) to_start_.push_back(index);
+
+  early_ -= bucket.early.size();
+  for (const Frame& frame : std::exchange(bucket.early, {})) {
+    const Status status = Take(index, &bucket, frame);
+    if (status.ok()) continue;
+    link_->Cancel(status);
+    return status;
   }
   return absl::OkStatus();
 }
 
-Status AllReduce::Do(const Context& context, const Turn& turn, Segments* segments) {
-  const FrameHeader header = HeaderOf(context, turn, SentPhase(turn.action));
-  if (turn.action == Action::kStart) return Send(header, segments->Pack(turn));
+Status AllReduce::Work(Until until) {
+  if (position_.size == 1) return absl::OkStatus();
+  const Status status = Loop(until);
+  if (!status.ok()) link_->Cancel(status);
+  return status;
+}
 
-  RING_ASSIGN_OR_RETURN(const Frame frame, Receive());
-  RING_RETURN_IF_ERROR(
-      CheckExpected(frame.header, HeaderOf(context, turn, ReceivedPhase(turn.action))));
-  switch (turn.action) {
-    case Action::kAdd: {
-      RING_ASSIGN_OR_RETURN(const Payload sum, segments->Add(turn, frame.payload));
-      return Send(header, sum);
+Status AllReduce::Loop(Until until) {
+  const bool wait_for_news = until == Until::kNews && idle();
+  while (wait_for_news || !idle()) {
+    // What has come goes first: others wait for it.
+    RING_ASSIGN_OR_RETURN(Arrival arrival, link_->Await(kNoWait));
+    if (arrival == Arrival::kNothing) {
+      RING_ASSIGN_OR_RETURN(const bool started, StartOne());
+      if (started) continue;
+      RING_ASSIGN_OR_RETURN(arrival, Await());
     }
-    case Action::kTotal: {
-      RING_ASSIGN_OR_RETURN(const Payload sum, segments->Total(turn, frame.payload));
-      return Send(header, sum);
+    if (arrival == Arrival::kFrame) {
+      RING_ASSIGN_OR_RETURN(Frame frame, link_->Receive(kNoWait));
+      RING_RETURN_IF_ERROR(Deal(std::move(frame)));
+    } else if (until == Until::kNews) {
+      break;
     }
-    default: {
-      // Sent on first: the successor waits for it, and nothing in it changes.
-      if (Sends(turn.action)) {
-        RING_RETURN_IF_ERROR(link_->Send(frame.header, frame.payload, Deadline()));
-      }
-      return segments->Keep(turn, frame.payload);
-    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Arrival> AllReduce::Await() {
+  while (true) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto deadline = begin + options_.progress_limit;
+    StatusOr<Arrival> arrival = link_->Await(deadline);
+    waits_.Add(begin, std::chrono::steady_clock::now());
+    if (!arrival.ok() || *arrival != Arrival::kNothing) return arrival;
+    // Where nothing is unfinished, it is this member whose computation takes so long.
+    if (!idle()) return link_->Receive(deadline).status();
   }
 }
 
-Status AllReduce::Send(const FrameHeader& header, const Payload& payload) {
+StatusOr<bool> AllReduce::StartOne() {
+  if (to_start_.empty() || segments_out_ == kSegmentsOut) return false;
+  const uint32_t index = to_start_.front();
+  Bucket& bucket = buckets_.at(index);
+  const bool first = bucket.started == bucket.returned;
+  if (first && buckets_out_ == kBucketsOut) return false;
+  const Turn turn = bucket.schedule->Start(bucket.started++);
+  if (bucket.started == bucket.schedule->starts()) to_start_.pop_front();
+  ++segments_out_;
+  if (first) ++buckets_out_;
+  RING_RETURN_IF_ERROR(Send(index, turn, bucket.segments->Pack(turn)));
+  Done(index, turn.action);
+  return true;
+}
+
+Status AllReduce::Deal(Frame frame) {
+  const uint32_t index = frame.header.bucket;
+  FrameHeader expected = HeaderOf(index);
+  expected.phase = frame.header.phase;
+  expected.chunk = frame.header.chunk;
+  expected.segment = frame.header.segment;
+  RING_RETURN_IF_ERROR(CheckExpected(frame.header, expected));
+  Bucket& bucket = buckets_[index];
+  if (bucket.schedule) return Take(index, &bucket, frame);
+  // No member has more under way, and all of the others' might be here.
+  if (early_ >= size_t{kSegmentsOut} * (position_.size - 1)) {
+    return FailedPrecondition(
+        "frame bucket {}: {} frames wait already for this member's part of their buckets", index,
+        early_);
+  }
+  ++early_;
+  bucket.early.push_back(std::move(frame));
+  return absl::OkStatus();
+}
+
+Status AllReduce::Take(uint32_t index, Bucket* bucket, const Frame& frame) {
+  const FrameHeader& header = frame.header;
+  RING_ASSIGN_OR_RETURN(const Turn turn,
+                        bucket->schedule->Received(header.phase, header.chunk, header.segment));
+  const size_t at = bucket->schedule->IndexOf(turn);
+  if (bucket->seen[at]) {
+    return FailedPrecondition(
+        "frame of bucket {} phase {} chunk {} segment {}: expected once, it came again", index,
+        static_cast<int>(header.phase), header.chunk, header.segment);
+  }
+  bucket->seen[at] = true;
+  RING_RETURN_IF_ERROR(Do(index, turn, frame, bucket->segments.get()));
+  Done(index, turn.action);
+
+  if (turn.chunk == position_.rank) {  // an own segment has come back
+    ++bucket->returned;
+    --segments_out_;
+    if (bucket->returned == bucket->started) --buckets_out_;
+  }
+  if (--bucket->left == 0) {
+    bucket->segments.reset();
+    finished_.push_back(index);
+    --unfinished_;
+  }
+  return absl::OkStatus();
+}
+
+Status AllReduce::Do(uint32_t index, const Turn& turn, const Frame& frame, Segments* segments) {
+  switch (turn.action) {
+    case Action::kAdd: {
+      RING_ASSIGN_OR_RETURN(const Payload sum, segments->Add(turn, frame.payload));
+      return Send(index, turn, sum);
+    }
+    case Action::kTotal: {
+      RING_ASSIGN_OR_RETURN(const Payload sum, segments->Total(turn, frame.payload));
+      return Send(index, turn, sum);
+    }
+    default:
+      // Sent on first: the successor waits for it, and nothing in it changes.
+      if (turn.action == Action::kForward) {
+        RING_RETURN_IF_ERROR(link_->Send(frame.header, frame.payload, Deadline()));
+      }
+      return segments->Keep(turn, frame.payload);
+  }
+}
+
+Status AllReduce::Send(uint32_t bucket, const Turn& turn, const Payload& payload) {
+  FrameHeader header = HeaderOf(bucket);
+  header.phase = SentPhase(turn.action);
+  header.chunk = turn.chunk;
+  header.segment = turn.segment;
   return link_->Send(Sealed(header, payload), payload, Deadline());
 }
 
-StatusOr<Frame> AllReduce::Receive() {
-  const auto begin = std::chrono::steady_clock::now();
-  StatusOr<Frame> frame = link_->Receive(begin + options_.progress_limit);
-  waits_.Add(begin, std::chrono::steady_clock::now());
-  return frame;
+// Each is hit after the first turn of its phase in bucket 0 of a step, when a neighbour has, or
+// waits for, some of the frames. A member without a turn in the reduce-scatter (a bucket of fewer
+// blocks than members) is at both after its first turn.
+void AllReduce::Done(uint32_t bucket, Action action) {
+  if (bucket != 0) return;
+  if (std::exchange(at_reduce_scatter_, false)) HitFailpoint("reduce_scatter", round_.step);
+  if (SentPhase(action) == Phase::kReduceScatter) return;
+  if (std::exchange(at_all_gather_, false)) HitFailpoint("all_gather", round_.step);
+}
+
+FrameHeader AllReduce::HeaderOf(uint32_t bucket) const {
+  return {.job = round_.job,
+          .generation = round_.generation,
+          .step = round_.step,
+          .purpose = round_.purpose,
+          .bucket = bucket};
 }
 
 std::chrono::steady_clock::time_point AllReduce::Deadline() const {

@@ -1,10 +1,11 @@
 // One worker's two edges of a ring: to its successor and from its predecessor. The seam between the
-// all-reduce and the transport: GrpcLink is real, MemoryLink is for tests. Thread: Send and Receive
-// from the ring thread; Cancel from any thread. It knows frames, not buckets or sums.
+// all-reduce and the transport: GrpcLink is real, MemoryLink is for tests. Thread: Send, Receive
+// and Await from the ring thread; Nudge and Cancel from any thread. It knows frames, not buckets or
+// sums.
 //
-// Errors of both calls: UNAVAILABLE: a neighbour is lost, by name; ABORTED: a neighbour left the
-// ring of its own accord, so the cause lies elsewhere; DEADLINE_EXCEEDED; what Cancel() was given.
-// After the first error the link is of no use.
+// Errors of the three calls: UNAVAILABLE: a neighbour is lost, by name; ABORTED: a neighbour left
+// the ring of its own accord, so the cause lies elsewhere; DEADLINE_EXCEEDED; what Cancel() was
+// given. After the first error the link is of no use.
 #pragma once
 
 #include <chrono>
@@ -20,6 +21,12 @@ namespace ringmaster::ring {
 // every member sends cannot hang.
 inline constexpr uint32_t kWindowFrames = 64;
 
+// A deadline that has always passed.
+inline constexpr auto kNoWait = std::chrono::steady_clock::time_point::min();
+
+// What a member waited for.
+enum class Arrival : uint8_t { kNothing, kFrame, kNudge };
+
 class Link {
  public:
   virtual ~Link() = default;
@@ -30,6 +37,11 @@ class Link {
   // The next frame from the predecessor, in the order in which it was sent, header and checksum
   // already tested.
   virtual StatusOr<Frame> Receive(std::chrono::steady_clock::time_point deadline) = 0;
+  // Waits until Receive would not wait, or until there was a Nudge that no Await has told of yet; a
+  // frame comes before a nudge. kNothing: the deadline passed.
+  virtual StatusOr<Arrival> Await(std::chrono::steady_clock::time_point deadline) = 0;
+  // Ends an Await that waits, or the next one.
+  virtual void Nudge() = 0;
   // Ends both edges: every call that waits returns `reason` at once, as does every later one.
   virtual void Cancel(Status reason) = 0;
   // Payload bytes handed to the successor so far. Any thread.

@@ -5,22 +5,11 @@
 #include "common/check.h"
 
 namespace ringmaster::ring {
-namespace {
 
-// Step s of 2 (size - 1) + 1: the first only sends, the last only receives.
-Action ActionOf(uint32_t step, uint32_t size) {
-  if (step == 0) return Action::kStart;
-  if (step < size - 1) return Action::kAdd;
-  if (step == size - 1) return Action::kTotal;
-  if (step < 2 * (size - 1)) return Action::kForward;
-  return Action::kKeep;
+Phase SentPhase(Action action) {
+  return action == Action::kStart || action == Action::kAdd ? Phase::kReduceScatter
+                                                            : Phase::kAllGather;
 }
-
-}  // namespace
-
-bool Receives(Action action) { return action != Action::kStart; }
-
-bool Sends(Action action) { return action != Action::kKeep; }
 
 BlockRange ChunkBlocks(size_t blocks, uint32_t size, uint32_t chunk) {
   const size_t each = blocks / size;
@@ -29,35 +18,57 @@ BlockRange ChunkBlocks(size_t blocks, uint32_t size, uint32_t chunk) {
   return {first_of(chunk), first_of(chunk + size_t{1})};
 }
 
-std::vector<Turn> MakeSchedule(size_t blocks, Position position, size_t segment_blocks,
-                               uint32_t window) {
+Schedule::Schedule(size_t blocks, Position position, size_t segment_blocks)
+    : blocks_(blocks), position_(position), segment_blocks_(segment_blocks) {
   RING_CHECK(position.size >= 2 && position.rank < position.size, "a ring has two or more members");
-  RING_CHECK(segment_blocks >= 1 && window >= 1, "segments and windows are not empty");
-  const uint32_t size = position.size;
-  const uint32_t last_step = 2 * (size - 1);
-  const size_t longest = (blocks + size - 1) / size;
-  const size_t segments = (longest + segment_blocks - 1) / segment_blocks;
+  RING_CHECK(segment_blocks >= 1, "segments are not empty");
+  most_segments_ = SegmentsOf(0);
+  size_t all = 0;
+  for (uint32_t chunk = 0; chunk < position.size; ++chunk) all += SegmentsOf(chunk);
+  // Of every chunk a partial sum but of the own, and a total but of the one that becomes it here.
+  receives_ = 2 * all - starts() - SegmentsOf((position.rank + 1) % position.size);
+}
 
-  std::vector<Turn> turns;
-  turns.reserve(segments * (last_step + 1));
-  const auto add = [&](uint32_t step, size_t segment) {
-    const uint32_t chunk = (position.rank + 2 * size - step) % size;
-    const BlockRange range = ChunkBlocks(blocks, size, chunk);
-    const size_t first = range.first + segment * segment_blocks;
-    if (first >= range.last) return;
-    turns.push_back({ActionOf(step, size), chunk, static_cast<uint32_t>(segment), first,
-                     std::min(segment_blocks, range.last - first)});
-  };
-  for (size_t wave = 0; wave < segments; wave += window) {
-    const size_t count = std::min<size_t>(window, segments - wave);
-    for (size_t slot = 0; slot < count + 2 * last_step; ++slot) {
-      for (uint32_t step = last_step + 1; step-- > 0;) {
-        const size_t before = 2 * size_t{step};
-        if (slot >= before && slot - before < count) add(step, wave + slot - before);
-      }
-    }
+StatusOr<Turn> Schedule::Received(Phase phase, uint32_t chunk, uint32_t segment) const {
+  const uint32_t size = position_.size;
+  if (chunk >= size || segment >= SegmentsOf(chunk)) {
+    return FailedPrecondition(
+        "frame chunk {} segment {}: expected one of {} chunks of a bucket of {} blocks, with {} "
+        "blocks a segment",
+        chunk, segment, size, blocks_, segment_blocks_);
   }
-  return turns;
+  // At which step this member has the chunk in the reduce-scatter: 0 to size - 1.
+  const uint32_t step = (position_.rank + size - chunk) % size;
+  if (phase == Phase::kReduceScatter) {
+    if (step == 0) {
+      return FailedPrecondition(
+          "frame phase: expected none of the reduce-scatter with chunk {}, which starts here",
+          chunk);
+    }
+    return MakeTurn(step == size - 1 ? Action::kTotal : Action::kAdd, chunk, segment);
+  }
+  if (step == size - 1) {
+    return FailedPrecondition(
+        "frame phase: expected none of the all-gather with chunk {}, whose total is made here",
+        chunk);
+  }
+  return MakeTurn(step == size - 2 ? Action::kKeep : Action::kForward, chunk, segment);
+}
+
+size_t Schedule::IndexOf(const Turn& turn) const {
+  const bool gather = turn.action == Action::kForward || turn.action == Action::kKeep;
+  return ((gather ? position_.size : 0) + size_t{turn.chunk}) * most_segments_ + turn.segment;
+}
+
+uint32_t Schedule::SegmentsOf(uint32_t chunk) const {
+  const BlockRange range = ChunkBlocks(blocks_, position_.size, chunk);
+  return static_cast<uint32_t>((range.last - range.first + segment_blocks_ - 1) / segment_blocks_);
+}
+
+Turn Schedule::MakeTurn(Action action, uint32_t chunk, uint32_t segment) const {
+  const BlockRange range = ChunkBlocks(blocks_, position_.size, chunk);
+  const size_t first = range.first + segment * segment_blocks_;
+  return {action, chunk, segment, first, std::min(segment_blocks_, range.last - first)};
 }
 
 }  // namespace ringmaster::ring

@@ -1,5 +1,6 @@
-// Who sends which part of a bucket when: the order of one all-reduce, computed from sizes alone, so
-// that every member knows it without a message. Immutable values, thread-safe.
+// Which parts of a bucket a member sends and receives: one all-reduce, computed from sizes alone,
+// so that every member knows it without a message. It says what is to be done with each frame, not
+// in which order frames come. Immutable values, thread-safe.
 //
 // A bucket's blocks are cut into one chunk for each member and chunks into segments, the messages.
 // The chunk that a member holds at step s is (rank - s) mod size: it starts with its own number,
@@ -8,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include "common/status.h"
+#include "worker/ring/frame.h"
 
 namespace ringmaster::ring {
 
@@ -27,16 +30,18 @@ enum class Action : uint8_t {
   kKeep,     // receive a total, keep it (all-gather)
 };
 
+// In which phase a member sends the segment of such a turn; of kKeep, which sends nothing, the
+// all-gather.
+[[nodiscard]] Phase SentPhase(Action action);
+
 struct Turn {
   Action action;
   uint32_t chunk;
   uint32_t segment;    // inside the chunk
   size_t first_block;  // inside the bucket
   size_t block_count;  // at least 1: empty parts have no turn and no frame
+  bool operator==(const Turn&) const = default;
 };
-
-[[nodiscard]] bool Receives(Action action);
-[[nodiscard]] bool Sends(Action action);
 
 // Blocks [first, last) of chunk `chunk`: whole blocks, the first chunks one block longer where they
 // cannot be equal.
@@ -47,12 +52,37 @@ struct BlockRange {
 };
 [[nodiscard]] BlockRange ChunkBlocks(size_t blocks, uint32_t size, uint32_t chunk);
 
-// The turns of member `position` for a bucket of `blocks` blocks with at most `segment_blocks` (at
-// least 1) in a message. Skewed: step s of segment j is due in slot j + 2 s, later steps first
-// inside a slot, so that a sum is sent on while it is in cache and few buffers are under way. Of
-// every edge the sender's order of sends is the receiver's order of receives. Segments are taken in
-// waves of at most `window`, which bounds the frames that are under way at once.
-[[nodiscard]] std::vector<Turn> MakeSchedule(size_t blocks, Position position,
-                                             size_t segment_blocks, uint32_t window);
+// The turns of one member for a bucket of `blocks` blocks with at most `segment_blocks` (at least
+// 1) in a message, in a ring of two or more.
+class Schedule {
+ public:
+  Schedule(size_t blocks, Position position, size_t segment_blocks);
+
+  // Of the own chunk: what this member starts, segment by segment; each comes back as a total when
+  // all others have added theirs.
+  [[nodiscard]] uint32_t starts() const { return SegmentsOf(position_.rank); }
+  [[nodiscard]] Turn Start(uint32_t segment) const {
+    return MakeTurn(Action::kStart, position_.rank, segment);
+  }
+
+  // Frames that come from the predecessor.
+  [[nodiscard]] size_t receives() const { return receives_; }
+  // What to do with a frame of this bucket. FAILED_PRECONDITION: this member is sent none of that
+  // phase, chunk and segment.
+  [[nodiscard]] StatusOr<Turn> Received(Phase phase, uint32_t chunk, uint32_t segment) const;
+  // Below 2 * size * longest chunk's segments, another one for each turn that receives.
+  [[nodiscard]] size_t IndexOf(const Turn& turn) const;
+  [[nodiscard]] size_t indices() const { return 2 * size_t{position_.size} * most_segments_; }
+
+ private:
+  [[nodiscard]] uint32_t SegmentsOf(uint32_t chunk) const;
+  [[nodiscard]] Turn MakeTurn(Action action, uint32_t chunk, uint32_t segment) const;
+
+  size_t blocks_;
+  Position position_;
+  size_t segment_blocks_;
+  size_t most_segments_;
+  size_t receives_;
+};
 
 }  // namespace ringmaster::ring

@@ -39,7 +39,6 @@ Reducer::Reducer(const ReducerOptions& options, const exact::BlockLayout* layout
       device_(device),
       pulse_(pulse),
       ring_(options.link, options.position, options.reduce),
-      ready_(sum->buckets().size()),
       thread_([this] { Loop(); }) {
   pthread_setname_np(thread_.native_handle(), "ring");
 }
@@ -56,8 +55,7 @@ void Reducer::Begin(Round round, uint64_t step) {
   RING_CHECK(stage_ == Stage::kIdle, "a reduction begins before the one before it ended");
   round_ = round;
   step_ = step;
-  std::fill(ready_.begin(), ready_.end(), false);
-  own_record_.reset();
+  news_ = {};
   failed_.store(!aborted_.ok(), std::memory_order_relaxed);
   ring_.waits().Reset();
   stage_ = Stage::kReducing;
@@ -65,18 +63,22 @@ void Reducer::Begin(Round round, uint64_t step) {
 }
 
 void Reducer::BucketReady(uint32_t bucket) {
-  MutexLock lock(mu_);
-  ready_[bucket] = true;
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mu_);
+    news_.buckets.push_back(bucket);
+    changed_.NotifyAll();
+  }
+  ring_.Nudge();
 }
 
 void Reducer::SubmitRecord(exact::Record own, EndsAtBoundary ends, RowBits rows) {
   ring_.waits().CountFrom(std::chrono::steady_clock::now());
-  MutexLock lock(mu_);
-  own_record_ = std::move(own);
-  own_ends_ = ends;
-  own_rows_ = std::move(rows);
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mu_);
+    news_.own = {std::move(own), ends, std::move(rows)};
+    changed_.NotifyAll();
+  }
+  ring_.Nudge();
 }
 
 StatusOr<exact::Record> Reducer::Wait() {
@@ -92,9 +94,12 @@ StatusOr<exact::Record> Reducer::Wait() {
 
 void Reducer::Abort(Status reason) {
   failed_.store(true, std::memory_order_relaxed);
-  MutexLock lock(mu_);
-  if (aborted_.ok()) aborted_ = std::move(reason);
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mu_);
+    if (aborted_.ok()) aborted_ = std::move(reason);
+    changed_.NotifyAll();
+  }
+  ring_.Nudge();
 }
 
 Status Reducer::Leave(Status reason) {
@@ -122,32 +127,41 @@ void Reducer::Loop() {
   }
 }
 
-template <typename Ready>
-Status Reducer::WaitForOwn(Ready ready) {
+StatusOr<Reducer::News> Reducer::TakeNews(bool wait) {
   MutexLock lock(mu_);
-  WaitFor(changed_, mu_,
-          [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !aborted_.ok() || ready(); });
-  return aborted_;
+  if (wait) {
+    WaitFor(changed_, mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return !aborted_.ok() || !news_.buckets.empty() || news_.own.has_value();
+    });
+  }
+  if (!aborted_.ok()) return aborted_;
+  return std::exchange(news_, {});
 }
 
 StatusOr<exact::Record> Reducer::ReduceAll() {
-  const size_t buckets = sum_->buckets().size();
-  for (uint32_t bucket = 0; round_ == Round::kStep && bucket < buckets; ++bucket) {
-    RING_RETURN_IF_ERROR(
-        WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ready_[bucket]; }));
-    RING_RETURN_IF_ERROR(ReduceBucket(bucket));
+  ring_.Begin(ContextOf());
+  unfinished_ = gradient_buckets() + 1;
+  record_.reset();
+  while (true) {
+    // A ring of one has nothing to do but this.
+    RING_ASSIGN_OR_RETURN(News news, TakeNews(options_.link == nullptr));
+    RING_RETURN_IF_ERROR(Add(std::move(news)));
+    for (const uint32_t index : ring_.TakeFinished()) RING_RETURN_IF_ERROR(Finished(index));
+    if (unfinished_ == 0) return Unpack();
+    RING_RETURN_IF_ERROR(ring_.Work(ring::AllReduce::Until::kNews));
   }
-  RING_RETURN_IF_ERROR(
-      WaitForOwn([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return own_record_.has_value(); }));
-  return ReduceRecord(RecordBucket(round_, buckets));
 }
 
-ring::Context Reducer::ContextOf(uint32_t bucket) const {
+Status Reducer::Add(News news) {
+  for (const uint32_t index : news.buckets) RING_RETURN_IF_ERROR(AddBucket(index));
+  return news.own ? AddOwn(*std::move(news.own)) : absl::OkStatus();
+}
+
+ring::Context Reducer::ContextOf() const {
   return {.job = options_.job,
           .generation = options_.generation,
           .step = step_,
-          .purpose = round_ == Round::kStep ? ring::Purpose::kStep : ring::Purpose::kEvaluate,
-          .bucket = bucket};
+          .purpose = round_ == Round::kStep ? ring::Purpose::kStep : ring::Purpose::kEvaluate};
 }
 
 template <typename Work>
@@ -157,69 +171,75 @@ Status Reducer::OnDevice(Work work) {
   return status.ok() ? status : Leave(status);
 }
 
-Status Reducer::ReduceBucket(uint32_t index) {
+Status Reducer::AddBucket(uint32_t index) {
   const exact::Bucket& bucket = sum_->buckets()[index];
   const auto blocks = layout_->blocks().subspan(bucket.first_block, bucket.block_count);
   const size_t first = bucket.first_block * exact::kBlockElements;
   const size_t count = bucket.block_count * exact::kBlockElements;
   if (totals_->floats.size() > 0) {
-    RING_RETURN_IF_ERROR(ring_.Float32(ContextOf(index), blocks, sum_->floats(bucket),
-                                       totals_->floats.span().subspan(first, count)));
-  } else if (device_ == nullptr || options_.link != nullptr) {
-    const std::span<int64_t> totals = totals_->integers.span().subspan(first, count);
-    RING_RETURN_IF_ERROR(OnDevice([&] { return sum_->Fetch(bucket, device_); }));
-    RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(index), blocks, sum_->integers(bucket), totals));
-    RING_RETURN_IF_ERROR(OnDevice([&] { return device_->WriteTotals(bucket, totals); }));
+    return ring_.AddFloat32(index, blocks, sum_->floats(bucket),
+                            totals_->floats.span().subspan(first, count));
   }
-  pulse_->Tick();
-  return absl::OkStatus();
+  if (device_ != nullptr && options_.link == nullptr) {  // the device has the totals
+    --unfinished_;
+    pulse_->Tick();
+    return absl::OkStatus();
+  }
+  RING_RETURN_IF_ERROR(OnDevice([&] { return sum_->Fetch(bucket, device_); }));
+  return ring_.AddExact(index, blocks, sum_->integers(bucket),
+                        totals_->integers.span().subspan(first, count));
 }
 
-StatusOr<exact::Record> Reducer::ReduceRecord(uint32_t bucket) {
-  std::optional<exact::Record> own;
-  EndsAtBoundary ends;
-  {
-    MutexLock lock(mu_);
-    own = std::exchange(own_record_, std::nullopt);
-    ends = own_ends_;
-    rows_ = std::exchange(own_rows_, {});
-  }
-  exact::Record total = *own;
+// The step's record has one more block behind it, of one integer: how many members ask for the
+// boundary. It is no part of the record, and so of no digest. Rows go as a bucket of their own: at
+// most 32 of each integer's bits are used, and are what is sent.
+Status Reducer::AddOwn(Own own) {
+  const uint32_t index = RecordBucket(round_, gradient_buckets());
+  Numbers& numbers = record_numbers_;
+  numbers.blocks = own.record.blocks();
+  numbers.own.assign(own.record.integers().begin(), own.record.integers().end());
   if (round_ == Round::kStep) {
-    RING_RETURN_IF_ERROR(ReduceStepRecord(bucket, *own, ends, &total));
-    if (!rows_.blocks.empty()) RING_RETURN_IF_ERROR(GatherRows(bucket + 1));
-  } else {
-    RING_RETURN_IF_ERROR(
-        ring_.Exact(ContextOf(bucket), own->blocks(), own->integers(), total.integers()));
+    const auto number = static_cast<uint32_t>(numbers.blocks.size());
+    numbers.blocks.push_back({exact::kRecordTensor, number, 1});
+    numbers.own.resize(numbers.own.size() + exact::kBlockElements);
+    numbers.own[number * exact::kBlockElements] = own.ends == EndsAtBoundary::kAsked ? 1 : 0;
   }
+  record_ = std::move(own.record);
+  RING_RETURN_IF_ERROR(AddNumbers(index, &numbers));
+
+  row_numbers_.blocks = std::move(own.rows.blocks);
+  row_numbers_.own = std::move(own.rows.bits);
+  if (row_numbers_.blocks.empty()) return absl::OkStatus();
+  ++unfinished_;
+  return AddNumbers(index + 1, &row_numbers_);
+}
+
+Status Reducer::AddNumbers(uint32_t index, Numbers* numbers) {
+  numbers->totals.assign(numbers->own.size(), 0);
+  return ring_.AddExact(index, numbers->blocks, numbers->own, numbers->totals);
+}
+
+Status Reducer::Finished(uint32_t index) {
+  --unfinished_;
   pulse_->Tick();
+  if (index >= gradient_buckets() || totals_->floats.size() > 0) return absl::OkStatus();
+  const exact::Bucket& bucket = sum_->buckets()[index];
+  return OnDevice([&] {
+    return device_->WriteTotals(
+        bucket, totals_->integers.span().subspan(bucket.first_block * exact::kBlockElements,
+                                                 bucket.block_count * exact::kBlockElements));
+  });
+}
+
+exact::Record Reducer::Unpack() {
+  exact::Record total = *std::exchange(record_, std::nullopt);
+  const size_t record = total.integers().size();
+  std::copy_n(record_numbers_.totals.begin(), record, total.integers().begin());
+  if (round_ == Round::kStep) {
+    ends_at_boundary_.store(record_numbers_.totals[record] != 0, std::memory_order_relaxed);
+  }
+  rows_ = {std::exchange(row_numbers_.blocks, {}), std::exchange(row_numbers_.totals, {})};
   return total;
-}
-
-// In one bucket, by the exact sum: at most 32 of each integer's bits are used, and are what is
-// sent.
-Status Reducer::GatherRows(uint32_t bucket) {
-  std::vector<int64_t> totals(rows_.bits.size());
-  RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(bucket), rows_.blocks, rows_.bits, totals));
-  rows_.bits = std::move(totals);
-  return absl::OkStatus();
-}
-
-// One more block, of one integer: how many members ask for the boundary. It is no part of the
-// record, and so of no digest.
-Status Reducer::ReduceStepRecord(uint32_t bucket, const exact::Record& own, EndsAtBoundary ends,
-                                 exact::Record* total) {
-  std::vector<exact::Block> blocks = own.blocks();
-  const size_t at = blocks.size() * exact::kBlockElements;
-  blocks.push_back({exact::kRecordTensor, static_cast<uint32_t>(blocks.size()), 1});
-  std::vector<int64_t> integers(own.integers().begin(), own.integers().end());
-  integers.resize(at + exact::kBlockElements);
-  integers[at] = ends == EndsAtBoundary::kAsked ? 1 : 0;
-  std::vector<int64_t> totals(integers.size());
-  RING_RETURN_IF_ERROR(ring_.Exact(ContextOf(bucket), blocks, integers, totals));
-  std::copy_n(totals.begin(), at, total->integers().begin());
-  ends_at_boundary_.store(totals[at] != 0, std::memory_order_relaxed);
-  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::worker

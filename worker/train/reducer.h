@@ -1,8 +1,8 @@
-// The step loop's side of the ring: a thread of its own that reduces a step's buckets in index
-// order as they become ready, while the cores still compute, and the scalars record last. Owned by
-// a run of the step loop, one for each generation. Begin, SubmitRecord, Wait and what speaks of the
-// round that ended: step thread; BucketReady and Leave: any thread; failed(): any thread,
-// lock-free. It knows no model and no update.
+// The step loop's side of the ring: a thread of its own that sends a step's buckets round together,
+// each from when it is ready, while the cores still compute, and the scalars record beside the last
+// of them. Owned by a run of the step loop, one for each generation. Begin, SubmitRecord, Wait and
+// what speaks of the round that ended: step thread; BucketReady and Leave: any thread; failed():
+// any thread, lock-free. It knows no model and no update.
 #pragma once
 
 #include <atomic>
@@ -98,21 +98,44 @@ class Reducer {
 
  private:
   enum class Stage { kIdle, kReducing, kDone };
+  // What a member adds to a round besides gradients.
+  struct Own {
+    exact::Record record;
+    EndsAtBoundary ends = EndsAtBoundary::kNo;
+    RowBits rows;
+  };
+  // What became ready since the ring thread last looked.
+  struct News {
+    std::vector<uint32_t> buckets;
+    std::optional<Own> own;
+  };
+  // What goes round as one bucket behind the gradients: integers of this member, and of all.
+  struct Numbers {
+    std::vector<exact::Block> blocks;
+    std::vector<int64_t> own;
+    std::vector<int64_t> totals;
+  };
+
   void Loop();
-  // Waits until `ready` holds; an error when the reduction was aborted first.
-  template <typename Ready>
-  Status WaitForOwn(Ready ready) ABSL_LOCKS_EXCLUDED(mu_);
+  // `wait`: until there is some. An error when the reduction was aborted.
+  StatusOr<News> TakeNews(bool wait) ABSL_LOCKS_EXCLUDED(mu_);
   void Abort(Status reason);
   StatusOr<exact::Record> ReduceAll();
-  Status ReduceBucket(uint32_t index);
+  Status Add(News news);
+  Status AddBucket(uint32_t index);
+  Status AddOwn(Own own);
+  Status AddNumbers(uint32_t index, Numbers* numbers);
+  Status Finished(uint32_t index);
   // Where there is a device: when it fails, this worker is what ends, and no peer is to blame.
   template <typename Work>
   Status OnDevice(Work work);
-  StatusOr<exact::Record> ReduceRecord(uint32_t bucket);
-  Status GatherRows(uint32_t bucket);
-  Status ReduceStepRecord(uint32_t bucket, const exact::Record& own, EndsAtBoundary ends,
-                          exact::Record* total);
-  [[nodiscard]] ring::Context ContextOf(uint32_t bucket) const;
+  [[nodiscard]] ring::Context ContextOf() const;
+  // The record of all members, and what came with it.
+  exact::Record Unpack();
+  // Of the round in hand: how many buckets of gradients it has.
+  [[nodiscard]] size_t gradient_buckets() const {
+    return round_ == Round::kStep ? sum_->buckets().size() : 0;
+  }
 
   const ReducerOptions options_;
   const exact::BlockLayout* const layout_;
@@ -125,6 +148,9 @@ class Reducer {
   ring::AllReduce ring_;
   Round round_ = Round::kStep;
   uint64_t step_ = 0;
+  size_t unfinished_ = 0;                // buckets of the round, of all kinds
+  std::optional<exact::Record> record_;  // own; what comes back has its shape
+  Numbers record_numbers_, row_numbers_;
   RowBits rows_;  // also of the step thread's, between two rounds
 
   absl::StatusCode link_error_ = absl::StatusCode::kOk;  // step thread
@@ -135,10 +161,7 @@ class Reducer {
   Mutex mu_;
   Condition changed_;
   Stage stage_ ABSL_GUARDED_BY(mu_) = Stage::kIdle;
-  std::vector<bool> ready_ ABSL_GUARDED_BY(mu_);  // by bucket
-  std::optional<exact::Record> own_record_ ABSL_GUARDED_BY(mu_);
-  EndsAtBoundary own_ends_ ABSL_GUARDED_BY(mu_) = EndsAtBoundary::kNo;  // goes with it
-  RowBits own_rows_ ABSL_GUARDED_BY(mu_);                               // likewise
+  News news_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   Status aborted_ ABSL_GUARDED_BY(mu_);
   StatusOr<exact::Record> result_ ABSL_GUARDED_BY(mu_);

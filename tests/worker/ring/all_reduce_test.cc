@@ -1,9 +1,11 @@
 #include "worker/ring/all_reduce.h"
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <future>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -119,13 +121,111 @@ TEST_CASE("AllReduce: every member gets the sum, for every size of ring and buck
   }
 }
 
-TEST_CASE("AllReduce: more segments than a window come in waves") {
+TEST_CASE("AllReduce: more segments than may be under way") {
   MemoryRing ring(3);
   const size_t blocks = 3 * (2 * kWindowFrames + 5);
   std::vector<Integers> totals;
   REQUIRE(AllOk(ReduceOnce(&ring, blocks, {.segment_elements = 256}, &totals)));
   const Integers expected = Expected(3, blocks);
   for (const Integers& total : totals) REQUIRE(total == expected);
+}
+
+namespace {
+
+// A round of several buckets that each member adds in an order of its own, some of them before and
+// some after it has dealt with frames; what each has afterwards, bucket after bucket.
+std::vector<Status> ReduceRounds(MemoryRing* ring, const std::vector<size_t>& buckets,
+                                 std::vector<Integers>* totals) {
+  return RunRing(ring, {.segment_elements = 512}, [&](uint32_t rank, AllReduce& all_reduce) {
+    std::mt19937 random(rank);
+    std::vector<std::vector<Block>> blocks;
+    std::vector<Integers> own, sums;
+    for (uint32_t b = 0; b < buckets.size(); ++b) {
+      blocks.push_back(Blocks(buckets[b]));
+      own.push_back(Numbers(buckets[b], rank + 100 * b));
+      sums.emplace_back(own.back().size(), kPadding);
+    }
+    std::vector<uint32_t> order(buckets.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (uint64_t step = 0; step < 3; ++step) {
+      std::shuffle(order.begin(), order.end(), random);
+      all_reduce.Begin(Step(step));
+      std::vector<uint32_t> finished;
+      for (const uint32_t b : order) {
+        RING_RETURN_IF_ERROR(all_reduce.AddExact(b, blocks[b], own[b], sums[b]));
+        all_reduce.Nudge();  // as if more were there: Work comes back
+        RING_RETURN_IF_ERROR(all_reduce.Work(AllReduce::Until::kNews));
+        for (const uint32_t f : all_reduce.TakeFinished()) finished.push_back(f);
+      }
+      RING_RETURN_IF_ERROR(all_reduce.Work(AllReduce::Until::kIdle));
+      for (const uint32_t f : all_reduce.TakeFinished()) finished.push_back(f);
+      std::sort(finished.begin(), finished.end());
+      std::sort(order.begin(), order.end());
+      if (finished != order) return Internal("not every bucket was finished once");
+    }
+    for (const Integers& sum : sums) {
+      (*totals)[rank].insert((*totals)[rank].end(), sum.begin(), sum.end());
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("AllReduce: buckets of a round go round together, whenever each member adds them") {
+  const std::vector<size_t> buckets = {1, 40, 3, 64, 2, 17, 8};
+  for (uint32_t size = 1; size <= 6; ++size) {
+    MemoryRing ring(size);
+    std::vector<Integers> totals(size);
+    REQUIRE(AllOk(ReduceRounds(&ring, buckets, &totals)));
+    for (uint32_t rank = 1; rank < size; ++rank) REQUIRE(totals[rank] == totals[0]);
+    size_t at = 0;
+    for (uint32_t b = 0; b < buckets.size(); ++b) {
+      const std::vector<Block> blocks = Blocks(buckets[b]);
+      for (size_t i = 0; i < buckets[b] * kBlockElements; ++i, ++at) {
+        if (i % kBlockElements >= blocks[i / kBlockElements].count) continue;
+        uint64_t expected = 0;
+        for (uint32_t rank = 0; rank < size; ++rank) {
+          expected += static_cast<uint64_t>(Numbers(buckets[b], rank + 100 * b)[i]);
+        }
+        if (totals[0][at] != static_cast<int64_t>(expected)) FAIL("bucket " << b << " at " << i);
+      }
+    }
+  }
+}
+
+TEST_CASE("AllReduce: for a member that is late 16 segments wait, and no more") {
+  MemoryRing ring(2);
+  const std::vector<Block> blocks = Blocks(40);  // 20 own segments
+  const Integers own = Numbers(40, 1);
+  const auto reduce = [&](uint32_t rank, const auto& before_add) {
+    AllReduce all_reduce(ring.link(rank), {rank, 2}, {.segment_elements = 256});
+    Integers totals(own.size());
+    all_reduce.Begin(Step(1));
+    RING_RETURN_IF_ERROR(before_add(all_reduce));
+    RING_RETURN_IF_ERROR(all_reduce.AddExact(0, blocks, own, totals));
+    return all_reduce.Work(AllReduce::Until::kIdle);
+  };
+  std::atomic<bool> added = false;
+  std::atomic<int> started = 0, too_early = 0;
+  ring.Tamper(0, [&](Frame& frame) {
+    if (frame.header.phase != Phase::kReduceScatter) return;
+    if (++started > 16 && !added) ++too_early;
+  });
+  Status other;
+  std::jthread thread([&]() { other = reduce(0, [](AllReduce&) { return absl::OkStatus(); }); });
+  const Status late = reduce(1, [&](AllReduce& all_reduce) {
+    while (started < 16) {  // takes what comes, and keeps it
+      ring.link(1)->Nudge();
+      RING_RETURN_IF_ERROR(all_reduce.Work(AllReduce::Until::kNews));
+    }
+    added = true;
+    return absl::OkStatus();
+  });
+  thread.join();
+  CHECK(AllOk({other, late}));
+  CHECK(started == 20);
+  CHECK(too_early == 0);
 }
 
 TEST_CASE("AllReduce: float32 adds in ring order and gives every member the same bits") {

@@ -40,6 +40,8 @@ class GrpcLink : public Link {
 
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
   StatusOr<Frame> Receive(TimePoint deadline) override;
+  StatusOr<Arrival> Await(TimePoint deadline) override { return streams_.state->Await(deadline); }
+  void Nudge() override { streams_.state->Nudge(); }
   void Cancel(Status reason) override { streams_.Cancel(reason); }
   [[nodiscard]] uint64_t bytes_sent() const override { return bytes_sent_; }
 

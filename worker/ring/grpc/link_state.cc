@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "worker/ring/link.h"
-
 namespace ringmaster::ring {
 namespace {
 
@@ -114,15 +112,37 @@ StatusOr<Frame> LinkState::Pop(TimePoint deadline, bool* resume) {
   changed_.WaitUntil(mu_, deadline, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return !failure_.ok() || !frames_.empty() || predecessor_left_;
   });
-  if (!failure_.ok()) return failure_;
-  if (frames_.empty() && predecessor_left_) {
-    return Error(absl::StatusCode::kAborted, "predecessor {} left the ring", predecessor_);
-  }
+  RING_RETURN_IF_ERROR(Exhausted());
   if (frames_.empty()) return Late("no frame from predecessor " + predecessor_ + " in time");
   Frame frame = std::move(frames_.front());
   frames_.pop_front();
   *resume = std::exchange(reading_stopped_, false);
   return frame;
+}
+
+StatusOr<Arrival> LinkState::Await(TimePoint deadline) {
+  MutexLock lock(mu_);
+  const auto arrived = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return nudged_ || !failure_.ok() || !frames_.empty() || predecessor_left_;
+  };
+  if (!arrived() && (deadline == kNoWait || !changed_.WaitUntil(mu_, deadline, arrived))) {
+    return Arrival::kNothing;
+  }
+  RING_RETURN_IF_ERROR(Exhausted());
+  if (!frames_.empty()) return Arrival::kFrame;
+  nudged_ = false;
+  return Arrival::kNudge;
+}
+
+void LinkState::Nudge() {
+  MutexLock lock(mu_);
+  nudged_ = true;
+  changed_.NotifyAll();
+}
+
+Status LinkState::Exhausted() const {
+  if (!failure_.ok() || !frames_.empty() || !predecessor_left_) return failure_;
+  return Error(absl::StatusCode::kAborted, "predecessor {} left the ring", predecessor_);
 }
 
 void LinkState::PredecessorLeft() {

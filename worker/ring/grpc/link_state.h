@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "worker/ring/beat_monitor.h"
 #include "worker/ring/frame.h"
+#include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 
@@ -52,7 +53,10 @@ class LinkState {
   [[nodiscard]] bool Push(Frame frame);
   // The next frame; `*resume`: there is room again, and reading had stopped.
   [[nodiscard]] StatusOr<Frame> Pop(TimePoint deadline, bool* resume);
-  // The predecessor sends nothing more: Pop fails after the last frame.
+  // As of Link.
+  [[nodiscard]] StatusOr<Arrival> Await(TimePoint deadline);
+  void Nudge();
+  // The predecessor sends nothing more: Pop and Await fail after the last frame.
   void PredecessorLeft();
 
  private:
@@ -61,6 +65,8 @@ class LinkState {
     bool joined = false;
     bool done = false;
   };
+  // Why no frame will come, where none is there.
+  [[nodiscard]] Status Exhausted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Progress& of(Edge edge) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return edge == Edge::kSuccessor ? successor_edge_ : predecessor_edge_;
   }
@@ -79,6 +85,7 @@ class LinkState {
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
   bool reading_stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool predecessor_left_ ABSL_GUARDED_BY(mu_) = false;
+  bool nudged_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace ringmaster::ring

@@ -43,6 +43,10 @@ class TripLink : public Link {
     Count();
     return link_->Receive(deadline);
   }
+  StatusOr<Arrival> Await(steady_clock::time_point deadline) override {
+    return link_->Await(deadline);
+  }
+  void Nudge() override { link_->Nudge(); }
   void Cancel(Status reason) override { link_->Cancel(reason); }
   [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }
 
