@@ -33,6 +33,17 @@ function(ring_program name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
 endfunction()
 
+# ring_moves_frames(NAME ...): programs in which megabytes go round a ring. Their malloc is jemalloc: glibc's gives
+# the memory of each received frame back to the kernel and takes it anew, and page faults were half of
+# what a frame costs. Sanitizers have their own.
+function(ring_moves_frames)
+  if(NOT RINGMASTER_SANITIZER)
+    foreach(name IN LISTS ARGN)
+      target_link_libraries(${name} PRIVATE -Wl,--no-as-needed ${RINGMASTER_JEMALLOC} -Wl,--as-needed)
+    endforeach()
+  endif()
+endfunction()
+
 # ring_test(NAME SOURCES a_test.cc DEPS ring_x [LABELS unit] [TIMEOUT seconds] [NIGHTLY]): adds tests of a folder
 # to the Catch2 program NAME, which is one ctest entry. The first call makes it and says its labels;
 # folders of one kind share a program, because each costs a reading of all headers and a link. Labels:
