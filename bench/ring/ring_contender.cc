@@ -1,4 +1,4 @@
-// Ringmaster's own: buckets of 1 Mi elements one after the other, as the reducer has them.
+// Ringmaster's own: a round of buckets of 1 Mi elements, as the reducer has them.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "bench/ring/contender.h"
 #include "common/exact/block_layout.h"
-#include "common/exact/quantize.h"
+#include "common/exact/block_sums.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/grpc/ring_port.h"
 
@@ -60,87 +60,117 @@ class RingContender : public Contender {
     std::ranges::copy(own, own_.begin());
     reduced_.assign(elements, 0);
     if (sums_ == Sums::kFloat32) return absl::OkStatus();
-    integers_.assign(elements, 0);
-    totals_.assign(elements, 0);
+    integers_ = exact::BlockSums(blocks_.size());
+    totals_ = exact::BlockSums(blocks_.size());
     // Units come from the sums of a step before, as in a job.
-    ++step_;
     RING_RETURN_IF_ERROR(
-        ForBuckets([&](size_t first, size_t count) { return ReduceFloats(first, count); }));
+        Round([&](const Part& part) { return AddFloats(part); }, [](const Part&) {}));
     units_.clear();
     for (size_t b = 0; b < blocks_.size(); ++b) units_.push_back(UnitOf(b));
-    for (size_t b = 0; b < blocks_.size(); ++b) Quantize(b);
+    Quantize({0, blocks_.size()});
     return absl::OkStatus();
   }
 
   Status Reduce() override {
-    ++step_;
-    return ForBuckets([&](size_t first, size_t count) {
-      return sums_ == Sums::kFloat32 ? ReduceFloats(first, count) : ReduceIntegers(first, count);
-    });
+    switch (sums_) {
+      case Sums::kFloat32:
+        return Round([&](const Part& part) { return AddFloats(part); }, [](const Part&) {});
+      case Sums::kIntegers:
+        return Round([&](const Part& part) { return AddIntegers(part); }, [](const Part&) {});
+      default:
+        return Round(
+            [&](const Part& part) {
+              Quantize(part);
+              return AddIntegers(part);
+            },
+            [&](const Part& part) { Dequantize(part); });
+    }
   }
 
   [[nodiscard]] std::span<const float> sums() const override { return reduced_; }
 
  private:
+  // The blocks of a bucket.
+  struct Part {
+    size_t first, count;
+    [[nodiscard]] size_t end() const { return first + count; }
+  };
+
   static std::string NameOf(uint32_t rank) { return fmt::format("member{}", rank); }
 
   int UnitOf(size_t block) const {
     float largest = 1e-30F;
-    for (const float value : Part(reduced_, block)) largest = std::max(largest, std::fabs(value));
+    for (const float value : BlockOf(std::span(reduced_), block)) {
+      largest = std::max(largest, std::fabs(value));
+    }
     return std::clamp(std::ilogb(largest) - kPrecisionBits, -40, 119);
   }
 
   template <typename T>
-  [[nodiscard]] std::span<T> Part(std::vector<T>& all, size_t block) const {
-    return std::span(all).subspan(block * exact::kBlockElements, blocks_[block].count);
-  }
-  template <typename T>
-  [[nodiscard]] std::span<const T> Part(const std::vector<T>& all, size_t block) const {
-    return std::span(all).subspan(block * exact::kBlockElements, blocks_[block].count);
+  [[nodiscard]] std::span<T> BlockOf(std::span<T> all, size_t block) const {
+    return all.subspan(block * exact::kBlockElements, blocks_[block].count);
   }
 
-  void Quantize(size_t block) {
-    const std::span<int64_t> sums = Part(integers_, block);
-    std::ranges::fill(sums, 0);
-    (void)exact::QuantizeAdd(Part(std::as_const(own_), block), units_[block], 1, member_.size,
-                             sums.data());
+  void Quantize(const Part& part) {
+    integers_.Clear(part.first, part.count);
+    for (size_t b = part.first; b < part.end(); ++b) {
+      (void)integers_.QuantizeAdd(b, BlockOf(std::span(std::as_const(own_)), b), units_[b], 1,
+                                  member_.size);
+    }
   }
 
-  Status ForBuckets(const std::function<Status(size_t first, size_t count)>& work) {
-    for (size_t first = 0; first < blocks_.size(); first += kBucketBlocks) {
-      RING_RETURN_IF_ERROR(work(first, std::min(kBucketBlocks, blocks_.size() - first)));
+  void Dequantize(const Part& part) {
+    for (size_t b = part.first; b < part.end(); ++b) {
+      totals_.Dequantize(b, units_[b], BlockOf(std::span(reduced_), b));
+    }
+  }
+
+  // A round of all buckets, each added when the one before it is under way, as backward adds them;
+  // `finished` has each that is finished, at once.
+  Status Round(const std::function<Status(const Part&)>& add,
+               const std::function<void(const Part&)>& finished) {
+    reduce_->Begin({.job = ring::JobHash("bench"), .generation = {1, 1}, .step = ++step_});
+    const auto part_of = [&](size_t bucket) {
+      const size_t first = bucket * kBucketBlocks;
+      return Part{first, std::min(kBucketBlocks, blocks_.size() - first)};
+    };
+    const size_t buckets = (blocks_.size() + kBucketBlocks - 1) / kBucketBlocks;
+    for (size_t done = 0, added = 0; done < buckets;) {
+      const bool more = added < buckets;
+      if (more) {
+        RING_RETURN_IF_ERROR(add(part_of(added++)));
+        reduce_->Nudge();  // there is more to add, or to finish
+      }
+      RING_RETURN_IF_ERROR(
+          reduce_->Work(more ? ring::AllReduce::Until::kNews : ring::AllReduce::Until::kIdle));
+      for (const uint32_t bucket : reduce_->TakeFinished()) {
+        finished(part_of(bucket));
+        ++done;
+      }
     }
     return absl::OkStatus();
   }
 
-  [[nodiscard]] ring::Context ContextOf(size_t first) const {
-    return {.job = ring::JobHash("bench"),
-            .generation = {1, 1},
-            .step = step_,
-            .bucket = static_cast<uint32_t>(first / kBucketBlocks)};
+  // What the blocks have of a vector.
+  static std::span<float> Range(std::vector<float>& all, const Part& part) {
+    return std::span(all).subspan(part.first * exact::kBlockElements,
+                                  part.count * exact::kBlockElements);
+  }
+  [[nodiscard]] std::span<const exact::Block> Blocks(const Part& part) const {
+    return std::span(blocks_).subspan(part.first, part.count);
+  }
+  static uint32_t BucketOf(const Part& part) {
+    return static_cast<uint32_t>(part.first / kBucketBlocks);
   }
 
-  // What blocks [first, first + count) have of a vector.
-  template <typename T>
-  static std::span<T> Range(std::vector<T>& all, size_t first, size_t count) {
-    return std::span(all).subspan(first * exact::kBlockElements, count * exact::kBlockElements);
+  Status AddFloats(const Part& part) {
+    return reduce_->AddFloat32(BucketOf(part), Blocks(part), Range(own_, part),
+                               Range(reduced_, part));
   }
 
-  Status ReduceFloats(size_t first, size_t count) {
-    return reduce_->Float32(ContextOf(first), std::span(blocks_).subspan(first, count),
-                            Range(own_, first, count), Range(reduced_, first, count));
-  }
-
-  Status ReduceIntegers(size_t first, size_t count) {
-    const bool whole = sums_ == Sums::kExact;
-    for (size_t b = first; whole && b < first + count; ++b) Quantize(b);
-    RING_RETURN_IF_ERROR(reduce_->Exact(ContextOf(first), std::span(blocks_).subspan(first, count),
-                                        Range(integers_, first, count),
-                                        Range(totals_, first, count)));
-    for (size_t b = first; whole && b < first + count; ++b) {
-      exact::Dequantize(Part(std::as_const(totals_), b), units_[b], Part(reduced_, b).data());
-    }
-    return absl::OkStatus();
+  Status AddIntegers(const Part& part) {
+    return reduce_->AddExact(BucketOf(part), Blocks(part), {&integers_, part.first},
+                             {&totals_, part.first});
   }
 
   const Sums sums_;
@@ -152,7 +182,7 @@ class RingContender : public Contender {
   std::vector<exact::Block> blocks_;
   std::vector<int> units_;
   std::vector<float> own_, reduced_;
-  std::vector<int64_t> integers_, totals_;
+  exact::BlockSums integers_, totals_;
 };
 
 }  // namespace

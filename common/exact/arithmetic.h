@@ -44,6 +44,16 @@ RING_HOST_DEVICE constexpr Quantization MakeQuantization(int log2_scale, int uni
   return {log2_scale - unit_exponent, PowerBits(limit - log2_scale)};
 }
 
+// The bits of 2^30 units, or of the limit where that is less: what the conversion to int32 can
+// hold. 0 where 2^shift is no normal float32.
+RING_HOST_DEVICE constexpr uint32_t NarrowLimit(Quantization quantization) {
+  if (quantization.shift < -126) return 0;
+  const int exponent = 30 - quantization.shift < 127 ? 30 - quantization.shift : 127;
+  if (exponent < -126) return 0;
+  const uint32_t bits = PowerBits(exponent);
+  return bits < quantization.limit ? bits : quantization.limit;
+}
+
 // round_half_even(value * 2^shift) of a magnitude below the limit.
 RING_HOST_DEVICE inline int64_t RoundScaled(float value, int shift) {
   const uint32_t bits = FloatBits(value);

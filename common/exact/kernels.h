@@ -15,19 +15,32 @@ namespace ringmaster::exact {
 
 inline constexpr int kWidths = 17;  // 0, 2, ... 32: the index into a table is width / 2
 
+// Of blocks whose elements are int64 (wide) or int32 (narrow).
+template <typename T>
+struct IntegerKernels {
+  // float32(q) * scale.
+  void (*dequantize)(const T* q, size_t count, float scale, float* out);
+  // Bits that hold every element in two's complement, odd ones too; 0 only when all are zero.
+  int (*bits)(const T* block, size_t count);
+  // 256 elements at widths 2, 4, ... 32 (entry 0 is null): 32 * width bytes.
+  void (*pack[kWidths])(const T* block, uint8_t* out);
+  void (*unpack[kWidths])(const uint8_t* in, T* block);
+  // sums = addends + what was packed, modulo 2^64 or 2^32; `sums` may be `addends`.
+  void (*unpack_sum[kWidths])(const uint8_t* in, const T* addends, T* sums);
+};
+
 struct Kernels {
   const char* name;
   // Adds q to sums; true when a value was refused.
   bool (*quantize_add)(const float* gradient, size_t count, Quantization quantization,
                        int64_t* sums);
-  // float32(q) * scale.
-  void (*dequantize)(const int64_t* q, size_t count, float scale, float* out);
-  // Bits that hold every element in two's complement, odd ones too; 0 only when all are zero.
-  int (*bits)(const int64_t* block, size_t count);
-  // 256 elements at widths 2, 4, ... 32 (entry 0 is null): 32 * width bytes.
-  void (*pack[kWidths])(const int64_t* block, uint8_t* out);
-  void (*unpack[kWidths])(const uint8_t* in, int64_t* block);
-  void (*unpack_add[kWidths])(const uint8_t* in, int64_t* block);
+  // The same where every magnitude's bits are below `limit`, at most NarrowLimit(quantization), so
+  // that |q| < 2^30; else nothing happens and it is false. Sums are at most 2^30 before. `*bits`:
+  // of the sums after it, as above, but 1 where all are zero.
+  bool (*quantize_add_narrow)(const float* gradient, size_t count, Quantization quantization,
+                              uint32_t limit, int32_t* sums, int* bits);
+  IntegerKernels<int64_t> wide;
+  IntegerKernels<int32_t> narrow;
 };
 
 [[nodiscard]] const Kernels& PortableKernels();
@@ -39,12 +52,22 @@ struct Kernels {
 
 // What the functions of codec.h and quantize.h do, with the kernels named.
 [[nodiscard]] int Width(const Kernels& kernels, std::span<const int64_t> block);
+[[nodiscard]] int Width(const Kernels& kernels, std::span<const int32_t> block);
 void Pack(const Kernels& kernels, std::span<const int64_t> block, int width, uint8_t* out);
+void Pack(const Kernels& kernels, std::span<const int32_t> block, int width, uint8_t* out);
 void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int64_t> block);
-void UnpackAdd(const Kernels& kernels, const uint8_t* in, int width, std::span<int64_t> block);
+void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int32_t> block);
+void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+               std::span<const int64_t> addends, int64_t* sums);
+void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+               std::span<const int32_t> addends, int32_t* sums);
 [[nodiscard]] FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient,
                                    int unit_exponent, float gradient_scale, uint32_t shards,
                                    int64_t* sums);
+[[nodiscard]] bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient,
+                                     int unit_exponent, float gradient_scale, uint32_t shards,
+                                     int32_t* sums, int* bits);
 void Dequantize(const Kernels& kernels, std::span<const int64_t> q, int unit_exponent, float* out);
+void Dequantize(const Kernels& kernels, std::span<const int32_t> q, int unit_exponent, float* out);
 
 }  // namespace ringmaster::exact

@@ -13,13 +13,6 @@
 namespace ringmaster::exact {
 namespace {
 
-// 2^30 units, or less: what the int32 conversion can hold. 0 where 2^shift is no normal float32.
-uint32_t NarrowLimit(Quantization quantization) {
-  if (quantization.shift < -126) return 0;
-  const int exponent = std::min(30 - quantization.shift, 127);
-  return std::min(static_cast<uint32_t>(exponent + 127) << 23, quantization.limit);
-}
-
 // Eight elements of which at least one does not fit int32; true when one was refused.
 bool AddEightWide(const float* gradient, Quantization quantization, int64_t* sums) {
   return PortableKernels().quantize_add(gradient, 8, quantization, sums);
@@ -54,6 +47,75 @@ bool QuantizeAddAvx2(const float* gradient, size_t count, Quantization quantizat
   return PortableKernels().quantize_add(gradient + i, count - i, quantization, sums + i) || refused;
 }
 
+RING_INLINE __m256i LoadNarrow(const int32_t* at) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+}
+
+// The lanes' OR, as a block of one element that needs as many bits; never 0.
+RING_INLINE uint32_t FoldLanes(__m256i folded) {
+  const __m128i four =
+      _mm_or_si128(_mm256_castsi256_si128(folded), _mm256_extracti128_si256(folded, 1));
+  const __m128i two = _mm_or_si128(four, _mm_shuffle_epi32(four, 0x4e));
+  const __m128i one = _mm_or_si128(two, _mm_shuffle_epi32(two, 0xb1));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(one));
+}
+
+RING_INLINE __m256i Folded(__m256i v) { return _mm256_xor_si256(v, _mm256_srai_epi32(v, 31)); }
+
+bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization quantization,
+                           uint32_t limit, int32_t* sums, int* bits) {
+  const size_t whole = count & ~size_t{7};
+  const __m256i magnitude_mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
+  __m256i largest = _mm256_setzero_si256();
+  for (size_t i = 0; i < whole; i += 8) {
+    const __m256i g = _mm256_castps_si256(_mm256_loadu_ps(gradient + i));
+    largest = _mm256_max_epi32(largest, _mm256_and_si256(g, magnitude_mask));
+  }
+  const __m256i last = _mm256_set1_epi32(static_cast<int>(limit) - 1);
+  if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, last)) != 0) return false;
+  int rest_bits = 1;
+  if (whole < count &&
+      !PortableKernels().quantize_add_narrow(gradient + whole, count - whole, quantization, limit,
+                                             sums + whole, &rest_bits)) {
+    return false;
+  }
+  const __m256 scale =
+      _mm256_set1_ps(std::bit_cast<float>(static_cast<uint32_t>(quantization.shift + 127) << 23));
+  __m256i folded = _mm256_setzero_si256();
+  for (size_t i = 0; i < whole; i += 8) {
+    // Exact, but where the product is under 2^-126 and rounds to 0 anyway.
+    const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(gradient + i), scale));
+    const __m256i sum = _mm256_add_epi32(LoadNarrow(sums + i), q);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + i), sum);
+    folded = _mm256_or_si256(folded, Folded(sum));
+  }
+  *bits = std::max(33 - std::countl_zero(FoldLanes(folded)), rest_bits);
+  return true;
+}
+
+void DequantizeNarrowAvx2(const int32_t* q, size_t count, float scale, float* out) {
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256 rounded = _mm256_cvtepi32_ps(LoadNarrow(q + i));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(rounded, _mm256_set1_ps(scale)));
+  }
+  PortableKernels().narrow.dequantize(q + i, count - i, scale, out + i);
+}
+
+int BitsNarrowAvx2(const int32_t* block, size_t count) {
+  __m256i folded = _mm256_setzero_si256();
+  __m256i any = _mm256_setzero_si256();
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256i v = LoadNarrow(block + i);
+    any = _mm256_or_si256(any, v);
+    folded = _mm256_or_si256(folded, Folded(v));
+  }
+  const int rest = PortableKernels().narrow.bits(block + i, count - i);
+  if (_mm256_testz_si256(any, any) != 0) return rest;
+  return std::max(33 - std::countl_zero(FoldLanes(folded)), rest);
+}
+
 // The low halves of eight int64.
 RING_INLINE __m256i Narrow(__m256i a, __m256i b) {
   const __m256 mixed = _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88);
@@ -81,10 +143,10 @@ void DequantizeAvx2(const int64_t* q, size_t count, float scale, float* out) {
       const __m256 rounded = _mm256_cvtepi32_ps(narrow);
       _mm256_storeu_ps(out + i, _mm256_mul_ps(rounded, _mm256_set1_ps(scale)));
     } else {
-      PortableKernels().dequantize(q + i, 8, scale, out + i);
+      PortableKernels().wide.dequantize(q + i, 8, scale, out + i);
     }
   }
-  PortableKernels().dequantize(q + i, count - i, scale, out + i);
+  PortableKernels().wide.dequantize(q + i, count - i, scale, out + i);
 }
 
 int BitsAvx2(const int64_t* block, size_t count) {
@@ -102,7 +164,7 @@ int BitsAvx2(const int64_t* block, size_t count) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(rest), folded);
   if (_mm256_testz_si256(any, any) == 0) rest[4] = -1;
   std::copy(block + i, block + count, rest + 5);
-  return PortableKernels().bits(rest, 8);
+  return PortableKernels().wide.bits(rest, 8);
 }
 
 struct Row {
@@ -114,6 +176,10 @@ RING_INLINE Row LoadRow(const int64_t* block, size_t row) {
   const int64_t* first = block + kLanes * row;
   return {Narrow(LoadInteger(first), LoadInteger(first + 4)),
           Narrow(LoadInteger(first + 8), LoadInteger(first + 12))};
+}
+
+RING_INLINE Row LoadRow(const int32_t* block, size_t row) {
+  return {LoadNarrow(block + kLanes * row), LoadNarrow(block + kLanes * row + 8)};
 }
 
 // The low kWidth bits of `row` go to the top of `word`, which moves down: two words become one.
@@ -133,8 +199,8 @@ RING_INLINE Row LoadWord(const uint8_t* in, size_t word) {
   return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
 }
 
-template <int kWidth, size_t kRow>
-RING_INLINE void PackRows(const int64_t* block, Row word, uint8_t* out) {
+template <int kWidth, size_t kRow, typename T>
+RING_INLINE void PackRows(const T* block, Row word, uint8_t* out) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     const Row row = LoadRow(block, kRow);
@@ -151,29 +217,38 @@ RING_INLINE void PackRows(const int64_t* block, Row word, uint8_t* out) {
   }
 }
 
-template <int kWidth>
-void PackAvx2(const int64_t* block, uint8_t* out) {
+template <int kWidth, typename T>
+void PackAvx2(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, {_mm256_setzero_si256(), _mm256_setzero_si256()}, out);
 }
 
-template <bool kAdd>
-RING_INLINE void StoreQuarter(__m128i quarter, int64_t* to) {
+RING_INLINE void StoreQuarter(__m128i quarter, const int64_t* addends, int64_t* to) {
   __m256i wide = _mm256_cvtepi32_epi64(quarter);
-  if constexpr (kAdd) wide = _mm256_add_epi64(wide, LoadInteger(to));
+  if (addends != nullptr) wide = _mm256_add_epi64(wide, LoadInteger(addends));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), wide);
 }
 
-template <bool kAdd>
-RING_INLINE void StoreRow(Row row, int64_t* to) {
-  StoreQuarter<kAdd>(_mm256_castsi256_si128(row.low), to);
-  StoreQuarter<kAdd>(_mm256_extracti128_si256(row.low, 1), to + 4);
-  StoreQuarter<kAdd>(_mm256_castsi256_si128(row.high), to + 8);
-  StoreQuarter<kAdd>(_mm256_extracti128_si256(row.high, 1), to + 12);
+// Where there are no addends (a constant where this is inlined) the row alone.
+RING_INLINE void StoreRow(Row row, const int64_t* addends, int64_t* to) {
+  const auto at = [&](size_t i) { return addends == nullptr ? nullptr : addends + i; };
+  StoreQuarter(_mm256_castsi256_si128(row.low), at(0), to);
+  StoreQuarter(_mm256_extracti128_si256(row.low, 1), at(4), to + 4);
+  StoreQuarter(_mm256_castsi256_si128(row.high), at(8), to + 8);
+  StoreQuarter(_mm256_extracti128_si256(row.high, 1), at(12), to + 12);
+}
+
+RING_INLINE void StoreRow(Row row, const int32_t* addends, int32_t* to) {
+  if (addends != nullptr) {
+    row.low = _mm256_add_epi32(row.low, LoadNarrow(addends));
+    row.high = _mm256_add_epi32(row.high, LoadNarrow(addends + 8));
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), row.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), row.high);
 }
 
 // The row's bits go to the top of the word, then down again with their sign.
-template <int kWidth, bool kAdd, size_t kRow>
-RING_INLINE void UnpackRows(const uint8_t* in, int64_t* block) {
+template <int kWidth, bool kAdd, size_t kRow, typename T>
+RING_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     constexpr size_t kWord = kRow * kWidth / 32;
@@ -187,28 +262,37 @@ RING_INLINE void UnpackRows(const uint8_t* in, int64_t* block) {
       row = {Funnel<kDown>(row.low, next.low), Funnel<kDown>(row.high, next.high)};
     }
     row = {_mm256_srai_epi32(row.low, 32 - kWidth), _mm256_srai_epi32(row.high, 32 - kWidth)};
-    StoreRow<kAdd>(row, block + kLanes * kRow);
-    UnpackRows<kWidth, kAdd, kRow + 1>(in, block);
+    StoreRow(row, kAdd ? addends + kLanes * kRow : nullptr, block + kLanes * kRow);
+    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block);
   }
 }
 
-template <int kWidth, bool kAdd>
-void UnpackAvx2(const uint8_t* in, int64_t* block) {
-  UnpackRows<kWidth, kAdd, 0>(in, block);
+template <int kWidth, typename T>
+void UnpackAvx2(const uint8_t* in, T* block) {
+  UnpackRows<kWidth, false, 0, T>(in, nullptr, block);
 }
 
-template <size_t... kIndex>
-constexpr Kernels Table(std::index_sequence<kIndex...>) {
-  return {"avx2",
-          QuantizeAddAvx2,
-          DequantizeAvx2,
-          BitsAvx2,
-          {nullptr, PackAvx2<2 * kIndex + 2>...},
-          {nullptr, UnpackAvx2<2 * kIndex + 2, false>...},
-          {nullptr, UnpackAvx2<2 * kIndex + 2, true>...}};
+template <int kWidth, typename T>
+void UnpackSumAvx2(const uint8_t* in, const T* addends, T* sums) {
+  UnpackRows<kWidth, true, 0, T>(in, addends, sums);
 }
 
-constexpr Kernels kAvx2 = Table(std::make_index_sequence<kWidths - 1>());
+template <typename T, size_t... kIndex>
+constexpr IntegerKernels<T> TableOf(decltype(IntegerKernels<T>::dequantize) dequantize,
+                                    decltype(IntegerKernels<T>::bits) bits,
+                                    std::index_sequence<kIndex...>) {
+  return {dequantize,
+          bits,
+          {nullptr, PackAvx2<2 * kIndex + 2, T>...},
+          {nullptr, UnpackAvx2<2 * kIndex + 2, T>...},
+          {nullptr, UnpackSumAvx2<2 * kIndex + 2, T>...}};
+}
+
+using Widths = std::make_index_sequence<kWidths - 1>;
+
+constexpr Kernels kAvx2 = {"avx2", QuantizeAddAvx2, QuantizeAddNarrowAvx2,
+                           TableOf<int64_t>(DequantizeAvx2, BitsAvx2, Widths()),
+                           TableOf<int32_t>(DequantizeNarrowAvx2, BitsNarrowAvx2, Widths())};
 
 }  // namespace
 

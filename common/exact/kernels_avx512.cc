@@ -73,6 +73,73 @@ RING_AVX512 int BitsAvx512(const int64_t* block, size_t count) {
   return magnitude == 0 ? 1 : 65 - __builtin_clzll(magnitude);
 }
 
+RING_AVX512_INLINE __mmask16 LanesOf(size_t count) {
+  return static_cast<__mmask16>(count >= kLanes ? 0xffffU : (1U << count) - 1);
+}
+
+// folded | (v ^ (v >> 31))
+RING_AVX512_INLINE __m512i Fold(__m512i folded, __m512i v) {
+  return _mm512_ternarylogic_epi32(folded, v, _mm512_srai_epi32(v, 31), 0xf6);
+}
+
+RING_AVX512_INLINE int BitsOfFolded(__m512i folded) {
+  const auto magnitude = static_cast<uint32_t>(_mm512_reduce_or_epi32(folded));
+  return magnitude == 0 ? 1 : 33 - __builtin_clz(magnitude);
+}
+
+// The same for every vector of the block, whose lanes `count` says.
+RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
+                                         Quantization quantization, uint32_t limit, int32_t* sums,
+                                         int* bits) {
+  const __m512i magnitude_mask = _mm512_set1_epi32(static_cast<int>(kMagnitudeMask));
+  __m512i largest = _mm512_setzero_si512();
+  for (size_t i = 0; i < count; i += kLanes) {
+    const __m512 g = _mm512_maskz_loadu_ps(LanesOf(count - i), gradient + i);
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(g), magnitude_mask));
+  }
+  if (_mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32(static_cast<int>(limit))) != 0) {
+    return false;
+  }
+  const __m512 shift = _mm512_set1_ps(static_cast<float>(quantization.shift));
+  __m512i folded = _mm512_setzero_si512();
+  for (size_t i = 0; i < count; i += kLanes) {
+    const __mmask16 lanes = LanesOf(count - i);
+    // Exact, but where the result is under 2^-126 and rounds to 0 anyway.
+    const __m512 scaled = _mm512_scalef_ps(_mm512_maskz_loadu_ps(lanes, gradient + i), shift);
+    const __m512i sum = _mm512_add_epi32(
+        _mm512_maskz_loadu_epi32(lanes, sums + i),
+        _mm512_cvt_roundps_epi32(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm512_mask_storeu_epi32(sums + i, lanes, sum);
+    folded = Fold(folded, sum);
+  }
+  *bits = BitsOfFolded(folded);
+  return true;
+}
+
+RING_AVX512 void DequantizeNarrowAvx512(const int32_t* q, size_t count, float scale, float* out) {
+  const __m512 scales = _mm512_set1_ps(scale);
+  for (size_t i = 0; i < count; i += kLanes) {
+    const __mmask16 lanes = LanesOf(count - i);
+    const __m512 rounded = _mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(lanes, q + i));
+    _mm512_mask_storeu_ps(out + i, lanes, _mm512_mul_ps(rounded, scales));
+  }
+}
+
+RING_AVX512 int BitsNarrowAvx512(const int32_t* block, size_t count) {
+  __m512i folded = _mm512_setzero_si512();
+  __m512i any = _mm512_setzero_si512();
+  for (size_t i = 0; i < count; i += kLanes) {
+    const __m512i v = _mm512_maskz_loadu_epi32(LanesOf(count - i), block + i);
+    any = _mm512_or_si512(any, v);
+    folded = Fold(folded, v);
+  }
+  return _mm512_test_epi32_mask(any, any) == 0 ? 0 : BitsOfFolded(folded);
+}
+
+RING_AVX512_INLINE __m512i LoadRow(const int32_t* block, size_t row) {
+  return _mm512_loadu_si512(block + kLanes * row);
+}
+
 RING_AVX512_INLINE __m512i LoadRow(const int64_t* block, size_t row) {
   const int64_t* first = block + kLanes * row;
   const __m256i low = _mm512_cvtepi64_epi32(_mm512_loadu_si512(first));
@@ -82,8 +149,8 @@ RING_AVX512_INLINE __m512i LoadRow(const int64_t* block, size_t row) {
 
 // A row enters the word at its top and moves down: after 32 bits the word is full, and what a row
 // has left enters the next one.
-template <int kWidth, size_t kRow>
-RING_AVX512_INLINE void PackRows(const int64_t* block, __m512i word, uint8_t* out) {
+template <int kWidth, size_t kRow, typename T>
+RING_AVX512_INLINE void PackRows(const T* block, __m512i word, uint8_t* out) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     constexpr size_t kWord = kRow * kWidth / 32;
@@ -99,26 +166,31 @@ RING_AVX512_INLINE void PackRows(const int64_t* block, __m512i word, uint8_t* ou
   }
 }
 
-template <int kWidth>
-RING_AVX512 void PackAvx512(const int64_t* block, uint8_t* out) {
+template <int kWidth, typename T>
+RING_AVX512 void PackAvx512(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, _mm512_setzero_si512(), out);
 }
 
-template <bool kAdd>
-RING_AVX512_INLINE void StoreRow(__m512i row, int64_t* to) {
+// Where there are no addends (a constant where this is inlined) the row alone.
+RING_AVX512_INLINE void StoreRow(__m512i row, const int64_t* addends, int64_t* to) {
   __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(row));
   __m512i high = _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(row, 1));
-  if constexpr (kAdd) {
-    low = _mm512_add_epi64(low, _mm512_loadu_si512(to));
-    high = _mm512_add_epi64(high, _mm512_loadu_si512(to + 8));
+  if (addends != nullptr) {
+    low = _mm512_add_epi64(low, _mm512_loadu_si512(addends));
+    high = _mm512_add_epi64(high, _mm512_loadu_si512(addends + 8));
   }
   _mm512_storeu_si512(to, low);
   _mm512_storeu_si512(to + 8, high);
 }
 
+RING_AVX512_INLINE void StoreRow(__m512i row, const int32_t* addends, int32_t* to) {
+  if (addends != nullptr) row = _mm512_add_epi32(row, _mm512_loadu_si512(addends));
+  _mm512_storeu_si512(to, row);
+}
+
 // The row's bits go to the top of the word, then down again with their sign.
-template <int kWidth, bool kAdd, size_t kRow>
-RING_AVX512_INLINE void UnpackRows(const uint8_t* in, int64_t* block) {
+template <int kWidth, bool kAdd, size_t kRow, typename T>
+RING_AVX512_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     const uint8_t* at = in + 64 * (kRow * kWidth / 32);
@@ -128,28 +200,38 @@ RING_AVX512_INLINE void UnpackRows(const uint8_t* in, int64_t* block) {
     } else if constexpr (kUsed + kWidth > 32) {
       row = _mm512_shldi_epi32(_mm512_loadu_si512(at + 64), row, 64 - kUsed - kWidth);
     }
-    StoreRow<kAdd>(_mm512_srai_epi32(row, 32 - kWidth), block + kLanes * kRow);
-    UnpackRows<kWidth, kAdd, kRow + 1>(in, block);
+    StoreRow(_mm512_srai_epi32(row, 32 - kWidth), kAdd ? addends + kLanes * kRow : nullptr,
+             block + kLanes * kRow);
+    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block);
   }
 }
 
-template <int kWidth, bool kAdd>
-RING_AVX512 void UnpackAvx512(const uint8_t* in, int64_t* block) {
-  UnpackRows<kWidth, kAdd, 0>(in, block);
+template <int kWidth, typename T>
+RING_AVX512 void UnpackAvx512(const uint8_t* in, T* block) {
+  UnpackRows<kWidth, false, 0, T>(in, nullptr, block);
 }
 
-template <size_t... kIndex>
-constexpr Kernels Table(std::index_sequence<kIndex...>) {
-  return {"avx512",
-          QuantizeAddAvx512,
-          DequantizeAvx512,
-          BitsAvx512,
-          {nullptr, PackAvx512<2 * kIndex + 2>...},
-          {nullptr, UnpackAvx512<2 * kIndex + 2, false>...},
-          {nullptr, UnpackAvx512<2 * kIndex + 2, true>...}};
+template <int kWidth, typename T>
+RING_AVX512 void UnpackSumAvx512(const uint8_t* in, const T* addends, T* sums) {
+  UnpackRows<kWidth, true, 0, T>(in, addends, sums);
 }
 
-constexpr Kernels kAvx512 = Table(std::make_index_sequence<kWidths - 1>());
+template <typename T, size_t... kIndex>
+constexpr IntegerKernels<T> TableOf(decltype(IntegerKernels<T>::dequantize) dequantize,
+                                    decltype(IntegerKernels<T>::bits) bits,
+                                    std::index_sequence<kIndex...>) {
+  return {dequantize,
+          bits,
+          {nullptr, PackAvx512<2 * kIndex + 2, T>...},
+          {nullptr, UnpackAvx512<2 * kIndex + 2, T>...},
+          {nullptr, UnpackSumAvx512<2 * kIndex + 2, T>...}};
+}
+
+using Widths = std::make_index_sequence<kWidths - 1>;
+
+constexpr Kernels kAvx512 = {"avx512", QuantizeAddAvx512, QuantizeAddNarrowAvx512,
+                             TableOf<int64_t>(DequantizeAvx512, BitsAvx512, Widths()),
+                             TableOf<int32_t>(DequantizeNarrowAvx512, BitsNarrowAvx512, Widths())};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // The reference: integer arithmetic, one lane and one element at a time.
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "common/exact/kernels.h"
@@ -22,22 +23,40 @@ bool QuantizeAddPortable(const float* gradient, size_t count, Quantization quant
   return refused;
 }
 
-void DequantizePortable(const int64_t* q, size_t count, float scale, float* out) {
+bool QuantizeAddNarrowPortable(const float* gradient, size_t count, Quantization quantization,
+                               uint32_t limit, int32_t* sums, int* bits) {
+  for (size_t i = 0; i < count; ++i) {
+    if ((std::bit_cast<uint32_t>(gradient[i]) & kMagnitudeMask) >= limit) return false;
+  }
+  uint32_t folded = 0;
+  for (size_t i = 0; i < count; ++i) {
+    sums[i] += static_cast<int32_t>(RoundScaled(gradient[i], quantization.shift));
+    folded |= static_cast<uint32_t>(sums[i] ^ (sums[i] >> 31));
+  }
+  *bits = 33 - std::countl_zero(folded);
+  return true;
+}
+
+template <typename T>
+void DequantizePortable(const T* q, size_t count, float scale, float* out) {
   for (size_t i = 0; i < count; ++i) out[i] = static_cast<float>(q[i]) * scale;
 }
 
-int BitsPortable(const int64_t* block, size_t count) {
-  uint64_t folded = 0;  // v or ~v, whichever is not negative
-  uint64_t any = 0;
+template <typename T>
+int BitsPortable(const T* block, size_t count) {
+  using Unsigned = std::make_unsigned_t<T>;
+  constexpr int kBits = 8 * sizeof(T);
+  Unsigned folded = 0;  // v or ~v, whichever is not negative
+  Unsigned any = 0;
   for (size_t i = 0; i < count; ++i) {
-    any |= static_cast<uint64_t>(block[i]);
-    folded |= static_cast<uint64_t>(block[i] ^ (block[i] >> 63));
+    any |= static_cast<Unsigned>(block[i]);
+    folded |= static_cast<Unsigned>(block[i] ^ (block[i] >> (kBits - 1)));
   }
-  return any == 0 ? 0 : 65 - std::countl_zero(folded);
+  return any == 0 ? 0 : kBits + 1 - std::countl_zero(folded);
 }
 
-template <int kWidth>
-void PackPortable(const int64_t* block, uint8_t* out) {
+template <int kWidth, typename T>
+void PackPortable(const T* block, uint8_t* out) {
   constexpr uint64_t kMask = (uint64_t{1} << kWidth) - 1;
   for (size_t lane = 0; lane < kLanes; ++lane) {
     uint64_t stream = 0;
@@ -55,8 +74,8 @@ void PackPortable(const int64_t* block, uint8_t* out) {
   }
 }
 
-template <int kWidth>
-void UnpackPortable(const uint8_t* in, int64_t* block) {
+template <int kWidth, typename T>
+void UnpackPortable(const uint8_t* in, T* block) {
   for (size_t lane = 0; lane < kLanes; ++lane) {
     uint64_t stream = 0;
     int bits = 0;
@@ -69,35 +88,38 @@ void UnpackPortable(const uint8_t* in, int64_t* block) {
         stream |= uint64_t{next} << bits;
         bits += 32;
       }
-      block[kLanes * row + lane] = static_cast<int64_t>(stream << (64 - kWidth)) >> (64 - kWidth);
+      block[kLanes * row + lane] =
+          static_cast<T>(static_cast<int64_t>(stream << (64 - kWidth)) >> (64 - kWidth));
       stream >>= kWidth;
       bits -= kWidth;
     }
   }
 }
 
-template <int kWidth>
-void UnpackAddPortable(const uint8_t* in, int64_t* block) {
-  int64_t unpacked[kBlockElements];
+template <int kWidth, typename T>
+void UnpackSumPortable(const uint8_t* in, const T* addends, T* sums) {
+  using Unsigned = std::make_unsigned_t<T>;
+  T unpacked[kBlockElements];
   UnpackPortable<kWidth>(in, unpacked);
   for (size_t i = 0; i < kBlockElements; ++i) {
-    block[i] =
-        static_cast<int64_t>(static_cast<uint64_t>(block[i]) + static_cast<uint64_t>(unpacked[i]));
+    sums[i] =
+        static_cast<T>(static_cast<Unsigned>(addends[i]) + static_cast<Unsigned>(unpacked[i]));
   }
 }
 
-template <size_t... kIndex>
-constexpr Kernels Table(std::index_sequence<kIndex...>) {
-  return {"portable",
-          QuantizeAddPortable,
-          DequantizePortable,
-          BitsPortable,
-          {nullptr, PackPortable<2 * kIndex + 2>...},
-          {nullptr, UnpackPortable<2 * kIndex + 2>...},
-          {nullptr, UnpackAddPortable<2 * kIndex + 2>...}};
+template <typename T, size_t... kIndex>
+constexpr IntegerKernels<T> TableOf(std::index_sequence<kIndex...>) {
+  return {DequantizePortable<T>,
+          BitsPortable<T>,
+          {nullptr, PackPortable<2 * kIndex + 2, T>...},
+          {nullptr, UnpackPortable<2 * kIndex + 2, T>...},
+          {nullptr, UnpackSumPortable<2 * kIndex + 2, T>...}};
 }
 
-constexpr Kernels kPortable = Table(std::make_index_sequence<kWidths - 1>());
+using Widths = std::make_index_sequence<kWidths - 1>;
+
+constexpr Kernels kPortable = {"portable", QuantizeAddPortable, QuantizeAddNarrowPortable,
+                               TableOf<int64_t>(Widths()), TableOf<int32_t>(Widths())};
 
 }  // namespace
 

@@ -70,6 +70,23 @@ FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient, in
   return FirstRefused(gradient, quantization.limit);
 }
 
+bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient, int unit_exponent,
+                       float gradient_scale, uint32_t shards, int32_t* sums, int* bits) {
+  CheckUnit(unit_exponent, gradient.size());
+  RING_CHECK(shards >= 1, "a job has at least one shard");
+  const Quantization quantization =
+      MakeQuantization(ScaleExponent(gradient_scale), unit_exponent, CeilLog2(shards));
+  const uint32_t limit = NarrowLimit(quantization);
+  return limit > 0 && kernels.quantize_add_narrow(gradient.data(), gradient.size(), quantization,
+                                                  limit, sums, bits);
+}
+
+bool QuantizeAddNarrow(std::span<const float> gradient, int unit_exponent, float gradient_scale,
+                       uint32_t shards, int32_t* sums, int* bits) {
+  return QuantizeAddNarrow(BestKernels(), gradient, unit_exponent, gradient_scale, shards, sums,
+                           bits);
+}
+
 FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent, float gradient_scale,
                      uint32_t shards, int64_t* sums) {
   return QuantizeAdd(BestKernels(), gradient, unit_exponent, gradient_scale, shards, sums);
@@ -77,10 +94,20 @@ FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent, float g
 
 void Dequantize(const Kernels& kernels, std::span<const int64_t> q, int unit_exponent, float* out) {
   CheckUnit(unit_exponent, q.size());
-  kernels.dequantize(q.data(), q.size(), std::bit_cast<float>(PowerBits(unit_exponent)), out);
+  kernels.wide.dequantize(q.data(), q.size(), std::bit_cast<float>(PowerBits(unit_exponent)), out);
+}
+
+void Dequantize(const Kernels& kernels, std::span<const int32_t> q, int unit_exponent, float* out) {
+  CheckUnit(unit_exponent, q.size());
+  kernels.narrow.dequantize(q.data(), q.size(), std::bit_cast<float>(PowerBits(unit_exponent)),
+                            out);
 }
 
 void Dequantize(std::span<const int64_t> q, int unit_exponent, float* out) {
+  Dequantize(BestKernels(), q, unit_exponent, out);
+}
+
+void Dequantize(std::span<const int32_t> q, int unit_exponent, float* out) {
   Dequantize(BestKernels(), q, unit_exponent, out);
 }
 

@@ -1,6 +1,7 @@
 #include "worker/ring/all_reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "common/check.h"
@@ -20,14 +21,16 @@ constexpr uint32_t kSegmentsOut = 16;
 constexpr uint32_t kBucketsOut = 4;
 static_assert(kSegmentsOut < kWindowFrames, "else a ring of senders could hang");
 
-template <typename T>
-void CheckSpans(std::span<const exact::Block> blocks, std::span<const T> own, std::span<T> totals) {
-  const size_t elements = blocks.size() * exact::kBlockElements;
-  RING_CHECK(own.size() == elements && totals.size() == elements, "256 elements a block");
+// What a ring of one does.
+void CopyBlocks(std::span<const exact::Block> blocks, const OwnSums& own, const TotalSums& totals) {
+  std::array<int64_t, exact::kBlockElements> side;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    totals.Write(b, own.Read(b, blocks[b].count, side.data()));
+  }
 }
 
-template <typename T>
-void CopyBlocks(std::span<const exact::Block> blocks, std::span<const T> own, std::span<T> totals) {
+void CopyBlocks(std::span<const exact::Block> blocks, std::span<const float> own,
+                std::span<float> totals) {
   for (size_t b = 0; b < blocks.size(); ++b) {
     std::copy_n(own.begin() + b * exact::kBlockElements, blocks[b].count,
                 totals.begin() + b * exact::kBlockElements);
@@ -65,15 +68,16 @@ void AllReduce::Begin(const Context& context) {
 }
 
 Status AllReduce::AddExact(uint32_t bucket, std::span<const exact::Block> blocks,
-                           std::span<const int64_t> own, std::span<int64_t> totals) {
-  CheckSpans(blocks, own, totals);
+                           const OwnSums& own, const TotalSums& totals) {
+  RING_CHECK(own.Hold(blocks.size()) && totals.Hold(blocks.size()), "256 elements a block");
   if (position_.size == 1) CopyBlocks(blocks, own, totals);
   return Add(bucket, blocks.size(), std::make_unique<ExactSegments>(blocks, own, totals, &pool_));
 }
 
 Status AllReduce::AddFloat32(uint32_t bucket, std::span<const exact::Block> blocks,
                              std::span<const float> own, std::span<float> totals) {
-  CheckSpans(blocks, own, totals);
+  const size_t elements = blocks.size() * exact::kBlockElements;
+  RING_CHECK(own.size() == elements && totals.size() == elements, "256 elements a block");
   if (position_.size == 1) CopyBlocks(blocks, own, totals);
   return Add(bucket, blocks.size(), std::make_unique<Float32Segments>(blocks, own, totals, &pool_));
 }
@@ -125,19 +129,21 @@ Status AllReduce::Work(Until until) {
 
 Status AllReduce::Loop(Until until) {
   const bool wait_for_news = until == Until::kNews && idle();
+  bool news = false;
   while (wait_for_news || !idle()) {
-    // What has come goes first: others wait for it.
+    // What has come goes first: others wait for it. Then what can be started; then news.
     RING_ASSIGN_OR_RETURN(Arrival arrival, link_->Await(kNoWait));
     if (arrival == Arrival::kNothing) {
       RING_ASSIGN_OR_RETURN(const bool started, StartOne());
       if (started) continue;
+      if (news) break;
       RING_ASSIGN_OR_RETURN(arrival, Await());
     }
     if (arrival == Arrival::kFrame) {
       RING_ASSIGN_OR_RETURN(Frame frame, link_->Receive(kNoWait));
       RING_RETURN_IF_ERROR(Deal(std::move(frame)));
-    } else if (until == Until::kNews) {
-      break;
+    } else {
+      news = until == Until::kNews;
     }
   }
   return absl::OkStatus();

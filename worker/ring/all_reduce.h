@@ -53,18 +53,18 @@ class AllReduce {
   void Begin(const Context& context);
 
   // totals = the sum of every member's `own`, exact (mod 2^64). `blocks` has the elements of each
-  // block (1 to 256); both spans hold 256 elements a block, padding is ignored and left alone. All
-  // three outlive the bucket. `own` is never changed, so an aborted reduction can be repeated in
-  // another generation; `totals` may be garbage after an error. In a ring of one it is finished at
-  // once. Errors as of Work.
-  Status AddExact(uint32_t bucket, std::span<const exact::Block> blocks,
-                  std::span<const int64_t> own, std::span<int64_t> totals);
+  // block (1 to 256); sums hold 256 elements a block, padding is ignored. All outlive the bucket.
+  // `own` is never changed, so an aborted reduction can be repeated in another generation; `totals`
+  // may be garbage after an error. In a ring of one it is finished at once. Errors as of Work.
+  Status AddExact(uint32_t bucket, std::span<const exact::Block> blocks, const OwnSums& own,
+                  const TotalSums& totals);
   // The same on float32, added in ring order: bits depend on the cluster.
   Status AddFloat32(uint32_t bucket, std::span<const exact::Block> blocks,
                     std::span<const float> own, std::span<float> totals);
 
   // Sends and receives until every bucket that was added is finished; with kNews it also returns
-  // for a Nudge, and waits for one where nothing is unfinished. FAILED_PRECONDITION: a frame that
+  // after a Nudge, when there is nothing to do but wait, and waits for one where nothing is
+  // unfinished. FAILED_PRECONDITION: a frame that
   // is not of this round; INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's
   // errors. Any error ends the link, so that the neighbours learn of it at once. In a ring of one
   // there is nothing to do.

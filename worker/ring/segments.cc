@@ -10,9 +10,37 @@ namespace {
 
 constexpr int kMaxWidth = 64;
 
+// Of a payload's block, so that it and a narrow block of own sums add up within int32, or it alone
+// is a narrow block.
+constexpr int kNarrowWidth = 30;
+
 size_t WidthBytes(size_t blocks) { return (blocks + 63) / 64 * 64; }
 
 }  // namespace
+
+bool OwnSums::Hold(size_t blocks) const {
+  return sums_ == nullptr ? integers_.size() == blocks * exact::kBlockElements
+                          : first_ + blocks <= sums_->blocks();
+}
+
+std::span<const int64_t> OwnSums::Read(size_t block, size_t count, int64_t* side) const {
+  if (sums_ == nullptr) return integers_.subspan(block * exact::kBlockElements, count);
+  sums_->Read(first_ + block, {side, count});
+  return {side, count};
+}
+
+bool TotalSums::Hold(size_t blocks) const {
+  return sums_ == nullptr ? integers_.size() == blocks * exact::kBlockElements
+                          : first_ + blocks <= sums_->blocks();
+}
+
+void TotalSums::Write(size_t block, std::span<const int64_t> elements) const {
+  if (sums_ == nullptr) {
+    std::ranges::copy(elements, integers_.subspan(block * exact::kBlockElements).begin());
+  } else {
+    sums_->Write(first_ + block, elements);
+  }
+}
 
 size_t ExactSegments::PayloadLimit(size_t blocks) {
   return WidthBytes(blocks) + blocks * exact::PackedBytes(kMaxWidth, exact::kBlockElements);
@@ -26,11 +54,14 @@ class ExactSegments::Writer {
     std::memset(width_, 0, WidthBytes(blocks));
   }
 
-  void Append(std::span<const int64_t> block) {
+  // Of int64 or int32; the width it took.
+  template <typename T>
+  int Append(std::span<const T> block) {
     const int width = exact::Width(block);
     *width_++ = static_cast<uint8_t>(width);
     exact::Pack(block, width, end_);
     end_ += exact::PackedBytes(width, block.size());
+    return width;
   }
 
   [[nodiscard]] Payload Finish() && {
@@ -46,7 +77,14 @@ class ExactSegments::Writer {
 
 Payload ExactSegments::Pack(const Turn& turn) {
   Writer writer(pool_, turn.block_count);
-  for (size_t i = 0; i < turn.block_count; ++i) writer.Append(own(turn.first_block + i));
+  for (size_t block = turn.first_block; block < turn.first_block + turn.block_count; ++block) {
+    const size_t count = blocks_[block].count;
+    if (const int32_t* const narrow = own_.narrow(block); narrow != nullptr) {
+      writer.Append(std::span<const int32_t>(narrow, count));
+    } else {
+      writer.Append(own_.Read(block, count, wide_.data()));
+    }
+  }
   return std::move(writer).Finish();
 }
 
@@ -85,20 +123,34 @@ StatusOr<Payload> ExactSegments::Fold(const Turn& turn, const Payload& received,
   PayloadReader reader(received);
   RING_RETURN_IF_ERROR(ReadWidths(turn, &reader));
   Writer writer(pool_, turn.block_count);
-  alignas(64) std::array<int64_t, exact::kBlockElements> sums;
   for (size_t i = 0; i < turn.block_count; ++i) {
     const size_t block = turn.first_block + i;
-    const auto mine = own(block);
-    const std::span<int64_t> sum(
-        totals == Totals::kKeep ? totals_.data() + block * exact::kBlockElements : sums.data(),
-        mine.size());
-    std::copy(mine.begin(), mine.end(), sum.begin());
-    const uint8_t* const packed =
-        reader.Take(exact::PackedBytes(widths_[i], mine.size()), side_.data());
-    exact::UnpackAdd(packed, widths_[i], sum);
-    writer.Append(sum);
+    const size_t bytes = exact::PackedBytes(widths_[i], blocks_[block].count);
+    FoldBlock(block, reader.Take(bytes, side_.data()), widths_[i], totals, &writer);
   }
   return std::move(writer).Finish();
+}
+
+void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, Totals totals,
+                              Writer* writer) {
+  const size_t count = blocks_[block].count;
+  const int32_t* const narrow = own_.narrow(block);
+  if (narrow != nullptr && width <= kNarrowWidth) {
+    exact::UnpackSum(packed, width, std::span(narrow, count), narrow_.data());
+    const int summed = writer->Append(std::span<const int32_t>(narrow_.data(), count));
+    if (totals == Totals::kDrop) return;
+    int32_t* const kept = summed <= kNarrowWidth ? totals_.MakeNarrow(block) : nullptr;
+    if (kept != nullptr) {
+      std::copy_n(narrow_.begin(), count, kept);
+    } else {
+      std::copy_n(narrow_.begin(), count, wide_.begin());
+      totals_.Write(block, std::span(wide_).first(count));
+    }
+    return;
+  }
+  exact::UnpackSum(packed, width, own_.Read(block, count, addends_.data()), wide_.data());
+  writer->Append(std::span<const int64_t>(wide_.data(), count));
+  if (totals == Totals::kKeep) totals_.Write(block, std::span(wide_).first(count));
 }
 
 StatusOr<Payload> ExactSegments::Add(const Turn& turn, const Payload& received) {
@@ -116,7 +168,13 @@ Status ExactSegments::Keep(const Turn& turn, const Payload& received) {
     const size_t block = turn.first_block + i;
     const size_t count = blocks_[block].count;
     const uint8_t* const packed = reader.Take(exact::PackedBytes(widths_[i], count), side_.data());
-    exact::Unpack(packed, widths_[i], totals_.subspan(block * exact::kBlockElements, count));
+    int32_t* const narrow = widths_[i] <= kNarrowWidth ? totals_.MakeNarrow(block) : nullptr;
+    if (narrow != nullptr) {
+      exact::Unpack(packed, widths_[i], std::span(narrow, count));
+    } else {
+      exact::Unpack(packed, widths_[i], std::span(wide_).first(count));
+      totals_.Write(block, std::span(wide_).first(count));
+    }
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/block_sums.h"
 #include "common/status.h"
 #include "worker/ring/payload.h"
 #include "worker/ring/schedule.h"
@@ -29,16 +30,59 @@ class Segments {
   virtual Status Keep(const Turn& turn, const Payload& received) = 0;
 };
 
+// The integers that a member adds to a bucket: of a BlockSums, from a block on, or int64, 256 a
+// block. A value; what it shows outlives it.
+class OwnSums {
+ public:
+  OwnSums(const exact::BlockSums* sums, size_t first_block) : sums_(sums), first_(first_block) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): is one
+  OwnSums(std::span<const int64_t> integers) : integers_(integers) {}
+
+  // Whether there are so many blocks.
+  [[nodiscard]] bool Hold(size_t blocks) const;
+  // The block's elements where they are int32; else nullptr.
+  [[nodiscard]] const int32_t* narrow(size_t block) const {
+    return sums_ == nullptr ? nullptr : sums_->narrow(first_ + block);
+  }
+  // The first `count` elements, where they lie or copied to `side`.
+  [[nodiscard]] std::span<const int64_t> Read(size_t block, size_t count, int64_t* side) const;
+
+ private:
+  const exact::BlockSums* sums_ = nullptr;
+  size_t first_ = 0;
+  std::span<const int64_t> integers_;
+};
+
+// Where the totals of a bucket go; likewise.
+class TotalSums {
+ public:
+  TotalSums(exact::BlockSums* sums, size_t first_block) : sums_(sums), first_(first_block) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): is one
+  TotalSums(std::span<int64_t> integers) : integers_(integers) {}
+
+  [[nodiscard]] bool Hold(size_t blocks) const;
+  // Where to write elements of at most 31 bits as int32; nullptr where only int64 may be.
+  [[nodiscard]] int32_t* MakeNarrow(size_t block) const {
+    return sums_ == nullptr ? nullptr : sums_->MakeNarrow(first_ + block);
+  }
+  void Write(size_t block, std::span<const int64_t> elements) const;
+
+ private:
+  exact::BlockSums* sums_ = nullptr;
+  size_t first_ = 0;
+  std::span<int64_t> integers_;
+};
+
 // Segments of integers, packed without loss (common/exact/codec.h). Ring thread only.
 //
 // Payload: one byte for each block with its width in bits, padded with zeros to a multiple of 64
 // bytes, then the packed blocks one after the other, each a multiple of 64 bytes.
 class ExactSegments : public Segments {
  public:
-  // Spans as of AllReduce::Exact; all outlive it. Buffers of `pool` hold PayloadLimit(blocks of a
+  // Sums as of AllReduce::AddExact; all outlive it. Buffers of `pool` hold PayloadLimit(blocks of a
   // segment).
-  ExactSegments(std::span<const exact::Block> blocks, std::span<const int64_t> own,
-                std::span<int64_t> totals, BufferPool* pool)
+  ExactSegments(std::span<const exact::Block> blocks, OwnSums own, TotalSums totals,
+                BufferPool* pool)
       : blocks_(blocks), own_(own), totals_(totals), pool_(pool) {}
 
   // Bytes of the largest payload that `blocks` blocks can have.
@@ -56,20 +100,22 @@ class ExactSegments : public Segments {
   // Reads and tests the widths of a payload; `reader` is then at the first packed block.
   Status ReadWidths(const Turn& turn, PayloadReader* reader);
   StatusOr<Payload> Fold(const Turn& turn, const Payload& received, Totals totals);
+  // Appends own + what was packed, and keeps it.
+  void FoldBlock(size_t block, const uint8_t* packed, int width, Totals totals, Writer* writer);
 
   [[nodiscard]] std::span<const exact::Block> blocks(const Turn& turn) const {
     return blocks_.subspan(turn.first_block, turn.block_count);
   }
-  [[nodiscard]] std::span<const int64_t> own(size_t block) const {
-    return own_.subspan(block * exact::kBlockElements, blocks_[block].count);
-  }
 
   const std::span<const exact::Block> blocks_;
-  const std::span<const int64_t> own_;
-  const std::span<int64_t> totals_;
+  const OwnSums own_;
+  const TotalSums totals_;
   BufferPool* const pool_;
   std::vector<uint8_t> widths_;  // of the received segment in work
+  // A received block that lies in pieces; sums of a block, or what is added to them.
   alignas(64) std::array<uint8_t, exact::kBlockElements * sizeof(int64_t)> side_;
+  alignas(64) std::array<int32_t, exact::kBlockElements> narrow_;
+  alignas(64) std::array<int64_t, exact::kBlockElements> wide_, addends_;
 };
 
 // Segments of plain float32, added in ring order: what the exact ones are compared with. Ring

@@ -42,7 +42,7 @@ GradientSum::GradientSum(const exact::BlockLayout* layout, const exact::Units* u
   if (reduction == v1::REDUCTION_FLOAT32) {
     floats_ = Arena<float>(layout->arena_elements());
   } else {
-    integers_ = Arena<int64_t>(layout->arena_elements());
+    integers_ = exact::BlockSums(layout->block_count());
   }
   for (const exact::TensorRange& range : layout->tensors()) {
     uint32_t bucket = 0;
@@ -91,11 +91,11 @@ void GradientSum::AddStripe(size_t first_block, size_t end_block, std::span<cons
   for (size_t block = first_block; block < end_block; ++block) {
     const auto part = gradient.subspan((block - first_block) * exact::kBlockElements,
                                        layout_->blocks()[block].count);
-    const size_t at = block * exact::kBlockElements;
     const exact::FlagKind found =
-        floats_.size() > 0 ? AddFloats(part, gradient_scale_, floats_.span().data() + at)
-                           : exact::QuantizeAdd(part, units_->unit_exponent(block), gradient_scale_,
-                                                shards_, integers_.span().data() + at);
+        floats_.size() > 0 ? AddFloats(part, gradient_scale_,
+                                       floats_.span().data() + block * exact::kBlockElements)
+                           : integers_.QuantizeAdd(block, part, units_->unit_exponent(block),
+                                                   gradient_scale_, shards_);
     if (*kind == exact::FlagKind::kNone) *kind = found;
   }
 }
@@ -107,18 +107,6 @@ void GradientSum::CountDown(uint32_t bucket) {
   if (before == 1) ready_(bucket);
 }
 
-Status GradientSum::Fetch(const exact::Bucket& bucket, DeviceState* device) {
-  return device->ReadSums(bucket,
-                          integers_.span().subspan(bucket.first_block * exact::kBlockElements,
-                                                   bucket.block_count * exact::kBlockElements));
-}
-
-std::span<const int64_t> GradientSum::integers(const exact::Bucket& bucket) const {
-  if (integers_.size() == 0) return {};
-  return integers_.span().subspan(bucket.first_block * exact::kBlockElements,
-                                  bucket.block_count * exact::kBlockElements);
-}
-
 std::span<const float> GradientSum::floats(const exact::Bucket& bucket) const {
   if (floats_.size() == 0) return {};
   return floats_.span().subspan(bucket.first_block * exact::kBlockElements,
@@ -128,7 +116,7 @@ std::span<const float> GradientSum::floats(const exact::Bucket& bucket) const {
 void GradientSum::Clear(size_t first_block, size_t block_count) {
   const size_t first = first_block * exact::kBlockElements;
   const size_t count = block_count * exact::kBlockElements;
-  if (integers_.size() > 0) std::ranges::fill(integers_.span().subspan(first, count), 0);
+  if (integers_.blocks() > 0) integers_.Clear(first_block, block_count);
   if (floats_.size() > 0) std::ranges::fill(floats_.span().subspan(first, count), 0.0F);
 }
 

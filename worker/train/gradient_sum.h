@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/block_sums.h"
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/backend/device_state.h"
 #include "worker/state/arena.h"
 
 namespace ringmaster::worker {
@@ -46,11 +46,12 @@ class GradientSum {
 
   // One shard's gradient of a tensor was added on the device.
   void AddedOnDevice(uint32_t tensor) { CountDown(bucket_of_tensor_[tensor]); }
-  // Copies the sums of a bucket that is ready from the device that has them.
-  Status Fetch(const exact::Bucket& bucket, DeviceState* device);
+  // A device has all sums: there are none here.
+  void LeaveToDevice() { integers_ = {}; }
 
-  // Of a bucket's blocks, 256 elements a block; the one that fits the reduction is not empty.
-  [[nodiscard]] std::span<const int64_t> integers(const exact::Bucket& bucket) const;
+  // By block of the layout; those that fit the reduction are not empty.
+  [[nodiscard]] const exact::BlockSums& integers() const { return integers_; }
+  // Of a bucket's blocks, 256 elements a block.
   [[nodiscard]] std::span<const float> floats(const exact::Bucket& bucket) const;
 
   // Sets a range of blocks to zero; several threads may do so on different ranges. A step that ends
@@ -69,7 +70,7 @@ class GradientSum {
   const std::vector<exact::Bucket> buckets_;
   std::vector<uint32_t> bucket_of_tensor_;  // by canonical number
 
-  Arena<int64_t> integers_;                // guarded by stripes_
+  exact::BlockSums integers_;              // guarded by stripes_
   Arena<float> floats_;                    // likewise; only one of the two is allocated
   std::vector<Mutex> stripes_;             // one for every kStripeBlocks blocks
   std::vector<std::atomic<size_t>> left_;  // additions that each bucket still waits for

@@ -185,9 +185,13 @@ Status Reducer::AddBucket(uint32_t index) {
     pulse_->Tick();
     return absl::OkStatus();
   }
-  RING_RETURN_IF_ERROR(OnDevice([&] { return sum_->Fetch(bucket, device_); }));
-  return ring_.AddExact(index, blocks, sum_->integers(bucket),
-                        totals_->integers.span().subspan(first, count));
+  if (device_ != nullptr) {
+    const std::span<int64_t> integers = totals_->of_device.span().subspan(first, count);
+    RING_RETURN_IF_ERROR(OnDevice([&] { return device_->ReadSums(bucket, integers); }));
+    return ring_.AddExact(index, blocks, std::span<const int64_t>(integers), integers);
+  }
+  return ring_.AddExact(index, blocks, {&sum_->integers(), bucket.first_block},
+                        {&totals_->integers, bucket.first_block});
 }
 
 // The step's record has one more block behind it, of one integer: how many members ask for the
@@ -216,18 +220,19 @@ Status Reducer::AddOwn(Own own) {
 
 Status Reducer::AddNumbers(uint32_t index, Numbers* numbers) {
   numbers->totals.assign(numbers->own.size(), 0);
-  return ring_.AddExact(index, numbers->blocks, numbers->own, numbers->totals);
+  return ring_.AddExact(index, numbers->blocks, std::span<const int64_t>(numbers->own),
+                        std::span<int64_t>(numbers->totals));
 }
 
 Status Reducer::Finished(uint32_t index) {
   --unfinished_;
   pulse_->Tick();
-  if (index >= gradient_buckets() || totals_->floats.size() > 0) return absl::OkStatus();
+  if (device_ == nullptr || index >= gradient_buckets()) return absl::OkStatus();
   const exact::Bucket& bucket = sum_->buckets()[index];
   return OnDevice([&] {
     return device_->WriteTotals(
-        bucket, totals_->integers.span().subspan(bucket.first_block * exact::kBlockElements,
-                                                 bucket.block_count * exact::kBlockElements));
+        bucket, totals_->of_device.span().subspan(bucket.first_block * exact::kBlockElements,
+                                                  bucket.block_count * exact::kBlockElements));
   });
 }
 

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "common/exact/block_layout.h"
+#include "common/exact/block_sums.h"
 #include "common/exact/record.h"
 #include "common/mutex.h"
 #include "common/status.h"
+#include "worker/backend/device_state.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/state/arena.h"
 #include "worker/train/gradient_sum.h"
@@ -25,7 +27,8 @@ namespace ringmaster::worker {
 
 // The reduced sums of a step, in arena layout; the one that fits the reduction is allocated.
 struct Totals {
-  Arena<int64_t> integers;
+  exact::BlockSums integers;
+  Arena<int64_t> of_device;  // its own sums, too, on their way from it and back
   Arena<float> floats;
 };
 

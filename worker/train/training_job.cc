@@ -114,6 +114,9 @@ Status MakeDeviceCopy(TrainingJob* job) {
   RING_ASSIGN_OR_RETURN(auto device, job->weights->MakeState(StateOptionsOf(*job)));
   if (device == nullptr) return absl::OkStatus();
   job->device = std::make_unique<DeviceCopy>(std::move(device));
+  job->gradients->LeaveToDevice();
+  job->totals.integers = {};
+  job->totals.of_device = Arena<int64_t>(job->layout->blocks().arena_elements());
   spdlog::info("the state is updated on the device: job={}", job->id.value());
   return absl::OkStatus();
 }
@@ -130,7 +133,7 @@ Status MakeState(TrainingJob* job) {
   if (spec.reduction() == v1::REDUCTION_FLOAT32) {
     job->totals.floats = Arena<float>(blocks.arena_elements());
   } else {
-    job->totals.integers = Arena<int64_t>(blocks.arena_elements());
+    job->totals.integers = exact::BlockSums(blocks.block_count());
     job->reduced = Arena<float>(blocks.arena_elements());
   }
   RING_RETURN_IF_ERROR(MakeDeviceCopy(job));

@@ -42,7 +42,7 @@ std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
   return pieces;
 }
 
-// The digest's part of a piece; `each(b, integers)` is called for every block, while its integers
+// The digest's part of a piece; `each(b, elements)` is called for every block, while its integers
 // are in cache. With float32 sums their bits stand in for integers.
 template <typename Each>
 exact::BlockSum HashPiece(const TrainingJob& job, const Piece& piece, Each each) {
@@ -52,25 +52,25 @@ exact::BlockSum HashPiece(const TrainingJob& job, const Piece& piece, Each each)
   for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
     const exact::Block& block = layout.blocks()[b];
     const size_t at = b * exact::kBlockElements;
-    std::span<const int64_t> integers{bits, block.count};
+    const std::span<const int64_t> integers{bits, block.count};
     if (job.exact_sums()) {
-      integers = job.totals.integers.span().subspan(at, block.count);
+      job.totals.integers.Read(b, std::span(bits, block.count));
     } else {
       std::ranges::transform(job.totals.floats.span().subspan(at, block.count), bits,
                              [](float x) { return std::bit_cast<int32_t>(x); });
     }
     sum.Add(block.tensor, block.index, integers);
-    each(b, integers);
+    each(b, block.count);
   }
   return sum;
 }
 
 // The reduced gradients of a piece, in job->reduced where the sums are integers.
 exact::BlockSum TakeSums(TrainingJob* job, const Piece& piece) {
-  return HashPiece(*job, piece, [job](size_t b, std::span<const int64_t> integers) {
+  return HashPiece(*job, piece, [job](size_t b, uint32_t count) {
     if (!job->exact_sums()) return;
-    exact::Dequantize(integers, job->state->units.unit_exponent(b),
-                      job->reduced.span().data() + b * exact::kBlockElements);
+    job->totals.integers.Dequantize(b, job->state->units.unit_exponent(b),
+                                    job->reduced.span().subspan(b * exact::kBlockElements, count));
   });
 }
 
@@ -97,7 +97,7 @@ void UpdatePiece(TrainingJob* job, const Piece& piece, const graph::NormFactors&
 }
 
 exact::BlockSum SkipPiece(const TrainingJob& job, const Piece& piece) {
-  return HashPiece(job, piece, [](size_t, std::span<const int64_t>) {});
+  return HashPiece(job, piece, [](size_t, uint32_t) {});
 }
 
 void AddRecord(const exact::Record& total, exact::BlockSum* sum) {

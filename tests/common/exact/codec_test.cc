@@ -51,6 +51,10 @@ int ModelWidth(std::span<const int64_t> block) {
   return (width + 1) / 2 * 2;
 }
 
+int WidthWith(const Kernels& kernels, const std::vector<int64_t>& block) {
+  return Width(kernels, std::span<const int64_t>(block));
+}
+
 std::vector<uint8_t> PackWith(const Kernels& kernels, std::span<const int64_t> block, int width) {
   std::vector<uint8_t> packed(PackedBytes(width, block.size()) + 64, kCanary);
   Pack(kernels, block, width, packed.data());
@@ -66,8 +70,31 @@ std::vector<int64_t> UnpackWith(const Kernels& kernels, const std::vector<uint8_
   const auto moved = std::make_unique<uint8_t[]>(misalignment + packed.size());
   std::copy(packed.begin(), packed.end(), moved.get() + misalignment);
   std::vector<int64_t> block(count, 77);
-  Unpack(kernels, moved.get() + misalignment, width, block);
+  Unpack(kernels, moved.get() + misalignment, width, std::span(block));
   return block;
+}
+
+// The same of int32 elements, where `packed` is what int64 ones gave.
+void CheckNarrow(const Kernels& kernels, const std::vector<int64_t>& block, int width,
+                 const std::vector<uint8_t>& packed) {
+  const std::vector<int32_t> narrow(block.begin(), block.end());
+  std::vector<uint8_t> again(packed.size());
+  Pack(kernels, std::span<const int32_t>(narrow), width, again.data());
+  REQUIRE(again == packed);
+  REQUIRE(Width(kernels, std::span<const int32_t>(narrow)) ==
+          Width(kernels, std::span<const int64_t>(block)));
+  std::vector<int32_t> got(block.size(), 77), addends(block.size()), expected(block.size());
+  Unpack(kernels, packed.data(), width, std::span(got));
+  REQUIRE(got == narrow);
+  for (size_t i = 0; i < block.size(); ++i) {
+    addends[i] = static_cast<int32_t>(i * 0x9abcdef1);
+    expected[i] =
+        static_cast<int32_t>(static_cast<uint32_t>(addends[i]) + static_cast<uint32_t>(narrow[i]));
+  }
+  UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), got.data());
+  REQUIRE(got == expected);
+  UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), addends.data());
+  REQUIRE(addends == expected);
 }
 
 void CheckRoundtrip(const Kernels& kernels, const std::vector<int64_t>& block, int width,
@@ -84,8 +111,12 @@ void CheckRoundtrip(const Kernels& kernels, const std::vector<int64_t>& block, i
     expected[i] =
         static_cast<int64_t>(static_cast<uint64_t>(sums[i]) + static_cast<uint64_t>(block[i]));
   }
-  UnpackAdd(kernels, packed.data(), width, sums);
+  std::vector<int64_t> got(block.size());
+  UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), got.data());
+  REQUIRE(got == expected);
+  UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), sums.data());
   REQUIRE(sums == expected);
+  if (width <= 32) CheckNarrow(kernels, block, width, packed);
 }
 
 TEST_CASE("Codec: every even width and count comes back, in the bytes of the format") {
@@ -130,20 +161,20 @@ TEST_CASE("Codec: all-ones and single-bit blocks come back at every width") {
 TEST_CASE("Codec: the width is the smallest even one") {
   for (const Kernels* kernels : RunnableKernels()) {
     INFO(kernels->name);
-    REQUIRE(Width(*kernels, std::vector<int64_t>(256, 0)) == 0);
-    REQUIRE(Width(*kernels, std::vector<int64_t>(7, -1)) == 2);
-    REQUIRE(Width(*kernels, std::vector<int64_t>{1}) == 2);
-    REQUIRE(Width(*kernels, std::vector<int64_t>{2}) == 4);
-    REQUIRE(Width(*kernels, std::vector<int64_t>{-2}) == 2);
-    REQUIRE(Width(*kernels, std::vector<int64_t>{std::numeric_limits<int64_t>::min()}) == 64);
-    REQUIRE(Width(*kernels, std::vector<int64_t>{std::numeric_limits<int64_t>::max()}) == 64);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>(256, 0)) == 0);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>(7, -1)) == 2);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>{1}) == 2);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>{2}) == 4);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>{-2}) == 2);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>{std::numeric_limits<int64_t>::min()}) == 64);
+    REQUIRE(WidthWith(*kernels, std::vector<int64_t>{std::numeric_limits<int64_t>::max()}) == 64);
     RandomValues random(3);
     for (int round = 0; round < 3000; ++round) {
       const auto count = static_cast<size_t>(random.Between(1, 256));
       std::vector<int64_t> block(count);
       block[static_cast<size_t>(random.Between(0, static_cast<int64_t>(count) - 1))] =
           random.Integer(static_cast<int>(random.Between(0, 64)));
-      REQUIRE(Width(*kernels, block) == ModelWidth(block));
+      REQUIRE(WidthWith(*kernels, block) == ModelWidth(block));
     }
   }
 }
@@ -168,15 +199,15 @@ TEST_CASE("Codec: a width from the wire is tested") {
 
 TEST_CASE("Codec: the public functions take the best kernels") {
   const std::vector<int64_t> block = RandomValues(4).Integers(21, 200);
-  const int width = Width(block);
+  const int width = Width(std::span(block));
   REQUIRE(width == ModelWidth(block));
   std::vector<uint8_t> packed(PackedBytes(width, block.size()));
-  Pack(block, width, packed.data());
+  Pack(std::span(block), width, packed.data());
   REQUIRE(packed == ModelPack(block, width));
   std::vector<int64_t> unpacked(block.size());
-  Unpack(packed.data(), width, unpacked);
+  Unpack(packed.data(), width, std::span(unpacked));
   REQUIRE(unpacked == block);
-  UnpackAdd(packed.data(), width, unpacked);
+  UnpackSum(packed.data(), width, std::span<const int64_t>(block), unpacked.data());
   for (size_t i = 0; i < block.size(); ++i) REQUIRE(unpacked[i] == 2 * block[i]);
 }
 

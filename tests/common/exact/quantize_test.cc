@@ -120,6 +120,57 @@ TEST_CASE("QuantizeAdd: adds to what is there") {
   }
 }
 
+TEST_CASE("QuantizeAddNarrow: as QuantizeAdd where nothing can wrap, and nothing elsewhere") {
+  RandomValues random(11);
+  size_t done = 0, left = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const auto unit = static_cast<int>(random.Between(-40, 119));
+    const auto count = static_cast<size_t>(random.Between(1, 256));
+    const float scale =
+        PowerOfTwo(static_cast<int>(random.Between(0, 1) * random.Between(-126, 40)));
+    // About a unit to above 2^30 of them.
+    const auto spread = static_cast<int>(random.Between(1, 31));
+    std::vector<float> gradient(count);
+    for (float& g : gradient) {
+      g = random.Near(static_cast<int>(unit - std::log2(scale) + random.Between(-3, spread)));
+    }
+    if (random.Between(0, 9) == 0) gradient[count / 2] = random.AnyBits();
+    std::vector<int32_t> before(count);
+    for (int32_t& sum : before) sum = static_cast<int32_t>(random.Integer(31));
+    std::vector<int64_t> expected(before.begin(), before.end());
+    const std::vector<int64_t> own = QuantizeModel(gradient, unit, scale, 8).q;
+    bool narrow = true;
+    for (size_t i = 0; i < count; ++i) {
+      expected[i] += own[i];
+      const double q = std::ldexp(static_cast<double>(gradient[i]) * scale, -unit);
+      narrow &= std::fabs(q) < 0x1p30 && std::fabs(gradient[i] * scale) < 0x1p124F &&
+                std::fabs(gradient[i]) < 0x1p127F;
+    }
+    for (const Kernels* kernels : RunnableKernels()) {
+      INFO(kernels->name << ", unit 2^" << unit << ", scale " << scale << ", " << count);
+      std::vector<int32_t> sums = before;
+      int bits = 0;
+      if (!QuantizeAddNarrow(*kernels, gradient, unit, scale, 8, sums.data(), &bits)) {
+        // 2^shift may be no normal float32: then it may leave all of them to int64.
+        REQUIRE((!narrow || std::log2(scale) - unit < -126));
+        REQUIRE(sums == before);
+        ++left;
+        continue;
+      }
+      REQUIRE(narrow);
+      REQUIRE(std::vector<int64_t>(sums.begin(), sums.end()) == expected);
+      int needed = 1;
+      for (const int32_t sum : sums) {
+        while (sum >> (needed - 1) != (sum < 0 ? -1 : 0)) ++needed;
+      }
+      REQUIRE(bits == needed);
+      ++done;
+    }
+  }
+  CHECK(done > 20000);
+  CHECK(left > 2000);
+}
+
 TEST_CASE("QuantizeAdd: names the first refused value in element order") {
   for (const Kernels* kernels : RunnableKernels()) {
     INFO(kernels->name);

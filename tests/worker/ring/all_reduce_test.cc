@@ -152,7 +152,8 @@ std::vector<Status> ReduceRounds(MemoryRing* ring, const std::vector<size_t>& bu
       all_reduce.Begin(Step(step));
       std::vector<uint32_t> finished;
       for (const uint32_t b : order) {
-        RING_RETURN_IF_ERROR(all_reduce.AddExact(b, blocks[b], own[b], sums[b]));
+        RING_RETURN_IF_ERROR(all_reduce.AddExact(b, blocks[b], std::span<const int64_t>(own[b]),
+                                                 std::span(sums[b])));
         all_reduce.Nudge();  // as if more were there: Work comes back
         RING_RETURN_IF_ERROR(all_reduce.Work(AllReduce::Until::kNews));
         for (const uint32_t f : all_reduce.TakeFinished()) finished.push_back(f);
@@ -171,6 +172,32 @@ std::vector<Status> ReduceRounds(MemoryRing* ring, const std::vector<size_t>& bu
 }
 
 }  // namespace
+
+TEST_CASE("AllReduce: sums of 4 bytes an element, some of which do not fit, are those of int64") {
+  constexpr size_t kBlocks = 40;
+  const std::vector<Block> blocks = Blocks(kBlocks);
+  for (uint32_t size = 1; size <= 5; ++size) {
+    MemoryRing ring(size);
+    std::vector<Integers> totals(size);
+    REQUIRE(AllOk(RunRing(&ring, {.segment_elements = 512}, [&](uint32_t rank, AllReduce& reduce) {
+      const Integers numbers = Numbers(kBlocks, rank);  // of 1 to 60 bits
+      exact::BlockSums own(kBlocks + 2), sums(kBlocks + 3);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        own.Write(b + 2, std::span(numbers).subspan(b * kBlockElements, blocks[b].count));
+      }
+      reduce.Begin(Step(0));
+      RING_RETURN_IF_ERROR(reduce.AddExact(0, blocks, {&own, 2}, {&sums, 3}));
+      RING_RETURN_IF_ERROR(reduce.Work(AllReduce::Until::kIdle));
+      totals[rank].assign(kBlocks * kBlockElements, kPadding);
+      for (size_t b = 0; b < kBlocks; ++b) {
+        sums.Read(b + 3, std::span(totals[rank]).subspan(b * kBlockElements, blocks[b].count));
+      }
+      return absl::OkStatus();
+    })));
+    const Integers expected = Expected(size, kBlocks);
+    for (const Integers& total : totals) REQUIRE(total == expected);
+  }
+}
 
 TEST_CASE("AllReduce: buckets of a round go round together, whenever each member adds them") {
   const std::vector<size_t> buckets = {1, 40, 3, 64, 2, 17, 8};
@@ -203,7 +230,8 @@ TEST_CASE("AllReduce: for a member that is late 16 segments wait, and no more") 
     Integers totals(own.size());
     all_reduce.Begin(Step(1));
     RING_RETURN_IF_ERROR(before_add(all_reduce));
-    RING_RETURN_IF_ERROR(all_reduce.AddExact(0, blocks, own, totals));
+    RING_RETURN_IF_ERROR(
+        all_reduce.AddExact(0, blocks, std::span<const int64_t>(own), std::span(totals)));
     return all_reduce.Work(AllReduce::Until::kIdle);
   };
   std::atomic<bool> added = false;

@@ -1,0 +1,65 @@
+// Sums of blocks of integers that mean int64, in 4 bytes an element for as long as they fit: each
+// block is narrow, int32 elements of at most 31 bits, or wide, with the upper halves in another
+// place, which takes no memory until it is needed. A guard at every addition keeps a narrow block
+// from wrapping. Several threads may work on different blocks; else thread-compatible.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/exact/block.h"
+#include "common/exact/quantize.h"
+
+namespace ringmaster::exact {
+
+class BlockSums {
+ public:
+  BlockSums() = default;
+  // All zero, 256 elements a block.
+  explicit BlockSums(size_t blocks);
+
+  [[nodiscard]] size_t blocks() const { return wide_.size(); }
+
+  // The elements of a narrow block, at a multiple of 64; nullptr where it is wide.
+  [[nodiscard]] const int32_t* narrow(size_t block) const {
+    return wide_[block] != 0 ? nullptr : low(block);
+  }
+  // The first out.size() elements.
+  void Read(size_t block, std::span<int64_t> out) const;
+
+  // The block has these elements, and any others behind them.
+  void Write(size_t block, std::span<const int64_t> elements);
+  // Where to write elements of at most 31 bits: the block is narrow from now on.
+  [[nodiscard]] int32_t* MakeNarrow(size_t block) {
+    wide_[block] = 0;
+    return low(block);
+  }
+
+  // As exact::QuantizeAdd, to the first gradient.size() elements.
+  [[nodiscard]] FlagKind QuantizeAdd(size_t block, std::span<const float> gradient,
+                                     int unit_exponent, float gradient_scale, uint32_t shards);
+  // As exact::Dequantize, of the first out.size() elements.
+  void Dequantize(size_t block, int unit_exponent, std::span<float> out) const;
+
+  // Blocks [first, first + count) are zero.
+  void Clear(size_t first, size_t count);
+
+ private:
+  struct Free {
+    void operator()(int32_t* data) const;
+  };
+  using Memory = std::unique_ptr<int32_t[], Free>;
+  static Memory Allocate(size_t blocks);
+
+  [[nodiscard]] int32_t* low(size_t block) const { return low_.get() + block * kBlockElements; }
+  [[nodiscard]] int32_t* upper(size_t block) const { return upper_.get() + block * kBlockElements; }
+
+  Memory low_;                 // of narrow blocks the elements, of wide ones their lower halves
+  Memory upper_;               // of wide blocks
+  std::vector<uint8_t> wide_;  // by block; not bool: threads write beside each other
+};
+
+}  // namespace ringmaster::exact
