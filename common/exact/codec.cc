@@ -59,6 +59,8 @@ void UnpackAny(const IntegerKernels<T>& kernels, const uint8_t* in, int width, s
   }
 }
 
+int EvenWidth(int bits) { return (bits + 1) & ~1; }
+
 void CheckArguments(int width, size_t count) {
   RING_CHECK(ValidWidth(width), "a packed width is even, 0 to 64");
   RING_CHECK(count <= kBlockElements, "a block has at most 256 elements");
@@ -99,26 +101,24 @@ void UnpackAs(const Kernels& all, const uint8_t* in, int width, std::span<T> blo
 }
 
 template <typename T>
-void UnpackSumAs(const Kernels& all, const uint8_t* in, int width, std::span<const T> addends,
-                 T* sums) {
+int UnpackSumAs(const Kernels& all, const uint8_t* in, int width, std::span<const T> addends,
+                T* sums) {
   CheckArguments(width, addends.size());
   const IntegerKernels<T>& kernels = Of<T>(all);
-  if (width == 0) {
-    std::copy(addends.begin(), addends.end(), sums);
-  } else if (width <= 32 && addends.size() == kBlockElements) {
-    kernels.unpack_sum[width / 2](in, addends.data(), sums);
-  } else {
-    WholeBlock<T> whole;
-    UnpackAny(kernels, in, width, addends.size(), &whole);
-    std::transform(addends.begin(), addends.end(), whole.begin(), sums,
-                   [](T a, T b) { return static_cast<T>(WrappingAdd(a, b)); });
+  if (width > 0 && width <= 32 && addends.size() == kBlockElements) {
+    return EvenWidth(kernels.unpack_sum[width / 2](in, addends.data(), sums));
   }
+  WholeBlock<T> whole{};
+  if (width > 0) UnpackAny(kernels, in, width, addends.size(), &whole);
+  std::transform(addends.begin(), addends.end(), whole.begin(), sums,
+                 [](T a, T b) { return static_cast<T>(WrappingAdd(a, b)); });
+  return EvenWidth(kernels.bits(sums, addends.size()));
 }
 
 }  // namespace
 
 int Width(const Kernels& kernels, std::span<const int64_t> block) {
-  return (kernels.wide.bits(block.data(), block.size()) + 1) & ~1;
+  return EvenWidth(kernels.wide.bits(block.data(), block.size()));
 }
 
 void Pack(const Kernels& kernels, std::span<const int64_t> block, int width, uint8_t* out) {
@@ -129,13 +129,13 @@ void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int6
   UnpackAs(kernels, in, width, block);
 }
 
-void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
-               std::span<const int64_t> addends, int64_t* sums) {
-  UnpackSumAs(kernels, in, width, addends, sums);
+int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+              std::span<const int64_t> addends, int64_t* sums) {
+  return UnpackSumAs(kernels, in, width, addends, sums);
 }
 
 int Width(const Kernels& kernels, std::span<const int32_t> block) {
-  return (kernels.narrow.bits(block.data(), block.size()) + 1) & ~1;
+  return EvenWidth(kernels.narrow.bits(block.data(), block.size()));
 }
 
 void Pack(const Kernels& kernels, std::span<const int32_t> block, int width, uint8_t* out) {
@@ -146,9 +146,9 @@ void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int3
   UnpackAs(kernels, in, width, block);
 }
 
-void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
-               std::span<const int32_t> addends, int32_t* sums) {
-  UnpackSumAs(kernels, in, width, addends, sums);
+int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+              std::span<const int32_t> addends, int32_t* sums) {
+  return UnpackSumAs(kernels, in, width, addends, sums);
 }
 
 size_t PackedBytes(int width, size_t count) {
@@ -167,8 +167,8 @@ void Unpack(const uint8_t* in, int width, std::span<int64_t> block) {
   Unpack(BestKernels(), in, width, block);
 }
 
-void UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums) {
-  UnpackSum(BestKernels(), in, width, addends, sums);
+int UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums) {
+  return UnpackSum(BestKernels(), in, width, addends, sums);
 }
 
 int Width(std::span<const int32_t> block) { return Width(BestKernels(), block); }
@@ -181,8 +181,8 @@ void Unpack(const uint8_t* in, int width, std::span<int32_t> block) {
   Unpack(BestKernels(), in, width, block);
 }
 
-void UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums) {
-  UnpackSum(BestKernels(), in, width, addends, sums);
+int UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums) {
+  return UnpackSum(BestKernels(), in, width, addends, sums);
 }
 
 }  // namespace ringmaster::exact

@@ -31,8 +31,9 @@ void Pack(std::span<const int32_t> block, int width, uint8_t* out);
 // Reads them again: block.size() elements. `in` may be unaligned; nothing past its end is read.
 void Unpack(const uint8_t* in, int width, std::span<int64_t> block);
 void Unpack(const uint8_t* in, int width, std::span<int32_t> block);
-// sums[i] = addends[i] + what was packed, modulo 2^64 or 2^32; `sums` may be the addends.
-void UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums);
-void UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums);
+// sums[i] = addends[i] + what was packed, modulo 2^64 or 2^32; `sums` may be the addends. Their
+// Width.
+int UnpackSum(const uint8_t* in, int width, std::span<const int64_t> addends, int64_t* sums);
+int UnpackSum(const uint8_t* in, int width, std::span<const int32_t> addends, int32_t* sums);
 
 }  // namespace ringmaster::exact

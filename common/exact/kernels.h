@@ -25,8 +25,9 @@ struct IntegerKernels {
   // 256 elements at widths 2, 4, ... 32 (entry 0 is null): 32 * width bytes.
   void (*pack[kWidths])(const T* block, uint8_t* out);
   void (*unpack[kWidths])(const uint8_t* in, T* block);
-  // sums = addends + what was packed, modulo 2^64 or 2^32; `sums` may be `addends`.
-  void (*unpack_sum[kWidths])(const uint8_t* in, const T* addends, T* sums);
+  // sums = addends + what was packed, modulo 2^64 or 2^32; `sums` may be `addends`. As `bits`, of
+  // the sums.
+  int (*unpack_sum[kWidths])(const uint8_t* in, const T* addends, T* sums);
 };
 
 struct Kernels {
@@ -57,10 +58,10 @@ void Pack(const Kernels& kernels, std::span<const int64_t> block, int width, uin
 void Pack(const Kernels& kernels, std::span<const int32_t> block, int width, uint8_t* out);
 void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int64_t> block);
 void Unpack(const Kernels& kernels, const uint8_t* in, int width, std::span<int32_t> block);
-void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
-               std::span<const int64_t> addends, int64_t* sums);
-void UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
-               std::span<const int32_t> addends, int32_t* sums);
+int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+              std::span<const int64_t> addends, int64_t* sums);
+int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
+              std::span<const int32_t> addends, int32_t* sums);
 [[nodiscard]] FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient,
                                    int unit_exponent, float gradient_scale, uint32_t shards,
                                    int64_t* sums);

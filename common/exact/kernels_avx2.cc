@@ -222,33 +222,63 @@ void PackAvx2(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, {_mm256_setzero_si256(), _mm256_setzero_si256()}, out);
 }
 
-RING_INLINE void StoreQuarter(__m128i quarter, const int64_t* addends, int64_t* to) {
+// What the bits of sums are computed from: all of them, and each folded to one that is not
+// negative.
+struct Seen {
+  __m256i any = _mm256_setzero_si256();
+  __m256i folded = _mm256_setzero_si256();
+};
+
+RING_INLINE void See(__m256i sum, __m256i sign, Seen* seen) {
+  seen->any = _mm256_or_si256(seen->any, sum);
+  seen->folded = _mm256_or_si256(seen->folded, _mm256_xor_si256(sum, sign));
+}
+
+RING_INLINE void StoreQuarter(__m128i quarter, const int64_t* addends, int64_t* to, Seen* seen) {
   __m256i wide = _mm256_cvtepi32_epi64(quarter);
-  if (addends != nullptr) wide = _mm256_add_epi64(wide, LoadInteger(addends));
+  if (addends != nullptr) {
+    wide = _mm256_add_epi64(wide, LoadInteger(addends));
+    See(wide, _mm256_cmpgt_epi64(_mm256_setzero_si256(), wide), seen);
+  }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), wide);
 }
 
-// Where there are no addends (a constant where this is inlined) the row alone.
-RING_INLINE void StoreRow(Row row, const int64_t* addends, int64_t* to) {
+// Where there are no addends (a constant where this is inlined) the row alone, and nothing is seen.
+RING_INLINE void StoreRow(Row row, const int64_t* addends, int64_t* to, Seen* seen) {
   const auto at = [&](size_t i) { return addends == nullptr ? nullptr : addends + i; };
-  StoreQuarter(_mm256_castsi256_si128(row.low), at(0), to);
-  StoreQuarter(_mm256_extracti128_si256(row.low, 1), at(4), to + 4);
-  StoreQuarter(_mm256_castsi256_si128(row.high), at(8), to + 8);
-  StoreQuarter(_mm256_extracti128_si256(row.high, 1), at(12), to + 12);
+  StoreQuarter(_mm256_castsi256_si128(row.low), at(0), to, seen);
+  StoreQuarter(_mm256_extracti128_si256(row.low, 1), at(4), to + 4, seen);
+  StoreQuarter(_mm256_castsi256_si128(row.high), at(8), to + 8, seen);
+  StoreQuarter(_mm256_extracti128_si256(row.high, 1), at(12), to + 12, seen);
 }
 
-RING_INLINE void StoreRow(Row row, const int32_t* addends, int32_t* to) {
+RING_INLINE void StoreRow(Row row, const int32_t* addends, int32_t* to, Seen* seen) {
   if (addends != nullptr) {
     row.low = _mm256_add_epi32(row.low, LoadNarrow(addends));
     row.high = _mm256_add_epi32(row.high, LoadNarrow(addends + 8));
+    See(row.low, _mm256_srai_epi32(row.low, 31), seen);
+    See(row.high, _mm256_srai_epi32(row.high, 31), seen);
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), row.low);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), row.high);
 }
 
+// The lanes' OR needs as many bits as the lanes, and so does one that is not negative beside -1.
+RING_INLINE int BitsOf(const Seen& seen, int64_t) {
+  int64_t lanes[5] = {};
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), seen.folded);
+  if (_mm256_testz_si256(seen.any, seen.any) == 0) lanes[4] = -1;
+  return PortableKernels().wide.bits(lanes, 5);
+}
+
+RING_INLINE int BitsOf(const Seen& seen, int32_t) {
+  if (_mm256_testz_si256(seen.any, seen.any) != 0) return 0;
+  return 33 - std::countl_zero(FoldLanes(seen.folded));
+}
+
 // The row's bits go to the top of the word, then down again with their sign.
 template <int kWidth, bool kAdd, size_t kRow, typename T>
-RING_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block) {
+RING_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block, Seen* seen) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     constexpr size_t kWord = kRow * kWidth / 32;
@@ -262,19 +292,21 @@ RING_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block) {
       row = {Funnel<kDown>(row.low, next.low), Funnel<kDown>(row.high, next.high)};
     }
     row = {_mm256_srai_epi32(row.low, 32 - kWidth), _mm256_srai_epi32(row.high, 32 - kWidth)};
-    StoreRow(row, kAdd ? addends + kLanes * kRow : nullptr, block + kLanes * kRow);
-    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block);
+    StoreRow(row, kAdd ? addends + kLanes * kRow : nullptr, block + kLanes * kRow, seen);
+    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block, seen);
   }
 }
 
 template <int kWidth, typename T>
 void UnpackAvx2(const uint8_t* in, T* block) {
-  UnpackRows<kWidth, false, 0, T>(in, nullptr, block);
+  UnpackRows<kWidth, false, 0, T>(in, nullptr, block, nullptr);
 }
 
 template <int kWidth, typename T>
-void UnpackSumAvx2(const uint8_t* in, const T* addends, T* sums) {
-  UnpackRows<kWidth, true, 0, T>(in, addends, sums);
+int UnpackSumAvx2(const uint8_t* in, const T* addends, T* sums) {
+  Seen seen;
+  UnpackRows<kWidth, true, 0, T>(in, addends, sums, &seen);
+  return BitsOf(seen, T{});
 }
 
 template <typename T, size_t... kIndex>

@@ -171,26 +171,51 @@ RING_AVX512 void PackAvx512(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, _mm512_setzero_si512(), out);
 }
 
-// Where there are no addends (a constant where this is inlined) the row alone.
-RING_AVX512_INLINE void StoreRow(__m512i row, const int64_t* addends, int64_t* to) {
-  __m512i low = _mm512_cvtepi32_epi64(_mm512_castsi512_si256(row));
-  __m512i high = _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(row, 1));
+// What the bits of sums are computed from: all of them, and each folded to one that is not
+// negative.
+struct Seen {
+  __m512i any;
+  __m512i folded;
+};
+
+// Where there are no addends (a constant where this is inlined) the row alone, and nothing is seen.
+RING_AVX512_INLINE void StoreHalf(__m512i half, const int64_t* addends, int64_t* to, Seen* seen) {
   if (addends != nullptr) {
-    low = _mm512_add_epi64(low, _mm512_loadu_si512(addends));
-    high = _mm512_add_epi64(high, _mm512_loadu_si512(addends + 8));
+    half = _mm512_add_epi64(half, _mm512_loadu_si512(addends));
+    seen->any = _mm512_or_si512(seen->any, half);
+    seen->folded = _mm512_ternarylogic_epi64(seen->folded, half, _mm512_srai_epi64(half, 63), 0xf6);
   }
-  _mm512_storeu_si512(to, low);
-  _mm512_storeu_si512(to + 8, high);
+  _mm512_storeu_si512(to, half);
 }
 
-RING_AVX512_INLINE void StoreRow(__m512i row, const int32_t* addends, int32_t* to) {
-  if (addends != nullptr) row = _mm512_add_epi32(row, _mm512_loadu_si512(addends));
+RING_AVX512_INLINE void StoreRow(__m512i row, const int64_t* addends, int64_t* to, Seen* seen) {
+  StoreHalf(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(row)), addends, to, seen);
+  StoreHalf(_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(row, 1)),
+            addends == nullptr ? nullptr : addends + 8, to + 8, seen);
+}
+
+RING_AVX512_INLINE void StoreRow(__m512i row, const int32_t* addends, int32_t* to, Seen* seen) {
+  if (addends != nullptr) {
+    row = _mm512_add_epi32(row, _mm512_loadu_si512(addends));
+    seen->any = _mm512_or_si512(seen->any, row);
+    seen->folded = Fold(seen->folded, row);
+  }
   _mm512_storeu_si512(to, row);
+}
+
+RING_AVX512_INLINE int BitsOf(const Seen& seen, int64_t) {
+  if (_mm512_test_epi64_mask(seen.any, seen.any) == 0) return 0;
+  const auto magnitude = static_cast<uint64_t>(_mm512_reduce_or_epi64(seen.folded));
+  return magnitude == 0 ? 1 : 65 - __builtin_clzll(magnitude);
+}
+
+RING_AVX512_INLINE int BitsOf(const Seen& seen, int32_t) {
+  return _mm512_test_epi32_mask(seen.any, seen.any) == 0 ? 0 : BitsOfFolded(seen.folded);
 }
 
 // The row's bits go to the top of the word, then down again with their sign.
 template <int kWidth, bool kAdd, size_t kRow, typename T>
-RING_AVX512_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block) {
+RING_AVX512_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block, Seen* seen) {
   if constexpr (kRow < kRows) {
     constexpr int kUsed = static_cast<int>(kRow) * kWidth % 32;
     const uint8_t* at = in + 64 * (kRow * kWidth / 32);
@@ -201,19 +226,21 @@ RING_AVX512_INLINE void UnpackRows(const uint8_t* in, const T* addends, T* block
       row = _mm512_shldi_epi32(_mm512_loadu_si512(at + 64), row, 64 - kUsed - kWidth);
     }
     StoreRow(_mm512_srai_epi32(row, 32 - kWidth), kAdd ? addends + kLanes * kRow : nullptr,
-             block + kLanes * kRow);
-    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block);
+             block + kLanes * kRow, seen);
+    UnpackRows<kWidth, kAdd, kRow + 1>(in, addends, block, seen);
   }
 }
 
 template <int kWidth, typename T>
 RING_AVX512 void UnpackAvx512(const uint8_t* in, T* block) {
-  UnpackRows<kWidth, false, 0, T>(in, nullptr, block);
+  UnpackRows<kWidth, false, 0, T>(in, nullptr, block, nullptr);
 }
 
 template <int kWidth, typename T>
-RING_AVX512 void UnpackSumAvx512(const uint8_t* in, const T* addends, T* sums) {
-  UnpackRows<kWidth, true, 0, T>(in, addends, sums);
+RING_AVX512 int UnpackSumAvx512(const uint8_t* in, const T* addends, T* sums) {
+  Seen seen{_mm512_setzero_si512(), _mm512_setzero_si512()};
+  UnpackRows<kWidth, true, 0, T>(in, addends, sums, &seen);
+  return BitsOf(seen, T{});
 }
 
 template <typename T, size_t... kIndex>

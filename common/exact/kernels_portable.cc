@@ -97,7 +97,7 @@ void UnpackPortable(const uint8_t* in, T* block) {
 }
 
 template <int kWidth, typename T>
-void UnpackSumPortable(const uint8_t* in, const T* addends, T* sums) {
+int UnpackSumPortable(const uint8_t* in, const T* addends, T* sums) {
   using Unsigned = std::make_unsigned_t<T>;
   T unpacked[kBlockElements];
   UnpackPortable<kWidth>(in, unpacked);
@@ -105,6 +105,7 @@ void UnpackSumPortable(const uint8_t* in, const T* addends, T* sums) {
     sums[i] =
         static_cast<T>(static_cast<Unsigned>(addends[i]) + static_cast<Unsigned>(unpacked[i]));
   }
+  return BitsPortable(sums, kBlockElements);
 }
 
 template <typename T, size_t... kIndex>

@@ -25,10 +25,6 @@ class BorrowedLink : public ring::Link {
     return link_->Await(deadline);
   }
   void Nudge() override { link_->Nudge(); }
-  StatusOr<ring::Arrival> Await(std::chrono::steady_clock::time_point deadline) override {
-    return link_->Await(deadline);
-  }
-  void Nudge() override { link_->Nudge(); }
   void Cancel(Status reason) override { link_->Cancel(std::move(reason)); }
   [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }
 

@@ -54,14 +54,16 @@ class ExactSegments::Writer {
     std::memset(width_, 0, WidthBytes(blocks));
   }
 
-  // Of int64 or int32; the width it took.
+  // Of int64 or int32.
   template <typename T>
-  int Append(std::span<const T> block) {
-    const int width = exact::Width(block);
+  void Append(std::span<const T> block) {
+    Append(block, exact::Width(block));
+  }
+  template <typename T>
+  void Append(std::span<const T> block, int width) {
     *width_++ = static_cast<uint8_t>(width);
     exact::Pack(block, width, end_);
     end_ += exact::PackedBytes(width, block.size());
-    return width;
   }
 
   [[nodiscard]] Payload Finish() && {
@@ -136,8 +138,8 @@ void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, To
   const size_t count = blocks_[block].count;
   const int32_t* const narrow = own_.narrow(block);
   if (narrow != nullptr && width <= kNarrowWidth) {
-    exact::UnpackSum(packed, width, std::span(narrow, count), narrow_.data());
-    const int summed = writer->Append(std::span<const int32_t>(narrow_.data(), count));
+    const int summed = exact::UnpackSum(packed, width, std::span(narrow, count), narrow_.data());
+    writer->Append(std::span<const int32_t>(narrow_.data(), count), summed);
     if (totals == Totals::kDrop) return;
     int32_t* const kept = summed <= kNarrowWidth ? totals_.MakeNarrow(block) : nullptr;
     if (kept != nullptr) {
@@ -148,8 +150,9 @@ void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, To
     }
     return;
   }
-  exact::UnpackSum(packed, width, own_.Read(block, count, addends_.data()), wide_.data());
-  writer->Append(std::span<const int64_t>(wide_.data(), count));
+  const int summed =
+      exact::UnpackSum(packed, width, own_.Read(block, count, addends_.data()), wide_.data());
+  writer->Append(std::span<const int64_t>(wide_.data(), count), summed);
   if (totals == Totals::kKeep) totals_.Write(block, std::span(wide_).first(count));
 }
 

@@ -91,9 +91,16 @@ void CheckNarrow(const Kernels& kernels, const std::vector<int64_t>& block, int 
     expected[i] =
         static_cast<int32_t>(static_cast<uint32_t>(addends[i]) + static_cast<uint32_t>(narrow[i]));
   }
-  UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), got.data());
+  REQUIRE(UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), got.data()) ==
+          ModelWidth(std::vector<int64_t>(expected.begin(), expected.end())));
   REQUIRE(got == expected);
-  UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), addends.data());
+  // What adds up to little, too, and to nothing.
+  for (size_t i = 0; i < block.size(); ++i)
+    addends[i] = static_cast<int32_t>((i == 3 ? 1U : 0U) - static_cast<uint32_t>(narrow[i]));
+  REQUIRE(UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), got.data()) ==
+          (block.size() > 3 ? 2 : 0));
+  for (size_t i = 0; i < block.size(); ++i) addends[i] = static_cast<int32_t>(i * 0x9abcdef1);
+  (void)UnpackSum(kernels, packed.data(), width, std::span<const int32_t>(addends), addends.data());
   REQUIRE(addends == expected);
 }
 
@@ -112,9 +119,10 @@ void CheckRoundtrip(const Kernels& kernels, const std::vector<int64_t>& block, i
         static_cast<int64_t>(static_cast<uint64_t>(sums[i]) + static_cast<uint64_t>(block[i]));
   }
   std::vector<int64_t> got(block.size());
-  UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), got.data());
+  REQUIRE(UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), got.data()) ==
+          ModelWidth(expected));
   REQUIRE(got == expected);
-  UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), sums.data());
+  (void)UnpackSum(kernels, packed.data(), width, std::span<const int64_t>(sums), sums.data());
   REQUIRE(sums == expected);
   if (width <= 32) CheckNarrow(kernels, block, width, packed);
 }

@@ -70,6 +70,19 @@ TEST_CASE("Crc32c: stripes and pieces give what one byte after the other gives")
   }
 }
 
+TEST_CASE("Crc32c: every length and start gives what one byte after the other gives") {
+  const std::vector<uint8_t> bytes = Numbers(3000);
+  for (size_t start = 0; start < 70; start += 23) {
+    uint32_t slow = 0x12345678;
+    for (size_t size = 0; start + size < bytes.size(); ++size) {
+      if (ExtendCrc32c(0x12345678, std::span(bytes).subspan(start, size)) != slow) {
+        FAIL(size << " bytes from " << start);
+      }
+      slow = ExtendCrc32c(slow, std::span(bytes).subspan(start + size, 1));
+    }
+  }
+}
+
 TEST_CASE("Frame: a header comes back as it was, and its bytes are fixed") {
   const Header bytes = Encoded(Example());
   const StatusOr<FrameHeader> decoded = Decode(bytes);

@@ -29,10 +29,10 @@ std::vector<float> Gradient(uint32_t shard, uint32_t tensor) {
 }
 
 std::vector<int64_t> AllIntegers(const GradientSum& sum) {
-  std::vector<int64_t> all;
-  for (const exact::Bucket& bucket : sum.buckets()) {
-    const auto part = sum.integers(bucket);
-    all.insert(all.end(), part.begin(), part.end());
+  std::vector<int64_t> all(sum.integers().blocks() * exact::kBlockElements);
+  for (size_t b = 0; b < sum.integers().blocks(); ++b) {
+    sum.integers().Read(b,
+                        std::span(all).subspan(b * exact::kBlockElements, exact::kBlockElements));
   }
   return all;
 }
@@ -103,7 +103,7 @@ TEST_CASE("GradientSum: float32 sums have no units and refuse what is not finite
   REQUIRE(sum.Add(2, gradient) == exact::FlagKind::kNotFinite);
   REQUIRE(sum.floats(sum.buckets()[0])[3] == Gradient(0, 2)[3]);
   REQUIRE(sum.floats(sum.buckets()[0])[2] == 2 * gradient[2]);
-  REQUIRE(sum.integers(sum.buckets()[0]).empty());
+  REQUIRE(sum.integers().blocks() == 0);
 }
 
 TEST_CASE("GradientSum: a gradient is multiplied by the inverse of the loss scale, exactly") {
