@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/exact/codec.h"
 #include "common/exact/digest.h"
 #include "common/exact/kernels.h"
@@ -44,22 +45,22 @@ struct Arrays {
     float size = 0;
     for (size_t i = 0; i < gradient.size(); ++i) {
       if (i % kBlockElements == 0) size = std::ldexp(1.0F, -10 - static_cast<int>(sizes() % 8));
-      gradient[i] = size * normal(numbers);
+      gradient.span()[i] = size * normal(numbers);
     }
   }
 
   [[nodiscard]] size_t blocks() const { return widths.size(); }
   template <typename U>
-  static std::span<U, kBlockElements> Of(std::vector<U>& all, size_t block) {
-    return std::span<U, kBlockElements>(all.data() + block * kBlockElements, kBlockElements);
+  static std::span<U, kBlockElements> Of(Arena<U>& all, size_t block) {
+    return std::span<U, kBlockElements>(all.span().data() + block * kBlockElements, kBlockElements);
   }
-  uint8_t* PackedOf(size_t block) { return packed.data() + block * kPackedStride; }
+  uint8_t* PackedOf(size_t block) { return packed.span().data() + block * kPackedStride; }
 
-  std::vector<float> gradient;
-  std::vector<T> sums, totals;
+  Arena<float> gradient;
+  Arena<T> sums, totals;
   std::vector<int> widths;
-  std::vector<uint8_t> packed;
-  std::vector<float> reduced;
+  Arena<uint8_t> packed;
+  Arena<float> reduced;
 };
 
 void Quantize(const Kernels& kernels, std::span<const float> gradient, int64_t* sums) {
@@ -68,9 +69,10 @@ void Quantize(const Kernels& kernels, std::span<const float> gradient, int64_t* 
 }
 
 void Quantize(const Kernels& kernels, std::span<const float> gradient, int32_t* sums) {
+  static constexpr int32_t kNothing[kBlockElements] = {};
   int bits = 0;
-  std::fill_n(sums, gradient.size(), 0);
-  if (!exact::QuantizeAddNarrow(kernels, gradient, kUnit, 1, 8, sums, &bits)) std::abort();
+  if (!exact::QuantizeAddNarrow(kernels, gradient, kUnit, 1, 8, kNothing, sums, &bits))
+    std::abort();
 }
 
 using Step = std::function<void(const Kernels&, size_t block)>;

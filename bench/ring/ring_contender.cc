@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/ring/contender.h"
+#include "common/arena.h"
 #include "common/exact/block_layout.h"
 #include "common/exact/block_sums.h"
 #include "worker/ring/all_reduce.h"
@@ -56,9 +57,9 @@ class RingContender : public Contender {
       blocks_.push_back({0, static_cast<uint32_t>(blocks_.size()), static_cast<uint32_t>(count)});
     }
     const size_t elements = blocks_.size() * exact::kBlockElements;
-    own_.assign(elements, 0);
-    std::ranges::copy(own, own_.begin());
-    reduced_.assign(elements, 0);
+    own_ = Arena<float>(elements);
+    std::ranges::copy(own, own_.span().begin());
+    reduced_ = Arena<float>(elements);
     if (sums_ == Sums::kFloat32) return absl::OkStatus();
     integers_ = exact::BlockSums(blocks_.size());
     totals_ = exact::BlockSums(blocks_.size());
@@ -87,7 +88,7 @@ class RingContender : public Contender {
     }
   }
 
-  [[nodiscard]] std::span<const float> sums() const override { return reduced_; }
+  [[nodiscard]] std::span<const float> sums() const override { return reduced_.span(); }
 
  private:
   // The blocks of a bucket.
@@ -100,7 +101,7 @@ class RingContender : public Contender {
 
   int UnitOf(size_t block) const {
     float largest = 1e-30F;
-    for (const float value : BlockOf(std::span(reduced_), block)) {
+    for (const float value : BlockOf(reduced_.span(), block)) {
       largest = std::max(largest, std::fabs(value));
     }
     return std::clamp(std::ilogb(largest) - kPrecisionBits, -40, 119);
@@ -114,14 +115,14 @@ class RingContender : public Contender {
   void Quantize(const Part& part) {
     integers_.Clear(part.first, part.count);
     for (size_t b = part.first; b < part.end(); ++b) {
-      (void)integers_.QuantizeAdd(b, BlockOf(std::span(std::as_const(own_)), b), units_[b], 1,
+      (void)integers_.QuantizeAdd(b, BlockOf(std::as_const(own_).span(), b), units_[b], 1,
                                   member_.size);
     }
   }
 
   void Dequantize(const Part& part) {
     for (size_t b = part.first; b < part.end(); ++b) {
-      totals_.Dequantize(b, units_[b], BlockOf(std::span(reduced_), b));
+      totals_.Dequantize(b, units_[b], BlockOf(reduced_.span(), b));
     }
   }
 
@@ -152,9 +153,9 @@ class RingContender : public Contender {
   }
 
   // What the blocks have of a vector.
-  static std::span<float> Range(std::vector<float>& all, const Part& part) {
-    return std::span(all).subspan(part.first * exact::kBlockElements,
-                                  part.count * exact::kBlockElements);
+  static std::span<float> Range(Arena<float>& all, const Part& part) {
+    return all.span().subspan(part.first * exact::kBlockElements,
+                              part.count * exact::kBlockElements);
   }
   [[nodiscard]] std::span<const exact::Block> Blocks(const Part& part) const {
     return std::span(blocks_).subspan(part.first, part.count);
@@ -181,7 +182,7 @@ class RingContender : public Contender {
   uint64_t step_ = 0;
   std::vector<exact::Block> blocks_;
   std::vector<int> units_;
-  std::vector<float> own_, reduced_;
+  Arena<float> own_, reduced_;
   exact::BlockSums integers_, totals_;
 };
 

@@ -1,15 +1,16 @@
 // Sums of blocks of integers that mean int64, in 4 bytes an element for as long as they fit: each
-// block is narrow, int32 elements of at most 31 bits, or wide, with the upper halves in another
-// place, which takes no memory until it is needed. A guard at every addition keeps a narrow block
-// from wrapping. Several threads may work on different blocks; else thread-compatible.
+// block is zero, which is written nowhere; narrow, int32 elements of at most 31 bits; or wide, with
+// the upper halves in another place, which takes no memory until it is needed. A guard at every
+// addition keeps a narrow block from wrapping. Several threads may work on different blocks; else
+// thread-compatible.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/exact/block.h"
 #include "common/exact/quantize.h"
 
@@ -21,11 +22,13 @@ class BlockSums {
   // All zero, 256 elements a block.
   explicit BlockSums(size_t blocks);
 
-  [[nodiscard]] size_t blocks() const { return wide_.size(); }
+  [[nodiscard]] size_t blocks() const { return forms_.size(); }
 
   // The elements of a narrow block, at a multiple of 64; nullptr where it is wide.
   [[nodiscard]] const int32_t* narrow(size_t block) const {
-    return wide_[block] != 0 ? nullptr : low(block);
+    return forms_[block] == Form::kNarrow ? low(block)
+           : forms_[block] == Form::kZero ? kZeros
+                                          : nullptr;
   }
   // The first out.size() elements.
   void Read(size_t block, std::span<int64_t> out) const;
@@ -34,7 +37,7 @@ class BlockSums {
   void Write(size_t block, std::span<const int64_t> elements);
   // Where to write elements of at most 31 bits: the block is narrow from now on.
   [[nodiscard]] int32_t* MakeNarrow(size_t block) {
-    wide_[block] = 0;
+    forms_[block] = Form::kNarrow;
     return low(block);
   }
 
@@ -44,22 +47,25 @@ class BlockSums {
   // As exact::Dequantize, of the first out.size() elements.
   void Dequantize(size_t block, int unit_exponent, std::span<float> out) const;
 
-  // Blocks [first, first + count) are zero.
+  // Blocks [first, first + count) are zero: costs next to nothing.
   void Clear(size_t first, size_t count);
 
  private:
-  struct Free {
-    void operator()(int32_t* data) const;
-  };
-  using Memory = std::unique_ptr<int32_t[], Free>;
-  static Memory Allocate(size_t blocks);
+  enum class Form : uint8_t { kZero, kNarrow, kWide };
+  alignas(64) static constexpr int32_t kZeros[kBlockElements] = {};
 
-  [[nodiscard]] int32_t* low(size_t block) const { return low_.get() + block * kBlockElements; }
-  [[nodiscard]] int32_t* upper(size_t block) const { return upper_.get() + block * kBlockElements; }
+  int32_t* low(size_t block) { return low_.span().data() + block * kBlockElements; }
+  int32_t* upper(size_t block) { return upper_.span().data() + block * kBlockElements; }
+  [[nodiscard]] const int32_t* low(size_t block) const {
+    return low_.span().data() + block * kBlockElements;
+  }
+  [[nodiscard]] const int32_t* upper(size_t block) const {
+    return upper_.span().data() + block * kBlockElements;
+  }
 
-  Memory low_;                 // of narrow blocks the elements, of wide ones their lower halves
-  Memory upper_;               // of wide blocks
-  std::vector<uint8_t> wide_;  // by block; not bool: threads write beside each other
+  Arena<int32_t> low_;    // of narrow blocks the elements, of wide ones their lower halves
+  Arena<int32_t> upper_;  // of wide blocks
+  std::vector<Form> forms_;
 };
 
 }  // namespace ringmaster::exact

@@ -151,12 +151,6 @@ int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
   return UnpackSumAs(kernels, in, width, addends, sums);
 }
 
-size_t PackedBytes(int width, size_t count) {
-  CheckArguments(width, count);
-  const size_t rows = RowsOf(count);
-  return PlaneBytes(LowWidth(width), rows) + PlaneBytes(HighWidth(width), rows);
-}
-
 int Width(std::span<const int64_t> block) { return Width(BestKernels(), block); }
 
 void Pack(std::span<const int64_t> block, int width, uint8_t* out) {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "common/exact/arithmetic.h"
+
 namespace ringmaster::exact {
 
 // Smallest even number of bits, 0 to 64, that holds every element in two's complement; 0 only when
@@ -23,7 +25,9 @@ namespace ringmaster::exact {
 }
 
 // Bytes that `count` elements (1 to 256) take at an even width from 0 to 64; a multiple of 64.
-[[nodiscard]] size_t PackedBytes(int width, size_t count);
+[[nodiscard]] constexpr size_t PackedBytes(int width, size_t count) {
+  return PlaneBytes(LowWidth(width), RowsOf(count)) + PlaneBytes(HighWidth(width), RowsOf(count));
+}
 
 // Writes PackedBytes(width, block.size()) bytes to `out`.
 void Pack(std::span<const int64_t> block, int width, uint8_t* out);

@@ -36,10 +36,10 @@ struct Kernels {
   bool (*quantize_add)(const float* gradient, size_t count, Quantization quantization,
                        int64_t* sums);
   // The same where every magnitude's bits are below `limit`, at most NarrowLimit(quantization), so
-  // that |q| < 2^30; else nothing happens and it is false. Sums are at most 2^30 before. `*bits`:
-  // of the sums after it, as above, but 1 where all are zero.
+  // that |q| < 2^30; else it is false, and nothing happens. Addends are at most 2^30; `sums` may be
+  // they. `*bits`: of the sums after it, as above, but 1 where all are zero.
   bool (*quantize_add_narrow)(const float* gradient, size_t count, Quantization quantization,
-                              uint32_t limit, int32_t* sums, int* bits);
+                              uint32_t limit, const int32_t* addends, int32_t* sums, int* bits);
   IntegerKernels<int64_t> wide;
   IntegerKernels<int32_t> narrow;
 };
@@ -67,7 +67,7 @@ int UnpackSum(const Kernels& kernels, const uint8_t* in, int width,
                                    int64_t* sums);
 [[nodiscard]] bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient,
                                      int unit_exponent, float gradient_scale, uint32_t shards,
-                                     int32_t* sums, int* bits);
+                                     const int32_t* addends, int32_t* sums, int* bits);
 void Dequantize(const Kernels& kernels, std::span<const int64_t> q, int unit_exponent, float* out);
 void Dequantize(const Kernels& kernels, std::span<const int32_t> q, int unit_exponent, float* out);
 

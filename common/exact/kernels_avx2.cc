@@ -63,7 +63,7 @@ RING_INLINE uint32_t FoldLanes(__m256i folded) {
 RING_INLINE __m256i Folded(__m256i v) { return _mm256_xor_si256(v, _mm256_srai_epi32(v, 31)); }
 
 bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization quantization,
-                           uint32_t limit, int32_t* sums, int* bits) {
+                           uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
   const size_t whole = count & ~size_t{7};
   const __m256i magnitude_mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
   __m256i largest = _mm256_setzero_si256();
@@ -76,7 +76,7 @@ bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization qua
   int rest_bits = 1;
   if (whole < count &&
       !PortableKernels().quantize_add_narrow(gradient + whole, count - whole, quantization, limit,
-                                             sums + whole, &rest_bits)) {
+                                             addends + whole, sums + whole, &rest_bits)) {
     return false;
   }
   const __m256 scale =
@@ -85,7 +85,7 @@ bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization qua
   for (size_t i = 0; i < whole; i += 8) {
     // Exact, but where the product is under 2^-126 and rounds to 0 anyway.
     const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(gradient + i), scale));
-    const __m256i sum = _mm256_add_epi32(LoadNarrow(sums + i), q);
+    const __m256i sum = _mm256_add_epi32(LoadNarrow(addends + i), q);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + i), sum);
     folded = _mm256_or_si256(folded, Folded(sum));
   }

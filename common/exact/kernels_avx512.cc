@@ -89,8 +89,8 @@ RING_AVX512_INLINE int BitsOfFolded(__m512i folded) {
 
 // The same for every vector of the block, whose lanes `count` says.
 RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
-                                         Quantization quantization, uint32_t limit, int32_t* sums,
-                                         int* bits) {
+                                         Quantization quantization, uint32_t limit,
+                                         const int32_t* addends, int32_t* sums, int* bits) {
   const __m512i magnitude_mask = _mm512_set1_epi32(static_cast<int>(kMagnitudeMask));
   __m512i largest = _mm512_setzero_si512();
   for (size_t i = 0; i < count; i += kLanes) {
@@ -107,7 +107,7 @@ RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
     // Exact, but where the result is under 2^-126 and rounds to 0 anyway.
     const __m512 scaled = _mm512_scalef_ps(_mm512_maskz_loadu_ps(lanes, gradient + i), shift);
     const __m512i sum = _mm512_add_epi32(
-        _mm512_maskz_loadu_epi32(lanes, sums + i),
+        _mm512_maskz_loadu_epi32(lanes, addends + i),
         _mm512_cvt_roundps_epi32(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     _mm512_mask_storeu_epi32(sums + i, lanes, sum);
     folded = Fold(folded, sum);

@@ -24,13 +24,13 @@ bool QuantizeAddPortable(const float* gradient, size_t count, Quantization quant
 }
 
 bool QuantizeAddNarrowPortable(const float* gradient, size_t count, Quantization quantization,
-                               uint32_t limit, int32_t* sums, int* bits) {
+                               uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
   for (size_t i = 0; i < count; ++i) {
     if ((std::bit_cast<uint32_t>(gradient[i]) & kMagnitudeMask) >= limit) return false;
   }
   uint32_t folded = 0;
   for (size_t i = 0; i < count; ++i) {
-    sums[i] += static_cast<int32_t>(RoundScaled(gradient[i], quantization.shift));
+    sums[i] = addends[i] + static_cast<int32_t>(RoundScaled(gradient[i], quantization.shift));
     folded |= static_cast<uint32_t>(sums[i] ^ (sums[i] >> 31));
   }
   *bits = 33 - std::countl_zero(folded);

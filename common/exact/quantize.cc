@@ -71,20 +71,21 @@ FlagKind QuantizeAdd(const Kernels& kernels, std::span<const float> gradient, in
 }
 
 bool QuantizeAddNarrow(const Kernels& kernels, std::span<const float> gradient, int unit_exponent,
-                       float gradient_scale, uint32_t shards, int32_t* sums, int* bits) {
+                       float gradient_scale, uint32_t shards, const int32_t* addends, int32_t* sums,
+                       int* bits) {
   CheckUnit(unit_exponent, gradient.size());
   RING_CHECK(shards >= 1, "a job has at least one shard");
   const Quantization quantization =
       MakeQuantization(ScaleExponent(gradient_scale), unit_exponent, CeilLog2(shards));
   const uint32_t limit = NarrowLimit(quantization);
   return limit > 0 && kernels.quantize_add_narrow(gradient.data(), gradient.size(), quantization,
-                                                  limit, sums, bits);
+                                                  limit, addends, sums, bits);
 }
 
 bool QuantizeAddNarrow(std::span<const float> gradient, int unit_exponent, float gradient_scale,
-                       uint32_t shards, int32_t* sums, int* bits) {
-  return QuantizeAddNarrow(BestKernels(), gradient, unit_exponent, gradient_scale, shards, sums,
-                           bits);
+                       uint32_t shards, const int32_t* addends, int32_t* sums, int* bits) {
+  return QuantizeAddNarrow(BestKernels(), gradient, unit_exponent, gradient_scale, shards, addends,
+                           sums, bits);
 }
 
 FlagKind QuantizeAdd(std::span<const float> gradient, int unit_exponent, float gradient_scale,

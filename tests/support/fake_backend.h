@@ -20,7 +20,7 @@
 #include "tests/support/fake_input_stage.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/shard_io.h"
-#include "worker/state/arena.h"
+#include "common/arena.h"
 
 namespace ringmaster {
 
@@ -210,7 +210,7 @@ class FakeExecutable : public Executable {
                      const GradientSink& sink) {
     const std::vector<float>& weights = weights_->tensor(tensor);
     if (gradients_.size() <= tensor) gradients_.resize(tensor + 1);
-    if (gradients_[tensor].size() == 0) gradients_[tensor] = worker::Arena<float>(weights.size());
+    if (gradients_[tensor].size() == 0) gradients_[tensor] = Arena<float>(weights.size());
     const std::span<float> gradient = gradients_[tensor].span();
     const auto rows = static_cast<float>(input.samples.size());
     for (size_t i = 0; i < weights.size(); ++i) {
@@ -232,7 +232,7 @@ class FakeExecutable : public Executable {
   const FakeHooks* const hooks_;
   graph::ImageScratch scratch_;
   std::vector<float> images_;
-  std::vector<worker::Arena<float>> gradients_;  // by tensor: 64-byte aligned
+  std::vector<Arena<float>> gradients_;  // by tensor: 64-byte aligned
 };
 
 class FakeCore : public Core {

@@ -16,7 +16,7 @@
 #include "common/graph/update/optimizer.h"
 #include "common/mutex.h"
 #include "worker/backend/device_state.h"
-#include "worker/state/arena.h"
+#include "common/arena.h"
 
 namespace ringmaster {
 
@@ -116,7 +116,7 @@ class FakeDeviceState : public DeviceState {
     }
     for (const exact::TensorRange& range : layout_.tensors()) {
       std::vector<std::span<float>> slots;
-      for (worker::Arena<float>& slot : slots_) {
+      for (Arena<float>& slot : slots_) {
         slots.push_back(slot.span().subspan(range.offset(), range.elements));
       }
       graph::UpdateRange(optimizer_->step(update, range.tensor),
@@ -140,7 +140,7 @@ class FakeDeviceState : public DeviceState {
                          bucket.block_count * exact::kBlockElements);
   }
   std::span<const int64_t> BlockOf(SumSource source, size_t b) const {
-    const worker::Arena<int64_t>& arena = source == SumSource::kOwn ? sums_ : totals_;
+    const Arena<int64_t>& arena = source == SumSource::kOwn ? sums_ : totals_;
     return arena.span().subspan(b * exact::kBlockElements, layout_.blocks()[b].count);
   }
   exact::BlockSum Digest(SumSource source) const {
@@ -159,10 +159,10 @@ class FakeDeviceState : public DeviceState {
   Mutex mu_;
   exact::Units units_;
   float gradient_scale_ = 1;
-  worker::Arena<float> parameters_;
-  std::vector<worker::Arena<float>> slots_;
-  worker::Arena<int64_t> sums_, totals_;
-  worker::Arena<float> reduced_;
+  Arena<float> parameters_;
+  std::vector<Arena<float>> slots_;
+  Arena<int64_t> sums_, totals_;
+  Arena<float> reduced_;
 };
 
 }  // namespace ringmaster

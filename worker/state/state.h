@@ -17,7 +17,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/state/arena.h"
+#include "common/arena.h"
 
 namespace ringmaster::worker {
 

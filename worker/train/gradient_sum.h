@@ -19,7 +19,7 @@
 #include "common/exact/units.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
-#include "worker/state/arena.h"
+#include "common/arena.h"
 
 namespace ringmaster::worker {
 

@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "worker/backend/device_state.h"
 #include "worker/ring/all_reduce.h"
-#include "worker/state/arena.h"
+#include "common/arena.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
 

@@ -148,12 +148,14 @@ TEST_CASE("QuantizeAddNarrow: as QuantizeAdd where nothing can wrap, and nothing
     }
     for (const Kernels* kernels : RunnableKernels()) {
       INFO(kernels->name << ", unit 2^" << unit << ", scale " << scale << ", " << count);
-      std::vector<int32_t> sums = before;
+      const bool in_place = random.Between(0, 1) == 0;
+      std::vector<int32_t> sums = in_place ? before : std::vector<int32_t>(count, 77);
+      const int32_t* const addends = in_place ? sums.data() : before.data();
       int bits = 0;
-      if (!QuantizeAddNarrow(*kernels, gradient, unit, scale, 8, sums.data(), &bits)) {
+      if (!QuantizeAddNarrow(*kernels, gradient, unit, scale, 8, addends, sums.data(), &bits)) {
         // 2^shift may be no normal float32: then it may leave all of them to int64.
         REQUIRE((!narrow || std::log2(scale) - unit < -126));
-        REQUIRE(sums == before);
+        REQUIRE((sums == before) == in_place);
         ++left;
         continue;
       }
