@@ -10,6 +10,7 @@
 
 #include "cli/read_stream.h"
 #include "common/address.h"
+#include "common/amount.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
@@ -46,7 +47,8 @@ Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
     : coordinator_(std::move(coordinator)),
       patience_(patience),
       channel_(std::move(channel)),
-      stub_(v1::Jobs::NewStub(channel_)) {}
+      stub_(v1::Jobs::NewStub(channel_)),
+      bench_(v1::Bench::NewStub(channel_)) {}
 
 Status Client::Translate(const grpc::Status& status) const {
   if (!IsTransport(status)) return FromGrpc(status);
@@ -179,6 +181,24 @@ StatusOr<v1::ListCheckpointsResponse> Client::ListCheckpoints(const std::string&
   RING_RETURN_IF_ERROR(
       Translate(Call(&v1::Jobs::Stub::ListCheckpoints, request, &response), job_id));
   return response;
+}
+
+StatusOr<v1::AllReduceReport> Client::BenchAllReduce(const v1::AllReduceRequest& request,
+                                                     std::chrono::milliseconds limit) {
+  v1::AllReduceReport response;
+  grpc::ClientContext context;
+  context.set_deadline(Clock::now() + limit);
+  const grpc::Status status = bench_->AllReduce(&context, request, &response);
+  CleanStrings(&response, kMaxText);
+  if (status.ok()) return response;
+  const bool late = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  if (late && ErrorReason(status).empty() && channel_->GetState(false) == GRPC_CHANNEL_READY) {
+    return Error(absl::StatusCode::kAborted,
+                 "the measurement took longer than {} and was given up; give --limit more, or "
+                 "measure smaller --sizes or fewer --rounds",
+                 ExactDuration(limit));
+  }
+  return Translate(status);
 }
 
 StatusOr<v1::DrainWorkerResponse> Client::DrainWorker(const v1::DrainWorkerRequest& request) {

@@ -1,5 +1,5 @@
-// The coordinator as ringctl sees it: the Jobs service with a deadline on every call, and errors
-// that say what to try. Thread-compatible.
+// The coordinator as ringctl sees it: the Jobs and Bench services with a deadline on every call,
+// and errors that say what to try. Thread-compatible.
 //
 // UNAVAILABLE and DEADLINE_EXCEEDED always mean that no coordinator answered, or that it is
 // stopping; any other error of the coordinator itself with one of these codes comes out as
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "ringmaster/v1/bench.grpc.pb.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 
 namespace ringmaster::cli {
@@ -41,6 +42,9 @@ class Client {
   StatusOr<v1::WhyResponse> Why(const std::string& job_id);
   StatusOr<v1::ListWorkersResponse> ListWorkers();
   StatusOr<v1::DrainWorkerResponse> DrainWorker(const v1::DrainWorkerRequest& request);
+  // Takes as long as the measurement, at most `limit`.
+  StatusOr<v1::AllReduceReport> BenchAllReduce(const v1::AllReduceRequest& request,
+                                               std::chrono::milliseconds limit);
   StatusOr<v1::ListCheckpointsResponse> ListCheckpoints(const std::string& job_id);
   // Takes as long as reading all of them.
   StatusOr<v1::VerifyCheckpointsResponse> VerifyCheckpoints(
@@ -86,6 +90,7 @@ class Client {
   std::chrono::milliseconds patience_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
+  std::unique_ptr<v1::Bench::Stub> bench_;
 };
 
 }  // namespace ringmaster::cli

@@ -42,6 +42,7 @@ int Run(int argc, const char* const* argv) {
   AddModel(line);
   AddPlan(line);
   AddTune(line);
+  AddBench(line);
   AddCompletion(line);
   if (argc >= 2 && std::strcmp(argv[1], "--complete") == 0) {
     PrintCompletions(line, std::vector<std::string>(argv + 2, argv + argc));

@@ -68,10 +68,11 @@ Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::uniq
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
-      control_(flags.options,
-               {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_, data_secret}),
+      control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
+                               &benches_, data_secret}),
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
+      bench_(control_, benches_),
       data_root_(flags.data_root),
       data_files_({.state_dir = folder_->path(),
                    .admit = [this](const v1::DataAsker& asker) { return AdmitToData(asker); }}) {}
@@ -105,6 +106,7 @@ Status Daemon::Listen(const Address& listen, const AcceptorOptions& connections)
   acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
+  builder.RegisterService(&bench_);
   builder.RegisterService(&data_files_);
   server_ = builder.BuildAndStart();
   if (!server_) return Internal("gRPC does not start a server");
@@ -129,6 +131,7 @@ void Daemon::Stop() {
                             "UNAVAILABLE"};
   sessions_.Close(stopping);
   uploads_.Close(stopping);
+  benches_.Close(stopping);
   log_intakes_.Close();
   data_files_.Stop();
   board_.Close();

@@ -12,6 +12,8 @@
 #include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
+#include "coordinator/service/bench_service.h"
+#include "coordinator/service/bench_table.h"
 #include "coordinator/service/control_loop.h"
 #include "coordinator/service/fleet_service.h"
 #include "coordinator/service/jobs_service.h"
@@ -54,12 +56,14 @@ class Daemon {
   StatusBoard board_;
   SessionTable sessions_;
   UploadTable uploads_;
+  BenchTable benches_;
   Loop disk_;
   Loop logs_;
   LogIntakes log_intakes_;
   ControlLoop control_;
   JobsService jobs_;
   FleetService fleet_;
+  BenchService bench_;
   const std::string data_root_;
   data_files::DataFilesService data_files_;
   std::string address_;

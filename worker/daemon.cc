@@ -279,6 +279,10 @@ void Daemon::Do(const Action& action) {
     runner_.ForgetCopies(forget->step);
   } else if (const auto* drop = std::get_if<DropJob>(&action)) {
     runner_.Submit(*drop);
+  } else if (const auto* measure = std::get_if<MeasureRing>(&action)) {
+    runner_.Submit(*measure);
+  } else if (std::holds_alternative<EndMeasuring>(action)) {
+    runner_.EndMeasuring();
   } else if (std::holds_alternative<Exit>(action)) {
     session_.OpenNoMore();
     exited_ = true;

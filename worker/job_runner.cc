@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/data/beneath.h"
 #include "common/signals.h"
+#include "worker/bench_run.h"
 #include "worker/checkpoint_upload.h"
 
 namespace ringmaster::worker {
@@ -88,6 +89,7 @@ void JobRunner::Submit(Task task) {
   {
     MutexLock lock(mu_);
     if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
+    if (std::holds_alternative<MeasureRing>(task)) bench_ = std::stop_source();
     if (const auto* run = std::get_if<RunJob>(&task)) {
       generation_ = GenerationOf(run->start);
       run_ = RunStops();
@@ -124,6 +126,15 @@ void JobRunner::EndInspection() {
   fetch.request_stop();
 }
 
+void JobRunner::EndMeasuring() {
+  std::stop_source bench;
+  {
+    MutexLock lock(mu_);
+    bench = bench_;
+  }
+  bench.request_stop();
+}
+
 std::stop_token JobRunner::fetch_stop() const {
   MutexLock lock(mu_);
   return fetch_.get_token();
@@ -148,6 +159,7 @@ void JobRunner::Stop() {
   if (!thread_.joinable()) return;
   tasks_.Close();
   Cancel("the worker stops", RunStop::kNow);
+  EndMeasuring();
   std::stop_source delivery, fetch;
   {
     MutexLock lock(mu_);
@@ -316,6 +328,18 @@ void JobRunner::Do(const DropJob& task) {
   malloc_trim(0);  // threads that ended leave heaps behind
   spdlog::info("job dropped: job={}", task.job.value());
   options_.ended(task.job);
+}
+
+void JobRunner::Do(const MeasureRing& task) {
+  std::stop_token stop;
+  {
+    MutexLock lock(mu_);
+    stop = bench_.get_token();
+  }
+  BenchEnded ended{RunBench(surroundings_.port, surroundings_.name, surroundings_.incarnation,
+                            task.measure, stop)};
+  malloc_trim(0);
+  post_(std::move(ended));
 }
 
 }  // namespace ringmaster::worker

@@ -1,7 +1,7 @@
 // The job thread: carries out what the logic decided about a job - inspect, prepare, run, deliver,
-// drop - one after the other, and posts how each ended. Owns the job's dataset and trainer, and
-// offers its state to other workers. Submit, Cancel and ForgetCopies from the loop thread,
-// heartbeat() from any thread. It decides nothing.
+// drop - or without one - measure a ring - one after the other, and posts how each ended. Owns the
+// job's dataset and trainer, and offers its state to other workers. Submit, Cancel and ForgetCopies
+// from the loop thread, heartbeat() from any thread. It decides nothing.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -44,7 +44,7 @@ struct JobRunnerOptions {
 
 class JobRunner {
  public:
-  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, DropJob>;
+  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, DropJob, MeasureRing>;
 
   // `backend`, `port`, `states` and `data` outlive it; `post` must not block.
   JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port, StateService* states,
@@ -58,6 +58,8 @@ class JobRunner {
   void Cancel(const std::string& reason, RunStop when);
   // Ends what the InspectDataset that was submitted last waits for.
   void EndInspection();
+  // Ends the MeasureRing that was submitted last.
+  void EndMeasuring();
   // The checkpoint of this step is durable.
   void ForgetCopies(uint64_t step);
   // Cancels, drops every task and joins the thread. Idempotent.
@@ -72,6 +74,7 @@ class JobRunner {
   void Do(const RunJob& task);
   void Do(const DeliverState& task);
   void Do(const DropJob& task);
+  void Do(const MeasureRing& task);
   [[nodiscard]] StatusOr<std::shared_ptr<const InitWeights>> FindInit(const v1::InitSource& source);
   [[nodiscard]] std::shared_ptr<Trainer> trainer() const;
   [[nodiscard]] std::stop_token fetch_stop() const;
@@ -101,6 +104,7 @@ class JobRunner {
   RunStops run_ ABSL_GUARDED_BY(mu_);               // of the run submitted last
   std::stop_source delivery_ ABSL_GUARDED_BY(mu_);  // of the DeliverState submitted last
   std::stop_source fetch_ ABSL_GUARDED_BY(mu_);     // of the InspectDataset submitted last
+  std::stop_source bench_ ABSL_GUARDED_BY(mu_);     // of the MeasureRing submitted last
 
   std::jthread thread_;  // "job"
 };

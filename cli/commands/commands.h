@@ -40,6 +40,7 @@ void AddDataset(CommandLine& line);     // make, stat, verify
 void AddModel(CommandLine& line);       // ls, summary
 void AddPlan(CommandLine& line);
 void AddTune(CommandLine& line);
+void AddBench(CommandLine& line);       // allreduce
 void AddCompletion(CommandLine& line);  // bash
 
 // `ringctl --complete WORD...`: what the completion script asks for at every Tab.

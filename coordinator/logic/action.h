@@ -13,6 +13,7 @@
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/history.h"
 #include "coordinator/logic/record.h"
+#include "ringmaster/v1/bench.pb.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -68,6 +69,13 @@ struct PlaceUpload {
 struct EndUpload {
   UploadId upload;
   Refusal refusal;
+};
+
+// The answer to a Bench call: with status OK the report.
+struct EndBench {
+  BenchId bench;
+  Refusal refusal;
+  v1::AllReduceReport report;
 };
 
 // Reads and verifies these checkpoints, in this order, until one is whole; CheckpointFound follows,
@@ -127,8 +135,8 @@ struct Note {
 
 using Action =
     std::variant<Send, Admit, CloseSession, InsertJob, InsertCheckpoint, RaiseTerm, AdmitUpload,
-                 PlaceUpload, EndUpload, FindCheckpoint, SaveJob, SaveMetrics, RemoveCheckpoint,
-                 SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
+                 PlaceUpload, EndUpload, EndBench, FindCheckpoint, SaveJob, SaveMetrics,
+                 RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
 // Carries actions out in the order in which they were decided, also when carrying one out leads to

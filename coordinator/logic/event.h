@@ -12,6 +12,7 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "coordinator/logic/record.h"
+#include "ringmaster/v1/bench.pb.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -52,6 +53,19 @@ struct GraphAsked {
 struct DrainAsked {
   std::string worker;
   bool resume = false;
+};
+
+// One Bench call; never reused.
+enum class BenchId : uint64_t {};
+
+// To measure the ring of workers without a job; EndBench answers, at once or later.
+struct BenchAsked {
+  BenchId bench;
+  v1::AllReduceRequest request;
+};
+// The call is over; nobody waits for its end.
+struct BenchDropped {
+  BenchId bench;
 };
 
 // One UploadCheckpoint call; never reused.
@@ -115,8 +129,8 @@ struct TermRaised {
 struct Tick {};
 
 using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
-                           GraphAsked, DrainAsked, UploadAsked, UploadVerified, UploadPlaced,
-                           UploadClosed, CheckpointFound, JobInserted, CheckpointInserted,
-                           CheckpointRetained, TermRaised, Tick>;
+                           GraphAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked,
+                           UploadVerified, UploadPlaced, UploadClosed, CheckpointFound, JobInserted,
+                           CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -74,6 +74,7 @@ Refusal CheckFields(const v1::Attach& attach) {
 
 const char* StateOf(const Worker& worker) {
   if (worker.draining) return worker.idle() ? "DRAINED" : "DRAINING";
+  if (worker.measuring) return "BENCH";
   if (worker.idle()) return "FREE";
   return worker.joining && !worker.job.empty() ? "JOINING" : "BUSY";
 }

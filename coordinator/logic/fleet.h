@@ -27,12 +27,13 @@ struct Worker {
   JobId job;               // that it serves; empty = free
   bool releasing = false;  // its job is over here, and it has not said yet that it is free
   std::chrono::milliseconds released_at{0};
-  bool joining = false;   // serves a job, but is not in its ring yet
-  bool draining = false;  // takes no job any more
-  bool leaving = false;   // its session ends as soon as it is free
+  bool measuring = false;  // is in a Bench
+  bool joining = false;    // serves a job, but is not in its ring yet
+  bool draining = false;   // takes no job any more
+  bool leaving = false;    // its session ends as soon as it is free
 
   const std::string& name() const { return attach.name(); }
-  bool idle() const { return job.empty() && !releasing; }
+  bool idle() const { return job.empty() && !releasing && !measuring; }
   bool free() const { return idle() && !draining; }
 };
 

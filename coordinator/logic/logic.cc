@@ -70,6 +70,7 @@ Actions Logic::Step(const Event& event, Now now) {
   now_ = now;
   std::visit([this](const auto& e) { On(e); }, event);
   SettleUploads();
+  SettleBench();
   Schedule();
   return std::exchange(actions_, {});
 }
@@ -157,6 +158,7 @@ void Logic::WaitBehind(Job& job, const Job& head, size_t position) {
 
 void Logic::Excuse(std::chrono::milliseconds late) {
   fleet_.Excuse(late);
+  if (bench_) bench_->Excuse(late);
   for (auto& [number, job] : jobs_) {
     if (job.run) job.run->Excuse(late);
   }
@@ -164,6 +166,7 @@ void Logic::Excuse(std::chrono::milliseconds late) {
 
 void Logic::On(const Tick&) {
   EndOverdueUploads();
+  TickBench();
   for (const Fleet::Overdue& overdue : fleet_.FindOverdue(now_)) {
     Refuse(overdue.session,
            {Error(absl::StatusCode::kDeadlineExceeded, "{}", overdue.reason), "LEASE_EXPIRED"});

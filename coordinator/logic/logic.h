@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/logic/action.h"
+#include "coordinator/logic/bench.h"
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/fleet.h"
@@ -71,7 +72,7 @@ class Logic {
   // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
   // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
   // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along, logic_folds.cc
-  // one that is divided.
+  // one that is divided; logic_bench.cc measures workers without a job.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -79,6 +80,8 @@ class Logic {
   void On(const CancelAsked& event);
   void On(const GraphAsked& event);
   void On(const DrainAsked& event);
+  void On(const BenchAsked& event);
+  void On(const BenchDropped& event);
   void On(const UploadAsked& event);
   void On(const UploadVerified& event);
   void On(const UploadPlaced& event);
@@ -172,6 +175,13 @@ class Logic {
   void SubmitNextFold(Job& parent);
   void ShowFolds(const std::string& parent_id);
 
+  // logic_bench.cc
+  [[nodiscard]] Refusal ChooseBenched(const v1::AllReduceRequest& request,
+                                      std::vector<Bench::Member>* members);
+  void TickBench();
+  // It is over: its workers are free, and its caller is answered.
+  void SettleBench();
+
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
@@ -203,6 +213,7 @@ class Logic {
   std::set<std::string> taken_ids_;          // that no new job may have
   GenerationSource generations_;
   std::set<std::string> obeyed_;        // workers that this term was told to
+  std::unique_ptr<Bench> bench_;        // one at a time, so that none disturbs another
   std::map<UploadId, Upload> uploads_;  // one a job, and those that are being placed
   bool fleet_changed_ = false;
   bool queue_changed_ = false;

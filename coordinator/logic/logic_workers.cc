@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/planted_bug.h"
+#include "common/text.h"
 #include "coordinator/logic/logic.h"
 
 namespace ringmaster::coordinator {
@@ -115,6 +116,7 @@ void Logic::Lose(SessionId session, const std::string& why) {
   EndUploadsOf(session, worker->name() + " was lost: " + why);
   fleet_changed_ = true;
   actions_.push_back(Note{"worker=" + worker->name(), "was lost: " + why});
+  if (worker->measuring) bench_->OnLost(worker->name(), why, now_, actions_);
   Job* job = JobOf(*worker);
   if (job == nullptr) return;
   job->run->OnLost(worker->name(), why, worker->heartbeat.applied());
@@ -133,6 +135,12 @@ void Logic::Leave(Worker& worker, const std::string& reason) {
   worker.leaving = worker.draining = true;
   fleet_changed_ = true;
   if (worker.idle()) return EndLeaving(worker);
+  if (worker.measuring) {
+    return bench_->Stop(
+        {Error(absl::StatusCode::kAborted, "worker {} leaves: {}", worker.name(), OneLine(reason)),
+         "BENCH_ABORTED"},
+        now_, actions_);
+  }
   Job* job = JobOf(worker);
   if (job == nullptr) return;  // it is free soon
   job->run->Leave(worker.name(), reason);
@@ -241,6 +249,11 @@ void Logic::On(const WorkerSaid& event) {
       return Hear(*worker, event.message.heartbeat());
     case Kind::kLeaving:
       return Leave(*worker, event.message.leaving().reason());
+    case Kind::kRingMeasured:
+      if (worker->measuring) {
+        bench_->OnMeasured(worker->name(), event.message.ring_measured(), now_, actions_);
+      }
+      return;
     case Kind::kDeviceReport:
       Fleet::KeepDevices(*worker, event.message.device_report());
       devices_changed_ = true;

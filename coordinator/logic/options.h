@@ -29,6 +29,8 @@ struct Options {
   // After a state that could not be saved, or a last checkpoint that did not come; doubled each
   // time up to the most.
   Duration ask_again{5'000}, ask_again_most{300'000};
+  // Of `ringctl bench`: one link, all sums, and the answers of those who are told to end.
+  Duration bench_link_limit{60'000}, bench_limit{900'000}, bench_end_limit{10'000};
   Duration upload_limit{900'000};  // of a checkpoint, from its begin to its confirmation
 
   // Of a member that a neighbour accused; above 300 ms, the neighbour's limit.

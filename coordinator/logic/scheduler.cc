@@ -28,13 +28,15 @@ std::string Plural(size_t count, const char* what) {
 // "; 2 are busy with j0001, j0002"
 std::string DescribeBusy(const Fleet& fleet) {
   std::map<std::string, size_t> jobs;
-  size_t busy = 0, ending = 0;
+  size_t busy = 0, ending = 0, measured = 0;
   for (const auto& [name, worker] : fleet.workers()) {
     if (!worker.job.empty()) {
       ++busy;
       ++jobs[worker.job.value()];
     } else if (worker.releasing) {
       ++ending;
+    } else if (worker.measuring) {
+      ++measured;
     }
   }
   std::string text;
@@ -48,6 +50,9 @@ std::string DescribeBusy(const Fleet& fleet) {
   }
   if (ending > 0)
     text += fmt::format("; {} still {} an ended job", ending, ending == 1 ? "ends" : "end");
+  if (measured > 0)
+    text +=
+        fmt::format("; {} {} measured by `ringctl bench`", measured, measured == 1 ? "is" : "are");
   return text;
 }
 

@@ -304,6 +304,11 @@ void ControlLoop::Do(const EndUpload& action) {
   if (const auto call = hands_.uploads->Find(action.upload)) call->End(IfStored(action.refusal));
 }
 
+void ControlLoop::Do(const EndBench& action) {
+  if (const auto call = hands_.benches->Find(action.bench))
+    call->End(action.refusal, action.report);
+}
+
 void ControlLoop::Do(const RaiseTerm& action) {
   if (!Write(hands_.store->RaiseTerm(action.term), "raise the term").ok()) return;
   CarryOut(logic_.Step(TermRaised{action.term}, ReadClocks()));

@@ -14,6 +14,7 @@
 
 #include "common/loop.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/service/bench_table.h"
 #include "coordinator/service/checkpoint_retirement.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
@@ -34,6 +35,7 @@ class ControlLoop {
     StatusBoard* board;
     SessionTable* sessions;
     UploadTable* uploads;
+    BenchTable* benches;
     std::string data_secret;  // that tickets of jobs' data are made from
   };
 
@@ -68,6 +70,7 @@ class ControlLoop {
   void Do(const AdmitUpload& action);
   void Do(const PlaceUpload& action);
   void Do(const EndUpload& action);
+  void Do(const EndBench& action);
   void Do(const FindCheckpoint& action);
   void Do(const SaveJob& action);
   void Do(const SaveMetrics& action);

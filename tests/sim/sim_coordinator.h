@@ -54,6 +54,7 @@ class SimCoordinator {
   void Do(const coordinator::AdmitUpload& action);
   void Do(const coordinator::PlaceUpload& action);
   void Do(const coordinator::EndUpload& action);
+  void Do(const coordinator::EndBench&) {}  // nobody asks for one
   void Do(const coordinator::FindCheckpoint& action);
   void Do(const coordinator::SaveJob& action);
   void Do(const coordinator::SaveMetrics& action);

@@ -56,6 +56,8 @@ class SimWorker {
   void Do(const worker::DeliverState& action) { trainer_->Submit(action); }
   void Do(const worker::ForgetCopies& action) { trainer_->ForgetCopies(action.step); }
   void Do(const worker::DropJob& action) { trainer_->Submit(action); }
+  void Do(const worker::MeasureRing&) {}  // nobody asks for one
+  void Do(const worker::EndMeasuring&) {}
   void Do(const worker::Exit& action);
 
   void OpenSession();

@@ -84,12 +84,22 @@ struct DropJob {
   bool data_differs = false;  // a dataset that was fetched for it is not what it should be
 };
 
+// Measures a ring of workers without a job; BenchEnded follows.
+struct MeasureRing {
+  v1::MeasureRing measure;
+};
+
+// Ends what MeasureRing was submitted last; BenchEnded follows soon.
+struct EndMeasuring {
+  std::string reason;
+};
+
 // Nothing is left to do: the process may end.
 struct Exit {};
 
-using Action =
-    std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset, EndInspection,
-                 PrepareJob, RunJob, CancelRun, DeliverState, ForgetCopies, DropJob, Exit>;
+using Action = std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset,
+                            EndInspection, PrepareJob, RunJob, CancelRun, DeliverState,
+                            ForgetCopies, DropJob, MeasureRing, EndMeasuring, Exit>;
 
 // What one event led to: actions in order, and in words why. A value.
 struct Decision {

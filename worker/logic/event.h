@@ -115,6 +115,11 @@ struct RunEnded {
   bool evaluated = false;        // what is due on S(applied)
 };
 
+// The job thread is done with a MeasureRing.
+struct BenchEnded {
+  v1::RingMeasured measured;
+};
+
 // SIGTERM, or the daemon cannot go on.
 struct StopRequested {
   std::string reason;
@@ -123,6 +128,6 @@ struct StopRequested {
 using Event =
     std::variant<Connected, Disconnected, FromCoordinator, TermStored, InspectDone, PrepareDone,
                  PhaseChanged, RunJoined, PeerSuspected, RunProgress, CheckpointDropped, RunEnded,
-                 SnapshotHeld, StateDelivered, StopRequested>;
+                 SnapshotHeld, StateDelivered, BenchEnded, StopRequested>;
 
 }  // namespace ringmaster::worker

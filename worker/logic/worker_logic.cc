@@ -63,8 +63,10 @@ Decision WorkerLogic::On(const Disconnected& event, Time) {
         fmt::format("session lost: {}; the job was not prepared yet: dropped", event.reason));
   }
   // Workers drive their own steps: a ring keeps training while the coordinator is away.
-  return Nothing(fmt::format("session lost: {}{}", event.reason,
-                             job_ && job_->running() ? "; the run goes on" : ""));
+  Decision decision = Nothing(fmt::format("session lost: {}{}", event.reason,
+                                          job_ && job_->running() ? "; the run goes on" : ""));
+  EndBench("the session that asked for it was lost", &decision);
+  return decision;
 }
 
 Decision WorkerLogic::On(const FromCoordinator& event, Time now) {
@@ -94,6 +96,10 @@ Decision WorkerLogic::OnMessage(const v1::CoordinatorMessage& message) {
       return OnCancel(message.cancel());
     case v1::CoordinatorMessage::kRelease:
       return OnRelease(message.release());
+    case v1::CoordinatorMessage::kMeasureRing:
+      return OnMeasureRing(message.measure_ring());
+    case v1::CoordinatorMessage::kEndMeasuring:
+      return OnEndMeasuring(message.end_measuring());
     case v1::CoordinatorMessage::kSaveState:
       return OnSaveState(message.save_state());
     case v1::CoordinatorMessage::kCheckpointKept:
@@ -171,6 +177,12 @@ Decision WorkerLogic::OnInspect(const v1::Inspect& message) {
   if (stopping_) {
     return Do(SendMessage{Refusal(JobId(message.job_id()), "the worker is stopping")},
               "a worker that leaves takes no job");
+  }
+  if (bench_) {
+    next_ = message;
+    Decision decision = Nothing("the dataset is inspected as soon as the bench has ended");
+    EndBench("a job is given to this worker", &decision);
+    return decision;
   }
   if (!job_) return BeginInspect(message);
   if (job_->dropping()) {

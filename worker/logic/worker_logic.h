@@ -58,6 +58,7 @@ class WorkerLogic {
   Decision On(const SnapshotHeld& event, Time now);
   Decision On(const StateDelivered& event, Time now);
   Decision On(const RunEnded& event, Time now);
+  Decision On(const BenchEnded& event, Time now);
   Decision On(const StopRequested& event, Time now);
 
   // In an attached session.
@@ -74,6 +75,11 @@ class WorkerLogic {
   Decision OnRelease(const v1::Release& message);
   Decision OnSaveState(const v1::SaveState& message);
   Decision OnCheckpointKept(const v1::CheckpointKept& message);
+  // worker_logic_bench.cc: what concerns a worker without a job.
+  Decision OnMeasureRing(const v1::MeasureRing& message);
+  Decision OnEndMeasuring(const v1::EndMeasuring& message);
+  // When something is being measured: nobody wants it any more.
+  void EndBench(const std::string& reason, Decision* decision);
   Decision AfterRunEnded(const RunEnded& event);
 
   [[nodiscard]] bool Has(const std::string& job_id) const {
@@ -109,7 +115,9 @@ class WorkerLogic {
   bool stopping_ = false;
   std::string stop_reason_;
   std::optional<HeldJob> job_;
-  std::optional<v1::Inspect> next_;  // waits until the job that is being dropped is gone
+  std::optional<GenerationId> bench_;  // of the ring that is being measured; without job_
+  std::optional<v1::Inspect>
+      next_;  // waits until the job that is being dropped is gone, or the bench
 };
 
 }  // namespace ringmaster::worker

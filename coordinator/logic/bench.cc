@@ -1,0 +1,239 @@
+#include "coordinator/logic/bench.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/text.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+constexpr size_t kMostText = 500;  // of a worker's error
+constexpr const char* kAborted = "BENCH_ABORTED";
+
+double MiddleOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+bool IsTime(double seconds) { return std::isfinite(seconds) && seconds > 0; }
+
+// Of one size and kind of sum: `index` is its place in each member's times.
+v1::AllReduceTimes MergeRounds(const std::vector<v1::RingMeasured>& measured, int index) {
+  v1::AllReduceTimes times;
+  std::vector<double> rounds;
+  for (const v1::RingMeasured& member : measured) {
+    const v1::MeasuredSums& its = member.times(index);
+    rounds.resize(static_cast<size_t>(its.seconds_size()), 0);
+    for (int i = 0; i < its.seconds_size(); ++i) {
+      double& slowest = rounds[static_cast<size_t>(i)];
+      slowest = std::max(slowest, its.seconds(i));
+    }
+    times.set_sent_bytes(times.sent_bytes() + its.sent_bytes());
+  }
+  times.mutable_seconds()->Add(rounds.begin(), rounds.end());
+  const double median = MiddleOf(std::move(rounds));
+  const double members = static_cast<double>(measured.size());
+  const double rate = static_cast<double>(measured.front().times(index).bytes()) / median;
+  times.set_median_seconds(median);
+  times.set_algorithm_bytes_per_second(rate);
+  times.set_bus_bytes_per_second(rate * 2 * (members - 1) / members);
+  return times;
+}
+
+}  // namespace
+
+void FillRows(const v1::AllReduceRequest& request, const std::vector<v1::RingMeasured>& measured,
+              v1::AllReduceReport* report) {
+  int index = 0;
+  for (const uint64_t bytes : request.bytes()) {
+    v1::AllReduceRow& row = *report->add_rows();
+    row.set_bytes(bytes);
+    for (const int sums : request.sums()) {
+      (sums == v1::BENCH_SUMS_EXACT ? *row.mutable_exact() : *row.mutable_float32()) =
+          MergeRounds(measured, index++);
+    }
+    if (!row.has_exact() || !row.has_float32()) continue;
+    std::vector<double> ratios;
+    for (int i = 0; i < row.exact().seconds_size(); ++i) {
+      ratios.push_back(row.float32().seconds(i) / row.exact().seconds(i));
+    }
+    row.set_ratio(MiddleOf(std::move(ratios)));
+  }
+}
+
+Bench::Bench(BenchId id, v1::AllReduceRequest request, std::vector<Member> members,
+             const Options& options, GenerationSource& generations)
+    : id_(id),
+      request_(std::move(request)),
+      members_(std::move(members)),
+      options_(options),
+      generations_(generations) {
+  for (const Member& member : members_) report_.add_workers(member.name());
+  report_.set_rounds(request_.rounds());
+  report_.set_seed(request_.seed());
+}
+
+void Bench::Begin(Now now, Actions& actions) { BeginStage(now, actions); }
+
+void Bench::BeginStage(Now now, Actions& actions) {
+  generation_ = generations_.Next();
+  measured_.clear();
+  const bool links = phase_ == Phase::kLinks;
+  stage_ = members_;
+  if (links) stage_ = {members_[link_], members_[(link_ + 1) % members_.size()]};
+  deadline_ = now.steady + (links ? options_.bench_link_limit : options_.bench_limit);
+  v1::CoordinatorMessage message;
+  v1::MeasureRing& measure = *message.mutable_measure_ring();
+  *measure.mutable_generation() = ToProto(generation_);
+  for (const Member& member : stage_) *measure.add_ring() = member.self;
+  if (links) {
+    measure.mutable_link();
+  } else {
+    v1::MeasureSums& sums = *measure.mutable_sums();
+    *sums.mutable_bytes() = request_.bytes();
+    *sums.mutable_sums() = request_.sums();
+    sums.set_rounds(request_.rounds());
+    sums.set_seed(request_.seed());
+  }
+  for (const Member& member : stage_) {
+    asked_[member.name()] = member.session;
+    actions.push_back(Send{member.session, message});
+  }
+}
+
+size_t Bench::PlaceOf(const std::string& name) const {
+  const auto found = std::find_if(stage_.begin(), stage_.end(),
+                                  [&](const Member& member) { return member.name() == name; });
+  return static_cast<size_t>(found - stage_.begin());
+}
+
+std::string Bench::Judge(const std::string& name, const v1::RingMeasured& said) const {
+  if (phase_ == Phase::kLinks) {
+    const bool first = PlaceOf(name) == 0;
+    const double figure = first ? said.round_trip_seconds() : said.bytes_per_second();
+    return IsTime(figure) ? "" : "it measured nothing";
+  }
+  if (said.times_size() != request_.bytes_size() * request_.sums_size()) {
+    return fmt::format("it measured {} of {} times", said.times_size(),
+                       request_.bytes_size() * request_.sums_size());
+  }
+  int index = 0;
+  for (const uint64_t bytes : request_.bytes()) {
+    for (const int sums : request_.sums()) {
+      const v1::MeasuredSums& times = said.times(index++);
+      const bool whole = times.bytes() == bytes && times.sums() == sums &&
+                         times.seconds_size() == static_cast<int>(request_.rounds()) &&
+                         std::all_of(times.seconds().begin(), times.seconds().end(), IsTime);
+      if (!whole) return fmt::format("its times of {} bytes are not those asked for", bytes);
+    }
+  }
+  return "";
+}
+
+void Bench::OnMeasured(const std::string& name, const v1::RingMeasured& said, Now now,
+                       Actions& actions) {
+  if (phase_ == Phase::kOver || FromProto(said.generation()) != generation_) return;
+  if (asked_.erase(name) == 0) return;
+  std::string error = OneLine(said.error(), kMostText);
+  const Certainty certainty =
+      !error.empty() && said.by_neighbour() ? Certainty::kByNeighbour : Certainty::kItsOwn;
+  if (error.empty() && phase_ != Phase::kEnding) error = Judge(name, said);
+  if (!error.empty()) {
+    const Status status =
+        Error(absl::StatusCode::kAborted, "worker {} could not measure: {}", name, error);
+    return Fail(certainty, {status, kAborted}, now, actions);
+  }
+  measured_[name] = said;
+  if (asked_.empty()) EndStage(now, actions);
+}
+
+void Bench::OnLost(const std::string& name, const std::string& why, Now now, Actions& actions) {
+  if (phase_ == Phase::kOver) return;
+  asked_.erase(name);
+  const Status status = Error(absl::StatusCode::kAborted,
+                              "worker {} was lost while the ring was measured: {}", name, why);
+  Fail(Certainty::kSeenHere, {status, kAborted}, now, actions);
+}
+
+void Bench::Stop(const Refusal& why, Now now, Actions& actions) {
+  if (phase_ != Phase::kOver) Fail(Certainty::kSeenHere, why, now, actions);
+}
+
+void Bench::Fail(Certainty certainty, Refusal fault, Now now, Actions& actions) {
+  if (certainty > certainty_) {
+    certainty_ = certainty;
+    fault_ = std::move(fault);
+  }
+  if (phase_ != Phase::kEnding) {
+    phase_ = Phase::kEnding;
+    deadline_ = now.steady + options_.bench_end_limit;
+    v1::CoordinatorMessage message;
+    *message.mutable_end_measuring()->mutable_generation() = ToProto(generation_);
+    message.mutable_end_measuring()->set_reason(Message(fault_.status));
+    for (const auto& [name, session] : asked_) actions.push_back(Send{session, message});
+  }
+  if (asked_.empty()) phase_ = Phase::kOver;
+}
+
+void Bench::KeepLink() {
+  v1::BenchLink& link = *report_.add_links();
+  link.set_from(stage_[0].name());
+  link.set_to(stage_[1].name());
+  link.set_round_trip_seconds(measured_[stage_[0].name()].round_trip_seconds());
+  link.set_bytes_per_second(measured_[stage_[1].name()].bytes_per_second());
+}
+
+void Bench::EndStage(Now now, Actions& actions) {
+  switch (phase_) {
+    case Phase::kLinks:
+      KeepLink();
+      if (++link_ == members_.size()) phase_ = Phase::kSums;
+      return BeginStage(now, actions);
+    case Phase::kSums: {
+      std::vector<v1::RingMeasured> measured;
+      for (const Member& member : members_) measured.push_back(measured_[member.name()]);
+      FillRows(request_, measured, &report_);
+      phase_ = Phase::kOver;
+      return;
+    }
+    case Phase::kEnding:
+      phase_ = Phase::kOver;
+      return;
+    case Phase::kOver:
+      return;
+  }
+}
+
+std::string Bench::NamesOfAsked() const {
+  std::vector<std::string> names;
+  for (const auto& [name, session] : asked_) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void Bench::OnTick(Now now, Actions& actions) {
+  const bool measures = phase_ == Phase::kLinks || phase_ == Phase::kSums;
+  if (!measures || now.steady <= deadline_) return;
+  const auto limit = phase_ == Phase::kLinks ? options_.bench_link_limit : options_.bench_limit;
+  const std::string what = phase_ == Phase::kLinks ? fmt::format("the link from {} to {}",
+                                                                 stage_[0].name(), stage_[1].name())
+                                                   : fmt::format("the ring of {}", members_.size());
+  const Status status = Error(absl::StatusCode::kAborted,
+                              "{} was not measured within {} s, {} did not answer; ask for smaller "
+                              "sizes or fewer rounds",
+                              what, limit.count() / 1000, NamesOfAsked());
+  Fail(Certainty::kSeenHere, {status, "BENCH_TIMEOUT"}, now, actions);
+}
+
+std::vector<SessionId> Bench::FindOverdue(Now now) const {
+  std::vector<SessionId> overdue;
+  if (phase_ != Phase::kEnding || now.steady <= deadline_) return overdue;
+  for (const auto& [name, session] : asked_) overdue.push_back(session);
+  return overdue;
+}
+
+}  // namespace ringmaster::coordinator
