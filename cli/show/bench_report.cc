@@ -49,7 +49,7 @@ std::string RenderBench(const v1::AllReduceReport& report, const Terminal& termi
     links.Add({link.from(), link.to(), Gigabytes(link.bytes_per_second()),
                Duration(link.round_trip_seconds())});
   }
-  Table rows({"SIZE", "SUMS", "MEDIAN", "ROUNDS", "GB/S", "BUS GB/S", "SENT", "FLOAT32 : EXACT"});
+  Table rows({"SIZE", "SUMS", "MEDIAN", "ROUNDS", "GB/S", "BUS GB/S", "SENT", "EXACT : FLOAT32"});
   for (const v1::AllReduceRow& row : report.rows()) {
     const std::string ratio = row.has_ratio() ? fmt::format("{:.2f}", row.ratio()) : "-";
     if (row.has_exact()) rows.Add(Row(row, "exact", row.exact(), ratio));

@@ -219,13 +219,14 @@ void Bench::OnTick(Now now, Actions& actions) {
   const bool measures = phase_ == Phase::kLinks || phase_ == Phase::kSums;
   if (!measures || now.steady <= deadline_) return;
   const auto limit = phase_ == Phase::kLinks ? options_.bench_link_limit : options_.bench_limit;
-  const std::string what = phase_ == Phase::kLinks ? fmt::format("the link from {} to {}",
+  const std::string what = phase_ == Phase::kLinks ? fmt::format("the link from {} to {} was",
                                                                  stage_[0].name(), stage_[1].name())
-                                                   : fmt::format("the ring of {}", members_.size());
-  const Status status = Error(absl::StatusCode::kAborted,
-                              "{} was not measured within {} s, {} did not answer; ask for smaller "
-                              "sizes or fewer rounds",
-                              what, limit.count() / 1000, NamesOfAsked());
+                                                   : std::string("the sums were");
+  const Status status =
+      Error(absl::StatusCode::kAborted, "{} not measured within {} s: {} did not answer; {}", what,
+            limit.count() / 1000, NamesOfAsked(),
+            phase_ == Phase::kLinks ? "look at their logs, and at the network between them"
+                                    : "ask for smaller sizes or fewer rounds");
   Fail(Certainty::kSeenHere, {status, "BENCH_TIMEOUT"}, now, actions);
 }
 

@@ -98,6 +98,7 @@ FakeJobs::FakeJobs() {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);
+  builder.RegisterService(&bench_);
   server_ = builder.BuildAndStart();
 }
 
@@ -297,6 +298,54 @@ grpc::Status FakeJobs::DrainWorker(grpc::ServerContext*, const v1::DrainWorkerRe
   }
   drained_[worker] = 0;
   if (worker == "a") response->set_job_id("j0004");
+  return grpc::Status::OK;
+}
+
+namespace {
+
+// `times` longer than one nanosecond a byte, and 80 us, the last rounds a little.
+v1::AllReduceTimes TimesOf(const v1::AllReduceRequest& request, uint64_t bytes, double times) {
+  v1::AllReduceTimes result;
+  const double seconds = 80e-6 + times * static_cast<double>(bytes) * 1e-9;
+  for (uint32_t i = 0; i < request.rounds(); ++i) result.add_seconds(seconds * (1 + 0.1 * i));
+  const double median = result.seconds(static_cast<int>(request.rounds()) / 2);
+  result.set_median_seconds(median);
+  result.set_algorithm_bytes_per_second(static_cast<double>(bytes) / median);
+  result.set_bus_bytes_per_second(static_cast<double>(bytes) / median);
+  result.set_sent_bytes(2 * bytes);
+  return result;
+}
+
+}  // namespace
+
+grpc::Status FakeBench::AllReduce(grpc::ServerContext*, const v1::AllReduceRequest* request,
+                                  v1::AllReduceReport* response) {
+  if (request->workers().empty()) {
+    return ToGrpc(FailedPrecondition("worker a serves job j0004: a measurement beside a job would "
+                                     "be of both; wait until it ended"),
+                  "WORKER_BUSY", {});
+  }
+  *response->mutable_workers() = request->workers();
+  response->set_rounds(request->rounds());
+  response->set_seed(request->seed());
+  for (int i = 0; i < request->workers_size(); ++i) {
+    v1::BenchLink& link = *response->add_links();
+    link.set_from(request->workers(i));
+    link.set_to(request->workers((i + 1) % request->workers_size()));
+    link.set_bytes_per_second(1.25e9 / (i + 1));
+    link.set_round_trip_seconds(105e-6 * (i + 1));
+  }
+  for (const uint64_t bytes : request->bytes()) {
+    v1::AllReduceRow& row = *response->add_rows();
+    row.set_bytes(bytes);
+    for (const int sums : request->sums()) {
+      const bool exact = sums == v1::BENCH_SUMS_EXACT;
+      (exact ? *row.mutable_exact() : *row.mutable_float32()) =
+          TimesOf(*request, bytes, exact ? 1 : 1.4);
+    }
+    if (request->sums_size() < 2) continue;
+    row.set_ratio(row.float32().median_seconds() / row.exact().median_seconds());
+  }
   return grpc::Status::OK;
 }
 

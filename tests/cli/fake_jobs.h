@@ -12,10 +12,18 @@
 
 #include "common/mutex.h"
 #include "common/rpc/rpc_status.h"
+#include "ringmaster/v1/bench.grpc.pb.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "tests/cli/job_statuses.h"
 
 namespace ringmaster::cli {
+
+// Measures whatever it is asked: every figure is made of the sizes.
+class FakeBench final : public v1::Bench::Service {
+ public:
+  grpc::Status AllReduce(grpc::ServerContext*, const v1::AllReduceRequest* request,
+                         v1::AllReduceReport* response) override;
+};
 
 class FakeJobs final : public v1::Jobs::Service {
  public:
@@ -64,6 +72,7 @@ class FakeJobs final : public v1::Jobs::Service {
   std::map<std::string, Story> jobs_;  // constant after construction
   Mutex mu_;
   std::map<std::string, int> drained_ ABSL_GUARDED_BY(mu_);  // and the looks at it since then
+  FakeBench bench_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -15,6 +15,7 @@
 #include "coordinator/logic/explain.h"
 #include "coordinator/logic/logic.h"
 #include "coordinator/logic/run/agreement.h"
+#include "tests/coordinator/logic/scenario_bench.h"
 #include "tests/coordinator/logic/scenario_command.h"
 #include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"
@@ -215,14 +216,7 @@ class Player {
 
   void Inspected(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Inspected& said = *message.mutable_inspected();
-      said.set_job_id(command.Text("job", "j0001"));
-      said.set_error(command.Text("error", ""));
-      *said.mutable_facts() = testing::MakeFacts();
-      said.mutable_facts()->mutable_columns(1)->set_limit(command.Number("classes", 10));
-      v1::DataFile& file = *said.mutable_facts()->mutable_files(1);
-      file.set_sha256(command.Text("sha", file.sha256()));
-      file.set_name(command.Text("file", file.name()));
+      *message.mutable_inspected() = ParseInspected(command);
     });
   }
 
@@ -255,21 +249,14 @@ class Player {
   }
 
   void Joined(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      v1::Joined& said = *message.mutable_joined();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-    });
+    Say(command,
+        [&](v1::WorkerMessage& message) { *message.mutable_joined() = ParseJoined(command); });
   }
 
   // `saved a`: it wrote its state; error="...": it could not.
   void Saved(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      v1::StateSaved& said = *message.mutable_state_saved();
-      said.set_job_id(command.Text("job", "j0001"));
-      said.set_applied(command.Number("applied", 0));
-      said.set_error(command.Text("error", ""));
-    });
+    Say(command,
+        [&](v1::WorkerMessage& message) { *message.mutable_state_saved() = ParseSaved(command); });
   }
 
   void Progress(const Command& command) {
@@ -317,18 +304,20 @@ class Player {
 
   void Suspects(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Suspicion& said = *message.mutable_suspicion();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_peer(command.Text("peer", ""));
-      said.set_step(command.Number("step", 0));
-      said.set_reason("no frame for 300 ms");
+      *message.mutable_suspicion() = ParseSuspicion(command);
     });
   }
 
   void Heartbeat(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
       *message.mutable_heartbeat() = ParseHeartbeat(command);
+    });
+  }
+
+  void Measured(const Command& command) {
+    const v1::MeasureRing& told = measure_[sessions_.at(command.subject)];
+    Say(command, [&](v1::WorkerMessage& message) {
+      *message.mutable_ring_measured() = ParseMeasured(command, command.subject, told);
     });
   }
 
@@ -386,6 +375,9 @@ class Player {
       const v1::Prepare& prepare = action.message.prepare();
       job_results_[prepare.job_id()] = Hex(job::ResultDigest(prepare.job().result()));
     }
+    if (action.message.has_measure_ring()) {
+      measure_[action.session] = action.message.measure_ring();
+    }
     Line(fmt::format("send {}: {}", names_[action.session], Told(action.message)));
   }
 
@@ -404,6 +396,11 @@ class Player {
 
   void Do(const EndUpload& action) {
     Line(uploads_.Called(action.upload) + ": " + Print(action.refusal));
+  }
+
+  void Do(const EndBench& action) {
+    Line(fmt::format("bench {}: {}{}", static_cast<uint64_t>(action.bench), Print(action.refusal),
+                     Told(action.report)));
   }
 
   void Do(const CloseSession& action) {
@@ -550,6 +547,9 @@ class Player {
        [this](const Command& c) {
          Step(SessionClosed{sessions_.at(c.subject), "connection lost"});
        }},
+      {"bench", [this](const Command& c) { Step(ParseBench(c)); }},
+      {"hangup", [this](const Command& c) { Step(BenchDropped{ParseBench(c).bench}); }},
+      {"measured", [this](const Command& c) { Measured(c); }},
       {"upload", [this](const Command& c) { Upload(c); }},
       {"snapshot", [this](const Command& c) { Snapshot(c); }},
       {"checkpoint", [this](const Command& c) { Checkpoint(c); }},
@@ -570,6 +570,7 @@ class Player {
   std::deque<Event> later_;  // of the disk thread
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
+  std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
   std::map<std::string, uint64_t> cores_;
   std::map<std::string, std::string> job_results_;
   std::map<std::string, std::string> shown_;

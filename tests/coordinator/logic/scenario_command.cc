@@ -83,6 +83,43 @@ v1::Heartbeat ParseHeartbeat(const Command& command) {
   return said;
 }
 
+v1::Inspected ParseInspected(const Command& command) {
+  v1::Inspected said;
+  said.set_job_id(command.Text("job", "j0001"));
+  said.set_error(command.Text("error", ""));
+  *said.mutable_facts() = testing::MakeFacts();
+  said.mutable_facts()->mutable_columns(1)->set_limit(command.Number("classes", 10));
+  v1::DataFile& file = *said.mutable_facts()->mutable_files(1);
+  file.set_sha256(command.Text("sha", file.sha256()));
+  file.set_name(command.Text("file", file.name()));
+  return said;
+}
+
+v1::Joined ParseJoined(const Command& command) {
+  v1::Joined said;
+  said.set_job_id(command.Text("job", "j0001"));
+  *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+  return said;
+}
+
+v1::StateSaved ParseSaved(const Command& command) {
+  v1::StateSaved said;
+  said.set_job_id(command.Text("job", "j0001"));
+  said.set_applied(command.Number("applied", 0));
+  said.set_error(command.Text("error", ""));
+  return said;
+}
+
+v1::Suspicion ParseSuspicion(const Command& command) {
+  v1::Suspicion said;
+  said.set_job_id(command.Text("job", "j0001"));
+  *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+  said.set_peer(command.Text("peer", ""));
+  said.set_step(command.Number("step", 0));
+  said.set_reason("no frame for 300 ms");
+  return said;
+}
+
 v1::CheckpointsDropped ParseDropped(const Command& command) {
   v1::CheckpointsDropped dropped;
   dropped.set_job_id(command.Text("job", "j0001"));

@@ -36,6 +36,14 @@ struct Command {
 // there.
 [[nodiscard]] v1::Heartbeat ParseHeartbeat(const Command& command);
 
+// `... error="..." sha=other file=NAME classes=10`: of the second of its files
+[[nodiscard]] v1::Inspected ParseInspected(const Command& command);
+[[nodiscard]] v1::Joined ParseJoined(const Command& command);
+[[nodiscard]] v1::StateSaved ParseSaved(const Command& command);
+
+// `... peer=b step=4`
+[[nodiscard]] v1::Suspicion ParseSuspicion(const Command& command);
+
 // `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.
 [[nodiscard]] v1::CheckpointsDropped ParseDropped(const Command& command);
 

@@ -66,6 +66,17 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("release {}{}", m.release().job_id(),
                          m.release().data_differs() ? ", its data differ" : "");
       break;
+    case Kind::kMeasureRing:
+      text = fmt::format(
+          "measure {} in generation={}:", m.measure_ring().has_link() ? "the link" : "sums",
+          PrintGeneration(m.measure_ring().generation()));
+      for (const v1::BenchMember& member : m.measure_ring().ring()) text += " " + member.name();
+      break;
+    case Kind::kEndMeasuring:
+      text =
+          fmt::format("end measuring generation={}: {}",
+                      PrintGeneration(m.end_measuring().generation()), m.end_measuring().reason());
+      break;
     default:
       text = "?";
   }
