@@ -1,0 +1,173 @@
+// One bit that changes on the wire, anywhere but in HEADERS: an error that says what, or no effect;
+// never a wrong sum, never a wait without an end.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/worker/ring/grpc/flipping_proxy.h"
+#include "tests/worker/ring/grpc/port_ring.h"
+#include "worker/ring/all_reduce.h"
+
+namespace ringmaster::ring {
+namespace {
+
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFlipBlocks = 48;
+constexpr uint32_t kFlipBuckets = 3;
+// A frame that lost its length waits for bytes that nobody sends, until this is over.
+constexpr seconds kFlipPatience{2};
+
+// What one member of two came to.
+struct FlipMember {
+  Status status;
+  std::string wrong;  // what must not be; empty
+  Clock::duration took{};
+};
+
+class FlipCase {
+ public:
+  FlipCase(PortRing* ring, GenerationId generation, std::string address)
+      : ring_(ring), generation_(generation), address_(std::move(address)) {}
+
+  // Member 0 reaches member 1 at the address.
+  std::vector<FlipMember> Run() {
+    std::vector<FlipMember> members(2);
+    std::vector<std::jthread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([this, rank, &members]() {
+        const auto begin = Clock::now();
+        members[rank].status = Reduce(rank, &members[rank].wrong);
+        members[rank].took = Clock::now() - begin;
+      });
+    }
+    threads.clear();
+    return members;
+  }
+
+ private:
+  [[nodiscard]] static std::vector<int64_t> Own(uint32_t rank, uint32_t bucket) {
+    std::mt19937_64 random(rank * 100 + bucket);
+    std::vector<int64_t> own(kFlipBlocks * exact::kBlockElements);
+    for (int64_t& value : own) value = static_cast<int64_t>(random()) >> 44;
+    return own;
+  }
+
+  Status Reduce(uint32_t rank, std::string* wrong) {
+    LinkOptions options = ring_->OptionsOf({0, 1}, rank, generation_);
+    if (rank == 0) options.successor_address = address_;
+    RING_ASSIGN_OR_RETURN(const auto link,
+                          ring_->port(rank)->Connect(options, Clock::now() + kFlipPatience));
+    AllReduce reduce(
+        link.get(), {rank, 2},
+        {.segment_elements = 4 * exact::kBlockElements, .progress_limit = kFlipPatience});
+    const std::vector<exact::Block> blocks(kFlipBlocks, {0, 0, exact::kBlockElements});
+    for (uint32_t bucket = 0; bucket < kFlipBuckets; ++bucket) {
+      const std::vector<int64_t> own = Own(rank, bucket), other = Own(1 - rank, bucket);
+      std::vector<int64_t> mine = own, totals(own.size());
+      const Context context{.job = JobHash("job-1"), .generation = generation_, .bucket = bucket};
+      const Status status = reduce.Exact(context, blocks, mine, totals);
+      if (mine != own) *wrong = fmt::format("bucket {}: the contribution changed", bucket);
+      RING_RETURN_IF_ERROR(status);
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (totals[i] == own[i] + other[i]) continue;
+        *wrong = fmt::format("bucket {}: a wrong sum at element {}", bucket, i);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  PortRing* const ring_;
+  const GenerationId generation_;
+  const std::string address_;
+};
+
+// How many of a run had which effect, for people.
+using Effects = std::map<std::string, int>;
+
+// Empty: as it should be.
+std::string Judge(const FlipMember& member) {
+  if (!member.wrong.empty()) return member.wrong;
+  // Connecting, and a wait for one frame; the rest is room for a machine under load.
+  if (member.took > 2 * kFlipPatience + seconds(30)) return "it took too long";
+  if (member.status.ok()) return "";
+  switch (member.status.code()) {
+    case absl::StatusCode::kUnavailable:         // the connection broke: the neighbour, by name
+    case absl::StatusCode::kAborted:             // the neighbour left: it has the error
+    case absl::StatusCode::kInvalidArgument:     // a frame, or the hello
+    case absl::StatusCode::kFailedPrecondition:  // of something else
+    case absl::StatusCode::kDeadlineExceeded:    // nothing came
+      break;
+    default:
+      return "an unexpected error: " + member.status.ToString();
+  }
+  const std::string message = Message(member.status);
+  const bool named =
+      message.find("worker-") != std::string::npos || message.find("frame") != std::string::npos;
+  return named ? "" : "an error that names nobody: " + message;
+}
+
+// Flips `count` bits, each in a ring of its own; the first wrong outcome.
+std::string FlipBits(int count, uint64_t seed, Effects* effects) {
+  PortRing ring(2);
+  std::mt19937_64 random(seed);
+  uint64_t next = 0;
+  const auto through = [&](Flip flip, std::string* told) {
+    FlippingProxy proxy(ring.port(1)->port(), flip);
+    FlipCase run(&ring, {1, ++next}, fmt::format("127.0.0.1:{}", proxy.port()));
+    const std::vector<FlipMember> members = run.Run();
+    proxy.Stop();
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      if (const std::string bad = Judge(members[rank]); !bad.empty()) {
+        *told = fmt::format("worker-{}, byte {} bit {} {}: {}", rank, flip.byte, flip.bit,
+                            flip.way == Way::kToServer ? "to the server" : "to the client", bad);
+      }
+    }
+    const Status& first = members[0].status.ok() ? members[1].status : members[0].status;
+    ++(*effects)[!proxy.flipped() ? "not reached" : absl::StatusCodeToString(first.code())];
+    return std::array<uint64_t, 2>{proxy.seen(Way::kToServer), proxy.seen(Way::kToClient)};
+  };
+  // Without a flip: how many bytes there are.
+  std::string told;
+  const auto bytes = through({Way::kToServer, UINT64_MAX, 0}, &told);
+  if (!told.empty() || bytes[0] < 10'000 || bytes[1] < 20) return "without a flip: " + told;
+  const auto draw = [&](uint64_t most) {
+    return std::uniform_int_distribution<uint64_t>(0, most)(random);
+  };
+  for (int i = 0; i < count && told.empty(); ++i) {
+    Flip flip;
+    flip.way = draw(3) == 0 ? Way::kToClient : Way::kToServer;
+    // Every third one near the beginning, where there are more settings than numbers.
+    const uint64_t all = bytes[static_cast<size_t>(flip.way)];
+    flip.byte = draw(draw(2) == 0 ? std::min<uint64_t>(all - 1, 400) : all - 1);
+    flip.bit = static_cast<int>(draw(7));
+    (void)through(flip, &told);
+  }
+  return told;
+}
+
+void PrintEffects(const Effects& effects) {
+  for (const auto& [effect, count] : effects) fmt::print("flipped bits: {} {}\n", count, effect);
+}
+
+TEST_CASE("GrpcLink: of 200 bits that change on the wire none makes a wrong sum or a hang") {
+  Effects effects;
+  CHECK(FlipBits(200, 1, &effects) == "");
+  PrintEffects(effects);
+}
+
+TEST_CASE("GrpcLink: of 10,000 bits that change on the wire none makes a wrong sum or a hang",
+          "[nightly]") {
+  Effects effects;
+  CHECK(FlipBits(10'000, 2, &effects) == "");
+  PrintEffects(effects);
+}
+
+}  // namespace
+}  // namespace ringmaster::ring
