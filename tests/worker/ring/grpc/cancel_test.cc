@@ -191,16 +191,16 @@ bool Eventually(Done done) {
   return true;
 }
 
-}  // namespace
-
-TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its contribution",
-          "[nightly]") {
+// So many rings of 2 to 4 members, each cancelled at a random frame: every member returns and keeps
+// its contribution, and the one that was cancelled is back within 50 ms, but for a few in a hundred
+// where other programs have the processors.
+void CancelRings(uint64_t count) {
   // A machine under load may take long to deliver a goodbye; nobody waits for it here.
   PortRing ring(4, {.cancel_limit = seconds(60)});
   std::deque<CancelCase> cases;
   std::vector<steady_clock::duration> latencies, ends, joins;
   std::mt19937_64 random(1);
-  for (uint64_t seed = 1; seed <= 1'000; ++seed) {
+  for (uint64_t seed = 1; seed <= count; ++seed) {
     std::vector<uint32_t> order(4);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
@@ -224,6 +224,9 @@ TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its 
       ends.push_back(steady_clock::now() - ending);
     }
   }
+  const auto late = std::count_if(latencies.begin(), latencies.end(),
+                                  [](auto latency) { return latency > milliseconds(50); });
+  CHECK(late <= static_cast<int64_t>(count / 33));
   Print("Cancel until the all-reduce returns", latencies);
   Print("end of a cancelled link", ends);
   Print("connecting the next one", joins);
@@ -232,6 +235,14 @@ TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its 
                        [](const CancelCase& run) { return run.unsent() == 0; });
   }));
 }
+
+}  // namespace
+
+TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its contribution") {
+  CancelRings(100);
+}
+
+TEST_CASE("GrpcLink: the same 1,000 times", "[nightly]") { CancelRings(1'000); }
 
 TEST_CASE("GrpcLink: a neighbour that stands still holds up neither a Cancel nor the next ring") {
   PeerProcess peer;

@@ -51,9 +51,9 @@ class PeerProcess {
     int port = 0;
     return from_ != nullptr && fscanf(from_, "%d", &port) == 1 ? port : 0;
   }
-  // worker-0's port: it joins generation 1.1.
-  void WritePort(int port) {
-    (void)fprintf(to_, "%d\n", port);
+  // worker-0's port: it joins generation 1.1, and floods, or adds up buckets of so many blocks.
+  void WritePort(int port, size_t blocks = 0) {
+    (void)fprintf(to_, "%d %zu\n", port, blocks);
     (void)fflush(to_);
   }
   void Kill() {

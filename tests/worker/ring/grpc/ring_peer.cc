@@ -1,11 +1,29 @@
 // A member of a ring of two in a process of its own, for tests that kill or stop it. Prints its
-// port, reads "PORT\n" of the other member from stdin, joins generation 1.1 as worker-1 with a
-// watch that accuses nobody, and then sends frames of 1 MiB until it is killed or its link ends.
+// port, reads "PORT BLOCKS\n" from stdin, joins generation 1.1 as worker-1 of worker-0 at that port
+// with a watch that accuses nobody, and then, until it is killed or its link ends, sends frames of
+// 1 MiB, or, where BLOCKS is not 0, adds up buckets of so many blocks, to which it contributes
+// zeros.
 #include <chrono>
 #include <cstdio>
 #include <vector>
 
+#include "worker/ring/all_reduce.h"
 #include "worker/ring/grpc/ring_port.h"
+
+namespace {
+
+using namespace ringmaster;
+
+void AddUp(ring::Link* link, size_t count) {
+  const std::vector<exact::Block> blocks(count, {0, 0, exact::kBlockElements});
+  const std::vector<int64_t> own(count * exact::kBlockElements);
+  std::vector<int64_t> totals(own.size());
+  ring::AllReduce reduce(link, {1, 2}, {.progress_limit = std::chrono::seconds(30)});
+  ring::Context context{.job = ring::JobHash("job-1"), .generation = {1, 1}};
+  while (reduce.Exact(context, blocks, own, totals).ok()) ++context.bucket;
+}
+
+}  // namespace
 
 int main() {
   using namespace ringmaster::ring;
@@ -14,7 +32,8 @@ int main() {
   std::printf("%d\n", static_cast<int>((*port)->port()));
   std::fflush(stdout);
   int successor = 0;
-  if (std::scanf("%d", &successor) != 1) return 2;
+  size_t blocks = 0;
+  if (std::scanf("%d %zu", &successor, &blocks) != 2) return 2;
   LinkOptions options;
   options.job_id = "job-1";
   options.generation = {1, 1};
@@ -38,6 +57,10 @@ int main() {
   const auto limit = std::chrono::seconds(30);
   auto link = (*port)->Connect(options, std::chrono::steady_clock::now() + limit);
   if (!link.ok()) return 3;
+  if (blocks > 0) {
+    AddUp(link->get(), blocks);
+    return 0;
+  }
   const Payload payload(std::vector<uint8_t>(1 << 20, 1));
   const FrameHeader header = Sealed({.job = JobHash("job-1"), .generation = {1, 1}}, payload);
   while ((*link)->Send(header, payload, std::chrono::steady_clock::now() + limit).ok()) {

@@ -1,0 +1,157 @@
+// What a neighbour that stands still can make a member hold: windows bound it, not the step.
+//
+// Held is what the heap has more than before, which a sanitizer's own heap does not say.
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/worker/ring/grpc/peer_process.h"
+#include "worker/ring/all_reduce.h"
+#include "worker/ring/grpc/ring_port.h"
+
+namespace ringmaster::ring {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+// Unsent payloads (8 MiB), spare buffers of an AllReduce (8 of 2 MiB), gRPC's lookahead (16 MiB),
+// and what gRPC has beside.
+constexpr int64_t kAlways = 48 * kMiB;
+
+int64_t Held() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks) + static_cast<int64_t>(info.hblkhd);
+}
+
+// The most that was held while `goes_on` counted no further for a second; -1: it went on for a
+// minute.
+int64_t MostHeldUntilStill(const std::atomic<uint64_t>& goes_on) {
+  int64_t most = 0;
+  const auto end = Clock::now() + seconds(60);
+  auto since = Clock::now();
+  for (uint64_t last = goes_on; Clock::now() < end;) {
+    most = std::max(most, Held());
+    const uint64_t now = goes_on;
+    if (now != last) since = Clock::now();
+    if (Clock::now() - since > seconds(1)) return most;
+    last = now;
+    std::this_thread::yield();
+  }
+  return -1;
+}
+
+// worker-0 of a ring of two whose other member is a process.
+struct BesidePeer {
+  PeerProcess peer;
+  std::unique_ptr<RingPort> port;
+  std::unique_ptr<Link> link;
+
+  // With as many blocks as a bucket of the peer's has; 0: it floods, and takes nothing.
+  explicit BesidePeer(size_t blocks) {
+    const int peer_port = peer.ReadPort();
+    auto listening = RingPort::Create({"127.0.0.1", 0});
+    if (peer_port == 0 || !listening.ok()) return;
+    port = *std::move(listening);
+    peer.WritePort(port->port(), blocks);
+    LinkOptions options;
+    options.job_id = "job-1";
+    options.generation = {1, 1};
+    options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
+    options.successor_name = "worker-1";
+    options.self_name = "worker-0";
+    options.self_incarnation = "worker-0-process";
+    options.predecessor_name = "worker-1";
+    options.predecessor_incarnation = "worker-1-process";
+    auto connected = port->Connect(options, Clock::now() + seconds(20));
+    if (connected.ok()) link = *std::move(connected);
+  }
+};
+
+TEST_CASE("GrpcLink: a successor that takes nothing makes a sender hold what may be unsent") {
+  BesidePeer beside(0);
+  REQUIRE(beside.link != nullptr);
+  const int64_t before = Held();
+  std::atomic<uint64_t> sent = 0;
+  Status status;
+  std::jthread sender([&]() {
+    // Buckets of 8 MiB, as quickly as they go, for which the successor would need minutes.
+    while (status.ok() && sent < 100'000) {
+      const Payload payload(std::vector<uint8_t>(kMiB, 7));
+      const FrameHeader header = Sealed({.job = JobHash("job-1"), .generation = {1, 1}}, payload);
+      status = beside.link->Send(header, payload, Clock::now() + seconds(60));
+      ++sent;
+    }
+  });
+  const int64_t most = MostHeldUntilStill(sent);
+  beside.link->Cancel(absl::CancelledError("the test ends"));
+  sender.join();
+  CHECK(status.code() == absl::StatusCode::kCancelled);
+  REQUIRE(most >= 0);
+  // What the predecessor sends meanwhile lies in the window: nobody receives.
+  CHECK(most - before <= 2 * 8 * kMiB + kWindowFrames * kMiB + kAlways);
+  INFO("sent " << sent);
+  CHECK(sent < 400);  // the rest is the peer's window, its lookahead and the sockets
+}
+
+TEST_CASE("GrpcLink: a predecessor that floods fills the window, and no more") {
+  BesidePeer beside(0);
+  REQUIRE(beside.link != nullptr);
+  const int64_t before = Held();
+  // Frames that were taken make room for as many.
+  std::atomic<uint64_t> received = 0;
+  for (; received < 200; ++received) {
+    REQUIRE(beside.link->Receive(Clock::now() + seconds(20)).ok());
+  }
+  const int64_t most = MostHeldUntilStill(received);
+  REQUIRE(most >= 0);
+  CHECK(most - before <= kWindowFrames * kMiB + kAlways);
+}
+
+TEST_CASE("AllReduce: a member that stands still makes its neighbour hold less than two buckets") {
+  constexpr size_t kBlocks = 16'384;  // 32 MiB of integers
+  constexpr int64_t kBucketBytes = kBlocks * exact::kBlockElements * sizeof(int64_t);
+  BesidePeer beside(kBlocks);
+  REQUIRE(beside.link != nullptr);
+  const std::vector<exact::Block> blocks(kBlocks, {0, 0, exact::kBlockElements});
+  std::vector<int64_t> own(kBlocks * exact::kBlockElements), totals(own.size());
+  std::mt19937_64 random(1);
+  for (int64_t& value : own) value = static_cast<int64_t>(random()) >> 20;
+  const int64_t before = Held();
+  std::atomic<uint64_t> buckets = 0;
+  Status status;
+  std::jthread ring([&]() {
+    AllReduce reduce(beside.link.get(), {0, 2}, {.progress_limit = seconds(60)});
+    Context context{.job = JobHash("job-1"), .generation = {1, 1}};
+    while (status.ok()) {
+      status = reduce.Exact(context, blocks, own, totals);
+      ++context.bucket;
+      if (status.ok()) ++buckets;
+    }
+  });
+  const auto soon = Clock::now() + seconds(30);
+  while (buckets < 2 && Clock::now() < soon) std::this_thread::yield();
+  CHECK(buckets >= 2);
+  beside.peer.Stop();
+  const int64_t most = MostHeldUntilStill(buckets);
+  beside.link->Cancel(absl::CancelledError("the test ends"));
+  ring.join();
+  CHECK(status.code() == absl::StatusCode::kCancelled);
+  REQUIRE(most >= 0);
+  CHECK(most - before <= 2 * kBucketBytes + kAlways);
+  fmt::print("held beside a member that stands still: {} MiB of a bucket of {} MiB\n",
+             (most - before) / kMiB, kBucketBytes / kMiB);
+}
+
+}  // namespace
+}  // namespace ringmaster::ring
