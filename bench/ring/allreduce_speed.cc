@@ -1,6 +1,8 @@
 // One member of a group that adds up float32; bench/allreduce starts all of them, and says what is
 // timed and when. It reads commands from FOLDER/RANK.in, a fifo, and answers on FOLDER/RANK.out:
 //   load ELEMENTS        draws the own contribution            -> ok
+//   gradients FILE       takes it from a file, as of bench/recorded_gradients.h: that of shard
+//                        RANK, or of another where it has fewer -> numbers of a member
 //   run TIMES            so many reductions, one after another -> SECONDS CPU_SECONDS
 //   hash                 CRC-32C of the sums                   -> 8 hex digits
 // and ends when the fifo does.
@@ -18,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/recorded_gradients.h"
 #include "bench/ring/contender.h"
 #include "common/crc32c.h"
 
@@ -77,12 +80,24 @@ std::string HashOf(std::span<const float> sums) {
                                                 sums.size_bytes()}));
 }
 
+StatusOr<std::string> LoadRecorded(std::istream& words, const Member& member,
+                                   Contender* contender) {
+  std::string path;
+  std::getline(words >> std::ws, path);
+  RING_ASSIGN_OR_RETURN(const RecordedGradients recorded, ReadGradients(path));
+  RING_RETURN_IF_ERROR(contender->Load(recorded.shards[member.rank % recorded.shards.size()]));
+  contender->UseUnits(recorded.unit_exponents);
+  return fmt::format("{}", recorded.shards[0].size());
+}
+
 StatusOr<std::string> Answer(const std::string& command, const Member& member,
                              Contender* contender) {
   std::istringstream words(command);
   std::string what;
   size_t number = 0;
-  words >> what >> number;
+  words >> what;
+  if (what == "gradients") return LoadRecorded(words, member, contender);
+  words >> number;
   if (what == "load") {
     RING_RETURN_IF_ERROR(contender->Load(Draw(number, member.rank)));
     return std::string("ok");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -26,6 +27,9 @@ class Contender {
   virtual ~Contender() = default;
   // Called by all members before timed reductions: the member's own contribution.
   virtual Status Load(std::span<const float> own) = 0;
+  // Of each block of what was loaded last, instead of those that a contender with units makes of
+  // its own sums.
+  virtual void UseUnits(std::span<const int16_t> /*exponents*/) {}
   // One all-reduce of what was loaded. Some contenders work in place, so that a second one adds the
   // sums of the first.
   virtual Status Reduce() = 0;

@@ -72,6 +72,12 @@ class RingContender : public Contender {
     return absl::OkStatus();
   }
 
+  void UseUnits(std::span<const int16_t> exponents) override {
+    if (sums_ == Sums::kFloat32) return;
+    units_.assign(exponents.begin(), exponents.end());
+    for (size_t b = 0; b < blocks_.size(); ++b) Quantize(b);
+  }
+
   Status Reduce() override {
     switch (sums_) {
       case Sums::kFloat32:

@@ -46,6 +46,12 @@ typename StreamTable<Stream>::Verdict StreamTable<Stream>::Judge(const v1::LinkH
                                                                     : hello.sender()));
     return Verdict::kRefuse;
   }
+  if (!current_->open && current_->accepted == nullptr) {
+    *refusal = Refusal(absl::StatusCode::kFailedPrecondition, kReasonNotCurrent, hello,
+                       fmt::format("{} is over: this worker gave it up before {} came",
+                                   Named(hello), hello.sender()));
+    return Verdict::kRefuse;
+  }
   if (!current_->open) {
     *refusal = Refusal(absl::StatusCode::kAlreadyExists, kReasonNotCurrent, hello,
                        fmt::format("{}: {} has a stream already", Named(hello), hello.sender()));

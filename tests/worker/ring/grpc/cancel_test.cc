@@ -242,7 +242,7 @@ TEST_CASE("GrpcLink: cancelled at any frame, every member returns and keeps its 
   CancelRings(100);
 }
 
-TEST_CASE("GrpcLink: the same 1,000 times", "[nightly]") { CancelRings(1'000); }
+TEST_CASE("GrpcLink: the same a thousand times", "[nightly]") { CancelRings(1'000); }
 
 TEST_CASE("GrpcLink: a neighbour that stands still holds up neither a Cancel nor the next ring") {
   PeerProcess peer;

@@ -162,7 +162,7 @@ TEST_CASE("GrpcLink: of 200 bits that change on the wire none makes a wrong sum 
   PrintEffects(effects);
 }
 
-TEST_CASE("GrpcLink: of 10,000 bits that change on the wire none makes a wrong sum or a hang",
+TEST_CASE("GrpcLink: of ten thousand bits that change on the wire none makes a wrong sum or a hang",
           "[nightly]") {
   Effects effects;
   CHECK(FlipBits(10'000, 2, &effects) == "");
