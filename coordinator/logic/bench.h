@@ -12,6 +12,7 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/logic/action.h"

@@ -118,12 +118,20 @@ class BenchTest(cluster.ClusterTest):
 
     def test_a_coordinator_that_ends_ends_the_measurement(self):
         self.begin("a", "b")
-        asked = self.begin_long("a", "b")
-        self.cluster.coordinator.kill()
-        self.assertEqual(asked.wait(20 * cluster.SLOW), cluster.UNREACHABLE)
-        self.cluster.start_coordinator()
-        self.cluster.wait_free("a", "b", timeout=20)
+        for end in (cluster.Process.kill, cluster.Process.stop):
+            asked = self.begin_long("a", "b")
+            end(self.cluster.coordinator)
+            self.assertEqual(asked.wait(20 * cluster.SLOW), cluster.UNREACHABLE)
+            self.cluster.start_coordinator()
+            self.cluster.wait_free("a", "b", timeout=20)
         self.bench("--sizes", "64KiB", "--rounds", "1")
+
+    def test_a_worker_that_is_told_to_stop_ends_the_measurement_and_leaves(self):
+        self.begin("a", "b")
+        asked = self.begin_long("a", "b")
+        self.assertEqual(self.cluster.workers["a"].stop(), cluster.OK)
+        self.assertIn("worker a leaves", self.wait_error(asked))
+        self.cluster.wait_free("b", timeout=10)
 
 
 if __name__ == "__main__":
