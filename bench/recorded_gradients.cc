@@ -110,7 +110,7 @@ StatusOr<RecordedGradients> ReadGradients(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return Error(absl::StatusCode::kUnavailable,
-                 "{}: cannot read it; record_gradients writes such a file", path);
+                 "{}: cannot read it; bench/record_gradients writes such a file", path);
   }
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   StatusOr<RecordedGradients> recorded = Parse(bytes);
