@@ -75,7 +75,7 @@ class RingContender : public Contender {
   void UseUnits(std::span<const int16_t> exponents) override {
     if (sums_ == Sums::kFloat32) return;
     units_.assign(exponents.begin(), exponents.end());
-    for (size_t b = 0; b < blocks_.size(); ++b) Quantize(b);
+    Quantize({0, blocks_.size()});
   }
 
   Status Reduce() override {

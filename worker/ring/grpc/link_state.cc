@@ -71,9 +71,11 @@ bool LinkState::WaitDone(TimePoint deadline) {
 
 Status LinkState::Reserve(size_t bytes, TimePoint deadline) {
   MutexLock lock(mu_);
+  wants_room_ = true;
   const bool room = changed_.WaitUntil(mu_, deadline, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return !failure_.ok() || successor_left_ || unsent_ == 0 || unsent_ + bytes <= kMaxUnsentBytes;
   });
+  wants_room_ = false;
   if (!failure_.ok()) return failure_;
   if (successor_left_) {
     return Error(absl::StatusCode::kAborted, "successor {} left the ring", successor_);
@@ -87,8 +89,11 @@ Status LinkState::Reserve(size_t bytes, TimePoint deadline) {
 }
 
 void LinkState::Release(size_t bytes) {
-  MutexLock lock(mu_);
-  unsent_ -= bytes;
+  {
+    MutexLock lock(mu_);
+    unsent_ -= bytes;
+    if (!wants_room_) return;
+  }
   changed_.NotifyAll();
 }
 
@@ -99,12 +104,16 @@ void LinkState::SuccessorLeft() {
 }
 
 bool LinkState::Push(Frame frame) {
-  MutexLock lock(mu_);
-  if (!failure_.ok()) return true;  // read on, to the end of the stream
-  frames_.push_back(std::move(frame));
-  reading_stopped_ = frames_.size() >= kWindowFrames;
-  changed_.NotifyAll();
-  return !reading_stopped_;
+  bool go_on;
+  {
+    MutexLock lock(mu_);
+    if (!failure_.ok()) return true;  // read on, to the end of the stream
+    frames_.push_back(std::move(frame));
+    reading_stopped_ = frames_.size() >= kWindowFrames;
+    go_on = !reading_stopped_;
+  }
+  changed_.NotifyAll();  // without the lock, which the ring thread wants first
+  return go_on;
 }
 
 StatusOr<Frame> LinkState::Pop(TimePoint deadline, bool* resume) {

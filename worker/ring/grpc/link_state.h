@@ -81,6 +81,7 @@ class LinkState {
   Progress successor_edge_ ABSL_GUARDED_BY(mu_);
   Progress predecessor_edge_ ABSL_GUARDED_BY(mu_);
   size_t unsent_ ABSL_GUARDED_BY(mu_) = 0;
+  bool wants_room_ ABSL_GUARDED_BY(mu_) = false;  // somebody waits in Reserve
   bool successor_left_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
   bool reading_stopped_ ABSL_GUARDED_BY(mu_) = false;
