@@ -26,6 +26,11 @@ BlockSums::BlockSums(size_t blocks)
       upper_(blocks * kBlockElements, ArenaStart::kAnything),
       forms_(blocks) {}
 
+int BlockSums::NarrowWidth(size_t block, size_t count) const {
+  if (forms_[block] != kUnknown) return (forms_[block] + 1) & ~1;
+  return exact::Width(std::span<const int32_t>(low(block), count));
+}
+
 void BlockSums::Read(size_t block, std::span<int64_t> out) const {
   RING_CHECK(out.size() <= kBlockElements, "a block has at most 256 elements");
   if (const int32_t* const elements = narrow(block); elements != nullptr) {
@@ -42,11 +47,11 @@ void BlockSums::Read(size_t block, std::span<int64_t> out) const {
 
 void BlockSums::Write(size_t block, std::span<const int64_t> elements) {
   RING_CHECK(elements.size() <= kBlockElements, "a block has at most 256 elements");
-  forms_[block] = FitsNarrow(elements) ? Form::kNarrow : Form::kWide;
+  forms_[block] = FitsNarrow(elements) ? kUnknown : kWide;
   int32_t* const lower = low(block);
   std::ranges::transform(elements, lower,
                          [](int64_t element) { return static_cast<int32_t>(element); });
-  if (forms_[block] == Form::kNarrow) return;
+  if (forms_[block] != kWide) return;
   std::ranges::transform(elements, upper(block),
                          [](int64_t element) { return static_cast<int32_t>(element >> 32); });
 }
@@ -57,11 +62,11 @@ FlagKind BlockSums::QuantizeAdd(size_t block, std::span<const float> gradient, i
   int bits = 0;
   if (addends != nullptr && QuantizeAddNarrow(gradient, unit_exponent, gradient_scale, shards,
                                               addends, low(block), &bits)) {
-    forms_[block] = Form::kNarrow;
+    forms_[block] = static_cast<Form>(bits);
     if (bits > kNarrowBits) [[unlikely]] {
       std::transform(low(block), low(block) + gradient.size(), upper(block),
                      [](int32_t sum) { return sum >> 31; });
-      forms_[block] = Form::kWide;
+      forms_[block] = kWide;
     }
     return FlagKind::kNone;
   }
@@ -85,7 +90,7 @@ void BlockSums::Dequantize(size_t block, int unit_exponent, std::span<float> out
 }
 
 void BlockSums::Clear(size_t first, size_t count) {
-  std::fill_n(forms_.begin() + static_cast<ptrdiff_t>(first), count, Form::kZero);
+  std::fill_n(forms_.begin() + static_cast<ptrdiff_t>(first), count, kZero);
 }
 
 }  // namespace ringmaster::exact

@@ -26,10 +26,10 @@ class BlockSums {
 
   // The elements of a narrow block, at a multiple of 64; nullptr where it is wide.
   [[nodiscard]] const int32_t* narrow(size_t block) const {
-    return forms_[block] == Form::kNarrow ? low(block)
-           : forms_[block] == Form::kZero ? kZeros
-                                          : nullptr;
+    return forms_[block] == kZero ? kZeros : forms_[block] == kWide ? nullptr : low(block);
   }
+  // Of a narrow block: the Width of its first `count` elements, which QuantizeAdd was given.
+  [[nodiscard]] int NarrowWidth(size_t block, size_t count) const;
   // The first out.size() elements.
   void Read(size_t block, std::span<int64_t> out) const;
 
@@ -37,7 +37,7 @@ class BlockSums {
   void Write(size_t block, std::span<const int64_t> elements);
   // Where to write elements of at most 31 bits: the block is narrow from now on.
   [[nodiscard]] int32_t* MakeNarrow(size_t block) {
-    forms_[block] = Form::kNarrow;
+    forms_[block] = kUnknown;
     return low(block);
   }
 
@@ -51,7 +51,11 @@ class BlockSums {
   void Clear(size_t first, size_t count);
 
  private:
-  enum class Form : uint8_t { kZero, kNarrow, kWide };
+  // A narrow block of 1 to 31 bits is that number.
+  using Form = uint8_t;
+  static constexpr Form kZero = 0;
+  static constexpr Form kUnknown = 32;  // a narrow block of any bits
+  static constexpr Form kWide = 33;
   alignas(64) static constexpr int32_t kZeros[kBlockElements] = {};
 
   int32_t* low(size_t block) { return low_.span().data() + block * kBlockElements; }

@@ -51,7 +51,7 @@ RING_INLINE __m256i LoadNarrow(const int32_t* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
-// The lanes' OR, as a block of one element that needs as many bits; never 0.
+// The lanes' OR.
 RING_INLINE uint32_t FoldLanes(__m256i folded) {
   const __m128i four =
       _mm_or_si128(_mm256_castsi256_si128(folded), _mm256_extracti128_si256(folded, 1));
@@ -60,7 +60,30 @@ RING_INLINE uint32_t FoldLanes(__m256i folded) {
   return static_cast<uint32_t>(_mm_cvtsi128_si32(one));
 }
 
-RING_INLINE __m256i Folded(__m256i v) { return _mm256_xor_si256(v, _mm256_srai_epi32(v, 31)); }
+// What the bits of sums are computed from: all of them, and each folded to one that is not
+// negative.
+struct Seen {
+  __m256i any = _mm256_setzero_si256();
+  __m256i folded = _mm256_setzero_si256();
+};
+
+RING_INLINE void See(__m256i sum, __m256i sign, Seen* seen) {
+  seen->any = _mm256_or_si256(seen->any, sum);
+  seen->folded = _mm256_or_si256(seen->folded, _mm256_xor_si256(sum, sign));
+}
+
+// The lanes' OR needs as many bits as the lanes, and so does one that is not negative beside -1.
+RING_INLINE int BitsOf(const Seen& seen, int64_t) {
+  int64_t lanes[5] = {};
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), seen.folded);
+  if (_mm256_testz_si256(seen.any, seen.any) == 0) lanes[4] = -1;
+  return PortableKernels().wide.bits(lanes, 5);
+}
+
+RING_INLINE int BitsOf(const Seen& seen, int32_t) {
+  if (_mm256_testz_si256(seen.any, seen.any) != 0) return 0;
+  return 33 - std::countl_zero(FoldLanes(seen.folded));
+}
 
 bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization quantization,
                            uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
@@ -73,7 +96,7 @@ bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization qua
   }
   const __m256i last = _mm256_set1_epi32(static_cast<int>(limit) - 1);
   if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, last)) != 0) return false;
-  int rest_bits = 1;
+  int rest_bits = 0;
   if (whole < count &&
       !PortableKernels().quantize_add_narrow(gradient + whole, count - whole, quantization, limit,
                                              addends + whole, sums + whole, &rest_bits)) {
@@ -81,15 +104,15 @@ bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization qua
   }
   const __m256 scale =
       _mm256_set1_ps(std::bit_cast<float>(static_cast<uint32_t>(quantization.shift + 127) << 23));
-  __m256i folded = _mm256_setzero_si256();
+  Seen seen;
   for (size_t i = 0; i < whole; i += 8) {
     // Exact, but where the product is under 2^-126 and rounds to 0 anyway.
     const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(gradient + i), scale));
     const __m256i sum = _mm256_add_epi32(LoadNarrow(addends + i), q);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + i), sum);
-    folded = _mm256_or_si256(folded, Folded(sum));
+    See(sum, _mm256_srai_epi32(sum, 31), &seen);
   }
-  *bits = std::max(33 - std::countl_zero(FoldLanes(folded)), rest_bits);
+  *bits = std::max(BitsOf(seen, int32_t{}), rest_bits);
   return true;
 }
 
@@ -103,17 +126,13 @@ void DequantizeNarrowAvx2(const int32_t* q, size_t count, float scale, float* ou
 }
 
 int BitsNarrowAvx2(const int32_t* block, size_t count) {
-  __m256i folded = _mm256_setzero_si256();
-  __m256i any = _mm256_setzero_si256();
+  Seen seen;
   size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m256i v = LoadNarrow(block + i);
-    any = _mm256_or_si256(any, v);
-    folded = _mm256_or_si256(folded, Folded(v));
+    See(v, _mm256_srai_epi32(v, 31), &seen);
   }
-  const int rest = PortableKernels().narrow.bits(block + i, count - i);
-  if (_mm256_testz_si256(any, any) != 0) return rest;
-  return std::max(33 - std::countl_zero(FoldLanes(folded)), rest);
+  return std::max(BitsOf(seen, int32_t{}), PortableKernels().narrow.bits(block + i, count - i));
 }
 
 // The low halves of eight int64.
@@ -222,18 +241,6 @@ void PackAvx2(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, {_mm256_setzero_si256(), _mm256_setzero_si256()}, out);
 }
 
-// What the bits of sums are computed from: all of them, and each folded to one that is not
-// negative.
-struct Seen {
-  __m256i any = _mm256_setzero_si256();
-  __m256i folded = _mm256_setzero_si256();
-};
-
-RING_INLINE void See(__m256i sum, __m256i sign, Seen* seen) {
-  seen->any = _mm256_or_si256(seen->any, sum);
-  seen->folded = _mm256_or_si256(seen->folded, _mm256_xor_si256(sum, sign));
-}
-
 RING_INLINE void StoreQuarter(__m128i quarter, const int64_t* addends, int64_t* to, Seen* seen) {
   __m256i wide = _mm256_cvtepi32_epi64(quarter);
   if (addends != nullptr) {
@@ -261,19 +268,6 @@ RING_INLINE void StoreRow(Row row, const int32_t* addends, int32_t* to, Seen* se
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), row.low);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), row.high);
-}
-
-// The lanes' OR needs as many bits as the lanes, and so does one that is not negative beside -1.
-RING_INLINE int BitsOf(const Seen& seen, int64_t) {
-  int64_t lanes[5] = {};
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), seen.folded);
-  if (_mm256_testz_si256(seen.any, seen.any) == 0) lanes[4] = -1;
-  return PortableKernels().wide.bits(lanes, 5);
-}
-
-RING_INLINE int BitsOf(const Seen& seen, int32_t) {
-  if (_mm256_testz_si256(seen.any, seen.any) != 0) return 0;
-  return 33 - std::countl_zero(FoldLanes(seen.folded));
 }
 
 // The row's bits go to the top of the word, then down again with their sign.

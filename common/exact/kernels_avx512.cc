@@ -87,6 +87,23 @@ RING_AVX512_INLINE int BitsOfFolded(__m512i folded) {
   return magnitude == 0 ? 1 : 33 - __builtin_clz(magnitude);
 }
 
+// What the bits of sums are computed from: all of them, and each folded to one that is not
+// negative.
+struct Seen {
+  __m512i any;
+  __m512i folded;
+};
+
+RING_AVX512_INLINE int BitsOf(const Seen& seen, int64_t) {
+  if (_mm512_test_epi64_mask(seen.any, seen.any) == 0) return 0;
+  const auto magnitude = static_cast<uint64_t>(_mm512_reduce_or_epi64(seen.folded));
+  return magnitude == 0 ? 1 : 65 - __builtin_clzll(magnitude);
+}
+
+RING_AVX512_INLINE int BitsOf(const Seen& seen, int32_t) {
+  return _mm512_test_epi32_mask(seen.any, seen.any) == 0 ? 0 : BitsOfFolded(seen.folded);
+}
+
 // The same for every vector of the block, whose lanes `count` says.
 RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
                                          Quantization quantization, uint32_t limit,
@@ -101,7 +118,7 @@ RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
     return false;
   }
   const __m512 shift = _mm512_set1_ps(static_cast<float>(quantization.shift));
-  __m512i folded = _mm512_setzero_si512();
+  Seen seen{_mm512_setzero_si512(), _mm512_setzero_si512()};
   for (size_t i = 0; i < count; i += kLanes) {
     const __mmask16 lanes = LanesOf(count - i);
     // Exact, but where the result is under 2^-126 and rounds to 0 anyway.
@@ -110,9 +127,10 @@ RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
         _mm512_maskz_loadu_epi32(lanes, addends + i),
         _mm512_cvt_roundps_epi32(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     _mm512_mask_storeu_epi32(sums + i, lanes, sum);
-    folded = Fold(folded, sum);
+    seen.any = _mm512_or_si512(seen.any, sum);
+    seen.folded = Fold(seen.folded, sum);
   }
-  *bits = BitsOfFolded(folded);
+  *bits = BitsOf(seen, int32_t{});
   return true;
 }
 
@@ -171,13 +189,6 @@ RING_AVX512 void PackAvx512(const T* block, uint8_t* out) {
   PackRows<kWidth, 0>(block, _mm512_setzero_si512(), out);
 }
 
-// What the bits of sums are computed from: all of them, and each folded to one that is not
-// negative.
-struct Seen {
-  __m512i any;
-  __m512i folded;
-};
-
 // Where there are no addends (a constant where this is inlined) the row alone, and nothing is seen.
 RING_AVX512_INLINE void StoreHalf(__m512i half, const int64_t* addends, int64_t* to, Seen* seen) {
   if (addends != nullptr) {
@@ -201,16 +212,6 @@ RING_AVX512_INLINE void StoreRow(__m512i row, const int32_t* addends, int32_t* t
     seen->folded = Fold(seen->folded, row);
   }
   _mm512_storeu_si512(to, row);
-}
-
-RING_AVX512_INLINE int BitsOf(const Seen& seen, int64_t) {
-  if (_mm512_test_epi64_mask(seen.any, seen.any) == 0) return 0;
-  const auto magnitude = static_cast<uint64_t>(_mm512_reduce_or_epi64(seen.folded));
-  return magnitude == 0 ? 1 : 65 - __builtin_clzll(magnitude);
-}
-
-RING_AVX512_INLINE int BitsOf(const Seen& seen, int32_t) {
-  return _mm512_test_epi32_mask(seen.any, seen.any) == 0 ? 0 : BitsOfFolded(seen.folded);
 }
 
 // The row's bits go to the top of the word, then down again with their sign.

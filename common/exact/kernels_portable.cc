@@ -23,20 +23,6 @@ bool QuantizeAddPortable(const float* gradient, size_t count, Quantization quant
   return refused;
 }
 
-bool QuantizeAddNarrowPortable(const float* gradient, size_t count, Quantization quantization,
-                               uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
-  for (size_t i = 0; i < count; ++i) {
-    if ((std::bit_cast<uint32_t>(gradient[i]) & kMagnitudeMask) >= limit) return false;
-  }
-  uint32_t folded = 0;
-  for (size_t i = 0; i < count; ++i) {
-    sums[i] = addends[i] + static_cast<int32_t>(RoundScaled(gradient[i], quantization.shift));
-    folded |= static_cast<uint32_t>(sums[i] ^ (sums[i] >> 31));
-  }
-  *bits = 33 - std::countl_zero(folded);
-  return true;
-}
-
 template <typename T>
 void DequantizePortable(const T* q, size_t count, float scale, float* out) {
   for (size_t i = 0; i < count; ++i) out[i] = static_cast<float>(q[i]) * scale;
@@ -53,6 +39,18 @@ int BitsPortable(const T* block, size_t count) {
     folded |= static_cast<Unsigned>(block[i] ^ (block[i] >> (kBits - 1)));
   }
   return any == 0 ? 0 : kBits + 1 - std::countl_zero(folded);
+}
+
+bool QuantizeAddNarrowPortable(const float* gradient, size_t count, Quantization quantization,
+                               uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
+  for (size_t i = 0; i < count; ++i) {
+    if ((std::bit_cast<uint32_t>(gradient[i]) & kMagnitudeMask) >= limit) return false;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    sums[i] = addends[i] + static_cast<int32_t>(RoundScaled(gradient[i], quantization.shift));
+  }
+  *bits = BitsPortable(sums, count);
+  return true;
 }
 
 template <int kWidth, typename T>

@@ -3,34 +3,13 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
+#include "tests/support/forwarding_link.h"
 #include "tests/support/memory_link.h"
 #include "tests/worker/train/fake_case.h"
 #include "worker/session.h"
 
 namespace ringmaster::worker {
 namespace {
-
-// Forwards to a link that outlives it.
-class BorrowedLink : public ring::Link {
- public:
-  explicit BorrowedLink(ring::Link* link) : link_(link) {}
-  Status Send(const ring::FrameHeader& header, const ring::Payload& payload,
-              std::chrono::steady_clock::time_point deadline) override {
-    return link_->Send(header, payload, deadline);
-  }
-  StatusOr<ring::Frame> Receive(std::chrono::steady_clock::time_point deadline) override {
-    return link_->Receive(deadline);
-  }
-  StatusOr<ring::Arrival> Await(std::chrono::steady_clock::time_point deadline) override {
-    return link_->Await(deadline);
-  }
-  void Nudge() override { link_->Nudge(); }
-  void Cancel(Status reason) override { link_->Cancel(std::move(reason)); }
-  [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }
-
- private:
-  ring::Link* const link_;
-};
 
 // A port whose answers the test chooses. `on_connect` is called in Connect, before the answer.
 class FakePort : public ring::RingPort {
@@ -41,7 +20,7 @@ class FakePort : public ring::RingPort {
     link_options = options;
     if (on_connect) on_connect();
     RING_RETURN_IF_ERROR(connect);
-    return std::make_unique<BorrowedLink>(link);
+    return std::make_unique<ring::ForwardingLink>(link);
   }
   StatusOr<std::unique_ptr<ring::PeerWatch>> Watch(const ring::WatchOptions& options) override {
     RING_RETURN_IF_ERROR(watch);

@@ -82,7 +82,7 @@ Payload ExactSegments::Pack(const Turn& turn) {
   for (size_t block = turn.first_block; block < turn.first_block + turn.block_count; ++block) {
     const size_t count = blocks_[block].count;
     if (const int32_t* const narrow = own_.narrow(block); narrow != nullptr) {
-      writer.Append(std::span<const int32_t>(narrow, count));
+      writer.Append(std::span(narrow, count), own_.NarrowWidth(block, count));
     } else {
       writer.Append(own_.Read(block, count, wide_.data()));
     }
@@ -138,14 +138,12 @@ void ExactSegments::FoldBlock(size_t block, const uint8_t* packed, int width, To
   const size_t count = blocks_[block].count;
   const int32_t* const narrow = own_.narrow(block);
   if (narrow != nullptr && width <= kNarrowWidth) {
-    const int summed = exact::UnpackSum(packed, width, std::span(narrow, count), narrow_.data());
-    writer->Append(std::span<const int32_t>(narrow_.data(), count), summed);
-    if (totals == Totals::kDrop) return;
-    int32_t* const kept = summed <= kNarrowWidth ? totals_.MakeNarrow(block) : nullptr;
-    if (kept != nullptr) {
-      std::copy_n(narrow_.begin(), count, kept);
-    } else {
-      std::copy_n(narrow_.begin(), count, wide_.begin());
+    int32_t* const kept = totals == Totals::kKeep ? totals_.MakeNarrow(block) : nullptr;
+    int32_t* const sums = kept != nullptr ? kept : narrow_.data();
+    const int summed = exact::UnpackSum(packed, width, std::span(narrow, count), sums);
+    writer->Append(std::span<const int32_t>(sums, count), summed);
+    if (totals == Totals::kKeep && (kept == nullptr || summed > kNarrowWidth)) {
+      std::copy_n(sums, count, wide_.begin());
       totals_.Write(block, std::span(wide_).first(count));
     }
     return;
@@ -202,6 +200,18 @@ class Float32Segments::Writer {
     std::memcpy(end_, values, count * sizeof(float));
     end_ += count * sizeof(float);
   }
+  // values + `packed` ones, at any alignment; where they were written.
+  const uint8_t* AppendSum(const float* values, const uint8_t* packed, size_t count) {
+    uint8_t* const place = end_;
+    for (size_t i = 0; i < count; ++i) {
+      float other;
+      std::memcpy(&other, packed + i * sizeof(float), sizeof(float));
+      other += values[i];
+      std::memcpy(place + i * sizeof(float), &other, sizeof(float));
+    }
+    end_ += count * sizeof(float);
+    return place;
+  }
 
   [[nodiscard]] Payload Finish() && {
     const uint8_t* const start = buffer_.get();
@@ -235,18 +245,16 @@ StatusOr<Payload> Float32Segments::Fold(const Turn& turn, const Payload& receive
   RING_RETURN_IF_ERROR(CheckBytes(turn, received));
   PayloadReader reader(received);
   Writer writer(pool_);
-  alignas(64) BlockOfFloats sums;
+  alignas(64) std::array<uint8_t, exact::kBlockElements * sizeof(float)> side;
   for (size_t i = 0; i < turn.block_count; ++i) {
     const size_t block = turn.first_block + i;
     const size_t count = blocks_[block].count;
     const float* const mine = own_.data() + block * exact::kBlockElements;
-    Read(&reader, count, sums.data());
-    for (size_t e = 0; e < count; ++e) sums[e] += mine[e];
+    const uint8_t* const packed = reader.Take(count * sizeof(float), side.data());
+    const uint8_t* const sums = writer.AppendSum(mine, packed, count);
     if (totals == Totals::kKeep) {
-      std::memcpy(totals_.data() + block * exact::kBlockElements, sums.data(),
-                  count * sizeof(float));
+      std::memcpy(totals_.data() + block * exact::kBlockElements, sums, count * sizeof(float));
     }
-    writer.Append(sums.data(), count);
   }
   return std::move(writer).Finish();
 }

@@ -44,6 +44,10 @@ class OwnSums {
   [[nodiscard]] const int32_t* narrow(size_t block) const {
     return sums_ == nullptr ? nullptr : sums_->narrow(first_ + block);
   }
+  // Where they are: the Width of the first `count`.
+  [[nodiscard]] int NarrowWidth(size_t block, size_t count) const {
+    return sums_->NarrowWidth(first_ + block, count);
+  }
   // The first `count` elements, where they lie or copied to `side`.
   [[nodiscard]] std::span<const int64_t> Read(size_t block, size_t count, int64_t* side) const;
 
@@ -137,7 +141,6 @@ class Float32Segments : public Segments {
  private:
   class Writer;
   enum class Totals { kDrop, kKeep };
-  using BlockOfFloats = std::array<float, exact::kBlockElements>;
 
   Status CheckBytes(const Turn& turn, const Payload& received) const;
   StatusOr<Payload> Fold(const Turn& turn, const Payload& received, Totals totals);

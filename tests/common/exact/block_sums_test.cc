@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "common/exact/codec.h"
 #include "common/exact/quantize.h"
 #include "tests/common/exact/random_values.h"
 
@@ -33,6 +34,10 @@ TEST_CASE("BlockSums: sums of any sizes are those of int64, narrow while they fi
       REQUIRE(ElementsOf(sums, 1, count) == expected);
     }
     ++(sums.narrow(1) != nullptr ? narrow : wide);
+    if (sums.narrow(1) != nullptr) {
+      REQUIRE(sums.NarrowWidth(1, count) == Width(std::span<const int64_t>(expected)));
+    }
+    REQUIRE(sums.NarrowWidth(0, count) == 0);
     bool fits = true;
     for (const int64_t sum : expected) fits &= sum >= -(1 << 30) && sum < (1 << 30);
     REQUIRE((fits || sums.narrow(1) == nullptr));
@@ -82,6 +87,7 @@ TEST_CASE("BlockSums: what was wide is narrow again after Clear, Write and MakeN
     CHECK(ElementsOf(sums, 1, 1) == std::vector<int64_t>{over});
   }
   sums.MakeNarrow(1)[0] = 7;
+  CHECK(sums.NarrowWidth(1, 1) == 4);
   CHECK(ElementsOf(sums, 1, 1) == std::vector<int64_t>{7});
 }
 

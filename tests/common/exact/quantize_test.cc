@@ -134,9 +134,11 @@ TEST_CASE("QuantizeAddNarrow: as QuantizeAdd where nothing can wrap, and nothing
     for (float& g : gradient) {
       g = random.Near(static_cast<int>(unit - std::log2(scale) + random.Between(-3, spread)));
     }
+    if (random.Between(0, 19) == 0) std::ranges::fill(gradient, 0.0F);
     if (random.Between(0, 9) == 0) gradient[count / 2] = random.AnyBits();
     std::vector<int32_t> before(count);
-    for (int32_t& sum : before) sum = static_cast<int32_t>(random.Integer(31));
+    const int widest = random.Between(0, 3) == 0 ? 0 : 31;
+    for (int32_t& sum : before) sum = static_cast<int32_t>(random.Integer(widest));
     std::vector<int64_t> expected(before.begin(), before.end());
     const std::vector<int64_t> own = QuantizeModel(gradient, unit, scale, 8).q;
     bool narrow = true;
@@ -161,9 +163,10 @@ TEST_CASE("QuantizeAddNarrow: as QuantizeAdd where nothing can wrap, and nothing
       }
       REQUIRE(narrow);
       REQUIRE(std::vector<int64_t>(sums.begin(), sums.end()) == expected);
-      int needed = 1;
+      int needed = 0;
       for (const int32_t sum : sums) {
-        while (sum >> (needed - 1) != (sum < 0 ? -1 : 0)) ++needed;
+        if (sum != 0 && needed == 0) needed = 1;
+        while (needed > 0 && sum >> (needed - 1) != (sum < 0 ? -1 : 0)) ++needed;
       }
       REQUIRE(bits == needed);
       ++done;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/forwarding_link.h"
 #include "tests/support/memory_link.h"
 
 namespace ringmaster::ring {
@@ -28,15 +29,11 @@ std::vector<StatusOr<Result>> Together(
 }
 
 // Changes an integer of the totals that one member is sent, as a wrong adder would: checksums fit.
-class WrongLink : public Link {
+class WrongLink : public ForwardingLink {
  public:
-  explicit WrongLink(Link* real) : real_(real) {}
-  Status Send(const FrameHeader& header, const Payload& payload,
-              std::chrono::steady_clock::time_point deadline) override {
-    return real_->Send(header, payload, deadline);
-  }
+  using ForwardingLink::ForwardingLink;
   StatusOr<Frame> Receive(std::chrono::steady_clock::time_point deadline) override {
-    RING_ASSIGN_OR_RETURN(Frame frame, real_->Receive(deadline));
+    RING_ASSIGN_OR_RETURN(Frame frame, ForwardingLink::Receive(deadline));
     if (frame.header.phase == Phase::kAllGather && frame.payload.size() > 4096) {
       std::vector<uint8_t> bytes = frame.payload.Copy();
       bytes.back() ^= 0x10;
@@ -44,11 +41,6 @@ class WrongLink : public Link {
     }
     return frame;
   }
-  void Cancel(Status reason) override { real_->Cancel(reason); }
-  [[nodiscard]] uint64_t bytes_sent() const override { return real_->bytes_sent(); }
-
- private:
-  Link* const real_;
 };
 
 const SumsPlan kSmallPlan{.elements = {1, 4096, 1'100'003},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "tests/support/forwarding_link.h"
 #include "tests/worker/ring/grpc/peer_process.h"
 #include "tests/worker/ring/grpc/port_ring.h"
 #include "worker/ring/all_reduce.h"
@@ -29,27 +30,20 @@ steady_clock::time_point InAMinute() { return steady_clock::now() + seconds(60);
 
 // A link that is cancelled when its member has sent and received so many frames: in place, or by
 // another thread while its own goes on.
-class TripLink : public Link {
+class TripLink : public ForwardingLink {
  public:
   enum class By { kOwnThread, kOtherThread };
-  TripLink(Link* link, uint64_t after, By by) : link_(link), left_(after), by_(by) {}
+  TripLink(Link* link, uint64_t after, By by) : ForwardingLink(link), left_(after), by_(by) {}
 
   Status Send(const FrameHeader& header, const Payload& payload,
               steady_clock::time_point deadline) override {
     Count();
-    return link_->Send(header, payload, deadline);
+    return ForwardingLink::Send(header, payload, deadline);
   }
   StatusOr<Frame> Receive(steady_clock::time_point deadline) override {
     Count();
-    return link_->Receive(deadline);
+    return ForwardingLink::Receive(deadline);
   }
-  StatusOr<Arrival> Await(steady_clock::time_point deadline) override {
-    return link_->Await(deadline);
-  }
-  void Nudge() override { link_->Nudge(); }
-  void Cancel(Status reason) override { link_->Cancel(reason); }
-  [[nodiscard]] uint64_t bytes_sent() const override { return link_->bytes_sent(); }
-
   // After the other thread, if there was one.
   [[nodiscard]] steady_clock::time_point cancelled() {
     if (other_.joinable()) other_.join();
@@ -67,10 +61,9 @@ class TripLink : public Link {
   }
   void Trip() {
     cancelled_ = steady_clock::now();
-    link_->Cancel(absl::CancelledError("fenced"));
+    Cancel(absl::CancelledError("fenced"));
   }
 
-  Link* const link_;
   uint64_t left_;
   const By by_;
   steady_clock::time_point cancelled_;
