@@ -29,7 +29,7 @@ namespace {
 constexpr int kExitCode = 70;
 constexpr uint64_t kMaxMilliseconds = 3'600'000;
 
-enum class What : uint8_t { kKill, kStop, kDelay, kExit };
+enum class What : uint8_t { kKill, kStop, kDelay, kExit, kFlip };
 
 struct Entry {
   std::string text;
@@ -38,6 +38,7 @@ struct Entry {
   uint64_t last_step = std::numeric_limits<uint64_t>::max();
   What what = What::kKill;
   uint64_t milliseconds = 0;  // 0 of kStop: until somebody else sends SIGCONT
+  std::string flipped;        // of kFlip: a part of what the point has
   std::string token;
 };
 
@@ -48,7 +49,8 @@ std::atomic<const std::vector<Entry>*> current = nullptr;
 
 Status Bad(const Entry& entry, const std::string& why) {
   return InvalidArgument(
-      "{}: entry `{}`: {}; expected NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|exit[!TOKEN], "
+      "{}: entry `{}`: {}; expected "
+      "NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|exit|flip:PART[!TOKEN], "
       "entries separated by `;`",
       kFailpointVariable, entry.text, why);
 }
@@ -82,6 +84,12 @@ Status ReadSteps(std::string_view steps, Entry* entry) {
 Status ReadAction(std::string_view action, Entry* entry) {
   const bool timed = action.find(':') != std::string_view::npos;
   const std::string_view milliseconds = CutAt(&action, ':');
+  if (action == "flip") {
+    entry->what = What::kFlip;
+    entry->flipped = milliseconds;
+    if (!entry->flipped.empty()) return absl::OkStatus();
+    return Bad(*entry, "flip needs the name of a part behind `:`");
+  }
   if (action == "kill" && !timed) {
     entry->what = What::kKill;
   } else if (action == "exit" && !timed) {
@@ -91,7 +99,7 @@ Status ReadAction(std::string_view action, Entry* entry) {
   } else if (action == "delay" && timed) {
     entry->what = What::kDelay;
   } else {
-    return Bad(*entry, "it has no action of the four");
+    return Bad(*entry, "it has no action of the five");
   }
   if (timed && (!ReadNumber(milliseconds, &entry->milliseconds) || entry->milliseconds == 0 ||
                 entry->milliseconds > kMaxMilliseconds)) {
@@ -177,7 +185,13 @@ void Act(const Entry& entry, uint64_t step) {
       return;
     case What::kExit:
       _exit(kExitCode);
+    case What::kFlip:
+      return;  // Flip's
   }
+}
+
+bool Matches(const Entry& entry, const char* name, uint64_t step) {
+  return entry.name == name && step >= entry.first_step && step <= entry.last_step;
 }
 
 }  // namespace
@@ -190,9 +204,21 @@ void Hit(const char* name, uint64_t step) {
   const std::vector<Entry>* const list = current.load(std::memory_order_acquire);
   if (list == nullptr) return;
   for (const Entry& entry : *list) {
-    if (entry.name != name || step < entry.first_step || step > entry.last_step) continue;
+    if (!Matches(entry, name, step) || entry.what == What::kFlip) continue;
     if (TakeToken(entry, step)) Act(entry, step);
   }
+}
+
+std::string Flip(const char* name, uint64_t step) {
+  const std::vector<Entry>* const list = current.load(std::memory_order_acquire);
+  if (list == nullptr) return {};
+  for (const Entry& entry : *list) {
+    if (!Matches(entry, name, step) || entry.what != What::kFlip) continue;
+    if (!TakeToken(entry, step)) continue;
+    spdlog::warn("failpoint hit: {} at step {}", entry.text, step);
+    return entry.flipped;
+  }
+  return {};
 }
 
 }  // namespace failpoint_internal

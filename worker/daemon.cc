@@ -275,6 +275,8 @@ void Daemon::Do(const Action& action) {
     runner_.Cancel(cancel->reason, cancel->when);
   } else if (const auto* deliver = std::get_if<DeliverState>(&action)) {
     runner_.Submit(*deliver);
+  } else if (const auto* check = std::get_if<CheckHeldState>(&action)) {
+    runner_.Submit(*check);
   } else if (const auto* forget = std::get_if<ForgetCopies>(&action)) {
     runner_.ForgetCopies(forget->step);
   } else if (const auto* drop = std::get_if<DropJob>(&action)) {

@@ -168,6 +168,12 @@ bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
     End(result.outcome, result.status, result.peer);
     return false;
   }
+  // A state that was lost while a copy of it was taken.
+  if (const Status whole = trainer_->whole(); !whole.ok()) {
+    End(Outcome::kFailed, whole);
+    ended_.state_differs = true;
+    return false;
+  }
   // A copy carries the results of what its holders evaluated.
   if (result.seconds > 0) *mark_ = {{}, task_->start.evaluated()};
   fetch_seconds_ = result.seconds;
@@ -228,6 +234,7 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.applied = result.applied;
   ended_.digest = DigestBytes(result.digest);
   ended_.reason = result.reason;
+  ended_.state_differs = result.state_differs;
   ended_.manifest_sha256 = result.manifest_sha256;
   ended_.folded = result.folded;
   ended_.evaluated = result.evaluated;

@@ -311,6 +311,10 @@ void JobRunner::Do(const DeliverState& task) {
   post_(std::move(delivered));
 }
 
+void JobRunner::Do(const CheckHeldState& task) {
+  post_(StateChecked{task.job, Message(trainer()->Check())});
+}
+
 void JobRunner::Do(const DropJob& task) {
   states_->Withdraw();
   std::shared_ptr<Trainer> trainer;

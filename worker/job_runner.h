@@ -44,7 +44,8 @@ struct JobRunnerOptions {
 
 class JobRunner {
  public:
-  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, DropJob, MeasureRing>;
+  using Task = std::variant<InspectDataset, PrepareJob, RunJob, DeliverState, CheckHeldState,
+                            DropJob, MeasureRing>;
 
   // `backend`, `port`, `states` and `data` outlive it; `post` must not block.
   JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort* port, StateService* states,
@@ -73,6 +74,7 @@ class JobRunner {
   void Do(const PrepareJob& task);
   void Do(const RunJob& task);
   void Do(const DeliverState& task);
+  void Do(const CheckHeldState& task);
   void Do(const DropJob& task);
   void Do(const MeasureRing& task);
   [[nodiscard]] StatusOr<std::shared_ptr<const InitWeights>> FindInit(const v1::InitSource& source);

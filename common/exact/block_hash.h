@@ -1,7 +1,9 @@
-// The keyed hash of a block's integers, element by element; digest.h says what it is. For digest.cc
-// and kernels of GPUs, which need the same constants. Thread-safe (values and free functions).
+// The keyed hashes of a block's integers and of a block's words, element by element; digest.h and
+// word_hash.h say what they are. For their sources and kernels of GPUs, which need the same
+// constants. Thread-safe (values and free functions).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/exact/block.h"
@@ -33,6 +35,46 @@ constexpr ElementKeys MakeElementKeys() {
     keys.second[i] = Mix((2 * i + 2) * kGolden) | uint64_t{2} << 32;
   }
   return keys;
+}
+
+// Keys of the words of a block, odd numbers, one table for each half.
+struct WordKeys {
+  alignas(64) uint32_t first[kBlockElements];
+  alignas(64) uint32_t second[kBlockElements];
+};
+
+constexpr WordKeys MakeWordKeys() {
+  WordKeys keys{};
+  for (uint32_t i = 0; i < kBlockElements; ++i) {
+    const uint64_t place = kBlockElements + i;  // behind those of integers
+    keys.first[i] = static_cast<uint32_t>(Mix((2 * place + 1) * kGolden)) | 1;
+    keys.second[i] = static_cast<uint32_t>(Mix((2 * place + 2) * kGolden)) | 1;
+  }
+  return keys;
+}
+
+RING_HOST_DEVICE constexpr uint64_t WordProduct(uint32_t word, uint32_t key) {
+  return uint64_t{word} * key;
+}
+
+// Names of what is hashed as words into one sum: the parts of a state. Slots follow each other.
+enum class StatePart : uint8_t {
+  kParameters,
+  kExponents,  // of each block one word
+  kMovingMeans,
+  kMovingVariances,
+  kNumbers,
+  kRows,
+  kFirstSlot,
+};
+// `number`: of a tensor, a normalization, an output; under 2^24.
+RING_HOST_DEVICE constexpr uint32_t NameOfPart(StatePart part, uint32_t number) {
+  return static_cast<uint32_t>(part) << 24 | number;
+}
+// 0: the parameters; i: slot i - 1.
+RING_HOST_DEVICE constexpr StatePart TrainedPart(size_t part) {
+  if (part == 0) return StatePart::kParameters;
+  return static_cast<StatePart>(static_cast<size_t>(StatePart::kFirstSlot) + part - 1);
 }
 
 // The two sums over the products of a block's elements; the hash of a block and sums of hashes, of

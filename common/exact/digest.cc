@@ -55,6 +55,15 @@ BlockSum BlockSum::OfHalves(uint64_t low, uint64_t high) {
   return sum;
 }
 
+BlockSum BlockSum::OfBytes(const std::array<uint8_t, 16>& bytes) {
+  const auto half = [&](size_t from) {
+    uint64_t value = 0;
+    for (size_t i = 8; i-- > 0;) value = value << 8 | bytes[from + i];
+    return value;
+  };
+  return OfHalves(half(0), half(8));
+}
+
 void BlockSum::Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers) {
   RING_CHECK(integers.size() <= kBlockElements, "a block has at most 256 elements");
   AddHash(FinishHash(Compress(integers), tensor, index, static_cast<uint32_t>(integers.size())),
@@ -77,13 +86,15 @@ Sha256Digest FirstDigest(const Sha256Digest& states_digest) {
   return hash.Finish();
 }
 
-Sha256Digest NextDigest(const Sha256Digest& digest, uint64_t step, const BlockSum& sum) {
+Sha256Digest NextDigest(const DigestLink& link, uint64_t step, const BlockSum& state) {
   std::array<uint8_t, 8> step_bytes;
   AppendLittleEndian(step, step_bytes.data());
   Sha256 hash;
-  hash.Update(digest);
+  hash.Update(link.before);
   hash.Update(step_bytes);
-  hash.Update(sum.bytes());
+  hash.Update(link.maps);
+  hash.Update(link.sums.bytes());
+  hash.Update(state.bytes());
   return hash.Finish();
 }
 

@@ -1,10 +1,12 @@
 // The digest that proves that workers agree (docs/life_of_a_step.md). Values; thread-compatible.
 //
 //   digest(0)   = SHA-256("ringmaster digest 0" || digest of what all states are a function of)
-//   digest(k+1) = SHA-256(digest(k) || k as u64 little-endian || D)
+//   digest(k+1) = SHA-256(digest(k) || k as u64 little-endian || M || D || P)
+//   M           = SHA-256 of the class maps that begin at k; zeros where none does
 //   D           = sum mod 2^128, over all blocks and the record, of a keyed hash of
 //                 (tensor, block index, the integers as int64)
-// so that order, chunking and widths do not matter.
+//   P           = the same over what else S(k+1) holds, of the hash of words (word_hash.h)
+// so that order, chunking and widths do not matter. D proves equal sums, P equal states.
 //
 // The hash of a block: for each element x at position i with keys a_i = (a'_i, a"_i) and b_i,
 //   A = sum of (low32(x) + a'_i) (high32(x) + a"_i) mod 2^64, the factors mod 2^32,
@@ -30,10 +32,12 @@ class BlockSum {
  public:
   // Of a sum that was made elsewhere: its lower and its upper 64 bits.
   [[nodiscard]] static BlockSum OfHalves(uint64_t low, uint64_t high);
+  [[nodiscard]] static BlockSum OfBytes(const std::array<uint8_t, 16>& bytes);
 
   // Adds the hash of one block's integers.
   void Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers);
   void Add(const BlockSum& other);
+  void Add(const Halves& hash) { AddHash(hash, &sum_); }
   [[nodiscard]] std::array<uint8_t, 16> bytes() const;  // little-endian
   bool operator==(const BlockSum&) const = default;
 
@@ -42,7 +46,15 @@ class BlockSum {
 };
 
 [[nodiscard]] Sha256Digest FirstDigest(const Sha256Digest& states_digest);
-[[nodiscard]] Sha256Digest NextDigest(const Sha256Digest& digest, uint64_t step,
-                                      const BlockSum& sum);
+
+// What digest(k+1) is made of, beside P.
+struct DigestLink {
+  Sha256Digest before{};  // digest(k)
+  Sha256Digest maps{};    // M
+  BlockSum sums;          // D
+  bool operator==(const DigestLink&) const = default;
+};
+// digest(step + 1); `state` is P of S(step + 1).
+[[nodiscard]] Sha256Digest NextDigest(const DigestLink& link, uint64_t step, const BlockSum& state);
 
 }  // namespace ringmaster::exact

@@ -38,18 +38,23 @@ void Units::Reset() {
 
 void Units::Advance(std::span<const float> reduced) {
   RING_CHECK(reduced.size() == layout_->arena_elements(), "gradients in arena layout");
+  for (size_t b = 0; b < exponents_.size(); ++b) {
+    Take(b, reduced.subspan(b * kBlockElements, layout_->blocks()[b].count));
+  }
+  Settle();
+}
+
+void Units::Take(size_t block, std::span<const float> reduced) {
+  exponents_[block] =
+      static_cast<int16_t>(ExponentOf(LargestMagnitude(reduced.data(), reduced.size())));
+}
+
+void Units::Settle() {
   for (const TensorRange& tensor : layout_->tensors()) {
-    uint32_t tensor_largest = 0;
-    for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
-      const uint32_t largest =
-          LargestMagnitude(reduced.data() + b * kBlockElements, layout_->blocks()[b].count);
-      tensor_largest = std::max(tensor_largest, largest);
-      exponents_[b] = static_cast<int16_t>(ExponentOf(largest));
-    }
-    const int lowest = LowestExponent(ExponentOf(tensor_largest), precision_bits_);
-    for (size_t b = tensor.first_block; b < tensor.first_block + tensor.block_count; ++b) {
-      exponents_[b] = ClampExponent(exponents_[b], lowest);
-    }
+    const auto first = exponents_.begin() + static_cast<ptrdiff_t>(tensor.first_block);
+    const auto end = first + static_cast<ptrdiff_t>(tensor.block_count);
+    const int lowest = LowestExponent(*std::max_element(first, end), precision_bits_);
+    std::transform(first, end, first, [&](int16_t e) { return ClampExponent(e, lowest); });
   }
 }
 

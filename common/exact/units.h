@@ -27,6 +27,11 @@ class Units {
   // E of the next step from the reduced gradients of this one (arena layout, before clipping):
   // floor(log2 |largest|) of each block, not lower than the tensor's own minus 12, then clamped.
   void Advance(std::span<const float> reduced);
+  // Its two halves: each block's own reduced gradients, several threads on different blocks; then,
+  // when every block was taken, what depends on the whole tensor. In between a block that was taken
+  // has no unit.
+  void Take(size_t block, std::span<const float> reduced);
+  void Settle();
   // After a skipped step: as at step 0.
   void Reset();
   // From a checkpoint or a peer; the sizes must be equal.

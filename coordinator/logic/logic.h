@@ -141,6 +141,7 @@ class Logic {
   void ShowWorkers();
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
+  void DropDistrusted(Job& job, uint64_t step);
   // Those of the job that another one that has not ended begins with, or goes on with until it has
   // a checkpoint of its own.
   [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;

@@ -12,6 +12,7 @@
 #include <cctype>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
@@ -240,6 +241,9 @@ std::string Logic::WaitsFor(const Job& job, const Upload& upload, Refusal* refus
         "CHECKPOINT_DIFFERS"};
     return "";
   }
+  if (std::string behind = run.FindBehind(upload.worker, step, job.snapshots.At(step));
+      !behind.empty())
+    return behind;
   // Reports that differ have ended the job.
   std::string hashing;
   for (const SnapshotReport& report : job.snapshots.At(step)) {
@@ -379,6 +383,33 @@ void Logic::On(const CheckpointInserted& event) {
   if (!job->run) return;
   job->run->OnCheckpoint(event.record.ref, event.digest, actions_);
   Advance(*job, {});
+}
+
+// What may be made of wrong bits.
+void Logic::DropDistrusted(Job& job, uint64_t step) {
+  while (!job.checkpoints.empty() && job.checkpoints.back().ref.step() > step) {
+    Record(job, {event_type::kCheckpointRemoved, Severity::kWarning,
+                 fmt::format("step {}: not every member had reported its digest",
+                             job.checkpoints.back().ref.step())});
+    actions_.push_back(RemoveCheckpoint{job.checkpoints.back()});
+    job.checkpoints.pop_back();
+  }
+  job.snapshots.ForgetAfter(step);
+  std::vector<UploadId> spoilt;
+  for (const auto& [id, upload] : uploads_) {
+    const bool ends = upload.begin.job_id() == job.record.id() && upload.begin.step() > step &&
+                      upload.stage != Upload::Stage::kPlacing;
+    if (ends) spoilt.push_back(id);
+  }
+  for (const UploadId id : spoilt) {
+    End(id, {FailedPrecondition(
+                 "the job goes back to step {} or before: a worker's state was wrong", step),
+             "STATE_DIFFERS"});
+  }
+  if (job.checkpoints.empty()) job.record.status.clear_checkpoint();
+  job.record.status.clear_best_checkpoint();
+  DescribeCheckpoints(job);
+  job.run->ForgetKept(job.record.status.checkpoint());
 }
 
 void Logic::DropOldCheckpoints(Job& job) {

@@ -116,6 +116,7 @@ void Logic::Readopt(Job& job) {
 void Logic::Advance(Job& job, Fault fault) {
   Run& run = *job.run;
   if (fault.ok()) fault = run.Settle(now_, actions_);
+  if (const auto step = run.TakeDistrusted()) DropDistrusted(job, *step);
   if (fault.ok() && run.TakeSearch()) fault = Search(job);
   for (const Happening& told : run.TakeHappenings()) Record(job, told);
   for (const Departure& departure : run.TakeDepartures()) LetGo(job, departure);

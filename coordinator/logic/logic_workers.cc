@@ -338,6 +338,9 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
 // What stops a member of the ring would stop every other one, too; a joiner fails for itself.
 void Logic::HearFailed(Job& job, const Member& from, const v1::JobFailed& said) {
   Run& run = *job.run;
+  if (run.started() && said.state_differs()) {
+    return Advance(job, run.OnStateFault(from, said, now_, actions_));
+  }
   if (!run.started() || (run.InRing(from.name()) && run.IsCurrent(said.generation()))) {
     const bool again = run.started() && run.RestoreAgain(said.reason(), now_, actions_);
     return Advance(job, again ? Fault() : WorkerFailed(run, from, said));

@@ -59,7 +59,7 @@ std::vector<std::string> JobEvents::Decisions() const {
   for (const v1::Event& event : all()) {
     const std::string& type = event.type();
     if (type == event_type::kStateChanged || type == event_type::kCancelled ||
-        type == event_type::kFinished) {
+        type == event_type::kFinished || type == event_type::kStateFault) {
       decisions.push_back(event.message());
     }
   }

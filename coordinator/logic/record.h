@@ -49,6 +49,7 @@ inline constexpr char kWorkerReturned[] = "WorkerReturned";
 inline constexpr char kWorkerRefused[] = "WorkerRefused";
 inline constexpr char kWorkerLost[] = "WorkerLost";
 inline constexpr char kWorkerFailed[] = "WorkerFailed";
+inline constexpr char kStateFault[] = "StateFault";
 inline constexpr char kCancelled[] = "Cancelled";
 inline constexpr char kFinished[] = "Finished";
 }  // namespace event_type
@@ -74,8 +75,8 @@ class JobEvents {
 
   const List& all() const;
   bool empty() const { return all().empty(); }
-  // The states that the job went through, with their reasons: the messages of StateChanged,
-  // Cancelled and Finished.
+  // The states that the job went through, with their reasons, and whose state was wrong: the
+  // messages of StateChanged, Cancelled, Finished and StateFault.
   [[nodiscard]] std::vector<std::string> Decisions() const;
 
  private:

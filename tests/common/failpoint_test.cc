@@ -151,6 +151,19 @@ TEST_CASE("Failpoint: without a place for its token nobody acts") {
   CHECK(Exited(child.Wait(), 0));
 }
 
+TEST_CASE(
+    "Failpoint: a flip is what its place asks for, once with a token, and no action of a hit") {
+  const TemporaryFolder folder;
+  CHECK(FlipAt("state", 7).empty());
+  REQUIRE(ArmFailpoints(("state@7=flip:slot!" + folder / "token").c_str()).ok());
+  HitFailpoint("state", 7);
+  CHECK(FlipAt("state", 6).empty());
+  CHECK(FlipAt("compute", 7).empty());
+  CHECK(FlipAt("state", 7) == "slot");
+  CHECK(FlipAt("state", 7).empty());
+  REQUIRE(ArmFailpoints(nullptr).ok());
+}
+
 TEST_CASE("Failpoint: text that cannot be read names the entry, and arms nothing") {
   for (const std::string entry : {"compute",          "=kill",
                                   "compute=",         "compute=die",
@@ -158,6 +171,7 @@ TEST_CASE("Failpoint: text that cannot be read names the entry, and arms nothing
                                   "compute=delay",    "compute=delay:",
                                   "compute=delay:0",  "compute=delay:-1",
                                   "compute=stop:x",   "compute=delay:99999999",
+                                  "compute=flip",     "compute=flip:",
                                   "compute@=kill",    "compute@x=kill",
                                   "compute@3-=kill",  "compute@-3=kill",
                                   "compute@5-4=kill", "compute@1.5=kill",

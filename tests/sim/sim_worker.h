@@ -54,6 +54,7 @@ class SimWorker {
   void Do(const worker::RunJob& action) { trainer_->Submit(action); }
   void Do(const worker::CancelRun& action);
   void Do(const worker::DeliverState& action) { trainer_->Submit(action); }
+  void Do(const worker::CheckHeldState& action) { trainer_->Submit(action); }
   void Do(const worker::ForgetCopies& action) { trainer_->ForgetCopies(action.step); }
   void Do(const worker::DropJob& action) { trainer_->Submit(action); }
   void Do(const worker::MeasureRing&) {}  // nobody asks for one

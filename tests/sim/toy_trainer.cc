@@ -147,6 +147,11 @@ void ToyTrainer::Do(const worker::DeliverState& task) {
   });
 }
 
+// No bit of a toy's state flips.
+void ToyTrainer::Do(const worker::CheckHeldState& task) {
+  Work(milliseconds(1), [this, job = task.job] { post_(worker::StateChecked{job, ""}); });
+}
+
 void ToyTrainer::Do(const worker::DropJob&) {
   shown_job_ = JobId();
   shown_generation_ = {};

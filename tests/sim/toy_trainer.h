@@ -20,7 +20,7 @@ enum class FetchAnswer { kHere, kNotYet, kGone };
 class ToyTrainer {
  public:
   using Task = std::variant<worker::InspectDataset, worker::PrepareJob, worker::RunJob,
-                            worker::DeliverState, worker::DropJob>;
+                            worker::DeliverState, worker::CheckHeldState, worker::DropJob>;
   struct Self {
     Cluster* cluster = nullptr;
     LifePtr life;
@@ -61,6 +61,7 @@ class ToyTrainer {
   void Do(const worker::PrepareJob& task);
   void Do(const worker::RunJob& task);
   void Do(const worker::DeliverState& task);
+  void Do(const worker::CheckHeldState& task);
   void Do(const worker::DropJob& task);
   void Work(Time cost, std::function<void()> then);
 

@@ -13,6 +13,7 @@
 #include "common/check.h"
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
+#include "common/exact/word_hash.h"
 #include "common/graph/update/optimizer.h"
 #include "common/mutex.h"
 #include "worker/backend/device_state.h"
@@ -132,6 +133,32 @@ class FakeDeviceState : public DeviceState {
     MutexLock lock(mu_);
     units_.Reset();
     return Digest(source);
+  }
+
+  StatusOr<DeviceHashes> Hash() override {
+    MutexLock lock(mu_);
+    DeviceHashes hashes;
+    uint32_t largest = 0;
+    const auto hash = [&](const worker::Arena<float>& arena) {
+      const exact::StatePart part = exact::TrainedPart(hashes.trained.size());
+      exact::BlockSum& sum = hashes.trained.emplace_back();
+      for (size_t b = 0; b < layout_.block_count(); ++b) {
+        const exact::Block& block = layout_.blocks()[b];
+        const float* const values = arena.span().data() + b * exact::kBlockElements;
+        largest = std::max(largest, exact::AddWords(exact::NameOfPart(part, block.tensor),
+                                                    block.index, values, block.count, &sum));
+      }
+    };
+    hash(parameters_);
+    for (const worker::Arena<float>& slot : slots_) hash(slot);
+    for (size_t b = 0; b < layout_.block_count(); ++b) {
+      const exact::Block& block = layout_.blocks()[b];
+      const auto word = static_cast<uint32_t>(static_cast<uint16_t>(units_.exponents()[b]));
+      exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, block.tensor), block.index,
+                      &word, 1, &hashes.exponents);
+    }
+    hashes.finite = largest < exact::kInfinityBits;
+    return hashes;
   }
 
  private:

@@ -134,6 +134,13 @@ class Weights {
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;
+  // After a Refresh: of so many copies executables will need the new values, as they used the
+  // former ones. Whoever has idle threads may bring them up, several side by side; what is left is
+  // brought up by the first executable that needs it.
+  [[nodiscard]] virtual size_t stale_copies() const { return 0; }
+  virtual Status BringUp(size_t copy) {
+    return Internal("weights without copies of their own have none of number {}", copy);
+  }
   // What the program has frozen, one after the other in its order, each from a multiple of
   // exact::kBlockElements on: before the first Refresh, and whenever the state was replaced. The
   // values must stay as a Refresh's must.

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/exact/block_layout.h"
 #include "common/exact/digest.h"
@@ -23,6 +24,14 @@ struct DeviceStateOptions {
   graph::UpdateOptions update;
   uint32_t shards = 1;     // V
   int precision_bits = 0;  // B
+};
+
+// What the state is made of: the hash of words (common/exact/word_hash.h) over all blocks of the
+// parameters, then of each slot; of the exponents. `finite`: all of the former are numbers.
+struct DeviceHashes {
+  std::vector<exact::BlockSum> trained;
+  exact::BlockSum exponents;
+  bool finite = true;
 };
 
 // What an update is made from.
@@ -57,6 +66,8 @@ class DeviceState {
   virtual StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) = 0;
   // A skipped step: no update, units as at step 0. The result likewise.
   virtual StatusOr<exact::BlockSum> Skip(SumSource source) = 0;
+  // Of what lies there now.
+  virtual StatusOr<DeviceHashes> Hash() = 0;
 };
 
 }  // namespace ringmaster

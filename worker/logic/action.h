@@ -72,6 +72,12 @@ struct DeliverState {
   JobId job;
 };
 
+// Hashes the state that the job is in, and compares it with what was written; StateChecked follows.
+// No run is on.
+struct CheckHeldState {
+  JobId job;
+};
+
 // The checkpoint of this step is durable: copies of it may go.
 struct ForgetCopies {
   JobId job;
@@ -99,7 +105,7 @@ struct Exit {};
 
 using Action = std::variant<SendMessage, CloseSession, SaveTerm, UseTicket, InspectDataset,
                             EndInspection, PrepareJob, RunJob, CancelRun, DeliverState,
-                            ForgetCopies, DropJob, MeasureRing, EndMeasuring, Exit>;
+                            CheckHeldState, ForgetCopies, DropJob, MeasureRing, EndMeasuring, Exit>;
 
 // What one event led to: actions in order, and in words why. A value.
 struct Decision {

@@ -85,6 +85,12 @@ struct StateDelivered {
   std::string error;  // not empty: it could not be delivered
 };
 
+// Answers CheckHeldState.
+struct StateChecked {
+  JobId job;
+  std::string difference;  // not empty: the state is not what was written, and in what
+};
+
 // The step loop applied a step or evaluated.
 struct RunProgress {
   v1::Progress progress;   // without digests: the logic adds those that are reported
@@ -109,6 +115,7 @@ struct RunEnded {
   uint64_t applied = 0;
   std::string digest;
   std::string reason;            // of kFailed and kPeerLost
+  bool state_differs = false;    // of kFailed: the state is not what this worker wrote, and lost
   std::string peer;              // of kPeerLost: its worker id
   std::string manifest_sha256;   // of kFinished, on the worker that wrote the last checkpoint
   std::vector<uint32_t> folded;  // shards of step `applied` that it has finished, ascending
@@ -128,6 +135,6 @@ struct StopRequested {
 using Event =
     std::variant<Connected, Disconnected, FromCoordinator, TermStored, InspectDone, PrepareDone,
                  PhaseChanged, RunJoined, PeerSuspected, RunProgress, CheckpointDropped, RunEnded,
-                 SnapshotHeld, StateDelivered, BenchEnded, StopRequested>;
+                 SnapshotHeld, StateDelivered, StateChecked, BenchEnded, StopRequested>;
 
 }  // namespace ringmaster::worker

@@ -29,9 +29,12 @@ struct HeldJob {
   bool data_differs = false;    // as the coordinator said when it let the job go
   std::vector<std::string> known_shard_sha256;
 
-  GenerationId fenced;   // nothing older is applied any more, once it is acknowledged
-  GenerationId started;  // that runs, or ran last
-  HeldState state;       // the newest that is known, also while it runs
+  GenerationId fenced;    // nothing older is applied any more, once it is acknowledged
+  GenerationId started;   // that runs, or ran last
+  HeldState state;        // the newest that is known, also while it runs
+  bool check = false;     // it is looked at before `fenced` is acknowledged
+  bool checking = false;  // the job thread does so
+  std::string lost;       // not empty: why nothing is left of the state
 
   // Of the run that is on.
   std::optional<RunStop> stop;  // that it was told

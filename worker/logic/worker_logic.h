@@ -57,6 +57,7 @@ class WorkerLogic {
   Decision On(const PeerSuspected& event, Time now);
   Decision On(const SnapshotHeld& event, Time now);
   Decision On(const StateDelivered& event, Time now);
+  Decision On(const StateChecked& event, Time now);
   Decision On(const RunEnded& event, Time now);
   Decision On(const BenchEnded& event, Time now);
   Decision On(const StopRequested& event, Time now);
@@ -85,6 +86,11 @@ class WorkerLogic {
   [[nodiscard]] bool Has(const std::string& job_id) const {
     return job_ && job_->id.value() == job_id;
   }
+  // Nothing runs: acknowledges the fence, or has the state looked at first, or says that it is
+  // lost.
+  Decision AnswerFence(const char* reason);
+  // The state is not what was written: from now on that is all there is to say of it.
+  [[nodiscard]] Action ReportLost();
   // Each with the digests that were not reported yet.
   [[nodiscard]] Action FenceAck();
   // The newest, with the next of the lasting metrics.

@@ -69,9 +69,10 @@ Decision WorkerLogic::OnFence(const v1::Fence& message) {
     return Nothing("an old fence is ignored");
   }
   job_->fenced = generation;
+  job_->check = message.verify_state();
   job_->reports.Clear();
   const bool runs = job_->running() && !RING_PLANTED(kAppliesAfterFence);
-  if (!runs) return Do(FenceAck(), "nothing is being applied: acknowledge");
+  if (!runs) return AnswerFence("nothing is being applied: acknowledge");
   job_->acknowledge = true;
   Decision decision;
   decision.reason = message.at_boundary() ? "fenced: finish the step in hand before acknowledging"
@@ -81,9 +82,36 @@ Decision WorkerLogic::OnFence(const v1::Fence& message) {
   return decision;
 }
 
+Decision WorkerLogic::AnswerFence(const char* reason) {
+  if (!job_->lost.empty()) return Do(ReportLost(), "the state is lost: nothing to acknowledge");
+  if (job_->check) {
+    if (std::exchange(job_->checking, true)) return Nothing("the state is being looked at");
+    return Do(CheckHeldState{job_->id}, "fenced: look at the state first");
+  }
+  return Do(FenceAck(), reason);
+}
+
+Action WorkerLogic::ReportLost() {
+  v1::WorkerMessage message =
+      FailedMessage(job_->id, job_->started, job_->state.applied, job_->lost);
+  message.mutable_job_failed()->set_state_differs(true);
+  return Report(std::move(message));
+}
+
+Decision WorkerLogic::On(const StateChecked& event, Time) {
+  if (!job_ || job_->id != event.job) return Nothing("the state of a job that is gone");
+  job_->checking = false;
+  if (!event.difference.empty()) {
+    job_->lost = event.difference;
+    return Do(ReportLost(), event.difference);
+  }
+  if (!std::exchange(job_->check, false)) return Nothing("a newer fence was acknowledged");
+  return Do(FenceAck(), "the state is what was written: acknowledge");
+}
+
 Decision WorkerLogic::OnStart(const v1::Start& message) {
   const GenerationId generation = ToGeneration(message.generation());
-  if (!Has(message.job_id()) || job_->phase != Phase::kPrepared) {
+  if (!Has(message.job_id()) || job_->phase != Phase::kPrepared || !job_->lost.empty()) {
     return Nothing("start for a job that is not ready here is ignored");
   }
   if (generation != job_->fenced || generation <= job_->started) {
@@ -203,6 +231,9 @@ Decision WorkerLogic::OnSaveState(const v1::SaveState& message) {
     return Do(SendMessage{SavedMessage({id, 0, "the worker does not hold the job"})},
               "asked for a state that is not here");
   }
+  if (!job_->lost.empty()) {
+    return Do(SendMessage{SavedMessage({id, 0, job_->lost})}, "asked for a state that is lost");
+  }
   if (job_->running()) {
     return Do(SendMessage{SavedMessage({id, job_->state.applied, "a run is on"})},
               "a state is saved between runs");
@@ -278,8 +309,13 @@ Decision WorkerLogic::On(const RunEnded& event, Time now) {
 Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
   if (job_->after_run == AfterRun::kDrop) return Drop("the run ended; the job is dropped");
   Decision decision;
+  if (event.state_differs) {
+    job_->lost = event.reason;
+    job_->acknowledge = false;
+    decision = Do(ReportLost(), event.reason);
+  }
   if (std::exchange(job_->acknowledge, false)) {
-    decision = Do(FenceAck(), "stopped applying: acknowledge the fence");
+    decision = AnswerFence("stopped applying: acknowledge the fence");
   }
   if (job_->after_run == AfterRun::kReportStopped) {
     decision.actions.push_back(Report(StoppedMessage(job_->id, job_->state.applied)));

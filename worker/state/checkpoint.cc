@@ -5,14 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "common/exact/block_layout.h"
 #include "common/job/resolve.h"
 #include "common/json.h"
 
@@ -171,10 +169,9 @@ Status SetRest(const TensorViews& rest, State* state) {
                     .samples = static_cast<uint64_t>(Get<int64_t>(rest, "samples"))};
   for (const StateLayout::Scalar& scalar : layout.scalars()) {
     const std::string name = kMetrics + scalar.name;
-    constexpr double kMostCounted = 0x1p53;
     const double sum =
         scalar.counts ? static_cast<double>(Get<int64_t>(rest, name)) : Get<double>(rest, name);
-    if (!std::isfinite(sum) || (scalar.counts && !(sum >= 0 && sum <= kMostCounted))) {
+    if (!std::isfinite(sum) || (scalar.counts && !(sum >= 0 && sum <= 0x1p53))) {
       return Error(absl::StatusCode::kDataLoss, "{}: {} is {}: no sum of what samples have", kRest,
                    name, sum);
     }
@@ -182,6 +179,11 @@ Status SetRest(const TensorViews& rest, State* state) {
   }
   for (Watched& watched : state->watched) RING_RETURN_IF_ERROR(SetWatched(rest, &watched));
   Copy(rest.at("digest"), std::span<uint8_t>(state->digest));
+  Copy(rest.at("digest_before"), std::span<uint8_t>(state->link.before));
+  Copy(rest.at("class_maps"), std::span<uint8_t>(state->link.maps));
+  std::array<uint8_t, 16> sums = {};
+  Copy(rest.at("sums"), std::span<uint8_t>(sums));
+  state->link.sums = exact::BlockSum::OfBytes(sums);
   return absl::OkStatus();
 }
 
@@ -224,6 +226,7 @@ Scalars ScalarsOf(const State& state) {
           .samples = static_cast<int64_t>(state.metrics.samples),
           .sums = std::move(sums),
           .counts = std::move(counts),
+          .link_sums = state.link.sums.bytes(),
           .watch_counts = std::move(watch_counts),
           .watch_values = std::move(watch_values)};
 }
@@ -242,12 +245,13 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
     const auto blocks = static_cast<int64_t>(range.block_count);
     rest[ExponentsName(layout, range.tensor)] = {ElementType::kI16, {blocks}, Bytes(values)};
   }
-  rest["step"] = Scalar(ElementType::kI64, scalars.step);
-  rest["updates"] = Scalar(ElementType::kI64, scalars.updates);
-  rest["loss_scale"] = Scalar(ElementType::kI64, scalars.loss_scale);
-  rest["good_steps"] = Scalar(ElementType::kI64, scalars.good_steps);
-  rest["epoch"] = Scalar(ElementType::kI64, scalars.epoch);
-  rest["samples"] = Scalar(ElementType::kI64, scalars.samples);
+  const std::map<const char*, const int64_t*> numbers = {{"step", &scalars.step},
+                                                         {"updates", &scalars.updates},
+                                                         {"loss_scale", &scalars.loss_scale},
+                                                         {"good_steps", &scalars.good_steps},
+                                                         {"epoch", &scalars.epoch},
+                                                         {"samples", &scalars.samples}};
+  for (const auto& [name, number] : numbers) rest[name] = Scalar(ElementType::kI64, *number);
   for (size_t i = 0; i < layout.scalars().size(); ++i) {
     const StateLayout::Scalar& scalar = layout.scalars()[i];
     rest[kMetrics + scalar.name] = scalar.counts ? Scalar(ElementType::kI64, scalars.counts[i])
@@ -262,8 +266,13 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
       rest[name + kWatchValues[j]] = Scalar(ElementType::kF64, scalars.watch_values[i][j]);
     }
   }
-  const auto digest_bytes = static_cast<int64_t>(state.digest.size());
-  rest["digest"] = {ElementType::kU8, {digest_bytes}, std::span<const uint8_t>(state.digest)};
+  const auto bytes = [](const auto& values) -> TensorView {
+    return {ElementType::kU8, {static_cast<int64_t>(values.size())}, values};
+  };
+  rest["digest"] = bytes(state.digest);
+  rest["digest_before"] = bytes(state.link.before);
+  rest["class_maps"] = bytes(state.link.maps);
+  rest["sums"] = bytes(scalars.link_sums);
   return files;
 }
 
@@ -279,13 +288,13 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
   }
   VisitFloats(*state, [&](const char* file, const std::string& name, const graph::Shape&,
                           std::span<float> values) { Copy(files.at(file).at(name), values); });
-  return SetRest(files.at(kRest), state);
+  RING_RETURN_IF_ERROR(SetRest(files.at(kRest), state));
+  return CheckChain(state);
 }
 
 namespace {
 
 using Json = nlohmann::json;  // objects are sorted by key
-
 constexpr int kFormat = 1;
 
 StatusOr<std::string> ReadFile(const std::string& path) {
@@ -303,8 +312,7 @@ StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
   };
   if (hex.size() != 2 * digest.size()) return DataLoss("a digest of another length than 64");
   for (size_t i = 0; i < digest.size(); ++i) {
-    const int high = nibble(hex[2 * i]);
-    const int low = nibble(hex[2 * i + 1]);
+    const int high = nibble(hex[2 * i]), low = nibble(hex[2 * i + 1]);
     if (high < 0 || low < 0) return DataLoss("a digest that is not lower-case hex");
     digest[i] = static_cast<uint8_t>(high * 16 + low);
   }
@@ -353,8 +361,7 @@ StatusOr<std::vector<std::string>> FileNames(const Json& manifest) {
 }
 
 Json EntryOf(const CheckpointFile& file) {
-  const Sha256Digest sha = Sha256Of(file.bytes);
-  return {{"name", file.name}, {"bytes", file.bytes.size()}, {"sha256", Hex(sha)}};
+  return {{"name", file.name}, {"bytes", file.bytes.size()}, {"sha256", Hex(Sha256Of(file.bytes))}};
 }
 
 Status CheckFiles(const Json& manifest, const Checkpoint& checkpoint) {
@@ -459,13 +466,12 @@ StatusOr<ManifestFacts> VerifyCheckpoint(const Checkpoint& checkpoint) {
 }
 
 StatusOr<Checkpoint> ReadCheckpointFolder(const std::string& folder) {
-  const std::filesystem::path path(folder);
-  RING_ASSIGN_OR_RETURN(std::string text, ReadFile((path / kManifestName).string()));
+  RING_ASSIGN_OR_RETURN(std::string text, ReadFile(folder + "/" + kManifestName));
   RING_ASSIGN_OR_RETURN(const Json manifest, ParseManifest(text));
   RING_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(manifest));
   Checkpoint checkpoint;
   for (const std::string& name : names) {
-    RING_ASSIGN_OR_RETURN(std::string bytes, ReadFile((path / name).string()));
+    RING_ASSIGN_OR_RETURN(std::string bytes, ReadFile(folder + "/" + name));
     checkpoint.files.push_back({name, std::move(bytes)});
   }
   checkpoint.manifest_sha256 = Hex(Sha256Of(text));

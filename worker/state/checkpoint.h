@@ -30,6 +30,7 @@ struct Scalars {
   // Of the layout's scalars, each in both types.
   std::vector<double> sums;
   std::vector<int64_t> counts;
+  std::array<uint8_t, 16> link_sums{};  // D of the step before
   // Of each watched metric: looked, best_step, stale; best, reference.
   std::vector<std::array<int64_t, 3>> watch_counts;
   std::vector<std::array<double, 2>> watch_values;
@@ -41,7 +42,7 @@ struct Scalars {
                                                            const Scalars& scalars);
 
 // The reverse: copies everything into `state`. DATA_LOSS names file and tensor when one is missing,
-// superfluous, or of another type or shape.
+// superfluous, or of another type or shape; or says that the digest is of another state.
 Status SetTensors(const std::map<std::string, TensorViews>& files, State* state);
 
 // S(k) as files, and back. The bytes are a function of (ResolvedJob, k): no time, host, job id,
@@ -53,10 +54,11 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //   ema.safetensors        as model.safetensors, with the average of each parameter; only of a job
 //                          that has one
 //   state.safetensors      exponents/<parameter> (I16, one a block), step, updates, digest,
-//                          loss_scale, good_steps; of the epoch so far: epoch, samples,
-//                          metrics/<output>, the sum of its scalar (I64 a count, F64 a real value);
-//                          of each watched metric watch/<split>/<metric>/looked, best_step, stale
-//                          (I64), best, reference (F64)
+//                          loss_scale, good_steps; digest_before, class_maps and sums, from which
+//                          and the state itself the digest follows; of the epoch so far: epoch,
+//                          samples, metrics/<output>, the sum of its scalar (I64 a count, F64 a
+//                          real value); of each watched metric watch/<split>/<metric>/looked,
+//                          best_step, stale (I64), best, reference (F64)
 //   predictions.safetensors  of a job that predicts: its rows by name, (samples so far, ...)
 //   manifest.json          names, sizes and SHA-256 of those, step, digests (of the state, the
 //                          result and the model); of a job that continues another one step and

@@ -100,6 +100,7 @@ Status InitWeights::Apply(const v1::InitFacts& init, State* state) const {
   if (state->layout->averages()) {
     std::ranges::copy(state->parameters.span(), state->slots.back().span().begin());
   }
+  state->written = HashState(*state);
   return absl::OkStatus();
 }
 

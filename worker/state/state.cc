@@ -135,6 +135,7 @@ void Initialize(const v1::ResultSpec& spec, State* state) {
   std::ranges::fill(state->moving_variances.span(), 1.0F);
   state->loss_scale = {.value = spec.initial_loss_scale(), .good_steps = 0};
   state->digest = exact::FirstDigest(job::StatesDigest(spec));
+  state->written = HashState(*state);
 }
 
 std::optional<double> Evaluation::metric(std::string_view name) const {

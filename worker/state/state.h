@@ -10,14 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/exact/block_layout.h"
+#include "common/exact/digest.h"
 #include "common/exact/record.h"
 #include "common/exact/units.h"
 #include "common/graph/program.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "ringmaster/v1/job.pb.h"
-#include "common/arena.h"
+#include "worker/state/state_hash.h"
 
 namespace ringmaster::worker {
 
@@ -185,6 +187,9 @@ struct State {
   std::vector<Arena<float>> rows;
   Predicted predicted;
   Sha256Digest digest{};
+  exact::DigestLink link;  // what the digest was made of, beside this state; of S(0) nothing
+  // What was last written of each part. Of a state that was neither initialized nor set: nothing.
+  StateSums written;
 
   // The average of the parameters; empty where the job has none.
   [[nodiscard]] std::span<const float> average() const {

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "worker/state/watch.h"
 #include "worker/train/evaluation.h"
+#include "worker/train/state_check.h"
 #include "worker/train/state_exchange.h"
 
 namespace ringmaster::worker {
@@ -60,6 +61,7 @@ Boundary::Due Boundary::CheckpointDue() const {
 // evaluation; with one the evaluation has a say, and what it sets is part of the copy.
 StatusOr<Evaluated> Boundary::Reach() {
   HitFailpoint("boundary", job_->state->step);
+  FlipForTests(job_);
   const bool watches = !job_->state->watched.empty();
   if (!watches) RING_RETURN_IF_ERROR(WriteCheckpoint(CheckpointDue(), {}));
   const bool known = std::exchange(first_, false) && parts_.evaluated;
@@ -140,9 +142,8 @@ Status Boundary::WriteCheckpoint(Due due, const Standing& standing) {
   if (!earlier.ok()) return parts_.reducer->Leave(earlier);
   if (!MakeRoom(standing)) return absl::OkStatus();
   job_->checkpoint_began = std::chrono::steady_clock::now();
-  {
-    MutexLock lock(job_->state_mu);
-    RING_RETURN_IF_ERROR(job_->BringToHost());
+  if (const Status whole = CheckStateOnCores(job_); !whole.ok()) {
+    return parts_.reducer->Leave(whole);
   }
   RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
   job_->checkpoints.Keep({.facts = FactsOf(*job_),

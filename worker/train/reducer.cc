@@ -176,14 +176,14 @@ Status Reducer::AddBucket(uint32_t index) {
   const auto blocks = layout_->blocks().subspan(bucket.first_block, bucket.block_count);
   const size_t first = bucket.first_block * exact::kBlockElements;
   const size_t count = bucket.block_count * exact::kBlockElements;
-  if (totals_->floats.size() > 0) {
-    return ring_.AddFloat32(index, blocks, sum_->floats(bucket),
-                            totals_->floats.span().subspan(first, count));
-  }
-  if (device_ != nullptr && options_.link == nullptr) {  // the device has the totals
+  if (options_.link == nullptr) {  // nobody adds anything: the update reads this worker's own sums
     --unfinished_;
     pulse_->Tick();
     return absl::OkStatus();
+  }
+  if (totals_->floats.size() > 0) {
+    return ring_.AddFloat32(index, blocks, sum_->floats(bucket),
+                            totals_->floats.span().subspan(first, count));
   }
   if (device_ != nullptr) {
     const std::span<int64_t> integers = totals_->of_device.span().subspan(first, count);

@@ -25,7 +25,8 @@
 
 namespace ringmaster::worker {
 
-// The reduced sums of a step, in arena layout; the one that fits the reduction is allocated.
+// The reduced sums of a step, in arena layout, in a ring of several members; the one that fits the
+// reduction is allocated.
 struct Totals {
   exact::BlockSums integers;
   Arena<int64_t> of_device;  // its own sums, too, on their way from it and back
@@ -60,8 +61,8 @@ struct ReducerOptions {
 class Reducer {
  public:
   // Everything pointed to outlives it.
-  // `device`: has the sums, and gets the totals, where it is not nullptr; a ring of one member
-  // moves nothing then.
+  // `device`: has the sums, and gets the totals, where it is not nullptr. A ring of one member
+  // moves nothing: its totals are its own sums.
   Reducer(const ReducerOptions& options, const exact::BlockLayout* layout, GradientSum* sum,
           Totals* totals, DeviceState* device, PulseBoard* pulse);
   ~Reducer();

@@ -7,6 +7,7 @@
 
 #include "common/job/resolve.h"
 #include "worker/state/watch.h"
+#include "worker/train/state_check.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -52,6 +53,8 @@ Status Replace(State fresh, const Past& past, TrainingJob* job) {
     MutexLock lock(job->state_mu);
     job->newest_validation = past.validation;
     job->newest_test = past.test;
+    job->lost_state.clear();
+    job->state_differs = false;
   }
   job->step_work.Drop();
   job->pulse.set_applied(job->state->step);
@@ -64,6 +67,7 @@ StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t
   MutexLock copying(job->copy_mu);
   MutexLock lock(job->state_mu);
   const State& state = *job->state;
+  if (!job->lost_state.empty()) return FailedPrecondition("{}", job->lost_state);
   if (step > state.step) {
     return Error(absl::StatusCode::kUnavailable,
                  "the state of step {} is not there yet, this worker holds that of {}", step,
@@ -81,7 +85,7 @@ StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t
   copy->digest = state.digest;
   copy->validation = job->newest_validation;
   copy->test = job->newest_test;
-  RING_RETURN_IF_ERROR(job->BringToHost());
+  RING_RETURN_IF_ERROR(CheckState(job, &OneAfterAnother));
   RING_ASSIGN_OR_RETURN(copy->files, CopyState(state));
   job->newest_copy = copy;
   return std::shared_ptr<const StateCopy>(std::move(copy));

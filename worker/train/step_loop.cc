@@ -4,10 +4,14 @@
 
 #include "common/signals.h"
 #include "worker/state/watch.h"
+#include "worker/train/state_check.h"
 #include "worker/train/update.h"
 
 namespace ringmaster::worker {
 namespace {
+
+// Steps after which a state that no update reads is looked at.
+constexpr uint64_t kCheckEvery = 16;
 
 ReducerOptions ReducerOptionsOf(const TrainingJob& job, const Assignment& assignment,
                                 ring::Link* link) {
@@ -85,6 +89,11 @@ RunResult StepLoop::ResultOf(const Status& status) {
     return result;
   }
   result.reason = Message(status);
+  if (!job_->lost_state.empty()) {
+    result.reason = job_->lost_state;
+    result.state_differs = job_->state_differs;
+    return result;
+  }
   result.link_error = reducer_.link_error();
   const bool link_failed = result.link_error != absl::StatusCode::kOk;
   result.end = stop_.stop_requested() ? RunEnd::kStopped
@@ -204,6 +213,10 @@ Status StepLoop::Finish(const exact::Record& total) {
   const SumSource source = peers_.link == nullptr ? SumSource::kOwn : SumSource::kRing;
   if (Predicts(job_->spec())) {
     TakeRows(job_, total, reducer_.TakeRows());
+    // No update reads the state here.
+    if (job_->state->step % kCheckEvery == 0) {
+      if (const Status whole = CheckStateOnCores(job_); !whole.ok()) return reducer_.Leave(whole);
+    }
     job_->pulse.set_applied(job_->state->step);
     return absl::OkStatus();
   }

@@ -5,6 +5,7 @@
 #include "common/float_mode.h"
 #include "common/log.h"
 #include "worker/train/known_shard.h"
+#include "worker/train/state_check.h"
 #include "worker/train/state_exchange.h"
 #include "worker/train/step_loop.h"
 #include "worker/train/training_job.h"
@@ -36,6 +37,11 @@ PlannedMemory Trainer::planned_memory() const { return job_->planned; }
 size_t Trainer::largest_payload() const {
   return ring::AllReduce::LargestPayload(job_->options.reduce);
 }
+Status Trainer::whole() const {
+  MutexLock lock(job_->state_mu);
+  return job_->state_differs ? DataLoss("{}", job_->lost_state) : absl::OkStatus();
+}
+Status Trainer::Check() { return CheckStateOnCores(job_.get()); }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
 
 StatusOr<std::shared_ptr<const StateCopy>> Trainer::Copy(uint64_t step) const {
@@ -53,10 +59,7 @@ Status Trainer::Restore(const Checkpoint& checkpoint) {
 }
 
 StatusOr<Checkpoint> Trainer::MakeCheckpoint() const {
-  {
-    MutexLock lock(job_->state_mu);
-    RING_RETURN_IF_ERROR(job_->BringToHost());
-  }
+  RING_RETURN_IF_ERROR(CheckStateOnCores(job_.get()));
   RING_ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, CopyState(*job_->state));
   return Seal(FactsOf(*job_), std::move(files));
 }

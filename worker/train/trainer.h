@@ -64,6 +64,8 @@ struct RunResult {
   uint64_t applied = 0;  // the trainer holds S(applied), whole, whatever `end` says
   Sha256Digest digest{};
   std::string reason;
+  // Of kFailed: what it reads of its own state is not what it wrote; it holds no state any more.
+  bool state_differs = false;
   // Of kPeerLost. UNAVAILABLE: a neighbour is gone, `reason` names it; ABORTED: a neighbour left of
   // its own accord, so another worker knows the cause; else the ring stood still or spoke nonsense.
   absl::StatusCode link_error = absl::StatusCode::kOk;
@@ -146,6 +148,11 @@ class Trainer {
   Status Restore(const Checkpoint& checkpoint);
   // A checkpoint of the state as it is, for a sink of the caller's. Step thread, no run is on.
   [[nodiscard]] StatusOr<Checkpoint> MakeCheckpoint() const;
+  // DATA_LOSS: a state that is not what was written was noticed; then there is none. Step thread.
+  [[nodiscard]] Status whole() const;
+  // Hashes all of the state, to see whether it is still what was written: DATA_LOSS names what is
+  // not. Step thread, no run is on.
+  [[nodiscard]] Status Check();
   // The checkpoint of this step is durable: a copy that is kept in case its writer dies may go. Any
   // thread.
   void ForgetCopies(uint64_t step);

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/amount.h"
 #include "common/job/resolve.h"
@@ -134,8 +135,8 @@ Status MakeState(TrainingJob* job) {
     job->totals.floats = Arena<float>(blocks.arena_elements());
   } else {
     job->totals.integers = exact::BlockSums(blocks.block_count());
-    job->reduced = Arena<float>(blocks.arena_elements());
   }
+  if (job->optimizer->needs_norms()) job->reduced = Arena<float>(blocks.arena_elements());
   RING_RETURN_IF_ERROR(MakeDeviceCopy(job));
   return job->RefreshWeights();
 }
@@ -172,8 +173,15 @@ Status TrainingJob::ShowAverage() {
 
 Status TrainingJob::RefreshUpdated() {
   if (device == nullptr) {
-    return weights->Refresh(state->layout->blocks(), state->parameters.span(),
-                            state->moving_means.span(), state->moving_variances.span());
+    RING_RETURN_IF_ERROR(weights->Refresh(state->layout->blocks(), state->parameters.span(),
+                                          state->moving_means.span(),
+                                          state->moving_variances.span()));
+    std::vector<Status> brought(weights->stale_copies());
+    if (!brought.empty()) {
+      cores->ForEach(brought.size(), [&](size_t i) { brought[i] = weights->BringUp(i); });
+    }
+    for (const Status& each : brought) RING_RETURN_IF_ERROR(each);
+    return absl::OkStatus();
   }
   return weights->RefreshStatistics(state->moving_means.span(), state->moving_variances.span());
 }

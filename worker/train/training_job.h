@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,7 @@ struct TrainingJob {
   std::unique_ptr<GradientSum> gradients;
   StepWork step_work;  // whose gradients they are
   Totals totals;
-  Arena<float> reduced;  // g, arena layout; empty with `reduction: float32`, whose totals it is
+  Arena<float> reduced;  // g, arena layout; only for updates with norms
   std::unique_ptr<Weights> weights;
   std::unique_ptr<DeviceCopy> device;  // of `state`, where the backend keeps one; else nullptr
   std::unique_ptr<InputStage> stage;   // of the loader's pixels, where the backend has one
@@ -63,6 +64,10 @@ struct TrainingJob {
   std::optional<Evaluation> newest_test;
   uint64_t ring_bytes = 0;  // of the generations that ended
 
+  // Why nothing may be made of the state any more; empty: it is whole. Written under state_mu, and
+  // read under it by other threads than the step thread.
+  std::string lost_state;
+  bool state_differs = false;  // that it is not what was written is why; likewise
   // The step thread writes the state and the newest evaluations under it, and reads them
   // without; other threads read them under it.
   Mutex state_mu;

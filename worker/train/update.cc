@@ -7,98 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "common/arithmetic.h"
 #include "common/exact/digest.h"
-#include "common/exact/quantize.h"
 #include "common/failpoint.h"
-#include "common/float_mode.h"
 #include "common/job/shards.h"
+#include "worker/state/state_hash.h"
+#include "worker/train/state_check.h"
+#include "worker/train/weight_update.h"
 
 namespace ringmaster::worker {
 namespace {
-
-// Blocks that one core updates at a time: 128 Ki elements. Has no influence on the result.
-constexpr size_t kPieceBlocks = 512;
-
-// A run of blocks of one tensor.
-struct Piece {
-  uint32_t tensor = 0;  // canonical number
-  size_t first_block = 0;
-  size_t block_count = 0;
-  size_t elements = 0;
-  [[nodiscard]] size_t offset() const { return first_block * exact::kBlockElements; }
-};
-
-std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
-  std::vector<Piece> pieces;
-  for (const exact::TensorRange& range : layout.tensors()) {
-    for (size_t done = 0; done < range.block_count; done += kPieceBlocks) {
-      const size_t blocks = std::min(kPieceBlocks, range.block_count - done);
-      const size_t rest = range.elements - done * exact::kBlockElements;
-      pieces.push_back({range.tensor, range.first_block + done, blocks,
-                        std::min(rest, blocks * size_t{exact::kBlockElements})});
-    }
-  }
-  return pieces;
-}
-
-// The digest's part of a piece; `each(b, elements)` is called for every block, while its integers
-// are in cache. With float32 sums their bits stand in for integers.
-template <typename Each>
-exact::BlockSum HashPiece(const TrainingJob& job, const Piece& piece, Each each) {
-  exact::BlockSum sum;
-  const exact::BlockLayout& layout = job.state->layout->blocks();
-  int64_t bits[exact::kBlockElements];
-  for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
-    const exact::Block& block = layout.blocks()[b];
-    const size_t at = b * exact::kBlockElements;
-    const std::span<const int64_t> integers{bits, block.count};
-    if (job.exact_sums()) {
-      job.totals.integers.Read(b, std::span(bits, block.count));
-    } else {
-      std::ranges::transform(job.totals.floats.span().subspan(at, block.count), bits,
-                             [](float x) { return std::bit_cast<int32_t>(x); });
-    }
-    sum.Add(block.tensor, block.index, integers);
-    each(b, block.count);
-  }
-  return sum;
-}
-
-// The reduced gradients of a piece, in job->reduced where the sums are integers.
-exact::BlockSum TakeSums(TrainingJob* job, const Piece& piece) {
-  return HashPiece(*job, piece, [job](size_t b, uint32_t count) {
-    if (!job->exact_sums()) return;
-    job->totals.integers.Dequantize(b, job->state->units.unit_exponent(b),
-                                    job->reduced.span().subspan(b * exact::kBlockElements, count));
-  });
-}
-
-// The parts of a piece, as the update reads and changes them.
-std::span<const float> GradientsOf(const TrainingJob& job, const Piece& piece) {
-  return (job.exact_sums() ? job.reduced.span() : job.totals.floats.span())
-      .subspan(piece.offset(), piece.elements);
-}
-
-std::vector<std::span<float>> SlotsOf(const Piece& piece, State* state) {
-  std::vector<std::span<float>> slots;
-  for (Arena<float>& slot : state->slots) {
-    slots.push_back(slot.span().subspan(piece.offset(), piece.elements));
-  }
-  return slots;
-}
-
-void UpdatePiece(TrainingJob* job, const Piece& piece, const graph::NormFactors& factors) {
-  DefaultFloatMode::Check();
-  State& state = *job->state;
-  graph::UpdateRange(job->optimizer->step(state.updates + 1, piece.tensor, factors),
-                     state.parameters.span().subspan(piece.offset(), piece.elements),
-                     GradientsOf(*job, piece), SlotsOf(piece, &state));
-}
-
-exact::BlockSum SkipPiece(const TrainingJob& job, const Piece& piece) {
-  return HashPiece(job, piece, [](size_t, uint32_t) {});
-}
 
 void AddRecord(const exact::Record& total, exact::BlockSum* sum) {
   for (const exact::Block& block : total.blocks()) {
@@ -135,126 +52,6 @@ void UpdateMetrics(const v1::ResultSpec& spec, const exact::Record& total, State
   metrics.samples += total.samples();
 }
 
-// Calls `take` for every piece of the arena on the cores and clears the gradients behind it; the
-// hash of the step's sums.
-exact::BlockSum TakePieces(TrainingJob* job, const std::vector<Piece>& pieces,
-                           const std::function<exact::BlockSum(const Piece&)>& take) {
-  std::vector<exact::BlockSum> sums(pieces.size());
-  const uint64_t step = job->state->step;
-  job->cores->ForEach(pieces.size(), [&](size_t i) {
-    if (i == pieces.size() / 2) HitFailpoint("apply", step);
-    sums[i] = take(pieces[i]);
-    job->gradients->Clear(pieces[i].first_block, pieces[i].block_count);
-  });
-  job->gradients->SetCleared();
-  exact::BlockSum sum;
-  for (const exact::BlockSum& part : sums) sum.Add(part);
-  return sum;
-}
-
-// What an update with norms is made of: squares of blocks, on the cores in any order, then a
-// tensor's and the factors in theirs. Between two of its passes over the pieces all cores wait.
-class NormedUpdate {
- public:
-  NormedUpdate(TrainingJob* job, const std::vector<Piece>& pieces)
-      : job_(job),
-        pieces_(pieces),
-        layout_(job->layout->blocks()),
-        blocks_(layout_.block_count()),
-        squares_(layout_.tensors().size()),
-        factors_(squares_.size()) {}
-
-  // Behind TakeSums.
-  void Run() {
-    const graph::Adapts adapts = job_->optimizer->adapts();
-    if (job_->optimizer->clips_norms() || adapts == graph::Adapts::kByGradient) SumGradients();
-    if (adapts != graph::Adapts::kNot) SumWeights();
-    factors_ = job_->optimizer->FactorsOf(squares_);
-    if (adapts == graph::Adapts::kByStep) {
-      ForEach([this](const Piece& piece) {
-        graph::PrepareRange(StepOf(piece), GradientsOf(*job_, piece), Slots(piece));
-      });
-      SumSteps();
-      factors_ = job_->optimizer->FactorsOf(squares_);
-    }
-    ForEach([this](const Piece& piece) { UpdatePiece(job_, piece, factors_[piece.tensor]); });
-  }
-
- private:
-  using Squares = std::function<double(const Piece& block)>;
-
-  [[nodiscard]] graph::TensorStep StepOf(const Piece& piece) const {
-    return job_->optimizer->step(job_->state->updates + 1, piece.tensor, factors_[piece.tensor]);
-  }
-  [[nodiscard]] std::vector<std::span<float>> Slots(const Piece& piece) const {
-    return SlotsOf(piece, job_->state.get());
-  }
-  [[nodiscard]] std::span<const float> Weights(const Piece& piece) const {
-    return std::as_const(job_->state->parameters).span().subspan(piece.offset(), piece.elements);
-  }
-
-  void SumGradients() {
-    const graph::Around around = job_->optimizer->step(1, 0).around;  // the limit is everywhere one
-    Sum(&graph::TensorSquares::gradient, [this, around](const Piece&) -> Squares {
-      return [this, around](const Piece& block) {
-        return graph::SquaresOf(GradientsOf(*job_, block), around);
-      };
-    });
-  }
-  void SumWeights() {
-    Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
-      return [this](const Piece& block) { return graph::SquaresOf(Weights(block)); };
-    });
-  }
-  void SumSteps() {
-    Sum(&graph::TensorSquares::step, [this](const Piece& piece) -> Squares {
-      return [this, step = StepOf(piece)](const Piece& block) {
-        return graph::StepSquaresOf(step, Weights(block), Slots(block));
-      };
-    });
-  }
-
-  void ForEach(const std::function<void(const Piece&)>& work) {
-    job_->cores->ForEach(pieces_.size(), [&](size_t i) { work(pieces_[i]); });
-  }
-
-  // `of`: what the squares of a piece's blocks are.
-  void Sum(double graph::TensorSquares::*member, const std::function<Squares(const Piece&)>& of) {
-    ForEach([&](const Piece& piece) {
-      const Squares squares = of(piece);
-      for (size_t b = piece.first_block; b < piece.first_block + piece.block_count; ++b) {
-        blocks_[b] = squares({piece.tensor, b, 1, layout_.blocks()[b].count});
-      }
-    });
-    for (const exact::TensorRange& range : layout_.tensors()) {
-      squares_[range.tensor].*member =
-          PairwiseSum(range.first_block, range.block_count, [&](size_t b) { return blocks_[b]; });
-    }
-  }
-
-  TrainingJob* const job_;
-  const std::vector<Piece>& pieces_;
-  const exact::BlockLayout& layout_;
-  std::vector<double> blocks_;                 // by block
-  std::vector<graph::TensorSquares> squares_;  // by canonical number
-  std::vector<graph::NormFactors> factors_;
-};
-
-// Sums, parameters, slots and averages; the digest's sum. One pass over the pieces where each
-// element is updated by itself.
-exact::BlockSum UpdateHere(TrainingJob* job) {
-  const std::vector<Piece> pieces = CutPieces(job->layout->blocks());
-  const bool normed = job->optimizer->needs_norms();
-  const exact::BlockSum sum = TakePieces(job, pieces, [&](const Piece& piece) {
-    const exact::BlockSum part = TakeSums(job, piece);
-    if (!normed) UpdatePiece(job, piece, {});
-    return part;
-  });
-  if (normed) NormedUpdate(job, pieces).Run();
-  if (job->exact_sums()) job->state->units.Advance(job->reduced.span());
-  return sum;
-}
-
 // What the evaluation of S(k) set, as blocks behind those of the record.
 void AddWatched(const State& state, uint32_t first_index, exact::BlockSum* sum) {
   for (const Watched& each : state.watched) {
@@ -266,14 +63,83 @@ void AddWatched(const State& state, uint32_t first_index, exact::BlockSum* sum) 
   }
 }
 
-// `sum`: of the gradients.
+// What the state holds now was written: P is of state.written. `sum`: of the gradients.
 void EndStep(const exact::Record& total, exact::BlockSum sum, TrainingJob* job) {
   job->step_work.End();
   AddRecord(total, &sum);
   State& state = *job->state;
   AddWatched(state, static_cast<uint32_t>(total.blocks().size()), &sum);
-  state.digest = exact::NextDigest(state.digest, state.step, sum);
+  state.link = {.before = state.digest, .maps = {}, .sums = sum};
+  state.written.numbers = HashNumbers(state);
+  state.digest = exact::NextDigest(state.link, state.step, state.written.total());
   ++state.step;
+}
+
+// What a step does to parameters, slots and units: here, or where the device has them.
+struct Trained {
+  PassSums pass;
+  exact::BlockSum exponents_read, exponents_written;
+};
+
+enum class Change : uint8_t { kUpdate, kNone };
+
+StatusOr<Trained> TrainHere(TrainingJob* job, Change change, SumSource source) {
+  State& state = *job->state;
+  Trained trained;
+  trained.exponents_read = HashExponents(state);
+  if (change == Change::kUpdate) {
+    trained.pass = UpdateWeights(job, source);
+  } else {
+    trained.pass = PassOver(job, source);
+    state.units.Reset();
+  }
+  trained.exponents_written = HashExponents(state);
+  return trained;
+}
+
+StatusOr<Trained> TrainOnDevice(TrainingJob* job, Change change, SumSource source) {
+  DeviceCopy& device = *job->device;
+  Trained trained;
+  RING_ASSIGN_OR_RETURN(DeviceHashes read, device.device()->Hash());
+  if (change == Change::kUpdate) {
+    HitFailpoint("apply", job->state->step);
+    RING_ASSIGN_OR_RETURN(trained.pass.totals, device.Apply(source, job->state->updates + 1));
+  } else {
+    RING_ASSIGN_OR_RETURN(trained.pass.totals, device.Skip(source));
+  }
+  RING_ASSIGN_OR_RETURN(DeviceHashes written, device.device()->Hash());
+  trained.pass.read = std::move(read.trained);
+  trained.pass.written = std::move(written.trained);
+  if (!written.finite) trained.pass.not_finite = "a parameter or a slot";
+  trained.exponents_read = read.exponents;
+  trained.exponents_written = written.exponents;
+  return trained;
+}
+
+// Compares what the step reads of S(k) with what was written before it changes anything that is
+// not hashed on its way; then all that an update or none changes but statistics, numbers and units'
+// hashes of the next state. The digest's sum over the gradients.
+StatusOr<exact::BlockSum> Train(TrainingJob* job, Change change, SumSource source) {
+  State& state = *job->state;
+  StateSums read = state.written;
+  read.statistics = HashStatistics(state);
+  read.numbers = HashNumbers(state);
+  RING_ASSIGN_OR_RETURN(Trained trained, job->device != nullptr ? TrainOnDevice(job, change, source)
+                                                                : TrainHere(job, change, source));
+  read.trained = std::move(trained.pass.read);
+  read.exponents = trained.exponents_read;
+  const std::string what = NameDifference(*state.layout, state.written, read);
+  if (!what.empty()) return LoseState(job, what);
+  if (!trained.pass.not_finite.empty()) {
+    job->lost_state = fmt::format(
+        "step {}: {} is not finite (NaN or infinity) after the update. A smaller learning rate, or "
+        "a look at the data, may help",
+        state.step, trained.pass.not_finite);
+    return FailedPrecondition("{}", job->lost_state);
+  }
+  state.written.trained = std::move(trained.pass.written);
+  state.written.exponents = trained.exponents_written;
+  return trained.pass.totals;
 }
 
 }  // namespace
@@ -308,17 +174,12 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
 Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
   State& state = *job->state;
-  exact::BlockSum sum;
-  if (job->device != nullptr) {
-    HitFailpoint("apply", state.step);
-    RING_ASSIGN_OR_RETURN(sum, job->device->Apply(source, state.updates + 1));
-  } else {
-    sum = UpdateHere(job);
-  }
+  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, source));
   if (job->scaled()) {
     state.loss_scale = AfterGoodStep(state.loss_scale, job->spec().growth_steps());
   }
   UpdateStatistics(total, &state);
+  state.written.statistics = HashStatistics(state);
   UpdateMetrics(job->spec(), total, &state);
   ++state.updates;
   EndStep(total, sum, job);
@@ -328,14 +189,7 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
 Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
   State& state = *job->state;
-  exact::BlockSum sum;
-  if (job->device != nullptr) {
-    RING_ASSIGN_OR_RETURN(sum, job->device->Skip(source));
-  } else {
-    sum = TakePieces(job, CutPieces(job->layout->blocks()),
-                     [job](const Piece& piece) { return SkipPiece(*job, piece); });
-    state.units.Reset();
-  }
+  RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kNone, source));
   state.loss_scale = AfterSkippedStep(state.loss_scale);
   EndStep(total, sum, job);
   return absl::OkStatus();
@@ -400,6 +254,7 @@ void TakeRows(TrainingJob* job, const exact::Record& total, const RowBits& rows)
             std::span(rows.bits).subspan(b * exact::kBlockElements, rows.blocks[b].count));
   }
   UpdateMetrics(job->spec(), total, &state);
+  state.written.rows.Add(HashRows(state, state.step));
   EndStep(total, sum, job);
 }
 

@@ -84,20 +84,57 @@ std::string HexOf(const std::string& bytes) {
 }
 
 Status StateDigests::Add(uint64_t step, const std::string& worker, const std::string& digest) {
-  const auto [seen, fresh] = first_.try_emplace(step, Witness{worker, digest});
+  const auto [place, fresh] = said_.try_emplace(step, Said{worker, {}});
+  Said& said = place->second;
+  said.digests[worker] = digest;
   if (!fresh) {
-    return SameDigest(step, {seen->second.worker, seen->second.digest}, {worker, digest});
+    return SameDigest(step, {said.first, said.digests.at(said.first)}, {worker, digest});
   }
   order_.push_back(step);
   if (order_.size() > kMost) {
-    first_.erase(order_.front());
+    said_.erase(order_.front());
     order_.pop_front();
   }
   return absl::OkStatus();
 }
 
+std::vector<std::string> StateDigests::Said::Minority() const {
+  std::map<std::string, size_t> votes;
+  for (const auto& [worker, digest] : digests) ++votes[digest];
+  const auto most =
+      std::ranges::max_element(votes, {}, [](const auto& vote) { return vote.second; });
+  std::vector<std::string> others;
+  if (digests.size() < 3 || 2 * most->second <= digests.size()) return others;
+  for (const auto& [worker, digest] : digests) {
+    if (digest != most->first) others.push_back(worker);
+  }
+  return others;
+}
+
+std::vector<std::string> StateDigests::Minority() const {
+  std::vector<std::string> named;
+  size_t voters = 0;
+  for (const auto& [step, said] : said_) {
+    std::vector<std::string> others = said.Minority();
+    if (others.empty() || said.digests.size() < voters) continue;
+    voters = said.digests.size();
+    named = std::move(others);
+  }
+  return named;
+}
+
+uint64_t StateDigests::AgreedBefore(uint64_t step) const {
+  for (auto place = said_.lower_bound(step); place != said_.begin();) {
+    const std::map<std::string, std::string>& digests = (--place)->second.digests;
+    const bool same = std::ranges::all_of(
+        digests, [&](const auto& said) { return said.second == digests.begin()->second; });
+    if (digests.size() >= 2 && same) return place->first;
+  }
+  return 0;
+}
+
 void StateDigests::GoOnFrom(uint64_t step) {
-  first_.erase(first_.upper_bound(step), first_.end());
+  said_.erase(said_.upper_bound(step), said_.end());
   std::erase_if(order_, [step](uint64_t known) { return known > step; });
 }
 

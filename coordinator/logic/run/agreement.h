@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/status.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -42,6 +43,13 @@ class StateDigests {
  public:
   // OK, or FAILED_PRECONDITION naming both workers, when another one said something else.
   [[nodiscard]] Status Add(uint64_t step, const std::string& worker, const std::string& digest);
+  // Who said something else than most of at least three who spoke of a step, by name; of steps
+  // where there are such the one of which most spoke, of several the newest. Empty: there is no
+  // such step.
+  [[nodiscard]] std::vector<std::string> Minority() const;
+  // The newest step before `step` of which at least two spoke, and all of them said the same; 0:
+  // there is none.
+  [[nodiscard]] uint64_t AgreedBefore(uint64_t step) const;
   // A generation begins with S(step): whoever spoke of later steps is not in it, and what it said
   // holds for nobody.
   void GoOnFrom(uint64_t step);
@@ -50,11 +58,13 @@ class StateDigests {
   // A member reports at most 8 every 250 ms, nearly the same as the others: seconds of a fast job.
   static constexpr size_t kMost = 256;
 
-  struct Witness {
-    std::string worker, digest;
+  struct Said {
+    std::string first;                           // worker
+    std::map<std::string, std::string> digests;  // by worker
+    [[nodiscard]] std::vector<std::string> Minority() const;
   };
-  std::map<uint64_t, Witness> first_;  // by step
-  std::deque<uint64_t> order_;         // of the same steps: in which they were first spoken of
+  std::map<uint64_t, Said> said_;  // by step
+  std::deque<uint64_t> order_;     // of the same steps: in which they were first spoken of
 };
 
 }  // namespace ringmaster::coordinator

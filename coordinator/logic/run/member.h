@@ -77,6 +77,7 @@ struct Member {
   bool owes = false;   // the acknowledgement of it
   Holding holding;
   uint64_t applied = 0;  // as far as is known
+  GenerationId ran;      // the newest that it was part of, as far as is known
   bool leaving = false;
   bool data_differs = false;  // its dataset is not the job's
   bool lost_told = false;     // that it is out of the ring, since its last acknowledgement

@@ -30,6 +30,7 @@ Run::Run(const Options& options, GenerationSource& generations, const JobRecord&
       regroup_count_(job.status.regroup_count()),
       recomputed_(job.status.shards_recomputed()),
       rewinds_(job.status.rewinds()) {
+  state_faults_ = job.status.state_faults();
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
   if (job.status.has_resumed_from()) resumed_from_ = job.status.resumed_from();
@@ -100,6 +101,7 @@ Fault Run::Settle(Now now, Actions& actions) {
 }
 
 Fault Run::SettleOnce(Now now, Actions& actions) {
+  if (Fault fault = AskAboutDisagreement(now, actions); !fault.ok()) return fault;
   switch (phase_) {
     case Phase::kInspecting:
       return SettleInspecting(now, actions);
@@ -278,6 +280,7 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   *status.mutable_regroups() = {regroups_.begin(), regroups_.end()};
   status.set_regroup_count(regroup_count_);
   status.set_rewinds(rewinds_);
+  status.set_state_faults(state_faults_);
   status.set_shards_recomputed(recomputed_);
   if (resumed_from_) *status.mutable_resumed_from() = *resumed_from_;
   status.clear_straggler();

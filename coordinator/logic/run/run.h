@@ -6,8 +6,8 @@
 // What happened is written down by the On... functions, each short; what follows from it is decided
 // in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
 // and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
-// run_regroup.cc the fence, and Start; run_steps.cc while the ring runs; run_reports.cc what
-// members say then; run_waiting.cc while it cannot run.
+// run_regroup.cc the fence, and Start; run_faults.cc states with wrong bits; run_steps.cc while the
+// ring runs; run_reports.cc what members say then; run_waiting.cc while it cannot run.
 #pragma once
 
 #include <chrono>
@@ -20,6 +20,7 @@
 #include "common/ids.h"
 #include "common/status.h"
 #include "coordinator/logic/action.h"
+#include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/fleet.h"
 #include "coordinator/logic/history.h"
@@ -98,6 +99,10 @@ class Run {
   void OnStopped(Member& from);
   void OnDropped(const Member& from, const v1::CheckpointsDropped& said);
 
+  // Its state is not what it wrote (JobFailed.state_differs).
+  [[nodiscard]] Fault OnStateFault(const Member& from, const v1::JobFailed& said, Now now,
+                                   Actions& actions);
+
   // A checkpoint of this job is in the store; `digest` is the one of its manifest, empty when it is
   // not known.
   void OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions);
@@ -137,6 +142,14 @@ class Run {
     std::string worker, unknown;
   };
   [[nodiscard]] OtherHolder FindOtherHolder(const std::string& writer, uint64_t step) const;
+  // Who of the ring, beside `writer` and who told a snapshot of it, has not said yet that it holds
+  // S(step): its state of the step before may have been wrong. Empty: nobody.
+  [[nodiscard]] std::string FindBehind(const std::string& writer, uint64_t step,
+                                       const std::vector<SnapshotReport>& told) const;
+  // States after this step may have wrong bits, so no checkpoint of one is kept, or taken in; once.
+  [[nodiscard]] std::optional<uint64_t> TakeDistrusted();
+  // They are gone; this one is left, step 0: none.
+  void ForgetKept(const v1::CheckpointRef& newest);
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
   uint64_t committed_step() const { return committed_; }  // applied by every member
   size_t room() const;                                    // so many more workers may join
@@ -247,6 +260,15 @@ class Run {
                      uint64_t rewound_from, Now now);
   uint32_t CountRecomputed(const std::vector<Place>& before) const;
 
+  // run_faults.cc
+  Fault LeaveFor(const std::vector<std::string>& names, uint64_t good, const std::string& reason,
+                 Now now, Actions& actions);
+  bool IsSpoilt(const GenerationId& ran, uint64_t applied) const;
+  void LeaveOutSpoilt(std::vector<std::string>& names);
+  void OnDisagreement(uint64_t step, const Status& how);
+  Fault AskAboutDisagreement(Now now, Actions& actions);
+  Fault SettleDisagreement(Now now, Actions& actions);
+
   // run_steps.cc
   Fault SettleRunning(Now now, Actions& actions);
   std::optional<std::string> FindLost(Now now);
@@ -354,6 +376,22 @@ class Run {
   MetricHistory history_;
   int64_t newest_unix_ms_ = 0;
   StateDigests digests_;
+
+  // States with wrong bits. What was applied in generations up to this one after this step.
+  struct Spoilt {
+    GenerationId generation;
+    uint64_t step = 0;
+  };
+  std::optional<Spoilt> spoilt_;
+  uint32_t state_faults_ = 0;  // that were named
+  // Digests that differ, first at this step; `asked`: a fence was sent for it.
+  struct Disagreement {
+    uint64_t step = 0;
+    Fault fault;
+    bool asked = false;
+  };
+  std::optional<Disagreement> disagreement_;
+  std::optional<uint64_t> distrusted_;
   std::optional<std::chrono::milliseconds> all_finished_at_;
   std::chrono::milliseconds finish_pause_{0};  // before it is asked for again; 0: it was not yet
   std::string unstopped_;                      // who did not stop in time

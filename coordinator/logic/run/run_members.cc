@@ -25,6 +25,7 @@ void Run::Join(const Worker& worker, Now now, Actions& actions) {
 
 bool Run::MayReturn(const v1::Attach& attach) const {
   if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
+  if (IsSpoilt(FromProto(attach.generation()), attach.applied())) return false;
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
   const auto& known = attach.known_shard_sha256();
   return std::all_of(known.begin(), known.end(), [&](const std::string& core) {
@@ -37,6 +38,7 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
   Member& member = Add(worker, Role::kReady, now);
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();
+  member.ran = member.holding.started;
   lost_holders_.erase(attach.name());
   if (phase_ == Phase::kAdopting) {
     for (Place& place : ring_) {

@@ -41,6 +41,7 @@ void Run::SendFence(Member& member, const GenerationId& generation, FenceWhen wh
   message.mutable_fence()->set_job_id(job_id_);
   *message.mutable_fence()->mutable_generation() = ToProto(generation);
   message.mutable_fence()->set_at_boundary(when == FenceWhen::kAtBoundary);
+  message.mutable_fence()->set_verify_state(disagreement_.has_value());
   Send(member, message, actions);
   member.fence = generation;
   member.owes = true;
@@ -159,7 +160,13 @@ void Run::TellUnanswered(Now now) {
 
 Fault Run::Conclude(Now now, Actions& actions) {
   TellUnanswered(now);
+  if (disagreement_) {
+    const GenerationId fence = regroup_->generation;
+    if (Fault fault = SettleDisagreement(now, actions); !fault.ok()) return fault;
+    if (regroup_->generation != fence) return {};
+  }
   std::vector<std::string> names = Answered(now);
+  LeaveOutSpoilt(names);
   LeaveOutAccused(names, now);
   const bool enough = names.size() >= std::max<size_t>(min_, 1);
   const uint64_t highest = HighestApplied(names);
@@ -340,6 +347,7 @@ void Run::BeginGeneration() {
     member.joined = false;
     member.finished.reset();
     member.applied = member.holding.applied;
+    if (InRing(member.name())) member.ran = generation_;
     member.watch.Restart();
     member.idle_since.reset();
   }

@@ -240,7 +240,9 @@ Fault Run::CheckDigest(const Member& from, uint64_t step, const std::string& dig
   if (digest.size() > kDigestBytes) {
     return Violation(from, fmt::format("sent a digest of {} bytes", digest.size()));
   }
-  return FaultOf(Cause::kStateDiffers, digests_.Add(step, from.name(), digest));
+  const Status same = digests_.Add(step, from.name(), digest);
+  if (!same.ok()) OnDisagreement(step, same);
+  return {};
 }
 
 Fault Run::CheckDigests(const Member& from, uint64_t applied,

@@ -161,11 +161,18 @@ TEST_CASE("Digest: is the SHA-256 that the header names") {
 
   BlockSum sum;
   sum.Add(1, 2, std::vector<int64_t>{-5});
+  const BlockSum state = BlockSum::OfHalves(7, 8);
+  DigestLink link{.before = first, .maps = {}, .sums = sum};
+  link.maps.fill(0x55);
   std::string text(first.begin(), first.end());
   text += std::string("\x02\x01\0\0\0\0\0\0", 8);
-  const std::array<uint8_t, 16> bytes = sum.bytes();
-  text.append(bytes.begin(), bytes.end());
-  REQUIRE(NextDigest(first, 0x102, sum) == Sha256Of(text));
+  text += std::string(32, '\x55');
+  for (const BlockSum& each : {sum, state}) {
+    const std::array<uint8_t, 16> bytes = each.bytes();
+    REQUIRE(BlockSum::OfBytes(bytes) == each);
+    text.append(bytes.begin(), bytes.end());
+  }
+  REQUIRE(NextDigest(link, 0x102, state) == Sha256Of(text));
 }
 
 }  // namespace

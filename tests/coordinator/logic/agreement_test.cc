@@ -44,5 +44,20 @@ TEST_CASE("StateDigests: of many steps those that were spoken of last are rememb
   CHECK_FALSE(digests.Add(3, "b", "y").ok());
 }
 
+TEST_CASE("StateDigests: of at least three who differ those that are alone are the minority") {
+  StateDigests digests;
+  for (const char* worker : {"a", "b", "c"}) CHECK(digests.Add(4, worker, "x").ok());
+  CHECK(digests.Add(6, "a", "y").ok());
+  CHECK_FALSE(digests.Add(6, "b", "z").ok());
+  CHECK(digests.Minority().empty());  // of two
+  CHECK(digests.Add(6, "c", "y").ok());
+  CHECK(digests.Minority() == std::vector<std::string>{"b"});
+  CHECK_FALSE(digests.Add(6, "d", "z").ok());
+  CHECK(digests.Minority().empty());  // two against two
+  CHECK(digests.AgreedBefore(6) == 4);
+  CHECK(digests.AgreedBefore(4) == 0);
+  CHECK(digests.AgreedBefore(100) == 4);
+}
+
 }  // namespace
 }  // namespace ringmaster::coordinator

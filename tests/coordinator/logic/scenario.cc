@@ -299,6 +299,7 @@ class Player {
       *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
       said.set_step(command.Number("step", 0));
       said.set_reason(command.Text("reason", ""));
+      said.set_state_differs(command.options.contains("differs"));
     });
   }
 

@@ -35,7 +35,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
     case Kind::kFence:
       text = fmt::format("fence {} generation={}{}", m.fence().job_id(),
                          PrintGeneration(m.fence().generation()),
-                         m.fence().at_boundary() ? " at the step boundary" : "");
+                         m.fence().at_boundary()    ? " at the step boundary"
+                         : m.fence().verify_state() ? " behind a look at the state"
+                                                    : "");
       break;
     case Kind::kStart:
       text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),

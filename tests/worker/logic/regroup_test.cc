@@ -235,6 +235,52 @@ TEST_CASE("Regroup: a state that is not here cannot be saved, and that is said")
   CHECK(Sent(decision).state_saved().error() == "the worker does not hold the job");
 }
 
+TEST_CASE("Regroup: a state is looked at before a fence that asks for it is acknowledged") {
+  WorkerLogic logic = RunningLogic();
+  FromCoordinator fence = Fence("j1", 2);
+  fence.message.mutable_fence()->set_verify_state(true);
+  CHECK(Find<CancelRun>(logic.Step(fence, kNow)) != nullptr);
+  const Decision ended = logic.Step(Ended(Outcome::kStopped, 9), kNow);
+  REQUIRE(Find<CheckHeldState>(ended) != nullptr);
+  CHECK(ended.actions.size() == 1);
+  // A second one meanwhile is answered with the same look.
+  fence.message.mutable_fence()->mutable_generation()->set_counter(3);
+  CHECK(logic.Step(fence, kNow).actions.empty());
+  const v1::WorkerMessage answer = Sent(logic.Step(StateChecked{JobId("j1"), ""}, kNow));
+  CHECK(answer.fence_ack().applied() == 9);
+  CHECK(answer.fence_ack().generation().counter() == 3);
+  CHECK(logic.Step(StateChecked{JobId("j1"), ""}, kNow).actions.empty());
+}
+
+TEST_CASE("Regroup: of a state that is not what was written nothing else is said any more") {
+  const bool noticed_by_run = GENERATE(false, true);
+  WorkerLogic logic = RunningLogic();
+  Decision told;
+  if (noticed_by_run) {
+    RunEnded ended = Ended(Outcome::kFailed, 9);
+    ended.reason = "fc differs";
+    ended.state_differs = true;
+    told = logic.Step(ended, kNow);
+  } else {
+    FromCoordinator fence = Fence("j1", 2);
+    fence.message.mutable_fence()->set_verify_state(true);
+    (void)logic.Step(fence, kNow);
+    (void)logic.Step(Ended(Outcome::kStopped, 9), kNow);
+    told = logic.Step(StateChecked{JobId("j1"), "fc differs"}, kNow);
+  }
+  for (const Decision& decision : {told, logic.Step(Fence("j1", 7), kNow)}) {
+    const v1::JobFailed& failed = Sent(decision).job_failed();
+    CHECK(failed.state_differs());
+    CHECK(failed.step() == 9);
+    CHECK(failed.reason() == "fc differs");
+  }
+  CHECK(logic.Step(Start("j1", 7, 9), kNow).actions.empty());
+  FromCoordinator save;
+  save.message.mutable_save_state()->set_job_id("j1");
+  CHECK(Sent(logic.Step(save, kNow)).state_saved().error() == "fc differs");
+  CHECK(Find<DropJob>(logic.Step(Release("j1"), kNow)) != nullptr);
+}
+
 TEST_CASE("Regroup: copies of a checkpoint that is kept are forgotten") {
   WorkerLogic logic = RunningLogic();
   FromCoordinator kept;

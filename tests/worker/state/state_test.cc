@@ -93,7 +93,8 @@ TEST_CASE("Loss scaling: a skipped step changes step, digest, scale and units, a
   RequireFinished(results);
   const std::vector<Checkpoint>& all = results[0].checkpoints;  // all[k - 1] is S(k)
   const std::set<std::string> expected = {
-      "step", "digest", "loss_scale", "good_steps", "exponents/fc/kernel", "exponents/fc/bias"};
+      "step",       "digest",     "digest_before",       "sums",
+      "loss_scale", "good_steps", "exponents/fc/kernel", "exponents/fc/bias"};
   REQUIRE(Differences(all[step - 1], all[step]) == expected);
   REQUIRE(Number(all[step], "loss_scale") == 512);
   REQUIRE(Number(all[step], "good_steps") == 0);

@@ -59,7 +59,7 @@ TEST_CASE("Trainer: what it planned of memory, and a run's times, are told") {
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   // 3072 x 10 and 10 parameters in 121 blocks of 256, Adam's two slots, an exponent a block; two
-  // sums of 8 bytes, the reduced gradients; copies of the state: for checkpoints, for a peer or
+  // sums of 8 bytes; copies of the state: for checkpoints, for a peer or
   // from it, and the second state in which that is looked at.
   constexpr uint64_t kElements = 30720 + 256;
   constexpr uint64_t kState = kElements * (4 + 2 * 4) + 121 * 2;
@@ -75,7 +75,7 @@ TEST_CASE("Trainer: what it planned of memory, and a run's times, are told") {
   const uint64_t beside = of("compute copies of weights") + of("samples read ahead") +
                           of("programs and kernels") + of("libraries") + of("messages") +
                           of("frames of the ring");
-  REQUIRE(planned.most() - beside == kState * (1 + copies) + kElements * (2 * 8 + 4));
+  REQUIRE(planned.most() - beside == kState * (1 + copies) + kElements * 2 * 8);
   ProgressList progress;
   const RunResult result = (*trainer)->Run(Alone(1, 0), {.observer = &progress}, {});
   REQUIRE(result.end == RunEnd::kFinished);

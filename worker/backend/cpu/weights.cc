@@ -60,7 +60,14 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
                 statistics.variance.size());
     offset += static_cast<size_t>(statistics.channels);
   }
-  version_.fetch_add(1);
+  const uint64_t former = version_.fetch_add(1);
+  stale_.clear();
+  MutexLock lock(mu_);
+  for (const auto& copy : copies_) {
+    MutexLock copy_lock(copy->mu_);
+    const bool used = former > 0 && copy->version_ == former;
+    if (used && copy->parameter_ < sizes_.parameters.size()) stale_.push_back(copy.get());
+  }
   return absl::OkStatus();
 }
 

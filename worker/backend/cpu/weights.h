@@ -58,6 +58,8 @@ class CpuWeights final : public Weights {
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
+  [[nodiscard]] size_t stale_copies() const override { return stale_.size(); }
+  Status BringUp(size_t copy) override { return Ensure(*stale_[copy]); }
   Status LoadFrozen(std::span<const float> values) override;
 
   // All copies that were asked for, placed or not, with what making them needs.
@@ -94,6 +96,8 @@ class CpuWeights final : public Weights {
   std::atomic<uint64_t> version_ = 0;
   std::atomic<uint64_t> frozen_version_ = 0;
   std::vector<const float*> masters_;  // by number; written by Refresh and LoadFrozen alone
+
+  std::vector<WeightCopy*> stale_;  // written by Refresh alone
 
   mutable Mutex mu_;
   std::vector<std::unique_ptr<WeightCopy>> copies_ ABSL_GUARDED_BY(mu_);

@@ -102,7 +102,9 @@ Status CudaState::MakeArrays() {
   RING_RETURN_IF_ERROR(digest_.Make(2));
   const size_t scratch = DigestScratch(static_cast<int64_t>(blocks));
   RING_RETURN_IF_ERROR(digest_scratch_.Make((scratch + 7) / sizeof(uint64_t)));
-  return host_digest_.Grow(2 * sizeof(uint64_t));
+  RING_RETURN_IF_ERROR(host_digest_.Grow(2 * sizeof(uint64_t)));
+  RING_RETURN_IF_ERROR(hashes_.Make(2 * (slot_count_ + 2) + 1));
+  return host_hashes_.Grow(hashes_.bytes());
 }
 
 Status CudaState::FillTables() {
@@ -272,6 +274,47 @@ StatusOr<exact::BlockSum> CudaState::Finish() {
   return exact::BlockSum::OfHalves(halves[0], halves[1]);
 }
 
+StatusOr<DeviceHashes> CudaState::Hash() {
+  RING_RETURN_IF_ERROR(CheckLoaded());
+  RING_RETURN_IF_ERROR(MakeCurrent());
+  RING_RETURN_IF_ERROR(StartHashes());
+  RING_RETURN_IF_ERROR(Wait());
+  const auto* const words = reinterpret_cast<const uint64_t*>(host_hashes_.data());
+  const size_t parts = slot_count_ + 1;
+  DeviceHashes hashes;
+  for (size_t part = 0; part < parts; ++part) {
+    hashes.trained.push_back(exact::BlockSum::OfHalves(words[2 * part], words[2 * part + 1]));
+  }
+  hashes.exponents = exact::BlockSum::OfHalves(words[2 * parts], words[2 * parts + 1]);
+  hashes.finite = words[2 * parts + 2] != 0;
+  return hashes;
+}
+
+// One part after the other through the same scratch.
+Status CudaState::StartHashes() {
+  const auto blocks = static_cast<int64_t>(layout_.block_count());
+  const size_t parts = slot_count_ + 1;
+  uint64_t* const finite = hashes_.data() + 2 * parts + 2;
+  RING_RETURN_IF_ERROR(
+      FromCuda(cudaMemsetAsync(finite, 0xff, sizeof(uint64_t), stream_.get()), "hashes"));
+  for (size_t part = 0; part < parts; ++part) {
+    const float* const values = part == 0
+                                    ? static_cast<const float*>(weights_.arena(DType::kFloat32))
+                                    : slots_[part - 1].data();
+    RING_RETURN_IF_ERROR(FromCuda(
+        LaunchWordHash(names(), exact::NameOfPart(exact::TrainedPart(part), 0), values, blocks,
+                       digest_scratch_.data(), hashes_.data() + 2 * part, finite, stream_.get()),
+        "hashes"));
+  }
+  RING_RETURN_IF_ERROR(
+      FromCuda(LaunchExponentHash(names(), exponents_.data(), blocks, digest_scratch_.data(),
+                                  hashes_.data() + 2 * parts, stream_.get()),
+               "hashes"));
+  return FromCuda(cudaMemcpyAsync(host_hashes_.data(), hashes_.data(), hashes_.bytes(),
+                                  cudaMemcpyDeviceToHost, stream_.get()),
+                  "hashes");
+}
+
 Status CudaState::StartUpdate(SumSource source, uint64_t update) {
   UpdateArrays arrays{.totals = Integers(source),
                       .counts = tables_.counts.data(),
@@ -308,11 +351,8 @@ Status CudaState::StartUpdate(const UpdateArrays& arrays, uint64_t update) {
 }
 
 Status CudaState::StartDigest(SumSource source) {
-  const BlockNames names{.tensors = tables_.tensors.data(),
-                         .indices = tables_.indices.data(),
-                         .counts = tables_.counts.data()};
   RING_RETURN_IF_ERROR(
-      FromCuda(LaunchDigest(names, Integers(source), static_cast<int64_t>(layout_.block_count()),
+      FromCuda(LaunchDigest(names(), Integers(source), static_cast<int64_t>(layout_.block_count()),
                             digest_scratch_.data(), digest_.data(), stream_.get()),
                "digest"));
   return FromCuda(cudaMemcpyAsync(host_digest_.data(), digest_.data(), digest_.bytes(),

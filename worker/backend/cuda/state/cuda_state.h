@@ -9,6 +9,7 @@
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/device/staging.h"
+#include "worker/backend/cuda/kernels/digest.h"
 #include "worker/backend/cuda/kernels/update.h"
 #include "worker/backend/cuda/state/device_weights.h"
 #include "worker/backend/cuda/state/sum_transfer.h"
@@ -38,6 +39,7 @@ class CudaState final : public DeviceState {
   Status WriteTotals(const exact::Bucket& bucket, std::span<const int64_t> totals) override;
   StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override;
   StatusOr<exact::BlockSum> Skip(SumSource source) override;
+  StatusOr<DeviceHashes> Hash() override;
 
   // What a state on several GPUs is made of: Apply and Skip in two halves, so that they run side by
   // side, and where the sums (kOwn) or the totals (kRing) of a bucket lie on this GPU.
@@ -76,6 +78,10 @@ class CudaState final : public DeviceState {
   Status StartUpdate(SumSource source, uint64_t update);
   Status StartUpdate(const UpdateArrays& arrays, uint64_t update);
   Status StartDigest(SumSource source);
+  Status StartHashes();
+  [[nodiscard]] BlockNames names() const {
+    return {tables_.tensors.data(), tables_.indices.data(), tables_.counts.data()};
+  }
 
   DeviceWeights& weights_;
   const exact::BlockLayout& layout_;
@@ -91,6 +97,8 @@ class CudaState final : public DeviceState {
   DeviceArray<float> gradient_scale_;
   DeviceArray<uint64_t> digest_, digest_scratch_;
   Arena host_digest_{Place::kPinned};
+  DeviceArray<uint64_t> hashes_;  // two of each part and of the exponents, and `finite`
+  Arena host_hashes_{Place::kPinned};
   Tables tables_;
   GradientSums gradient_sums_;
 

@@ -82,6 +82,18 @@ StatusOr<exact::BlockSum> GroupState::Skip(SumSource source) {
   return RunOnAll(source, [](CudaState& state) { return state.StartSkip(SumSource::kRing); });
 }
 
+StatusOr<DeviceHashes> GroupState::Hash() {
+  RING_ASSIGN_OR_RETURN(DeviceHashes hashes, first().Hash());
+  for (size_t i = 1; i < states_.size(); ++i) {
+    RING_ASSIGN_OR_RETURN(const DeviceHashes other, states_[i]->Hash());
+    if (other.trained == hashes.trained && other.exponents == hashes.exponents) continue;
+    return Internal(
+        "GPUs {} and {} hold different states, expected the same; test the memory of the GPUs",
+        first().device(), states_[i]->device());
+  }
+  return hashes;
+}
+
 StatusOr<exact::BlockSum> GroupState::RunOnAll(SumSource source,
                                                const std::function<Status(CudaState&)>& start) {
   if (source == SumSource::kOwn) RING_RETURN_IF_ERROR(AddUpSums());

@@ -40,6 +40,7 @@ class GroupState final : public DeviceState {
   // INTERNAL when two GPUs have added up different totals.
   StatusOr<exact::BlockSum> Apply(SumSource source, uint64_t update) override;
   StatusOr<exact::BlockSum> Skip(SumSource source) override;
+  StatusOr<DeviceHashes> Hash() override;
 
  private:
   using States = std::vector<std::unique_ptr<CudaState>>;

@@ -2,9 +2,11 @@
 #include "worker/backend/cuda/kernels/digest.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <vector>
 
 #include "common/exact/digest.h"
+#include "common/exact/word_hash.h"
 #include "tests/common/exact/random_values.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_array.h"
@@ -69,6 +71,47 @@ TEST_CASE("Digest kernel: the sum of every number of blocks, whichever thread ru
       testing::SetSchedule(Schedule::kForward);
       REQUIRE(got == expected);
     }
+  }
+}
+
+TEST_CASE("Word hash kernels: the hash of values and of exponents, and whether all are finite") {
+  RandomValues random(53);
+  for (const size_t blocks : {1, 9, 64, 65, 300}) {
+    INFO(blocks << " blocks");
+    HashedBlocks hashed(&random, blocks);
+    for (size_t b = 0; b < blocks; ++b) hashed.tensors[b] %= 1 << 24;
+    GuardedArray<float> values(blocks * kBlockElements);
+    GuardedArray<int16_t> exponents(blocks);
+    for (size_t i = 0; i < blocks * kBlockElements; ++i) {
+      values[i] = static_cast<float>(random.Integer(24));
+    }
+    for (size_t b = 0; b < blocks; ++b) exponents[b] = static_cast<int16_t>(random.Integer(8));
+    const uint32_t name = exact::NameOfPart(exact::TrainedPart(2), 0);
+    BlockSum of_values, of_exponents;
+    for (size_t b = 0; b < blocks; ++b) {
+      exact::AddWords(name + hashed.tensors[b], hashed.indices[b], &values[b * kBlockElements],
+                      hashed.counts[b], &of_values);
+      const auto word = static_cast<uint32_t>(static_cast<uint16_t>(exponents[b]));
+      exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, hashed.tensors[b]),
+                      hashed.indices[b], &word, 1, &of_exponents);
+    }
+    const auto count = static_cast<int64_t>(blocks);
+    const BlockNames names{hashed.tensors.data(), hashed.indices.data(), hashed.counts.data()};
+    GuardedArray<uint64_t> scratch(DigestScratch(count) / sizeof(uint64_t));
+    GuardedArray<uint64_t> sum(2);
+    GuardedArray<uint64_t> finite(1);
+    for (const bool wrong : {false, true}) {
+      finite[0] = 7;
+      if (wrong) values[(blocks - 1) * kBlockElements] = -INFINITY;
+      REQUIRE(LaunchWordHash(names, name, values.data(), count, scratch.data(), sum.data(),
+                             finite.data(), nullptr) == cudaSuccess);
+      CHECK((BlockSum::OfHalves(sum[0], sum[1]) == of_values) == !wrong);
+      CHECK(finite[0] == (wrong ? 0 : 7));
+    }
+    REQUIRE(LaunchExponentHash(names, exponents.data(), count, scratch.data(), sum.data(),
+                               nullptr) == cudaSuccess);
+    CHECK(BlockSum::OfHalves(sum[0], sum[1]) == of_exponents);
+    REQUIRE((scratch.intact() && sum.intact() && finite.intact()));
   }
 }
 

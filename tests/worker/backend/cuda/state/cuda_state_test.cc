@@ -54,6 +54,12 @@ TEST_CASE("CUDA state: several steps give what the host computes, bit for bit") 
       CHECK(*sum == model.DigestOf(model.totals));
       model.Apply(model.totals, update);
       gpu.CheckAre(model);
+      const auto hashes = gpu.Called().Hash();
+      gpu.CheckCurrent();
+      REQUIRE(Message(hashes.status()) == "");
+      CHECK(hashes->trained == model.Hash().trained);
+      CHECK(hashes->exponents == model.Hash().exponents);
+      CHECK(hashes->finite);
       CHECK(gpu.ReadSums() == model.sums);  // until Clear
     }
   }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "common/exact/word_hash.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::testing {
@@ -70,6 +71,28 @@ exact::BlockSum HostState::DigestOf(const std::vector<int64_t>& integers) const 
     sum.Add(block.tensor, block.index, {&integers[b * kBlockElements], block.count});
   }
   return sum;
+}
+
+DeviceHashes HostState::Hash() const {
+  DeviceHashes hashes;
+  const auto hash = [&](const std::vector<float>& arena) {
+    const exact::StatePart part = exact::TrainedPart(hashes.trained.size());
+    exact::BlockSum& sum = hashes.trained.emplace_back();
+    for (size_t b = 0; b < layout.block_count(); ++b) {
+      const exact::Block& block = layout.blocks()[b];
+      exact::AddWords(exact::NameOfPart(part, block.tensor), block.index,
+                      &arena[b * kBlockElements], block.count, &sum);
+    }
+  };
+  hash(parameters);
+  for (const std::vector<float>& slot : slots) hash(slot);
+  for (size_t b = 0; b < layout.block_count(); ++b) {
+    const exact::Block& block = layout.blocks()[b];
+    const auto word = static_cast<uint32_t>(static_cast<uint16_t>(units.exponents()[b]));
+    exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, block.tensor), block.index,
+                    &word, 1, &hashes.exponents);
+  }
+  return hashes;
 }
 
 void HostState::Apply(const std::vector<int64_t>& integers, uint64_t update) {

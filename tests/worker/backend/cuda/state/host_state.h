@@ -14,6 +14,7 @@
 #include "common/exact/units.h"
 #include "common/graph/program.h"
 #include "common/graph/update/optimizer.h"
+#include "worker/backend/device_state.h"
 
 namespace ringmaster::testing {
 
@@ -33,6 +34,8 @@ struct HostState {
   exact::FlagKind Add(const exact::TensorRange& tensor, const float* gradient, float scale);
   [[nodiscard]] exact::BlockSum DigestOf(const std::vector<int64_t>& integers) const;
   void Apply(const std::vector<int64_t>& integers, uint64_t update);
+  // What DeviceState::Hash gives of it.
+  [[nodiscard]] DeviceHashes Hash() const;
 
   // Calls `body` with the place of each element that is not padding.
   template <typename Body>

@@ -1,0 +1,94 @@
+// One flipped bit of a state: who holds it says so at once, and makes nothing of it any more.
+#include "worker/train/state_check.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/failpoint.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/worker/train/fake_case.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using Catch::Contains;
+
+// Points of this process, until it goes.
+struct Armed {
+  explicit Armed(const std::string& text) { REQUIRE(ArmFailpoints(text.c_str()).ok()); }
+  ~Armed() { (void)ArmFailpoints(nullptr); }
+};
+
+// SmallSpec has Adam; without checkpoints before the last.
+v1::JobSpec WithoutCheckpoints() {
+  v1::JobSpec spec = SmallSpec();
+  spec.mutable_checkpoint()->set_every_steps(kSteps);
+  return spec;
+}
+
+TEST_CASE("State check: a flipped bit is named at its step, in rings of one and of three") {
+  const auto [part, named] =
+      GENERATE(table<std::string, std::string>({{"parameter", "fc/"}, {"slot", "/m differs"}}));
+  const Cluster cluster = GENERATE(kAlone, Cluster{{1, {0}}, {1, {1, 2}}, {1, {3}}});
+  const uint64_t step = GENERATE(uint64_t{0}, uint64_t{4});
+  const TemporaryFolder folder;
+  FakeCase job({}, WithoutCheckpoints());
+  const Armed armed(fmt::format("state@{}=flip:{}!{}", step, part, folder / "token"));
+  const auto results = job.Run(cluster);
+  size_t found = 0;
+  for (const MemberResult& result : results) {
+    CHECK(result.checkpoints.empty());
+    if (!result.run.state_differs) continue;
+    ++found;
+    CHECK(result.run.end == RunEnd::kFailed);
+    CHECK(result.run.applied == step);
+    CHECK_THAT(result.run.reason,
+               Contains(fmt::format("the state of step {} is not what was written", step)) &&
+                   Contains(named));
+  }
+  CHECK(found == 1);
+}
+
+TEST_CASE("State check: before a copy for a checkpoint all of the state is looked at") {
+  FakeCase job({}, WithoutCheckpoints());
+  const Armed armed(fmt::format("state@{}=flip:slot", kSteps));
+  const auto results = job.Run(kAlone);
+  CHECK(results[0].run.state_differs);
+  CHECK(results[0].run.applied == kSteps);
+  CHECK(results[0].checkpoints.empty());
+}
+
+TEST_CASE("State check: nothing is handed over of a state that differs") {
+  FakeCase job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  CHECK((*trainer)->Check().ok());
+  CHECK((*trainer)->Copy(0).ok());
+  CHECK((*trainer)->MakeCheckpoint().ok());
+  {
+    const Armed armed("state@0=flip:parameter");
+    const Assignment alone{.position = {0, 1}, .shards = {0, 1, 2, 3}};
+    CHECK((*trainer)->Run(alone, {}, {}).state_differs);
+  }
+  CHECK((*trainer)->whole().code() == absl::StatusCode::kDataLoss);
+  CHECK((*trainer)->Check().code() == absl::StatusCode::kDataLoss);
+  CHECK((*trainer)->Copy(0).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK((*trainer)->MakeCheckpoint().status().code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE("State check: a value that is not finite after an update fails the job, and names it") {
+  v1::JobSpec spec = WithoutCheckpoints();
+  spec.clear_optimizer();
+  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(3e38);
+  FakeCase job({}, spec);
+  const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
+  for (const MemberResult& result : results) {
+    CHECK(result.run.end == RunEnd::kFailed);
+    CHECK_FALSE(result.run.state_differs);
+    CHECK_THAT(result.run.reason,
+               Contains("fc/") && Contains("is not finite (NaN or infinity) after the update"));
+    CHECK(result.checkpoints.empty());
+  }
+}
+
+}  // namespace
+}  // namespace ringmaster::worker

@@ -1,0 +1,363 @@
+#include "worker/train/weight_update.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "common/arithmetic.h"
+#include "common/exact/arithmetic.h"
+#include "common/exact/quantize.h"
+#include "common/failpoint.h"
+#include "common/float_mode.h"
+#include "worker/state/state_hash.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using exact::kBlockElements;
+
+// Blocks of one thing to do for a core: 128 Ki elements. Has no influence on the result, nor has
+// the next.
+constexpr size_t kPieceBlocks = 512;
+// Blocks that go through all of the pass before the next ones come: 8 Ki elements, with their sums
+// and slots some 200 KiB.
+constexpr size_t kStripBlocks = 32;
+
+constexpr uint32_t kInfinity = exact::kInfinityBits;  // magnitudes from here on are not finite
+
+// A run of blocks of one tensor.
+struct Piece {
+  uint32_t tensor = 0;  // canonical number
+  size_t place = 0;     // of the tensor in the arena
+  uint32_t index = 0;   // of its first block in the tensor
+  size_t first_block = 0;
+  size_t block_count = 0;
+  size_t elements = 0;
+  [[nodiscard]] size_t offset() const { return first_block * kBlockElements; }
+  // `count` of its blocks from the `done`-th on, or as many as there are.
+  [[nodiscard]] Piece Part(size_t done, size_t count) const {
+    Piece part = *this;
+    part.index += static_cast<uint32_t>(done);
+    part.first_block += done;
+    part.block_count = std::min(count, block_count - done);
+    part.elements = std::min(elements - done * kBlockElements, part.block_count * kBlockElements);
+    return part;
+  }
+};
+
+std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
+  std::vector<Piece> pieces;
+  size_t place = 0;
+  for (const exact::TensorRange& range : layout.tensors()) {
+    const Piece whole = {range.tensor,      place++,           0,
+                         range.first_block, range.block_count, range.elements};
+    for (size_t done = 0; done < whole.block_count; done += kPieceBlocks) {
+      pieces.push_back(whole.Part(done, kPieceBlocks));
+    }
+  }
+  return pieces;
+}
+
+// Where the sums of the step are: the one place that reads them.
+class StepSums {
+ public:
+  StepSums(const TrainingJob& job, SumSource source)
+      : integers_(source == SumSource::kOwn ? job.gradients->integers() : job.totals.integers) {
+    const exact::Bucket all{0, job.layout->blocks().block_count()};
+    floats_ = source == SumSource::kOwn ? job.gradients->floats(all) : job.totals.floats.span();
+  }
+
+  // Hashes the sums of block b, and makes `gradient` of them, where it is not nullptr. Of float32
+  // sums the bits stand for integers.
+  void Take(const exact::Block& block, size_t b, int unit_exponent, float* gradient,
+            exact::BlockSum* sum) const {
+    std::array<int64_t, kBlockElements> side;
+    const auto integers = std::span(side).first(block.count);
+    if (floats_.empty()) {
+      integers_.Read(b, integers);
+      if (gradient != nullptr) integers_.Dequantize(b, unit_exponent, {gradient, block.count});
+    } else {
+      const auto floats = floats_.subspan(b * kBlockElements, block.count);
+      std::ranges::transform(floats, integers.begin(),
+                             [](float x) { return std::bit_cast<int32_t>(x); });
+      if (gradient != nullptr) std::ranges::copy(floats, gradient);
+    }
+    sum->Add(block.tensor, block.index, integers);
+  }
+
+ private:
+  const exact::BlockSums& integers_;
+  std::span<const float> floats_;
+};
+
+// What became of one piece, by part: the parameters, then each slot.
+struct PieceSums {
+  explicit PieceSums(size_t parts) : read(parts), written(parts), largest(parts) {}
+  exact::BlockSum totals;
+  std::vector<exact::BlockSum> read, written;
+  std::vector<uint32_t> largest;  // magnitudes, after the pass
+};
+
+// A pass over all pieces: its state, which the cores share, each piece one core's.
+class Pass {
+ public:
+  Pass(TrainingJob* job, SumSource source)
+      : job_(*job),
+        state_(*job->state),
+        layout_(job->layout->blocks()),
+        sums_(*job, source),
+        parts_(1 + state_.slots.size()),
+        pieces_(CutPieces(layout_)),
+        results_(pieces_.size(), PieceSums(parts_)) {}
+
+  // Hashes the sums and what was written, updates where each element is updated by itself; clears.
+  void UpdateAlone() {
+    TakePieces([this](const Piece& piece, PieceSums* result) {
+      const graph::TensorStep step = StepOf(piece, {});
+      alignas(64) std::array<float, kStripBlocks * kBlockElements> gradient;
+      ForStrips(piece, [&](const Piece& strip) {
+        TakeStrip(strip, gradient.data(), result);
+        Hash(strip, &result->read, nullptr);
+        Update(strip, step, {gradient.data(), strip.elements}, result);
+      });
+    });
+    SettleUnits();
+  }
+
+  // Everything before an update with norms: the gradients are in job->reduced.
+  void TakeAll() {
+    TakePieces([this](const Piece& piece, PieceSums* result) {
+      ForStrips(piece, [&](const Piece& strip) {
+        TakeStrip(strip, job_.reduced.span().data() + strip.offset(), result);
+        Hash(strip, &result->read, nullptr);
+      });
+    });
+    SettleUnits();
+  }
+
+  // The update itself, behind TakeAll.
+  void UpdateWith(const std::vector<graph::NormFactors>& factors) {
+    ForEach([&](const Piece& piece, PieceSums* result) {
+      const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
+      ForStrips(piece, [&](const Piece& strip) { Update(strip, step, Gradients(strip), result); });
+    });
+  }
+
+  // No update.
+  void Skip() {
+    TakePieces([this](const Piece& piece, PieceSums* result) {
+      ForStrips(piece, [&](const Piece& strip) {
+        TakeStrip(strip, nullptr, result);
+        Hash(strip, &result->read, nullptr);
+      });
+      result->written = result->read;
+    });
+  }
+
+  [[nodiscard]] PassSums Finish() const {
+    const size_t tensors = layout_.tensors().size();
+    PassSums all;
+    all.read.resize(parts_ * tensors);
+    all.written.resize(parts_ * tensors);
+    std::vector<uint32_t> largest(parts_ * tensors);
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      all.totals.Add(results_[i].totals);
+      for (size_t part = 0; part < parts_; ++part) {
+        const size_t at = part * tensors + pieces_[i].place;
+        all.read[at].Add(results_[i].read[part]);
+        all.written[at].Add(results_[i].written[part]);
+        largest[at] = std::max(largest[at], results_[i].largest[part]);
+      }
+    }
+    const auto found =
+        std::ranges::find_if(largest, [](uint32_t magnitude) { return magnitude >= kInfinity; });
+    if (found == largest.end()) return all;
+    const auto at = static_cast<size_t>(found - largest.begin());
+    all.not_finite = job_.layout->NameOf(layout_.tensors()[at % tensors].tensor);
+    if (at >= tensors) all.not_finite += "/" + job_.layout->slot_names()[at / tensors - 1];
+    return all;
+  }
+
+  void ForEach(const std::function<void(const Piece&, PieceSums*)>& work) {
+    job_.cores->ForEach(pieces_.size(), [&](size_t i) { work(pieces_[i], &results_[i]); });
+  }
+  [[nodiscard]] graph::TensorStep StepOf(const Piece& piece,
+                                         const graph::NormFactors& factors) const {
+    return job_.optimizer->step(state_.updates + 1, piece.tensor, factors);
+  }
+  [[nodiscard]] std::span<const float> Gradients(const Piece& piece) const {
+    return std::as_const(job_.reduced).span().subspan(piece.offset(), piece.elements);
+  }
+  [[nodiscard]] std::span<float> Weights(const Piece& piece) const {
+    return state_.parameters.span().subspan(piece.offset(), piece.elements);
+  }
+  [[nodiscard]] std::vector<std::span<float>> Slots(const Piece& piece) const {
+    std::vector<std::span<float>> slots;
+    for (Arena<float>& slot : state_.slots) {
+      slots.push_back(slot.span().subspan(piece.offset(), piece.elements));
+    }
+    return slots;
+  }
+  [[nodiscard]] const exact::BlockLayout& layout() const { return layout_; }
+
+ private:
+  template <typename Work>
+  static void ForStrips(const Piece& piece, Work work) {
+    for (size_t done = 0; done < piece.block_count; done += kStripBlocks) {
+      work(piece.Part(done, kStripBlocks));
+    }
+  }
+
+  void TakePieces(const std::function<void(const Piece&, PieceSums*)>& take) {
+    const size_t middle = pieces_.size() / 2;
+    ForEach([&](const Piece& piece, PieceSums* result) {
+      if (&piece == &pieces_[middle]) HitFailpoint("apply", state_.step);
+      DefaultFloatMode::Check();
+      take(piece, result);
+    });
+    job_.gradients->SetCleared();
+  }
+
+  // `gradient`: of the strip's first element; nullptr: nothing is made of the sums.
+  void TakeStrip(const Piece& strip, float* gradient, PieceSums* result) {
+    for (size_t b = strip.first_block; b < strip.first_block + strip.block_count; ++b) {
+      const exact::Block& block = layout_.blocks()[b];
+      float* const to =
+          gradient == nullptr ? nullptr : gradient + (b - strip.first_block) * kBlockElements;
+      sums_.Take(block, b, state_.units.unit_exponent(b), to, &result->totals);
+      if (to != nullptr && job_.exact_sums()) state_.units.Take(b, {to, block.count});
+    }
+    job_.gradients->Clear(strip.first_block, strip.block_count);
+  }
+
+  // Adds the hashes of a strip's parameters and slots.
+  void Hash(const Piece& strip, std::vector<exact::BlockSum>* sums,
+            std::vector<uint32_t>* largest) const {
+    for (size_t part = 0; part < parts_; ++part) {
+      const Arena<float>& arena = part == 0 ? state_.parameters : state_.slots[part - 1];
+      const uint32_t found =
+          AddTrained(part, strip.tensor, strip.index,
+                     arena.span().subspan(strip.offset(), strip.elements), &(*sums)[part]);
+      if (largest != nullptr) (*largest)[part] = std::max((*largest)[part], found);
+    }
+  }
+
+  void Update(const Piece& strip, const graph::TensorStep& step, std::span<const float> gradient,
+              PieceSums* result) const {
+    graph::UpdateRange(step, Weights(strip), gradient, Slots(strip));
+    Hash(strip, &result->written, &result->largest);
+  }
+
+  void SettleUnits() {
+    if (job_.exact_sums()) state_.units.Settle();
+  }
+
+  TrainingJob& job_;
+  State& state_;
+  const exact::BlockLayout& layout_;
+  const StepSums sums_;
+  const size_t parts_;
+  const std::vector<Piece> pieces_;
+  std::vector<PieceSums> results_;
+};
+
+// What an update with norms is made of: squares of blocks, on the cores in any order, then a
+// tensor's and the factors in theirs. Between two of its passes over the pieces all cores wait.
+class NormedUpdate {
+ public:
+  NormedUpdate(TrainingJob* job, Pass* pass)
+      : optimizer_(*job->optimizer),
+        pass_(*pass),
+        blocks_(pass->layout().block_count()),
+        squares_(pass->layout().tensors().size()),
+        factors_(squares_.size()) {}
+
+  // Behind Pass::TakeAll.
+  void Run() {
+    const graph::Adapts adapts = optimizer_.adapts();
+    if (optimizer_.clips_norms() || adapts == graph::Adapts::kByGradient) SumGradients();
+    if (adapts != graph::Adapts::kNot) SumWeights();
+    factors_ = optimizer_.FactorsOf(squares_);
+    if (adapts == graph::Adapts::kByStep) {
+      pass_.ForEach([this](const Piece& piece, PieceSums*) {
+        graph::PrepareRange(StepOf(piece), pass_.Gradients(piece), pass_.Slots(piece));
+      });
+      SumSteps();
+      factors_ = optimizer_.FactorsOf(squares_);
+    }
+    pass_.UpdateWith(factors_);
+  }
+
+ private:
+  using Squares = std::function<double(const Piece& block)>;
+
+  [[nodiscard]] graph::TensorStep StepOf(const Piece& piece) const {
+    return pass_.StepOf(piece, factors_[piece.tensor]);
+  }
+
+  void SumGradients() {
+    const graph::Around around = optimizer_.step(1, 0).around;  // the limit is everywhere one
+    Sum(&graph::TensorSquares::gradient, [this, around](const Piece&) -> Squares {
+      return [this, around](const Piece& block) {
+        return graph::SquaresOf(pass_.Gradients(block), around);
+      };
+    });
+  }
+  void SumWeights() {
+    Sum(&graph::TensorSquares::weight, [this](const Piece&) -> Squares {
+      return [this](const Piece& block) { return graph::SquaresOf(pass_.Weights(block)); };
+    });
+  }
+  void SumSteps() {
+    Sum(&graph::TensorSquares::step, [this](const Piece& piece) -> Squares {
+      return [this, step = StepOf(piece)](const Piece& block) {
+        return graph::StepSquaresOf(step, pass_.Weights(block), pass_.Slots(block));
+      };
+    });
+  }
+
+  // `of`: what the squares of a piece's blocks are.
+  void Sum(double graph::TensorSquares::*member, const std::function<Squares(const Piece&)>& of) {
+    pass_.ForEach([&](const Piece& piece, PieceSums*) {
+      const Squares squares = of(piece);
+      for (size_t i = 0; i < piece.block_count; ++i) {
+        const Piece block = piece.Part(i, 1);
+        blocks_[block.first_block] = squares(block);
+      }
+    });
+    for (const exact::TensorRange& range : pass_.layout().tensors()) {
+      squares_[range.tensor].*member =
+          PairwiseSum(range.first_block, range.block_count, [&](size_t b) { return blocks_[b]; });
+    }
+  }
+
+  const graph::Optimizer& optimizer_;
+  Pass& pass_;
+  std::vector<double> blocks_;                 // by block
+  std::vector<graph::TensorSquares> squares_;  // by canonical number
+  std::vector<graph::NormFactors> factors_;
+};
+
+}  // namespace
+
+PassSums UpdateWeights(TrainingJob* job, SumSource source) {
+  Pass pass(job, source);
+  if (job->optimizer->needs_norms()) {
+    pass.TakeAll();
+    NormedUpdate(job, &pass).Run();
+  } else {
+    pass.UpdateAlone();
+  }
+  return pass.Finish();
+}
+
+PassSums PassOver(TrainingJob* job, SumSource source) {
+  Pass pass(job, source);
+  pass.Skip();
+  return pass.Finish();
+}
+
+}  // namespace ringmaster::worker
