@@ -1,12 +1,13 @@
 // One contiguous array that starts at a multiple of 64 bytes, as kernels and vector code want it;
-// a large one lies in huge pages where the kernel has them, so that a pass over it does not wait for
-// the page table. Its size never changes, so its address does not either. Thread-compatible.
+// a large one lies in huge pages where the kernel has them, so that a pass over it does not wait
+// for the page table. Its size never changes, so its address does not either. Thread-compatible.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -23,11 +24,10 @@ class Arena {
   Arena() = default;
   explicit Arena(size_t size, ArenaStart start = ArenaStart::kZero) : size_(size) {
     if (size == 0) return;
-    const size_t alignment = size * sizeof(T) >= kLarge ? kHugePage : 64;
-    const size_t bytes = (size * sizeof(T) + alignment - 1) / alignment * alignment;
-    data_.reset(static_cast<T*>(std::aligned_alloc(alignment, bytes)));
+    const size_t bytes = (size * sizeof(T) + 63) / 64 * 64;
+    data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
     if (!data_) throw std::bad_alloc();
-    if (alignment == kHugePage) (void)madvise(data_.get(), bytes, MADV_HUGEPAGE);
+    AskForHugePages(bytes);
     if (start == ArenaStart::kZero) std::fill_n(data_.get(), size, T{});
   }
 
@@ -36,8 +36,17 @@ class Arena {
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
-  static constexpr size_t kHugePage = size_t{2} << 20;
-  static constexpr size_t kLarge = 2 * kHugePage;
+  // For the whole pages of a large one.
+  void AskForHugePages(size_t bytes) {
+    constexpr size_t kPage = 4096;
+    constexpr size_t kLarge = size_t{4} << 20;
+    const auto begin = reinterpret_cast<uintptr_t>(data_.get());
+    const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+    const uintptr_t end = (begin + bytes) / kPage * kPage;
+    if (bytes >= kLarge) {
+      (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+    }
+  }
 
   struct Free {
     void operator()(T* data) const { std::free(data); }

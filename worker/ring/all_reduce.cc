@@ -128,9 +128,8 @@ Status AllReduce::Work(Until until) {
 }
 
 Status AllReduce::Loop(Until until) {
-  const bool wait_for_news = until == Until::kNews && idle();
   bool news = false;
-  while (wait_for_news || !idle()) {
+  while (!idle()) {
     // What has come goes first: others wait for it. Then what can be started; then news.
     RING_ASSIGN_OR_RETURN(Arrival arrival, link_->Await(kNoWait));
     if (arrival == Arrival::kNothing) {
@@ -150,15 +149,13 @@ Status AllReduce::Loop(Until until) {
 }
 
 StatusOr<Arrival> AllReduce::Await() {
-  while (true) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto deadline = begin + options_.progress_limit;
-    StatusOr<Arrival> arrival = link_->Await(deadline);
-    waits_.Add(begin, std::chrono::steady_clock::now());
-    if (!arrival.ok() || *arrival != Arrival::kNothing) return arrival;
-    // Where nothing is unfinished, it is this member whose computation takes so long.
-    if (!idle()) return link_->Receive(deadline).status();
-  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto deadline = begin + options_.progress_limit;
+  StatusOr<Arrival> arrival = link_->Await(deadline);
+  waits_.Add(begin, std::chrono::steady_clock::now());
+  // Too late: Receive says for whom.
+  if (arrival.ok() && *arrival == Arrival::kNothing) return link_->Receive(deadline).status();
+  return arrival;
 }
 
 StatusOr<bool> AllReduce::StartOne() {

@@ -63,8 +63,7 @@ class AllReduce {
                     std::span<const float> own, std::span<float> totals);
 
   // Sends and receives until every bucket that was added is finished; with kNews it also returns
-  // after a Nudge, when there is nothing to do but wait, and waits for one where nothing is
-  // unfinished. FAILED_PRECONDITION: a frame that
+  // after a Nudge, when there is nothing to do but wait. FAILED_PRECONDITION: a frame that
   // is not of this round; INVALID_ARGUMENT: a payload that does not fit its blocks; else the link's
   // errors. Any error ends the link, so that the neighbours learn of it at once. In a ring of one
   // there is nothing to do.

@@ -143,8 +143,7 @@ StatusOr<exact::Record> Reducer::ReduceAll() {
   unfinished_ = gradient_buckets() + 1;
   record_.reset();
   while (true) {
-    // A ring of one has nothing to do but this.
-    RING_ASSIGN_OR_RETURN(News news, TakeNews(options_.link == nullptr));
+    RING_ASSIGN_OR_RETURN(News news, TakeNews(ring_.idle()));
     RING_RETURN_IF_ERROR(Add(std::move(news)));
     for (const uint32_t index : ring_.TakeFinished()) RING_RETURN_IF_ERROR(Finished(index));
     if (unfinished_ == 0) return Unpack();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/exact/block_layout.h"
 #include "common/exact/block_sums.h"
 #include "common/exact/record.h"
@@ -19,7 +20,6 @@
 #include "common/status.h"
 #include "worker/backend/device_state.h"
 #include "worker/ring/all_reduce.h"
-#include "common/arena.h"
 #include "worker/train/gradient_sum.h"
 #include "worker/train/pulse_board.h"
 
@@ -121,7 +121,8 @@ class Reducer {
   };
 
   void Loop();
-  // `wait`: until there is some. An error when the reduction was aborted.
+  // `wait`: until there is some, whatever becomes of the link meanwhile. An error when the
+  // reduction was aborted.
   StatusOr<News> TakeNews(bool wait) ABSL_LOCKS_EXCLUDED(mu_);
   void Abort(Status reason);
   StatusOr<exact::Record> ReduceAll();

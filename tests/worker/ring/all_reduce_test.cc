@@ -227,23 +227,31 @@ TEST_CASE("AllReduce: for a member that is late 16 segments wait, and no more") 
   const Integers own = Numbers(40, 1);
   const auto reduce = [&](uint32_t rank, const auto& before_add) {
     AllReduce all_reduce(ring.link(rank), {rank, 2}, {.segment_elements = 256});
-    Integers totals(own.size());
+    Integers totals(own.size()), others(own.size());
     all_reduce.Begin(Step(1));
-    RING_RETURN_IF_ERROR(before_add(all_reduce));
+    RING_RETURN_IF_ERROR(before_add(all_reduce, others));
     RING_RETURN_IF_ERROR(
         all_reduce.AddExact(0, blocks, std::span<const int64_t>(own), std::span(totals)));
+    if (rank == 0) {
+      RING_RETURN_IF_ERROR(
+          all_reduce.AddExact(1, blocks, std::span<const int64_t>(own), std::span(others)));
+    }
     return all_reduce.Work(AllReduce::Until::kIdle);
   };
   std::atomic<bool> added = false;
   std::atomic<int> started = 0, too_early = 0;
   ring.Tamper(0, [&](Frame& frame) {
-    if (frame.header.phase != Phase::kReduceScatter) return;
+    if (frame.header.phase != Phase::kReduceScatter || frame.header.bucket != 0) return;
     if (++started > 16 && !added) ++too_early;
   });
   Status other;
-  std::jthread thread([&]() { other = reduce(0, [](AllReduce&) { return absl::OkStatus(); }); });
-  const Status late = reduce(1, [&](AllReduce& all_reduce) {
-    while (started < 16) {  // takes what comes, and keeps it
+  std::jthread thread(
+      [&]() { other = reduce(0, [](AllReduce&, Integers&) { return absl::OkStatus(); }); });
+  const Status late = reduce(1, [&](AllReduce& all_reduce, Integers& others) {
+    // Is at work on another bucket, so that it takes what comes.
+    RING_RETURN_IF_ERROR(
+        all_reduce.AddExact(1, blocks, std::span<const int64_t>(own), std::span(others)));
+    while (started < 16) {
       ring.link(1)->Nudge();
       RING_RETURN_IF_ERROR(all_reduce.Work(AllReduce::Until::kNews));
     }

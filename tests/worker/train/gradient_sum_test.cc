@@ -28,11 +28,13 @@ std::vector<float> Gradient(uint32_t shard, uint32_t tensor) {
   return gradient;
 }
 
+// Of all blocks, padding 0.
 std::vector<int64_t> AllIntegers(const GradientSum& sum) {
-  std::vector<int64_t> all(sum.integers().blocks() * exact::kBlockElements);
+  const exact::BlockLayout layout = Layout();
+  std::vector<int64_t> all(layout.arena_elements());
   for (size_t b = 0; b < sum.integers().blocks(); ++b) {
-    sum.integers().Read(b,
-                        std::span(all).subspan(b * exact::kBlockElements, exact::kBlockElements));
+    sum.integers().Read(
+        b, std::span(all).subspan(b * exact::kBlockElements, layout.blocks()[b].count));
   }
   return all;
 }
