@@ -28,6 +28,7 @@ std::vector<uint64_t> StoredSeeds(const std::string& bug) {
 TEST_CASE("Sim: an undisturbed cluster does every step once a worker") {
   const Plan plan = MakePlan(0);
   const Verdict verdict = Simulate(plan, false);
+  INFO(verdict.violation);
   CHECK(verdict.violation.empty());
   CHECK(verdict.counts.generations == 1);
   CHECK(verdict.counts.applied == plan.jobs[0].spec.steps() * plan.workers);

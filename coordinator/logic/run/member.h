@@ -88,6 +88,7 @@ struct Member {
   bool stopped = false;
   v1::Progress progress;               // the newest
   uint64_t work = 0;                   // Heartbeat.progress
+  uint64_t beat = 0;                   // Heartbeat.applied, of this generation
   std::string phase;                   // Heartbeat.phase, shortened
   std::optional<v1::DataFetch> fetch;  // Heartbeat.data_fetch, at most one a second
   std::chrono::milliseconds fetch_heard{0};

@@ -26,7 +26,9 @@ std::string Run::FindBehind(const std::string& writer, uint64_t step,
   if (!runs || step <= start_step_) return "";
   for (const Place& place : ring_) {
     const Member* member = At(place);
-    if (member == nullptr || place.name == writer || member->applied >= step) continue;
+    if (member == nullptr || place.name == writer) continue;
+    // Progress may be held back for as long as no step ends; heartbeats are not.
+    if (std::max(member->applied, member->beat) >= step) continue;
     const bool holds = std::ranges::any_of(told, [&](const SnapshotReport& report) {
       return report.worker == place.name && report.incarnation == place.incarnation;
     });

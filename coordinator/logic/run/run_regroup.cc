@@ -347,6 +347,7 @@ void Run::BeginGeneration() {
     member.joined = false;
     member.finished.reset();
     member.applied = member.holding.applied;
+    member.beat = 0;
     if (InRing(member.name())) member.ran = generation_;
     member.watch.Restart();
     member.idle_since.reset();

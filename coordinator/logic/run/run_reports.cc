@@ -141,6 +141,7 @@ void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
   const bool worked = said.job_id().empty() || said.progress() != from.work;
   if (!said.job_id().empty()) {
     from.work = said.progress();
+    if (IsCurrent(said.generation())) from.beat = said.applied();
     from.phase = said.phase().substr(0, kMaxPhaseBytes);
     from.watch.Observe(from.phase, from.work, now);
     if (from.phase != "idle") {

@@ -18,6 +18,13 @@ struct Armed {
   ~Armed() { (void)ArmFailpoints(nullptr); }
 };
 
+// Where a device has the state nothing is flipped.
+FakeHooks OnHosts() {
+  FakeHooks hooks;
+  hooks.has_state = [](uint32_t) { return false; };
+  return hooks;
+}
+
 // SmallSpec has Adam; without checkpoints before the last.
 v1::JobSpec WithoutCheckpoints() {
   v1::JobSpec spec = SmallSpec();
@@ -28,10 +35,12 @@ v1::JobSpec WithoutCheckpoints() {
 TEST_CASE("State check: a flipped bit is named at its step, in rings of one and of three") {
   const auto [part, named] =
       GENERATE(table<std::string, std::string>({{"parameter", "fc/"}, {"slot", "/m differs"}}));
-  const Cluster cluster = GENERATE(kAlone, Cluster{{1, {0}}, {1, {1, 2}}, {1, {3}}});
+  const bool alone = GENERATE(true, false);
+  const Cluster cluster = alone ? kAlone : Cluster{{1, {0}}, {1, {1, 2}}, {1, {3}}};
   const uint64_t step = GENERATE(uint64_t{0}, uint64_t{4});
+  INFO(part << " alone " << alone << " at " << step);
   const TemporaryFolder folder;
-  FakeCase job({}, WithoutCheckpoints());
+  FakeCase job(OnHosts(), WithoutCheckpoints());
   const Armed armed(fmt::format("state@{}=flip:{}!{}", step, part, folder / "token"));
   const auto results = job.Run(cluster);
   size_t found = 0;
@@ -49,7 +58,7 @@ TEST_CASE("State check: a flipped bit is named at its step, in rings of one and 
 }
 
 TEST_CASE("State check: before a copy for a checkpoint all of the state is looked at") {
-  FakeCase job({}, WithoutCheckpoints());
+  FakeCase job(OnHosts(), WithoutCheckpoints());
   const Armed armed(fmt::format("state@{}=flip:slot", kSteps));
   const auto results = job.Run(kAlone);
   CHECK(results[0].run.state_differs);
@@ -58,7 +67,7 @@ TEST_CASE("State check: before a copy for a checkpoint all of the state is looke
 }
 
 TEST_CASE("State check: nothing is handed over of a state that differs") {
-  FakeCase job;
+  FakeCase job(OnHosts());
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   CHECK((*trainer)->Check().ok());
@@ -78,8 +87,10 @@ TEST_CASE("State check: nothing is handed over of a state that differs") {
 TEST_CASE("State check: a value that is not finite after an update fails the job, and names it") {
   v1::JobSpec spec = WithoutCheckpoints();
   spec.clear_optimizer();
-  spec.mutable_optimizer()->mutable_sgd()->set_learning_rate(3e38);
-  FakeCase job({}, spec);
+  spec.mutable_optimizer()->mutable_sgd();
+  FakeCase job(OnHosts(), spec);
+  // No job file may say so.
+  job.resolved.mutable_result()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1e300);
   const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
   for (const MemberResult& result : results) {
     CHECK(result.run.end == RunEnd::kFailed);
