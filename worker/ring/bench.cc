@@ -242,7 +242,7 @@ class Contribution {
   [[nodiscard]] Status Wrong(size_t element, double got, int64_t expected) const {
     return Error(absl::StatusCode::kDataLoss,
                  "member {} of {} has a wrong sum: element {}, expected {}, got {}, in units of "
-                 "2^{}; its memory or its network changes bits",
+                 "2^{}; the memory of a worker, or the network, changes bits",
                  position_.rank, position_.size, element, expected, got, kUnitExponent);
   }
 
