@@ -1,6 +1,6 @@
 // CRC-32C (Castagnoli polynomial 0x1EDC6F41, reflected; RFC 3720 appendix B.4 has test vectors) by
-// the processor's instruction, or by carry-less multiplication where that is wider. Thread-safe (free
-// functions).
+// the processor's instruction, or by carry-less multiplication where that is wider. Thread-safe
+// (free functions).
 #pragma once
 
 #include <cstdint>

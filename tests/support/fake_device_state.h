@@ -139,7 +139,7 @@ class FakeDeviceState : public DeviceState {
     MutexLock lock(mu_);
     DeviceHashes hashes;
     uint32_t largest = 0;
-    const auto hash = [&](const worker::Arena<float>& arena) {
+    const auto hash = [&](const Arena<float>& arena) {
       const exact::StatePart part = exact::TrainedPart(hashes.trained.size());
       exact::BlockSum& sum = hashes.trained.emplace_back();
       for (size_t b = 0; b < layout_.block_count(); ++b) {
@@ -150,7 +150,7 @@ class FakeDeviceState : public DeviceState {
       }
     };
     hash(parameters_);
-    for (const worker::Arena<float>& slot : slots_) hash(slot);
+    for (const Arena<float>& slot : slots_) hash(slot);
     for (size_t b = 0; b < layout_.block_count(); ++b) {
       const exact::Block& block = layout_.blocks()[b];
       const auto word = static_cast<uint32_t>(static_cast<uint16_t>(units_.exponents()[b]));
