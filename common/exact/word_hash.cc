@@ -12,6 +12,7 @@ namespace ringmaster::exact {
 namespace {
 
 constexpr WordKeys kWordKeys = MakeWordKeys();
+constexpr size_t kShort = 8;  // so few words fill no vector
 
 // Vector units multiply the lower words of lanes of 64 bits: words with odd indices are brought
 // there, and so are their keys.
@@ -131,9 +132,11 @@ std::vector<WordKernel> WordKernels() {
 }
 
 WordSums SumWords(const void* words, size_t count) {
-  static const auto best = WordKernels().back().sum;
+  // Units that take 512 bits in two turns lose by the wider sums at the end.
+  static const bool wide = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_is("intel") != 0;
   RING_CHECK(count <= kBlockElements, "a block has at most 256 elements");
-  return best(words, count);
+  if (count < kShort) return SumPortable(words, count);
+  return wide ? SumAvx512(words, count) : SumAvx2(words, count);
 }
 
 uint32_t AddWords(uint32_t name, uint32_t index, const void* words, size_t count, BlockSum* sum) {

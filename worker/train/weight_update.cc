@@ -22,9 +22,9 @@ using exact::kBlockElements;
 // Blocks of one thing to do for a core: 128 Ki elements. Has no influence on the result, nor has
 // the next.
 constexpr size_t kPieceBlocks = 512;
-// Blocks that go through all of the pass before the next ones come: 8 Ki elements, with their sums
-// and slots some 200 KiB.
-constexpr size_t kStripBlocks = 32;
+// Blocks that go through all of the pass before the next ones come: 1 Ki elements, with their sums
+// and slots some 24 KiB, which a first-level cache holds.
+constexpr size_t kStripBlocks = 4;
 
 constexpr uint32_t kInfinity = exact::kInfinityBits;  // magnitudes from here on are not finite
 
