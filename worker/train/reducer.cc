@@ -143,10 +143,10 @@ StatusOr<exact::Record> Reducer::ReduceAll() {
   unfinished_ = gradient_buckets() + 1;
   record_.reset();
   while (true) {
-    RING_ASSIGN_OR_RETURN(News news, TakeNews(ring_.idle()));
-    RING_RETURN_IF_ERROR(Add(std::move(news)));
     for (const uint32_t index : ring_.TakeFinished()) RING_RETURN_IF_ERROR(Finished(index));
     if (unfinished_ == 0) return Unpack();
+    RING_ASSIGN_OR_RETURN(News news, TakeNews(ring_.idle()));
+    RING_RETURN_IF_ERROR(Add(std::move(news)));
     RING_RETURN_IF_ERROR(ring_.Work(ring::AllReduce::Until::kNews));
   }
 }
