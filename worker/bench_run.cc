@@ -83,8 +83,8 @@ Status MeasureInto(ring::Link* link, ring::Position position, const v1::MeasureR
   ring::SumsPlan plan;
   for (const uint64_t bytes : measure.sums().bytes()) plan.elements.push_back(bytes / 4);
   for (const int sums : measure.sums().sums()) {
-    plan.sums.push_back(sums == v1::BENCH_SUMS_EXACT ? ring::BenchSums::kExact
-                                                     : ring::BenchSums::kFloat32);
+    plan.sums.push_back(sums == v1::BENCH_SUMS_EXACT ? ring::ArraySums::kExact
+                                                     : ring::ArraySums::kFloat32);
   }
   plan.rounds = measure.sums().rounds();
   plan.seed = measure.sums().seed();
@@ -94,7 +94,7 @@ Status MeasureInto(ring::Link* link, ring::Position position, const v1::MeasureR
   for (const ring::SumsTimes& times : all) {
     v1::MeasuredSums& added = *measured->add_times();
     added.set_bytes(times.elements * 4);
-    added.set_sums(times.sums == ring::BenchSums::kExact ? v1::BENCH_SUMS_EXACT
+    added.set_sums(times.sums == ring::ArraySums::kExact ? v1::BENCH_SUMS_EXACT
                                                          : v1::BENCH_SUMS_FLOAT32);
     added.mutable_seconds()->Add(times.seconds.begin(), times.seconds.end());
     added.set_sent_bytes(times.sent_bytes);

@@ -10,7 +10,6 @@
 
 #include "common/check.h"
 #include "common/exact/block_layout.h"
-#include "common/exact/quantize.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -113,7 +112,6 @@ class LinkMeter {
 
 // ---- reductions ---------------------------------------------------------------------------------
 
-constexpr size_t kBucketBlocks = (size_t{1} << 20) / exact::kBlockElements;
 constexpr int kUnitExponent = -20;
 
 // SplitMix64's finalizer (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
@@ -148,95 +146,55 @@ class MadeUp {
 class Contribution {
  public:
   Contribution(size_t elements, Position position, uint64_t seed)
-      : position_(position), seed_(seed) {
-    for (size_t at = 0; at < elements; at += exact::kBlockElements) {
-      const size_t count = std::min<size_t>(exact::kBlockElements, elements - at);
-      blocks_.push_back({0, static_cast<uint32_t>(blocks_.size()), static_cast<uint32_t>(count)});
-    }
-    const size_t padded = blocks_.size() * exact::kBlockElements;
-    own_.assign(padded, 0);
-    reduced_.assign(padded, 0);
-    integers_.assign(padded, 0);
-    totals_.assign(padded, 0);
-    const MadeUp made_up(seed, position.rank);
-    ForElements(0, blocks_.size(), [&](size_t element, int bits) {
-      own_[element] = std::ldexp(static_cast<float>(made_up.At(element, bits)), kUnitExponent);
-    });
+      : position_(position),
+        seed_(seed),
+        array_(Draw(elements, MadeUp(seed, position.rank)), position.size) {
+    array_.UseUnits(std::vector<int>(array_.blocks().size(), kUnitExponent));
   }
 
-  Status Reduce(AllReduce* reduce, Context context, BenchSums sums) {
-    for (size_t first = 0; first < blocks_.size(); first += kBucketBlocks) {
-      const size_t count = std::min(kBucketBlocks, blocks_.size() - first);
-      context.bucket = static_cast<uint32_t>(first / kBucketBlocks);
-      const std::span blocks = std::span(blocks_).subspan(first, count);
-      if (sums == BenchSums::kFloat32) {
-        RING_RETURN_IF_ERROR(reduce->Float32(context, blocks,
-                                             Range<const float>(own_, first, count),
-                                             Range<float>(reduced_, first, count)));
-        continue;
-      }
-      for (size_t b = first; b < first + count; ++b) Quantize(b);
-      RING_RETURN_IF_ERROR(reduce->Exact(context, blocks,
-                                         Range<const int64_t>(integers_, first, count),
-                                         Range<int64_t>(totals_, first, count)));
-      for (size_t b = first; b < first + count; ++b) {
-        exact::Dequantize(Block<const int64_t>(totals_, b), kUnitExponent,
-                          &reduced_[b * exact::kBlockElements]);
+  Status Reduce(AllReduce* reduce, const Context& context, ArraySums sums) {
+    return array_.Reduce(reduce, context, sums);
+  }
+
+  // Of the reduction that was last. Exact sums must be what they are; float32's may be off by what
+  // adding in any order is off.
+  [[nodiscard]] Status Check(ArraySums sums) const {
+    std::vector<MadeUp> members;
+    for (uint32_t rank = 0; rank < position_.size; ++rank) members.emplace_back(seed_, rank);
+    std::array<int64_t, exact::kBlockElements> totals{};
+    for (size_t b = 0; b < array_.blocks().size(); ++b) {
+      const int bits = members.front().BitsOf(b);
+      if (sums == ArraySums::kExact) array_.totals().Read(b, totals);
+      for (size_t i = 0; i < array_.blocks()[b].count; ++i) {
+        const size_t element = b * exact::kBlockElements + i;
+        int64_t expected = 0, sizes = 0;
+        for (const MadeUp& member : members) {
+          const int64_t part = member.At(element, bits);
+          expected += part;
+          sizes += std::abs(part);
+        }
+        if (sums == ArraySums::kExact && totals[i] != expected) {
+          return Wrong(element, static_cast<double>(totals[i]), expected);
+        }
+        const double got =
+            std::ldexp(static_cast<double>(array_.reduced()[element]), -kUnitExponent);
+        const double allowed = std::ldexp(static_cast<double>(sizes) * position_.size, -24);
+        if (!(std::abs(got - static_cast<double>(expected)) <= allowed)) {
+          return Wrong(element, got, expected);
+        }
       }
     }
     return absl::OkStatus();
   }
 
-  // Of the reduction that was last. Exact sums must be what they are; float32's may be off by what
-  // adding in any order is off.
-  [[nodiscard]] Status Check(BenchSums sums) const {
-    std::vector<MadeUp> members;
-    for (uint32_t rank = 0; rank < position_.size; ++rank) members.emplace_back(seed_, rank);
-    Status status;
-    ForElements(0, blocks_.size(), [&](size_t element, int bits) {
-      if (!status.ok()) return;
-      int64_t expected = 0, sizes = 0;
-      for (const MadeUp& member : members) {
-        const int64_t part = member.At(element, bits);
-        expected += part;
-        sizes += std::abs(part);
-      }
-      if (sums == BenchSums::kExact && totals_[element] != expected) {
-        status = Wrong(element, static_cast<double>(totals_[element]), expected);
-      }
-      const double got = std::ldexp(static_cast<double>(reduced_[element]), -kUnitExponent);
-      const double allowed = std::ldexp(static_cast<double>(sizes) * position_.size, -24);
-      if (status.ok() && !(std::abs(got - static_cast<double>(expected)) <= allowed)) {
-        status = Wrong(element, got, expected);
-      }
-    });
-    return status;
-  }
-
  private:
-  template <typename T, typename Vector>
-  static std::span<T> Range(Vector& all, size_t first, size_t count) {
-    return std::span<T>(all).subspan(first * exact::kBlockElements, count * exact::kBlockElements);
-  }
-  template <typename T, typename Vector>
-  std::span<T> Block(Vector& all, size_t block) const {
-    return std::span<T>(all).subspan(block * exact::kBlockElements, blocks_[block].count);
-  }
-
-  void Quantize(size_t block) {
-    const std::span<int64_t> sums = Block<int64_t>(integers_, block);
-    std::ranges::fill(sums, 0);
-    (void)exact::QuantizeAdd(Block<const float>(own_, block), kUnitExponent, 1, position_.size,
-                             sums.data());
-  }
-
-  template <typename Visit>
-  void ForElements(size_t first, size_t last, const Visit& visit) const {
-    const MadeUp made_up(seed_, 0);
-    for (size_t b = first; b < last; ++b) {
-      const int bits = made_up.BitsOf(b);
-      for (size_t i = 0; i < blocks_[b].count; ++i) visit(b * exact::kBlockElements + i, bits);
+  static std::vector<float> Draw(size_t elements, const MadeUp& made_up) {
+    std::vector<float> numbers(elements);
+    for (size_t i = 0; i < elements; ++i) {
+      const int bits = made_up.BitsOf(i / exact::kBlockElements);
+      numbers[i] = std::ldexp(static_cast<float>(made_up.At(i, bits)), kUnitExponent);
     }
+    return numbers;
   }
 
   [[nodiscard]] Status Wrong(size_t element, double got, int64_t expected) const {
@@ -248,9 +206,7 @@ class Contribution {
 
   const Position position_;
   const uint64_t seed_;
-  std::vector<exact::Block> blocks_;
-  std::vector<float> own_, reduced_;
-  std::vector<int64_t> integers_, totals_;
+  ArrayReduction array_;
 };
 
 class SumsMeter {
@@ -259,7 +215,7 @@ class SumsMeter {
             std::stop_token stop)
       : link_(link), reduce_(link, position, options), context_(context), stop_(std::move(stop)) {}
 
-  StatusOr<SumsTimes> WarmUp(Contribution* own, size_t elements, BenchSums sums) {
+  StatusOr<SumsTimes> WarmUp(Contribution* own, size_t elements, ArraySums sums) {
     SumsTimes times{elements, sums, {}, 0};
     const uint64_t before = link_->bytes_sent();
     RING_RETURN_IF_ERROR(Reduce(own, sums));
@@ -277,7 +233,7 @@ class SumsMeter {
   }
 
  private:
-  Status Reduce(Contribution* own, BenchSums sums) {
+  Status Reduce(Contribution* own, ArraySums sums) {
     if (stop_.stop_requested()) return absl::CancelledError("the measurement was ended");
     ++context_.step;
     return own->Reduce(&reduce_, context_, sums);
@@ -315,7 +271,7 @@ StatusOr<std::vector<SumsTimes>> MeasureSums(Link* link, Position position, cons
   for (const size_t elements : plan.elements) {
     Contribution own(elements, position, plan.seed);
     std::vector<SumsTimes> these;
-    for (const BenchSums sums : plan.sums) {
+    for (const ArraySums sums : plan.sums) {
       RING_ASSIGN_OR_RETURN(SumsTimes times, meter.WarmUp(&own, elements, sums));
       these.push_back(std::move(times));
     }

@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "worker/ring/all_reduce.h"
+#include "worker/ring/array_reduction.h"
 #include "worker/ring/link.h"
 #include "worker/ring/schedule.h"
 
@@ -28,26 +29,24 @@ struct LinkFigures {
                                                 const Context& context,
                                                 std::chrono::steady_clock::time_point deadline);
 
-enum class BenchSums : uint8_t { kExact, kFloat32 };
-
 struct SumsPlan {
   std::vector<size_t> elements;  // of float32, each at least 1
-  std::vector<BenchSums> sums;   // one after the other inside a round
+  std::vector<ArraySums> sums;   // one after the other inside a round
   uint32_t rounds = 1;
   uint64_t seed = 0;  // of the numbers, equal on every member
 };
 
 struct SumsTimes {
   size_t elements = 0;
-  BenchSums sums = BenchSums::kExact;
+  ArraySums sums = ArraySums::kExact;
   std::vector<double> seconds;  // of each round, on this member, from a common start
   uint64_t sent_bytes = 0;      // payload of one reduction
 };
 
 // Every size with every kind of sum: first once to warm up, whose sums are compared with what the
-// seed says that they are, then `rounds` times. Exact begins with float32 gradients and ends with
-// float32 sums, in buckets of 1 Mi elements. Errors are AllReduce's; DATA_LOSS: a wrong sum, with
-// its element; CANCELLED: `stop`, between two reductions. Holds 24 bytes an element.
+// seed says that they are, then `rounds` times. As a step has them (ArrayReduction). Errors are
+// AllReduce's; DATA_LOSS: a wrong sum, with its element; CANCELLED: `stop`, between two reductions.
+// Holds 24 bytes an element.
 [[nodiscard]] StatusOr<std::vector<SumsTimes>> MeasureSums(Link* link, Position position,
                                                            const Context& context,
                                                            const SumsPlan& plan,

@@ -44,7 +44,7 @@ class WrongLink : public ForwardingLink {
 };
 
 const SumsPlan kSmallPlan{.elements = {1, 4096, 1'100'003},
-                          .sums = {BenchSums::kExact, BenchSums::kFloat32},
+                          .sums = {ArraySums::kExact, ArraySums::kFloat32},
                           .rounds = 3,
                           .seed = 5};
 
