@@ -122,6 +122,10 @@ std::string TextReport(const TrainOptions& options, const TrainCase& one,
       "{:.2f}; {:.2f} ms of CPU\n",
       1e3 * speed.step_mean, 1e3 * phases.input, 1e3 * phases.compute, 1e3 * Ring(phases),
       1e3 * phases.update, 1e3 * Rest(phases, speed.step_mean), 1e3 * measured.step_cpu_seconds);
+  if (measured.update_bound > 0) {
+    text += fmt::format("  update    {:.2f} of a plain pass over its bytes, {:.2f} ms\n",
+                        phases.update / measured.update_bound, 1e3 * measured.update_bound);
+  }
   text += fmt::format("  model     {} parameters, {}\n", measured.parameters,
                       FlopsLine(measured, speed));
   text += fmt::format("  memory    {}\n", MemoryLine(options, measured.memory));
@@ -150,6 +154,7 @@ std::string JsonReport(const TrainOptions& options, const TrainCase& one,
       {"us_per_sample", speed.us_per_sample},
       {"step_seconds", speed.step_mean},
       {"step_cpu_seconds", measured.step_cpu_seconds},
+      {"update_bound_seconds", measured.update_bound},
       {"phases", PhasesJson(measured.phases, speed.step_mean)},
       {"flops_per_sample", measured.flops.training},
       {"tflops", speed.tflops},

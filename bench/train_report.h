@@ -36,6 +36,7 @@ struct TrainMeasurement {
   std::vector<double> step_seconds;  // at least one
   double step_cpu_seconds = 0;       // of the process, mean of these steps
   worker::PhaseTimes phases;         // likewise
+  double update_bound = 0;           // UpdateBound of it; 0 where a device updates
   double prepare_seconds = 0;        // programs, kernels, S(0), the known shard
   double first_step_seconds = 0;
   double loss = 0;  // mean of the epoch so far, at the end

@@ -11,8 +11,10 @@
 
 #include "bench/process_memory.h"
 #include "bench/step_clock.h"
+#include "bench/update_bound.h"
 #include "common/data/sample_data.h"
 #include "common/graph/message/message.h"
+#include "common/graph/update/optimizer.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
 #include "worker/data/shard_loader.h"
@@ -145,6 +147,12 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
   RING_RETURN_IF_ERROR(RunSteps(options, resolved.result(), trainer.get(), &measured));
   measured.memory.host_peak = ReadHostMemory().peak;
   measured.memory.device_used = DeviceBytesUsed();
+  if (options.device == "cpu") {
+    RING_ASSIGN_OR_RETURN(const auto optimizer,
+                          graph::MakeOptimizer(graph::UpdateOptionsOf(resolved.result())));
+    measured.update_bound =
+        UpdateBound(measured.parameters, optimizer->slot_names().size(), options.cores);
+  }
   return measured;
 }
 

@@ -24,14 +24,22 @@ uint64_t SumOfLanes(__m256i lanes) {
   return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
+__m256i LoadFour(const int64_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+__m256i LoadFour(const int32_t* from) {
+  return _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
 // NH of UMAC (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: fast and secure message
 // authentication", 1999), twice with independent keys.
-Halves Compress(std::span<const int64_t> integers) {
+template <typename T>
+Halves Compress(std::span<const T> integers) {
   __m256i first = _mm256_setzero_si256();
   __m256i second = _mm256_setzero_si256();
   size_t i = 0;
   for (; i + 4 <= integers.size(); i += 4) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(integers.data() + i));
+    const __m256i x = LoadFour(integers.data() + i);
     first = _mm256_add_epi64(first, KeyedProducts(x, kElementKeys.first + i));
     second = _mm256_add_epi64(second, KeyedProducts(x, kElementKeys.second + i));
   }
@@ -65,6 +73,12 @@ BlockSum BlockSum::OfBytes(const std::array<uint8_t, 16>& bytes) {
 }
 
 void BlockSum::Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers) {
+  RING_CHECK(integers.size() <= kBlockElements, "a block has at most 256 elements");
+  AddHash(FinishHash(Compress(integers), tensor, index, static_cast<uint32_t>(integers.size())),
+          &sum_);
+}
+
+void BlockSum::Add(uint32_t tensor, uint32_t index, std::span<const int32_t> integers) {
   RING_CHECK(integers.size() <= kBlockElements, "a block has at most 256 elements");
   AddHash(FinishHash(Compress(integers), tensor, index, static_cast<uint32_t>(integers.size())),
           &sum_);

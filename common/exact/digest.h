@@ -34,8 +34,9 @@ class BlockSum {
   [[nodiscard]] static BlockSum OfHalves(uint64_t low, uint64_t high);
   [[nodiscard]] static BlockSum OfBytes(const std::array<uint8_t, 16>& bytes);
 
-  // Adds the hash of one block's integers.
+  // Adds the hash of one block's integers; of int32 that of the same numbers as int64.
   void Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers);
+  void Add(uint32_t tensor, uint32_t index, std::span<const int32_t> integers);
   void Add(const BlockSum& other);
   void Add(const Halves& hash) { AddHash(hash, &sum_); }
   [[nodiscard]] std::array<uint8_t, 16> bytes() const;  // little-endian

@@ -74,18 +74,22 @@ class StepSums {
   // sums the bits stand for integers.
   void Take(const exact::Block& block, size_t b, int unit_exponent, float* gradient,
             exact::BlockSum* sum) const {
-    std::array<int64_t, kBlockElements> side;
-    const auto integers = std::span(side).first(block.count);
-    if (floats_.empty()) {
-      integers_.Read(b, integers);
-      if (gradient != nullptr) integers_.Dequantize(b, unit_exponent, {gradient, block.count});
-    } else {
+    if (!floats_.empty()) {
       const auto floats = floats_.subspan(b * kBlockElements, block.count);
-      std::ranges::transform(floats, integers.begin(),
-                             [](float x) { return std::bit_cast<int32_t>(x); });
+      std::array<int32_t, kBlockElements> bits;
+      std::ranges::transform(floats, bits.begin(), std::bit_cast<int32_t, float>);
+      sum->Add(block.tensor, block.index, std::span<const int32_t>(bits.data(), block.count));
       if (gradient != nullptr) std::ranges::copy(floats, gradient);
+      return;
     }
-    sum->Add(block.tensor, block.index, integers);
+    if (const int32_t* const narrow = integers_.narrow(b); narrow != nullptr) {
+      sum->Add(block.tensor, block.index, std::span(narrow, block.count));
+    } else {
+      std::array<int64_t, kBlockElements> wide;
+      integers_.Read(b, std::span(wide).first(block.count));
+      sum->Add(block.tensor, block.index, std::span<const int64_t>(wide.data(), block.count));
+    }
+    if (gradient != nullptr) integers_.Dequantize(b, unit_exponent, {gradient, block.count});
   }
 
  private:
