@@ -303,6 +303,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"regroups", RegroupsOf(status)},
           {"shards_recomputed", status.shards_recomputed()},
           {"rewinds", status.rewinds()},
+          {"state_faults", status.state_faults()},
           {"resumed_from", OrNull(status.has_resumed_from(), status.resumed_from())},
           {"init", InitOf(status)},
           {"resumes_job", TextOrNull(status.resumes_job())},

@@ -100,6 +100,10 @@ void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
     lines->Add(true, "newest regroup", Describe(newest));
     lines->Add(true, "", DescribeCost(newest));
   }
+  lines->Add(status.state_faults() > 0, "state faults",
+             fmt::format("{}: a worker's state was not what it wrote, and the job went back; the "
+                         "next one ends it",
+                         status.state_faults()));
   lines->Add(status.shards_recomputed() > 0, "shards recomputed",
              fmt::format("{}", status.shards_recomputed()));
   lines->Add(status.has_straggler(), "straggler", Printable(status.straggler().text()));
