@@ -58,6 +58,7 @@ class StateFaultTest(cluster.ClusterTest):
             self.assertTrue(token.exists())
             faults = self.faults(running, status["job_id"])
             self.assertEqual(len(faults), 1, faults)
+            self.assertEqual(status["state_faults"], 1)
             self.assertEqual(faults[0]["subject"], victim)
             self.assertIn("is not what was written", faults[0]["message"])
             step = int(faults[0]["message"].split("the state of step ")[1].split()[0])
