@@ -109,11 +109,15 @@ __attribute__((target("avx512f"))) WordSums SumAvx512(const void* words, size_t 
         _mm512_add_epi64(odd_second, _mm512_mul_epu32(odd, _mm512_load_si512(kOddKeys.second + i)));
     largest = _mm512_max_epu32(largest, _mm512_and_si512(even, magnitude));
   }
+  // Not by _mm512_reduce_add_epi64, which adds signed numbers.
+  alignas(64) uint64_t lanes[2][8];
+  _mm512_store_si512(lanes[0], _mm512_add_epi64(first, odd_first));
+  _mm512_store_si512(lanes[1], _mm512_add_epi64(second, odd_second));
   WordSums sums;
-  sums.halves.first =
-      static_cast<uint64_t>(_mm512_reduce_add_epi64(_mm512_add_epi64(first, odd_first)));
-  sums.halves.second =
-      static_cast<uint64_t>(_mm512_reduce_add_epi64(_mm512_add_epi64(second, odd_second)));
+  for (size_t lane = 0; lane < 8; ++lane) {
+    sums.halves.first += lanes[0][lane];
+    sums.halves.second += lanes[1][lane];
+  }
   sums.largest = _mm512_reduce_max_epu32(largest);
   AddRest(words, i, count, &sums);
   return sums;
