@@ -16,11 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/arena.h"
 #include "tests/support/fake_device_state.h"
 #include "tests/support/fake_input_stage.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/shard_io.h"
-#include "common/arena.h"
 
 namespace ringmaster {
 

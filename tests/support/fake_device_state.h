@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/check.h"
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
@@ -17,7 +18,6 @@
 #include "common/graph/update/optimizer.h"
 #include "common/mutex.h"
 #include "worker/backend/device_state.h"
-#include "common/arena.h"
 
 namespace ringmaster {
 

@@ -13,13 +13,13 @@
 #include <span>
 #include <vector>
 
+#include "common/arena.h"
 #include "common/exact/block_layout.h"
 #include "common/exact/block_sums.h"
 #include "common/exact/quantize.h"
 #include "common/exact/units.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/job.pb.h"
-#include "common/arena.h"
 
 namespace ringmaster::worker {
 
