@@ -40,12 +40,10 @@ class Arena {
   void AskForHugePages(size_t bytes) {
     constexpr size_t kPage = 4096;
     constexpr size_t kLarge = size_t{4} << 20;
-    const auto begin = reinterpret_cast<uintptr_t>(data_.get());
-    const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
-    const uintptr_t end = (begin + bytes) / kPage * kPage;
-    if (bytes >= kLarge) {
-      (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
-    }
+    if (bytes < kLarge) return;
+    auto* const begin = reinterpret_cast<std::byte*>(data_.get());
+    const size_t before = -reinterpret_cast<uintptr_t>(begin) % kPage;
+    (void)madvise(begin + before, (bytes - before) / kPage * kPage, MADV_HUGEPAGE);
   }
 
   struct Free {
