@@ -39,7 +39,7 @@ std::string Run::FindBehind(const std::string& writer, uint64_t step,
 }
 
 Fault Run::OnStateFault(const Member& from, const v1::JobFailed& said, Now now, Actions& actions) {
-  const std::string name = from.name();
+  const std::string& name = from.name();
   if (!InRing(name)) {
     RefuseJoiner(name, said.reason(), now);
     return {};
