@@ -1,4 +1,5 @@
-// The reference: integer arithmetic, one lane and one element at a time.
+// The reference: integer arithmetic, one lane and one element at a time; and which of the kernels
+// this processor runs.
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -123,5 +124,10 @@ constexpr Kernels kPortable = {"portable", QuantizeAddPortable, QuantizeAddNarro
 }  // namespace
 
 const Kernels& PortableKernels() { return kPortable; }
+
+const Kernels& BestKernels() {
+  static const Kernels& best = Avx512Kernels() != nullptr ? *Avx512Kernels() : Avx2Kernels();
+  return best;
+}
 
 }  // namespace ringmaster::exact

@@ -21,10 +21,12 @@ enum class Verdict : uint8_t { kApply, kSkip };
 // In words, the first flagged shard: `the gradient of fc1/kernel of shard 3 is not finite (...)`.
 [[nodiscard]] std::string DescribeFlag(const StateLayout& layout, const exact::Record& total);
 
-// Applies one step: dequantizes job->totals, updates parameters, slots, moving statistics, units,
-// loss scale, metrics and digest, and clears job->gradients and job->step_work for the next step.
-// The weights are not refreshed. Holds state_mu all the time, so that no copy has half an update.
-// `source` says where a device finds the sums. An error is the device's: the state is lost.
+// Applies one step: makes gradients of the sums, updates parameters, slots, moving statistics,
+// units, loss scale, metrics and digest, and clears job->gradients and job->step_work for the next
+// step. The weights are not refreshed. Holds state_mu all the time, so that no copy has half an
+// update. `source` says where the sums are. DATA_LOSS: what was read is not what was written;
+// FAILED_PRECONDITION: a value is not finite now; else the device's error. After any of them the
+// state is lost, and job->lost_state says why but for a device's.
 [[nodiscard]] Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source);
 
 // Ends a step without an update: the digest and the step go on, the loss scale is halved, units are

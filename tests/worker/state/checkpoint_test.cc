@@ -6,6 +6,7 @@
 #include "common/job/resolve.h"
 #include "common/safetensors.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/worker/state/fill_state.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -36,19 +37,7 @@ void Settle(State* state) {
 // A state without equal values, at step 5.
 State SomeState(const std::vector<std::string>& slots = {"m", "v"}) {
   State state(*StateLayout::Create(SmallProgram(), slots), 21);
-  float next = 0.5F;
-  const auto fill = [&](std::span<float> values) {
-    for (float& x : values) x = next += 0.25F;
-  };
-  for (const exact::TensorRange& range : state.layout->blocks().tensors()) {
-    fill(state.parameters.span().subspan(range.offset(), range.elements));
-    for (Arena<float>& slot : state.slots) {
-      fill(slot.span().subspan(range.offset(), range.elements));
-    }
-  }
-  fill(state.moving_means.span());
-  fill(state.moving_variances.span());
-  state.units.Advance(state.parameters.span());
+  FillWithDifferentValues(&state);
   state.step = 5;
   state.updates = 4;
   state.loss_scale = {.value = 512, .good_steps = 3};

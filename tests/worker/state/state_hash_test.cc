@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "tests/worker/state/fill_state.h"
 #include "worker/state/state.h"
 
 namespace ringmaster::worker {
@@ -25,19 +26,7 @@ State HashedState() {
   program.normalizations[1].name = "bn2";
   program.normalizations[1].channels = 300;
   State state(*StateLayout::Create(program, {"m", "v"}), 21);
-  float next = 0.5F;
-  const auto fill = [&](std::span<float> values) {
-    for (float& x : values) x = next += 0.25F;
-  };
-  for (const exact::TensorRange& range : state.layout->blocks().tensors()) {
-    fill(state.parameters.span().subspan(range.offset(), range.elements));
-    for (Arena<float>& slot : state.slots) {
-      fill(slot.span().subspan(range.offset(), range.elements));
-    }
-  }
-  fill(state.moving_means.span());
-  fill(state.moving_variances.span());
-  state.units.Advance(state.parameters.span());
+  FillWithDifferentValues(&state);
   state.written = HashState(state);
   return state;
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "common/mutex.h"
 
@@ -16,10 +17,27 @@ class CallQueue {
   using Call = std::function<void()>;
 
   // Calls nobody: locks may be held.
-  void Add(Call call);
+  void Add(Call call) {
+    MutexLock lock(mu_);
+    calls_.push_back(std::move(call));
+  }
   // Carries out every call that was added, or leaves them to the thread that does so already. No
   // lock may be held. `keep` is the stream: the last call may be what it lived for.
-  void Run(const std::shared_ptr<const void>& keep);
+  void Run(const std::shared_ptr<const void>& /*keep*/) {
+    while (true) {
+      Call call;
+      {
+        MutexLock lock(mu_);
+        if (running_ || calls_.empty()) return;
+        running_ = true;
+        call = std::move(calls_.front());
+        calls_.pop_front();
+      }
+      call();
+      MutexLock lock(mu_);
+      running_ = false;
+    }
+  }
 
  private:
   Mutex mu_;

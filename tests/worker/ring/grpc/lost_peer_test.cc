@@ -15,17 +15,8 @@ TEST_CASE("RingPort: a killed neighbour ends Receive and Send at once, and is na
   const auto port = RingPort::Create({"127.0.0.1", 0});
   REQUIRE(port.ok());
   peer.WritePort((*port)->port());
-  LinkOptions options;
-  options.job_id = "job-1";
-  options.generation = {1, 1};
-  options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
-  options.successor_name = "worker-1";
-  options.self_name = "worker-0";
-  options.self_incarnation = "worker-0-process";
-  options.predecessor_name = "worker-1";
-  options.predecessor_incarnation = "worker-1-process";
   const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  const auto link = (*port)->Connect(options, soon);
+  const auto link = (*port)->Connect(OptionsBeside(peer_port), soon);
   REQUIRE(link.ok());
   REQUIRE((*link)->Receive(soon).ok());
 

@@ -11,9 +11,25 @@
 #include <cstdio>
 #include <string>
 
+#include "worker/ring/grpc/ring_port.h"
+
 extern char** environ;
 
 namespace ringmaster::ring {
+
+// How worker-0 connects to it, at its port.
+[[nodiscard]] inline LinkOptions OptionsBeside(int peer_port) {
+  LinkOptions options;
+  options.job_id = "job-1";
+  options.generation = {1, 1};
+  options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
+  options.successor_name = "worker-1";
+  options.self_name = "worker-0";
+  options.self_incarnation = "worker-0-process";
+  options.predecessor_name = "worker-1";
+  options.predecessor_incarnation = "worker-1-process";
+  return options;
+}
 
 class PeerProcess {
  public:

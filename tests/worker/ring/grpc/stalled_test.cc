@@ -64,16 +64,7 @@ struct BesidePeer {
     if (peer_port == 0 || !listening.ok()) return;
     port = *std::move(listening);
     peer.WritePort(port->port(), blocks);
-    LinkOptions options;
-    options.job_id = "job-1";
-    options.generation = {1, 1};
-    options.successor_address = "127.0.0.1:" + std::to_string(peer_port);
-    options.successor_name = "worker-1";
-    options.self_name = "worker-0";
-    options.self_incarnation = "worker-0-process";
-    options.predecessor_name = "worker-1";
-    options.predecessor_incarnation = "worker-1-process";
-    auto connected = port->Connect(options, Clock::now() + seconds(20));
+    auto connected = port->Connect(OptionsBeside(peer_port), Clock::now() + seconds(20));
     if (connected.ok()) link = *std::move(connected);
   }
 };
