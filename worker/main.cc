@@ -17,6 +17,7 @@
 #include "worker/devices.h"
 #include "worker/flags.h"
 #include "worker/plan.h"
+#include "worker/ring/grpc/event_queue.h"
 #include "worker/tune.h"
 
 namespace {
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();
   ReturnFreedMemory();
+  ring::PollQueuesApart();
   InitializeLog("ringworker");
   if (const Status armed = ArmFailpoints(std::getenv(kFailpointVariable)); !armed.ok()) {
     fmt::print(stderr, "ringworker: {}\n", Message(armed));

@@ -23,6 +23,7 @@
 #include "bench/recorded_gradients.h"
 #include "bench/ring/contender.h"
 #include "common/crc32c.h"
+#include "worker/ring/grpc/event_queue.h"
 
 namespace ringmaster::bench {
 
@@ -136,6 +137,7 @@ int main(int argc, char** argv) {
   const char* const rank = argc == 6 ? argv[4] : std::getenv("OMPI_COMM_WORLD_RANK");
   member.rank = rank == nullptr ? 0 : static_cast<uint32_t>(std::atoi(rank));
   if (argc == 6) member.host = argv[5];
+  ringmaster::ring::PollQueuesApart();
   const ringmaster::Status status = ringmaster::bench::Serve(argv[1], member);
   if (status.ok()) return 0;
   std::cerr << "allreduce_speed: " << argv[1] << ", member " << member.rank << ": "

@@ -25,6 +25,22 @@ namespace {
 constexpr std::chrono::milliseconds kPause{100};  // after an error that is not of one connection
 constexpr std::chrono::seconds kWarnInterval{10};
 
+constexpr size_t kMaxRequest = 1'024;  // of who asks for a door
+constexpr char kRequest[] = "CONNECT ";
+constexpr char kOpened[] = "HTTP/1.1 200 OK\r\n\r\n";
+constexpr char kNoDoor[] = "HTTP/1.1 404 Not Found\r\n\r\n";
+
+// To a client that has sent little and reads: there is room.
+void Say(int file, const char* words) {
+  (void)!send(file, words, std::strlen(words), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void HandOver(OwnedFile file, grpc::experimental::ExternalConnectionAcceptor* server) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.fd = file.Release();
+  server->HandleNewConnection(&parameters);
+}
+
 Status SystemError(const std::string& what) {
   return Error(absl::StatusCode::kUnavailable, "{}: {}", what, std::strerror(errno));
 }
@@ -219,13 +235,23 @@ Acceptor::~Acceptor() { Stop(); }
 
 void Acceptor::AddTo(grpc::ServerBuilder* builder,
                      std::shared_ptr<grpc::ServerCredentials> credentials) {
+  server_ = Connect(builder, std::move(credentials));
+}
+
+void Acceptor::AddDoor(const std::string& name, grpc::ServerBuilder* builder,
+                       std::shared_ptr<grpc::ServerCredentials> credentials) {
+  doors_[name] = Connect(builder, std::move(credentials));
+}
+
+Acceptor::Server Acceptor::Connect(grpc::ServerBuilder* builder,
+                                   std::shared_ptr<grpc::ServerCredentials> credentials) const {
   using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               static_cast<int>(options_.handshake.count()));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                               static_cast<int>(options_.idle.count()));
-  server_ =
-      builder->experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials));
+  return builder->experimental().AddExternalConnectionAcceptor(Type::FROM_FD,
+                                                               std::move(credentials));
 }
 
 void Acceptor::Start() {
@@ -250,20 +276,71 @@ void Acceptor::Stop() {
 }
 
 void Acceptor::Run(const std::stop_token& stop) {
-  std::vector<pollfd> waits;
-  for (const OwnedFile& listener : listeners_) waits.push_back({listener.get(), POLLIN, 0});
-  waits.push_back({wake_.get(), POLLIN, 0});
   bool pause = false;
   while (!stop.stop_requested()) {
-    // A pause waits for Stop alone.
-    const size_t first = pause ? listeners_.size() : 0;
-    const int ready = poll(waits.data() + first, waits.size() - first,
-                           static_cast<int>(pause ? kPause.count() : 1'000));
+    std::vector<pollfd> waits = {{wake_.get(), POLLIN, 0}};
+    for (const Visitor& visitor : visitors_) waits.push_back({visitor.file.get(), POLLIN, 0});
+    const size_t first = waits.size();
+    // In a pause nobody is let in.
+    for (const OwnedFile& listener : listeners_) {
+      if (!pause) waits.push_back({listener.get(), POLLIN, 0});
+    }
+    const auto limit = pause ? kPause : std::chrono::milliseconds(1'000);
+    const int ready = poll(waits.data(), waits.size(), static_cast<int>(limit.count()));
+    HearAll(std::span(waits).subspan(1, first - 1));
     const bool listen = !std::exchange(pause, false) && ready > 0;
     for (size_t i = 0; listen && i < listeners_.size(); ++i) {
-      if (waits[i].revents != 0 && !AcceptAll(listeners_[i])) pause = true;
+      if (waits[first + i].revents != 0 && !AcceptAll(listeners_[i])) pause = true;
     }
   }
+  visitors_.clear();
+}
+
+void Acceptor::HearAll(std::span<const pollfd> polled) {
+  const Clock::time_point now = Clock::now();
+  auto visitor = visitors_.begin();
+  for (const pollfd& file : polled) {
+    const bool done = file.revents != 0 ? Hear(&*visitor) == Heard::kDone : visitor->until < now;
+    visitor = done ? visitors_.erase(visitor) : std::next(visitor);
+  }
+}
+
+// Nobody who speaks HTTP/2, or begins with a handshake of TLS, begins like a request for a door.
+Acceptor::Heard Acceptor::Hear(Visitor* visitor) {
+  const int file = visitor->file.get();
+  char bytes[kMaxRequest];
+  if (visitor->said.empty()) {
+    const ssize_t count = recv(file, bytes, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+    if (count <= 0) return Heard::kDone;
+    if (bytes[0] != kRequest[0]) {
+      HandOver(std::move(visitor->file), server_.get());
+      return Heard::kDone;
+    }
+  }
+  const ssize_t count = recv(file, bytes, sizeof(bytes) - visitor->said.size(), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+  if (count <= 0) return Heard::kDone;
+  visitor->said.append(bytes, static_cast<size_t>(count));
+  if (visitor->said.ends_with("\r\n\r\n")) {
+    Open(visitor);
+    return Heard::kDone;
+  }
+  return visitor->said.size() < kMaxRequest ? Heard::kNothingYet : Heard::kDone;
+}
+
+void Acceptor::Open(Visitor* visitor) {
+  const std::string& said = visitor->said;
+  const size_t begin = std::strlen(kRequest);
+  const size_t end = said.find(' ', begin);
+  const bool asks = said.starts_with(kRequest) && end != std::string::npos;
+  const auto door = asks ? doors_.find(said.substr(begin, end - begin)) : doors_.end();
+  if (door == doors_.end()) {
+    Say(visitor->file.get(), kNoDoor);
+    return;
+  }
+  Say(visitor->file.get(), kOpened);
+  HandOver(std::move(visitor->file), door->second.get());
 }
 
 bool Acceptor::AcceptAll(const OwnedFile& listener) {
@@ -316,9 +393,11 @@ void Acceptor::Admit(OwnedFile connection, const std::string& address) {
     return;
   }
   connections_.Add(connection.get(), address);
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
-  parameters.fd = connection.Release();
-  server_->HandleNewConnection(&parameters);
+  if (doors_.empty()) {
+    HandOver(std::move(connection), server_.get());
+  } else {
+    visitors_.push_back({std::move(connection), Clock::now() + options_.handshake, ""});
+  }
 }
 
 void Acceptor::Warn(const std::string& what) {

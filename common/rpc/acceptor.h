@@ -1,16 +1,20 @@
 // The accept loop in front of a gRPC server: it listens, bounds connections, and hands each to the
 // server as a file descriptor. gRPC 1.51 itself never accepts again once the file table was full
 // (CVE-2023-4785), and bounds no connections. Owned by whoever owns the server; thread "accept"
-// only accepts, everything else is its owner's thread. It reads nothing and knows no calls.
+// accepts, and reads which door a connection asks for; everything else is its owner's thread. It
+// knows no calls.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <poll.h>
 
 #include <chrono>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -82,35 +86,57 @@ class Acceptor {
 
   // Before the server is built: its connections come from here, with this one's limits.
   void AddTo(grpc::ServerBuilder* builder, std::shared_ptr<grpc::ServerCredentials> credentials);
-  // After the server was started.
+  // The same for a server that has connections of its own on this port: those that begin like one
+  // through an HTTP proxy, with `CONNECT name HTTP/1.1`, which gRPC's clients do where they are
+  // told (grpc.http_connect_server). They get `200`; a name that nobody has gets `404`, and is
+  // closed.
+  void AddDoor(const std::string& name, grpc::ServerBuilder* builder,
+               std::shared_ptr<grpc::ServerCredentials> credentials);
+  // After the servers were started.
   void Start();
   // Before the server is shut down: nobody connects any more. Idempotent.
   void Stop();
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Server = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  // Who has not yet said what for: `said` of a request.
+  struct Visitor {
+    OwnedFile file;
+    Clock::time_point until;
+    std::string said;
+  };
+  enum class Heard : uint8_t { kNothingYet, kDone };
   Acceptor(AcceptorOptions options, std::vector<OwnedFile> listeners, OwnedFile wake,
            OwnedFile reserve, uint16_t port);
 
+  Server Connect(grpc::ServerBuilder* builder,
+                 std::shared_ptr<grpc::ServerCredentials> credentials) const;
   void Run(const std::stop_token& stop);
+  void HearAll(std::span<const pollfd> polled);
   // Everybody who waits at one listener; false: pause before the next try.
   [[nodiscard]] bool AcceptAll(const OwnedFile& listener);
   // With a full file table: accepts by means of the reserve, and closes; false when even that
   // fails.
   [[nodiscard]] bool TurnAway(const OwnedFile& listener);
   void Admit(OwnedFile connection, const std::string& address);
+  // Hands it on, or closes it, as soon as it is known which.
+  Heard Hear(Visitor* visitor);
+  void Open(Visitor* visitor);
   // Not more often than every 10 s, with how many there were meanwhile.
   void Warn(const std::string& what);
 
   const AcceptorOptions options_;
   const uint16_t port_;
   const OwnedFile wake_;  // an eventfd
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
+  Server server_;
+  std::map<std::string, Server> doors_;
 
   // Thread "accept", while it runs.
   std::vector<OwnedFile> listeners_;
   OwnedFile reserve_;
   Connections connections_;
+  std::list<Visitor> visitors_;
   Clock::time_point warned_;
   uint64_t unsaid_ = 0;
 

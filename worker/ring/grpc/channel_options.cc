@@ -8,6 +8,9 @@ namespace {
 
 using Option = std::pair<const char*, int>;
 
+// Of gRPC's own, without a public name.
+constexpr char kHttpConnectServer[] = "grpc.http_connect_server";
+
 constexpr Option kBothEnds[] = {
     // Frames as large as messages and a fixed lookahead: a quarter more than probing and 16 KiB.
     {GRPC_ARG_HTTP2_BDP_PROBE, 0},
@@ -65,10 +68,12 @@ grpc::ChannelArguments ClientArguments(std::span<const Option> keepalive) {
 
 }  // namespace
 
-grpc::ChannelArguments RingChannelArguments() {
+grpc::ChannelArguments LinkChannelArguments() {
   grpc::ChannelArguments arguments = ClientArguments(kBulkKeepalive);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(-1);
+  // gRPC's way through an HTTP proxy: it asks for that name before anything else.
+  arguments.SetString(kHttpConnectServer, kLinkDoor);
   return arguments;
 }
 

@@ -9,8 +9,10 @@
 
 namespace ringmaster::ring {
 
-// The path of ringmaster.v1.Ring/Link.
+// The path of ringmaster.v1.Ring/Link, and where in a ring port its connections ask for: they are
+// of a server of their own there (Acceptor::AddDoor).
 inline constexpr char kLinkMethod[] = "/ringmaster.v1.Ring/Link";
+inline constexpr char kLinkDoor[] = "link";
 
 // A segment of 1 MiB of float32 packs to 2 MiB at worst (AllReduce::LargestPayload); a stranger
 // cannot make the port hold more than this, and of a predecessor a link takes what its job needs.
@@ -18,7 +20,8 @@ inline constexpr int kMaxMessageBytes = 4 << 20;
 // A Beat is two numbers and a word.
 inline constexpr int kMaxBeatBytes = 4096;
 
-[[nodiscard]] grpc::ChannelArguments RingChannelArguments();
+// Of a connection that carries one Link alone, through the door of links.
+[[nodiscard]] grpc::ChannelArguments LinkChannelArguments();
 // Of the connection that carries beats alone.
 [[nodiscard]] grpc::ChannelArguments PulseChannelArguments();
 // Who may connect to a ring port: two neighbours, those who fetch a state, and monitors.

@@ -5,42 +5,44 @@
 
 namespace ringmaster::ring {
 
-void LinkStreams::Cancel(const Status& reason) const {
-  state->Fail(reason);
-  if (outgoing != nullptr) outgoing->Close(OutgoingStream::Queued::kDrop);
+void LinkParts::Cancel(const Status& reason) const {
+  edges->Fail(reason);
+  edges->Close(LinkEdges::Queued::kDrop);
   if (incoming == nullptr) return;
   const Status left =
       Error(absl::StatusCode::kAborted, "worker {} left the ring: {}", self_name, Message(reason));
-  incoming->Close(ToGrpc(left, kReasonLeft));
+  incoming->End(ToGrpc(left, kReasonLeft));
 }
 
-void LinkStreams::Close() const {
-  const Status failure = state->failure();
+void LinkParts::Close() const {
+  const Status failure = edges->failure();
   if (!failure.ok()) Cancel(failure);
-  if (outgoing != nullptr) outgoing->Close(OutgoingStream::Queued::kSend);
+  edges->Close(LinkEdges::Queued::kSend);
   // What the predecessor still sends is not needed any more: this worker has all sums.
-  if (incoming != nullptr) incoming->Close(grpc::Status::OK);
+  if (incoming != nullptr) incoming->End(grpc::Status::OK);
+  events->GiveBack();
   ending->Add(
-      {.whose = fmt::format("link from {} to {}", self_name, state->successor()),
-       .wait_done = [state = state](auto limit) { return state->WaitDone(limit); },
-       .abort =
-           [outgoing = outgoing]() {
-             if (outgoing != nullptr) outgoing->Abort();
-           },
+      {.whose = fmt::format("link from {} to {}", self_name, edges->successor()),
+       .wait_done = [edges = edges](auto limit) { return edges->WaitDone(limit); },
+       .abort = [edges = edges]() { edges->Abort(); },
        .until = std::chrono::steady_clock::now() + (failure.ok() ? goodbye_limit : cancel_limit)});
 }
 
 Status GrpcLink::Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) {
-  RING_RETURN_IF_ERROR(streams_.outgoing->Send(header, payload, deadline));
+  RING_RETURN_IF_ERROR(Checked(parts_.edges->Send(header, payload, deadline)));
   bytes_sent_ += payload.size();
   return absl::OkStatus();
 }
 
 StatusOr<Frame> GrpcLink::Receive(TimePoint deadline) {
   bool resume = false;
-  StatusOr<Frame> frame = streams_.state->Pop(deadline, &resume);
-  if (resume) streams_.incoming->Resume();
+  StatusOr<Frame> frame = Checked(parts_.edges->Receive(deadline, &resume));
+  if (resume) parts_.incoming->Resume();
   return frame;
+}
+
+StatusOr<Arrival> GrpcLink::Await(TimePoint deadline) {
+  return Checked(parts_.edges->Await(deadline));
 }
 
 }  // namespace ringmaster::ring

@@ -1,4 +1,4 @@
-// The Link over gRPC: a stream to the successor and one from the predecessor. Made by RingPort;
+// The Link over gRPC: a call to the successor and one from the predecessor. Made by RingPort;
 // threads as of Link.
 #pragma once
 
@@ -9,17 +9,16 @@
 
 #include "worker/ring/grpc/ending_streams.h"
 #include "worker/ring/grpc/incoming_stream.h"
-#include "worker/ring/grpc/link_state.h"
-#include "worker/ring/grpc/outgoing_stream.h"
+#include "worker/ring/grpc/link_edges.h"
 #include "worker/ring/link.h"
 
 namespace ringmaster::ring {
 
-// The two streams of a link, one or both of which may be null.
-struct LinkStreams {
+// What a link is made of; the predecessor's call may be null.
+struct LinkParts {
   std::string self_name;
-  std::shared_ptr<LinkState> state;
-  std::shared_ptr<OutgoingStream> outgoing;
+  EventQueue* events = nullptr;
+  std::shared_ptr<LinkEdges> edges;
   std::shared_ptr<IncomingStream> incoming;
   std::shared_ptr<const void> lease;  // of the membership, from the StreamTable
   std::shared_ptr<EndingStreams> ending;
@@ -27,26 +26,33 @@ struct LinkStreams {
 
   // Ends both calls with `reason`; the neighbours learn that this worker left, and why.
   void Cancel(const Status& reason) const;
-  // Ends the streams, gracefully when nothing failed: they go on until the successor has taken
-  // every frame, without anybody who waits for it.
+  // Ends the calls, gracefully when nothing failed: they go on until the successor has taken every
+  // frame, without anybody who waits for it.
   void Close() const;
 };
 
 class GrpcLink : public Link {
  public:
-  explicit GrpcLink(LinkStreams streams) : streams_(std::move(streams)) {}
+  explicit GrpcLink(LinkParts parts) : parts_(std::move(parts)) {}
   // Waits for nothing: frames that were sent, and the goodbye, are EndingStreams' from now on.
-  ~GrpcLink() override { streams_.Close(); }
+  ~GrpcLink() override { parts_.Close(); }
 
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
   StatusOr<Frame> Receive(TimePoint deadline) override;
-  StatusOr<Arrival> Await(TimePoint deadline) override { return streams_.state->Await(deadline); }
-  void Nudge() override { streams_.state->Nudge(); }
-  void Cancel(Status reason) override { streams_.Cancel(reason); }
+  StatusOr<Arrival> Await(TimePoint deadline) override;
+  void Nudge() override { parts_.edges->Nudge(); }
+  void Cancel(Status reason) override { parts_.Cancel(reason); }
   [[nodiscard]] uint64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
-  const LinkStreams streams_;
+  // An error is the last of the link: who waits no more polls no more.
+  template <typename Outcome>
+  Outcome Checked(Outcome outcome) {
+    if (!outcome.ok()) parts_.events->GiveBack();
+    return outcome;
+  }
+
+  const LinkParts parts_;
   std::atomic<uint64_t> bytes_sent_{0};
 };
 

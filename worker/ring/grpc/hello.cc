@@ -23,7 +23,7 @@ void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context) {
   context->AddMetadata(kMetadataKey, hello.SerializeAsString());
 }
 
-StatusOr<v1::LinkHello> ReadHello(const grpc::CallbackServerContext& context) {
+StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context) {
   const auto entry = context.client_metadata().find(kMetadataKey);
   if (entry == context.client_metadata().end()) {
     return InvalidArgument(

@@ -25,7 +25,7 @@ inline constexpr char kReasonLeft[] = "RING_LEFT";  // the receiver left of its 
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
 // INVALID_ARGUMENT: there is none, it does not parse, lacks a field, or is of another protocol
 // version.
-[[nodiscard]] StatusOr<v1::LinkHello> ReadHello(const grpc::CallbackServerContext& context);
+[[nodiscard]] StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context);
 
 [[nodiscard]] GenerationId GenerationOf(const v1::LinkHello& hello);
 

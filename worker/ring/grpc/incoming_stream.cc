@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/message.h"
 
@@ -18,53 +19,96 @@ StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, size_t largest_payload)
 
 }  // namespace
 
-std::shared_ptr<IncomingStream> IncomingStream::Open(v1::LinkHello hello) {
-  std::shared_ptr<IncomingStream> stream(new IncomingStream(std::move(hello)));
+void IncomingStream::Serve(grpc::AsyncGenericService* service, EventQueue* events,
+                           const Came& came) {
+  const std::shared_ptr<IncomingStream> stream(new IncomingStream(service, events, came));
+  MutexLock lock(stream->mu_);
   stream->self_ = stream;
-  return stream;
+  stream->Ask();
+  stream->context_.AsyncNotifyWhenDone(&stream->over_);
+  service->RequestCall(&stream->context_, &stream->stream_, events->grpc(), events->grpc(),
+                       &stream->called_);
 }
 
-IncomingStream* IncomingStream::Refused(const grpc::Status& status) {
-  const std::shared_ptr<IncomingStream> stream = Open({});
-  stream->Close(status);
-  return stream.get();
+IncomingStream::IncomingStream(grpc::AsyncGenericService* service, EventQueue* events, Came came)
+    : service_(service),
+      events_(events),
+      came_(std::move(came)),
+      called_([this](bool ok) { OnCall(ok); }),
+      greeted_([this](bool /*ok*/) { OnGreeted(); }),
+      read_([this](bool ok) { OnRead(ok); }),
+      finished_([this](bool /*ok*/) { Settle(); }),
+      over_([this](bool /*ok*/) { OnOver(); }) {}
+
+// Not ok: the server ends, and no call came; nor will its end.
+void IncomingStream::OnCall(bool ok) {
+  if (ok) {
+    Serve(service_, events_, came_);
+    std::shared_ptr<IncomingStream> self;
+    {
+      MutexLock lock(mu_);
+      Ask();  // over_
+      self = self_;
+    }
+    StatusOr<v1::LinkHello> hello = ReadHello(context_);
+    if (context_.method() != kLinkMethod) {
+      End({grpc::StatusCode::UNIMPLEMENTED, "only links come through this door"});
+    } else if (hello.ok()) {
+      hello_ = *std::move(hello);
+      job_hash_ = JobHash(hello_.job_id());
+      came_(self);
+    } else {
+      End(ToGrpc(hello.status(), kReasonHello));
+    }
+  }
+  Settle();
 }
 
-IncomingStream::IncomingStream(v1::LinkHello hello)
-    : hello_(std::move(hello)), job_hash_(JobHash(hello_.job_id())) {}
-
-bool IncomingStream::Accept(std::shared_ptr<LinkState> state) {
+bool IncomingStream::Accept(std::shared_ptr<LinkEdges> edges) {
   MutexLock lock(mu_);
   if (closed_) return false;
-  state->Begin(Edge::kPredecessor);
-  state->Joined(Edge::kPredecessor);
-  state_ = std::move(state);
-  calls_.Add([this]() {
-    StartSendInitialMetadata();
-    StartRead(&message_);
-  });
+  edges->JoinedPredecessor();
+  edges_ = std::move(edges);
+  greeting_ = true;
+  Ask();
+  stream_.SendInitialMetadata(&greeted_);
+  Read();
   return true;
 }
 
-void IncomingStream::Resume() { ReadNext(); }
-
-void IncomingStream::ReadNext() {
+void IncomingStream::OnGreeted() {
   {
     MutexLock lock(mu_);
-    if (!closed_) calls_.Add([this]() { StartRead(&message_); });
+    greeting_ = false;
+    if (last_) Finish(*last_);
   }
-  Run();
+  Settle();
+}
+
+void IncomingStream::Read() {
+  if (closed_) return;
+  Ask();
+  stream_.Read(&message_, &read_);
+}
+
+void IncomingStream::Resume() {
+  MutexLock lock(mu_);
+  Read();
 }
 
 void IncomingStream::End(const grpc::Status& status) {
   MutexLock lock(mu_);
   if (std::exchange(closed_, true)) return;
-  calls_.Add([this, status]() { Finish(status); });
+  if (greeting_) {
+    last_ = status;
+  } else {
+    Finish(status);
+  }
 }
 
-void IncomingStream::Close(const grpc::Status& status) {
-  End(status);
-  Run();
+void IncomingStream::Finish(const grpc::Status& status) {
+  Ask();
+  stream_.Finish(status, &finished_);
 }
 
 bool IncomingStream::closed() const {
@@ -72,39 +116,41 @@ bool IncomingStream::closed() const {
   return closed_;
 }
 
-std::shared_ptr<LinkState> IncomingStream::state() const {
+std::shared_ptr<LinkEdges> IncomingStream::edges() const {
   MutexLock lock(mu_);
-  return state_;
+  return edges_;
 }
 
-void IncomingStream::OnReadDone(bool ok) {
-  const std::shared_ptr<LinkState> state = this->state();
+void IncomingStream::OnRead(bool ok) {
+  const std::shared_ptr<LinkEdges> edges = this->edges();
   if (ok) {
-    Take(state.get());
-    return;
+    grpc::ByteBuffer message;
+    message.Swap(&message_);
+    Take(message, edges.get());
+  } else {
+    // Whoever leaves says goodbye first; without one the predecessor or the way to it broke. After
+    // our own End this changes nothing.
+    if (!closed()) {
+      edges->Fail(Error(absl::StatusCode::kUnavailable,
+                        "predecessor {} is lost: its stream broke without a goodbye",
+                        hello_.sender()));
+    }
+    End(grpc::Status::CANCELLED);
   }
-  // Whoever leaves says goodbye first; without one the predecessor or the way to it broke. After
-  // our own Close this changes nothing.
-  if (!closed()) {
-    state->Fail(Error(absl::StatusCode::kUnavailable,
-                      "predecessor {} is lost: its stream broke without a goodbye",
-                      hello_.sender()));
-  }
-  Close(grpc::Status::CANCELLED);
+  Settle();
 }
 
-void IncomingStream::Take(LinkState* state) {
-  if (message_.Length() == 0) {
-    state->PredecessorLeft();
-    Close(grpc::Status::OK);
+void IncomingStream::Take(const grpc::ByteBuffer& message, LinkEdges* edges) {
+  if (message.Length() == 0) {
+    edges->PredecessorLeft();
+    End(grpc::Status::OK);
     return;
   }
-  if (!state->failure().ok()) {  // nobody wants it: read on, to the end of the stream
-    ReadNext();
+  if (!edges->failure().ok()) {  // nobody wants it: read on, to the end of the stream
+    Resume();
     return;
   }
-  StatusOr<Frame> frame = FrameOf(message_, state->largest_payload());
-  message_.Clear();
+  StatusOr<Frame> frame = FrameOf(message, edges->largest_payload());
   Status status = frame.status();
   if (status.ok() &&
       (frame->header.job != job_hash_ || frame->header.generation != GenerationOf(hello_))) {
@@ -114,26 +160,36 @@ void IncomingStream::Take(LinkState* state) {
   }
   if (!status.ok()) {
     status = Annotate(status, "from predecessor " + hello_.sender());
-    state->Fail(status);
-    Close(ToGrpc(status, kReasonFrame));
+    edges->Fail(status);
+    End(ToGrpc(status, kReasonFrame));
     return;
   }
-  if (state->Push(*std::move(frame))) ReadNext();
+  if (edges->Push(*std::move(frame))) Resume();
 }
 
-void IncomingStream::OnCancel() {
-  if (const std::shared_ptr<LinkState> state = this->state(); state != nullptr && !closed()) {
-    state->Fail(Error(absl::StatusCode::kUnavailable,
+void IncomingStream::OnOver() {
+  if (const std::shared_ptr<LinkEdges> edges = this->edges(); edges != nullptr && !closed()) {
+    edges->Fail(Error(absl::StatusCode::kUnavailable,
                       "predecessor {} is lost: its stream was cancelled", hello_.sender()));
   }
-  Close(grpc::Status::CANCELLED);
+  {
+    MutexLock lock(mu_);
+    closed_ = true;  // there is nobody to tell
+  }
+  Settle();
 }
 
-void IncomingStream::OnDone() {
-  if (const std::shared_ptr<LinkState> state = this->state(); state != nullptr) {
-    state->Done(Edge::kPredecessor);
+void IncomingStream::Settle() {
+  // Both outlive the lock: the last one may end this.
+  std::shared_ptr<IncomingStream> self;
+  std::shared_ptr<LinkEdges> edges;
+  {
+    MutexLock lock(mu_);
+    if (--asked_ > 0) return;
+    self = std::move(self_);
+    edges = std::move(edges_);
   }
-  self_.reset();  // may destroy this
+  if (edges != nullptr) edges->PredecessorDone();
 }
 
 }  // namespace ringmaster::ring

@@ -19,6 +19,7 @@
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/ending_streams.h"
+#include "worker/ring/grpc/event_queue.h"
 #include "worker/ring/grpc/grpc_link.h"
 #include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/peer_watch.h"
@@ -50,38 +51,45 @@ StatusOr<Address> SuccessorOf(const Options& options) {
 using LinkTable = StreamTable<IncomingStream>;
 using PulseTable = StreamTable<IncomingPulse>;
 
-class RingService : public v1::Ring::WithCallbackMethod_Pulse<
-                        v1::Ring::WithRawCallbackMethod_Link<v1::Ring::Service>> {
+// Of the server that has everything but links.
+class RingService : public v1::Ring::CallbackService {
  public:
-  RingService(LinkTable* links, PulseTable* pulses) : links_(links), pulses_(pulses) {}
+  explicit RingService(PulseTable* pulses) : pulses_(pulses) {}
 
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Link(
-      grpc::CallbackServerContext* context) override {
-    return Admit(*context, links_);
+  grpc::ServerBidiReactor<v1::RawFrame, v1::RawFrame>* Link(
+      grpc::CallbackServerContext* /*context*/) override {
+    return new Elsewhere();
   }
+
   grpc::ServerBidiReactor<v1::Beat, v1::Beat>* Pulse(
       grpc::CallbackServerContext* context) override {
-    return Admit(*context, pulses_);
-  }
-
- private:
-  template <typename Stream>
-  static Stream* Admit(const grpc::CallbackServerContext& context, StreamTable<Stream>* table) {
-    StatusOr<v1::LinkHello> hello = ReadHello(context);
-    if (!hello.ok()) return Stream::Refused(ToGrpc(hello.status(), kReasonHello));
-    const std::shared_ptr<Stream> stream = Stream::Open(*std::move(hello));
-    table->Add(stream);
+    StatusOr<v1::LinkHello> hello = ReadHello(*context);
+    if (!hello.ok()) return IncomingPulse::Refused(ToGrpc(hello.status(), kReasonHello));
+    const std::shared_ptr<IncomingPulse> stream = IncomingPulse::Open(*std::move(hello));
+    pulses_->Add(stream);
     return stream.get();
   }
 
-  LinkTable* const links_;
+ private:
+  // Where a link that did not come through the door of links is told where that is.
+  class Elsewhere : public grpc::ServerBidiReactor<v1::RawFrame, v1::RawFrame> {
+   public:
+    Elsewhere() {
+      Finish({grpc::StatusCode::UNIMPLEMENTED,
+              fmt::format("a link's connection begins with `CONNECT {} HTTP/1.1` "
+                          "(grpc.http_connect_server)",
+                          kLinkDoor)});
+    }
+    void OnDone() override { delete this; }
+  };
+
   PulseTable* const pulses_;
 };
 
 class GrpcRingPort : public RingPort {
  public:
   explicit GrpcRingPort(const PortOptions& options)
-      : options_(options), links_(options), pulses_(options), service_(&links_, &pulses_) {}
+      : options_(options), links_(options), pulses_(options), service_(&pulses_) {}
   ~GrpcRingPort() override { GrpcRingPort::Stop(); }
 
   Status Listen(const Address& listen);
@@ -92,24 +100,32 @@ class GrpcRingPort : public RingPort {
   void Stop() override;
 
  private:
+  Status ServeAll();
+  Status ServeLinks();
   void TendStreams();
+  std::shared_ptr<LinkEdges> CurrentEdges() {
+    MutexLock lock(mu_);
+    return edges_.lock();
+  }
 
   const PortOptions options_;
   const std::shared_ptr<EndingStreams> ending_ = std::make_shared<EndingStreams>();
   LinkTable links_;
   PulseTable pulses_;
   RingService service_;
+  grpc::AsyncGenericService link_service_;
   std::atomic<bool> stopping_ = false;
   std::unique_ptr<Acceptor> acceptor_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::Server> server_, link_server_;
+  std::unique_ptr<EventQueue> events_;  // of link_server_
   uint16_t port_ = 0;
+  Mutex mu_;
+  std::weak_ptr<LinkEdges> edges_ ABSL_GUARDED_BY(mu_);  // of the newest link
   std::jthread tender_;  // "ring-port": refuses streams that waited too long, aborts old ones
 };
 
 Status GrpcRingPort::Listen(const Address& listen) {
   EnableStandardServices();
-  grpc::ServerBuilder builder;
-  SetRingOptions(&builder);
   auto acceptor = Acceptor::Listen(listen, RingConnections());
   if (!acceptor.ok()) {
     return Error(absl::StatusCode::kUnavailable,
@@ -118,6 +134,18 @@ Status GrpcRingPort::Listen(const Address& listen) {
                  listen.ToString(), Message(acceptor.status()));
   }
   acceptor_ = *std::move(acceptor);
+  RING_RETURN_IF_ERROR(ServeAll());
+  RING_RETURN_IF_ERROR(ServeLinks());
+  port_ = acceptor_->port();
+  acceptor_->Start();
+  tender_ = std::jthread([this]() { TendStreams(); });
+  pthread_setname_np(tender_.native_handle(), "ring-port");
+  return absl::OkStatus();
+}
+
+Status GrpcRingPort::ServeAll() {
+  grpc::ServerBuilder builder;
+  SetRingOptions(&builder);
   acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&service_);
   for (grpc::Service* service : options_.services) builder.RegisterService(service);
@@ -125,10 +153,23 @@ Status GrpcRingPort::Listen(const Address& listen) {
   if (server_ == nullptr) return Internal("gRPC does not start a server");
   // The empty name, for the whole server, is set already.
   server_->GetHealthCheckService()->SetServingStatus(v1::Ring::service_full_name(), true);
-  port_ = acceptor_->port();
-  acceptor_->Start();
-  tender_ = std::jthread([this]() { TendStreams(); });
-  pthread_setname_np(tender_.native_handle(), "ring-port");
+  return absl::OkStatus();
+}
+
+// Links have a server of their own, so that nobody but who waits for their frames reads their
+// connections (event_queue.h).
+Status GrpcRingPort::ServeLinks() {
+  grpc::ServerBuilder builder;
+  SetRingOptions(&builder);
+  acceptor_->AddDoor(kLinkDoor, &builder, grpc::InsecureServerCredentials());
+  builder.RegisterAsyncGenericService(&link_service_);
+  auto queue = builder.AddCompletionQueue();
+  link_server_ = builder.BuildAndStart();
+  if (link_server_ == nullptr) return Internal("gRPC does not start a server of links");
+  events_ = std::make_unique<EventQueue>(std::move(queue));
+  IncomingStream::Serve(
+      &link_service_, events_.get(),
+      [this](const std::shared_ptr<IncomingStream>& stream) { links_.Add(stream); });
   return absl::OkStatus();
 }
 
@@ -145,37 +186,43 @@ void GrpcRingPort::TendStreams() {
 StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options,
                                                       TimePoint deadline) {
   RING_ASSIGN_OR_RETURN(const Address successor, SuccessorOf(options));
-  LinkStreams streams;
-  streams.self_name = options.self_name;
-  streams.state = std::make_shared<LinkState>(
+  LinkParts parts;
+  parts.self_name = options.self_name;
+  parts.events = events_.get();
+  parts.edges = std::make_shared<LinkEdges>(
+      events_.get(),
       options.successor_name.empty() ? options.successor_address : options.successor_name,
       options.predecessor_name, options.largest_payload);
-  streams.ending = ending_;
-  streams.goodbye_limit = options_.goodbye_limit;
-  streams.cancel_limit = options_.cancel_limit;
+  parts.ending = ending_;
+  parts.goodbye_limit = options_.goodbye_limit;
+  parts.cancel_limit = options_.cancel_limit;
   const Membership membership{.job_id = options.job_id,
                               .generation = options.generation,
                               .predecessor_name = options.predecessor_name,
                               .predecessor_incarnation = options.predecessor_incarnation};
-  RING_RETURN_IF_ERROR(links_.Begin(membership, streams.state, &streams.lease));
+  RING_RETURN_IF_ERROR(links_.Begin(membership, parts.edges, &parts.lease));
+  {
+    MutexLock lock(mu_);
+    edges_ = parts.edges;
+  }
 
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingStream::Open(successor, hello, streams.state);
+  parts.edges->Open(successor, hello);
 
   Status status;
   {
-    const std::stop_callback on_stop(options.stop, [state = streams.state]() {
-      state->Fail(absl::CancelledError("stopped while the ring was forming"));
+    const std::stop_callback on_stop(options.stop, [edges = parts.edges]() {
+      edges->Fail(absl::CancelledError("stopped while the ring was forming"));
     });
-    status = streams.state->WaitJoined(deadline);
+    status = parts.edges->WaitJoined(deadline);
   }
-  streams.incoming = links_.EndAccepting();
-  if (status.ok()) return std::make_unique<GrpcLink>(std::move(streams));
+  parts.incoming = links_.EndAccepting();
+  if (status.ok()) return std::make_unique<GrpcLink>(std::move(parts));
   status = Annotate(status, fmt::format("ring of job {} generation {} at worker {}", options.job_id,
                                         options.generation.ToString(), options.self_name));
-  streams.Cancel(status);
-  streams.Close();
+  parts.Cancel(status);
+  parts.Close();
   return status;
 }
 
@@ -204,7 +251,15 @@ void GrpcRingPort::Stop() {
   ending_->Stop();
   if (tender_.joinable()) tender_.join();
   if (acceptor_ != nullptr) acceptor_->Stop();
-  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
+  // The call to the successor of a link that still exists.
+  if (const auto edges = CurrentEdges(); edges != nullptr) {
+    edges->Close(LinkEdges::Queued::kDrop);
+    if (!edges->WaitDone(std::chrono::steady_clock::now() + options_.cancel_limit)) edges->Abort();
+  }
+  const auto until = std::chrono::system_clock::now() + kShutdownLimit;
+  if (link_server_ != nullptr) link_server_->Shutdown(until);
+  if (events_ != nullptr) events_->Stop();
+  if (server_ != nullptr) server_->Shutdown(until);
 }
 
 }  // namespace

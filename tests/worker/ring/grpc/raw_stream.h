@@ -26,8 +26,9 @@ class RawStream {
  public:
   RawStream(uint16_t port, const std::optional<v1::LinkHello>& hello,
             const std::string& method = kLinkMethod)
-      : stub_(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                  grpc::InsecureChannelCredentials())) {
+      : stub_(grpc::CreateCustomChannel(
+            "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(),
+            method == kLinkMethod ? LinkChannelArguments() : grpc::ChannelArguments())) {
     if (hello) AddHello(*hello, &context_);
     call_ = stub_.PrepareCall(&context_, method, &queue_);
     call_->StartCall(&queue_);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/ring/all_reduce.h"
+#include "worker/ring/grpc/event_queue.h"
 #include "worker/ring/grpc/ring_port.h"
 
 namespace {
@@ -27,6 +28,7 @@ void AddUp(ring::Link* link, size_t count) {
 
 int main() {
   using namespace ringmaster::ring;
+  PollQueuesApart();
   auto port = RingPort::Create({"127.0.0.1", 0});
   if (!port.ok()) return 1;
   std::printf("%d\n", static_cast<int>((*port)->port()));

@@ -1,0 +1,136 @@
+// Both edges of a link: the call to the successor, frames and the end of the predecessor's call
+// (incoming_stream.h has that), how far the connections are, and why it all ended. Made by
+// RingPort, used by GrpcLink; lives on behind it until gRPC is done with both calls. Thread-safe;
+// what gRPC finished comes on the thread that polls the EventQueue.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "common/address.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "ringmaster/v1/ring.pb.h"
+#include "worker/ring/beat_monitor.h"
+#include "worker/ring/frame.h"
+#include "worker/ring/grpc/event_queue.h"
+#include "worker/ring/link.h"
+
+namespace ringmaster::ring {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
+ public:
+  // Names of the neighbours, for messages, and the largest payload that the predecessor may send.
+  LinkEdges(EventQueue* events, std::string successor, std::string predecessor,
+            size_t largest_payload);
+
+  [[nodiscard]] const std::string& successor() const { return successor_; }
+  [[nodiscard]] size_t largest_payload() const { return largest_payload_; }
+
+  // Ends every call of Link, now and later; the first reason stays.
+  void Fail(const Status& reason);
+  [[nodiscard]] Status failure() const;
+
+  // Starts to connect to the successor, again and again until Abort. Once.
+  void Open(const Address& address, const v1::LinkHello& hello);
+  // Waits for both edges. DEADLINE_EXCEEDED names who is missing.
+  [[nodiscard]] Status WaitJoined(TimePoint deadline);
+
+  // As of Link: ring thread.
+  [[nodiscard]] Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline);
+  // `*resume`: there is room again, and reading had stopped.
+  [[nodiscard]] StatusOr<Frame> Receive(TimePoint deadline, bool* resume);
+  [[nodiscard]] StatusOr<Arrival> Await(TimePoint deadline);
+  void Nudge();
+
+  // Of the predecessor's call: it was accepted; a frame of it, false when the window is full then
+  // (reading goes on when Receive says so); it sends nothing more; it is over.
+  void JoinedPredecessor();
+  [[nodiscard]] bool Push(Frame frame);
+  void PredecessorLeft();
+  void PredecessorDone();
+
+  enum class Queued { kSend, kDrop };
+  // Says goodbye to the successor, after what is queued or instead of it, but for the frame that is
+  // under way; its call ends when it has read it. Without a connection it ends at once.
+  void Close(Queued queued);
+  // Ends the successor's call now.
+  void Abort();
+  // Until no call is left of those that were begun; false at the deadline.
+  [[nodiscard]] bool WaitDone(TimePoint deadline);
+
+ private:
+  struct Edge {
+    bool begun = false;
+    bool joined = false;
+    bool done = false;
+  };
+  // Returns its bytes when gRPC has let go of the last piece of a frame.
+  struct Unsent;
+
+  // Waits until `bytes` more may be unsent.
+  Status Reserve(size_t bytes, TimePoint deadline);
+  void Release(size_t bytes);
+  // Why no frame will come, where none is there.
+  [[nodiscard]] Status Exhausted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whoever waits in WaitJoined or WaitDone looks again; the ring thread does where it waits.
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void OnStarted(bool ok);
+  void OnAccepted(bool ok);
+  void OnMessage(bool ok);
+  void OnWritten(bool ok);
+  void OnEnded();
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // One thing less that gRPC was asked for; after the last one it is done with the successor.
+  void Settle();
+
+  EventQueue* const events_;
+  const std::string successor_;
+  const std::string predecessor_;
+  const size_t largest_payload_;
+
+  // What is asked of gRPC, and its answers.
+  EventQueue::Event started_, accepted_, message_, written_, ended_;
+  grpc::ByteBuffer unexpected_;  // what the successor sends: nothing
+  grpc::Status status_;
+
+  std::atomic<size_t> unsent_{0};
+  std::atomic<bool> wants_room_{false};  // the ring thread waits in Reserve
+
+  mutable Mutex mu_;
+  Condition changed_;
+  Status failure_ ABSL_GUARDED_BY(mu_);
+  Edge successor_edge_ ABSL_GUARDED_BY(mu_);
+  Edge predecessor_edge_ ABSL_GUARDED_BY(mu_);
+  bool awaiting_ ABSL_GUARDED_BY(mu_) = false;  // the ring thread waits for events
+  bool nudged_ ABSL_GUARDED_BY(mu_) = false;
+
+  std::deque<Frame> frames_ ABSL_GUARDED_BY(mu_);
+  bool reading_stopped_ ABSL_GUARDED_BY(mu_) = false;
+  bool predecessor_left_ ABSL_GUARDED_BY(mu_) = false;
+
+  // The call to the successor, from Open until gRPC is done with it.
+  std::string address_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mu_);  // holds the channel, too
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<LinkEdges> self_ ABSL_GUARDED_BY(mu_);
+  int asked_ ABSL_GUARDED_BY(mu_) = 0;                       // events that will come
+  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);  // the first is being written
+  bool writable_ ABSL_GUARDED_BY(mu_) = false;               // connected, and not broken
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;  // a goodbye was queued: no frame after it
+  bool successor_left_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ringmaster::ring
