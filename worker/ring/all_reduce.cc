@@ -124,6 +124,7 @@ Status AllReduce::Work(Until until) {
   if (position_.size == 1) return absl::OkStatus();
   const Status status = Loop(until);
   if (!status.ok()) link_->Cancel(status);
+  link_->Rest();
   return status;
 }
 

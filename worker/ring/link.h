@@ -40,6 +40,8 @@ class Link {
   // Waits until Receive would not wait, or until there was a Nudge that no Await has told of yet; a
   // frame comes before a nudge. kNothing: the deadline passed.
   virtual StatusOr<Arrival> Await(std::chrono::steady_clock::time_point deadline) = 0;
+  // The ring thread waits for nothing more just now: what it sent goes on without it.
+  virtual void Rest() {}
   // Ends an Await that waits, or the next one.
   virtual void Nudge() = 0;
   // Ends both edges: every call that waits returns `reason` at once, as does every later one.

@@ -190,6 +190,16 @@ void Read(PayloadReader* reader, size_t count, float* out) {
   if (found != place) std::memcpy(place, found, bytes);
 }
 
+__attribute__((always_inline)) inline void AddFloats(const float* values, const uint8_t* packed,
+                                                     size_t count, uint8_t* out) {
+  for (size_t i = 0; i < count; ++i) {
+    float other;
+    std::memcpy(&other, packed + i * sizeof(float), sizeof(float));
+    other += values[i];
+    std::memcpy(out + i * sizeof(float), &other, sizeof(float));
+  }
+}
+
 }  // namespace
 
 class Float32Segments::Writer {
@@ -203,11 +213,11 @@ class Float32Segments::Writer {
   // values + `packed` ones, at any alignment; where they were written.
   const uint8_t* AppendSum(const float* values, const uint8_t* packed, size_t count) {
     uint8_t* const place = end_;
-    for (size_t i = 0; i < count; ++i) {
-      float other;
-      std::memcpy(&other, packed + i * sizeof(float), sizeof(float));
-      other += values[i];
-      std::memcpy(place + i * sizeof(float), &other, sizeof(float));
+    // Of a constant length, so that the loop is one of vectors.
+    if (count == exact::kBlockElements) {
+      AddFloats(values, packed, exact::kBlockElements, place);
+    } else {
+      AddFloats(values, packed, count, place);
     }
     end_ += count * sizeof(float);
     return place;

@@ -51,10 +51,11 @@ struct Served {
   std::unique_ptr<grpc::Server> server;
 };
 
-// Whether the server answers a client with a connection of its own, which tries to connect for at
-// most 20 s.
-bool Answers(const std::string& host, uint16_t port) {
+// How a call of a client with a connection of its own ends, which tries to connect for at most
+// 20 s; through a door, where that has a name.
+grpc::StatusCode AnswerTo(const std::string& host, uint16_t port, const std::string& door) {
   grpc::ChannelArguments arguments;
+  if (!door.empty()) arguments.SetString("grpc.http_connect_server", door);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);
@@ -68,7 +69,12 @@ bool Answers(const std::string& host, uint16_t port) {
   std::promise<grpc::Status> done;
   stub.UnaryCall(&context, "/a.Service/Method", {}, &request, &response,
                  [&](grpc::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get().error_code() == grpc::StatusCode::UNIMPLEMENTED;
+  return done.get_future().get().error_code();
+}
+
+// Whether the server does.
+bool Answers(const std::string& host, uint16_t port) {
+  return AnswerTo(host, port, "") == grpc::StatusCode::UNIMPLEMENTED;
 }
 
 OwnedFile Unconnected() { return OwnedFile(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
@@ -223,6 +229,113 @@ TEST_CASE("Acceptor: who says nothing is cut off, and so is who makes no call") 
     Greet(idle);
     CHECK(Ends(idle));
     CHECK(Answers("127.0.0.1", served.acceptor->port()));
+  }
+}
+
+// Ends every call with NOT_FOUND.
+class FindsNothing : public grpc::CallbackGenericService {
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* /*context*/) override {
+    class Reactor : public grpc::ServerGenericBidiReactor {
+     public:
+      Reactor() { Finish({grpc::StatusCode::NOT_FOUND, ""}); }
+      void OnDone() override { delete this; }
+    };
+    return new Reactor();
+  }
+};
+
+// The same port with a second server behind the door `back`.
+struct ServedTwice {
+  explicit ServedTwice(AcceptorOptions options) {
+    auto listening = Acceptor::Listen({"127.0.0.1", 0}, options);
+    if (!listening.ok()) FAIL(Message(listening.status()));
+    acceptor = *std::move(listening);
+    grpc::ServerBuilder front_builder, back_builder;
+    acceptor->AddTo(&front_builder, grpc::InsecureServerCredentials());
+    front_builder.RegisterCallbackGenericService(&service);
+    front = front_builder.BuildAndStart();
+    acceptor->AddDoor("back", &back_builder, grpc::InsecureServerCredentials());
+    back_builder.RegisterCallbackGenericService(&finds_nothing);
+    back = back_builder.BuildAndStart();
+    acceptor->Start();
+  }
+  ~ServedTwice() {
+    acceptor->Stop();
+    for (grpc::Server* server : {front.get(), back.get()}) {
+      server->Shutdown(std::chrono::system_clock::now() + seconds(2));
+      server->Wait();
+    }
+  }
+  [[nodiscard]] uint16_t port() const { return acceptor->port(); }
+  std::unique_ptr<Acceptor> acceptor;
+  grpc::CallbackGenericService service;
+  FindsNothing finds_nothing;
+  std::unique_ptr<grpc::Server> front, back;
+};
+
+bool SendAll(const OwnedFile& file, const std::string& text) {
+  return send(file.get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(text.size());
+}
+
+// The answer to a request for a door, and the first bytes behind it.
+std::string Answer(const OwnedFile& file) {
+  pollfd wait = {file.get(), POLLIN, 0};
+  char bytes[256];
+  const ssize_t count = poll(&wait, 1, 20'000) == 1 ? recv(file.get(), bytes, sizeof(bytes), 0) : 0;
+  return count > 0 ? std::string(bytes, static_cast<size_t>(count)) : "";
+}
+
+TEST_CASE("Acceptor: a client goes through the door that it asks for, others reach the server") {
+  const ServedTwice served({});
+  for (int i = 0; i < 3; ++i) {
+    CHECK(AnswerTo("127.0.0.1", served.port(), "back") == grpc::StatusCode::NOT_FOUND);
+    CHECK(AnswerTo("127.0.0.1", served.port(), "") == grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
+
+TEST_CASE("Acceptor: a request for a door may come in parts, and only one that is there opens") {
+  const ServedTwice served({});
+  const OwnedFile torn = Connected(served.port());
+  for (const char* part : {"C", "ONNECT ba", "ck HTTP/1.0\r\nHost: back\r\n\r", "\n"}) {
+    REQUIRE(SendAll(torn, part));
+  }
+  CHECK(Answer(torn).starts_with("HTTP/1.1 200 OK\r\n\r\n"));
+  for (const char* wrong : {"CONNECT front HTTP/1.1\r\n\r\n", "CONNECT back\r\n\r\n",
+                            "CONNECT \r\n\r\n", "COPY back HTTP/1.1\r\n\r\n"}) {
+    CAPTURE(wrong);
+    const OwnedFile file = Connected(served.port());
+    REQUIRE(SendAll(file, wrong));
+    CHECK(Answer(file) == "HTTP/1.1 404 Not Found\r\n\r\n");
+    CHECK(Ends(file));
+  }
+}
+
+TEST_CASE(
+    "Acceptor: who does not say, or not end to say, what for is cut off, and holds up nobody") {
+  SECTION("nothing, half a request, one with bytes behind it") {
+    const ServedTwice served({.handshake = kSoon});
+    for (const char* words : {"", "CONNECT back HTTP", "CONNECT back HTTP/1.1\r\n\r\nPRI"}) {
+      CAPTURE(words);
+      const OwnedFile file = Connected(served.port());
+      REQUIRE(SendAll(file, words));
+      CHECK(Ends(file));
+    }
+    CHECK(AnswerTo("127.0.0.1", served.port(), "back") == grpc::StatusCode::NOT_FOUND);
+  }
+  SECTION("more than any request has") {
+    const ServedTwice served({.handshake = kNever});
+    const OwnedFile file = Connected(served.port());
+    REQUIRE(SendAll(file, "CONNECT " + std::string(2'000, 'x')));
+    CHECK(Ends(file));
+  }
+  SECTION("a crowd of them") {
+    const ServedTwice served({.most_per_address = 3, .handshake = kNever});
+    std::vector<OwnedFile> crowd;
+    for (int i = 0; i < 3; ++i) crowd.push_back(Connected(served.port(), "127.0.0.2"));
+    CHECK(Ends(Connected(served.port(), "127.0.0.2")));
+    CHECK(AnswerTo("127.0.0.1", served.port(), "back") == grpc::StatusCode::NOT_FOUND);
   }
 }
 

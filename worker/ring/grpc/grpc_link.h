@@ -40,6 +40,10 @@ class GrpcLink : public Link {
   Status Send(const FrameHeader& header, const Payload& payload, TimePoint deadline) override;
   StatusOr<Frame> Receive(TimePoint deadline) override;
   StatusOr<Arrival> Await(TimePoint deadline) override;
+  // What is sent already needs nobody.
+  void Rest() override {
+    if (parts_.edges->unsent() > 0) parts_.events->GiveBack();
+  }
   void Nudge() override { parts_.edges->Nudge(); }
   void Cancel(Status reason) override { parts_.Cancel(reason); }
   [[nodiscard]] uint64_t bytes_sent() const override { return bytes_sent_; }

@@ -51,6 +51,8 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   [[nodiscard]] StatusOr<Frame> Receive(TimePoint deadline, bool* resume);
   [[nodiscard]] StatusOr<Arrival> Await(TimePoint deadline);
   void Nudge();
+  // Bytes of frames that gRPC has not yet given to the network.
+  [[nodiscard]] size_t unsent() const { return unsent_; }
 
   // Of the predecessor's call: it was accepted; a frame of it, false when the window is full then
   // (reading goes on when Receive says so); it sends nothing more; it is over.
