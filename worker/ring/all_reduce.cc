@@ -41,6 +41,14 @@ size_t SegmentBlocks(const ReduceOptions& options) {
   return options.segment_elements / exact::kBlockElements;
 }
 
+// Of a bucket of `blocks`: four segments of a chunk, so that hops overlap, where that leaves enough
+// for a frame.
+constexpr size_t kLeastSegmentBlocks = 128;
+size_t SegmentBlocks(const ReduceOptions& options, size_t blocks, uint32_t members) {
+  const size_t chunk = (blocks + members - 1) / members;
+  return std::min(SegmentBlocks(options), std::max(kLeastSegmentBlocks, (chunk + 3) / 4));
+}
+
 }  // namespace
 
 AllReduce::AllReduce(Link* link, Position position, ReduceOptions options)
@@ -103,7 +111,7 @@ Status AllReduce::Add(uint32_t index, size_t blocks, std::unique_ptr<Segments> s
     finished_.push_back(index);
     return absl::OkStatus();
   }
-  bucket.schedule.emplace(blocks, position_, SegmentBlocks(options_));
+  bucket.schedule.emplace(blocks, position_, SegmentBlocks(options_, blocks, position_.size));
   bucket.segments = std::move(segments);
   bucket.left = bucket.schedule->receives();
   bucket.seen.resize(bucket.schedule->indices());
@@ -162,16 +170,21 @@ StatusOr<Arrival> AllReduce::Await() {
 StatusOr<bool> AllReduce::StartOne() {
   if (to_start_.empty() || segments_out_ == kSegmentsOut) return false;
   const uint32_t index = to_start_.front();
+  const Bucket& bucket = buckets_.at(index);
+  if (bucket.started == bucket.returned && buckets_out_ == kBucketsOut) return false;
+  RING_RETURN_IF_ERROR(Start(index));
+  return true;
+}
+
+Status AllReduce::Start(uint32_t index) {
   Bucket& bucket = buckets_.at(index);
-  const bool first = bucket.started == bucket.returned;
-  if (first && buckets_out_ == kBucketsOut) return false;
+  if (bucket.started == bucket.returned) ++buckets_out_;
   const Turn turn = bucket.schedule->Start(bucket.started++);
-  if (bucket.started == bucket.schedule->starts()) to_start_.pop_front();
+  if (bucket.started == bucket.schedule->starts()) std::erase(to_start_, index);
   ++segments_out_;
-  if (first) ++buckets_out_;
   RING_RETURN_IF_ERROR(Send(index, turn, bucket.segments->Pack(turn)));
   Done(index, turn.action);
-  return true;
+  return absl::OkStatus();
 }
 
 Status AllReduce::Deal(Frame frame) {
@@ -205,10 +218,13 @@ Status AllReduce::Take(uint32_t index, Bucket* bucket, const Frame& frame) {
         static_cast<int>(header.phase), header.chunk, header.segment);
   }
   bucket->seen[at] = true;
+  // The total may go where the own part lies, which the other member needs as it is.
+  if (turn.action == Action::kJoin && bucket->started == 0) RING_RETURN_IF_ERROR(Start(index));
   RING_RETURN_IF_ERROR(Do(index, turn, frame, bucket->segments.get()));
   Done(index, turn.action);
 
-  if (turn.chunk == position_.rank) {  // an own segment has come back
+  // An own segment has come back, or the other's of an exchange.
+  if (turn.chunk == position_.rank || turn.action == Action::kJoin) {
     ++bucket->returned;
     --segments_out_;
     if (bucket->returned == bucket->started) --buckets_out_;
@@ -227,6 +243,8 @@ Status AllReduce::Do(uint32_t index, const Turn& turn, const Frame& frame, Segme
       RING_ASSIGN_OR_RETURN(const Payload sum, segments->Add(turn, frame.payload));
       return Send(index, turn, sum);
     }
+    case Action::kJoin:
+      return segments->Total(turn, frame.payload).status();
     case Action::kTotal: {
       RING_ASSIGN_OR_RETURN(const Payload sum, segments->Total(turn, frame.payload));
       return Send(index, turn, sum);

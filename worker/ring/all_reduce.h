@@ -105,6 +105,8 @@ class AllReduce {
   Status Loop(Until until);
   // Starts an own segment where there is one and it may go; else false.
   StatusOr<bool> StartOne();
+  // The bucket's next own segment.
+  Status Start(uint32_t index);
   Status Deal(Frame frame);
   Status Take(uint32_t index, Bucket* bucket, const Frame& frame);
   Status Do(uint32_t index, const Turn& turn, const Frame& frame, Segments* segments);

@@ -19,14 +19,19 @@ BlockRange ChunkBlocks(size_t blocks, uint32_t size, uint32_t chunk) {
 }
 
 Schedule::Schedule(size_t blocks, Position position, size_t segment_blocks)
-    : blocks_(blocks), position_(position), segment_blocks_(segment_blocks) {
+    : blocks_(blocks),
+      position_(position),
+      segment_blocks_(segment_blocks),
+      exchange_(position.size == 2 && blocks <= std::min(segment_blocks, kExchangeBlocks)) {
   RING_CHECK(position.size >= 2 && position.rank < position.size, "a ring has two or more members");
   RING_CHECK(segment_blocks >= 1, "segments are not empty");
   most_segments_ = SegmentsOf(0);
   size_t all = 0;
   for (uint32_t chunk = 0; chunk < position.size; ++chunk) all += SegmentsOf(chunk);
   // Of every chunk a partial sum but of the own, and a total but of the one that becomes it here.
-  receives_ = 2 * all - starts() - SegmentsOf((position.rank + 1) % position.size);
+  // In an exchange the other one's alone.
+  receives_ = exchange_ ? all - starts()
+                        : 2 * all - starts() - SegmentsOf((position.rank + 1) % position.size);
 }
 
 StatusOr<Turn> Schedule::Received(Phase phase, uint32_t chunk, uint32_t segment) const {
@@ -45,7 +50,13 @@ StatusOr<Turn> Schedule::Received(Phase phase, uint32_t chunk, uint32_t segment)
           "frame phase: expected none of the reduce-scatter with chunk {}, which starts here",
           chunk);
     }
+    if (exchange_) return MakeTurn(Action::kJoin, chunk, segment);
     return MakeTurn(step == size - 1 ? Action::kTotal : Action::kAdd, chunk, segment);
+  }
+  if (exchange_) {
+    return FailedPrecondition(
+        "frame phase: expected none of the all-gather of {} blocks, which two members exchange",
+        blocks_);
   }
   if (step == size - 1) {
     return FailedPrecondition(
@@ -60,13 +71,17 @@ size_t Schedule::IndexOf(const Turn& turn) const {
   return ((gather ? position_.size : 0) + size_t{turn.chunk}) * most_segments_ + turn.segment;
 }
 
+BlockRange Schedule::RangeOf(uint32_t chunk) const {
+  return exchange_ ? BlockRange{0, blocks_} : ChunkBlocks(blocks_, position_.size, chunk);
+}
+
 uint32_t Schedule::SegmentsOf(uint32_t chunk) const {
-  const BlockRange range = ChunkBlocks(blocks_, position_.size, chunk);
+  const BlockRange range = RangeOf(chunk);
   return static_cast<uint32_t>((range.last - range.first + segment_blocks_ - 1) / segment_blocks_);
 }
 
 Turn Schedule::MakeTurn(Action action, uint32_t chunk, uint32_t segment) const {
-  const BlockRange range = ChunkBlocks(blocks_, position_.size, chunk);
+  const BlockRange range = RangeOf(chunk);
   const size_t first = range.first + segment * segment_blocks_;
   return {action, chunk, segment, first, std::min(segment_blocks_, range.last - first)};
 }

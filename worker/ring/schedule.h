@@ -28,10 +28,11 @@ enum class Action : uint8_t {
   kTotal,    // receive the last partial sum, add own: the total; keep it, and send it (all-gather)
   kForward,  // receive a total, keep it, send it on unchanged (all-gather)
   kKeep,     // receive a total, keep it (all-gather)
+  kJoin,     // receive all of the other member's, add own: the total; keep it (an exchange)
 };
 
-// In which phase a member sends the segment of such a turn; of kKeep, which sends nothing, the
-// all-gather.
+// In which phase a member sends the segment of such a turn; of kKeep and kJoin, which send nothing,
+// the all-gather.
 [[nodiscard]] Phase SentPhase(Action action);
 
 struct Turn {
@@ -52,8 +53,12 @@ struct BlockRange {
 };
 [[nodiscard]] BlockRange ChunkBlocks(size_t blocks, uint32_t size, uint32_t chunk);
 
+// Blocks of a bucket that two members exchange whole, where they fit into one message: each adds up
+// all of it, after one hop instead of two. No more bytes on an edge than otherwise.
+inline constexpr size_t kExchangeBlocks = 64;
+
 // The turns of one member for a bucket of `blocks` blocks with at most `segment_blocks` (at least
-// 1) in a message, in a ring of two or more.
+// 1) in a message, in a ring of two or more. In an exchange each member's chunk is all of it.
 class Schedule {
  public:
   Schedule(size_t blocks, Position position, size_t segment_blocks);
@@ -75,12 +80,14 @@ class Schedule {
   [[nodiscard]] size_t indices() const { return 2 * size_t{position_.size} * most_segments_; }
 
  private:
+  [[nodiscard]] BlockRange RangeOf(uint32_t chunk) const;
   [[nodiscard]] uint32_t SegmentsOf(uint32_t chunk) const;
   [[nodiscard]] Turn MakeTurn(Action action, uint32_t chunk, uint32_t segment) const;
 
   size_t blocks_;
   Position position_;
   size_t segment_blocks_;
+  bool exchange_;
   size_t most_segments_;
   size_t receives_;
 };

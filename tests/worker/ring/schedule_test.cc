@@ -29,7 +29,9 @@ std::vector<Shape> Shapes() {
   return shapes;
 }
 
-bool Sends(const Turn& turn) { return turn.action != Action::kKeep; }
+bool Sends(const Turn& turn) {
+  return turn.action != Action::kKeep && turn.action != Action::kJoin;
+}
 
 // All turns of one member: what it starts, and what the schedule says of every frame that anybody
 // could send.
@@ -133,8 +135,20 @@ TEST_CASE("Schedule: a frame that nobody sends is refused, and why is said") {
   CHECK(refusal(Phase::kAllGather, 2, 0).find("is made here") != std::string::npos);
 }
 
-TEST_CASE("Schedule: two members and one segment each, written out") {
+TEST_CASE("Schedule: two members exchange a small bucket whole, in one hop") {
   const Schedule schedule(4, {0, 2}, 1024);
+  REQUIRE(schedule.starts() == 1);
+  REQUIRE(schedule.receives() == 1);
+  CHECK(schedule.Start(0) == Turn{Action::kStart, 0, 0, 0, 4});
+  CHECK(*schedule.Received(Phase::kReduceScatter, 1, 0) == Turn{Action::kJoin, 1, 0, 0, 4});
+  CHECK_FALSE(schedule.Received(Phase::kAllGather, 0, 0).ok());
+  CHECK(Schedule(kExchangeBlocks, {0, 2}, 1024).receives() == 1);
+  CHECK(Schedule(kExchangeBlocks + 1, {0, 2}, 1024).receives() == 2);
+  CHECK(Schedule(4, {0, 3}, 1024).receives() == 4);
+}
+
+TEST_CASE("Schedule: two members and one segment each, written out") {
+  const Schedule schedule(4, {0, 2}, 2);
   REQUIRE(schedule.starts() == 1);
   REQUIRE(schedule.receives() == 2);
   CHECK(schedule.Start(0) == Turn{Action::kStart, 0, 0, 0, 2});
