@@ -43,8 +43,11 @@ EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
 
 bool EventQueue::Poll(TimePoint deadline) {
   Holder borrowed = Holder::kBorrowed;
-  if (!holder_.compare_exchange_strong(borrowed, Holder::kPolling) && !Take()) return false;
-  const bool happened = PollOnce(deadline);
+  const bool has = holder_.compare_exchange_strong(borrowed, Holder::kPolling);
+  // The own thread may have dealt with what the caller would wait for, a Wake among it: who has
+  // just taken the queue looks first.
+  const bool happened = has ? PollOnce(deadline) : Take();
+  if (!has && !happened) return false;
   polled_.store(steady_clock::now(), std::memory_order_relaxed);
   holder_.store(Holder::kBorrowed);
   return happened;

@@ -47,7 +47,8 @@ class EventQueue {
 
   // Waits for an event, and deals with it, on this thread; false: none until `deadline`, or never
   // again. One thread calls it at a time. It takes the queue from its own thread, and keeps it
-  // until it gives it back, or does not poll for a tenth of a second.
+  // until it gives it back, or does not poll for a tenth of a second; then it is true at once, as
+  // the own thread may have dealt with something.
   bool Poll(TimePoint deadline);
   void GiveBack();
   // Ends a Poll that waits, or the next one.
