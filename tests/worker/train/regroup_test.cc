@@ -312,7 +312,8 @@ TEST_CASE("Regroup: evaluations that every holder knows are not made again, othe
   REQUIRE(progress.all.back().test == reference[0].progress.back().test);
 }
 
-TEST_CASE("Regroup: an evaluation that one member cannot end has no result for any") {
+TEST_CASE(
+    "Regroup: an evaluation that one member cannot end has no result there, and is made again") {
   FakeCase job;
   const auto reference = job.Run(kAlone);
   const auto first = job.Prepare();
@@ -326,10 +327,10 @@ TEST_CASE("Regroup: an evaluation that one member cannot end has no result for a
   links.Tamper(0, [&](ring::Frame& frame) {
     if (frame.header.purpose == ring::Purpose::kEvaluate) frame.header.step += 1;
   });
-  for (const RunResult& result : RunGeneration(generation, &links)) {
-    REQUIRE(result.applied == 3);
-    REQUIRE_FALSE(result.evaluated);
-  }
+  const std::vector<RunResult> cut = RunGeneration(generation, &links);
+  REQUIRE(cut[0].applied == 3);  // it may have had the other's part before the ring ended
+  REQUIRE(cut[1].applied == 3);
+  REQUIRE_FALSE(cut[1].evaluated);
   const auto copy = (*second)->Copy(3);
   REQUIRE(copy.ok());
   REQUIRE_FALSE((*copy)->test.has_value());
