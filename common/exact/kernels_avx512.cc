@@ -104,33 +104,67 @@ RING_AVX512_INLINE int BitsOf(const Seen& seen, int32_t) {
   return _mm512_test_epi32_mask(seen.any, seen.any) == 0 ? 0 : BitsOfFolded(seen.folded);
 }
 
-// The same for every vector of the block, whose lanes `count` says.
-RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
-                                         Quantization quantization, uint32_t limit,
-                                         const int32_t* addends, int32_t* sums, int* bits) {
-  const __m512i magnitude_mask = _mm512_set1_epi32(static_cast<int>(kMagnitudeMask));
-  __m512i largest = _mm512_setzero_si512();
-  for (size_t i = 0; i < count; i += kLanes) {
-    const __m512 g = _mm512_maskz_loadu_ps(LanesOf(count - i), gradient + i);
-    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(g), magnitude_mask));
+// The lanes at `at` of a block: all of them in a whole one, which takes no masks.
+template <bool kWhole>
+RING_AVX512_INLINE __m512 LoadFloats(const float* at, size_t left) {
+  return kWhole ? _mm512_loadu_ps(at) : _mm512_maskz_loadu_ps(LanesOf(left), at);
+}
+
+template <bool kWhole>
+RING_AVX512_INLINE __m512i LoadSums(const int32_t* at, size_t left) {
+  return kWhole ? _mm512_loadu_si512(at) : _mm512_maskz_loadu_epi32(LanesOf(left), at);
+}
+
+template <bool kWhole>
+RING_AVX512_INLINE void StoreSums(__m512i sums, int32_t* at, size_t left) {
+  if constexpr (kWhole) {
+    _mm512_storeu_si512(at, sums);
+  } else {
+    _mm512_mask_storeu_epi32(at, LanesOf(left), sums);
   }
-  if (_mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32(static_cast<int>(limit))) != 0) {
-    return false;
-  }
-  const __m512 shift = _mm512_set1_ps(static_cast<float>(quantization.shift));
+}
+
+// 2^shift is a normal float32 (NarrowLimit): a product with it is exact, or under 2^-126 and rounds
+// to 0 anyway.
+template <bool kWhole>
+RING_AVX512_INLINE int AddNarrow(const float* gradient, size_t count, int shift,
+                                 const int32_t* addends, int32_t* sums) {
+  const __m512 factor = _mm512_castsi512_ps(_mm512_set1_epi32((shift + 127) << 23));
   Seen seen{_mm512_setzero_si512(), _mm512_setzero_si512()};
   for (size_t i = 0; i < count; i += kLanes) {
-    const __mmask16 lanes = LanesOf(count - i);
-    // Exact, but where the result is under 2^-126 and rounds to 0 anyway.
-    const __m512 scaled = _mm512_scalef_ps(_mm512_maskz_loadu_ps(lanes, gradient + i), shift);
+    const __m512 scaled = _mm512_mul_ps(LoadFloats<kWhole>(gradient + i, count - i), factor);
     const __m512i sum = _mm512_add_epi32(
-        _mm512_maskz_loadu_epi32(lanes, addends + i),
+        LoadSums<kWhole>(addends + i, count - i),
         _mm512_cvt_roundps_epi32(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-    _mm512_mask_storeu_epi32(sums + i, lanes, sum);
+    StoreSums<kWhole>(sum, sums + i, count - i);
     seen.any = _mm512_or_si512(seen.any, sum);
     seen.folded = Fold(seen.folded, sum);
   }
-  *bits = BitsOf(seen, int32_t{});
+  return BitsOf(seen, int32_t{});
+}
+
+template <bool kWhole>
+RING_AVX512_INLINE __m512i LargestMagnitude(const float* gradient, size_t count) {
+  const __m512i magnitude_mask = _mm512_set1_epi32(static_cast<int>(kMagnitudeMask));
+  __m512i largest = _mm512_setzero_si512();
+  for (size_t i = 0; i < count; i += kLanes) {
+    const __m512 g = LoadFloats<kWhole>(gradient + i, count - i);
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(g), magnitude_mask));
+  }
+  return largest;
+}
+
+RING_AVX512 bool QuantizeAddNarrowAvx512(const float* gradient, size_t count,
+                                         Quantization quantization, uint32_t limit,
+                                         const int32_t* addends, int32_t* sums, int* bits) {
+  const bool whole = count == kBlockElements;
+  const __m512i largest = whole ? LargestMagnitude<true>(gradient, kBlockElements)
+                                : LargestMagnitude<false>(gradient, count);
+  if (_mm512_cmpge_epu32_mask(largest, _mm512_set1_epi32(static_cast<int>(limit))) != 0) {
+    return false;
+  }
+  *bits = whole ? AddNarrow<true>(gradient, kBlockElements, quantization.shift, addends, sums)
+                : AddNarrow<false>(gradient, count, quantization.shift, addends, sums);
   return true;
 }
 
@@ -143,15 +177,20 @@ RING_AVX512 void DequantizeNarrowAvx512(const int32_t* q, size_t count, float sc
   }
 }
 
-RING_AVX512 int BitsNarrowAvx512(const int32_t* block, size_t count) {
-  __m512i folded = _mm512_setzero_si512();
-  __m512i any = _mm512_setzero_si512();
+template <bool kWhole>
+RING_AVX512_INLINE int BitsNarrow(const int32_t* block, size_t count) {
+  Seen seen{_mm512_setzero_si512(), _mm512_setzero_si512()};
   for (size_t i = 0; i < count; i += kLanes) {
-    const __m512i v = _mm512_maskz_loadu_epi32(LanesOf(count - i), block + i);
-    any = _mm512_or_si512(any, v);
-    folded = Fold(folded, v);
+    const __m512i v = LoadSums<kWhole>(block + i, count - i);
+    seen.any = _mm512_or_si512(seen.any, v);
+    seen.folded = Fold(seen.folded, v);
   }
-  return _mm512_test_epi32_mask(any, any) == 0 ? 0 : BitsOfFolded(folded);
+  return BitsOf(seen, int32_t{});
+}
+
+RING_AVX512 int BitsNarrowAvx512(const int32_t* block, size_t count) {
+  return count == kBlockElements ? BitsNarrow<true>(block, kBlockElements)
+                                 : BitsNarrow<false>(block, count);
 }
 
 RING_AVX512_INLINE __m512i LoadRow(const int32_t* block, size_t row) {

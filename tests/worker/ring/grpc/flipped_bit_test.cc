@@ -1,5 +1,5 @@
-// One bit that changes on the wire, anywhere but in HEADERS: an error that says what, or no effect;
-// never a wrong sum, never a wait without an end.
+// One bit that changes on the wire, anywhere: an error that says what, or no effect; never a wrong
+// sum, never a wait without an end.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -1,8 +1,5 @@
-// A way between two ring ports that changes one bit: a proxy of TCP connections that knows just
-// enough of HTTP/2 to leave HEADERS alone. Its thread is its own; Stop() or the end waits for it.
-//
-// HEADERS frames stay as they are, and no other frame becomes one: libgrpc 1.51 aborts the process
-// where the headers that answer a stream of its callback API are damaged (docs/ring.md).
+// A way between two ring ports that changes one bit: a proxy of TCP connections that knows nothing
+// of what they carry. Its thread is its own; Stop() or the end waits for it.
 #pragma once
 
 #include <arpa/inet.h>
@@ -26,63 +23,11 @@ namespace ringmaster::ring {
 
 enum class Way : uint8_t { kToServer, kToClient };
 
-// One bit of one direction. Bytes that may not change are not counted.
+// One bit of one direction.
 struct Flip {
   Way way = Way::kToServer;
   uint64_t byte = 0;
   int bit = 0;
-};
-
-// The bytes of one direction of one connection, and where its frames begin.
-class FlippingStream {
- public:
-  explicit FlippingStream(Way way) : preface_(way == Way::kToServer ? 24 : 0) {}
-
-  // What is to be sent on of `bytes`; the header of a frame waits until all of it is there.
-  // `seen` counts bytes that may change; the one with number `byte` changes in `bit`, unless that
-  // makes its frame one of HEADERS: then a later one does. True when it did.
-  bool Pass(const uint8_t* bytes, size_t count, const Flip* flip, std::atomic<uint64_t>* seen,
-            std::vector<uint8_t>* out) {
-    bool flipped = false;
-    const auto emit = [&](uint8_t byte, bool is_type, bool may_change) {
-      if (may_change) {
-        const uint64_t number = (*seen)++;
-        if (flip != nullptr && !flipped && number >= flip->byte) {
-          const auto changed = static_cast<uint8_t>(byte ^ (1 << flip->bit));
-          flipped = !is_type || !IsHeaders(changed);
-          if (flipped) byte = changed;
-        }
-      }
-      out->push_back(byte);
-    };
-    for (size_t i = 0; i < count; ++i) {
-      if (preface_ > 0) {
-        --preface_;
-        emit(bytes[i], false, true);
-      } else if (left_ > 0) {
-        --left_;
-        emit(bytes[i], false, !headers_);
-      } else {
-        header_[have_++] = bytes[i];
-        if (have_ < header_.size()) continue;
-        have_ = 0;
-        left_ = size_t{header_[0]} << 16 | size_t{header_[1]} << 8 | header_[2];
-        headers_ = IsHeaders(header_[3]);
-        for (size_t j = 0; j < header_.size(); ++j) emit(header_[j], j == 3, !headers_);
-      }
-    }
-    return flipped;
-  }
-
- private:
-  // HEADERS, PUSH_PROMISE and CONTINUATION.
-  static bool IsHeaders(uint8_t type) { return type == 1 || type == 5 || type == 9; }
-
-  size_t preface_;
-  std::array<uint8_t, 9> header_{};
-  size_t have_ = 0;  // of the header
-  size_t left_ = 0;  // of the frame
-  bool headers_ = false;
 };
 
 class FlippingProxy {
@@ -108,7 +53,7 @@ class FlippingProxy {
 
   [[nodiscard]] uint16_t port() const { return port_; }
   [[nodiscard]] bool flipped() const { return flipped_; }
-  // Bytes that could have changed so far.
+  // Bytes so far.
   [[nodiscard]] uint64_t seen(Way way) const { return seen_[static_cast<size_t>(way)]; }
   // Breaks every connection off.
   void Stop() {
@@ -121,7 +66,6 @@ class FlippingProxy {
   struct Direction {
     int from, to;
     Way way;
-    FlippingStream stream;
     bool over = false;
   };
 
@@ -164,8 +108,8 @@ class FlippingProxy {
       setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       setsockopt(end, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     }
-    directions_.push_back({client, server, Way::kToServer, FlippingStream(Way::kToServer)});
-    directions_.push_back({server, client, Way::kToClient, FlippingStream(Way::kToClient)});
+    directions_.push_back({client, server, Way::kToServer});
+    directions_.push_back({server, client, Way::kToClient});
   }
 
   void Pump(Direction* direction) {
@@ -176,14 +120,14 @@ class FlippingProxy {
       shutdown(direction->to, SHUT_WR);
       return;
     }
-    const bool here = direction->way == flip_.way && !flipped_;
-    std::vector<uint8_t> out;
-    if (direction->stream.Pass(bytes.data(), static_cast<size_t>(count), here ? &flip_ : nullptr,
-                               &seen_[static_cast<size_t>(direction->way)], &out)) {
+    const auto number = static_cast<uint64_t>(count);
+    const uint64_t before = seen_[static_cast<size_t>(direction->way)].fetch_add(number);
+    if (direction->way == flip_.way && flip_.byte - before < number) {
+      bytes[flip_.byte - before] ^= static_cast<uint8_t>(1 << flip_.bit);
       flipped_ = true;
     }
-    for (size_t at = 0; at < out.size();) {
-      const ssize_t sent = send(direction->to, out.data() + at, out.size() - at, MSG_NOSIGNAL);
+    for (size_t at = 0; at < number;) {
+      const ssize_t sent = send(direction->to, bytes.data() + at, number - at, MSG_NOSIGNAL);
       if (sent <= 0) {
         direction->over = true;
         shutdown(direction->from, SHUT_RD);
