@@ -101,6 +101,7 @@ std::string Judge(const FlipMember& member) {
     case absl::StatusCode::kUnavailable:         // the connection broke: the neighbour, by name
     case absl::StatusCode::kAborted:             // the neighbour left: it has the error
     case absl::StatusCode::kInvalidArgument:     // a frame, or the hello
+    case absl::StatusCode::kPermissionDenied:    // the hello, as of another process
     case absl::StatusCode::kFailedPrecondition:  // of something else
     case absl::StatusCode::kDeadlineExceeded:    // nothing came
       break;
