@@ -1,7 +1,7 @@
 #include "worker/ring/grpc/grpc_link.h"
 
 #include "common/rpc/rpc_status.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 

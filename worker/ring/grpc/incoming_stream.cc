@@ -4,7 +4,6 @@
 
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/channel_options.h"
-#include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {

@@ -4,11 +4,11 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/channel_options.h"
-#include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
@@ -20,6 +20,12 @@ constexpr size_t kMaxUnsentBytes = 8 << 20;
 Status Late(const std::string& what) {
   return Error(absl::StatusCode::kDeadlineExceeded, "{}", what);
 }
+
+// A pause is an eighth of the usual wait for a frame, where that is long enough to be worth it; a
+// frame that is late by more than another such wait is waited for as ever.
+constexpr int kLooks = 8;
+constexpr std::chrono::microseconds kShortestPause{40}, kLongestPause{200};
+constexpr std::chrono::milliseconds kLongestWait{5};  // more is the predecessor's own work
 
 // A successor that ends the stream itself says why; a broken connection says nothing.
 Status EndOf(const grpc::Status& status, const std::string& successor, const std::string& address) {
@@ -33,6 +39,15 @@ Status EndOf(const grpc::Status& status, const std::string& successor, const std
 }
 
 }  // namespace
+
+void Pace::Arrived(Duration waited) {
+  mean_ += (std::min<Duration>(waited, kLongestWait) - mean_) / kLooks;
+}
+
+Pace::Duration Pace::Pause(Duration waited) const {
+  const Duration pause = std::min<Duration>(mean_ / kLooks, kLongestPause);
+  return pause < kShortestPause || waited > 2 * mean_ ? Duration(0) : pause;
+}
 
 struct LinkEdges::Unsent {
   Unsent(std::shared_ptr<LinkEdges> edges, size_t byte_count)
@@ -146,22 +161,34 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
 }
 
 StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
-  // What has come by now, but not for ever: the caller has frames to deal with.
-  for (uint32_t i = 0; i < kWindowFrames && events_->Poll(kNoWait); ++i) {
-  }
-  while (true) {
+  TakeWhatCame();
+  const TimePoint begin = std::chrono::steady_clock::now();
+  for (TimePoint now = begin;; now = std::chrono::steady_clock::now()) {
     {
       MutexLock lock(mu_);
       RING_RETURN_IF_ERROR(Exhausted());
-      if (!frames_.empty()) return Arrival::kFrame;
+      if (!frames_.empty()) {
+        if (now != begin) pace_.Arrived(now - begin);
+        return Arrival::kFrame;
+      }
       if (std::exchange(nudged_, false)) return Arrival::kNudge;
-      awaiting_ = deadline != kNoWait;
+      if (now >= deadline) return Arrival::kNothing;
+      awaiting_ = true;
     }
-    if (deadline == kNoWait) return Arrival::kNothing;
-    const bool late = !events_->Poll(deadline) && std::chrono::steady_clock::now() >= deadline;
+    if (const auto pause = pace_.Pause(now - begin); pause.count() > 0) {
+      std::this_thread::sleep_for(std::min(pause, deadline - now));
+      TakeWhatCame();
+    } else {
+      events_->Poll(deadline);
+    }
     MutexLock lock(mu_);
     awaiting_ = false;
-    if (late && failure_.ok() && frames_.empty() && !nudged_) return Arrival::kNothing;
+  }
+}
+
+// But not for ever: the caller has frames to deal with.
+void LinkEdges::TakeWhatCame() {
+  for (uint32_t i = 0; i < kWindowFrames && events_->Poll(kNoWait); ++i) {
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/channel_options.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "worker/ring/grpc/hello.h"
 #include "worker/ring/grpc/incoming_pulse.h"
+#include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 namespace {

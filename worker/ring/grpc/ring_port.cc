@@ -21,7 +21,7 @@
 #include "worker/ring/grpc/ending_streams.h"
 #include "worker/ring/grpc/event_queue.h"
 #include "worker/ring/grpc/grpc_link.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/grpc/stream_table.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/status.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/ring_port.h"
 
 namespace ringmaster::ring {

@@ -13,7 +13,7 @@
 
 #include "ringmaster/v1/ring.pb.h"
 #include "worker/ring/grpc/channel_options.h"
-#include "worker/ring/grpc/hello.h"
+#include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 
