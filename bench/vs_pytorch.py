@@ -2,15 +2,25 @@
 """Training speed against PyTorch's: the same net, batch and cores, side by side in one run.
 
     bench/vs_pytorch.py --model alexnet --set batch_norm=true --batch 64
+    bench/vs_pytorch.py --suite one-core --only resnet50
+    bench/vs_pytorch.py --workers 2 --model mlp --batch 512
     bench/vs_pytorch.py --device cuda --batch 4096 --steps 100
 
-Each contender trains some steps in turn, round after round, so that whatever else the machine does
-meets all of them; a figure is the median of its rounds. On a CPU PyTorch runs in NCHW and
-channels_last, in float32 and under torch.cpu.amp in bfloat16; on a GPU with channels_last, eager and
-compiled (max-autotune where it works), with AMP for the mixed policies. Everything runs on the CPUs
-of --cpus (taskset), PyTorch with a thread on each, ours with a core on each unless --cores says
-otherwise. Ours goes through the real trainer, which reads its samples from files, converts them and
-sums exactly; PyTorch's batches lie in memory, on a GPU in the GPU's.
+Each contender (contenders.py) trains some steps in turn, round after round, so that whatever else the
+machine does meets all of them; a figure is the median of its rounds. On a CPU PyTorch runs in NCHW and
+channels_last, in float32 and under torch.cpu.amp in bfloat16, with the quickest of OpenBLAS' kernels; on
+a GPU with channels_last, eager and compiled (max-autotune where it works), with AMP for the mixed
+policies. Everything runs on the CPUs of --cpus (taskset), PyTorch with a thread on each, ours with a core
+on each unless --cores says otherwise. Ours goes through the real trainer, which reads its samples from
+files, converts them and sums exactly; PyTorch's batches lie in memory, on a GPU in the GPU's.
+On a CPU `oneDNN layers` is a bound: the net's convolutions and products alone (layer_bound.cc).
+
+--workers N: a cluster of N workers of one core against DistributedDataParallel of N ranks over gloo,
+both on loopback, a CPU each; --batch is that of all together. What communication costs to see is a
+step's time less that of one worker, or rank, alone with its part of the batch and of the shards.
+
+--suite: the nets of a list one after the other, each with its table as soon as it is measured, and a
+table of all at the end. Other options change all of them; --only takes some.
 
 Needs PyTorch for the interpreter that runs this: Debian's python3-torch for CPUs, any of version 2 or
 newer built for CUDA for GPUs.
@@ -24,17 +34,33 @@ import pathlib
 import platform
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from contenders import BOUND, OURS, ROOT, Bound, Failure, Ours, OursOnWorkers, Theirs, Workers, cpu_flags, quickest_blas
+
 PRECISION_OF = {"float32": "float32", "mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
-LAYOUTS = {"alexnet": ("nchw", "channels_last"), "vgg": ("nchw", "channels_last"), "mlp": ("nchw",)}
-
-
-class Failure(Exception):
-    """Something that the user can do something about."""
+IMAGES = ("nchw", "channels_last")
+LAYOUTS = {"mlp": ("nchw",), **dict.fromkeys((
+    "alexnet", "efficientnetb0", "mobilenet", "resnet18", "resnet20", "resnet50", "resnet50v1.5", "vgg", "vgg16",
+    "vgg19"), IMAGES)}
+# The nets of a suite as options, with steps that keep each under three minutes.
+ONE_CORE = ("--model alexnet --batch 128 --steps 2 --warm-up 1",
+            "--model vgg16 --batch 64 --steps 2 --warm-up 1",
+            "--model resnet50 --image 64x64 --batch 16 --steps 4",
+            "--model mobilenet --image 96x96 --batch 32 --steps 4",
+            "--model efficientnetb0 --image 96x96 --batch 16 --steps 4",
+            "--model mlp --batch 256 --steps 15",
+            "--model resnet20 --batch 128 --steps 4")
+TWO_WORKERS = ("--model alexnet --batch 256 --steps 2 --warm-up 1",
+               "--model vgg16 --batch 128 --steps 2 --warm-up 1",
+               "--model resnet50 --image 64x64 --batch 32 --steps 4",
+               "--model mobilenet --image 96x96 --batch 64 --steps 4",
+               "--model efficientnetb0 --image 96x96 --batch 32 --steps 4",
+               "--model mlp --batch 512 --steps 10",
+               "--model resnet20 --batch 256 --steps 4")
+SUITES = {"one-core": ("--rounds 3", ONE_CORE),
+          "two-workers": ("--rounds 3 --workers 2 --policies float32", TWO_WORKERS)}
 
 
 def programs():
@@ -43,31 +69,57 @@ def programs():
     return bundled if bundled.is_dir() else ROOT / "build/release/bin"
 
 
-def arguments(words=None):
+def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=sorted(LAYOUTS), default="alexnet")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="option of the model: batch_norm=true")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="option of the model: batch_norm=true")
+    parser.add_argument("--image", type=image_size, default=(32, 32), metavar="HxW",
+                        help="size of the images (default: 32x32)")
     parser.add_argument("--batch", type=positive, default=64)
+    parser.add_argument("--suite", choices=sorted(SUITES))
+    parser.add_argument("--only", nargs="+", default=[], metavar="MODEL", help="of the suite")
+    parser.add_argument("--workers", type=positive, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--policies", nargs="+", choices=sorted(PRECISION_OF), default=["float32", "mixed_bfloat16"])
+    parser.add_argument("--policies", nargs="+", choices=sorted(PRECISION_OF),
+                        help="default: float32, and mixed_bfloat16 where a CPU computes in it")
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--steps", type=positive, default=10, help="of a round")
     parser.add_argument("--warm-up", type=positive, default=2, help="steps before them, in each round")
-    parser.add_argument("--cpus", default="", metavar="LIST", help="e.g. 0,2-3 (default: all that this process may use)")
+    parser.add_argument("--cpus", default="", metavar="LIST",
+                        help="e.g. 0,2-3 (default: all that this process may use; with --workers one each)")
     parser.add_argument("--cores", type=positive, help="ours: shards side by side (default: one a CPU, on a GPU 1)")
     parser.add_argument("--threads", type=positive, default=1, help="ours: of each core")
-    parser.add_argument("--shards", type=positive, help="ours: of a batch (default: one a core)")
+    parser.add_argument("--shards", type=positive, nargs="+",
+                        help="ours: of a batch; several numbers with --workers (default: one a core; 1 and 4 a worker)")
     parser.add_argument("--cpu-time", action="store_true",
-                        help="images per second of CPU time, for a busy machine; with one CPU: threads that wait may spin")
+                        help="images per second of CPU time, for a busy machine; only on one CPU")
     parser.add_argument("--tf32", action="store_true", help="cuda: PyTorch's float32 may use TF32")
     parser.add_argument("--bin", type=pathlib.Path, default=programs(), help="programs (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="one object instead of the table")
+    parser.add_argument("--json", action="store_true", help="one object a net instead of its table")
+    return parser
+
+
+def arguments(words=None):
+    parser = make_parser()
     options = parser.parse_args(words)
+    every_cpu = sorted(os.sched_getaffinity(0))
     try:
-        options.cpus = parse_cpus(options.cpus) if options.cpus else sorted(os.sched_getaffinity(0))
+        options.cpus = parse_cpus(options.cpus) if options.cpus else None
         options.model_options = model_options(options.set)
     except ValueError as error:
         parser.error(str(error))
+    if options.policies is None:
+        options.policies = ["float32"]
+        if options.device == "cuda" or {"avx512_bf16", "amx_bf16"} & set(cpu_flags()):
+            options.policies.append("mixed_bfloat16")
+    if options.workers > 1:
+        options.cpus = options.cpus or every_cpu[:options.workers]
+        if options.device != "cpu" or len(options.cpus) != options.workers or options.batch % options.workers:
+            parser.error(f"--workers {options.workers}: on a CPU, with as many CPUs, and a batch that they divide")
+    if options.suite == "one-core":
+        options.cpus = options.cpus or every_cpu[:1]
+    options.cpus = options.cpus or every_cpu
     if options.device == "cpu" and "mixed_float16" in options.policies:
         parser.error("mixed_float16: PyTorch has no float16 training on a CPU to compare with")
     if options.cpu_time and (options.device != "cpu" or len(options.cpus) > 1):
@@ -75,8 +127,25 @@ def arguments(words=None):
     if options.cores is None:
         options.cores = len(options.cpus) if options.device == "cpu" else 1
     if options.shards is None:
-        options.shards = options.cores
+        options.shards = [options.workers, 4 * options.workers] if options.workers > 1 else [options.cores]
+    if options.workers == 1 and len(options.shards) > 1:
+        parser.error("--shards: several numbers only with --workers")
+    if any(shards % options.workers for shards in options.shards):
+        parser.error(f"--shards: {options.workers} workers must divide them")
     return options
+
+
+def nets_of(words):
+    """The options of each net that the command line `words` asks for."""
+    options = arguments(words)
+    if options.suite is None:
+        return [options]
+    every, nets = SUITES[options.suite]
+    found = [arguments([*every.split(), *net.split(), *words]) for net in nets]
+    found = [net for net in found if not options.only or net.model in options.only]
+    if not found:
+        raise Failure(f"--only {' '.join(options.only)}: suite {options.suite} has none of them")
+    return found
 
 
 def positive(text):
@@ -84,6 +153,14 @@ def positive(text):
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return number
+
+
+def image_size(text):
+    """64x96 -> (64, 96), 64 -> (64, 64)"""
+    match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size: expected e.g. 64x64")
+    return int(match[1]), int(match[2] or match[1])
 
 
 def parse_cpus(text):
@@ -111,117 +188,59 @@ def model_options(sets):
     return options
 
 
-def contenders(options):
-    """The specs of PyTorch's training loops: what differs between them, and a name."""
+def specs_of(options, policy):
+    """The specs of PyTorch's training loops by name: what differs between them."""
+    if options.device == "cuda":
+        layout = LAYOUTS[options.model][-1]
+        ways = [("eager", layout, False), ("compile", layout, True)]
+    else:
+        ways = [(layout, layout, False) for layout in LAYOUTS[options.model]]
+    return {name: {"policy": policy, "model": options.model, "options": options.model_options,
+                   "image": [*options.image, 3], "batch": options.batch, "device": options.device,
+                   "precision": PRECISION_OF[policy], "layout": layout, "compile": compiled, "tf32": options.tf32}
+            for name, layout, compiled in ways}
+
+
+ALONE = ", alone"  # one worker or rank with its part
+
+
+def on_one_host(options, folder):
     found = []
     for policy in options.policies:
-        precision = PRECISION_OF[policy]
-        if options.device == "cuda":
-            layout = LAYOUTS[options.model][-1]
-            ways = [("eager", layout, False), ("compile", layout, True)]
-        else:
-            ways = [(layout, layout, False) for layout in LAYOUTS[options.model]]
-        for name, layout, compiled in ways:
-            found.append({"name": name, "policy": policy, "model": options.model, "options": options.model_options,
-                          "batch": options.batch, "device": options.device, "precision": precision, "layout": layout,
-                          "compile": compiled, "tf32": options.tf32, "threads": len(options.cpus)})
+        found.append(Ours(options, policy, pathlib.Path(folder, "cifar10")))
+        if options.device == "cpu":
+            found.append(Bound(options, policy))
+        found += [Theirs(name, options, spec, [options.cpus]) for name, spec in specs_of(options, policy).items()]
     return found
 
 
-def pinned(options, command):
-    return ["taskset", "-c", ",".join(map(str, options.cpus)), *map(str, command)]
-
-
-class Ours:
-    """The trainer of this repository: a process for each round."""
-
-    name = "ours"
-
-    def __init__(self, options, policy, data):
-        self.policy, self.cpu_time = policy, options.cpu_time
-        self.steps = ("--steps", options.steps, "--warm-up", options.warm_up)
-        self.command = pinned(options, [
-            options.bin / "train_speed", "--json", "--model", options.model, "--device", options.device,
-            "--batch", options.batch, "--shards", options.shards, "--cores", options.cores, "--threads", options.threads,
-            "--policy", policy, "--data", data, *self.steps])
-        for key, value in options.model_options.items():
-            self.command += ["--set", f"model.{key}={json.dumps(value)}"]
-        self.rounds = []
-
-    def start(self):
-        return {"parameters": self.run()["parameters"], "notes": []}
-
-    def run(self):
-        done = subprocess.run(self.command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Failure(last_line(done.stderr) or f"train_speed ended with {done.returncode}")
-        return json.loads(done.stdout)
-
-    def round(self):
-        found = self.run()
-        cpu = found["batch"] / found["step_cpu_seconds"]
-        self.rounds.append(cpu if self.cpu_time else found["images_per_second"]["mean"])
-
-    def stop(self):
-        pass
-
-
-class Theirs:
-    """A training loop of PyTorch: a process that lives as long as the comparison."""
-
-    def __init__(self, options, spec):
-        self.name, self.policy, self.cpu_time = spec["name"], spec["policy"], options.cpu_time
-        self.order = json.dumps({"warm_up": options.warm_up, "steps": options.steps})
-        self.command = pinned(options, [sys.executable, ROOT / "bench/pytorch_training.py", json.dumps(spec)])
-        self.environment = dict(os.environ, OMP_NUM_THREADS=str(len(options.cpus)), PYTHONDONTWRITEBYTECODE="1")
-        self.process = None
-        self.rounds = []
-
-    def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=self.environment)
-        return self.reply()
-
-    def reply(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"its process ended with {self.process.wait()}")
-        value = json.loads(line)
-        if "error" in value:
-            raise Failure(value["error"])
-        return value
-
-    def round(self):
-        print(self.order, file=self.process.stdin, flush=True)
-        self.rounds.append(self.reply()["images_per_cpu_second" if self.cpu_time else "images_per_second"])
-
-    def stop(self):
-        if self.process is None:
-            return
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait(60)
-
-
-def last_line(text):
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
+def on_workers(options, workers):
+    found = []
+    part = options.batch // options.workers
+    for policy in options.policies:
+        for shards in options.shards:
+            name = f"{OURS}, {shards} shards"
+            found.append(OursOnWorkers(name, options, policy, workers, options.workers, options.batch, shards))
+            found.append(OursOnWorkers(name + ALONE, options, policy, workers, 1, part, shards // options.workers))
+        for layout, spec in specs_of(options, policy).items():
+            spec = {**spec, "batch": part}
+            found.append(Theirs(f"DDP {layout}", options, spec, [[cpu] for cpu in options.cpus]))
+            found.append(Theirs(f"DDP {layout}{ALONE}", options, spec, [options.cpus[:1]]))
+    return found
 
 
 def check_same_model(facts):
     """`facts` by contender: all train a model of as many parameters."""
-    counts = {name: fact["parameters"] for name, fact in facts.items()}
+    counts = {name: fact["parameters"] for name, fact in facts.items() if "parameters" in fact}
     if len(set(counts.values())) > 1:
         raise Failure(f"the models differ in their parameters: {counts}")
 
 
 class Comparison:
-    """All contenders, and what became of them. One of PyTorch's that fails is left out, and named."""
+    """All contenders, and what became of them. One of PyTorch's that fails, or the bound, is left out and named."""
 
-    def __init__(self, options, data):
-        self.options = options
-        self.teams = [Ours(options, policy, data) for policy in options.policies]
-        self.teams += [Theirs(options, spec) for spec in contenders(options)]
+    def __init__(self, options, teams):
+        self.options, self.teams = options, teams
         self.facts, self.failed = {}, {}
 
     def attempt(self, team, work):
@@ -229,7 +248,7 @@ class Comparison:
             return work()
         except Failure as failure:
             label = f"{team.name} {team.policy}"
-            if team.name == "ours":
+            if team.name.startswith(OURS):
                 raise Failure(f"{label}: {failure}") from None
             self.failed[label] = str(failure)
             self.teams.remove(team)
@@ -270,40 +289,95 @@ class Comparison:
         return next(facts["torch"] for facts in self.facts.values() if "torch" in facts)
 
 
+def medians_of(speeds):
+    return {key: statistics.median(rounds) for key, rounds in speeds.items()}
+
+
 def rows_of(speeds, policies):
-    """A row a policy: ours, theirs by name, and ours over the fastest of theirs; then the best of each."""
-    medians = {key: statistics.median(rounds) for key, rounds in speeds.items()}
+    """A row a policy: ours, the bound, theirs by name, ours over the fastest of theirs and over the bound; then
+    the best of each."""
+    medians = medians_of(speeds)
     rows = []
     for policy in policies:
-        theirs = {name: value for (of, name), value in medians.items() if of == policy and name != "ours"}
-        rows.append({"policy": policy, "ours": medians[policy, "ours"], "theirs": theirs})
+        theirs = {name: value for (of, name), value in medians.items() if of == policy and name not in (OURS, BOUND)}
+        rows.append({"policy": policy, "ours": medians[policy, OURS], "bound": medians.get((policy, BOUND)),
+                     "theirs": theirs})
     best = {}
     for row in rows:
         for name, value in row["theirs"].items():
             best[name] = max(value, best.get(name, 0))
     if len(rows) > 1:
-        rows.append({"policy": "best", "ours": max(row["ours"] for row in rows), "theirs": best})
+        bounds = [row["bound"] for row in rows if row["bound"]]
+        rows.append({"policy": "best", "ours": max(row["ours"] for row in rows), "bound": max(bounds, default=None),
+                     "theirs": best})
     for row in rows:
         row["ratio"] = row["ours"] / max(row["theirs"].values()) if row["theirs"] else None
+        row["of_bound"] = row["ours"] / row["bound"] if row["bound"] else None
     return rows
 
 
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def ratio_cell(value):
+    return "" if value is None else f"{value:.2f}"
+
+
+def speed_cell(value, rounds):
+    """With the lowest and highest round in brackets."""
+    if value is None:
+        return ""
+    return f"{value:.1f}" + (f" ({min(rounds):.1f} to {max(rounds):.1f})" if rounds else "")
+
+
 def table(rows, speeds, unit="images/s"):
-    """Markdown; `unit` with the lowest and highest round in brackets."""
+    """Markdown: each policy's speeds and ratios."""
     names = list(dict.fromkeys(name for row in rows for name in row["theirs"]))
-
-    def cell(policy, name, value):
-        rounds = speeds.get((policy, name))
-        return f"{value:.1f}" + (f" ({min(rounds):.1f} to {max(rounds):.1f})" if rounds else "")
-
-    lines = [f"| {unit} | ours | " + " | ".join(f"PyTorch {name}" for name in names) + " | ours / the faster of theirs |",
-             "|---|" + "---|" * (len(names) + 2)]
+    bound = any(row["bound"] for row in rows)
+    head = [unit, OURS, *[f"PyTorch {name}" for name in names], *([BOUND] if bound else []),
+            "ours / the faster of theirs", *(["ours / bound"] if bound else [])]
+    lines = []
     for row in rows:
-        cells = [cell(row["policy"], "ours", row["ours"])]
-        cells += [cell(row["policy"], name, row["theirs"][name]) if name in row["theirs"] else "" for name in names]
-        cells.append("" if row["ratio"] is None else f"{row['ratio']:.2f}")
-        lines.append(f"| {row['policy']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        def cell(name, value):
+            return speed_cell(value, speeds.get((row["policy"], name)))
+        cells = [row["policy"], cell(OURS, row["ours"]), *[cell(name, row["theirs"].get(name)) for name in names]]
+        lines.append(cells + ([cell(BOUND, row["bound"])] if bound else []) + [ratio_cell(row["ratio"])] +
+                     ([ratio_cell(row["of_bound"])] if bound else []))
+    return markdown(head, lines)
+
+
+def worker_rows(speeds, policies, batch, workers):
+    """A row for each contender on several workers: its speed, seconds of a step together and alone, what of it
+    is communication, and ours over the fastest of theirs."""
+    medians = medians_of(speeds)
+    rows = []
+    for policy in policies:
+        together = {name: value for (of, name), value in medians.items() if of == policy and not name.endswith(ALONE)}
+        theirs = [value for name, value in together.items() if not name.startswith(OURS)]
+        for name, value in together.items():
+            alone = medians.get((policy, name + ALONE))
+            row = {"policy": policy, "name": name, "speed": value, "step": batch / value,
+                   "alone": batch / workers / alone if alone else None,
+                   "ratio": value / max(theirs) if theirs and name.startswith(OURS) else None}
+            row["visible"] = row["step"] - row["alone"] if alone else None
+            rows.append(row)
+    return rows
+
+
+def milliseconds_cell(seconds):
+    return "" if seconds is None else f"{1e3 * seconds:.1f}"
+
+
+def worker_table(rows, speeds):
+    return markdown(
+        ["policy", "who", "images/s", "ms a step", "alone with its part", "visible communication",
+         "ours / the faster DDP"],
+        [[row["policy"], row["name"], speed_cell(row["speed"], speeds.get((row["policy"], row["name"]))),
+          milliseconds_cell(row["step"]), milliseconds_cell(row["alone"]), milliseconds_cell(row["visible"]),
+          ratio_cell(row["ratio"])]
+         for row in rows])
 
 
 def machine(options):
@@ -314,7 +388,8 @@ def machine(options):
         words.append(names[0] if names else platform.machine())
     blas = pathlib.Path("/usr/lib", f"{platform.machine()}-linux-gnu", "libblas.so.3")
     if options.device == "cpu" and blas.exists():
-        words.append(f"libblas.so.3 is {blas.resolve()}")
+        kernels = quickest_blas(options.cpus[0]) or "its own choice"
+        words.append(f"libblas.so.3 is {blas.resolve()}, OPENBLAS_CORETYPE {kernels}")
     return "; ".join(words)
 
 
@@ -322,42 +397,88 @@ def check_programs(options):
     if importlib.util.find_spec("torch") is None:
         raise Failure(f"{sys.executable} has no PyTorch: install Debian's python3-torch (a CPU), or torch 2 or newer "
                       "built for CUDA (pip install torch), or run this with an interpreter that has it")
-    if not (options.bin / "train_speed").exists():
-        raise Failure(f"{options.bin / 'train_speed'} is not built: cmake --preset release && "
-                      "cmake --build --preset release --target bench")
+    needed = {"train_speed": "bench"}
+    if options.workers > 1:
+        needed = dict.fromkeys(("ringmaster", "ringworker", "ringctl"), "programs")
+    elif options.device == "cpu":
+        needed["layer_bound"] = "bench"
+    for program, target in needed.items():
+        if not (options.bin / program).exists():
+            raise Failure(f"{options.bin / program} is not built: cmake --preset release && "
+                          f"cmake --build --preset release --target {target}")
 
 
-def print_report(options, comparison, load):
+def label_of(options):
+    size = "" if options.image == (32, 32) else f" {options.image[0]}x{options.image[1]}"
+    return f"{' '.join([options.model, *options.set])}{size}, batch {options.batch}"
+
+
+def print_report(options, comparison, rows, load):
     speeds = comparison.speeds()
-    rows = rows_of(speeds, options.policies)
     if options.json:
         rounds = {f"{policy} {name}": found for (policy, name), found in speeds.items()}
-        print(json.dumps({"model": options.model, "options": options.model_options, "batch": options.batch,
-                          "machine": machine(options), "torch": comparison.torch_version(), "load_before": load,
-                          "cpu_time": options.cpu_time,
-                          "rows": rows, "rounds": rounds, "notes": comparison.notes()}))
+        print(json.dumps({"model": options.model, "options": options.model_options, "image": options.image,
+                          "batch": options.batch, "workers": options.workers, "machine": machine(options),
+                          "torch": comparison.torch_version(), "load_before": load, "cpu_time": options.cpu_time,
+                          "rows": rows, "rounds": rounds, "notes": comparison.notes()}), flush=True)
         return
-    name = " ".join([options.model, *options.set])
-    print(f"{name}, batch {options.batch}, ours in {options.shards} shards on {options.cores} x {options.threads} threads; "
-          f"PyTorch {comparison.torch_version()}; medians of {options.rounds} rounds of {options.steps} steps")
+    ours = (f"{options.workers} workers of one core" if options.workers > 1 else
+            f"ours in {options.shards[0]} shards on {options.cores} x {options.threads} threads")
+    print(f"{label_of(options)}, {ours}; PyTorch {comparison.torch_version()}; medians of {options.rounds} rounds of "
+          f"{options.steps} steps")
     print(f"{machine(options)}; load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
-    print(table(rows, speeds, "images per CPU second" if options.cpu_time else "images/s"))
+    if options.workers > 1:
+        print(worker_table(rows, speeds))
+    else:
+        print(table(rows, speeds, "images per CPU second" if options.cpu_time else "images/s"))
     for note in comparison.notes():
         print(note)
+    sys.stdout.flush()
+
+
+def compare(options):
+    """Measures one net and prints it; its rows."""
+    check_programs(options)
+    load = os.getloadavg()[0]
+    with contextlib.ExitStack() as stack:
+        if options.workers > 1:
+            workers = Workers(options)
+            stack.callback(workers.stop)
+            teams = on_workers(options, workers)
+        else:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringmaster-bench-"))
+            teams = on_one_host(options, folder)
+        comparison = Comparison(options, teams)
+        stack.callback(comparison.stop)
+        comparison.start()
+        comparison.run(lambda text: print(text, file=sys.stderr, flush=True))
+    speeds = comparison.speeds()
+    rows = (worker_rows(speeds, options.policies, options.batch, options.workers) if options.workers > 1 else
+            rows_of(speeds, options.policies))
+    print_report(options, comparison, rows, load)
+    return rows
+
+
+def suite_table(measured):
+    """All nets in one table; `measured`: (options, rows) of each."""
+    if measured[0][0].workers > 1:
+        return markdown(["net", "policy, who", "images/s", "ours / the faster DDP", "visible communication ms"],
+                        [[label_of(options), f"{row['policy']} {row['name']}", f"{row['speed']:.1f}",
+                          ratio_cell(row["ratio"]), milliseconds_cell(row["visible"])]
+                         for options, rows in measured for row in rows])
+    return markdown(["net", "policy", OURS, "the faster of PyTorch's", BOUND, "ours / PyTorch", "ours / bound"],
+                    [[label_of(options), row["policy"], f"{row['ours']:.1f}", f"{max(row['theirs'].values()):.1f}",
+                      speed_cell(row["bound"], None), ratio_cell(row["ratio"]), ratio_cell(row["of_bound"])]
+                     for options, rows in measured for row in rows if row["policy"] != "best" and row["theirs"]])
 
 
 def main():
-    options = arguments()
-    check_programs(options)
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="ringmaster-bench-") as folder:
-        comparison = Comparison(options, pathlib.Path(folder, "cifar10"))
-        try:
-            comparison.start()
-            comparison.run(lambda text: print(text, file=sys.stderr, flush=True))
-        finally:
-            comparison.stop()
-    print_report(options, comparison, load)
+    nets = nets_of(sys.argv[1:])
+    measured = []
+    for options in nets:
+        measured.append((options, compare(options)))
+    if nets[0].suite and not nets[0].json:
+        print(suite_table(measured))
 
 
 if __name__ == "__main__":
