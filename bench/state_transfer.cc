@@ -1,21 +1,24 @@
 // How quick a state goes from one worker to another: MiB a second over loopback, through the ring's
-// port as in a worker, with the SHA-256 of both sides; beside it a plain copy of the same bytes,
-// and the SHA-256 of them alone. Best of some rounds of wall time. Argument: MiB, default 256.
+// port as in a worker, from one state of three arenas (parameters and two slots) into another one,
+// with what both sides check; beside it these parts alone, each on one thread, and a plain copy of
+// the same bytes. Best of some rounds of wall time. Argument: MiB, default 256.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <memory>
-#include <random>
-#include <vector>
+#include <utility>
 
-#include "common/sha256.h"
+#include "common/crc32c.h"
+#include "common/exact/digest.h"
+#include "common/graph/program.h"
 #include "common/ticket.h"
 #include "worker/ring/grpc/ring_port.h"
+#include "worker/state/state_row.h"
 #include "worker/transfer/state_fetch.h"
 #include "worker/transfer/state_service.h"
 
@@ -23,19 +26,55 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr int kRounds = 5;
+constexpr uint64_t kStep = 1;
 const JobId kJob("bench");
 
-std::shared_ptr<const StateCopy> MakeState(size_t bytes) {
-  auto copy = std::make_shared<StateCopy>();
-  std::mt19937_64 random(1);
-  std::string data(bytes, '\0');
-  for (size_t i = 0; i + 8 <= bytes; i += 8) {
-    const uint64_t word = random();
-    std::memcpy(data.data() + i, &word, 8);
-  }
-  copy->files.push_back({"model.safetensors", std::move(data)});
-  return copy;
+// Of one parameter, with two slots.
+StatusOr<std::shared_ptr<const StateLayout>> MakeLayout(uint64_t elements) {
+  graph::Program program;
+  const auto size = static_cast<int64_t>(elements);
+  program.parameters = {{.name = "weights", .shape = {size}, .initializer = {}, .index = 0}};
+  program.gradient_order = {0};
+  return StateLayout::Create(program, {"m", "v"});
 }
+
+State EmptyState(const std::shared_ptr<const StateLayout>& layout) { return {layout, 21}; }
+
+// Words that do not repeat, and the digest that they have.
+State MakeState(const std::shared_ptr<const StateLayout>& layout) {
+  State state = EmptyState(layout);
+  uint32_t word = 1;
+  const auto fill = [&word](std::span<float> values) {
+    for (float& value : values) value = std::bit_cast<float>((word *= 2654435761U) >> 2);
+  };
+  fill(state.parameters.span());
+  for (Arena<float>& slot : state.slots) fill(slot.span());
+  state.step = kStep;
+  state.written = HashState(state);
+  state.digest = exact::NextDigest(state.link, kStep - 1, state.written.total());
+  return state;
+}
+
+// As Trainer::Open.
+class Source : public StateSource {
+ public:
+  [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Open(const State& state) {
+    if (HashState(state).total() != state.written.total()) return DataLoss("changed");
+    RING_ASSIGN_OR_RETURN(StateReader reader, StateReader::Create(state));
+    return std::unique_ptr<StateSource>(new Source(state, std::move(reader)));
+  }
+  [[nodiscard]] const StateFacts& facts() const override { return facts_; }
+  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+    reader_.Read(offset, to);
+    return absl::OkStatus();
+  }
+
+ private:
+  Source(const State& state, StateReader reader)
+      : facts_{state.step, state.digest, reader.bytes(), {}, {}}, reader_(std::move(reader)) {}
+  const StateFacts facts_;
+  const StateReader reader_;
+};
 
 double CpuSeconds() {
   timespec now{};
@@ -61,32 +100,51 @@ Status Report(const char* what, size_t mib, Work work) {
 }
 
 Status Measure(size_t mib) {
-  const std::shared_ptr<const StateCopy> state = MakeState(mib << 20);
-  const std::string& bytes = state->files[0].bytes;
-  RING_RETURN_IF_ERROR(Report("plain copy", mib, [&bytes]() {
-    const std::vector<char> copy(bytes.begin(), bytes.end());
-    return copy.back() == bytes.back() ? absl::OkStatus() : absl::InternalError("not copied");
+  RING_ASSIGN_OR_RETURN(const auto layout, MakeLayout((mib << 20) / (3 * sizeof(float))));
+  const State state = MakeState(layout);
+  RING_RETURN_IF_ERROR(Report("plain copy", mib, [&]() {
+    State copy = EmptyState(layout);
+    std::ranges::copy(state.parameters.span(), copy.parameters.span().begin());
+    for (size_t i = 0; i < state.slots.size(); ++i) {
+      std::ranges::copy(state.slots[i].span(), copy.slots[i].span().begin());
+    }
+    return copy.parameters.span().back() == state.parameters.span().back()
+               ? absl::OkStatus()
+               : absl::InternalError("not copied");
   }));
-  RING_RETURN_IF_ERROR(Report("SHA-256", mib, [&bytes]() {
-    return Sha256Of(bytes)[0] == Sha256Of("")[0] ? absl::InternalError("by chance")
-                                                 : absl::OkStatus();
+  RING_RETURN_IF_ERROR(Report("its hash", mib, [&state]() {
+    return HashState(state).total() == state.written.total() ? absl::OkStatus()
+                                                             : absl::InternalError("changed");
+  }));
+  RING_RETURN_IF_ERROR(Report("CRC-32C", mib, [&state]() {
+    uint32_t crc = 0;
+    const auto add = [&crc](std::span<const float> values) {
+      crc =
+          ExtendCrc32c(crc, {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+    };
+    add(state.parameters.span());
+    for (const Arena<float>& slot : state.slots) add(slot.span());
+    return crc == 0 ? absl::InternalError("by chance") : absl::OkStatus();
   }));
 
   StateService service;
   service.Start();
-  service.Offer(kJob, [&state](uint64_t) { return state; });
+  service.Offer(kJob, [&state](uint64_t) { return Source::Open(state); });
   const std::string ticket = RandomTicket();
   service.Admit(kJob, {}, ticket);
   ring::PortOptions options;
   options.services = {&service};
   RING_ASSIGN_OR_RETURN(const auto port, ring::RingPort::Create({"127.0.0.1", 0}, options));
   const Status status = Report("transfer", mib, [&]() {
+    IncomingState incoming(EmptyState(layout));
     FetchOptions fetch;
+    fetch.step = kStep;
     fetch.address = fmt::format("127.0.0.1:{}", port->port());
     fetch.job = kJob;
     fetch.ticket = ticket;
     fetch.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-    return FetchState(fetch, {}).status();
+    RING_RETURN_IF_ERROR(FetchState(fetch, &incoming, {}));
+    return incoming.Finish(&OneAfterAnother).status();
   });
   service.Stop();
   port->Stop();

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ CatchUpResult CatchUp::Run(TimePoint deadline, const std::stop_token& stop) {
   if (self.holds()) {
     CatchUpResult result;
     result.status = CheckHeld();
+    const bool fetched = std::any_of(start_->ring().begin(), start_->ring().end(),
+                                     [](const v1::RingMember& member) { return !member.holds(); });
+    if (result.status.ok() && fetched) result.status = trainer_->BringToHost();
     result.outcome = Outcome::kFailed;
     return result;
   }
@@ -115,15 +119,17 @@ Status CatchUp::FetchFrom(const v1::RingMember& source, TimePoint deadline,
   options.ticket = start_->ticket();
   options.worker = start_->ring(static_cast<int>(rank_)).name();
   options.deadline = deadline;
-  RING_ASSIGN_OR_RETURN(const StateCopy copy, sources_->peer(options, stop));
+  const std::unique_ptr<IncomingState> incoming = trainer_->Expect();
+  RING_RETURN_IF_ERROR(sources_->peer(options, incoming.get(), stop));
   // A restored state's digest is known to nobody before it is read.
-  Sha256Digest digest = copy.digest;
+  Sha256Digest digest = incoming->facts().digest;
   if (!start_->digest().empty()) {
     RING_ASSIGN_OR_RETURN(digest, ToDigest(start_->digest()));
   }
-  RING_RETURN_IF_ERROR(
-      Annotate(trainer_->Adopt(copy, digest), fmt::format("state from {}", source.name())));
-  spdlog::info("state fetched: job={} step={} from={}", start_->job_id(), copy.step, source.name());
+  RING_RETURN_IF_ERROR(Annotate(trainer_->Adopt(incoming.get(), digest),
+                                fmt::format("state from {}", source.name())));
+  spdlog::info("state fetched: job={} step={} from={}", start_->job_id(), trainer_->applied(),
+               source.name());
   return absl::OkStatus();
 }
 

@@ -20,7 +20,8 @@ namespace ringmaster::worker {
 
 // Where states come from; the seam to the network. Both wait for at most the deadline.
 struct StateSources {
-  std::function<StatusOr<StateCopy>(const FetchOptions& options, const std::stop_token& stop)> peer;
+  std::function<Status(const FetchOptions& options, StateSink* sink, const std::stop_token& stop)>
+      peer;
   std::function<StatusOr<Checkpoint>(const v1::CheckpointSource& source,
                                      std::chrono::steady_clock::time_point deadline,
                                      const std::stop_token& stop)>

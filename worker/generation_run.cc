@@ -13,10 +13,11 @@
 namespace ringmaster::worker {
 namespace {
 
-// For a whole state over a slow link. Who dies meanwhile is noticed otherwise, and sooner.
-constexpr std::chrono::minutes kFetchLimit{10};
-// A neighbour may fetch its state first.
-constexpr std::chrono::minutes kConnectLimit = kFetchLimit + std::chrono::minutes(1);
+// For a whole state over a slow link; the ring waits with its first sum, not longer than its
+// progress_limit. Who dies meanwhile is noticed otherwise, and sooner.
+constexpr std::chrono::minutes kFetchLimit{9};
+// A neighbour ends its former run first.
+constexpr std::chrono::minutes kConnectLimit{11};
 // A neighbour that left the ring of its own accord was fenced, or told the coordinator why: the
 // fence comes here too, and is a better reason than ours.
 constexpr std::chrono::seconds kBetterReasonLimit{2};
@@ -79,7 +80,12 @@ RunEnded GenerationRun::Run(const RunStops& stops) {
   surroundings_->phases->Enter(task_->job, "ring");
   // Before the first step there is no step to finish.
   const EitherStop either(stops.now.get_token(), stops.at_boundary.get_token());
-  if (WatchNeighbours() && CatchUpWith(either.token()) && Connect(either.token())) Train(stops);
+  // Connected first: while one fetches its state the others compute their shards, and wait for its
+  // part of the sums alone.
+  if (WatchNeighbours() && Connect(either.token()) && CatchUpWith(either.token())) {
+    Join();
+    Train(stops);
+  }
   surroundings_->phases->Clear();
   return std::move(ended_);
 }
@@ -119,6 +125,7 @@ std::string GenerationRun::NeighbourNamed(const std::string& error) const {
 }
 
 void GenerationRun::End(Outcome outcome, const Status& status, std::string peer) {
+  if (link_ != nullptr) link_->Cancel(status);
   ended_.outcome = outcome;
   ended_.applied = trainer_->applied();
   ended_.digest = DigestBytes(trainer_->digest());
@@ -205,11 +212,14 @@ bool GenerationRun::Connect(const std::stop_token& stop) {
     }
     link_ = *std::move(connected);
   }
+  return true;
+}
+
+void GenerationRun::Join() {
   HitFailpoint("joined", task_->start.start_step());
   spdlog::info("ring joined: job={} generation={} of={}", task_->job.value(),
                ended_.generation.ToString(), assignment_.position.size);
   surroundings_->post(RunJoined{task_->job, ended_.generation, fetch_seconds_});
-  return true;
 }
 
 void GenerationRun::Train(const RunStops& stops) {

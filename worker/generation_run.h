@@ -1,5 +1,5 @@
-// This worker's part of one generation, from Start to RunEnded: gets S(K) when it is not here,
-// watches its neighbours, connects the ring, trains. One object for each RunJob, on the job thread;
+// This worker's part of one generation, from Start to RunEnded: watches its neighbours, connects
+// the ring, gets S(K) when it is not here, trains. One object for each RunJob, on the job thread;
 // its stops may be requested from any thread. It decides nothing.
 #pragma once
 
@@ -67,11 +67,12 @@ class GenerationRun {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   [[nodiscard]] StatusOr<Assignment> FindSelf() const;
-  // What comes before the first step: neighbours that see that this worker lives, the state, the
-  // ring. False: `ended_` says why not.
+  // What comes before the first step: neighbours that see that this worker lives, the ring, the
+  // state. False: `ended_` says why not.
   [[nodiscard]] bool WatchNeighbours();
-  [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
   [[nodiscard]] bool Connect(const std::stop_token& stop);
+  [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
+  void Join();  // tells that it is in
   void Train(const RunStops& stops);
   void Describe(const RunResult& result, const RunStops& stops);
   void End(Outcome outcome, const Status& status, std::string peer = "");

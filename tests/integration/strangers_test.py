@@ -145,7 +145,7 @@ class StrangersTest(StrangersTestCase):
         with grpc.insecure_channel(worker.line("ringworker a listening on ")) as channel:
             fetch = channel.unary_stream(
                 "/ringmaster.v1.States/Fetch", states.FetchRequest.SerializeToString,
-                states.StatePiece.FromString)
+                states.StateHeader.FromString)
             code, text, reason = self.refusal(fetch(request, timeout=20))
         self.assertEqual((code, reason), (grpc.StatusCode.FAILED_PRECONDITION, "STATE_PROTOCOL"))
         self.assertIn("worker old speaks protocol version 99", text)
@@ -193,7 +193,7 @@ class StrangersTest(StrangersTestCase):
                 request.generation.term, request.generation.counter = term, counter
                 fetch = ring.unary_stream(
                     "/ringmaster.v1.States/Fetch", self.states.FetchRequest.SerializeToString,
-                    self.states.StatePiece.FromString)
+                    self.states.StateHeader.FromString)
                 code, text, reason = self.refusal(fetch(request, timeout=20))
                 self.assertEqual((code, reason), (grpc.StatusCode.PERMISSION_DENIED, "TICKET_NOT_VALID"))
             session.put(None)

@@ -49,14 +49,13 @@ CatchUpResult Run(const v1::Start& start, uint32_t rank, const StateSources& sou
 // Members that hold S(step) answer with it; who is asked is written down.
 struct Peers {
   explicit Peers(Trainer* holder) {
-    sources.peer = [this, holder](const FetchOptions& options,
-                                  const std::stop_token&) -> StatusOr<StateCopy> {
+    sources.peer = [this, holder](const FetchOptions& options, StateSink* sink,
+                                  const std::stop_token&) -> Status {
       asked.push_back(options.source);
       addresses.push_back(options.address);
       if (options.source == silent) return absl::UnavailableError(options.source + " is silent");
-      RING_ASSIGN_OR_RETURN(const std::shared_ptr<const StateCopy> copy,
-                            holder->Copy(options.step));
-      return *copy;
+      RING_ASSIGN_OR_RETURN(const MemoryState copy, CopyOf(*holder, options.step));
+      return testing::WriteAll(copy, sink);
     };
   }
 
@@ -153,7 +152,7 @@ TEST_CASE("CatchUp: a fence that comes while the state is fetched stops the run"
   const auto joiner = TrainedTo(&job, 0);
   std::stop_source stop;
   StateSources sources;
-  sources.peer = [&](const FetchOptions&, const std::stop_token& token) -> StatusOr<StateCopy> {
+  sources.peer = [&](const FetchOptions&, StateSink*, const std::stop_token& token) -> Status {
     stop.request_stop();
     REQUIRE(token.stop_requested());
     return absl::CancelledError("stopped");

@@ -172,6 +172,32 @@ TEST_CASE("GenerationRun: a neighbour that left because it was fenced is no loss
   }
 }
 
+TEST_CASE(
+    "GenerationRun: the ring is connected before the state is fetched, and joined after that") {
+  RankOne run;
+  run.task.start.mutable_ring(1)->set_holds(false);
+  run.task.start.set_start_step(3);
+  std::vector<std::string> order;
+  run.port.on_connect = [&]() { order.emplace_back("connect"); };
+  run.surroundings.sources.peer = [&](const FetchOptions& options, StateSink*,
+                                      const std::stop_token&) -> Status {
+    order.push_back("fetch from " + options.source);
+    CHECK(Posted<RunJoined>(run) == nullptr);
+    return absl::UnavailableError("it is lost");
+  };
+  const RunEnded ended = run.Go();
+  CHECK(order == std::vector<std::string>{"connect", "fetch from w2", "fetch from w0"});
+  CHECK(ended.outcome == Outcome::kPeerLost);
+  CHECK(ended.peer == "w0");
+  CHECK(Posted<RunJoined>(run) == nullptr);
+  // Whoever computed meanwhile does not wait for it.
+  for (const uint32_t neighbour : {0U, 2U}) {
+    const Status left = neighbour == 2 ? run.ring.link(2)->Receive(ring::kNoWait).status()
+                                       : run.ring.link(0)->Send({}, ring::Payload(), ring::kNoWait);
+    CHECK(left.code() == absl::StatusCode::kAborted);
+  }
+}
+
 TEST_CASE("GenerationRun: a worker that is not in the ring says so") {
   RankOne run;
   run.surroundings.incarnation = "another life";

@@ -189,11 +189,15 @@ TEST_CASE("JobRunner: a fence ends a run that still waits for its ring") {
 TEST_CASE("JobRunner: a source that is gone is named") {
   World world;
   Member source(&world, "w1");
-  Member joiner(&world, "w2");
+  Member before(&world, "w2");
+  Member joiner(&world, "w3");
+  Member after(&world, "w4");
   const v1::Start start =
-      StartOf(1, 3, std::string(32, 'x'), {{&source, {0, 1}}, {&joiner, {2, 3}, false}});
+      StartOf(1, 3, std::string(32, 'x'),
+              {{&source, {0}}, {&before, {1}, false}, {&joiner, {2}, false}, {&after, {3}, false}});
   source.node.CutOff();
-  RunAll(start, {&joiner});
+  // Of them the joiner alone has both neighbours, and its ring.
+  RunAll(start, {&before, &joiner, &after});
   const RunEnded ended = joiner.Ended();
   CHECK(ended.outcome == Outcome::kPeerLost);
   CHECK(ended.peer == "w1");

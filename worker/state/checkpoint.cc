@@ -20,7 +20,6 @@ namespace {
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kAverage = "ema.safetensors";
-constexpr const char* kRest = "state.safetensors";
 constexpr const char* kPredictions = "predictions.safetensors";
 
 const std::string kMetrics = "metrics/";
@@ -105,10 +104,12 @@ Status CheckSame(const std::string& file, const TensorViews& expected, const Ten
   return absl::OkStatus();
 }
 
-// Types, shapes and so sizes were compared before. A file's bytes may lie at any address.
+// Types, shapes and so sizes were compared before. A file's bytes may lie at any address, also
+// here.
 template <typename T>
 void Copy(const TensorView& from, std::span<T> to) {
-  if (!to.empty()) std::memcpy(to.data(), from.bytes.data(), to.size_bytes());
+  const bool here = static_cast<const void*>(from.bytes.data()) == to.data();
+  if (!to.empty() && !here) std::memcpy(to.data(), from.bytes.data(), to.size_bytes());
 }
 
 template <typename T>
@@ -128,8 +129,8 @@ StatusOr<LossScale> GetLossScale(const TensorViews& rest) {
     return LossScale{static_cast<uint32_t>(value), static_cast<uint32_t>(good_steps)};
   }
   return Error(absl::StatusCode::kDataLoss,
-               "{}: loss scale {} after {} good steps, expected a power of two from 1 to {}", kRest,
-               value, good_steps, kLargestLossScale);
+               "{}: loss scale {} after {} good steps, expected a power of two from 1 to {}",
+               kRestOfState, value, good_steps, kLargestLossScale);
 }
 
 Status SetWatched(const TensorViews& rest, Watched* watched) {
@@ -144,7 +145,7 @@ Status SetWatched(const TensorViews& rest, Watched* watched) {
     return Error(absl::StatusCode::kDataLoss,
                  "{}: watch/{}: step {} looked at, best {} of step {}, {} without a better one: "
                  "these cannot be",
-                 kRest, watched->name, count(0), value(0), count(1), count(2));
+                 kRestOfState, watched->name, count(0), value(0), count(1), count(2));
   }
   watched->looked = static_cast<uint64_t>(count(0));
   watched->best_step = static_cast<uint64_t>(count(1));
@@ -172,8 +173,8 @@ Status SetRest(const TensorViews& rest, State* state) {
     const double sum =
         scalar.counts ? static_cast<double>(Get<int64_t>(rest, name)) : Get<double>(rest, name);
     if (!std::isfinite(sum) || (scalar.counts && !(sum >= 0 && sum <= 0x1p53))) {
-      return Error(absl::StatusCode::kDataLoss, "{}: {} is {}: no sum of what samples have", kRest,
-                   name, sum);
+      return Error(absl::StatusCode::kDataLoss, "{}: {} is {}: no sum of what samples have",
+                   kRestOfState, name, sum);
     }
     state->metrics.sums.push_back(sum);
   }
@@ -189,7 +190,7 @@ Status SetRest(const TensorViews& rest, State* state) {
 
 // How many rows there are depends on it.
 Status SetStep(const std::map<std::string, TensorViews>& files, State* state) {
-  const auto rest = files.find(kRest);
+  const auto rest = files.find(kRestOfState);
   const auto step = rest == files.end() ? TensorViews::const_iterator() : rest->second.find("step");
   const bool there = rest != files.end() && step != rest->second.end() &&
                      step->second.type == ElementType::kI64 && step->second.shape.empty();
@@ -199,7 +200,7 @@ Status SetStep(const std::map<std::string, TensorViews>& files, State* state) {
     return absl::OkStatus();
   }
   return Error(absl::StatusCode::kDataLoss, "{}: it lacks the step, or that is none of this job",
-               kRest);
+               kRestOfState);
 }
 
 }  // namespace
@@ -238,7 +239,7 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
                          std::span<const float> values) {
     files[file][name] = {ElementType::kF32, shape, Bytes(values)};
   });
-  TensorViews& rest = files[kRest];
+  TensorViews& rest = files[kRestOfState];
   const StateLayout& layout = *state.layout;
   for (const exact::TensorRange& range : layout.blocks().tensors()) {
     const auto values = state.units.exponents().subspan(range.first_block, range.block_count);
@@ -276,7 +277,8 @@ std::map<std::string, TensorViews> TensorsOf(const State& state, const Scalars& 
   return files;
 }
 
-Status SetTensors(const std::map<std::string, TensorViews>& files, State* state) {
+Status SetTensors(const std::map<std::string, TensorViews>& files, State* state,
+                  const ForEachPiece& for_each) {
   if (!state->rows.empty()) RING_RETURN_IF_ERROR(SetStep(files, state));
   const Scalars scalars = ScalarsOf(*state);
   for (const auto& [file, expected] : TensorsOf(*state, scalars)) {
@@ -288,8 +290,8 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
   }
   VisitFloats(*state, [&](const char* file, const std::string& name, const graph::Shape&,
                           std::span<float> values) { Copy(files.at(file).at(name), values); });
-  RING_RETURN_IF_ERROR(SetRest(files.at(kRest), state));
-  return CheckChain(state);
+  RING_RETURN_IF_ERROR(SetRest(files.at(kRestOfState), state));
+  return CheckChain(state, for_each);
 }
 
 namespace {
@@ -409,7 +411,7 @@ StatusOr<std::map<std::string, TensorViews>> ViewsOf(const std::vector<Checkpoin
 // one watches begins anew.
 Status SetContinued(const std::vector<CheckpointFile>& files, State* state) {
   RING_ASSIGN_OR_RETURN(auto found, ViewsOf(files));
-  TensorViews& rest = found[kRest];
+  TensorViews& rest = found[kRestOfState];
   std::vector<Watched> all = std::exchange(state->watched, {});
   for (const Watched& each : all) {
     if (rest.contains(kWatch + each.name + "/looked")) state->watched.push_back(each);

@@ -41,9 +41,11 @@ struct Scalars {
 [[nodiscard]] std::map<std::string, TensorViews> TensorsOf(const State& state,
                                                            const Scalars& scalars);
 
-// The reverse: copies everything into `state`. DATA_LOSS names file and tensor when one is missing,
-// superfluous, or of another type or shape; or says that the digest is of another state.
-Status SetTensors(const std::map<std::string, TensorViews>& files, State* state);
+// The reverse: copies into `state` what does not lie there already. DATA_LOSS names file and tensor
+// when one is missing, superfluous, or of another type or shape; or says that the digest is of
+// another state, which is hashed by `for_each`.
+Status SetTensors(const std::map<std::string, TensorViews>& files, State* state,
+                  const ForEachPiece& for_each = &OneAfterAnother);
 
 // S(k) as files, and back. The bytes are a function of (ResolvedJob, k): no time, host, job id,
 // worker or generation. Free functions on values; the caller owns the state and its thread.
@@ -65,6 +67,7 @@ Status SetTensors(const std::map<std::string, TensorViews>& files, State* state)
 //                          manifest SHA-256 of the checkpoint that it went on with; canonical JSON
 
 inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kRestOfState = "state.safetensors";
 
 // Copies the state into files, without a manifest: as quick as memory, so that training goes on.
 [[nodiscard]] StatusOr<std::vector<CheckpointFile>> CopyState(const State& state);
@@ -96,15 +99,5 @@ struct ManifestFacts {
 // checkpoint is another job's, and not the one that the job continues; DATA_LOSS names the tensor
 // that is missing, superfluous or of another shape. The state is garbage after an error.
 Status RestoreState(const Checkpoint& checkpoint, const v1::ResultSpec& spec, State* state);
-
-// S(k) as bytes, for a peer that joins or is behind: the files of a checkpoint, and what is derived
-// from the past and stands in no checkpoint. An immutable value, shared between threads; it knows
-// no network.
-struct StateCopy {
-  uint64_t step = 0;
-  Sha256Digest digest{};                       // digest(step)
-  std::vector<CheckpointFile> files;           // without manifest, by name
-  std::optional<Evaluation> validation, test;  // the newest
-};
 
 }  // namespace ringmaster::worker

@@ -215,8 +215,8 @@ std::string NameDifference(const StateLayout& layout, const StateSums& written,
   return "";
 }
 
-Status CheckChain(State* state) {
-  state->written = HashState(*state);
+Status CheckChain(State* state, const ForEachPiece& for_each) {
+  state->written = HashState(*state, for_each);
   if (state->step == 0) return absl::OkStatus();
   const Sha256Digest found =
       exact::NextDigest(state->link, state->step - 1, state->written.total());

@@ -67,6 +67,6 @@ uint32_t AddTrained(size_t part, uint32_t tensor, uint32_t index, std::span<cons
 
 // Makes state->written what the state holds, and checks its digest against that and state->link.
 // DATA_LOSS: it is the digest of something else.
-Status CheckChain(State* state);
+Status CheckChain(State* state, const ForEachPiece& for_each = &OneAfterAnother);
 
 }  // namespace ringmaster::worker

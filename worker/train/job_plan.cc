@@ -121,8 +121,9 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
     memory.at_times.push_back(
         {fmt::format("{} more for checkpoints", copies - 1), (copies - 1) * state});
   }
-  memory.at_times.push_back({"a copy for or from another worker", state});
-  memory.at_times.push_back({"a second state while that is taken over", state});
+  // From a checkpoint or another worker; what a peer reads is no copy.
+  memory.at_times.push_back({"a checkpoint that is restored", state});
+  memory.at_times.push_back({"a second state while one is taken over", state});
   if (use.workers == 1) memory.at_times.push_back({"frames of the ring", frames});
   if (own_shards < result.shards()) {
     memory.at_times.push_back(

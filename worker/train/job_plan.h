@@ -25,9 +25,8 @@ struct WorkerMemory {
     std::string what;
     uint64_t bytes = 0;
   };
-  std::vector<Part> always;  // in a run that nothing disturbs, while a checkpoint is delivered
-  std::vector<Part>
-      at_times;  // beside that: copies that wait, or go to or come from another worker
+  std::vector<Part> always;    // in a run that nothing disturbs, while a checkpoint is delivered
+  std::vector<Part> at_times;  // beside that: copies that wait, a state that comes from elsewhere
 
   [[nodiscard]] uint64_t usual() const;
   [[nodiscard]] uint64_t most() const;  // all that may be there at once

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -17,11 +18,6 @@ struct Past {
   std::optional<Evaluation> validation, test;
 };
 
-bool IsOf(const StateCopy& copy, const TrainingJob& job) {
-  return copy.step == job.state->step && copy.digest == job.state->digest &&
-         copy.validation == job.newest_validation && copy.test == job.newest_test;
-}
-
 State EmptyState(const TrainingJob& job) {
   return {job.layout, static_cast<int>(job.spec().precision_bits()), NothingWatched(job.spec()),
           PredictedOf(job.spec())};
@@ -33,6 +29,7 @@ Status Swap(State* fresh, TrainingJob* job) {
     MutexLock lock(job->state_mu);
     RING_RETURN_IF_ERROR(job->BringToHost());
     std::swap(*job->state, *fresh);
+    ++job->states_replaced;
   }
   return job->RefreshWeights();
 }
@@ -63,32 +60,67 @@ Status Replace(State fresh, const Past& past, TrainingJob* job) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job, uint64_t step) {
-  MutexLock copying(job->copy_mu);
-  MutexLock lock(job->state_mu);
-  const State& state = *job->state;
-  if (!job->lost_state.empty()) return FailedPrecondition("{}", job->lost_state);
-  if (step > state.step) {
-    return Error(absl::StatusCode::kUnavailable,
-                 "the state of step {} is not there yet, this worker holds that of {}", step,
-                 state.step);
-  }
-  if (step < state.step) {
+namespace {
+
+Status IsAt(uint64_t step, const TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.state_mu) {
+  if (!job.lost_state.empty()) return FailedPrecondition("{}", job.lost_state);
+  const uint64_t held = job.state->step;
+  if (step == held) return absl::OkStatus();
+  if (step < held) {
     return FailedPrecondition("the state of step {} is gone, this worker holds that of {}", step,
-                              state.step);
+                              held);
   }
-  if (auto shared = job->newest_copy.lock(); shared != nullptr && IsOf(*shared, *job)) {
-    return shared;
+  return Error(absl::StatusCode::kUnavailable,
+               "the state of step {} is not there yet, this worker holds that of {}", step, held);
+}
+
+// The state of a job, piece by piece, each under state_mu: an update comes between two of them, or
+// a replacement, and then there are no more.
+class HeldState : public StateSource {
+ public:
+  [[nodiscard]] static StatusOr<std::unique_ptr<StateSource>> Open(TrainingJob* job,
+                                                                   uint64_t step) {
+    MutexLock lock(job->state_mu);
+    RING_RETURN_IF_ERROR(IsAt(step, *job));
+    RING_RETURN_IF_ERROR(CheckState(job, &OneAfterAnother));
+    RING_ASSIGN_OR_RETURN(StateReader reader, StateReader::Create(*job->state));
+    const StateFacts facts{.step = step,
+                           .digest = job->state->digest,
+                           .bytes = reader.bytes(),
+                           .validation = job->newest_validation,
+                           .test = job->newest_test};
+    return std::unique_ptr<StateSource>(
+        new HeldState(job, facts, std::move(reader), job->states_replaced));
   }
-  auto copy = std::make_shared<StateCopy>();
-  copy->step = state.step;
-  copy->digest = state.digest;
-  copy->validation = job->newest_validation;
-  copy->test = job->newest_test;
-  RING_RETURN_IF_ERROR(CheckState(job, &OneAfterAnother));
-  RING_ASSIGN_OR_RETURN(copy->files, CopyState(state));
-  job->newest_copy = copy;
-  return std::shared_ptr<const StateCopy>(std::move(copy));
+  [[nodiscard]] const StateFacts& facts() const override { return facts_; }
+  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+    MutexLock lock(job_->state_mu);
+    RING_RETURN_IF_ERROR(IsAt(facts_.step, *job_));
+    if (job_->states_replaced != replaced_) {
+      return FailedPrecondition("the state of step {} was replaced while it was read", facts_.step);
+    }
+    reader_.Read(offset, to);
+    return absl::OkStatus();
+  }
+
+ private:
+  HeldState(TrainingJob* job, StateFacts facts, StateReader reader, uint64_t replaced)
+      : job_(job), facts_(std::move(facts)), reader_(std::move(reader)), replaced_(replaced) {}
+
+  TrainingJob* const job_;
+  const StateFacts facts_;
+  const StateReader reader_;
+  const uint64_t replaced_;  // job->states_replaced
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step) {
+  return HeldState::Open(job, step);
+}
+
+std::unique_ptr<IncomingState> ExpectState(const TrainingJob& job) {
+  return std::make_unique<IncomingState>(EmptyState(job));
 }
 
 namespace {
@@ -110,19 +142,19 @@ Status CheckEvaluation(const std::optional<Evaluation>& evaluation, const StateL
 
 }  // namespace
 
-Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job) {
-  RING_RETURN_IF_ERROR(CheckEvaluation(copy.validation, *job->layout));
-  RING_RETURN_IF_ERROR(CheckEvaluation(copy.test, *job->layout));
-  State fresh = EmptyState(*job);
-  RING_RETURN_IF_ERROR(SetState(copy.files, &fresh));
-  const bool same = copy.digest == digest && fresh.digest == digest && fresh.step == copy.step;
-  if (!same) {
-    return Error(absl::StatusCode::kDataLoss,
-                 "the copy of a peer's state is another one: expected step {} with digest {}, got "
-                 "step {} with digest {}",
-                 copy.step, Hex(digest), fresh.step, Hex(fresh.digest));
+Status AdoptState(IncomingState* incoming, const Sha256Digest& digest, TrainingJob* job) {
+  const StateFacts& facts = incoming->facts();
+  RING_RETURN_IF_ERROR(CheckEvaluation(facts.validation, *job->layout));
+  RING_RETURN_IF_ERROR(CheckEvaluation(facts.test, *job->layout));
+  if (facts.digest != digest) {
+    return DataLoss("the state of step {} that arrived has digest {}, expected {}", facts.step,
+                    Hex(facts.digest), Hex(digest));
   }
-  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {copy.validation, copy.test}, job));
+  RING_ASSIGN_OR_RETURN(
+      State fresh, incoming->Finish([job](size_t count, const std::function<void(size_t)>& work) {
+        job->cores->ForEach(count, work);
+      }));
+  RING_RETURN_IF_ERROR(Replace(std::move(fresh), {facts.validation, facts.test}, job));
   job->checkpoints.Rewind();
   return absl::OkStatus();
 }

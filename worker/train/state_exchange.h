@@ -14,21 +14,25 @@
 #include "common/status.h"
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
+#include "worker/state/state_row.h"
 #include "worker/train/progress.h"
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
 
-// A copy of S(step), whole, also while a step is applied: then it waits for the step's end. Several
-// callers share one. Any thread. UNAVAILABLE: the state is not there yet; FAILED_PRECONDITION: it
-// is past it.
-[[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> ShareState(TrainingJob* job,
-                                                                    uint64_t step);
+// S(step) for a peer, to be read where it lies, also while a step is begun: no copy is made of it.
+// It is checked first, as long as hashing it takes. Any thread, and the source's too; the job
+// outlives its last Read. UNAVAILABLE: the state is not there yet; FAILED_PRECONDITION, later of
+// Read, too: it is past it, or was replaced.
+[[nodiscard]] StatusOr<std::unique_ptr<StateSource>> OpenState(TrainingJob* job, uint64_t step);
 
-// Replaces the state and the newest evaluations by a peer's; shards folded for the
-// former state are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an
-// error. Step thread, no run is on.
-Status AdoptCopy(const StateCopy& copy, const Sha256Digest& digest, TrainingJob* job);
+// Takes a state of a peer in.
+[[nodiscard]] std::unique_ptr<IncomingState> ExpectState(const TrainingJob& job);
+
+// Replaces the state and the newest evaluations by what arrived; shards folded for the former state
+// are dropped. DATA_LOSS: not whole, or not of `digest`. The job is as before after an error. Step
+// thread, no run is on.
+Status AdoptState(IncomingState* incoming, const Sha256Digest& digest, TrainingJob* job);
 
 // Likewise by a checkpoint of a job with the same ResultSpec, also of an earlier step.
 // FAILED_PRECONDITION: another job's.

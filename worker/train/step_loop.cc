@@ -89,10 +89,13 @@ RunResult StepLoop::ResultOf(const Status& status) {
     return result;
   }
   result.reason = Message(status);
-  if (!job_->lost_state.empty()) {
-    result.reason = job_->lost_state;
-    result.state_differs = job_->state_differs;
-    return result;
+  {
+    MutexLock lock(job_->state_mu);  // who reads the state for a peer may see that it is lost
+    if (!job_->lost_state.empty()) {
+      result.reason = job_->lost_state;
+      result.state_differs = job_->state_differs;
+      return result;
+    }
   }
   result.link_error = reducer_.link_error();
   const bool link_failed = result.link_error != absl::StatusCode::kOk;

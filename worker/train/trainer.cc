@@ -44,13 +44,20 @@ Status Trainer::whole() const {
 Status Trainer::Check() { return CheckStateOnCores(job_.get()); }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
 
-StatusOr<std::shared_ptr<const StateCopy>> Trainer::Copy(uint64_t step) const {
-  return ShareState(job_.get(), step);
+StatusOr<std::unique_ptr<StateSource>> Trainer::Open(uint64_t step) const {
+  return OpenState(job_.get(), step);
 }
 
-Status Trainer::Adopt(const StateCopy& copy, const Sha256Digest& digest) {
+Status Trainer::BringToHost() {
+  MutexLock lock(job_->state_mu);
+  return job_->BringToHost();
+}
+
+std::unique_ptr<IncomingState> Trainer::Expect() const { return ExpectState(*job_); }
+
+Status Trainer::Adopt(IncomingState* incoming, const Sha256Digest& digest) {
   const DefaultFloatMode float_mode;
-  return Annotate(AdoptCopy(copy, digest, job_.get()), "job " + job_->id.value());
+  return Annotate(AdoptState(incoming, digest, job_.get()), "job " + job_->id.value());
 }
 
 Status Trainer::Restore(const Checkpoint& checkpoint) {

@@ -26,6 +26,7 @@
 #include "worker/state/checkpoint.h"
 #include "worker/state/checkpoint_sink.h"
 #include "worker/state/init_weights.h"
+#include "worker/state/state_row.h"
 #include "worker/train/job_plan.h"
 #include "worker/train/progress.h"
 
@@ -138,12 +139,17 @@ class Trainer {
   [[nodiscard]] RunResult Run(const Assignment& assignment, const RunPeers& peers,
                               const std::stop_token& stop);
 
-  // A copy of S(step), for a peer: consistent, also while a run is on. Any thread. UNAVAILABLE: the
-  // state is not there yet; FAILED_PRECONDITION: it is past it.
-  [[nodiscard]] StatusOr<std::shared_ptr<const StateCopy>> Copy(uint64_t step) const;
-  // Replaces the state by a peer's copy; `digest` is the one that it must have. On an error the
-  // state is as before. Step thread, no run is on.
-  Status Adopt(const StateCopy& copy, const Sha256Digest& digest);
+  // S(step), for a peer: consistent, also while a run is on, and no copy (OpenState). Any thread;
+  // the trainer outlives the last Read. UNAVAILABLE: the state is not there yet;
+  // FAILED_PRECONDITION: it is past it.
+  [[nodiscard]] StatusOr<std::unique_ptr<StateSource>> Open(uint64_t step) const;
+  // Before a run in which somebody may read the state: from then on that leaves a device that has
+  // it alone. Step thread.
+  Status BringToHost();
+  // Makes room for a peer's state, and replaces the own one by it when it is there; `digest` is the
+  // one that it must have. On an error the state is as before. Step thread, no run is on.
+  [[nodiscard]] std::unique_ptr<IncomingState> Expect() const;
+  Status Adopt(IncomingState* incoming, const Sha256Digest& digest);
   // Likewise by a checkpoint of a job with the same ResultSpec, or by the one that it continues.
   Status Restore(const Checkpoint& checkpoint);
   // A checkpoint of the state as it is, for a sink of the caller's. Step thread, no run is on.

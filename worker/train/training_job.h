@@ -71,8 +71,7 @@ struct TrainingJob {
   // The step thread writes the state and the newest evaluations under it, and reads them
   // without; other threads read them under it.
   Mutex state_mu;
-  Mutex copy_mu;  // taken before state_mu: one thread at a time copies the state for a peer
-  std::weak_ptr<const StateCopy> newest_copy ABSL_GUARDED_BY(copy_mu);
+  uint64_t states_replaced = 0;  // how often the state was another one then; under state_mu
 
   // When the newest checkpoint began, or the first run.
   std::optional<std::chrono::steady_clock::time_point> checkpoint_began;

@@ -13,9 +13,23 @@
 #include "common/text.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "worker/state/checkpoint.h"
-#include "worker/transfer/state_receiver.h"
 
 namespace ringmaster::worker {
+namespace {
+
+constexpr size_t kMaxFiles = 64;  // of one checkpoint
+
+// A name without folders that a checkpoint may have: letters, digits, `.`, `_`, `-`, not hidden.
+bool IsPlainFileName(const std::string& name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+}  // namespace
 
 Status CheckpointReceiver::Take(const v1::FilePiece& piece) {
   if (!open_) RING_RETURN_IF_ERROR(Open(piece));

@@ -12,9 +12,8 @@
 #include "common/rpc/rpc_status.h"
 #include "common/signals.h"
 #include "common/text.h"
-#include "ringmaster/v1/states.grpc.pb.h"
+#include "ringmaster/v1/states.pb.h"
 #include "worker/transfer/state_pieces.h"
-#include "worker/transfer/state_receiver.h"
 #include "worker/transfer/state_service.h"
 
 namespace ringmaster::worker {
@@ -22,6 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr char kFetchMethod[] = "/ringmaster.v1.States/Fetch";
 constexpr std::chrono::milliseconds kPause{20};
 
 constexpr std::pair<const char*, int> kChannelOptions[] = {
@@ -32,7 +32,7 @@ constexpr std::pair<const char*, int> kChannelOptions[] = {
     // A piece in one frame, and a fixed window of some pieces instead of one that is probed for.
     {GRPC_ARG_HTTP2_BDP_PROBE, 0},
     {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 * static_cast<int>(kStatePieceBytes)},
-    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, static_cast<int>(kStatePieceBytes)},
+    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 * static_cast<int>(kStatePieceBytes)},
     // Not on a connection of the ring, whose frames must not wait behind a state.
     {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
     {GRPC_ARG_ENABLE_RETRIES, 0},
@@ -41,33 +41,36 @@ constexpr std::pair<const char*, int> kChannelOptions[] = {
     {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50},
     {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
     {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000},
-    // A piece and its fields; a header with all its files.
+    // A piece and what is before it.
     {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 2 * static_cast<int>(kStatePieceBytes)},
 };
 
-// One call: a state, or why there is none and whether to ask again.
+// One call: OK, or why there is no state and whether to ask again.
 struct Attempt {
-  StatusOr<StateCopy> state = absl::UnknownError("");
+  Status status;
   enum class Then : uint8_t { kGiveUp, kAskAgain } then = Then::kGiveUp;
   bool heard = false;  // it is the source that answered
 };
 
 class StateFetch {
  public:
-  StateFetch(const FetchOptions& options, const Address& address, const std::stop_token& stop);
-  [[nodiscard]] StatusOr<StateCopy> Run();
+  StateFetch(const FetchOptions& options, const Address& address, StateSink* sink,
+             const std::stop_token& stop);
+  [[nodiscard]] Status Run();
 
  private:
-  using Stream = ReadStream<v1::StatePiece>;
+  using Stream = ReadStream<grpc::ByteBuffer>;
 
   [[nodiscard]] Attempt Try();
-  // Why the stream ended before a header came; in the middle.
+  // Why the stream ended before a header came; what there is at its end.
   [[nodiscard]] Attempt Refusal(const grpc::Status& status) const;
-  [[nodiscard]] Status Broken(const StateReceiver& receiver, Stream* stream) const;
+  [[nodiscard]] Status AtEnd(const StateReceiver& receiver, Stream* stream) const;
 
   const FetchOptions& options_;
+  StateSink* const sink_;
   const std::stop_token& stop_;
-  const std::unique_ptr<v1::States::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const grpc::internal::RpcMethod method_;
 };
 
 std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
@@ -76,16 +79,20 @@ std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
   return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(), arguments);
 }
 
-StateFetch::StateFetch(const FetchOptions& options, const Address& address,
+StateFetch::StateFetch(const FetchOptions& options, const Address& address, StateSink* sink,
                        const std::stop_token& stop)
-    : options_(options), stop_(stop), stub_(v1::States::NewStub(ChannelTo(address))) {}
+    : options_(options),
+      sink_(sink),
+      stop_(stop),
+      channel_(ChannelTo(address)),
+      method_(kFetchMethod, grpc::internal::RpcMethod::SERVER_STREAMING, channel_) {}
 
-StatusOr<StateCopy> StateFetch::Run() {
+Status StateFetch::Run() {
   Clock::time_point heard = Clock::now();
   while (true) {
     Attempt attempt = Try();
-    const Status& status = attempt.state.status();
-    if (status.ok()) return attempt.state;
+    const Status& status = attempt.status;
+    if (status.ok()) return status;
     if (stop_.stop_requested()) return absl::CancelledError("the fetch was stopped");
     if (attempt.then == Attempt::Then::kGiveUp) return status;
     const Clock::time_point now = Clock::now();
@@ -111,11 +118,14 @@ Attempt StateFetch::Try() {
   request.mutable_generation()->set_counter(options_.generation.counter);
   request.set_ticket(options_.ticket);
   const auto prepare = [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
-    return stub_->PrepareAsyncFetch(context, request, queue);
+    // As a generated stub does, but for the type of what comes.
+    return std::unique_ptr<grpc::ClientAsyncReaderInterface<grpc::ByteBuffer>>(
+        grpc::internal::ClientAsyncReaderFactory<grpc::ByteBuffer>::Create(
+            channel_.get(), queue, method_, context, request, false, nullptr));
   };
   Stream stream(prepare, stop_);
-  StateReceiver receiver(options_.step, options_.max_bytes);
-  v1::StatePiece piece;
+  StateReceiver receiver(options_.step, sink_);
+  grpc::ByteBuffer piece;
   bool open = stream.Begin(options_.deadline) && stream.Read(&piece, options_.deadline);
   if (!open && stream.late()) return {absl::DeadlineExceededError("the source does not answer")};
   if (!open) return Refusal(stream.End());
@@ -123,8 +133,7 @@ Attempt StateFetch::Try() {
     if (Status status = receiver.Take(piece); !status.ok()) return {std::move(status)};
     open = stream.Read(&piece, std::min(Clock::now() + options_.silence, options_.deadline));
   }
-  if (!receiver.complete()) return {Broken(receiver, &stream)};
-  return {std::move(receiver).Release()};
+  return {AtEnd(receiver, &stream)};
 }
 
 Attempt StateFetch::Refusal(const grpc::Status& status) const {
@@ -138,9 +147,9 @@ Attempt StateFetch::Refusal(const grpc::Status& status) const {
   return attempt;
 }
 
-Status StateFetch::Broken(const StateReceiver& receiver, Stream* stream) const {
+Status StateFetch::AtEnd(const StateReceiver& receiver, Stream* stream) const {
   const std::string where =
-      fmt::format("after {} of {} bytes", receiver.received(), receiver.expected());
+      fmt::format("after {} of {} bytes", receiver.received(), receiver.facts().bytes);
   if (stream->late()) {
     if (Clock::now() >= options_.deadline) {
       return Error(absl::StatusCode::kDeadlineExceeded, "not complete in time, {}", where);
@@ -150,7 +159,7 @@ Status StateFetch::Broken(const StateReceiver& receiver, Stream* stream) const {
   }
   const grpc::Status status = stream->End();
   if (status.ok()) {
-    return Error(absl::StatusCode::kDataLoss, "the stream ended {}, without an end", where);
+    return receiver.complete() ? absl::OkStatus() : DataLoss("the stream ended {}", where);
   }
   return Error(absl::StatusCode::kUnavailable, "the stream broke {}: {}", where,
                status.error_message());
@@ -158,17 +167,17 @@ Status StateFetch::Broken(const StateReceiver& receiver, Stream* stream) const {
 
 }  // namespace
 
-StatusOr<StateCopy> FetchState(const FetchOptions& options, const std::stop_token& stop) {
+Status FetchState(const FetchOptions& options, StateSink* sink, const std::stop_token& stop) {
   const StatusOr<Address> address = ParsePeerAddress(options.address, "ring_address");
-  StatusOr<StateCopy> state =
-      address.ok() ? StateFetch(options, *address, stop).Run() : address.status();
-  if (state.ok()) return state;
+  const Status status =
+      address.ok() ? StateFetch(options, *address, sink, stop).Run() : address.status();
+  if (status.ok()) return status;
   const std::string source = options.source.empty()
                                  ? OneLine(options.address, kMaxNameText)
                                  : fmt::format("{} ({})", OneLine(options.source, kMaxNameText),
                                                OneLine(options.address, kMaxNameText));
-  return Annotate(state.status(), fmt::format("state of job {} at step {} from {}",
-                                              options.job.value(), options.step, source));
+  return Annotate(status, fmt::format("state of job {} at step {} from {}", options.job.value(),
+                                      options.step, source));
 }
 
 }  // namespace ringmaster::worker

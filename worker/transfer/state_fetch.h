@@ -1,6 +1,7 @@
-// Fetches S(k) from a worker that holds it. A free function, on a connection of its own; the
-// caller's thread waits. It checks that the bytes are those that were sent; that they are the state
-// that they should be (digest(k), layout) is for Trainer::Adopt.
+// Fetches S(k) from a worker that holds it, into the place where it will lie. A free function, on a
+// connection of its own; the caller's thread waits, and checks and copies what arrives. It sees
+// that the bytes are those that were sent; that they are the state that they should be is for
+// Trainer::Adopt, which hashes all of it.
 #pragma once
 
 #include <chrono>
@@ -10,7 +11,7 @@
 
 #include "common/ids.h"
 #include "common/status.h"
-#include "worker/state/checkpoint.h"
+#include "worker/state/state_row.h"
 
 namespace ringmaster::worker {
 
@@ -26,16 +27,16 @@ struct FetchOptions {
   // The source is given up when it sends nothing for so long while it streams, or when for so long
   // nobody answered at its address.
   std::chrono::milliseconds silence{2'000};
-  uint64_t max_bytes = uint64_t{64} << 30;  // of all files
 };
 
-// Asks again every 20 ms while the source is not at that step yet, or is busy. `stop` ends it
-// within milliseconds. Errors name source, job and step: CANCELLED: `stop`; DEADLINE_EXCEEDED: not
-// there until then, with the source's last answer; UNAVAILABLE: the source was lost or is silent;
-// FAILED_PRECONDITION: it is past that step, serves another job, or speaks another protocol
-// version; PERMISSION_DENIED: the ticket is not the generation's; DATA_LOSS: what arrived is not
-// what was sent; INVALID_ARGUMENT: an address that is none of a worker (ParsePeerAddress).
-[[nodiscard]] StatusOr<StateCopy> FetchState(const FetchOptions& options,
-                                             const std::stop_token& stop);
+// What arrives goes to `sink`, from the beginning again at every attempt. Asks again every 20 ms
+// while the source is not at that step yet, or is busy. `stop` ends it within milliseconds. Errors
+// name source, job and step: CANCELLED: `stop`; DEADLINE_EXCEEDED: not there until then, with the
+// source's last answer; UNAVAILABLE: the source was lost or is silent; FAILED_PRECONDITION: it is
+// past that step, serves another job, or speaks another protocol version; PERMISSION_DENIED: the
+// ticket is not the generation's; DATA_LOSS: what arrived is not what was sent; INVALID_ARGUMENT:
+// an address that is none of a worker (ParsePeerAddress).
+[[nodiscard]] Status FetchState(const FetchOptions& options, StateSink* sink,
+                                const std::stop_token& stop);
 
 }  // namespace ringmaster::worker

@@ -1,12 +1,25 @@
 #include "worker/transfer/state_pieces.h"
 
+#include <grpc/slice.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+#include <grpcpp/support/slice.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/crc32c.h"
+#include "ringmaster/v1/states.pb.h"
 
 namespace ringmaster::worker {
 namespace {
+
+static_assert(std::endian::native == std::endian::little);
 
 void Fill(const Evaluation& evaluation, v1::EvaluationResult* result) {
   result->set_step(evaluation.step);
@@ -17,61 +30,118 @@ void Fill(const Evaluation& evaluation, v1::EvaluationResult* result) {
   }
 }
 
+Evaluation FromProto(const v1::EvaluationResult& result) {
+  Evaluation evaluation = {.step = result.step()};
+  for (const v1::Metric& metric : result.metrics()) {
+    evaluation.metrics.push_back({metric.name(), metric.value()});
+  }
+  return evaluation;
+}
+
+struct PieceHeader {
+  uint64_t offset = 0;
+  uint32_t crc32c = 0;
+
+  void Encode(uint8_t* to) const {
+    std::memcpy(to, &offset, sizeof(offset));
+    std::memcpy(to + sizeof(offset), &crc32c, sizeof(crc32c));
+  }
+  static PieceHeader Decode(const uint8_t* from) {
+    PieceHeader header;
+    std::memcpy(&header.offset, from, sizeof(offset));
+    std::memcpy(&header.crc32c, from + sizeof(offset), sizeof(crc32c));
+    return header;
+  }
+};
+static_assert(kPieceHeaderBytes == sizeof(PieceHeader::offset) + sizeof(PieceHeader::crc32c));
+
 }  // namespace
 
-bool StatePieces::Next(v1::StatePiece* piece) {
-  switch (at_) {
-    case At::kHeader:
-      FillHeader(piece->mutable_header());
-      at_ = At::kBytes;
-      return true;
-    case At::kBytes:
-      if (FindBytes()) {
-        FillBytes(piece->mutable_bytes());
-        return true;
-      }
-      {
-        const Sha256Digest sha256 = hash_.Finish();
-        piece->mutable_end()->set_sha256(sha256.data(), sha256.size());
-      }
-      at_ = At::kOver;
-      return true;
-    case At::kOver:
-      break;
-  }
-  return false;
+grpc::ByteBuffer HeaderMessage(const StateFacts& facts) {
+  v1::StateHeader header;
+  header.set_step(facts.step);
+  header.set_digest(facts.digest.data(), facts.digest.size());
+  header.set_bytes(facts.bytes);
+  if (facts.validation) Fill(*facts.validation, header.mutable_validation());
+  if (facts.test) Fill(*facts.test, header.mutable_test());
+  const grpc::Slice slice(header.SerializeAsString());
+  return {&slice, 1};
 }
 
-void StatePieces::FillHeader(v1::StateHeader* header) const {
-  header->set_step(copy_->step);
-  header->set_digest(copy_->digest.data(), copy_->digest.size());
-  for (const CheckpointFile& file : copy_->files) {
-    v1::StateFile& entry = *header->add_files();
-    entry.set_name(file.name);
-    entry.set_bytes(file.bytes.size());
-  }
-  if (copy_->validation) Fill(*copy_->validation, header->mutable_validation());
-  if (copy_->test) Fill(*copy_->test, header->mutable_test());
+StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset, size_t size) {
+  grpc_slice memory = grpc_slice_malloc_large(kPieceHeaderBytes + size);
+  const grpc::Slice slice(memory, grpc::Slice::STEAL_REF);
+  uint8_t* const begin = GRPC_SLICE_START_PTR(memory);
+  const std::span<uint8_t> bytes(begin + kPieceHeaderBytes, size);
+  RING_RETURN_IF_ERROR(source->Read(offset, bytes));
+  PieceHeader{offset, ExtendCrc32c(0, bytes)}.Encode(begin);
+  return grpc::ByteBuffer(&slice, 1);
 }
 
-bool StatePieces::FindBytes() {
-  while (file_ < copy_->files.size() && sent_ == copy_->files[file_].bytes.size()) {
-    ++file_;
-    sent_ = 0;
-  }
-  return file_ < copy_->files.size();
+Status StateReceiver::Take(const grpc::ByteBuffer& message) {
+  return begun_ ? TakePiece(message) : TakeHeader(message);
 }
 
-void StatePieces::FillBytes(v1::StateBytes* bytes) {
-  const std::string& file = copy_->files[file_].bytes;
-  const size_t size = std::min(kStatePieceBytes, file.size() - sent_);
-  const std::span<const uint8_t> data(reinterpret_cast<const uint8_t*>(file.data()) + sent_, size);
-  bytes->set_offset(offset_);
-  bytes->set_data(data.data(), size);
-  bytes->set_crc32c(ExtendCrc32c(0, data));
-  hash_.Update(data);
-  sent_ += size;
-  offset_ += size;
+Status StateReceiver::TakeHeader(const grpc::ByteBuffer& message) {
+  grpc::ByteBuffer bytes = message;
+  grpc::ProtoBufferReader reader(&bytes);
+  v1::StateHeader header;
+  if (!header.ParseFromZeroCopyStream(&reader)) {
+    return DataLoss("the first message of {} bytes is not a header", message.Length());
+  }
+  if (header.step() != step_) {
+    return DataLoss("the header is of step {}, expected {}", header.step(), step_);
+  }
+  if (header.digest().size() != facts_.digest.size()) {
+    return DataLoss("the header's digest has {} bytes, expected {}", header.digest().size(),
+                    facts_.digest.size());
+  }
+  facts_.step = header.step();
+  std::ranges::copy(header.digest(), facts_.digest.begin());
+  facts_.bytes = header.bytes();
+  if (header.has_validation()) facts_.validation = FromProto(header.validation());
+  if (header.has_test()) facts_.test = FromProto(header.test());
+  RING_RETURN_IF_ERROR(sink_->Begin(facts_));
+  begun_ = true;
+  return absl::OkStatus();
+}
+
+Status StateReceiver::TakePiece(const grpc::ByteBuffer& message) {
+  if (message.Length() <= kPieceHeaderBytes) {
+    return DataLoss("a message of {} bytes after {} of {}: no piece", message.Length(), received_,
+                    facts_.bytes);
+  }
+  const size_t size = message.Length() - kPieceHeaderBytes;
+  std::vector<grpc::Slice> slices;
+  if (!message.Dump(&slices).ok()) return DataLoss("an unreadable piece at offset {}", received_);
+  std::array<uint8_t, kPieceHeaderBytes> head;
+  size_t have = 0;
+  uint32_t crc = 0;
+  std::vector<std::span<const uint8_t>> parts;
+  for (const grpc::Slice& slice : slices) {
+    const size_t of_head = std::min(slice.size(), head.size() - have);
+    std::memcpy(head.data() + have, slice.begin(), of_head);
+    have += of_head;
+    parts.emplace_back(slice.begin() + of_head, slice.size() - of_head);
+    crc = ExtendCrc32c(crc, parts.back());
+  }
+  const PieceHeader header = PieceHeader::Decode(head.data());
+  if (header.offset != received_) {
+    return DataLoss("bytes at offset {} arrived, expected offset {}", header.offset, received_);
+  }
+  if (size > facts_.bytes - received_) {
+    return DataLoss("{} bytes arrived at offset {}, but the state ends at {}", size, received_,
+                    facts_.bytes);
+  }
+  if (crc != header.crc32c) {
+    return DataLoss("the {} bytes at offset {} have CRC-32C {:08x}, expected {:08x}", size,
+                    received_, crc, header.crc32c);
+  }
+  for (const std::span<const uint8_t> part : parts) {
+    sink_->Write(received_, part);
+    received_ += part.size();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ringmaster::worker

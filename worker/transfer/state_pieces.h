@@ -1,40 +1,49 @@
-// A state on its way out: cut into the pieces of a States stream, with their checksums. A value for
-// one thread; it knows no network.
+// A state on the wire: the messages of a States stream, and one that takes them in. They are raw
+// bytes, a piece's checksum before it (states.proto says how), so that a state passes through no
+// protobuf message. Thread-compatible; it knows no network.
 #pragma once
 
-#include <cstdint>
-#include <memory>
+#include <grpcpp/support/byte_buffer.h>
 
-#include "common/sha256.h"
-#include "ringmaster/v1/states.pb.h"
-#include "worker/state/checkpoint.h"
+#include <cstdint>
+
+#include "common/status.h"
+#include "worker/state/state_row.h"
 
 namespace ringmaster::worker {
 
 inline constexpr size_t kStatePieceBytes = size_t{1} << 20;
+// Before the bytes of a piece: their offset in the row (8 bytes) and CRC-32C (4), little-endian.
+inline constexpr size_t kPieceHeaderBytes = 12;
 
-class StatePieces {
+// The first message.
+[[nodiscard]] grpc::ByteBuffer HeaderMessage(const StateFacts& facts);
+// Bytes of the row from `offset` on, read from `source`, whose errors it returns.
+[[nodiscard]] StatusOr<grpc::ByteBuffer> PieceMessage(StateSource* source, uint64_t offset,
+                                                      size_t size);
+
+// Takes the messages of one stream, in their order and no others.
+class StateReceiver {
  public:
-  explicit StatePieces(std::shared_ptr<const StateCopy> copy) : copy_(std::move(copy)) {}
+  // S(step); `sink` outlives it.
+  StateReceiver(uint64_t step, StateSink* sink) : step_(step), sink_(sink) {}
 
-  // Replaces `*piece` by the next one: the header, bytes of the files, the end. False after the
-  // end.
-  [[nodiscard]] bool Next(v1::StatePiece* piece);
+  // DATA_LOSS says what differs; the receiver is spent then.
+  [[nodiscard]] Status Take(const grpc::ByteBuffer& message);
+  // All bytes are there.
+  [[nodiscard]] bool complete() const { return begun_ && received_ == facts_.bytes; }
+  [[nodiscard]] const StateFacts& facts() const { return facts_; }
+  [[nodiscard]] uint64_t received() const { return received_; }
 
  private:
-  enum class At : uint8_t { kHeader, kBytes, kOver };
+  [[nodiscard]] Status TakeHeader(const grpc::ByteBuffer& message);
+  [[nodiscard]] Status TakePiece(const grpc::ByteBuffer& message);
 
-  void FillHeader(v1::StateHeader* header) const;
-  void FillBytes(v1::StateBytes* bytes);
-  // Whether bytes are left; skips files that are sent.
-  [[nodiscard]] bool FindBytes();
-
-  const std::shared_ptr<const StateCopy> copy_;
-  At at_ = At::kHeader;
-  size_t file_ = 0;      // the one that is sent
-  size_t sent_ = 0;      // bytes of it
-  uint64_t offset_ = 0;  // in all files
-  Sha256 hash_;
+  const uint64_t step_;
+  StateSink* const sink_;
+  StateFacts facts_;
+  bool begun_ = false;  // the header is there
+  uint64_t received_ = 0;
 };
 
 }  // namespace ringmaster::worker

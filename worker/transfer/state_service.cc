@@ -2,11 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "common/rpc/rpc_status.h"
 #include "common/ticket.h"
+#include "worker/transfer/state_pieces.h"
 #include "worker/transfer/state_stream.h"
 
 namespace ringmaster::worker {
@@ -15,7 +17,7 @@ namespace {
 // How long a call into the job may take before that is told.
 constexpr std::chrono::seconds kPatience{10};
 
-class Refused : public grpc::ServerWriteReactor<v1::StatePiece> {
+class Refused : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   explicit Refused(const grpc::Status& status) { Finish(status); }
   void OnDone() override { delete this; }
@@ -50,10 +52,10 @@ void StateService::Stop() {
   loop_.Stop();
 }
 
-void StateService::Offer(const JobId& job, CopyState copy) {
+void StateService::Offer(const JobId& job, OpenState open) {
   Withdraw();
   MutexLock lock(mu_);
-  offered_ = std::make_shared<Offered>(Offered{job, std::move(copy)});
+  offered_ = std::make_shared<Offered>(Offered{job, std::move(open), ++offers_});
 }
 
 void StateService::Admit(const JobId& job, const GenerationId& generation,
@@ -69,19 +71,23 @@ void StateService::Withdraw() {
   withdrawn = std::move(offered_);
   admitted_ = Admitted();
   while (!changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + kPatience, no_calls)) {
-    spdlog::warn("a copy of the state has been under way for more than {} s", kPatience.count());
+    spdlog::warn("a state has been opened or read for more than {} s", kPatience.count());
   }
 }
 
-grpc::ServerWriteReactor<v1::StatePiece>* StateService::Fetch(grpc::CallbackServerContext* context,
-                                                              const v1::FetchRequest* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StateService::Fetch(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  v1::FetchRequest request;
+  grpc::ByteBuffer message = *bytes;
+  grpc::Status refusal =
+      grpc::SerializationTraits<v1::FetchRequest>::Deserialize(&message, &request);
+  if (!refusal.ok()) return new Refused({grpc::INVALID_ARGUMENT, "not a FetchRequest"});
   std::shared_ptr<StateStream> stream;
-  grpc::Status refusal;
   {
     MutexLock lock(mu_);
-    refusal = Check(*request);
+    refusal = Check(request);
     if (refusal.ok()) {
-      stream = std::make_shared<StateStream>(this, context, *request);
+      stream = std::make_shared<StateStream>(this, context, request);
       streams_.insert(stream);
     }
   }
@@ -132,18 +138,34 @@ grpc::Status StateService::Check(const v1::FetchRequest& request) const {
   return grpc::Status::OK;
 }
 
-StatusOr<std::shared_ptr<const StateCopy>> StateService::CopyOf(const JobId& job, uint64_t step) {
+StatusOr<StateService::Opened> StateService::Open(const JobId& job, uint64_t step) {
   std::shared_ptr<Offered> offered = BeginCall();
   if (!offered) {
     return Error(absl::StatusCode::kUnavailable, "the worker offers no state of {} now",
                  job.value());
   }
-  StatusOr<std::shared_ptr<const StateCopy>> copy =
+  StatusOr<std::unique_ptr<StateSource>> state =
       FailedPrecondition("the worker serves job {}, not {}", offered->job.value(), job.value());
-  if (offered->job == job) copy = offered->copy(step);
+  if (offered->job == job) state = offered->open(step);
+  const uint64_t number = offered->number;
   offered.reset();  // Withdraw may be waiting, and then this one is the last
   EndCall();
-  return copy;
+  RING_RETURN_IF_ERROR(state.status());
+  return Opened{*std::move(state), number};
+}
+
+StatusOr<grpc::ByteBuffer> StateService::Read(const Opened& opened, uint64_t offset) {
+  std::shared_ptr<Offered> offered = BeginCall();
+  if (!offered) return FailedPrecondition("the worker serves another job now, or none");
+  StatusOr<grpc::ByteBuffer> message =
+      FailedPrecondition("the worker serves another job now, or prepared this one anew");
+  if (offered->number == opened.offer) {
+    const uint64_t left = opened.state->facts().bytes - offset;
+    message = PieceMessage(opened.state.get(), offset, std::min<uint64_t>(kStatePieceBytes, left));
+  }
+  offered.reset();
+  EndCall();
+  return message;
 }
 
 std::shared_ptr<StateService::Offered> StateService::BeginCall() {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
+#include "worker/transfer/state_pieces.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -36,30 +37,37 @@ void StateStream::PrepareSoon() {
 }
 
 void StateStream::PrepareNext() {
-  const Status status = GetCopy();
-  const bool more = status.ok() && pieces_->Next(&prepared_);
+  StatusOr<std::optional<grpc::ByteBuffer>> message = NextMessage();
   MutexLock lock(mu_);
-  if (!status.ok()) return End(Refusal(status));
-  next_ = more ? Next::kPiece : Next::kNothing;
-  next_piece_.Swap(&prepared_);  // whose memory serves again
+  const bool more = message.ok() && message->has_value();
+  if (!message.ok()) end_ = Refusal(message.status());
+  if (more) next_message_.Swap(&**message);
+  next_ = more ? Next::kMessage : Next::kNothing;
   WriteNext();
 }
 
-Status StateStream::GetCopy() {
-  if (pieces_) return absl::OkStatus();
-  {
-    MutexLock lock(mu_);
-    if (ended_ || context_->IsCancelled()) return absl::CancelledError("the fetcher left");
+bool StateStream::left() {
+  MutexLock lock(mu_);
+  return ended_ || context_->IsCancelled();
+}
+
+StatusOr<std::optional<grpc::ByteBuffer>> StateStream::NextMessage() {
+  if (left()) return absl::CancelledError("the fetcher left");
+  if (!opened_) {
+    RING_ASSIGN_OR_RETURN(opened_, service_->Open(job_, step_));
+    return HeaderMessage(opened_->state->facts());
   }
-  RING_ASSIGN_OR_RETURN(std::shared_ptr<const StateCopy> copy, service_->CopyOf(job_, step_));
-  pieces_.emplace(std::move(copy));
-  return absl::OkStatus();
+  const uint64_t bytes = opened_->state->facts().bytes;
+  if (read_ == bytes) return std::optional<grpc::ByteBuffer>();
+  RING_ASSIGN_OR_RETURN(grpc::ByteBuffer piece, service_->Read(*opened_, read_));
+  read_ += piece.Length() - kPieceHeaderBytes;
+  return piece;
 }
 
 void StateStream::WriteNext() {
   if (ended_ || writing_since_ || next_ == Next::kNotReady) return;
-  if (next_ == Next::kNothing) return End(grpc::Status::OK);
-  writing_.Swap(&next_piece_);
+  if (next_ == Next::kNothing) return End(end_);
+  writing_.Swap(&next_message_);
   next_ = Next::kNotReady;
   writing_since_ = std::chrono::steady_clock::now();
   StartWrite(&writing_);

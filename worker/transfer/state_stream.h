@@ -12,12 +12,11 @@
 #include "common/ids.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/states.pb.h"
-#include "worker/transfer/state_pieces.h"
 #include "worker/transfer/state_service.h"
 
 namespace ringmaster::worker {
 
-class StateStream : public grpc::ServerWriteReactor<v1::StatePiece>,
+class StateStream : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                     public std::enable_shared_from_this<StateStream> {
  public:
   StateStream(StateService* service, grpc::CallbackServerContext* context,
@@ -37,7 +36,9 @@ class StateStream : public grpc::ServerWriteReactor<v1::StatePiece>,
   // Has the service's thread prepare the next piece.
   void PrepareSoon() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void PrepareNext();  // there
-  [[nodiscard]] Status GetCopy();
+  // The next message; nothing: all were there.
+  [[nodiscard]] StatusOr<std::optional<grpc::ByteBuffer>> NextMessage();
+  [[nodiscard]] bool left();  // the fetcher did
   // Writes what is prepared, when nothing is being written.
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -47,18 +48,19 @@ class StateStream : public grpc::ServerWriteReactor<v1::StatePiece>,
   const uint64_t step_;
 
   // The service's thread only.
-  std::optional<StatePieces> pieces_;
-  v1::StatePiece prepared_;
+  std::optional<StateService::Opened> opened_;
+  uint64_t read_ = 0;  // bytes of the row
 
-  v1::StatePiece writing_;  // gRPC's, while it writes
+  grpc::ByteBuffer writing_;  // gRPC's, while it writes
 
-  enum class Next : uint8_t { kNotReady, kPiece, kNothing };
+  enum class Next : uint8_t { kNotReady, kMessage, kNothing };
 
   mutable Mutex mu_;
   grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mu_);  // null once gRPC is done
   bool ended_ ABSL_GUARDED_BY(mu_) = false;                    // Finish was called
   Next next_ ABSL_GUARDED_BY(mu_) = Next::kNotReady;
-  v1::StatePiece next_piece_ ABSL_GUARDED_BY(mu_);
+  grpc::ByteBuffer next_message_ ABSL_GUARDED_BY(mu_);
+  grpc::Status end_ ABSL_GUARDED_BY(mu_);  // after the last message
   std::optional<std::chrono::steady_clock::time_point> writing_since_ ABSL_GUARDED_BY(mu_);
 };
 

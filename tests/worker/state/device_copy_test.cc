@@ -65,9 +65,9 @@ TEST_CASE("DeviceCopy: a copy for a peer is of the newest state, as is what a pe
   Generation generation;
   generation.ring = {{.trainer = first->get(), .shards = {0, 1, 2, 3}, .stop = stop.get_token()}};
   REQUIRE(RunGeneration(generation)[0].applied == 2);
-  const auto copy = (*first)->Copy(2);
+  const auto copy = CopyOf(**first, 2);
   REQUIRE(copy.ok());
-  REQUIRE((*second)->Adopt(**copy, (*first)->digest()).ok());
+  REQUIRE(AdoptCopy(*copy, (*first)->digest(), second->get()).ok());
   Generation next{.counter = 2};
   next.ring = {{.trainer = second->get(), .shards = {0, 1}},
                {.trainer = first->get(), .shards = {2, 3}}};

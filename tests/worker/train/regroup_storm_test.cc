@@ -78,8 +78,8 @@ class Storm {
     for (size_t i = 0; i < in_; ++i) {
       Worker& worker = workers_[i];
       if (holds(worker)) continue;
-      RING_ASSIGN_OR_RETURN(const auto copy, holder->trainer->Copy(step_));
-      RING_RETURN_IF_ERROR(worker.trainer->Adopt(*copy, holder->trainer->digest()));
+      RING_ASSIGN_OR_RETURN(const auto copy, CopyOf(*holder->trainer, step_));
+      RING_RETURN_IF_ERROR(AdoptCopy(copy, holder->trainer->digest(), worker.trainer.get()));
       worker.folded.clear();
     }
     return absl::OkStatus();

@@ -165,9 +165,9 @@ TEST_CASE("Regroup: another world keeps what fits and drops the rest") {
   const RunResult stopped = Interrupted(first->get(), &interrupt, 4 + folded);
   REQUIRE(stopped.applied == 1);
   REQUIRE(stopped.folded == FirstShards(folded));
-  const auto copy = (*first)->Copy(1);
+  const auto copy = CopyOf(**first, 1);
   REQUIRE(copy.ok());
-  REQUIRE((*second)->Adopt(**copy, stopped.digest).ok());
+  REQUIRE(AdoptCopy(*copy, stopped.digest, second->get()).ok());
   REQUIRE((*second)->applied() == 1);
   ProgressList progress;
   Generation generation{.counter = 2};
@@ -331,9 +331,9 @@ TEST_CASE(
   REQUIRE(cut[0].applied == 3);  // it may have had the other's part before the ring ended
   REQUIRE(cut[1].applied == 3);
   REQUIRE_FALSE(cut[1].evaluated);
-  const auto copy = (*second)->Copy(3);
+  const auto copy = CopyOf(**second, 3);
   REQUIRE(copy.ok());
-  REQUIRE_FALSE((*copy)->test.has_value());
+  REQUIRE_FALSE(copy->its.test.has_value());
   generation.sink = std::make_shared<MemorySink>();
   for (const RunResult& result : RunGeneration(generation)) {
     REQUIRE(result.end == RunEnd::kFinished);

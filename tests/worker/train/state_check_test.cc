@@ -71,7 +71,7 @@ TEST_CASE("State check: nothing is handed over of a state that differs") {
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   CHECK((*trainer)->Check().ok());
-  CHECK((*trainer)->Copy(0).ok());
+  CHECK((*trainer)->Open(0).ok());
   CHECK((*trainer)->MakeCheckpoint().ok());
   {
     const Armed armed("state@0=flip:parameter");
@@ -80,7 +80,7 @@ TEST_CASE("State check: nothing is handed over of a state that differs") {
   }
   CHECK((*trainer)->whole().code() == absl::StatusCode::kDataLoss);
   CHECK((*trainer)->Check().code() == absl::StatusCode::kDataLoss);
-  CHECK((*trainer)->Copy(0).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK((*trainer)->Open(0).status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK((*trainer)->MakeCheckpoint().status().code() == absl::StatusCode::kDataLoss);
 }
 

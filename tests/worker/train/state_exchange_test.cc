@@ -3,6 +3,7 @@
 
 #include <malloc.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <map>
 #include <thread>
@@ -52,14 +53,16 @@ const Checkpoint& At(const std::vector<Checkpoint>& checkpoints, uint64_t step) 
   return *std::ranges::find(checkpoints, step, &Checkpoint::step);
 }
 
-// All but the manifest.
-void RequireFiles(const StateCopy& copy, const Checkpoint& checkpoint) {
-  REQUIRE(copy.step == checkpoint.step);
-  REQUIRE(copy.files.size() + 1 == checkpoint.files.size());
-  for (size_t i = 0; i < copy.files.size(); ++i) {
-    REQUIRE(copy.files[i].name == checkpoint.files[i].name);
-    REQUIRE(copy.files[i].bytes == checkpoint.files[i].bytes);
-  }
+// What a trainer offers that was restored from the checkpoint.
+void RequireRow(const MemoryState& copy, const Checkpoint& checkpoint, FakeCase* job) {
+  const auto restored = job->Prepare();
+  REQUIRE(restored.ok());
+  REQUIRE((*restored)->Restore(checkpoint).ok());
+  const auto expected = CopyOf(**restored, checkpoint.step);
+  REQUIRE(expected.ok());
+  REQUIRE(copy.its.step == checkpoint.step);
+  REQUIRE(copy.its.digest == (*restored)->digest());
+  REQUIRE(copy.bytes == expected->bytes);
 }
 
 TEST_CASE("StateExchange: copies taken while training are whole states of the undisturbed run") {
@@ -69,22 +72,23 @@ TEST_CASE("StateExchange: copies taken while training are whole states of the un
   const auto reference = job.Run(kAlone);
   const auto trainer = job.Prepare(2);
   REQUIRE(trainer.ok());
-  std::map<uint64_t, std::shared_ptr<const StateCopy>> copies;
+  std::map<uint64_t, MemoryState> copies;
   std::vector<Status> refused;
   RunResult result;
   {
     std::atomic<bool> over = false;
     std::jthread copier([&] {
       while (!over) {
-        auto copy = (*trainer)->Copy((*trainer)->pulse().applied);
+        // Small pieces: a step often ends between two of them.
+        auto copy = CopyOf(**trainer, (*trainer)->pulse().applied, 1000);
         if (copy.ok())
-          copies.emplace((*copy)->step, *std::move(copy));
+          copies.emplace(copy->its.step, *std::move(copy));
         else
           refused.push_back(copy.status());
       }
     });
     const std::jthread another([&] {
-      while (!over) (void)(*trainer)->Copy((*trainer)->pulse().applied + 1);
+      while (!over) (void)(*trainer)->Open((*trainer)->pulse().applied + 1);
     });
     result = RunAlone(trainer->get());
     over = true;
@@ -96,53 +100,66 @@ TEST_CASE("StateExchange: copies taken while training are whole states of the un
   }
   for (const auto& [step, copy] : copies) {
     if (step == 0) continue;
-    RequireFiles(*copy, At(reference[0].checkpoints, step));
-    REQUIRE(copy->digest == reference[0].progress[step - 1 + (step - 1) / 3].digest);
+    RequireRow(copy, At(reference[0].checkpoints, step), &job);
+    REQUIRE(copy.its.digest == reference[0].progress[step - 1 + (step - 1) / 3].digest);
   }
 }
 
-TEST_CASE("StateExchange: there is a copy of the state that is held, one for all who ask") {
+TEST_CASE("StateExchange: the state that is held is offered, until it goes on or is replaced") {
   FakeCase job({}, EveryStep());
   const auto reference = job.Run(kAlone);
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   REQUIRE(RunTo(4, trainer->get()).applied == 4);
-  REQUIRE((*trainer)->Copy(5).status().code() == absl::StatusCode::kUnavailable);
-  REQUIRE((*trainer)->Copy(3).status().code() == absl::StatusCode::kFailedPrecondition);
-  const auto copy = (*trainer)->Copy(4);
+  REQUIRE((*trainer)->Open(5).status().code() == absl::StatusCode::kUnavailable);
+  REQUIRE((*trainer)->Open(3).status().code() == absl::StatusCode::kFailedPrecondition);
+  const auto copy = CopyOf(**trainer, 4);
   REQUIRE(copy.ok());
-  REQUIRE((*trainer)->Copy(4).value() == *copy);
-  RequireFiles(**copy, At(reference[0].checkpoints, 4));
-  REQUIRE((*copy)->digest == (*trainer)->digest());
-  REQUIRE((*copy)->test == reference[0].progress[3].test);
-  REQUIRE(RunTo(5, trainer->get()).applied == 5);
-  REQUIRE((*trainer)->Copy(5).value() != *copy);
-  const auto checkpoint = (*trainer)->MakeCheckpoint();
-  REQUIRE(checkpoint.ok());
-  REQUIRE(checkpoint->manifest_sha256 == At(reference[0].checkpoints, 5).manifest_sha256);
+  RequireRow(*copy, At(reference[0].checkpoints, 4), &job);
+  REQUIRE(copy->its.digest == (*trainer)->digest());
+  REQUIRE(copy->its.test == reference[0].progress[3].test);
+
+  const auto before = (*trainer)->Open(4);
+  REQUIRE(before.ok());
+  std::array<uint8_t, 8> bytes{};
+  REQUIRE((*before)->Read(0, bytes).ok());
+  std::string words;
+  SECTION("goes on") {
+    REQUIRE(RunTo(5, trainer->get()).applied == 5);
+    words = "the state of step 4 is gone, this worker holds that of 5";
+    const auto checkpoint = (*trainer)->MakeCheckpoint();
+    REQUIRE(checkpoint.ok());
+    REQUIRE(checkpoint->manifest_sha256 == At(reference[0].checkpoints, 5).manifest_sha256);
+  }
+  SECTION("is replaced by one of the same step, which lies elsewhere") {
+    REQUIRE((*trainer)->Restore(At(reference[0].checkpoints, 4)).ok());
+    words = "the state of step 4 was replaced while it was read";
+  }
+  const Status gone = (*before)->Read(0, bytes);
+  REQUIRE(gone.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(Message(gone) == words);
 }
 
-TEST_CASE("StateExchange: a copy knows the evaluations that came after an older copy of the step") {
+TEST_CASE(
+    "StateExchange: who reads a state knows the evaluations that came after an older copy of it") {
   FakeCase job({}, EveryStep("test/loss"));
   const auto trainer = job.Prepare();
   const auto other = job.Prepare();
   REQUIRE(trainer.ok());
   REQUIRE(other.ok());
   REQUIRE(RunTo(3, trainer->get()).evaluated);
-  const auto copy = (*trainer)->Copy(3);
+  const auto copy = CopyOf(**trainer, 3);
   REQUIRE(copy.ok());
-  StateCopy ignorant = **copy;
-  ignorant.test.reset();
-  REQUIRE((*other)->Adopt(ignorant, (*trainer)->digest()).ok());
-  const auto before = (*other)->Copy(3).value();
-  REQUIRE_FALSE(before->test.has_value());
+  MemoryState ignorant = *copy;
+  ignorant.its.test.reset();
+  REQUIRE(AdoptCopy(ignorant, (*trainer)->digest(), other->get()).ok());
+  REQUIRE_FALSE(CopyOf(**other, 3)->its.test.has_value());
   EndAt end(3);
   REQUIRE(RunAlone(other->get(), nullptr, &end, end.token()).evaluated);
-  const auto after = (*other)->Copy(3).value();
-  REQUIRE(after->test == (*copy)->test);
-  for (size_t i = 0; i < after->files.size(); ++i) {
-    REQUIRE(after->files[i].bytes == (*copy)->files[i].bytes);
-  }
+  const auto after = CopyOf(**other, 3);
+  REQUIRE(after.ok());
+  REQUIRE(after->its.test == copy->its.test);
+  REQUIRE(after->bytes == copy->bytes);
 }
 
 TEST_CASE("StateExchange: a fresh trainer that adopts a copy goes on as if it had been there") {
@@ -154,9 +171,9 @@ TEST_CASE("StateExchange: a fresh trainer that adopts a copy goes on as if it ha
   REQUIRE(joiner.ok());
   const uint64_t step = GENERATE(range(0, 7));
   if (step > 0) REQUIRE(RunTo(step, holder->get()).applied == step);
-  const auto copy = (*holder)->Copy(step);
+  const auto copy = CopyOf(**holder, step);
   REQUIRE(copy.ok());
-  REQUIRE((*joiner)->Adopt(**copy, (*holder)->digest()).ok());
+  REQUIRE(AdoptCopy(*copy, (*holder)->digest(), joiner->get()).ok());
   REQUIRE((*joiner)->applied() == step);
   REQUIRE((*joiner)->digest() == (*holder)->digest());
   REQUIRE((*joiner)->pulse().applied == step);
@@ -182,37 +199,41 @@ TEST_CASE("StateExchange: a copy that is not whole changes nothing") {
   const auto holder = job.Prepare();
   REQUIRE(holder.ok());
   REQUIRE(RunTo(4, holder->get()).applied == 4);
-  const StateCopy good = *(*holder)->Copy(4).value();
+  const MemoryState good = *CopyOf(**holder, 4);
   const auto trainer = job.Prepare();
   REQUIRE(trainer.ok());
   REQUIRE(RunTo(2, trainer->get()).applied == 2);
   const Sha256Digest before = (*trainer)->digest();
 
-  const auto refuse = [&](const StateCopy& copy, const Sha256Digest& digest) {
-    const Status status = (*trainer)->Adopt(copy, digest);
+  const auto refuse = [&](const MemoryState& copy, const Sha256Digest& digest) {
+    const Status status = AdoptCopy(copy, digest, trainer->get());
     INFO(Message(status));
     REQUIRE(status.code() == absl::StatusCode::kDataLoss);
     REQUIRE((*trainer)->applied() == 2);
     REQUIRE((*trainer)->digest() == before);
   };
   refuse(good, before);
-  StateCopy bad = good;
-  bad.digest = before;
+  MemoryState bad = good;
+  bad.its.digest = before;
   refuse(bad, before);
   bad = good;
-  bad.step = 5;
-  refuse(bad, good.digest);
-  bad = good;
-  bad.files.pop_back();
-  refuse(bad, good.digest);
-  for (size_t i = 0; i < good.files.size(); ++i) {
+  bad.its.step = 5;
+  refuse(bad, good.its.digest);
+  for (const uint64_t bytes : {uint64_t{0}, good.its.bytes - 4, good.its.bytes + 4}) {
     bad = good;
-    bad.files[i].bytes.resize(bad.files[i].bytes.size() - 4);
-    refuse(bad, good.digest);
-    bad = good;
-    std::swap(bad.files[i].bytes, bad.files[(i + 1) % bad.files.size()].bytes);
-    refuse(bad, good.digest);
+    bad.its.bytes = bytes;
+    bad.bytes.resize(bytes);
+    refuse(bad, good.its.digest);
   }
+  // A bit of a tensor, at any place.
+  for (size_t at = 0; at < good.bytes.size() / 2; at += good.bytes.size() / 16) {
+    bad = good;
+    bad.bytes[at] ^= 1;
+    refuse(bad, good.its.digest);
+  }
+  bad = good;
+  bad.bytes.back() ^= 1;  // of what is no tensor
+  refuse(bad, good.its.digest);
   const auto sink = std::make_shared<MemorySink>();
   REQUIRE(RunAlone(trainer->get(), sink).manifest_sha256 == LastManifest(reference));
 }
@@ -231,10 +252,10 @@ TEST_CASE("StateExchange: a checkpoint sets the state back, or forth") {
   INFO(Message(status));
   REQUIRE(status.ok());
   REQUIRE((*trainer)->applied() == to);
-  const auto copy = (*trainer)->Copy(to);
+  const auto copy = CopyOf(**trainer, to);
   REQUIRE(copy.ok());
-  RequireFiles(**copy, At(reference[0].checkpoints, to));
-  REQUIRE_FALSE((*copy)->test.has_value());
+  RequireRow(*copy, At(reference[0].checkpoints, to), &job);
+  REQUIRE_FALSE(copy->its.test.has_value());
   const auto later = std::make_shared<MemorySink>();
   const RunResult result = RunAlone(trainer->get(), later);
   REQUIRE(result.end == RunEnd::kFinished);
@@ -280,7 +301,7 @@ TEST_CASE("StateExchange: a new state drops what was folded for the former one")
   if (GENERATE(false, true)) {
     REQUIRE((*trainer)->Restore(At(reference[0].checkpoints, 1)).ok());
   } else {
-    REQUIRE((*trainer)->Adopt(*(*trainer)->Copy(1).value(), stopped.digest).ok());
+    REQUIRE(AdoptCopy(*CopyOf(**trainer, 1), stopped.digest, trainer->get()).ok());
   }
   const auto sink = std::make_shared<MemorySink>();
   ProgressList progress;
@@ -320,8 +341,10 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
     copy.files = *CopyState(*training.state);
     training.checkpoints.Keep(std::move(copy));
   }
-  const auto peers = ShareState(&training, 0);
-  REQUIRE(peers.ok());
+  const auto offered = OpenState(&training, 0);  // which is no copy
+  REQUIRE(offered.ok());
+  const auto restored = CopyState(*training.state);
+  REQUIRE(restored.ok());
   const State taken_over(training.layout, static_cast<int>(training.spec().precision_bits()));
   // The backend's own copy of the weights is not the state's.
   const int64_t weights = static_cast<int64_t>(training.layout->blocks().arena_elements()) * 4;
@@ -336,7 +359,7 @@ TEST_CASE("Memory plan: every copy of the state that may be there at once is cou
                          part.what.find("gradients") != std::string::npos ||
                          part.what.find("checkpoint") != std::string::npos ||
                          part.what.find("taken over") != std::string::npos ||
-                         part.what.find("another worker") != std::string::npos;
+                         part.what.find("restored") != std::string::npos;
       if (state) planned += static_cast<int64_t>(part.bytes);
     }
   }

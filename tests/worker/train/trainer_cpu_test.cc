@@ -331,10 +331,10 @@ TEST_CASE(
   INFO(half.reason);
   REQUIRE(half.end == RunEnd::kStopped);
   REQUIRE(first->applied() == 2);
-  const auto copy = first->Copy(2);
+  const auto copy = CopyOf(*first, 2);
   REQUIRE(copy.ok());
   const auto taken = prepare();
-  const Status adopted = taken->Adopt(**copy, first->digest());
+  const Status adopted = AdoptCopy(*copy, first->digest(), taken.get());
   INFO(adopted);
   REQUIRE(adopted.ok());
   CHECK(finish(taken.get(), 2) == expected);

@@ -10,6 +10,7 @@
 
 #include "common/mutex.h"
 #include "tests/support/memory_link.h"
+#include "tests/support/memory_state.h"
 #include "tests/support/temporary_folder.h"
 #include "worker/backend/backend.h"
 #include "worker/train/trainer.h"
@@ -105,5 +106,18 @@ class StopAt : public Observer {
   const uint64_t applied_;
   std::stop_source* const stop_;
 };
+
+// A state from one trainer to another without a network.
+using testing::MemoryState;
+inline StatusOr<MemoryState> CopyOf(const Trainer& trainer, uint64_t step,
+                                    size_t piece = size_t{1} << 20) {
+  RING_ASSIGN_OR_RETURN(const std::unique_ptr<StateSource> source, trainer.Open(step));
+  return testing::ReadAll(source.get(), piece);
+}
+inline Status AdoptCopy(const MemoryState& copy, const Sha256Digest& digest, Trainer* trainer) {
+  const std::unique_ptr<IncomingState> incoming = trainer->Expect();
+  RING_RETURN_IF_ERROR(testing::WriteAll(copy, incoming.get()));
+  return trainer->Adopt(incoming.get(), digest);
+}
 
 }  // namespace ringmaster::worker

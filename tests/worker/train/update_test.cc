@@ -155,9 +155,9 @@ TEST_CASE("Update: an average goes to joiners and comes back from checkpoints") 
     auto joiner = job.Prepare(2);
     REQUIRE((trainer.ok() && joiner.ok()));
     REQUIRE((*trainer)->Restore(reference[0].checkpoints[i]).ok());
-    const auto copy = (*trainer)->Copy(i + 1);
+    const auto copy = CopyOf(**trainer, i + 1);
     REQUIRE(copy.ok());
-    REQUIRE((*joiner)->Adopt(**copy, (*trainer)->digest()).ok());
+    REQUIRE(AdoptCopy(*copy, (*trainer)->digest(), joiner->get()).ok());
     Generation generation;
     generation.ring = {{.trainer = joiner->get(), .shards = {0, 1}},
                        {.trainer = trainer->get(), .shards = {2, 3}}};
@@ -177,11 +177,12 @@ TEST_CASE("Update: a copy without its average is refused") {
     FakeCase job({}, With(optimizer));
     auto trainer = job.Prepare();
     REQUIRE(trainer.ok());
-    const auto copy = (*trainer)->Copy(0);
-    REQUIRE(copy.ok());
-    StateCopy changed = **copy;
-    change(&changed.files);
-    return Message((*trainer)->Adopt(changed, (*trainer)->digest()));
+    const auto checkpoint = (*trainer)->MakeCheckpoint();
+    REQUIRE(checkpoint.ok());
+    std::vector<CheckpointFile> changed = checkpoint->files;
+    changed.pop_back();  // the manifest
+    change(&changed);
+    return Message((*trainer)->Restore(Seal(*VerifyCheckpoint(*checkpoint), std::move(changed))));
   };
   const auto without = [](std::vector<CheckpointFile>* all) {
     std::erase_if(*all, [](const CheckpointFile& file) { return file.name == "ema.safetensors"; });

@@ -78,10 +78,11 @@ TEST_CASE("FetchState: a source that is killed, or stands still, in the middle i
   int signal = 0;
   SECTION("killed") { signal = SIGKILL; }
   SECTION("stopped") { signal = SIGSTOP; }
-  auto fetch = std::async(std::launch::async, [&]() { return FetchState(options, {}); });
+  MemoryState got;
+  auto fetch = std::async(std::launch::async, [&]() { return FetchState(options, &got, {}); });
   CHECK(peer.ReadWord() == "half");
   peer.Signal(signal);
-  const Status status = fetch.get().status();
+  const Status status = fetch.get();
   INFO(Message(status));
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Message(status).find("at step 7 from worker-a") != std::string::npos);

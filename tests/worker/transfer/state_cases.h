@@ -1,57 +1,61 @@
 // States to send, and what a test needs around them. Thread-safe (free functions).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "common/check.h"
 #include "common/status.h"
-#include "ringmaster/v1/states.pb.h"
-#include "worker/state/checkpoint.h"
+#include "tests/support/memory_state.h"
 #include "worker/transfer/state_pieces.h"
 
 namespace ringmaster::worker {
 
+using testing::MemorySource;
+using testing::MemoryState;
+
 inline constexpr size_t kMiB = size_t{1} << 20;
 
-// Files of these sizes with arbitrary bytes; everything optional is there.
-inline StateCopy MakeState(uint64_t step, const std::vector<size_t>& sizes) {
+// A row of so many arbitrary bytes; everything optional is there.
+inline MemoryState MakeState(uint64_t step, size_t size) {
   std::mt19937_64 random(step);
-  StateCopy copy;
-  copy.step = step;
-  copy.digest.fill(static_cast<uint8_t>(step));
-  for (const size_t size : sizes) {
-    CheckpointFile& file = copy.files.emplace_back();
-    file.name = "file" + std::to_string(copy.files.size()) + ".safetensors";
-    file.bytes.resize(size);
-    for (char& byte : file.bytes) byte = static_cast<char>(random());
+  MemoryState state;
+  state.bytes.resize(size);
+  for (char& byte : state.bytes) byte = static_cast<char>(random());
+  state.its.step = step;
+  state.its.digest.fill(static_cast<uint8_t>(step));
+  state.its.bytes = size;
+  state.its.validation = Evaluation{step - 1, {{"loss", 1.5}, {"accuracy", 0.25}}};
+  state.its.test = Evaluation{step, {{"accuracy", 0.5}}};
+  return state;
+}
+
+inline grpc::ByteBuffer MessageOf(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return {&slice, 1};
+}
+inline std::string BytesOf(const grpc::ByteBuffer& message) {
+  std::vector<grpc::Slice> slices;
+  RING_CHECK(message.Dump(&slices).ok(), "a readable message");
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  copy.validation = Evaluation{step - 1, {{"loss", 1.5}, {"accuracy", 0.25}}};
-  copy.test = Evaluation{step, {{"accuracy", 0.5}}};
-  return copy;
+  return bytes;
 }
 
-inline bool Same(const std::optional<Evaluation>& a, const std::optional<Evaluation>& b) {
-  if (!a || !b) return !a && !b;
-  return a->step == b->step && a->metrics == b->metrics;
-}
-
-inline bool Same(const StateCopy& a, const StateCopy& b) {
-  if (a.files.size() != b.files.size()) return false;
-  for (size_t i = 0; i < a.files.size(); ++i) {
-    if (a.files[i].name != b.files[i].name || a.files[i].bytes != b.files[i].bytes) return false;
+// The messages of its stream.
+inline std::vector<std::string> MessagesOf(const MemoryState& state) {
+  MemorySource source(&state);
+  std::vector<std::string> all = {BytesOf(HeaderMessage(state.its))};
+  for (uint64_t at = 0; at < state.bytes.size(); at += kStatePieceBytes) {
+    const size_t size = std::min(kStatePieceBytes, state.bytes.size() - at);
+    all.push_back(BytesOf(*PieceMessage(&source, at, size)));
   }
-  return a.step == b.step && a.digest == b.digest && Same(a.validation, b.validation) &&
-         Same(a.test, b.test);
-}
-
-inline std::vector<v1::StatePiece> PiecesOf(const StateCopy& copy) {
-  StatePieces pieces(std::make_shared<const StateCopy>(copy));
-  std::vector<v1::StatePiece> all;
-  for (v1::StatePiece piece; pieces.Next(&piece);) all.push_back(piece);
   return all;
 }
 

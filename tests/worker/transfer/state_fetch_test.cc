@@ -16,7 +16,7 @@
 namespace ringmaster::worker {
 namespace {
 
-using Pieces = std::vector<v1::StatePiece>;
+using Messages = std::vector<std::string>;
 
 FetchOptions From(const std::string& address) {
   FetchOptions options{.address = address, .source = "worker-a", .job = JobId("job-1")};
@@ -29,92 +29,78 @@ FetchOptions From(const std::string& address) {
   return options;
 }
 
-FakeStates::Answer Sends(const Pieces& pieces, const grpc::Status& end = grpc::Status::OK) {
-  return [pieces, end](const v1::FetchRequest&, FakeStates::Writer* writer) {
-    for (const v1::StatePiece& piece : pieces) {
-      if (!writer->Write(piece)) break;
+Status Fetch(const FetchOptions& options, const std::stop_token& stop = {}) {
+  MemoryState got;
+  return FetchState(options, &got, stop);
+}
+
+FakeStates::Answer Sends(const Messages& messages, const grpc::Status& end = grpc::Status::OK) {
+  return [messages, end](const v1::FetchRequest&, FakeStates::Writer* writer) {
+    for (const std::string& message : messages) {
+      if (!writer->Write(message)) break;
     }
     return end;
   };
 }
 
+void EditHeader(Messages* messages, const std::function<void(v1::StateHeader*)>& edit) {
+  v1::StateHeader header;
+  REQUIRE(header.ParseFromString(messages->front()));
+  edit(&header);
+  messages->front() = header.SerializeAsString();
+}
+
 struct BadStream {
   std::string name;
-  std::function<void(Pieces*)> spoil;
+  std::function<void(Messages*)> spoil;
   std::string words;  // of the error
 };
 
-// Of a header, three pieces (1 MiB, 1 MiB, 9 bytes) and an end.
+// Of a header and three messages (1 MiB, 1 MiB, 9 bytes).
 const std::vector<BadStream>& BadStreams() {
+  using M = Messages;
+  using Header = v1::StateHeader;
   static const std::vector<BadStream> streams = {
-      {"a flipped byte", [](Pieces* p) { (*(*p)[2].mutable_bytes()->mutable_data())[77] ^= 1; },
+      {"a flipped byte", [](M* m) { (*m)[2][kPieceHeaderBytes + 77] ^= 1; },
        "the 1048576 bytes at offset 1048576 have CRC-32C"},
-      {"another CRC", [](Pieces* p) { (*p)[3].mutable_bytes()->set_crc32c(1); },
+      {"another CRC",
+       [](M* m) {
+         (*m)[3].replace(8, 4, {1, 0, 0, 0});
+       },
        "expected 00000001"},
-      {"another SHA-256",
-       [](Pieces* p) { p->back().mutable_end()->set_sha256(std::string(32, 'x')); },
-       "the source says 7878"},
-      {"a short SHA-256", [](Pieces* p) { p->back().mutable_end()->mutable_sha256()->pop_back(); },
-       "have SHA-256"},
-      {"another offset", [](Pieces* p) { (*p)[2].mutable_bytes()->set_offset(1048577); },
+      {"another offset", [](M* m) { (*m)[2][0] = 1; },
        "bytes at offset 1048577 arrived, expected offset 1048576"},
-      {"a piece twice", [](Pieces* p) { p->insert(p->begin() + 1, (*p)[1]); },
+      {"a piece twice", [](M* m) { m->insert(m->begin() + 1, (*m)[1]); },
        "bytes at offset 0 arrived, expected offset 1048576"},
-      {"a piece left out", [](Pieces* p) { p->erase(p->begin() + 2); },
+      {"a piece left out", [](M* m) { m->erase(m->begin() + 2); },
        "bytes at offset 2097152 arrived, expected offset 1048576"},
-      {"an empty piece", [](Pieces* p) { (*p)[1].mutable_bytes()->clear_data(); },
-       "an empty piece at offset 0"},
+      {"an empty piece", [](M* m) { (*m)[1].resize(kPieceHeaderBytes); },
+       "a message of 12 bytes after 0 of 2097161: no piece"},
+      {"half a piece's header", [](M* m) { (*m)[1].resize(5); },
+       "a message of 5 bytes after 0 of 2097161: no piece"},
       {"too many bytes",
-       [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(1)->set_bytes(8); },
-       "9 bytes arrived at offset 2097152, but the files end at 2097160"},
+       [](M* m) { EditHeader(m, [](Header* header) { header->set_bytes(2097160); }); },
+       "9 bytes arrived at offset 2097152, but the state ends at 2097160"},
       {"too few bytes",
-       [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(1)->set_bytes(10); },
-       "the end came after 2097161 of 2097162 bytes"},
-      {"no end", [](Pieces* p) { p->pop_back(); },
-       "the stream ended after 2097161 of 2097161 bytes, without an end"},
-      {"half of it", [](Pieces* p) { p->resize(2); },
-       "the stream ended after 1048576 of 2097161 bytes"},
-      {"the header alone", [](Pieces* p) { p->resize(1); },
-       "the stream ended after 0 of 2097161 bytes"},
-      {"nothing", [](Pieces* p) { p->clear(); }, "the stream ended without a header"},
-      {"no header", [](Pieces* p) { p->erase(p->begin()); }, "the first piece is not the header"},
-      {"a second header", [](Pieces* p) { p->insert(p->begin() + 2, (*p)[0]); },
-       "a second header after 1048576 of 2097161 bytes"},
-      {"a piece after the end", [](Pieces* p) { p->push_back((*p)[3]); },
-       "another piece after the end"},
-      {"a piece of no kind", [](Pieces* p) { (*p)[2].Clear(); },
-       "a piece of no known kind after 1048576 of 2097161 bytes"},
-      {"another step", [](Pieces* p) { (*p)[0].mutable_header()->set_step(8); },
+       [](M* m) { EditHeader(m, [](Header* header) { header->set_bytes(2097162); }); },
+       "the stream ended after 2097161 of 2097162 bytes"},
+      {"half of it", [](M* m) { m->resize(2); }, "the stream ended after 1048576 of 2097161 bytes"},
+      {"the header alone", [](M* m) { m->resize(1); }, "the stream ended after 0 of 2097161 bytes"},
+      {"nothing", [](M* m) { m->clear(); }, "the stream ended without a header"},
+      {"no header", [](M* m) { m->erase(m->begin()); },
+       "the first message of 1048588 bytes is not a header"},
+      {"a second header", [](M* m) { m->insert(m->begin() + 2, (*m)[0]); },
+       "arrived, expected offset 1048576"},
+      {"a piece after the end", [](M* m) { m->push_back((*m)[3]); },
+       "bytes at offset 2097152 arrived, expected offset 2097161"},
+      {"another step", [](M* m) { EditHeader(m, [](Header* header) { header->set_step(8); }); },
        "the header is of step 8, expected 7"},
-      {"half a digest", [](Pieces* p) { (*p)[0].mutable_header()->mutable_digest()->resize(16); },
+      {"half a digest",
+       [](M* m) { EditHeader(m, [](Header* header) { header->mutable_digest()->resize(16); }); },
        "digest has 16 bytes, expected 32"},
-      {"a path", [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(0)->set_name("../up\n"); },
-       "a file `../up\\n`: not a plain file name"},
-      {"a hidden file",
-       [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(0)->set_name("."); },
-       "not a plain file name"},
-      {"a name twice",
-       [](Pieces* p) {
-         v1::StateHeader& header = *(*p)[0].mutable_header();
-         header.mutable_files(1)->set_name(header.files(0).name());
-       },
-       "file1.safetensors twice"},
-      {"more than may be",
-       [](Pieces* p) { (*p)[0].mutable_header()->mutable_files(0)->set_bytes(uint64_t{1} << 40); },
-       "announces more than 68719476736 bytes"},
-      {"a sum that overflows",
-       [](Pieces* p) {
-         (*p)[0].mutable_header()->mutable_files(1)->set_bytes(
-             std::numeric_limits<uint64_t>::max());
-       },
-       "announces more than"},
-      {"many files",
-       [](Pieces* p) {
-         for (int i = 0; i < 65; ++i) {
-           (*p)[0].mutable_header()->add_files()->set_name("n" + std::to_string(i));
-         }
-       },
-       "names 67 files, at most 64"},
+      {"more than there is room for",
+       [](M* m) { EditHeader(m, [](Header* header) { header->set_bytes(uint64_t{1} << 40); }); },
+       "no room for 1099511627776 bytes"},
   };
   return streams;
 }
@@ -122,29 +108,29 @@ const std::vector<BadStream>& BadStreams() {
 }  // namespace
 
 TEST_CASE("FetchState: a stream that is not what it should be is refused and says why") {
-  const Pieces good = PiecesOf(MakeState(7, {2 * kMiB, 9}));
+  const Messages good = MessagesOf(MakeState(7, 2 * kMiB + 9));
   for (const BadStream& bad : BadStreams()) {
-    Pieces pieces = good;
-    bad.spoil(&pieces);
-    const FakeStates source(Sends(pieces));
-    const Status status = FetchState(From(source.address()), {}).status();
+    Messages messages = good;
+    bad.spoil(&messages);
+    const FakeStates source(Sends(messages));
+    const Status status = Fetch(From(source.address()));
     INFO(bad.name << ": " << Message(status));
     CHECK(status.code() == absl::StatusCode::kDataLoss);
     CHECK(Says(status, "state of job job-1 at step 7 from worker-a (" + source.address() + "): "));
     CHECK(Says(status, bad.words));
   }
   const FakeStates source(Sends(good));
-  CHECK(FetchState(From(source.address()), {}).status() == absl::OkStatus());
+  CHECK(Fetch(From(source.address())) == absl::OkStatus());
 }
 
 TEST_CASE("FetchState: asks for its job and step, in its protocol version") {
-  const Pieces pieces = PiecesOf(MakeState(7, {9}));
+  const Messages messages = MessagesOf(MakeState(7, 9));
   v1::FetchRequest asked;
   const FakeStates source([&](const v1::FetchRequest& request, FakeStates::Writer* writer) {
     asked = request;
-    return Sends(pieces)(request, writer);
+    return Sends(messages)(request, writer);
   });
-  REQUIRE(FetchState(From(source.address()), {}).status() == absl::OkStatus());
+  REQUIRE(Fetch(From(source.address())) == absl::OkStatus());
   CHECK(asked.protocol() == kProtocolVersion);
   CHECK(asked.job_id() == "job-1");
   CHECK(asked.step() == 7);
@@ -155,14 +141,14 @@ TEST_CASE("FetchState: a source of another protocol version is told apart") {
   const FakeStates source([](const v1::FetchRequest&, FakeStates::Writer*) {
     return grpc::Status(grpc::FAILED_PRECONDITION, "worker-b speaks protocol version 2, not 3");
   });
-  const Status status = FetchState(From(source.address()), {}).status();
+  const Status status = Fetch(From(source.address()));
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
   CHECK(Says(status, "from worker-a"));
   CHECK(Says(status, "protocol version 2, not 3"));
 }
 
 TEST_CASE("FetchState: a source that answers is asked again, however long that lasts") {
-  const Pieces pieces = PiecesOf(MakeState(7, {9}));
+  const Messages messages = MessagesOf(MakeState(7, 9));
   std::atomic<int> calls = 0;
   SECTION("not there yet") {
     const FakeStates source([&](const v1::FetchRequest&, FakeStates::Writer*) {
@@ -171,15 +157,15 @@ TEST_CASE("FetchState: a source that answers is asked again, however long that l
     });
     FetchOptions options = From(source.address());
     options.silence = std::chrono::milliseconds(1);
-    CHECK(FetchState(options, {}).status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(Fetch(options).code() == absl::StatusCode::kFailedPrecondition);
     CHECK(calls == 4);
   }
   SECTION("busy") {
     const FakeStates source([&](const v1::FetchRequest& request, FakeStates::Writer* writer) {
       if (++calls < 3) return ToGrpc(absl::ResourceExhaustedError("busy"), kReasonCrowded);
-      return Sends(pieces)(request, writer);
+      return Sends(messages)(request, writer);
     });
-    CHECK(FetchState(From(source.address()), {}).status() == absl::OkStatus());
+    CHECK(Fetch(From(source.address())) == absl::OkStatus());
     CHECK(calls == 3);
   }
   SECTION("out of something else") {
@@ -187,7 +173,7 @@ TEST_CASE("FetchState: a source that answers is asked again, however long that l
       ++calls;
       return grpc::Status(grpc::RESOURCE_EXHAUSTED, "no memory");
     });
-    const Status status = FetchState(From(source.address()), {}).status();
+    const Status status = Fetch(From(source.address()));
     CHECK(status.code() == absl::StatusCode::kResourceExhausted);
     CHECK(calls == 1);
   }
@@ -201,17 +187,17 @@ TEST_CASE("FetchState: a program without the service is no source") {
   builder.RegisterService(&another);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   REQUIRE(server != nullptr);
-  const Status status = FetchState(From("127.0.0.1:" + std::to_string(port)), {}).status();
+  const Status status = Fetch(From("127.0.0.1:" + std::to_string(port)));
   CHECK(status.code() == absl::StatusCode::kUnimplemented);
   CHECK(Says(status, "worker-a"));
 }
 
 TEST_CASE("FetchState: a source that ends in the middle is lost") {
-  Pieces pieces = PiecesOf(MakeState(7, {2 * kMiB, 9}));
-  pieces.resize(2);
+  Messages messages = MessagesOf(MakeState(7, 2 * kMiB + 9));
+  messages.resize(2);
   for (const grpc::StatusCode code : {grpc::UNAVAILABLE, grpc::CANCELLED, grpc::UNKNOWN}) {
-    const FakeStates source(Sends(pieces, {code, "because"}));
-    const Status status = FetchState(From(source.address()), {}).status();
+    const FakeStates source(Sends(messages, {code, "because"}));
+    const Status status = Fetch(From(source.address()));
     CHECK(status.code() == absl::StatusCode::kUnavailable);
     CHECK(Says(status, "worker-a"));
     CHECK(Says(status, "the stream broke after 1048576 of 2097161 bytes: because"));
@@ -220,24 +206,24 @@ TEST_CASE("FetchState: a source that ends in the middle is lost") {
 
 TEST_CASE("FetchState: a source that is silent in the middle is lost") {
   Gate over;
-  const Pieces pieces = PiecesOf(MakeState(7, {2 * kMiB, 9}));
+  const Messages messages = MessagesOf(MakeState(7, 2 * kMiB + 9));
   const FakeStates source([&](const v1::FetchRequest&, FakeStates::Writer* writer) {
-    writer->Write(pieces[0]);
-    writer->Write(pieces[1]);
+    writer->Write(messages[0]);
+    writer->Write(messages[1]);
     over.Await();
     return grpc::Status::OK;
   });
   FetchOptions options = From(source.address());
   const Status status = UntilItSays("the source has been silent for ", [&options](auto span) {
     options.silence = span;
-    return FetchState(options, {}).status();
+    return Fetch(options);
   });
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Says(status, "from worker-a"));
   CHECK(Says(status, "the source has been silent for "));
   options.silence = std::chrono::seconds(20);
   options.deadline = In(std::chrono::milliseconds(100));
-  CHECK(FetchState(options, {}).status().code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(Fetch(options).code() == absl::StatusCode::kDeadlineExceeded);
   over.Open();
 }
 
@@ -249,18 +235,18 @@ TEST_CASE("FetchState: nobody at the address") {
   }
   FetchOptions options = From(address);
   options.silence = std::chrono::milliseconds(100);
-  Status status = FetchState(options, {}).status();
+  Status status = Fetch(options);
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Says(status, "from worker-a (" + address + "): nobody has answered for 100 ms"));
   options.silence = std::chrono::seconds(20);
   options.deadline = In(std::chrono::milliseconds(100));
-  status = FetchState(options, {}).status();
+  status = Fetch(options);
   CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_CASE("FetchState: an address that is none of a worker is not connected to") {
   for (const char* address : {"unix:/run/x", "dns://192.0.2.1/host:80", "169.254.169.254:80"}) {
-    const Status status = FetchState(From(address), {}).status();
+    const Status status = Fetch(From(address));
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
     CHECK(Message(status).find("ring_address " + std::string(address)) != std::string::npos);
   }
@@ -269,12 +255,12 @@ TEST_CASE("FetchState: an address that is none of a worker is not connected to")
 TEST_CASE("FetchState: stop ends it, wherever it is") {
   Gate there;
   Gate over;
-  const Pieces pieces = PiecesOf(MakeState(7, {2 * kMiB, 9}));
+  const Messages messages = MessagesOf(MakeState(7, 2 * kMiB + 9));
   FakeStates::Answer answer;
   SECTION("in the middle of the stream") {
     answer = [&](const v1::FetchRequest&, FakeStates::Writer* writer) {
-      writer->Write(pieces[0]);
-      writer->Write(pieces[1]);
+      writer->Write(messages[0]);
+      writer->Write(messages[1]);
       there.Open();
       over.Await();
       return grpc::Status::OK;
@@ -296,14 +282,13 @@ TEST_CASE("FetchState: stop ends it, wherever it is") {
   const FakeStates source(answer);
   FetchOptions options = From(source.address());
   std::stop_source stop;
-  auto fetch =
-      std::async(std::launch::async, [&]() { return FetchState(options, stop.get_token()); });
+  auto fetch = std::async(std::launch::async, [&]() { return Fetch(options, stop.get_token()); });
   CHECK(there.Await());
   stop.request_stop();
-  const Status status = fetch.get().status();
+  const Status status = fetch.get();
   over.Open();
   CHECK(status.code() == absl::StatusCode::kCancelled);
-  CHECK(FetchState(options, stop.get_token()).status().code() == absl::StatusCode::kCancelled);
+  CHECK(Fetch(options, stop.get_token()).code() == absl::StatusCode::kCancelled);
 }
 
 }  // namespace ringmaster::worker

@@ -8,10 +8,10 @@
 
 int main() {
   using namespace ringmaster;
-  const auto pieces = worker::PiecesOf(worker::MakeState(7, {4 * worker::kMiB}));
+  const auto messages = worker::MessagesOf(worker::MakeState(7, 4 * worker::kMiB));
   const worker::FakeStates source(
-      [&pieces](const v1::FetchRequest&, worker::FakeStates::Writer* writer) {
-        for (size_t i = 0; i < 3; ++i) writer->Write(pieces[i]);
+      [&messages](const v1::FetchRequest&, worker::FakeStates::Writer* writer) {
+        for (size_t i = 0; i < 3; ++i) writer->Write(messages[i]);
         std::puts("half");
         std::fflush(stdout);
         while (std::getchar() != EOF) {

@@ -1,68 +1,59 @@
 #include "worker/transfer/state_pieces.h"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "common/crc32c.h"
 #include "tests/worker/transfer/state_cases.h"
-#include "worker/transfer/state_receiver.h"
 
 namespace ringmaster::worker {
 
-TEST_CASE("StatePieces: header, pieces of at most 1 MiB in order with their CRC-32C, end") {
-  const StateCopy copy = MakeState(7, {2 * kMiB + 5, 0, kMiB, 3});
-  const std::vector<v1::StatePiece> pieces = PiecesOf(copy);
-  REQUIRE(pieces.size() == 7);
-  CHECK(pieces[0].header().step() == 7);
-  REQUIRE(pieces[0].header().files_size() == 4);
-  CHECK(pieces[0].header().files(0).bytes() == 2 * kMiB + 5);
-  std::string all;
-  for (size_t i = 1; i + 1 < pieces.size(); ++i) {
-    const v1::StateBytes& bytes = pieces[i].bytes();
-    CHECK(bytes.offset() == all.size());
-    CHECK(bytes.data().size() <= kMiB);
-    const auto* data = reinterpret_cast<const uint8_t*>(bytes.data().data());
-    CHECK(bytes.crc32c() == ExtendCrc32c(0, {data, bytes.data().size()}));
-    all += bytes.data();
-  }
-  std::string expected;
-  for (const CheckpointFile& file : copy.files) expected += file.bytes;
-  CHECK((all == expected));
-  const Sha256Digest sha256 = Sha256Of(expected);
-  CHECK(pieces.back().end().sha256() == std::string(sha256.begin(), sha256.end()));
+TEST_CASE("States' messages: a piece is its offset, its CRC-32C and its bytes") {
+  const MemoryState state = MakeState(7, kMiB + 5);
+  const std::vector<std::string> messages = MessagesOf(state);
+  REQUIRE(messages.size() == 3);
+  const std::string& last = messages.back();
+  REQUIRE(last.size() == 12 + 5);
+  uint64_t offset = 0;
+  uint32_t crc = 0;
+  std::memcpy(&offset, last.data(), 8);
+  std::memcpy(&crc, last.data() + 8, 4);
+  CHECK(offset == kMiB);
+  const std::string bytes = state.bytes.substr(kMiB);
+  CHECK(last.substr(12) == bytes);
+  CHECK(crc == ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
 }
 
-TEST_CASE("StateReceiver: takes what StatePieces cut, whatever the sizes") {
-  const std::vector<std::vector<size_t>> cases = {
-      {}, {0}, {0, 0, 0}, {1}, {kMiB}, {kMiB + 1}, {0, 5, 0, 2 * kMiB, 0}, {kMiB - 1, 1, kMiB}};
-  for (const std::vector<size_t>& sizes : cases) {
-    StateCopy copy = MakeState(3, sizes);
-    if (sizes.size() % 2 == 0) copy.validation = copy.test = std::nullopt;
-    if (sizes.size() % 3 == 0) copy.test = std::nullopt;
-    StateReceiver receiver(3, 8 * kMiB);
-    for (const v1::StatePiece& piece : PiecesOf(copy)) {
+TEST_CASE("StateReceiver: takes what was cut, whatever the size, and what is known of the past") {
+  for (const size_t size : {size_t{0}, size_t{1}, kMiB, kMiB + 1, 3 * kMiB - 1}) {
+    MemoryState state = MakeState(3, size);
+    if (size % 2 == 0) state.its.validation = state.its.test = std::nullopt;
+    if (size % 3 == 0) state.its.test = std::nullopt;
+    MemoryState got;
+    StateReceiver receiver(3, &got);
+    for (const std::string& message : MessagesOf(state)) {
       REQUIRE_FALSE(receiver.complete());
-      REQUIRE(receiver.Take(piece) == absl::OkStatus());
+      REQUIRE(receiver.Take(MessageOf(message)) == absl::OkStatus());
     }
     REQUIRE(receiver.complete());
-    CHECK(Same(std::move(receiver).Release(), copy));
+    CHECK((got == state));
+    CHECK(receiver.facts() == state.its);
   }
 }
 
-TEST_CASE("StateReceiver: a piece may go over the ends of files") {
-  const StateCopy copy = MakeState(3, {2, 0, 3, 0, 4});
-  std::vector<v1::StatePiece> pieces = PiecesOf(copy);
-  REQUIRE(pieces.size() == 5);
-  std::string all;
-  for (const CheckpointFile& file : copy.files) all += file.bytes;
-  pieces[1].mutable_bytes()->set_data(all);
-  pieces[1].mutable_bytes()->set_crc32c(
-      ExtendCrc32c(0, {reinterpret_cast<const uint8_t*>(all.data()), all.size()}));
-  StateReceiver receiver(3, 9);
-  CHECK(receiver.Take(pieces[0]) == absl::OkStatus());
-  CHECK(receiver.Take(pieces[1]) == absl::OkStatus());
-  CHECK(receiver.Take(pieces[4]) == absl::OkStatus());
-  REQUIRE(receiver.complete());
-  CHECK(Same(std::move(receiver).Release(), copy));
+TEST_CASE("StateReceiver: a message may arrive in slices, also with a cut header") {
+  const MemoryState state = MakeState(3, 100);
+  const std::vector<std::string> messages = MessagesOf(state);
+  for (const size_t cut : {1U, 8U, 11U, 12U, 13U, 50U}) {
+    MemoryState got;
+    StateReceiver receiver(3, &got);
+    CHECK(receiver.Take(MessageOf(messages[0])) == absl::OkStatus());
+    const std::array<grpc::Slice, 2> slices = {grpc::Slice(messages[1].substr(0, cut)),
+                                               grpc::Slice(messages[1].substr(cut))};
+    CHECK(receiver.Take(grpc::ByteBuffer(slices.data(), slices.size())) == absl::OkStatus());
+    CHECK((got == state));
+  }
 }
 
 }  // namespace ringmaster::worker

@@ -16,7 +16,7 @@
 namespace ringmaster::worker {
 namespace {
 
-using CopyOr = StatusOr<std::shared_ptr<const StateCopy>>;
+using StateOr = StatusOr<std::unique_ptr<StateSource>>;
 
 const JobId kJob("job-1");
 constexpr GenerationId kGeneration{1, 2};
@@ -32,7 +32,7 @@ class Source {
     builder.RegisterService(&service);
     server_ = builder.BuildAndStart();
     RING_CHECK(server_ != nullptr, "the source listens");
-    stub_ = v1::States::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+    channel_ = grpc::CreateChannel(address(), grpc::InsecureChannelCredentials());
   }
   ~Source() { Stop(); }
   void Stop() {
@@ -40,10 +40,10 @@ class Source {
     server_->Shutdown();  // without a deadline: nothing may be left that it waits for
   }
   [[nodiscard]] std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
-  [[nodiscard]] v1::States::Stub* stub() const { return stub_.get(); }
+  [[nodiscard]] grpc::Channel* channel() const { return channel_.get(); }
   // For those that have the ticket of a generation of kJob.
-  void Offer(const JobId& job, StateService::CopyState copy) {
-    service.Offer(job, std::move(copy));
+  void Offer(const JobId& job, StateService::OpenState open) {
+    service.Offer(job, std::move(open));
     service.Admit(kJob, kGeneration, kTicket);
   }
   [[nodiscard]] FetchOptions Ask(uint64_t step) const {
@@ -57,7 +57,7 @@ class Source {
  private:
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<v1::States::Stub> stub_;
+  std::shared_ptr<grpc::Channel> channel_;
 };
 
 // A stream whose reader takes no more than it is told to.
@@ -73,61 +73,107 @@ class SlowReader {
     request.mutable_generation()->set_counter(kGeneration.counter);
     request.set_ticket(kTicket);
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-    reader_ = source.stub()->Fetch(&context_, request);
+    reader_.reset(grpc::internal::ClientReaderFactory<grpc::ByteBuffer>::Create(
+        source.channel(),
+        grpc::internal::RpcMethod("/ringmaster.v1.States/Fetch",
+                                  grpc::internal::RpcMethod::SERVER_STREAMING),
+        &context_, request));
   }
   ~SlowReader() { context_.TryCancel(); }
-  [[nodiscard]] bool Read() { return reader_->Read(&piece_); }
+  // The first message is a header; what comes then is none, but its length is seen.
+  [[nodiscard]] bool Read() {
+    grpc::ByteBuffer message;
+    const bool read = reader_->Read(&message);
+    if (read) ++messages_;
+    return read;
+  }
   grpc::Status ReadAll() {
     while (Read()) {
     }
     return reader_->Finish();
   }
-  [[nodiscard]] const v1::StatePiece& piece() const { return piece_; }
+  [[nodiscard]] uint64_t messages() const { return messages_; }
 
  private:
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReader<v1::StatePiece>> reader_;
-  v1::StatePiece piece_;
+  std::unique_ptr<grpc::ClientReader<grpc::ByteBuffer>> reader_;
+  uint64_t messages_ = 0;
 };
 
-CopyOr Shared(StateCopy copy) { return std::make_shared<const StateCopy>(std::move(copy)); }
+// A source that has its own state.
+class OwnSource : public MemorySource {
+ public:
+  explicit OwnSource(MemoryState state)
+      : OwnSource(std::make_unique<MemoryState>(std::move(state))) {}
+
+ private:
+  explicit OwnSource(std::unique_ptr<MemoryState> state)
+      : MemorySource(state.get()), state_(std::move(state)) {}
+  const std::unique_ptr<const MemoryState> state_;
+};
+StateOr Opened(MemoryState state) { return std::make_unique<OwnSource>(std::move(state)); }
+
+Status Fetch(const FetchOptions& options) {
+  MemoryState got;
+  return FetchState(options, &got, {});
+}
+
+// Says when it is read first, and waits then.
+class WaitingSource : public OwnSource {
+ public:
+  WaitingSource(MemoryState state, Gate* inside, Gate* go, std::atomic<bool>* left)
+      : OwnSource(std::move(state)), inside_(inside), go_(go), left_(left) {}
+  Status Read(uint64_t offset, std::span<uint8_t> to) override {
+    inside_->Open();
+    go_->Await();
+    Status status = OwnSource::Read(offset, to);
+    *left_ = true;
+    return status;
+  }
+
+ private:
+  Gate* const inside_;
+  Gate* const go_;
+  std::atomic<bool>* const left_;
+};
 
 }  // namespace
 
-TEST_CASE("States: a state of several MiB, with empty files, arrives as it is") {
-  const StateCopy copy = MakeState(7, {3 * kMiB + 17, 0, kMiB, 0, 9});
+TEST_CASE("States: a state of several MiB arrives as it is") {
+  const MemoryState state = MakeState(7, 4 * kMiB + 17);
   Source source;
-  source.Offer(kJob, [&copy](uint64_t) { return Shared(copy); });
-  const StatusOr<StateCopy> got = FetchState(source.Ask(7), {});
-  REQUIRE(got.status() == absl::OkStatus());
-  CHECK(Same(*got, copy));
+  source.Offer(kJob,
+               [&state](uint64_t) -> StateOr { return std::make_unique<MemorySource>(&state); });
+  MemoryState got;
+  REQUIRE(FetchState(source.Ask(7), &got, {}) == absl::OkStatus());
+  CHECK((got == state));
 }
 
 TEST_CASE("States: what is not there yet is asked for until it is") {
   Source source;
   std::atomic<int> asked = 0;
   SECTION("the job is offered and not at that step") {
-    source.Offer(kJob, [&asked](uint64_t step) -> CopyOr {
+    source.Offer(kJob, [&asked](uint64_t step) -> StateOr {
       if (++asked < 4) return absl::UnavailableError("the state is at step 6");
-      return Shared(MakeState(step, {5}));
+      return Opened(MakeState(step, 5));
     });
-    const StatusOr<StateCopy> got = FetchState(source.Ask(7), {});
-    REQUIRE(got.status() == absl::OkStatus());
-    CHECK(got->step == 7);
+    MemoryState got;
+    REQUIRE(FetchState(source.Ask(7), &got, {}) == absl::OkStatus());
+    CHECK(got.its.step == 7);
     CHECK(asked == 4);
   }
   SECTION("no job is offered") {
-    auto fetch = std::async(std::launch::async, [&]() { return FetchState(source.Ask(7), {}); });
+    auto fetch = std::async(std::launch::async, [&]() { return Fetch(source.Ask(7)); });
     SlowReader(source).ReadAll();
-    source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {5})); });
-    CHECK(fetch.get().status() == absl::OkStatus());
+    source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 5)); });
+    CHECK(fetch.get() == absl::OkStatus());
   }
   SECTION("it does not come in time") {
-    source.Offer(kJob, [](uint64_t) -> CopyOr { return absl::UnavailableError("at step 6"); });
+    source.Offer(kJob, [](uint64_t) -> StateOr { return absl::UnavailableError("at step 6"); });
     const Status status = UntilItSays("at step 6", [&source](auto span) {
       FetchOptions options = source.Ask(7);
       options.deadline = In(span);
-      return FetchState(options, {}).status();
+      return Fetch(options);
     });
     CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
     CHECK(Says(status, "job-1 at step 7 from worker-a (127.0.0.1:"));
@@ -137,11 +183,11 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
 
 TEST_CASE("States: only who was told the ticket of the newest generation gets a state") {
   Source source;
-  source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {5})); });
+  source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 5)); });
   FetchOptions options = source.Ask(7);
-  REQUIRE(FetchState(options, {}).status() == absl::OkStatus());
+  REQUIRE(Fetch(options) == absl::OkStatus());
   const auto refused = [&options] {
-    const Status status = FetchState(options, {}).status();
+    const Status status = Fetch(options);
     CHECK(Says(status, "the ticket that came with the request is not that of its Start"));
     return status.code() == absl::StatusCode::kPermissionDenied;
   };
@@ -169,13 +215,13 @@ TEST_CASE("States: only who was told the ticket of the newest generation gets a 
     options.generation = {1, 3};
     const Status status = UntilItSays("generation 1.3 has not begun here yet", [&](auto span) {
       options.deadline = In(span);
-      return FetchState(options, {}).status();
+      return Fetch(options);
     });
     CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
     options.deadline = Soon();
-    auto fetch = std::async(std::launch::async, [&] { return FetchState(options, {}); });
+    auto fetch = std::async(std::launch::async, [&] { return Fetch(options); });
     source.service.Admit(kJob, {1, 3}, kTicket);
-    CHECK(fetch.get().status() == absl::OkStatus());
+    CHECK(fetch.get() == absl::OkStatus());
   }
 }
 
@@ -184,47 +230,53 @@ TEST_CASE("States: refusals that do not pass are told at once, with their reason
   FetchOptions options = source.Ask(7);
   SECTION("past the step") {
     source.Offer(
-        kJob, [](uint64_t) -> CopyOr { return FailedPrecondition("the state is at step {}", 9); });
-    const Status status = FetchState(options, {}).status();
+        kJob, [](uint64_t) -> StateOr { return FailedPrecondition("the state is at step {}", 9); });
+    const Status status = Fetch(options);
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Says(status, "job-1 at step 7 from worker-a"));
     CHECK(Says(status, "the state is at step 9"));
   }
   SECTION("another job") {
-    source.Offer(JobId("job-2"), [](uint64_t) { return Shared(MakeState(7, {1})); });
-    const Status status = FetchState(options, {}).status();
+    source.Offer(JobId("job-2"), [](uint64_t) { return Opened(MakeState(7, 1)); });
+    const Status status = Fetch(options);
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Says(status, "serves job job-2, not job-1"));
   }
   SECTION("another protocol version") {
-    source.Offer(kJob, [](uint64_t) { return Shared(MakeState(7, {1})); });
+    source.Offer(kJob, [](uint64_t) { return Opened(MakeState(7, 1)); });
     const grpc::Status status = SlowReader(source, kProtocolVersion + 1).ReadAll();
     CHECK(status.error_code() == grpc::FAILED_PRECONDITION);
     CHECK(ErrorReason(status) == kReasonStateProtocol);
     CHECK(Says(FromGrpc(status), fmt::format("worker-c speaks protocol version {}, this one {}",
                                              kProtocolVersion + 1, kProtocolVersion)));
   }
-  SECTION("the copy fails") {
-    source.Offer(kJob, [](uint64_t) -> CopyOr { return Internal("no memory for {}", 7); });
-    const Status status = FetchState(options, {}).status();
+  SECTION("it cannot be opened") {
+    source.Offer(kJob, [](uint64_t) -> StateOr { return Internal("no memory for {}", 7); });
+    const Status status = Fetch(options);
     CHECK(status.code() == absl::StatusCode::kInternal);
     CHECK(Says(status, "no memory for 7"));
   }
 }
 
-TEST_CASE("States: nobody is in the function once it is withdrawn") {
+TEST_CASE("States: nobody is in the function, or in what it opened, once it is withdrawn") {
   Source source;
   for (int round = 0; round < 50; ++round) {
     Gate inside;
     Gate go;
     std::atomic<bool> left = false;
-    source.Offer(kJob, [&](uint64_t step) {
-      inside.Open();
-      go.Await();
-      StateCopy copy = MakeState(step, {kMiB / 4});
-      left = true;
-      return Shared(std::move(copy));
-    });
+    if (round % 2 == 0) {
+      source.Offer(kJob, [&](uint64_t step) {
+        inside.Open();
+        go.Await();
+        MemoryState state = MakeState(step, kMiB / 4);
+        left = true;
+        return Opened(std::move(state));
+      });
+    } else {
+      source.Offer(kJob, [&](uint64_t step) -> StateOr {
+        return std::make_unique<WaitingSource>(MakeState(step, kMiB / 4), &inside, &go, &left);
+      });
+    }
     SlowReader reader(source);
     REQUIRE(inside.Await());
     go.Open();
@@ -234,35 +286,61 @@ TEST_CASE("States: nobody is in the function once it is withdrawn") {
   }
 }
 
-TEST_CASE("States: a stream that has its copy goes on after Withdraw") {
+TEST_CASE("States: a stream ends when its state is withdrawn, also when the job is offered again") {
   Source source;
-  auto copy = std::make_shared<const StateCopy>(MakeState(7, {5 * kMiB}));
-  source.Offer(kJob, [&copy](uint64_t) -> CopyOr { return std::exchange(copy, nullptr); });
-  SlowReader reader(source);
+  const auto offer = [&source] {
+    source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 32 * kMiB)); });
+  };
+  offer();
+  SlowReader reader(source);  // more than all buffers on the way take
   REQUIRE(reader.Read());
-  source.service.Withdraw();
-  CHECK(copy == nullptr);
-  CHECK(reader.ReadAll().ok());
-  CHECK(reader.piece().has_end());
+  if (GENERATE(false, true)) {
+    offer();
+  } else {
+    source.service.Withdraw();
+  }
+  const grpc::Status status = reader.ReadAll();
+  CHECK(status.error_code() == grpc::FAILED_PRECONDITION);
+  CHECK(ErrorReason(status) == kReasonStateGone);
+  CHECK(reader.messages() < 33);
+}
+
+TEST_CASE("States: a stream ends when the state goes on, and is lost for who fetches it") {
+  class GoesOn : public OwnSource {
+   public:
+    explicit GoesOn(MemoryState state) : OwnSource(std::move(state)) {}
+    Status Read(uint64_t offset, std::span<uint8_t> to) override {
+      if (offset >= 2 * kMiB) return FailedPrecondition("this worker holds that of step {}", 8);
+      return OwnSource::Read(offset, to);
+    }
+  };
+  Source source;
+  source.Offer(kJob, [](uint64_t step) -> StateOr {
+    return std::make_unique<GoesOn>(MakeState(step, 3 * kMiB));
+  });
+  const Status status = Fetch(source.Ask(7));
+  CHECK(status.code() == absl::StatusCode::kUnavailable);
+  CHECK(Says(status, "the stream broke after 2097152 of 3145728 bytes"));
+  CHECK(Says(status, "this worker holds that of step 8"));
 }
 
 // The state of a step stays as it is, what is known of it grows: its evaluation may come after the
 // first stream began.
 TEST_CASE("States: each stream gets what is known of the state when it begins") {
   Source source;
-  std::atomic<int> copies = 0;
-  source.Offer(kJob, [&copies](uint64_t step) {
-    StateCopy copy = MakeState(step, {32 * kMiB});
-    copy.test.reset();
-    if (++copies > 1) copy.test = Evaluation{step, {{"loss", 0.5}}};
-    return Shared(std::move(copy));
+  std::atomic<int> opened = 0;
+  source.Offer(kJob, [&opened](uint64_t step) {
+    MemoryState state = MakeState(step, 32 * kMiB);
+    state.its.test.reset();
+    if (++opened > 1) state.its.test = Evaluation{step, {{"loss", 0.5}}};
+    return Opened(std::move(state));
   });
   SlowReader reader(source);  // more than all buffers on the way take
   REQUIRE(reader.Read());
-  const auto later = FetchState(source.Ask(7), {});
-  REQUIRE(later.ok());
-  CHECK(later->test == Evaluation{7, {{"loss", 0.5}}});
-  CHECK(copies == 2);
+  MemoryState later;
+  REQUIRE(FetchState(source.Ask(7), &later, {}).ok());
+  CHECK(later.its.test == Evaluation{7, {{"loss", 0.5}}});
+  CHECK(opened == 2);
 }
 
 TEST_CASE("States: so many streams and no more") {
@@ -272,7 +350,7 @@ TEST_CASE("States: so many streams and no more") {
   source.Offer(kJob, [&](uint64_t step) {
     inside.Open();
     go.Await();
-    return Shared(MakeState(step, {5}));
+    return Opened(MakeState(step, 5));
   });
   SlowReader first(source);
   REQUIRE(inside.Await());
@@ -281,25 +359,25 @@ TEST_CASE("States: so many streams and no more") {
   CHECK(ErrorReason(refused) == kReasonCrowded);
   go.Open();
   CHECK(first.ReadAll().ok());
-  CHECK(FetchState(source.Ask(7), {}).status() == absl::OkStatus());
+  CHECK(Fetch(source.Ask(7)) == absl::OkStatus());
 }
 
 TEST_CASE("States: a fetcher that takes nothing is given up") {
   Source source({.max_streams = 1, .write_limit = std::chrono::milliseconds(1)});
   source.Offer(kJob,
-               [](uint64_t step) { return Shared(MakeState(step, {step == 7 ? 32 * kMiB : 5})); });
+               [](uint64_t step) { return Opened(MakeState(step, step == 7 ? 32 * kMiB : 5)); });
   SlowReader stalled(source);
   REQUIRE(stalled.Read());
   // On a busy machine this one may be taken for stalled as well.
-  Status status = FetchState(source.Ask(8), {}).status();
-  for (int i = 0; i < 20 && !status.ok(); ++i) status = FetchState(source.Ask(8), {}).status();
+  Status status = Fetch(source.Ask(8));
+  for (int i = 0; i < 20 && !status.ok(); ++i) status = Fetch(source.Ask(8));
   CHECK(status == absl::OkStatus());
   CHECK(stalled.ReadAll().error_code() == grpc::CANCELLED);
 }
 
 TEST_CASE("States: Stop ends every stream, also one that nobody reads") {
   Source source;
-  source.Offer(kJob, [](uint64_t step) { return Shared(MakeState(step, {32 * kMiB})); });
+  source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 32 * kMiB)); });
   SlowReader stalled(source);
   REQUIRE(stalled.Read());
   source.Stop();
@@ -318,8 +396,8 @@ TEST_CASE("States: refused before Start and after Stop, as something that passes
     v1::FetchRequest request;
     request.set_protocol(kProtocolVersion);
     const auto reader = stub->Fetch(&context, request);
-    v1::StatePiece piece;
-    return reader->Read(&piece) ? grpc::Status::OK : reader->Finish();
+    v1::StateHeader header;
+    return reader->Read(&header) ? grpc::Status::OK : reader->Finish();
   };
   CHECK(ask().error_code() == grpc::UNAVAILABLE);
   service.Start();
