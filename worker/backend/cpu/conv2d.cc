@@ -1,10 +1,13 @@
 // conv2d and its gradients by oneDNN. Activations stay N,H,W,C; oneDNN chooses the layout of
-// kernels, and a kernel's gradient is reordered to canonical O,H,W,I. The gradient of a large
-// depthwise kernel is our own.
+// kernels, and a kernel's gradient is reordered to canonical O,H,W,I. A 1x1 convolution with more
+// channels than positions is a product (product.h), and the gradient of a large depthwise kernel is
+// our own.
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/primitive_kernel.h"
+#include "worker/backend/cpu/product.h"
 #include "worker/backend/cpu/strips.h"
 
 namespace ringmaster::cpu {
@@ -45,6 +49,19 @@ Convolution DescribeConvolution(const BindContext& context, const graph::Value& 
           ActivationDesc(y.shape, type(y)), attributes};
 }
 
+// The convolution as a product, where its kernel is as large as x or y and oneDNN would compute on
+// it as quickly: `x` is the input's value, `w` the kernel's or one of its shape.
+std::optional<Product> AsProduct(const BindContext& context, const graph::Value& x,
+                                 const graph::Value& w) {
+  const auto& a = context.attributes<graph::Conv2dAttributes>();
+  const bool plain = w.shape[1] == 1 && w.shape[2] == 1 && a.groups == 1 &&
+                     a.strides == std::array<int64_t, 2>{1, 1} &&
+                     a.pads == std::array<int64_t, 4>{};
+  const Product p = {x.shape[0] * x.shape[1] * x.shape[2], w.shape[3], w.shape[0], true};
+  if (!plain || p.rows > std::max(p.inputs, p.outputs)) return std::nullopt;
+  return Product::IsFor(context.device, x.dtype) ? std::optional(p) : std::nullopt;
+}
+
 // Without bias and activation: what oneDNN asks for as a hint of the backward passes.
 dnnl::convolution_forward::primitive_desc ConvolutionHint(const BindContext& context,
                                                           const Convolution& c,
@@ -58,6 +75,9 @@ dnnl::convolution_forward::primitive_desc ConvolutionHint(const BindContext& con
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
+  if (const auto product = AsProduct(context, context.input(0), context.input(1))) {
+    return BindProduct(context, *product, context.attributes<graph::Conv2dAttributes>().activation);
+  }
   const Convolution c =
       DescribeConvolution(context, context.input(0), context.input(1), context.output(0));
   const bool has_bias = context.node.inputs.size() > 2;
@@ -80,6 +100,9 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) {
+  if (const auto product = AsProduct(context, context.output(0), context.input(1))) {
+    return BindProductInputGradient(context, *product);
+  }
   const Convolution c =
       DescribeConvolution(context, context.output(0), context.input(1), context.input(0));
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
@@ -249,6 +272,9 @@ Depthwise DescribeDepthwise(const BindContext& context) {
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dWeightGradient(BindContext& context) {
   const graph::Value& dw = context.output(0);
+  if (const auto product = AsProduct(context, context.input(0), dw)) {
+    return BindProductWeightGradient(context, *product);
+  }
   const int64_t groups = context.attributes<graph::Conv2dAttributes>().groups;
   const bool depthwise = groups > 1 && groups == context.input(0).shape[3] && groups == dw.shape[0];
   if (depthwise && std::max(dw.shape[1], dw.shape[2]) > 3) {

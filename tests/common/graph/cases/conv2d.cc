@@ -103,6 +103,12 @@ std::vector<OpCase> Conv2dCases() {
        {{{48, 5, 5, 1}}}},
       {"1x1", Conv2dWeightGradient{plain}, {{{2, 4, 5, 24}}, {{2, 4, 5, 20}}}, {{{20, 1, 1, 24}}}},
   };
+  AddAll("1x1, more channels than positions", plain, {2, 1, 3, 40}, {24, 1, 1, 40}, {2, 1, 3, 24},
+         &cases);
+  AddAll("1x1, many filters", plain, {1, 1, 2, 8}, {300, 1, 1, 8}, {1, 1, 2, 300}, &cases);
+  cases.push_back({"1x1, relu, more filters than positions",
+                   Conv2d{Window(1, 0, 0, relu)},
+                   {{{1, 2, 2, 16}}, {{16, 1, 1, 16}}, {{16}}}});
   AddGrouped(&cases);
   return cases;
 }
