@@ -1,11 +1,13 @@
-// dense and its gradients by oneDNN's inner product. oneDNN chooses the layout of kernels; a
-// kernel's gradient is reordered to canonical I,O.
+// dense and its gradients: in float32 products with the canonical kernel (product.h); in bfloat16
+// oneDNN's inner product, which chooses the layout of kernels, whose gradient is reordered to
+// canonical I,O.
 #include <utility>
 
 #include "worker/backend/cpu/device.h"
 #include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/primitive_kernel.h"
+#include "worker/backend/cpu/product.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -13,12 +15,12 @@ namespace {
 using Side = PrimitiveOperand::Side;
 
 // The product that a node computes or differentiates, as the descriptors of its forward pass.
-struct Product {
+struct InnerProduct {
   DnnlDesc x, w, y;
 };
 
-Product DescribeProduct(const BindContext& context, const graph::Value& x, const graph::Value& w,
-                        const graph::Value& y) {
+InnerProduct DescribeProduct(const BindContext& context, const graph::Value& x,
+                             const graph::Value& w, const graph::Value& y) {
   const auto type = [&](const graph::Value& value) {
     return context.device.compute_type(value.dtype);
   };
@@ -27,16 +29,27 @@ Product DescribeProduct(const BindContext& context, const graph::Value& x, const
 }
 
 dnnl::inner_product_forward::primitive_desc ProductHint(const BindContext& context,
-                                                        const Product& p, const DnnlDesc& weights) {
+                                                        const InnerProduct& p,
+                                                        const DnnlDesc& weights) {
   return {{dnnl::prop_kind::forward_training, p.x, weights, p.y},
           PrimitiveAttributes(graph::Activation::kNone),
           context.device.engine};
 }
 
+// `w`: the kernel or one of its shape.
+Product ProductOf(const graph::Value& x, const graph::Value& w) {
+  return {x.shape[0], w.shape[0], w.shape[1], false};
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
-  const Product p = DescribeProduct(context, context.input(0), context.input(1), context.output(0));
+  if (Product::IsFor(context.device, context.input(0).dtype)) {
+    return BindProduct(context, ProductOf(context.input(0), context.input(1)),
+                       context.attributes<graph::DenseAttributes>().activation);
+  }
+  const InnerProduct p =
+      DescribeProduct(context, context.input(0), context.input(1), context.output(0));
   const bool has_bias = context.node.inputs.size() > 2;
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           const auto attributes = PrimitiveAttributes(
@@ -56,7 +69,11 @@ StatusOr<std::unique_ptr<Kernel>> BindDense(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
-  const Product p = DescribeProduct(context, context.output(0), context.input(1), context.input(0));
+  if (Product::IsFor(context.device, context.input(0).dtype)) {
+    return BindProductInputGradient(context, ProductOf(context.output(0), context.input(1)));
+  }
+  const InnerProduct p =
+      DescribeProduct(context, context.output(0), context.input(1), context.input(0));
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           return dnnl::inner_product_backward_data::primitive_desc(
                               {p.x, p.w, p.y}, PrimitiveAttributes(graph::Activation::kNone),
@@ -71,7 +88,10 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(BindContext& context) {
   const graph::Value& dw = context.output(0);
-  const Product p = DescribeProduct(context, context.input(0), dw, context.input(1));
+  if (Product::IsFor(context.device, context.input(0).dtype)) {
+    return BindProductWeightGradient(context, ProductOf(context.input(0), dw));
+  }
+  const InnerProduct p = DescribeProduct(context, context.input(0), dw, context.input(1));
   const bool has_bias = context.node.outputs.size() > 1;
   RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
                           const DnnlDesc bias = has_bias ? BiasDesc(context.output(1)) : DnnlDesc();

@@ -33,6 +33,8 @@ void AddGrouped(std::vector<OpCase>* cases) {
          {32, 3, 3, 1}, {2, 4, 4, 32}, cases);
   AddAll("depthwise 5x5, many channels", Grouped(Window(1, 2, 2), 67), {1, 9, 7, 67}, {67, 5, 5, 1},
          {1, 9, 7, 67}, cases);
+  AddAll("depthwise, rows of 12, 2 samples", Grouped({{2, 1}, {3, 7, 2, 4}}, 33), {2, 9, 8, 33},
+         {33, 5, 12, 1}, {2, 5, 8, 33}, cases);
   AddAll("32 groups", Grouped(same, 32), {1, 6, 5, 128}, {128, 3, 3, 4}, {1, 6, 5, 128}, cases);
   AddAll("dilation", Grouped(Window(1, 2, 2), 1, 2), {2, 5, 6, 2}, {3, 3, 3, 2}, {2, 5, 6, 3},
          cases);
@@ -95,8 +97,18 @@ std::vector<OpCase> Conv2dCases() {
        Conv2dWeightGradient{halved},
        {{{3, 8, 9, 5}}, {{3, 4, 4, 6}}},
        {{{6, 3, 3, 5}}, {{6}}}},
+      {"depthwise 5x5, stride 2, no bias",
+       Conv2dWeightGradient{Grouped(Window(2, 2, 2), 48)},
+       {{{3, 7, 8, 48}}, {{3, 4, 4, 48}}},
+       {{{48, 5, 5, 1}}}},
       {"1x1", Conv2dWeightGradient{plain}, {{{2, 4, 5, 24}}, {{2, 4, 5, 20}}}, {{{20, 1, 1, 24}}}},
   };
+  AddAll("1x1, more channels than positions", plain, {2, 1, 3, 40}, {24, 1, 1, 40}, {2, 1, 3, 24},
+         &cases);
+  AddAll("1x1, many filters", plain, {1, 1, 2, 8}, {300, 1, 1, 8}, {1, 1, 2, 300}, &cases);
+  cases.push_back({"1x1, relu, more filters than positions",
+                   Conv2d{Window(1, 0, 0, relu)},
+                   {{{1, 2, 2, 16}}, {{16, 1, 1, 16}}, {{16}}}});
   AddGrouped(&cases);
   return cases;
 }

@@ -1,0 +1,164 @@
+#include "worker/backend/cpu/product.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "worker/backend/cpu/layout.h"
+#include "worker/backend/cpu/parallel.h"
+#include "worker/backend/cpu/primitive_kernel.h"
+#include "worker/backend/cpu/strips.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+using Side = PrimitiveOperand::Side;
+
+// A matrix as it lies, row after row, or its transpose.
+DnnlDesc Matrix(int64_t rows, int64_t columns, DnnlType type) {
+  return DnnlDesc({rows, columns}, type, DnnlTag::ab);
+}
+DnnlDesc Transposed(const DnnlDesc& matrix) { return matrix.permute_axes({1, 0}); }
+
+// x, y or a gradient of one, of so many columns; computed on in float32, whatever it is stored as.
+PrimitiveOperand RowsOperand(const BindContext& context, const Product& p, int argument, Side side,
+                             size_t index) {
+  const graph::Value& value = side == Side::kInput ? context.input(index) : context.output(index);
+  const DnnlType stored = value.dtype == graph::DType::kBFloat16  ? DnnlType::bf16
+                          : value.dtype == graph::DType::kFloat16 ? DnnlType::f16
+                                                                  : DnnlType::f32;
+  const int64_t columns = graph::Elements(value.shape) / p.rows;
+  return {argument, side, index, Matrix(p.rows, columns, DnnlType::f32),
+          Matrix(p.rows, columns, stored)};
+}
+
+PrimitiveOperand Transposed(PrimitiveOperand operand) {
+  operand.compute = Transposed(operand.compute);
+  operand.stored = Transposed(operand.stored);
+  return operand;
+}
+
+// Input 1 as a matrix of I rows, or of O.
+StatusOr<PrimitiveOperand> KernelOperand(BindContext& context, const Product& p, bool by_inputs) {
+  const graph::Value& kernel = context.input(1);
+  if (kernel.dtype != graph::DType::kFloat32) {
+    RING_RETURN_IF_ERROR(context.UseLayout(1, CanonicalWeightDesc(kernel.shape, DnnlType::f32)));
+  }
+  const DnnlDesc lies = p.outputs_first ? Matrix(p.outputs, p.inputs, DnnlType::f32)
+                                        : Matrix(p.inputs, p.outputs, DnnlType::f32);
+  return WeightOperand(DNNL_ARG_WEIGHTS, 1, by_inputs == p.outputs_first ? Transposed(lies) : lies);
+}
+
+// operands[2] = operands[0] operands[1] + operands[3], if there is one.
+StatusOr<std::unique_ptr<Kernel>> MakeMatmul(const BindContext& context,
+                                             std::vector<PrimitiveOperand> operands,
+                                             graph::Activation activation) {
+  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
+                          const DnnlDesc bias =
+                              operands.size() > 3 ? operands[3].compute : DnnlDesc();
+                          return dnnl::matmul::primitive_desc(
+                              {operands[0].compute, operands[1].compute, bias, operands[2].compute},
+                              PrimitiveAttributes(activation), context.device.engine);
+                        }));
+  return MakePrimitiveKernel(context, choice, std::move(operands));
+}
+
+// Output 1 of a weight gradient beside a kernel that makes output 0: the sums of dy by column, each
+// in double, row by row.
+class WithBiasGradient final : public Kernel {
+ public:
+  WithBiasGradient(std::unique_ptr<Kernel> product, const Product& p, graph::DType dtype,
+                   int threads)
+      : product_(std::move(product)),
+        rows_(p.rows),
+        columns_(p.outputs),
+        dtype_(dtype),
+        threads_(threads) {}
+
+  [[nodiscard]] size_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  Status Attach(const Operands& operands) override {
+    operands_ = operands;
+    return product_->Attach(operands);
+  }
+  Status Run(const RunKeys& keys) override {
+    WithStorage(dtype_, [&]<typename T>(T) {
+      ParallelFor(threads_, (columns_ + kBlock - 1) / kBlock,
+                  [&](int64_t block) { SumColumns<T>(block * kBlock); });
+    });
+    return product_->Run(keys);
+  }
+
+ private:
+  static constexpr int64_t kBlock = 256;  // sums that are open at a time: 2 KB
+
+  template <typename T>
+  void SumColumns(int64_t first) const {
+    double sums[kBlock] = {};
+    const int64_t count = std::min(kBlock, columns_ - first);
+    for (int64_t row = 0; row < rows_; ++row) {
+      InStrips(
+          count,
+          [&](int64_t at, int64_t length, const auto* dy) {
+            for (int64_t i = 0; i < length; ++i) {
+              sums[at + i] += static_cast<double>(static_cast<float>(dy[i]));
+            }
+          },
+          operands_.input<T>(1) + row * columns_ + first);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      operands_.output<float>(1)[first + i] = static_cast<float>(sums[i]);
+    }
+  }
+
+  const std::unique_ptr<Kernel> product_;
+  const int64_t rows_, columns_;
+  const graph::DType dtype_;
+  const int threads_;
+  Operands operands_;
+};
+
+}  // namespace
+
+bool Product::IsFor(const Device& device, graph::DType dtype) {
+  return device.compute_type(dtype) == DnnlType::f32;
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindProduct(BindContext& context, const Product& p,
+                                              graph::Activation activation) {
+  RING_ASSIGN_OR_RETURN(PrimitiveOperand kernel, KernelOperand(context, p, true));
+  std::vector<PrimitiveOperand> operands = {
+      RowsOperand(context, p, DNNL_ARG_SRC, Side::kInput, 0), std::move(kernel),
+      RowsOperand(context, p, DNNL_ARG_DST, Side::kOutput, 0)};
+  if (context.node.inputs.size() > 2) {
+    operands.push_back(WeightOperand(DNNL_ARG_BIAS, 2, Matrix(1, p.outputs, DnnlType::f32)));
+  }
+  return MakeMatmul(context, std::move(operands), activation);
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindProductInputGradient(BindContext& context, const Product& p) {
+  RING_ASSIGN_OR_RETURN(PrimitiveOperand kernel, KernelOperand(context, p, false));
+  return MakeMatmul(context,
+                    {RowsOperand(context, p, DNNL_ARG_SRC, Side::kInput, 0), std::move(kernel),
+                     RowsOperand(context, p, DNNL_ARG_DST, Side::kOutput, 0)},
+                    graph::Activation::kNone);
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindProductWeightGradient(BindContext& context,
+                                                            const Product& p) {
+  // dw = xT dy, or its transpose.
+  const size_t left = p.outputs_first ? 1 : 0;
+  const DnnlDesc dw = p.outputs_first ? Matrix(p.outputs, p.inputs, DnnlType::f32)
+                                      : Matrix(p.inputs, p.outputs, DnnlType::f32);
+  RING_ASSIGN_OR_RETURN(
+      auto product,
+      MakeMatmul(context,
+                 {Transposed(RowsOperand(context, p, DNNL_ARG_SRC, Side::kInput, left)),
+                  RowsOperand(context, p, DNNL_ARG_WEIGHTS, Side::kInput, 1 - left),
+                  {DNNL_ARG_DST, Side::kOutput, 0, dw, dw}},
+                 graph::Activation::kNone));
+  if (context.node.outputs.size() == 1) return product;
+  return std::make_unique<WithBiasGradient>(std::move(product), p, context.input(1).dtype,
+                                            context.threads);
+}
+
+}  // namespace ringmaster::cpu
