@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "worker/train/pulse_board.h"
+#include "worker/train/shard_work.h"
 #include "worker/train/step_work.h"
 
 namespace ringmaster::worker {
