@@ -36,8 +36,7 @@ void RoundTo(const float* from, float* to, int64_t count) {
 }
 
 // A layout of a matrix with blocks of outputs side by side, which can be written from the canonical
-// rows of inputs in one pass: past the caches, since a copy is read in the next step. oneDNN's
-// reorder takes two to six times as long.
+// rows of inputs in one pass: past the caches, since a copy is read in the next step.
 struct RowBlocks {
   int64_t inputs, outputs;
   int64_t width;                        // outputs of a block
