@@ -111,7 +111,7 @@ TEST_CASE("Units: restore what was saved, refuse another model's or a damaged st
 }
 
 TEST_CASE("Units: each exponent is part of the hash, and so is its place") {
-  const BlockLayout layout = *BlockLayout::Create({{{1, 300 * 256}, {0, 300 * 256}, {2, 3}}});
+  const BlockLayout layout = *BlockLayout::Create({{{1, 600 * 256}, {0, 300 * 256}, {2, 3}}});
   std::vector<int16_t> exponents(layout.block_count(), 3);
   const auto hash = [&] {
     Units units(&layout, kPrecision);
