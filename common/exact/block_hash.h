@@ -1,6 +1,5 @@
-// The keyed hashes of a block's integers and of a block's words, element by element; digest.h and
-// word_hash.h say what they are. For their sources and kernels of GPUs, which need the same
-// constants. Thread-safe (values and free functions).
+// The keyed hash of a block of words, word by word; word_hash.h says what it is. For its source and
+// kernels of GPUs, which need the same constants. Thread-safe (values and free functions).
 #pragma once
 
 #include <cstddef>
@@ -21,52 +20,72 @@ RING_HOST_DEVICE constexpr uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Keys of the elements of a block, one table for each half of the sum. The high word is never 0 or
-// 1, so that (high word of an integer that fits 32 bits) + key is never 0.
-struct ElementKeys {
-  alignas(64) uint64_t first[kBlockElements];
-  alignas(64) uint64_t second[kBlockElements];
-};
+// Word i of a block belongs to lane i % kHashLanes.
+inline constexpr uint32_t kHashLanes = 16;
 
-constexpr ElementKeys MakeElementKeys() {
-  ElementKeys keys{};
-  for (uint32_t i = 0; i < kBlockElements; ++i) {
-    keys.first[i] = Mix((2 * i + 1) * kGolden) | uint64_t{2} << 32;
-    keys.second[i] = Mix((2 * i + 2) * kGolden) | uint64_t{2} << 32;
-  }
-  return keys;
-}
-
-// Keys of the words of a block, odd numbers, one table for each half.
 struct WordKeys {
-  alignas(64) uint32_t first[kBlockElements];
-  alignas(64) uint32_t second[kBlockElements];
+  // Of each word two keys of 16 bits, for its lower half the lower one. All are odd, and no two of
+  // a lane have the same magnitude.
+  alignas(64) uint32_t words[kBlockElements];
+  // Of each lane's sum, odd numbers.
+  alignas(64) uint32_t first[kHashLanes];
+  alignas(64) uint32_t second[kHashLanes];
 };
 
 constexpr WordKeys MakeWordKeys() {
   WordKeys keys{};
+  for (uint32_t lane = 0; lane < kHashLanes; ++lane) {
+    const uint64_t random = Mix((kBlockElements + 1 + lane) * kGolden);
+    keys.first[lane] = static_cast<uint32_t>(random >> 32) | 1;
+    keys.second[lane] = static_cast<uint32_t>(random) | 1;
+  }
   for (uint32_t i = 0; i < kBlockElements; ++i) {
-    const uint64_t place = kBlockElements + i;  // behind those of integers
-    keys.first[i] = static_cast<uint32_t>(Mix((2 * place + 1) * kGolden)) | 1;
-    keys.second[i] = static_cast<uint32_t>(Mix((2 * place + 2) * kGolden)) | 1;
+    const uint64_t random = Mix((i + 1) * kGolden);
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t bits = static_cast<uint32_t>(random >> (32 * half));
+      // Among a lane's 32, in another order in each.
+      const uint32_t number = (2 * (i / kHashLanes) + half) ^ (keys.first[i % kHashLanes] >> 27);
+      const uint32_t magnitude = number << 10 | (bits & 0x3fe) | 1;
+      const uint32_t key = bits >> 31 != 0 ? 0x10000 - magnitude : magnitude;
+      keys.words[i] |= key << (16 * half);
+    }
   }
   return keys;
 }
 
-RING_HOST_DEVICE constexpr uint64_t WordProduct(uint32_t word, uint32_t key) {
-  return uint64_t{word} * key;
+// What a word adds to its lane's sum, mod 2^32: each half times its key, as signed numbers.
+RING_HOST_DEVICE constexpr uint32_t WordTerm(uint32_t word, uint32_t keys) {
+  const int32_t low = int32_t{static_cast<int16_t>(word)} * static_cast<int16_t>(keys);
+  const int32_t high = int32_t{static_cast<int16_t>(word >> 16)} * static_cast<int16_t>(keys >> 16);
+  return static_cast<uint32_t>(low) + static_cast<uint32_t>(high);
 }
+
+// The two words of an integer: its lower half, and what its upper half has that is not this one's
+// sign, which is 0 where the integer fits 32 bits.
+RING_HOST_DEVICE constexpr uint32_t LowWord(int64_t integer) {
+  return static_cast<uint32_t>(integer);
+}
+RING_HOST_DEVICE constexpr uint32_t HighWord(int64_t integer) {
+  const auto bits = static_cast<uint64_t>(integer);
+  return static_cast<uint32_t>(bits >> 32) + (static_cast<uint32_t>(bits) >> 31);
+}
+
+// What FinishHash takes for the count of a block's high words.
+RING_HOST_DEVICE constexpr uint32_t HighCount(uint32_t count) { return count + kBlockElements; }
 
 // Names of what is hashed as words into one sum: the parts of a state. Slots follow each other.
 enum class StatePart : uint8_t {
   kParameters,
-  kExponents,  // of each block one word
+  kExponents,  // a word each, 256 of a tensor a block
   kMovingMeans,
   kMovingVariances,
   kNumbers,
   kRows,
   kFirstSlot,
 };
+RING_HOST_DEVICE constexpr uint32_t WordOfExponent(int16_t exponent) {
+  return static_cast<uint16_t>(exponent);
+}
 // `number`: of a tensor, a normalization, an output; under 2^24.
 RING_HOST_DEVICE constexpr uint32_t NameOfPart(StatePart part, uint32_t number) {
   return static_cast<uint32_t>(part) << 24 | number;
@@ -77,20 +96,13 @@ RING_HOST_DEVICE constexpr StatePart TrainedPart(size_t part) {
   return static_cast<StatePart>(static_cast<size_t>(StatePart::kFirstSlot) + part - 1);
 }
 
-// The two sums over the products of a block's elements; the hash of a block and sums of hashes, of
+// The two sums over a block's lanes; the hash of a block and sums of hashes, of
 // which `first` is the lower half.
 struct Halves {
   uint64_t first = 0;
   uint64_t second = 0;
   bool operator==(const Halves&) const = default;
 };
-
-RING_HOST_DEVICE constexpr uint64_t KeyedProduct(int64_t integer, uint64_t key) {
-  const auto x = static_cast<uint64_t>(integer);
-  const auto low = static_cast<uint32_t>(x) + static_cast<uint32_t>(key);
-  const auto high = static_cast<uint32_t>(x >> 32) + static_cast<uint32_t>(key >> 32);
-  return uint64_t{low} * high;
-}
 
 // A bijection of the halves, chosen by block and count: three rounds of a Feistel-like network.
 RING_HOST_DEVICE constexpr Halves FinishHash(Halves halves, uint32_t tensor, uint32_t index,

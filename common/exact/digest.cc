@@ -1,55 +1,12 @@
 #include "common/exact/digest.h"
 
-#include <immintrin.h>
-
 #include <string>
 
 #include "common/check.h"
-#include "common/exact/block_hash.h"
+#include "common/exact/word_hash.h"
 
 namespace ringmaster::exact {
 namespace {
-
-constexpr ElementKeys kElementKeys = MakeElementKeys();
-
-__m256i KeyedProducts(__m256i integers, const uint64_t* keys) {
-  const __m256i key = _mm256_load_si256(reinterpret_cast<const __m256i*>(keys));
-  const __m256i x = _mm256_add_epi32(integers, key);
-  return _mm256_mul_epu32(x, _mm256_srli_epi64(x, 32));
-}
-
-uint64_t SumOfLanes(__m256i lanes) {
-  std::array<uint64_t, 4> sums;
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums.data()), lanes);
-  return sums[0] + sums[1] + sums[2] + sums[3];
-}
-
-__m256i LoadFour(const int64_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-__m256i LoadFour(const int32_t* from) {
-  return _mm256_cvtepi32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
-
-// NH of UMAC (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: fast and secure message
-// authentication", 1999), twice with independent keys.
-template <typename T>
-Halves Compress(std::span<const T> integers) {
-  __m256i first = _mm256_setzero_si256();
-  __m256i second = _mm256_setzero_si256();
-  size_t i = 0;
-  for (; i + 4 <= integers.size(); i += 4) {
-    const __m256i x = LoadFour(integers.data() + i);
-    first = _mm256_add_epi64(first, KeyedProducts(x, kElementKeys.first + i));
-    second = _mm256_add_epi64(second, KeyedProducts(x, kElementKeys.second + i));
-  }
-  Halves halves{SumOfLanes(first), SumOfLanes(second)};
-  for (; i < integers.size(); ++i) {
-    halves.first += KeyedProduct(integers[i], kElementKeys.first[i]);
-    halves.second += KeyedProduct(integers[i], kElementKeys.second[i]);
-  }
-  return halves;
-}
 
 void AppendLittleEndian(uint64_t value, uint8_t* out) {
   for (int byte = 0; byte < 8; ++byte) out[byte] = static_cast<uint8_t>(value >> (8 * byte));
@@ -74,14 +31,22 @@ BlockSum BlockSum::OfBytes(const std::array<uint8_t, 16>& bytes) {
 
 void BlockSum::Add(uint32_t tensor, uint32_t index, std::span<const int64_t> integers) {
   RING_CHECK(integers.size() <= kBlockElements, "a block has at most 256 elements");
-  AddHash(FinishHash(Compress(integers), tensor, index, static_cast<uint32_t>(integers.size())),
-          &sum_);
+  const size_t count = integers.size();
+  std::array<uint32_t, kBlockElements> low{}, high{};
+  uint32_t any = 0;
+  for (size_t i = 0; i < count; ++i) {
+    low[i] = LowWord(integers[i]);
+    high[i] = HighWord(integers[i]);
+    any |= high[i];
+  }
+  AddWords(tensor, index, low.data(), count, this);
+  if (any == 0) return;
+  Add(FinishHash(SumWords(high.data(), count), tensor, index,
+                 HighCount(static_cast<uint32_t>(count))));
 }
 
 void BlockSum::Add(uint32_t tensor, uint32_t index, std::span<const int32_t> integers) {
-  RING_CHECK(integers.size() <= kBlockElements, "a block has at most 256 elements");
-  AddHash(FinishHash(Compress(integers), tensor, index, static_cast<uint32_t>(integers.size())),
-          &sum_);
+  AddWords(tensor, index, integers.data(), integers.size(), this);
 }
 
 void BlockSum::Add(const BlockSum& other) { AddHash(other.sum_, &sum_); }

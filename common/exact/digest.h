@@ -5,17 +5,12 @@
 //   M           = SHA-256 of the class maps that begin at k; zeros where none does
 //   D           = sum mod 2^128, over all blocks and the record, of a keyed hash of
 //                 (tensor, block index, the integers as int64)
-//   P           = the same over what else S(k+1) holds, of the hash of words (word_hash.h)
+//   P           = the same over what else S(k+1) holds, of words
 // so that order, chunking and widths do not matter. D proves equal sums, P equal states.
 //
-// The hash of a block: for each element x at position i with keys a_i = (a'_i, a"_i) and b_i,
-//   A = sum of (low32(x) + a'_i) (high32(x) + a"_i) mod 2^64, the factors mod 2^32,
-//   B = the same with b_i,
-// a_i = SplitMix64's finalizer of (2 i + 1) phi, b_i of (2 i + 2) phi, bit 33 set; then a bijection
-// of (A, B) that (tensor, index, count) choose. A single wrong element is always found where both
-// values fit 32 bits and have the same sign; any other difference is missed by a chance of about
-// 2^-64 (2^-32 for each half). It guards against errors, not against an adversary: the keys are
-// public.
+// Both are hashes of words (word_hash.h). Of integers the words are their lower halves; where one
+// of them does not fit 32 bits, another hash is added, whose count is larger by 256: of the words
+// by which the upper halves differ from the signs of the lower ones.
 #pragma once
 
 #include <array>

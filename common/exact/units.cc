@@ -1,29 +1,26 @@
 #include "common/exact/units.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "common/check.h"
+#include "common/exact/word_hash.h"
 
 namespace ringmaster::exact {
-namespace {
-
-// Largest magnitude of a block as float32 bits, which order like the magnitudes.
-uint32_t LargestMagnitude(const float* block, size_t count) {
+uint32_t LargestMagnitude(std::span<const float> block) {
   uint32_t largest = 0;
-  if (count == kBlockElements) {  // a constant count: the loop becomes vector code
+  if (block.size() == kBlockElements) {  // a constant count: the loop becomes vector code
     for (size_t i = 0; i < kBlockElements; ++i) {
       largest = std::max(largest, std::bit_cast<uint32_t>(block[i]) & kMagnitudeMask);
     }
     return largest;
   }
-  for (size_t i = 0; i < count; ++i) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(block[i]) & kMagnitudeMask);
+  for (const float value : block) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & kMagnitudeMask);
   }
   return largest;
 }
-
-}  // namespace
 
 Units::Units(const BlockLayout* layout, int precision_bits)
     : layout_(layout), precision_bits_(precision_bits), exponents_(layout->block_count()) {
@@ -45,8 +42,7 @@ void Units::Advance(std::span<const float> reduced) {
 }
 
 void Units::Take(size_t block, std::span<const float> reduced) {
-  exponents_[block] =
-      static_cast<int16_t>(ExponentOf(LargestMagnitude(reduced.data(), reduced.size())));
+  exponents_[block] = static_cast<int16_t>(ExponentOf(LargestMagnitude(reduced)));
 }
 
 void Units::Settle() {
@@ -56,6 +52,23 @@ void Units::Settle() {
     const int lowest = LowestExponent(*std::max_element(first, end), precision_bits_);
     std::transform(first, end, first, [&](int16_t e) { return ClampExponent(e, lowest); });
   }
+}
+
+BlockSum Units::Hash() const {
+  BlockSum sum;
+  std::array<uint32_t, kBlockElements> words;
+  for (const TensorRange& tensor : layout_->tensors()) {
+    const std::span<const int16_t> all =
+        exponents().subspan(tensor.first_block, tensor.block_count);
+    uint32_t index = 0;
+    for (size_t at = 0; at < all.size(); at += kBlockElements) {
+      const auto part = all.subspan(at, std::min<size_t>(kBlockElements, all.size() - at));
+      std::ranges::transform(part, words.begin(), WordOfExponent);
+      AddWords(NameOfPart(StatePart::kExponents, tensor.tensor), index++, words.data(), part.size(),
+               &sum);
+    }
+  }
+  return sum;
 }
 
 Status Units::Restore(std::span<const int16_t> exponents) {

@@ -9,8 +9,13 @@
 
 #include "common/exact/arithmetic.h"
 #include "common/exact/block_layout.h"
+#include "common/exact/digest.h"
 
 namespace ringmaster::exact {
+
+// Of a block's values, as float32 bits, which order like magnitudes; from kInfinityBits on: one of
+// them is not finite.
+[[nodiscard]] uint32_t LargestMagnitude(std::span<const float> block);
 
 class Units {
  public:
@@ -34,6 +39,8 @@ class Units {
   void Settle();
   // After a skipped step: as at step 0.
   void Reset();
+  // Of the digest of a state: the exponents are words, those of 256 blocks of a tensor a block.
+  [[nodiscard]] BlockSum Hash() const;
   // From a checkpoint or a peer; the sizes must be equal.
   [[nodiscard]] Status Restore(std::span<const int16_t> exponents);
 

@@ -2,86 +2,75 @@
 
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "common/check.h"
-#include "common/exact/arithmetic.h"
 
 namespace ringmaster::exact {
 namespace {
 
 constexpr WordKeys kWordKeys = MakeWordKeys();
-constexpr size_t kShort = 8;  // so few words fill no vector
+constexpr size_t kRow = kHashLanes;  // words that go through a vector unit side by side
 
-// Vector units multiply the lower words of lanes of 64 bits: words with odd indices are brought
-// there, and so are their keys.
-struct OddKeys {
-  alignas(64) uint32_t first[kBlockElements];
-  alignas(64) uint32_t second[kBlockElements];
-};
-constexpr OddKeys MakeOddKeys() {
-  OddKeys keys{};
-  for (uint32_t i = 0; i < kBlockElements; i += 2) {
-    keys.first[i] = kWordKeys.first[i + 1];
-    keys.second[i] = kWordKeys.second[i + 1];
-  }
-  return keys;
-}
-constexpr OddKeys kOddKeys = MakeOddKeys();
-
-// From word `from` on, in place of a vector unit.
-void AddRest(const void* words, size_t from, size_t count, WordSums* sums) {
-  for (size_t i = from; i < count; ++i) {
+Halves SumPortable(const void* words, size_t count) {
+  uint32_t lanes[kHashLanes] = {};
+  for (size_t i = 0; i < count; ++i) {
     uint32_t word;
     std::memcpy(&word, static_cast<const char*>(words) + i * sizeof(word), sizeof(word));
-    sums->halves.first += WordProduct(word, kWordKeys.first[i]);
-    sums->halves.second += WordProduct(word, kWordKeys.second[i]);
-    sums->largest = std::max(sums->largest, word & kMagnitudeMask);
+    lanes[i % kHashLanes] += WordTerm(word, kWordKeys.words[i]);
   }
+  Halves halves;
+  for (size_t lane = 0; lane < kHashLanes; ++lane) {
+    halves.first += uint64_t{lanes[lane]} * kWordKeys.first[lane];
+    halves.second += uint64_t{lanes[lane]} * kWordKeys.second[lane];
+  }
+  return halves;
 }
 
-WordSums SumPortable(const void* words, size_t count) {
-  WordSums sums;
-  AddRest(words, 0, count, &sums);
-  return sums;
+__m256i LoadHalfRow(const uint32_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
-uint64_t SumOfWordLanes(__m256i lanes) {
-  alignas(32) uint64_t sums[4];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(sums), lanes);
-  return sums[0] + sums[1] + sums[2] + sums[3];
+__m256i HalfRowTerms(const uint32_t* words, const uint32_t* keys) {
+  return _mm256_madd_epi16(LoadHalfRow(words), LoadHalfRow(keys));
 }
 
-__m256i WordProducts(__m256i even, __m256i odd, const uint32_t* keys, const uint32_t* odd_keys) {
-  const auto load = [](const uint32_t* from) {
-    return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
-  };
-  return _mm256_add_epi64(_mm256_mul_epu32(even, load(keys)),
-                          _mm256_mul_epu32(odd, load(odd_keys)));
+// The sums of eight lanes times their keys. A vector multiplies the lower words of its lanes of 64
+// bits: sums at odd places are brought there, and so are their keys.
+__m256i HalfRowProducts(__m256i sums, const uint32_t* lane_keys) {
+  const __m256i keys = LoadHalfRow(lane_keys);
+  return _mm256_add_epi64(
+      _mm256_mul_epu32(sums, keys),
+      _mm256_mul_epu32(_mm256_srli_epi64(sums, 32), _mm256_srli_epi64(keys, 32)));
 }
 
-WordSums SumAvx2(const void* words, size_t count) {
-  constexpr size_t kWide = 8;
-  __m256i first = _mm256_setzero_si256(), second = first, largest = first;
-  const __m256i magnitude = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
+Halves HalvesOf(__m256i first, __m256i second) {
+  const __m256i pairs =
+      _mm256_add_epi64(_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second));
+  const __m128i halves =
+      _mm_add_epi64(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  return {static_cast<uint64_t>(_mm_cvtsi128_si64(halves)),
+          static_cast<uint64_t>(_mm_extract_epi64(halves, 1))};
+}
+
+Halves SumAvx2(const void* words, size_t count) {
+  const auto* const from = static_cast<const uint32_t*>(words);
+  __m256i low = _mm256_setzero_si256(), high = low;  // lanes 0 to 7, and 8 to 15
   size_t i = 0;
-  for (; i + kWide <= count; i += kWide) {
-    const __m256i even = _mm256_loadu_si256(
-        reinterpret_cast<const __m256i*>(static_cast<const uint32_t*>(words) + i));
-    const __m256i odd = _mm256_srli_epi64(even, 32);
-    first =
-        _mm256_add_epi64(first, WordProducts(even, odd, kWordKeys.first + i, kOddKeys.first + i));
-    second = _mm256_add_epi64(second,
-                              WordProducts(even, odd, kWordKeys.second + i, kOddKeys.second + i));
-    largest = _mm256_max_epu32(largest, _mm256_and_si256(even, magnitude));
+  for (; i + kRow <= count; i += kRow) {
+    low = _mm256_add_epi32(low, HalfRowTerms(from + i, kWordKeys.words + i));
+    high = _mm256_add_epi32(high, HalfRowTerms(from + i + 8, kWordKeys.words + i + 8));
   }
-  alignas(32) uint32_t maxima[kWide];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(maxima), largest);
-  WordSums sums{{SumOfWordLanes(first), SumOfWordLanes(second)},
-                *std::max_element(maxima, maxima + kWide)};
-  AddRest(words, i, count, &sums);
-  return sums;
+  if (i < count) {
+    uint32_t last[kRow] = {};
+    std::memcpy(last, from + i, (count - i) * sizeof(uint32_t));
+    low = _mm256_add_epi32(low, HalfRowTerms(last, kWordKeys.words + i));
+    high = _mm256_add_epi32(high, HalfRowTerms(last + 8, kWordKeys.words + i + 8));
+  }
+  return HalvesOf(_mm256_add_epi64(HalfRowProducts(low, kWordKeys.first),
+                                   HalfRowProducts(high, kWordKeys.first + 8)),
+                  _mm256_add_epi64(HalfRowProducts(low, kWordKeys.second),
+                                   HalfRowProducts(high, kWordKeys.second + 8)));
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -91,62 +80,59 @@ WordSums SumAvx2(const void* words, size_t count) {
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
-__attribute__((target("avx512f"))) WordSums SumAvx512(const void* words, size_t count) {
-  constexpr size_t kWide = 16;
-  __m512i first = _mm512_setzero_si512(), second = first, largest = first;
-  __m512i odd_first = first, odd_second = first;
-  const __m512i magnitude = _mm512_set1_epi32(static_cast<int>(kMagnitudeMask));
+__attribute__((target("avx512f,avx512bw"))) Halves SumAvx512(const void* words, size_t count) {
+  const auto* const from = static_cast<const uint32_t*>(words);
+  __m512i sums = _mm512_setzero_si512();
   size_t i = 0;
-  for (; i + kWide <= count; i += kWide) {
-    const __m512i even = _mm512_loadu_si512(static_cast<const uint32_t*>(words) + i);
-    const __m512i odd = _mm512_srli_epi64(even, 32);
-    first = _mm512_add_epi64(first, _mm512_mul_epu32(even, _mm512_load_si512(kWordKeys.first + i)));
-    second =
-        _mm512_add_epi64(second, _mm512_mul_epu32(even, _mm512_load_si512(kWordKeys.second + i)));
-    odd_first =
-        _mm512_add_epi64(odd_first, _mm512_mul_epu32(odd, _mm512_load_si512(kOddKeys.first + i)));
-    odd_second =
-        _mm512_add_epi64(odd_second, _mm512_mul_epu32(odd, _mm512_load_si512(kOddKeys.second + i)));
-    largest = _mm512_max_epu32(largest, _mm512_and_si512(even, magnitude));
+  for (; i + kRow <= count; i += kRow) {
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_loadu_si512(from + i),
+                                                    _mm512_load_si512(kWordKeys.words + i)));
   }
-  // Not by _mm512_reduce_add_epi64, which adds signed numbers.
-  alignas(64) uint64_t lanes[2][8];
-  _mm512_store_si512(lanes[0], _mm512_add_epi64(first, odd_first));
-  _mm512_store_si512(lanes[1], _mm512_add_epi64(second, odd_second));
-  WordSums sums;
-  for (size_t lane = 0; lane < 8; ++lane) {
-    sums.halves.first += lanes[0][lane];
-    sums.halves.second += lanes[1][lane];
+  if (i < count) {
+    const auto lanes = static_cast<__mmask16>((1U << (count - i)) - 1);
+    sums = _mm512_add_epi32(sums, _mm512_madd_epi16(_mm512_maskz_loadu_epi32(lanes, from + i),
+                                                    _mm512_load_si512(kWordKeys.words + i)));
   }
-  sums.largest = _mm512_reduce_max_epu32(largest);
-  AddRest(words, i, count, &sums);
-  return sums;
+  const __m512i odd = _mm512_srli_epi64(sums, 32);
+  const __m512i first = _mm512_load_si512(kWordKeys.first);
+  const __m512i second = _mm512_load_si512(kWordKeys.second);
+  const __m512i a = _mm512_add_epi64(_mm512_mul_epu32(sums, first),
+                                     _mm512_mul_epu32(odd, _mm512_srli_epi64(first, 32)));
+  const __m512i b = _mm512_add_epi64(_mm512_mul_epu32(sums, second),
+                                     _mm512_mul_epu32(odd, _mm512_srli_epi64(second, 32)));
+  const __m512i pairs = _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+  const __m256i four =
+      _mm256_add_epi64(_mm512_castsi512_si256(pairs), _mm512_extracti64x4_epi64(pairs, 1));
+  const __m128i halves =
+      _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+  return {static_cast<uint64_t>(_mm_cvtsi128_si64(halves)),
+          static_cast<uint64_t>(_mm_extract_epi64(halves, 1))};
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 
+bool HasAvx512() {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+}
+
 }  // namespace
 
 std::vector<WordKernel> WordKernels() {
   std::vector<WordKernel> kernels = {{"portable", &SumPortable}, {"AVX2", &SumAvx2}};
-  if (__builtin_cpu_supports("avx512f") != 0) kernels.push_back({"AVX-512", &SumAvx512});
+  if (HasAvx512()) kernels.push_back({"AVX-512", &SumAvx512});
   return kernels;
 }
 
-WordSums SumWords(const void* words, size_t count) {
-  // Units that take 512 bits in two turns lose by the wider sums at the end.
-  static const bool wide = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_is("intel") != 0;
+Halves SumWords(const void* words, size_t count) {
+  static const bool wide = HasAvx512();
   RING_CHECK(count <= kBlockElements, "a block has at most 256 elements");
-  if (count < kShort) return SumPortable(words, count);
   return wide ? SumAvx512(words, count) : SumAvx2(words, count);
 }
 
-uint32_t AddWords(uint32_t name, uint32_t index, const void* words, size_t count, BlockSum* sum) {
-  const WordSums sums = SumWords(words, count);
-  sum->Add(FinishHash(sums.halves, name, index, static_cast<uint32_t>(count)));
-  return sums.largest;
+void AddWords(uint32_t name, uint32_t index, const void* words, size_t count, BlockSum* sum) {
+  sum->Add(FinishHash(SumWords(words, count), name, index, static_cast<uint32_t>(count)));
 }
 
 }  // namespace ringmaster::exact

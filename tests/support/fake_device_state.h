@@ -145,18 +145,14 @@ class FakeDeviceState : public DeviceState {
       for (size_t b = 0; b < layout_.block_count(); ++b) {
         const exact::Block& block = layout_.blocks()[b];
         const float* const values = arena.span().data() + b * exact::kBlockElements;
-        largest = std::max(largest, exact::AddWords(exact::NameOfPart(part, block.tensor),
-                                                    block.index, values, block.count, &sum));
+        exact::AddWords(exact::NameOfPart(part, block.tensor), block.index, values, block.count,
+                        &sum);
+        largest = std::max(largest, exact::LargestMagnitude({values, block.count}));
       }
     };
     hash(parameters_);
     for (const Arena<float>& slot : slots_) hash(slot);
-    for (size_t b = 0; b < layout_.block_count(); ++b) {
-      const exact::Block& block = layout_.blocks()[b];
-      const auto word = static_cast<uint32_t>(static_cast<uint16_t>(units_.exponents()[b]));
-      exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, block.tensor), block.index,
-                      &word, 1, &hashes.exponents);
-    }
+    hashes.exponents = units_.Hash();
     hashes.finite = largest < exact::kInfinityBits;
     return hashes;
   }

@@ -19,14 +19,12 @@ using exact::StatePart;
 // Blocks that are hashed at a time: 128 Ki elements.
 constexpr size_t kHashedBlocks = 512;
 
-// Values one after the other as blocks of `name`, from block `index` on; the largest magnitude.
-uint32_t AddRun(uint32_t name, uint32_t index, std::span<const float> values, BlockSum* sum) {
-  uint32_t largest = 0;
+// Values one after the other as blocks of `name`, from block `index` on.
+void AddRun(uint32_t name, uint32_t index, std::span<const float> values, BlockSum* sum) {
   for (size_t at = 0; at < values.size(); at += kBlockElements) {
     const size_t count = std::min<size_t>(kBlockElements, values.size() - at);
-    largest = std::max(largest, exact::AddWords(name, index++, values.data() + at, count, sum));
+    exact::AddWords(name, index++, values.data() + at, count, sum);
   }
-  return largest;
 }
 
 std::vector<uint32_t> NumbersOf(const State& state) {
@@ -79,9 +77,9 @@ void OneAfterAnother(size_t count, const std::function<void(size_t)>& work) {
   for (size_t i = 0; i < count; ++i) work(i);
 }
 
-uint32_t AddTrained(size_t part, uint32_t tensor, uint32_t index, std::span<const float> values,
-                    BlockSum* sum) {
-  return AddRun(NameOfPart(exact::TrainedPart(part), tensor), index, values, sum);
+void AddTrained(size_t part, uint32_t tensor, uint32_t index, std::span<const float> values,
+                BlockSum* sum) {
+  AddRun(NameOfPart(exact::TrainedPart(part), tensor), index, values, sum);
 }
 
 std::vector<BlockSum> HashTrained(const State& state, const ForEachPiece& for_each) {
@@ -114,17 +112,6 @@ std::vector<BlockSum> HashTrained(const State& state, const ForEachPiece& for_ea
     trained[runs[i].part * tensors.size() + runs[i].place].Add(sums[i]);
   }
   return trained;
-}
-
-BlockSum HashExponents(const State& state) {
-  BlockSum sum;
-  const auto blocks = state.layout->blocks().blocks();
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    const auto word = static_cast<uint32_t>(static_cast<uint16_t>(state.units.exponents()[b]));
-    exact::AddWords(NameOfPart(StatePart::kExponents, blocks[b].tensor), blocks[b].index, &word, 1,
-                    &sum);
-  }
-  return sum;
 }
 
 std::vector<BlockSum> HashStatistics(const State& state) {
@@ -171,7 +158,7 @@ BlockSum HashRows(const State& state, uint64_t step) {
 StateSums HashState(const State& state, const ForEachPiece& for_each) {
   StateSums sums;
   sums.trained = HashTrained(state, for_each);
-  sums.exponents = HashExponents(state);
+  sums.exponents = state.units.Hash();
   sums.statistics = HashStatistics(state);
   sums.numbers = HashNumbers(state);
   if (!state.rows.empty()) {

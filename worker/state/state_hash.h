@@ -47,15 +47,14 @@ void OneAfterAnother(size_t count, const std::function<void(size_t)>& work);
 // Its parts. `part` 0: the parameters, i: slot i - 1; the result by tensor, in arena order.
 [[nodiscard]] std::vector<exact::BlockSum> HashTrained(const State& state,
                                                        const ForEachPiece& for_each);
-[[nodiscard]] exact::BlockSum HashExponents(const State& state);
 [[nodiscard]] std::vector<exact::BlockSum> HashStatistics(const State& state);
 [[nodiscard]] exact::BlockSum HashNumbers(const State& state);
 // Of the predictions of one step's batch.
 [[nodiscard]] exact::BlockSum HashRows(const State& state, uint64_t step);
 
-// A block of a parameter (part 0) or of slot part - 1; the largest magnitude as float32 bits.
-uint32_t AddTrained(size_t part, uint32_t tensor, uint32_t index, std::span<const float> values,
-                    exact::BlockSum* sum);
+// Blocks, from block `index` on, of a parameter (part 0) or of slot part - 1.
+void AddTrained(size_t part, uint32_t tensor, uint32_t index, std::span<const float> values,
+                exact::BlockSum* sum);
 
 // What of `found` is not as `written`, in words for people; empty: nothing.
 [[nodiscard]] std::string NameDifference(const StateLayout& layout, const StateSums& written,

@@ -86,14 +86,14 @@ enum class Change : uint8_t { kUpdate, kNone };
 StatusOr<Trained> TrainHere(TrainingJob* job, Change change, SumSource source) {
   State& state = *job->state;
   Trained trained;
-  trained.exponents_read = HashExponents(state);
+  trained.exponents_read = state.units.Hash();
   if (change == Change::kUpdate) {
     trained.pass = UpdateWeights(job, source);
   } else {
     trained.pass = PassOver(job, source);
     state.units.Reset();
   }
-  trained.exponents_written = HashExponents(state);
+  trained.exponents_written = state.units.Hash();
   return trained;
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/arithmetic.h"
 #include "common/exact/arithmetic.h"
-#include "common/exact/quantize.h"
+#include "common/exact/word_hash.h"
 #include "common/failpoint.h"
 #include "common/float_mode.h"
 #include "worker/state/state_hash.h"
@@ -22,9 +22,8 @@ using exact::kBlockElements;
 // Blocks of one thing to do for a core: 128 Ki elements. Has no influence on the result, nor has
 // the next.
 constexpr size_t kPieceBlocks = 512;
-// Blocks that go through all of the pass before the next ones come: 1 Ki elements, with their sums
-// and slots some 24 KiB, which a first-level cache holds.
-constexpr size_t kStripBlocks = 4;
+// Blocks that go through all of the pass before the next ones come.
+constexpr size_t kStripBlocks = 1;
 
 constexpr uint32_t kInfinity = exact::kInfinityBits;  // magnitudes from here on are not finite
 
@@ -76,9 +75,7 @@ class StepSums {
             exact::BlockSum* sum) const {
     if (!floats_.empty()) {
       const auto floats = floats_.subspan(b * kBlockElements, block.count);
-      std::array<int32_t, kBlockElements> bits;
-      std::ranges::transform(floats, bits.begin(), std::bit_cast<int32_t, float>);
-      sum->Add(block.tensor, block.index, std::span<const int32_t>(bits.data(), block.count));
+      exact::AddWords(block.tensor, block.index, floats.data(), block.count, sum);
       if (gradient != nullptr) std::ranges::copy(floats, gradient);
       return;
     }
@@ -105,6 +102,17 @@ struct PieceSums {
   std::vector<uint32_t> largest;  // magnitudes, after the pass
 };
 
+// The slots of a range, without an allocation: there is a range for every strip.
+class SlotSpans {
+ public:
+  void Add(std::span<float> slot) { spans_[count_++] = slot; }
+  [[nodiscard]] std::span<const std::span<float>> spans() const { return {spans_.data(), count_}; }
+
+ private:
+  std::array<std::span<float>, graph::Rules::kMaxSlots + 1> spans_;  // one more for the average
+  size_t count_ = 0;
+};
+
 // A pass over all pieces: its state, which the cores share, each piece one core's.
 class Pass {
  public:
@@ -124,7 +132,7 @@ class Pass {
       alignas(64) std::array<float, kStripBlocks * kBlockElements> gradient;
       ForStrips(piece, [&](const Piece& strip) {
         TakeStrip(strip, gradient.data(), result);
-        Hash(strip, &result->read, nullptr);
+        Hash(strip, &result->read);
         Update(strip, step, {gradient.data(), strip.elements}, result);
       });
     });
@@ -136,7 +144,7 @@ class Pass {
     TakePieces([this](const Piece& piece, PieceSums* result) {
       ForStrips(piece, [&](const Piece& strip) {
         TakeStrip(strip, job_.reduced.span().data() + strip.offset(), result);
-        Hash(strip, &result->read, nullptr);
+        Hash(strip, &result->read);
       });
     });
     SettleUnits();
@@ -155,7 +163,7 @@ class Pass {
     TakePieces([this](const Piece& piece, PieceSums* result) {
       ForStrips(piece, [&](const Piece& strip) {
         TakeStrip(strip, nullptr, result);
-        Hash(strip, &result->read, nullptr);
+        Hash(strip, &result->read);
       });
       result->written = result->read;
     });
@@ -198,10 +206,10 @@ class Pass {
   [[nodiscard]] std::span<float> Weights(const Piece& piece) const {
     return state_.parameters.span().subspan(piece.offset(), piece.elements);
   }
-  [[nodiscard]] std::vector<std::span<float>> Slots(const Piece& piece) const {
-    std::vector<std::span<float>> slots;
+  [[nodiscard]] SlotSpans Slots(const Piece& piece) const {
+    SlotSpans slots;
     for (Arena<float>& slot : state_.slots) {
-      slots.push_back(slot.span().subspan(piece.offset(), piece.elements));
+      slots.Add(slot.span().subspan(piece.offset(), piece.elements));
     }
     return slots;
   }
@@ -237,22 +245,30 @@ class Pass {
     job_.gradients->Clear(strip.first_block, strip.block_count);
   }
 
+  [[nodiscard]] std::span<const float> Trained(size_t part, const Piece& strip) const {
+    const Arena<float>& arena = part == 0 ? state_.parameters : state_.slots[part - 1];
+    return arena.span().subspan(strip.offset(), strip.elements);
+  }
+
   // Adds the hashes of a strip's parameters and slots.
-  void Hash(const Piece& strip, std::vector<exact::BlockSum>* sums,
-            std::vector<uint32_t>* largest) const {
+  void Hash(const Piece& strip, std::vector<exact::BlockSum>* sums) const {
     for (size_t part = 0; part < parts_; ++part) {
-      const Arena<float>& arena = part == 0 ? state_.parameters : state_.slots[part - 1];
-      const uint32_t found =
-          AddTrained(part, strip.tensor, strip.index,
-                     arena.span().subspan(strip.offset(), strip.elements), &(*sums)[part]);
-      if (largest != nullptr) (*largest)[part] = std::max((*largest)[part], found);
+      AddTrained(part, strip.tensor, strip.index, Trained(part, strip), &(*sums)[part]);
+    }
+  }
+
+  void Look(const Piece& strip, std::vector<uint32_t>* largest) const {
+    for (size_t part = 0; part < parts_; ++part) {
+      const uint32_t found = exact::LargestMagnitude(Trained(part, strip));
+      (*largest)[part] = std::max((*largest)[part], found);
     }
   }
 
   void Update(const Piece& strip, const graph::TensorStep& step, std::span<const float> gradient,
               PieceSums* result) const {
-    graph::UpdateRange(step, Weights(strip), gradient, Slots(strip));
-    Hash(strip, &result->written, &result->largest);
+    graph::UpdateRange(step, Weights(strip), gradient, Slots(strip).spans());
+    Hash(strip, &result->written);
+    Look(strip, &result->largest);
   }
 
   void SettleUnits() {
@@ -287,7 +303,7 @@ class NormedUpdate {
     factors_ = optimizer_.FactorsOf(squares_);
     if (adapts == graph::Adapts::kByStep) {
       pass_.ForEach([this](const Piece& piece, PieceSums*) {
-        graph::PrepareRange(StepOf(piece), pass_.Gradients(piece), pass_.Slots(piece));
+        graph::PrepareRange(StepOf(piece), pass_.Gradients(piece), pass_.Slots(piece).spans());
       });
       SumSteps();
       factors_ = optimizer_.FactorsOf(squares_);
@@ -318,7 +334,7 @@ class NormedUpdate {
   void SumSteps() {
     Sum(&graph::TensorSquares::step, [this](const Piece& piece) -> Squares {
       return [this, step = StepOf(piece)](const Piece& block) {
-        return graph::StepSquaresOf(step, pass_.Weights(block), pass_.Slots(block));
+        return graph::StepSquaresOf(step, pass_.Weights(block), pass_.Slots(block).spans());
       };
     });
   }

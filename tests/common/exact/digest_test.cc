@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "common/exact/word_hash.h"
 #include "tests/common/exact/random_values.h"
 
 namespace ringmaster::exact {
@@ -32,36 +33,41 @@ uint64_t Finalizer(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-std::pair<uint64_t, uint64_t> ModelHash(uint32_t tensor, uint32_t index,
-                                        const std::vector<int64_t>& integers) {
+unsigned __int128 ModelOfWords(uint32_t tensor, uint32_t index, uint64_t count,
+                               const std::vector<uint32_t>& words) {
   constexpr uint64_t kPhi = 0x9e3779b97f4a7c15;
-  uint64_t half[2] = {0, 0};
-  for (size_t i = 0; i < integers.size(); ++i) {
-    for (uint64_t h = 0; h < 2; ++h) {
-      const uint64_t key = Finalizer((2 * i + 1 + h) * kPhi) | uint64_t{1} << 33;
-      const auto x = static_cast<uint64_t>(integers[i]);
-      const uint64_t low = (x + key) & 0xffffffff;
-      const uint64_t high = ((x >> 32) + (key >> 32)) & 0xffffffff;
-      half[h] += low * high;
-    }
-  }
+  const Halves sums = WordKernels().front().sum(words.data(), words.size());
   const uint64_t key = Finalizer(((uint64_t{tensor} << 32) + index) + kPhi);
-  const uint64_t second_key = Finalizer(key + integers.size() * kPhi);
-  uint64_t first = Finalizer(half[0] ^ key);
-  const uint64_t second = Finalizer((half[1] ^ second_key) + first);
+  const uint64_t second_key = Finalizer(key + count * kPhi);
+  uint64_t first = Finalizer(sums.first ^ key);
+  const uint64_t second = Finalizer((sums.second ^ second_key) + first);
   first += Finalizer(second ^ key);
-  return {first, second};
+  return (static_cast<unsigned __int128>(second) << 64) + first;
+}
+
+unsigned __int128 ModelHash(uint32_t tensor, uint32_t index, const std::vector<int64_t>& integers) {
+  std::vector<uint32_t> low, high;
+  for (const int64_t integer : integers) {
+    const auto narrow = static_cast<int32_t>(integer);
+    low.push_back(static_cast<uint32_t>(narrow));
+    high.push_back(static_cast<uint32_t>(
+        (static_cast<uint64_t>(integer) - static_cast<uint64_t>(int64_t{narrow})) >> 32));
+  }
+  unsigned __int128 sum = ModelOfWords(tensor, index, low.size(), low);
+  if (std::ranges::any_of(high, [](uint32_t word) { return word != 0; })) {
+    sum += ModelOfWords(tensor, index, high.size() + 256, high);
+  }
+  return sum;
 }
 
 TEST_CASE("BlockSum: equals the scalar model at every count") {
   RandomValues random(21);
   for (size_t count = 1; count <= kBlockElements; ++count) {
     const std::vector<int64_t> integers = random.Integers(static_cast<int>(count % 65), count);
-    const auto [low, high] = ModelHash(5, 9, integers);
+    const unsigned __int128 expected = ModelHash(5, 9, integers);
     const std::array<uint8_t, 16> bytes = HashOf(5, 9, integers);
-    for (size_t byte = 0; byte < 8; ++byte) {
-      REQUIRE(bytes[byte] == (low >> (8 * byte) & 0xff));
-      REQUIRE(bytes[8 + byte] == (high >> (8 * byte) & 0xff));
+    for (size_t byte = 0; byte < 16; ++byte) {
+      REQUIRE(bytes[byte] == static_cast<uint8_t>(expected >> (8 * byte)));
     }
   }
 }
@@ -85,8 +91,7 @@ TEST_CASE("BlockSum: the carry reaches the upper half") {
   unsigned __int128 expected = 0;
   BlockSum sum;
   for (uint32_t b = 0; b < 100; ++b) {
-    const auto [low, high] = ModelHash(1, b, {int64_t{b}});
-    expected += (static_cast<unsigned __int128>(high) << 64) + low;
+    expected += ModelHash(1, b, {int64_t{b}});
     sum.Add(1, b, std::vector<int64_t>{int64_t{b}});
   }
   const std::array<uint8_t, 16> bytes = sum.bytes();

@@ -1,8 +1,11 @@
 #include "common/exact/units.h"
 
+#include <array>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "tests/common/exact/random_values.h"
@@ -105,6 +108,37 @@ TEST_CASE("Units: restore what was saved, refuse another model's or a damaged st
                  Catch::Contains("at block 1, expected -19 to 127"));
   }
   REQUIRE(units.exponents()[3] == 5);
+}
+
+TEST_CASE("Units: each exponent is part of the hash, and so is its place") {
+  const BlockLayout layout = *BlockLayout::Create({{{1, 600 * 256}, {0, 300 * 256}, {2, 3}}});
+  std::vector<int16_t> exponents(layout.block_count(), 3);
+  const auto hash = [&] {
+    Units units(&layout, kPrecision);
+    REQUIRE(units.Restore(exponents).ok());
+    return units.Hash();
+  };
+  std::set<std::array<uint8_t, 16>> seen = {hash().bytes()};
+  for (int16_t& exponent : exponents) {
+    exponent = 4;
+    seen.insert(hash().bytes());
+    exponent = 3;
+  }
+  REQUIRE(seen.size() == 1 + exponents.size());
+}
+
+TEST_CASE("LargestMagnitude: tells values that are not finite") {
+  for (const size_t count : {size_t{70}, size_t{kBlockElements}}) {
+    std::vector<float> values(count, -1.5F);
+    CHECK(LargestMagnitude(values) == std::bit_cast<uint32_t>(1.5F));
+    for (const float wrong : {INFINITY, -INFINITY, NAN}) {
+      for (const size_t at : {size_t{0}, size_t{33}, count - 1}) {
+        values[at] = wrong;
+        CHECK(LargestMagnitude(values) >= kInfinityBits);
+        values[at] = 1;
+      }
+    }
+  }
 }
 
 }  // namespace

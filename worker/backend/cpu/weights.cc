@@ -1,5 +1,7 @@
 #include "worker/backend/cpu/weights.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -32,6 +34,85 @@ void RoundTo(const float* from, float* to, int64_t count) {
     Convert(narrow, to + at, length);
   }
 }
+
+// A layout of a matrix with blocks of outputs side by side, which can be written from the canonical
+// rows of inputs in one pass: past the caches, since a copy is read in the next step.
+struct RowBlocks {
+  int64_t inputs, outputs;
+  int64_t width;                        // outputs of a block
+  int64_t depth;                        // inputs of a block
+  int64_t together;                     // inputs whose values of one output are neighbours
+  int64_t input_stride, output_stride;  // elements from a block to the next one
+
+  // float32 with inputs apart, or bfloat16 with pairs of them, nothing padded, in whole lines.
+  static std::optional<RowBlocks> Of(const dnnl::memory::desc& desc) {
+    const dnnl_memory_desc_t& data = desc.data;
+    const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
+    if (data.format_kind != dnnl_blocked || data.ndims != 2 || data.offset0 != 0 ||
+        data.extra.flags != dnnl_memory_extra_flag_none) {
+      return std::nullopt;
+    }
+    const bool pairs = data.data_type == dnnl_bf16;
+    if (!pairs && data.data_type != dnnl_f32) return std::nullopt;
+    const int expected[] = {1, 0, 1};  // inputs, outputs, and inputs
+    if (blocking.inner_nblks != (pairs ? 3 : 2) ||
+        !std::equal(expected, expected + blocking.inner_nblks, blocking.inner_idxs) ||
+        (pairs && blocking.inner_blks[2] != 2)) {
+      return std::nullopt;
+    }
+    const RowBlocks blocks{.inputs = data.dims[1],
+                           .outputs = data.dims[0],
+                           .width = blocking.inner_blks[1],
+                           .depth = blocking.inner_blks[0] * (pairs ? 2 : 1),
+                           .together = pairs ? 2 : 1,
+                           .input_stride = blocking.strides[1],
+                           .output_stride = blocking.strides[0]};
+    const bool whole = blocks.width % kLineFloats == 0 && blocks.outputs % blocks.width == 0 &&
+                       blocks.inputs % blocks.depth == 0;
+    return whole ? std::optional(blocks) : std::nullopt;
+  }
+
+  void Fill(const float* rows, void* copy) const {
+    for (int64_t i = 0; i < inputs; i += together) {
+      const float* const row = rows + i * outputs;
+      const int64_t first = i / depth * input_stride + i % depth * width;
+      for (int64_t o = 0; o < outputs; o += width) {
+        const int64_t at = first + o / width * output_stride;
+        if (together == 1) {
+          Stream(row + o, width, static_cast<float*>(copy) + at);
+        } else {
+          StreamPairs(row + o, row + outputs + o, width, static_cast<BFloat16*>(copy) + at);
+        }
+      }
+    }
+    _mm_sfence();
+  }
+
+ private:
+  static constexpr int64_t kLineFloats = 16;
+
+  static void Stream(const float* from, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; i += 8) _mm256_stream_ps(to + i, _mm256_loadu_ps(from + i));
+  }
+  // As BFloat16 rounds, in the lower halves.
+  static __m256i Rounded(const float* from) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(from));
+    const __m256i upper = _mm256_srli_epi32(bits, 16);
+    const __m256i half =
+        _mm256_add_epi32(_mm256_and_si256(upper, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)),
+                                           _mm256_set1_epi32(0x7f800000));
+    return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
+  }
+  static void StreamPairs(const float* first, const float* second, int64_t count, BFloat16* to) {
+    for (int64_t i = 0; i < count; i += 8) {
+      const __m256i pairs =
+          _mm256_or_si256(Rounded(first + i), _mm256_slli_epi32(Rounded(second + i), 16));
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 2 * i), pairs);
+    }
+  }
+};
 
 }  // namespace
 
@@ -183,6 +264,10 @@ Status CpuWeights::Fill(WeightCopy& copy, const float* master)
     auto* rounded = reinterpret_cast<float*>(copy.rounded_.data());
     WithStorage(copy.dtype_, [&]<typename T>(T) { RoundTo<T>(master, rounded, elements); });
     master = rounded;
+  }
+  if (const auto blocks = RowBlocks::Of(*copy.desc_)) {
+    blocks->Fill(master, copy.buffer_.data());
+    return absl::OkStatus();
   }
   WeightCopy::Reorder& reorder = *copy.reorder_;
   const auto done = GuardDnnl("reorder of weights", [&] {

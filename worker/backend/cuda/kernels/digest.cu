@@ -17,39 +17,30 @@ constexpr int kBlocksOfWarp = 8;
 constexpr int kHashedOfLane = exact::kBlockElements / kWarpLanes;
 constexpr int kHashSumThreads = 64;
 
-__device__ constexpr exact::ElementKeys kElementKeys = exact::MakeElementKeys();
 __device__ constexpr exact::WordKeys kWordKeys = exact::MakeWordKeys();
 
-// What is hashed: the integers of sums, with the hash of digest.h.
+// What is hashed: the integers of sums, as digest.h makes words of them.
 struct HashedIntegers {
-  using Key = uint64_t;
-  __device__ static const exact::ElementKeys& keys() { return kElementKeys; }
-
   const int64_t* values;
   uint32_t name;  // added to a tensor's number
 
-  __device__ uint64_t Product(int64_t value, Key key) const {
-    return exact::KeyedProduct(value, key);
-  }
-  __device__ void Look(int64_t /*value*/) const {}
+  __device__ uint32_t Low(int64_t i) const { return exact::LowWord(values[i]); }
+  __device__ uint32_t High(int64_t i) const { return exact::HighWord(values[i]); }
+  static constexpr bool kWide = true;  // there are high words
 };
 
-// float32 as words, with that of word_hash.h. Says so when one is not finite.
+// float32 as words. Says so when one is not finite.
 struct HashedFloats {
-  using Key = uint32_t;
-  __device__ static const exact::WordKeys& keys() { return kWordKeys; }
-
   const float* values;
   uint32_t name;
   unsigned long long* finite;
 
-  __device__ uint64_t Product(float value, Key key) const {
-    return exact::WordProduct(exact::FloatBits(value), key);
+  __device__ uint32_t Low(int64_t i) const {
+    const uint32_t bits = exact::FloatBits(values[i]);
+    if ((bits & exact::kMagnitudeMask) >= exact::kInfinityBits) atomicMin(finite, 0ULL);
+    return bits;
   }
-  __device__ void Look(float value) const {
-    const uint32_t magnitude = exact::FloatBits(value) & exact::kMagnitudeMask;
-    if (magnitude >= exact::kInfinityBits) atomicMin(finite, 0ULL);
-  }
+  static constexpr bool kWide = false;
 };
 
 __device__ Halves ShuffleXor(const Halves& halves, int lanes) {
@@ -57,33 +48,32 @@ __device__ Halves ShuffleXor(const Halves& halves, int lanes) {
           __shfl_xor_sync(kAllLanes, halves.second, lanes)};
 }
 
-// The keys of a lane's elements, which are `lane`, lane + 32, ... of every block.
-template <typename Hashed>
+// The keys of a lane's words, which are `lane`, lane + 32, ... of every block. Two lanes of a warp
+// have those of one lane of the hash, and the first of them its sum.
 struct LaneKeys {
-  typename Hashed::Key first[kHashedOfLane];
-  typename Hashed::Key second[kHashedOfLane];
+  uint32_t words[kHashedOfLane];
+  uint32_t first = 0;
+  uint32_t second = 0;
 
   __device__ explicit LaneKeys(unsigned lane) {
 #pragma unroll
-    for (int k = 0; k < kHashedOfLane; ++k) {
-      first[k] = Hashed::keys().first[k * kWarpLanes + lane];
-      second[k] = Hashed::keys().second[k * kWarpLanes + lane];
-    }
+    for (int k = 0; k < kHashedOfLane; ++k) words[k] = kWordKeys.words[k * kWarpLanes + lane];
+    if (lane >= exact::kHashLanes) return;
+    first = kWordKeys.first[lane];
+    second = kWordKeys.second[lane];
   }
 
-  // The sums over all products of a block, on every lane.
-  __device__ Halves Compress(const Hashed& hashed, int64_t b, unsigned count, unsigned lane) const {
-    const auto* const block = hashed.values + b * exact::kBlockElements;
-    Halves halves;
+  // The two sums of a block, on every lane; `word` is asked for words [0, count).
+  template <typename Word>
+  __device__ Halves Compress(unsigned count, unsigned lane, const Word& word) const {
+    uint32_t sum = 0;
 #pragma unroll
     for (int k = 0; k < kHashedOfLane; ++k) {
       const unsigned i = k * kWarpLanes + lane;
-      if (i >= count) continue;
-      const auto value = block[i];
-      hashed.Look(value);
-      halves.first += hashed.Product(value, first[k]);
-      halves.second += hashed.Product(value, second[k]);
+      if (i < count) sum += exact::WordTerm(word(i), words[k]);
     }
+    sum += __shfl_xor_sync(kAllLanes, sum, static_cast<int>(exact::kHashLanes));
+    Halves halves{uint64_t{sum} * first, uint64_t{sum} * second};
 #pragma unroll
     for (int half = kWarpLanes / 2; half > 0; half /= 2) {
       const Halves other = ShuffleXor(halves, half);
@@ -94,6 +84,34 @@ struct LaneKeys {
   }
 };
 
+// What a lane has of a block: its sums, and those of its high words where it has any.
+struct BlockHalves {
+  Halves low;
+  Halves high;
+  bool wide = false;
+};
+
+template <typename Hashed>
+__device__ BlockHalves CompressBlock(const LaneKeys& keys, const Hashed& hashed, int64_t b,
+                                     unsigned count, unsigned lane) {
+  const int64_t first = b * exact::kBlockElements;
+  BlockHalves sums;
+  sums.low = keys.Compress(count, lane, [&](unsigned i) { return hashed.Low(first + i); });
+  if constexpr (Hashed::kWide) {
+    unsigned any = 0;
+    for (unsigned i = lane; i < count; i += kWarpLanes) any |= hashed.High(first + i);
+#pragma unroll
+    for (int half = kWarpLanes / 2; half > 0; half /= 2) {
+      any |= __shfl_xor_sync(kAllLanes, any, half);
+    }
+    sums.wide = any != 0;
+    if (sums.wide) {
+      sums.high = keys.Compress(count, lane, [&](unsigned i) { return hashed.High(first + i); });
+    }
+  }
+  return sums;
+}
+
 template <typename Hashed>
 __global__ void __launch_bounds__(kWarpLanes* kHashWarps)
     HashBlocks(BlockNames names, Hashed hashed, int64_t blocks, Halves* __restrict__ partial) {
@@ -101,19 +119,24 @@ __global__ void __launch_bounds__(kWarpLanes* kHashWarps)
   const unsigned lane = threadIdx.x;
   const int64_t begin =
       (static_cast<int64_t>(blockIdx.x) * kHashWarps + threadIdx.y) * kBlocksOfWarp;
-  const LaneKeys<Hashed> keys(lane);
-  Halves mine;  // of block begin + lane
+  const LaneKeys keys(lane);
+  BlockHalves mine;  // of block begin + lane
   for (unsigned k = 0; k < kBlocksOfWarp; ++k) {
     const int64_t b = begin + k;
     if (b >= blocks) break;  // a whole warp
-    const Halves halves = keys.Compress(hashed, b, names.counts[b], lane);
-    if (lane == k) mine = halves;
+    const BlockHalves all = CompressBlock(keys, hashed, b, names.counts[b], lane);
+    if (lane == k) mine = all;
   }
   Halves sum;
   const int64_t b = begin + lane;
   if (lane < kBlocksOfWarp && b < blocks) {
-    sum =
-        exact::FinishHash(mine, hashed.name + names.tensors[b], names.indices[b], names.counts[b]);
+    const uint32_t name = hashed.name + names.tensors[b];
+    const uint32_t count = names.counts[b];
+    sum = exact::FinishHash(mine.low, name, names.indices[b], count);
+    if (mine.wide) {
+      exact::AddHash(exact::FinishHash(mine.high, name, names.indices[b], exact::HighCount(count)),
+                     &sum);
+    }
   }
 #pragma unroll
   for (int half = kBlocksOfWarp / 2; half > 0; half /= 2) {
@@ -126,23 +149,34 @@ __global__ void __launch_bounds__(kWarpLanes* kHashWarps)
   partial[blockIdx.x] = sum;
 }
 
-// One word of each block, as many partial sums as HashBlocks has.
-__global__ void __launch_bounds__(kHashSumThreads)
+// One warp: those of the exponents' blocks that begin in its part of the layout's blocks. As many
+// partial sums as HashBlocks has.
+__global__ void __launch_bounds__(kWarpLanes)
     HashExponents(BlockNames names, const int16_t* __restrict__ exponents, int64_t blocks,
                   Halves* __restrict__ partial) {
+  const unsigned lane = threadIdx.x;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kHashWarps * kBlocksOfWarp;
-  if (threadIdx.x != 0) return;
+  const LaneKeys keys(lane);
   Halves sum;
   for (int64_t b = begin; b < begin + kHashWarps * kBlocksOfWarp && b < blocks; ++b) {
-    const auto word = static_cast<uint32_t>(static_cast<uint16_t>(exponents[b]));
-    const Halves halves{exact::WordProduct(word, kWordKeys.first[0]),
-                        exact::WordProduct(word, kWordKeys.second[0])};
+    if (names.indices[b] % exact::kBlockElements != 0) continue;
+    const uint32_t tensor = names.tensors[b];
+    unsigned count = 0;  // a tensor's blocks follow each other
+    for (int64_t n = lane; n < exact::kBlockElements && b + n < blocks; n += kWarpLanes) {
+      if (names.tensors[b + n] == tensor) ++count;
+    }
+#pragma unroll
+    for (int half = kWarpLanes / 2; half > 0; half /= 2) {
+      count += __shfl_xor_sync(kAllLanes, count, half);
+    }
+    const Halves halves = keys.Compress(
+        count, lane, [&](unsigned i) { return exact::WordOfExponent(exponents[b + i]); });
     exact::AddHash(
-        exact::FinishHash(halves, exact::NameOfPart(exact::StatePart::kExponents, names.tensors[b]),
-                          names.indices[b], 1),
+        exact::FinishHash(halves, exact::NameOfPart(exact::StatePart::kExponents, tensor),
+                          names.indices[b] / exact::kBlockElements, count),
         &sum);
   }
-  partial[blockIdx.x] = sum;
+  if (lane == 0) partial[blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(kHashSumThreads)
@@ -203,8 +237,8 @@ cudaError_t LaunchWordHash(const BlockNames& names, uint32_t name, const float* 
 
 cudaError_t LaunchExponentHash(const BlockNames& names, const int16_t* exponents, int64_t blocks,
                                uint64_t* scratch, uint64_t* sum, cudaStream_t stream) {
-  const cudaError_t error = Enqueue(HashExponents, HashingBlocks(blocks), dim3(kHashSumThreads),
-                                    stream, names, exponents, blocks, AsHalves(scratch));
+  const cudaError_t error = Enqueue(HashExponents, HashingBlocks(blocks), dim3(kWarpLanes), stream,
+                                    names, exponents, blocks, AsHalves(scratch));
   return error != cudaSuccess ? error : SumUp(blocks, scratch, sum, stream);
 }
 

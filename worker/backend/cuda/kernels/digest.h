@@ -29,7 +29,7 @@ cudaError_t LaunchDigest(const BlockNames& names, const int64_t* integers, int64
 cudaError_t LaunchWordHash(const BlockNames& names, uint32_t name, const float* values,
                            int64_t blocks, uint64_t* scratch, uint64_t* sum, uint64_t* finite,
                            cudaStream_t stream);
-// Of one exponent a block, each a word of its own, under the names of StatePart::kExponents.
+// Of one exponent a block: what exact::Units::Hash gives. Blocks of a tensor follow each other.
 cudaError_t LaunchExponentHash(const BlockNames& names, const int16_t* exponents, int64_t blocks,
                                uint64_t* scratch, uint64_t* sum, cudaStream_t stream);
 

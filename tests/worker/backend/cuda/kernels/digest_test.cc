@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/exact/digest.h"
+#include "common/exact/units.h"
 #include "common/exact/word_hash.h"
 #include "tests/common/exact/random_values.h"
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
@@ -74,26 +75,21 @@ TEST_CASE("Digest kernel: the sum of every number of blocks, whichever thread ru
   }
 }
 
-TEST_CASE("Word hash kernels: the hash of values and of exponents, and whether all are finite") {
+TEST_CASE("Word hash kernel: the hash of values, and whether all are finite") {
   RandomValues random(53);
   for (const size_t blocks : {1, 9, 64, 65, 300}) {
     INFO(blocks << " blocks");
     HashedBlocks hashed(&random, blocks);
     for (size_t b = 0; b < blocks; ++b) hashed.tensors[b] %= 1 << 24;
     GuardedArray<float> values(blocks * kBlockElements);
-    GuardedArray<int16_t> exponents(blocks);
     for (size_t i = 0; i < blocks * kBlockElements; ++i) {
       values[i] = static_cast<float>(random.Integer(24));
     }
-    for (size_t b = 0; b < blocks; ++b) exponents[b] = static_cast<int16_t>(random.Integer(8));
     const uint32_t name = exact::NameOfPart(exact::TrainedPart(2), 0);
-    BlockSum of_values, of_exponents;
+    BlockSum of_values;
     for (size_t b = 0; b < blocks; ++b) {
       exact::AddWords(name + hashed.tensors[b], hashed.indices[b], &values[b * kBlockElements],
                       hashed.counts[b], &of_values);
-      const auto word = static_cast<uint32_t>(static_cast<uint16_t>(exponents[b]));
-      exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, hashed.tensors[b]),
-                      hashed.indices[b], &word, 1, &of_exponents);
     }
     const auto count = static_cast<int64_t>(blocks);
     const BlockNames names{hashed.tensors.data(), hashed.indices.data(), hashed.counts.data()};
@@ -108,11 +104,34 @@ TEST_CASE("Word hash kernels: the hash of values and of exponents, and whether a
       CHECK((BlockSum::OfHalves(sum[0], sum[1]) == of_values) == !wrong);
       CHECK(finite[0] == (wrong ? 0 : 7));
     }
-    REQUIRE(LaunchExponentHash(names, exponents.data(), count, scratch.data(), sum.data(),
-                               nullptr) == cudaSuccess);
-    CHECK(BlockSum::OfHalves(sum[0], sum[1]) == of_exponents);
     REQUIRE((scratch.intact() && sum.intact() && finite.intact()));
   }
+}
+
+TEST_CASE("Exponent hash kernel: that of units, whatever tensors' lengths") {
+  RandomValues random(54);
+  const auto layout = exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{
+      {2, 255 * 256}, {0, 1}, {3, 256 * 256}, {5, 257 * 256}, {1, 700 * 256 - 9}, {4, 300}});
+  REQUIRE(layout.ok());
+  const size_t blocks = layout->block_count();
+  exact::Units units(&*layout, 21);
+  GuardedArray<uint32_t> tensors(blocks), indices(blocks), counts(blocks);
+  GuardedArray<int16_t> exponents(blocks);
+  for (size_t b = 0; b < blocks; ++b) {
+    const exact::Block& block = layout->blocks()[b];
+    tensors[b] = block.tensor;
+    indices[b] = block.index;
+    counts[b] = block.count;
+    exponents[b] = static_cast<int16_t>(random.Between(0, 120) - 19);
+  }
+  REQUIRE(units.Restore({exponents.data(), blocks}).ok());
+  const auto count = static_cast<int64_t>(blocks);
+  GuardedArray<uint64_t> scratch(DigestScratch(count) / sizeof(uint64_t));
+  GuardedArray<uint64_t> sum(2);
+  REQUIRE(LaunchExponentHash({tensors.data(), indices.data(), counts.data()}, exponents.data(),
+                             count, scratch.data(), sum.data(), nullptr) == cudaSuccess);
+  CHECK(BlockSum::OfHalves(sum[0], sum[1]) == units.Hash());
+  REQUIRE((scratch.intact() && sum.intact()));
 }
 
 TEST_CASE("Digest kernel: more partial sums than threads that add them") {

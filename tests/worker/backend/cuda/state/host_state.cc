@@ -86,12 +86,7 @@ DeviceHashes HostState::Hash() const {
   };
   hash(parameters);
   for (const std::vector<float>& slot : slots) hash(slot);
-  for (size_t b = 0; b < layout.block_count(); ++b) {
-    const exact::Block& block = layout.blocks()[b];
-    const auto word = static_cast<uint32_t>(static_cast<uint16_t>(units.exponents()[b]));
-    exact::AddWords(exact::NameOfPart(exact::StatePart::kExponents, block.tensor), block.index,
-                    &word, 1, &hashes.exponents);
-  }
+  hashes.exponents = units.Hash();
   return hashes;
 }
 

@@ -1,0 +1,79 @@
+#include "worker/backend/cpu/weights.h"
+
+#include <bit>
+#include <catch2/catch.hpp>
+#include <random>
+#include <vector>
+
+#include "worker/backend/cpu/layout.h"
+#include "worker/backend/cpu/storage.h"
+
+namespace ringmaster::cpu {
+namespace {
+
+constexpr int64_t kInputs = 96;
+constexpr int64_t kOutputs = 192;
+
+// Any bits but those of NaN, whose payload is not looked at.
+std::vector<float> AnyFloats(size_t count) {
+  std::mt19937 random(1);
+  std::vector<float> values;
+  while (values.size() < count) {
+    const auto value = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    if (value == value) values.push_back(value);
+  }
+  return values;
+}
+
+// What a copy holds, in canonical order, by oneDNN.
+std::vector<float> Canonical(const WeightCopy& copy, const DnnlDesc& desc, const Device& device) {
+  std::vector<float> values(kInputs * kOutputs);
+  dnnl::memory from(desc, device.engine, const_cast<void*>(copy.data()));
+  dnnl::memory to(CanonicalWeightDesc({kInputs, kOutputs}, DnnlType::f32), device.engine,
+                  values.data());
+  dnnl::stream stream(device.engine);
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
+  const auto device = Device::Create(Bf16Arithmetic::kEmulated);
+  REQUIRE(device.ok());
+  graph::Program program;
+  program.parameters.push_back({.shape = {kInputs, kOutputs}});
+  const std::vector<float> values = AnyFloats(kInputs * kOutputs);
+  const auto layout =
+      exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{{0, values.size()}});
+  REQUIRE(layout.ok());
+  const struct {
+    DnnlType type;
+    DnnlTag tag;
+  } layouts[] = {{DnnlType::f32, DnnlTag::AB16b64a},
+                 {DnnlType::f32, DnnlTag::AB16b16a},
+                 {DnnlType::bf16, DnnlTag::AB8b64a2b},
+                 {DnnlType::bf16, DnnlTag::AB8b16a2b},
+                 {DnnlType::f32, DnnlTag::oi}};
+  for (const auto& [type, tag] : layouts) {
+    const bool rounds = type == DnnlType::bf16;
+    INFO("layout " << static_cast<int>(tag));
+    const DnnlDesc desc({kOutputs, kInputs}, type, tag);
+    CpuWeights weights(program, *device);
+    const auto copy =
+        weights.Copy(0, rounds ? graph::DType::kBFloat16 : graph::DType::kFloat32, desc);
+    REQUIRE(copy.ok());
+    REQUIRE(weights.Place(**copy).ok());
+    REQUIRE(weights.Refresh(*layout, values, {}, {}).ok());
+    REQUIRE(weights.Ensure(**copy).ok());
+    const std::vector<float> found = Canonical(**copy, desc, *device);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float expected = rounds ? static_cast<float>(BFloat16(values[i])) : values[i];
+      if (std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(expected)) continue;
+      FAIL("element " << i << " is " << found[i] << ", expected " << expected);
+    }
+  }
+}
+
+}  // namespace ringmaster::cpu
