@@ -35,7 +35,7 @@ struct Context {
 };
 
 struct ReduceOptions {
-  size_t segment_elements = 1 << 18;                  // of one message; a multiple of 256
+  size_t segment_elements = 1 << 17;                  // of one message; a multiple of 256
   std::chrono::milliseconds progress_limit{600'000};  // without any frame: DEADLINE_EXCEEDED
 };
 

@@ -12,8 +12,10 @@ using Option = std::pair<const char*, int>;
 constexpr char kHttpConnectServer[] = "grpc.http_connect_server";
 
 constexpr Option kBothEnds[] = {
-    // Frames as large as messages and a fixed lookahead: a quarter more than probing and 16 KiB.
-    {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+    // Frames as large as messages. Windows grow by probing: of a lookahead gRPC 1.51 gives the
+    // stream
+    // its share, but never the connection, so that each frame would wait for a window update.
+    {GRPC_ARG_HTTP2_BDP_PROBE, 1},
     {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16 << 20},
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20},
     // Otherwise gRPC stops to ping a connection that carries nothing.

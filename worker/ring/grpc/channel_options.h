@@ -14,7 +14,7 @@ namespace ringmaster::ring {
 inline constexpr char kLinkMethod[] = "/ringmaster.v1.Ring/Link";
 inline constexpr char kLinkDoor[] = "link";
 
-// A segment of 1 MiB of float32 packs to 2 MiB at worst (AllReduce::LargestPayload); a stranger
+// A segment of 512 KiB of float32 packs to 1 MiB at worst (AllReduce::LargestPayload); a stranger
 // cannot make the port hold more than this, and of a predecessor a link takes what its job needs.
 inline constexpr int kMaxMessageBytes = 4 << 20;
 // A Beat is two numbers and a word.
