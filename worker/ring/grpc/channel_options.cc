@@ -16,7 +16,7 @@ constexpr Option kBothEnds[] = {
     // stream
     // its share, but never the connection, so that each frame would wait for a window update.
     {GRPC_ARG_HTTP2_BDP_PROBE, 1},
-    {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 16 << 20},
+    {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20},
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20},
     // Otherwise gRPC stops to ping a connection that carries nothing.
     {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},

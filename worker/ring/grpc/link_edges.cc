@@ -3,8 +3,6 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
@@ -21,12 +19,6 @@ Status Late(const std::string& what) {
   return Error(absl::StatusCode::kDeadlineExceeded, "{}", what);
 }
 
-// A pause is an eighth of the usual wait for a frame, where that is long enough to be worth it; a
-// frame that is late by more than another such wait is waited for as ever.
-constexpr int kLooks = 8;
-constexpr std::chrono::microseconds kShortestPause{40}, kLongestPause{200};
-constexpr std::chrono::milliseconds kLongestWait{5};  // more is the predecessor's own work
-
 // A successor that ends the stream itself says why; a broken connection says nothing.
 Status EndOf(const grpc::Status& status, const std::string& successor, const std::string& address) {
   const std::string reason = ErrorReason(status);
@@ -39,15 +31,6 @@ Status EndOf(const grpc::Status& status, const std::string& successor, const std
 }
 
 }  // namespace
-
-void Pace::Arrived(Duration waited) {
-  mean_ += (std::min<Duration>(waited, kLongestWait) - mean_) / kLooks;
-}
-
-Pace::Duration Pace::Pause(Duration waited) const {
-  const Duration pause = std::min<Duration>(mean_ / kLooks, kLongestPause);
-  return pause < kShortestPause || waited > 2 * mean_ ? Duration(0) : pause;
-}
 
 struct LinkEdges::Unsent {
   Unsent(std::shared_ptr<LinkEdges> edges, size_t byte_count)
@@ -161,34 +144,21 @@ Status LinkEdges::Send(const FrameHeader& header, const Payload& payload, TimePo
 }
 
 StatusOr<Arrival> LinkEdges::Await(TimePoint deadline) {
-  TakeWhatCame();
-  const TimePoint begin = std::chrono::steady_clock::now();
-  for (TimePoint now = begin;; now = std::chrono::steady_clock::now()) {
+  // What has come by now, but not for ever: the caller has frames to deal with.
+  for (uint32_t i = 0; i < kWindowFrames && events_->Poll(kNoWait); ++i) {
+  }
+  while (true) {
     {
       MutexLock lock(mu_);
       RING_RETURN_IF_ERROR(Exhausted());
-      if (!frames_.empty()) {
-        if (now != begin) pace_.Arrived(now - begin);
-        return Arrival::kFrame;
-      }
+      if (!frames_.empty()) return Arrival::kFrame;
       if (std::exchange(nudged_, false)) return Arrival::kNudge;
-      if (now >= deadline) return Arrival::kNothing;
+      if (std::chrono::steady_clock::now() >= deadline) return Arrival::kNothing;
       awaiting_ = true;
     }
-    if (const auto pause = pace_.Pause(now - begin); pause.count() > 0) {
-      std::this_thread::sleep_for(std::min(pause, deadline - now));
-      TakeWhatCame();
-    } else {
-      events_->Poll(deadline);
-    }
+    events_->Poll(deadline);
     MutexLock lock(mu_);
     awaiting_ = false;
-  }
-}
-
-// But not for ever: the caller has frames to deal with.
-void LinkEdges::TakeWhatCame() {
-  for (uint32_t i = 0; i < kWindowFrames && events_->Poll(kNoWait); ++i) {
   }
 }
 

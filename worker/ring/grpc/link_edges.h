@@ -27,22 +27,6 @@ namespace ringmaster::ring {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// How often to look for a frame while one comes. On a link that is slower than this host each
-// packet would wake the ring thread, hundreds for a frame, and take from the cores what they
-// compute with; so it looks some times a frame instead. Ring thread only.
-class Pace {
- public:
-  using Duration = std::chrono::steady_clock::duration;
-  // A frame was there after so long a wait.
-  void Arrived(Duration waited);
-  // For how long to leave the link alone, after so long a wait for the next one; zero: until there
-  // is something.
-  [[nodiscard]] Duration Pause(Duration waited) const;
-
- private:
-  Duration mean_{0};
-};
-
 class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
  public:
   // Names of the neighbours, for messages, and the largest payload that the predecessor may send.
@@ -95,8 +79,6 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   // Returns its bytes when gRPC has let go of the last piece of a frame.
   struct Unsent;
 
-  // Deals with the events that are there.
-  void TakeWhatCame();
   // Waits until `bytes` more may be unsent.
   Status Reserve(size_t bytes, TimePoint deadline);
   void Release(size_t bytes);
@@ -124,7 +106,6 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   grpc::ByteBuffer unexpected_;  // what the successor sends: nothing
   grpc::Status status_;
 
-  Pace pace_;
   std::atomic<size_t> unsent_{0};
   std::atomic<bool> wants_room_{false};  // the ring thread waits in Reserve
 

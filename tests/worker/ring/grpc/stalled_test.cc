@@ -25,9 +25,9 @@ using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-// Unsent payloads (8 MiB), spare buffers of an AllReduce (8 of 2 MiB), gRPC's lookahead (16 MiB),
-// and what gRPC has beside.
-constexpr int64_t kAlways = 48 * kMiB;
+// Unsent payloads (8 MiB), spare buffers of an AllReduce (8 of 2 MiB), gRPC's lookahead and what
+// its windows grow by (32 MiB), and what it has beside.
+constexpr int64_t kAlways = 64 * kMiB;
 
 int64_t Held() {
   const struct mallinfo2 info = mallinfo2();
