@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kIdle{100};
 constexpr std::chrono::milliseconds kStopping{1};
 constexpr std::chrono::seconds kSlice{1};  // of a wait of the own thread
 
-gpr_timespec ToGrpc(EventQueue::TimePoint deadline) {
+gpr_timespec TimespecOf(EventQueue::TimePoint deadline) {
   if (deadline == kNoWait) return gpr_inf_past(GPR_CLOCK_MONOTONIC);
   const auto left =
       std::min<steady_clock::duration>(deadline - steady_clock::now(), std::chrono::hours(1));
@@ -109,7 +109,7 @@ void EventQueue::Run() {
 bool EventQueue::PollOnce(TimePoint deadline) {
   void* tag = nullptr;
   bool ok = false;
-  switch (queue_->AsyncNext(&tag, &ok, ToGrpc(deadline))) {
+  switch (queue_->AsyncNext(&tag, &ok, TimespecOf(deadline))) {
     case grpc::CompletionQueue::GOT_EVENT:
       static_cast<const Event*>(tag)->happened_(ok);
       return true;
