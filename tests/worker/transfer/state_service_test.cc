@@ -113,7 +113,7 @@ class OwnSource : public MemorySource {
 };
 StateOr Opened(MemoryState state) { return std::make_unique<OwnSource>(std::move(state)); }
 
-Status Fetch(const FetchOptions& options) {
+Status FetchOnce(const FetchOptions& options) {
   MemoryState got;
   return FetchState(options, &got, {});
 }
@@ -163,7 +163,7 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
     CHECK(asked == 4);
   }
   SECTION("no job is offered") {
-    auto fetch = std::async(std::launch::async, [&]() { return Fetch(source.Ask(7)); });
+    auto fetch = std::async(std::launch::async, [&]() { return FetchOnce(source.Ask(7)); });
     SlowReader(source).ReadAll();
     source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 5)); });
     CHECK(fetch.get() == absl::OkStatus());
@@ -173,7 +173,7 @@ TEST_CASE("States: what is not there yet is asked for until it is") {
     const Status status = UntilItSays("at step 6", [&source](auto span) {
       FetchOptions options = source.Ask(7);
       options.deadline = In(span);
-      return Fetch(options);
+      return FetchOnce(options);
     });
     CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
     CHECK(Says(status, "job-1 at step 7 from worker-a (127.0.0.1:"));
@@ -185,9 +185,9 @@ TEST_CASE("States: only who was told the ticket of the newest generation gets a 
   Source source;
   source.Offer(kJob, [](uint64_t step) { return Opened(MakeState(step, 5)); });
   FetchOptions options = source.Ask(7);
-  REQUIRE(Fetch(options) == absl::OkStatus());
+  REQUIRE(FetchOnce(options) == absl::OkStatus());
   const auto refused = [&options] {
-    const Status status = Fetch(options);
+    const Status status = FetchOnce(options);
     CHECK(Says(status, "the ticket that came with the request is not that of its Start"));
     return status.code() == absl::StatusCode::kPermissionDenied;
   };
@@ -215,11 +215,11 @@ TEST_CASE("States: only who was told the ticket of the newest generation gets a 
     options.generation = {1, 3};
     const Status status = UntilItSays("generation 1.3 has not begun here yet", [&](auto span) {
       options.deadline = In(span);
-      return Fetch(options);
+      return FetchOnce(options);
     });
     CHECK(status.code() == absl::StatusCode::kDeadlineExceeded);
     options.deadline = Soon();
-    auto fetch = std::async(std::launch::async, [&] { return Fetch(options); });
+    auto fetch = std::async(std::launch::async, [&] { return FetchOnce(options); });
     source.service.Admit(kJob, {1, 3}, kTicket);
     CHECK(fetch.get() == absl::OkStatus());
   }
@@ -231,14 +231,14 @@ TEST_CASE("States: refusals that do not pass are told at once, with their reason
   SECTION("past the step") {
     source.Offer(
         kJob, [](uint64_t) -> StateOr { return FailedPrecondition("the state is at step {}", 9); });
-    const Status status = Fetch(options);
+    const Status status = FetchOnce(options);
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Says(status, "job-1 at step 7 from worker-a"));
     CHECK(Says(status, "the state is at step 9"));
   }
   SECTION("another job") {
     source.Offer(JobId("job-2"), [](uint64_t) { return Opened(MakeState(7, 1)); });
-    const Status status = Fetch(options);
+    const Status status = FetchOnce(options);
     CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Says(status, "serves job job-2, not job-1"));
   }
@@ -252,7 +252,7 @@ TEST_CASE("States: refusals that do not pass are told at once, with their reason
   }
   SECTION("it cannot be opened") {
     source.Offer(kJob, [](uint64_t) -> StateOr { return Internal("no memory for {}", 7); });
-    const Status status = Fetch(options);
+    const Status status = FetchOnce(options);
     CHECK(status.code() == absl::StatusCode::kInternal);
     CHECK(Says(status, "no memory for 7"));
   }
@@ -318,7 +318,7 @@ TEST_CASE("States: a stream ends when the state goes on, and is lost for who fet
   source.Offer(kJob, [](uint64_t step) -> StateOr {
     return std::make_unique<GoesOn>(MakeState(step, 3 * kMiB));
   });
-  const Status status = Fetch(source.Ask(7));
+  const Status status = FetchOnce(source.Ask(7));
   CHECK(status.code() == absl::StatusCode::kUnavailable);
   CHECK(Says(status, "the stream broke after 2097152 of 3145728 bytes"));
   CHECK(Says(status, "this worker holds that of step 8"));
@@ -359,7 +359,7 @@ TEST_CASE("States: so many streams and no more") {
   CHECK(ErrorReason(refused) == kReasonCrowded);
   go.Open();
   CHECK(first.ReadAll().ok());
-  CHECK(Fetch(source.Ask(7)) == absl::OkStatus());
+  CHECK(FetchOnce(source.Ask(7)) == absl::OkStatus());
 }
 
 TEST_CASE("States: a fetcher that takes nothing is given up") {
@@ -369,8 +369,8 @@ TEST_CASE("States: a fetcher that takes nothing is given up") {
   SlowReader stalled(source);
   REQUIRE(stalled.Read());
   // On a busy machine this one may be taken for stalled as well.
-  Status status = Fetch(source.Ask(8));
-  for (int i = 0; i < 20 && !status.ok(); ++i) status = Fetch(source.Ask(8));
+  Status status = FetchOnce(source.Ask(8));
+  for (int i = 0; i < 20 && !status.ok(); ++i) status = FetchOnce(source.Ask(8));
   CHECK(status == absl::OkStatus());
   CHECK(stalled.ReadAll().error_code() == grpc::CANCELLED);
 }

@@ -42,12 +42,12 @@ struct Queued {
   grpc::Alarm alarm;
 };
 
-Clock::time_point Soon() { return Clock::now() + seconds(20); }
+Clock::time_point Patience() { return Clock::now() + seconds(20); }
 
 // Polls, like a ring thread, until the event was dealt with.
 bool PollFor(EventQueue* events, std::future<std::thread::id>* where) {
   while (where->wait_for(seconds(0)) != std::future_status::ready) {
-    if (!events->Poll(Soon()) && Clock::now() >= Soon()) return false;
+    if (!events->Poll(Patience()) && Clock::now() >= Patience()) return false;
   }
   return true;
 }
@@ -100,7 +100,7 @@ TEST_CASE("EventQueue: Wake ends a Poll that waits, and is not lost where none d
   Queued queued;
   std::atomic<bool> woken = false;
   std::jthread poller([&]() {
-    while (!woken) queued.events->Poll(Soon());
+    while (!woken) queued.events->Poll(Patience());
   });
   woken = true;
   const auto begin = Clock::now();
@@ -117,7 +117,7 @@ TEST_CASE("EventQueue: a Poll comes back at its deadline, and at once after Stop
   Drain(queued.events.get(), begin + milliseconds(20));
   CHECK(Clock::now() - begin >= milliseconds(20));
   queued.Stop();
-  CHECK_FALSE(queued.events->Poll(Soon()));
+  CHECK_FALSE(queued.events->Poll(Patience()));
   queued.events->Wake();
   queued.events->GiveBack();
   CHECK(Clock::now() - begin < seconds(10));
@@ -129,7 +129,7 @@ TEST_CASE("EventQueue: Stop ends a Poll that waits, and deals with what is left"
                    std::chrono::system_clock::now() + std::chrono::milliseconds(50), &queued.rung);
   auto where = queued.where.get_future();
   std::jthread poller([&]() {
-    while (queued.events->Poll(Soon())) {
+    while (queued.events->Poll(Patience())) {
     }
   });
   queued.Stop();
