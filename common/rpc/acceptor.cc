@@ -300,7 +300,8 @@ void Acceptor::HearAll(std::span<const pollfd> polled) {
   const Clock::time_point now = Clock::now();
   auto visitor = visitors_.begin();
   for (const pollfd& file : polled) {
-    const bool done = file.revents != 0 ? Hear(&*visitor) == Heard::kDone : visitor->until < now;
+    const bool heard = file.revents != 0 && Hear(&*visitor) == Heard::kDone;
+    const bool done = heard || visitor->until < now;
     visitor = done ? visitors_.erase(visitor) : std::next(visitor);
   }
 }

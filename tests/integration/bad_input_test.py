@@ -136,9 +136,10 @@ class BadInputTest(cluster.ClusterTest):
             running.address = address
             self.check_still_serving("a")
 
-    def send_to_ring(self, address, frames):
+    def send_to_ring(self, address, frames, door="link"):
         """The status code with which a worker ends a stream of these raw frames."""
-        with grpc.insecure_channel(address) as channel:
+        options = [("grpc.http_connect_server", door)] if door else []
+        with grpc.insecure_channel(address, options=options) as channel:
             link = channel.stream_stream("/ringmaster.v1.Ring/Link",
                                          request_serializer=bytes, response_deserializer=bytes)
             with self.assertRaises(grpc.RpcError) as refused:
@@ -158,6 +159,7 @@ class BadInputTest(cluster.ClusterTest):
             term, counter = map(int, status["generation"].split("."))
             for port in ports:
                 self.assertIn(self.send_to_ring(port, [b"garbage" * 100]), refusals)
+                self.assertIn(self.send_to_ring(port, [b"garbage" * 100], door=None), refusals)
                 self.assertIn(self.send_to_ring(port, [b""]), refusals)
                 old = ring_frames.frame(job, term - 1, counter, status["step"], b"\0" * 64)
                 self.assertIn(self.send_to_ring(port, [old]), refusals)

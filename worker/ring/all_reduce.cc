@@ -162,9 +162,11 @@ StatusOr<Arrival> AllReduce::Await() {
   const auto deadline = begin + options_.progress_limit;
   StatusOr<Arrival> arrival = link_->Await(deadline);
   waits_.Add(begin, std::chrono::steady_clock::now());
-  // Too late: Receive says for whom.
-  if (arrival.ok() && *arrival == Arrival::kNothing) return link_->Receive(deadline).status();
-  return arrival;
+  if (!arrival.ok() || *arrival != Arrival::kNothing) return arrival;
+  // Too late: Receive says for whom, but for a frame that comes at that moment.
+  RING_ASSIGN_OR_RETURN(Frame frame, link_->Receive(deadline));
+  RING_RETURN_IF_ERROR(Deal(std::move(frame)));
+  return Arrival::kNudge;
 }
 
 StatusOr<bool> AllReduce::StartOne() {

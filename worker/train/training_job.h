@@ -72,6 +72,9 @@ struct TrainingJob {
   // without; other threads read them under it.
   Mutex state_mu;
   uint64_t states_replaced = 0;  // how often the state was another one then; under state_mu
+  // Of the state that was last hashed for somebody who fetches it, with states_replaced then; under
+  // state_mu.
+  std::optional<std::pair<uint64_t, uint64_t>> offered_step;
 
   // When the newest checkpoint began, or the first run.
   std::optional<std::chrono::steady_clock::time_point> checkpoint_began;

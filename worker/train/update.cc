@@ -173,6 +173,7 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
 
 Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
+  if (!job->lost_state.empty()) return DataLoss("{}", job->lost_state);
   State& state = *job->state;
   RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, source));
   if (job->scaled()) {
@@ -188,6 +189,7 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
 
 Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
+  if (!job->lost_state.empty()) return DataLoss("{}", job->lost_state);
   State& state = *job->state;
   RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kNone, source));
   state.loss_scale = AfterSkippedStep(state.loss_scale);

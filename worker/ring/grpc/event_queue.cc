@@ -77,7 +77,8 @@ void EventQueue::GiveBack() {
 void EventQueue::Wake() {
   MutexLock lock(wake_mu_);
   if (shut_ || std::exchange(waking_, true)) return;
-  alarm_.Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), &woken_);
+  // Long past: `now` is rounded up to a millisecond, and left to gRPC's timer thread.
+  alarm_.Set(queue_.get(), gpr_inf_past(GPR_CLOCK_MONOTONIC), &woken_);
 }
 
 bool EventQueue::Hold() {

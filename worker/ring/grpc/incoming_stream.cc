@@ -70,6 +70,7 @@ bool IncomingStream::Accept(std::shared_ptr<LinkEdges> edges) {
   edges_ = std::move(edges);
   greeting_ = true;
   Ask();
+  context_.AddInitialMetadata(kAcceptedKey, "1");
   stream_.SendInitialMetadata(&greeted_);
   Read();
   return true;

@@ -107,6 +107,7 @@ Status LinkEdges::Reserve(size_t bytes, TimePoint deadline) {
     if (room) wants_room_ = false;
     {
       MutexLock lock(mu_);
+      if (!failure_.ok() || successor_left_) wants_room_ = false;
       RING_RETURN_IF_ERROR(failure_);
       if (successor_left_) {
         return Error(absl::StatusCode::kAborted, "successor {} left the ring", successor_);
@@ -118,6 +119,7 @@ Status LinkEdges::Reserve(size_t bytes, TimePoint deadline) {
     MutexLock lock(mu_);
     awaiting_ = false;
     if (late && failure_.ok()) {
+      wants_room_ = false;
       return Late(fmt::format("successor {} took no frame in time, {} bytes are unsent", successor_,
                               unsent));
     }
@@ -227,6 +229,7 @@ void LinkEdges::PredecessorDone() {
 
 void LinkEdges::Open(const Address& address, const v1::LinkHello& hello) {
   MutexLock lock(mu_);
+  if (!failure_.ok()) return;  // the port stops: its queue takes nothing more
   context_ = std::make_unique<grpc::ClientContext>();
   context_->set_wait_for_ready(true);
   AddHello(hello, context_.get());
@@ -258,7 +261,8 @@ void LinkEdges::OnStarted(bool ok) {
 void LinkEdges::OnAccepted(bool ok) {
   if (ok) {
     MutexLock lock(mu_);
-    successor_edge_.joined = true;
+    const auto& answer = context_->GetServerInitialMetadata();
+    successor_edge_.joined = answer.find(kAcceptedKey) != answer.end();
     Tell();
   }
   Settle();

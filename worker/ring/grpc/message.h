@@ -28,6 +28,8 @@ inline constexpr char kReasonLeft[] = "RING_LEFT";  // the receiver left of its 
 [[nodiscard]] v1::LinkHello MakeHello(const std::string& job_id, const GenerationId& generation,
                                       const std::string& sender, const std::string& incarnation);
 void AddHello(const v1::LinkHello& hello, grpc::ClientContext* context);
+// In the answer of whoever accepts a stream: initial metadata alone may come with a refusal, too.
+inline constexpr char kAcceptedKey[] = "ringmaster-accepted";
 // INVALID_ARGUMENT: there is none, it does not parse, lacks a field, or is of another protocol
 // version.
 [[nodiscard]] StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context);

@@ -29,6 +29,7 @@ namespace ringmaster::ring {
 namespace {
 
 constexpr std::chrono::seconds kShutdownLimit{2};
+constexpr std::chrono::seconds kAbortLimit{5};  // until a call that was aborted is over
 
 // Both are settings of the process, and are read when a server is built.
 void EnableStandardServices() {
@@ -71,14 +72,15 @@ class RingService : public v1::Ring::CallbackService {
   }
 
  private:
-  // Where a link that did not come through the door of links is told where that is.
+  // Tells a link that did not come through the door of links where that is.
   class Elsewhere : public grpc::ServerBidiReactor<v1::RawFrame, v1::RawFrame> {
    public:
     Elsewhere() {
-      Finish({grpc::StatusCode::UNIMPLEMENTED,
-              fmt::format("a link's connection begins with `CONNECT {} HTTP/1.1` "
-                          "(grpc.http_connect_server)",
-                          kLinkDoor)});
+      const Status status = InvalidArgument(
+          "a link has a connection of its own, which begins with `CONNECT {} HTTP/1.1` (gRPC's "
+          "channel argument grpc.http_connect_server)",
+          kLinkDoor);
+      Finish(ToGrpc(status, kReasonHello));
     }
     void OnDone() override { delete this; }
   };
@@ -254,7 +256,10 @@ void GrpcRingPort::Stop() {
   // The call to the successor of a link that still exists.
   if (const auto edges = CurrentEdges(); edges != nullptr) {
     edges->Close(LinkEdges::Queued::kDrop);
-    if (!edges->WaitDone(std::chrono::steady_clock::now() + options_.cancel_limit)) edges->Abort();
+    if (!edges->WaitDone(std::chrono::steady_clock::now() + options_.cancel_limit)) {
+      edges->Abort();
+      (void)edges->WaitDone(std::chrono::steady_clock::now() + kAbortLimit);
+    }
   }
   const auto until = std::chrono::system_clock::now() + kShutdownLimit;
   if (link_server_ != nullptr) link_server_->Shutdown(until);

@@ -59,7 +59,7 @@ class StreamTable {
     std::shared_ptr<Stream> stream;
     TimePoint until;
   };
-  // Streams whose fate was decided under the lock; what follows for gRPC happens after it.
+  // Streams whose fate was decided under the lock; what follows for gRPC may happen after it.
   struct Settled {
     std::vector<std::shared_ptr<Stream>> streams;
     ~Settled() {
