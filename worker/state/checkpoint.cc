@@ -104,8 +104,7 @@ Status CheckSame(const std::string& file, const TensorViews& expected, const Ten
   return absl::OkStatus();
 }
 
-// Types, shapes and so sizes were compared before. A file's bytes may lie at any address, also
-// here.
+// Types, shapes and so sizes were compared before. A file's bytes may lie anywhere, also here.
 template <typename T>
 void Copy(const TensorView& from, std::span<T> to) {
   const bool here = static_cast<const void*>(from.bytes.data()) == to.data();
