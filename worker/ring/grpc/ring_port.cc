@@ -29,7 +29,7 @@ namespace ringmaster::ring {
 namespace {
 
 constexpr std::chrono::seconds kShutdownLimit{2};
-constexpr std::chrono::seconds kAbortLimit{5};  // until a call that was aborted is over
+constexpr std::chrono::seconds kAbortedLimit{5};  // until a call that was aborted is over
 
 // Both are settings of the process, and are read when a server is built.
 void EnableStandardServices() {
@@ -258,7 +258,7 @@ void GrpcRingPort::Stop() {
     edges->Close(LinkEdges::Queued::kDrop);
     if (!edges->WaitDone(std::chrono::steady_clock::now() + options_.cancel_limit)) {
       edges->Abort();
-      (void)edges->WaitDone(std::chrono::steady_clock::now() + kAbortLimit);
+      (void)edges->WaitDone(std::chrono::steady_clock::now() + kAbortedLimit);
     }
   }
   const auto until = std::chrono::system_clock::now() + kShutdownLimit;
