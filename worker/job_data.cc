@@ -61,7 +61,6 @@ bool JobData::IsHere(const std::string& path) const {
 
 StatusOr<std::shared_ptr<const data::Dataset>> JobData::Open(const InspectDataset& task,
                                                              const std::stop_token& stop) {
-  Begin(task);  // again: the same job may have been dropped since
   const bool url = IsUrl(task.data.path());
   if (url || !IsHere(task.data.path())) {
     Tell(task.job, Has::kLacks);

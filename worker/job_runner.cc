@@ -80,15 +80,18 @@ void JobRunner::Start() {
   pthread_setname_np(thread_.native_handle(), "job");
 }
 
+void JobRunner::Begin(const InspectDataset& task) {
+  options_.begins(task.job);
+  data_->Begin(task);
+  MutexLock lock(mu_);
+  job_ = task.job;
+}
+
 void JobRunner::Submit(Task task) {
-  if (const auto* inspect = std::get_if<InspectDataset>(&task)) {
-    options_.begins(inspect->job);
-    data_->Begin(*inspect);
-  }
+  if (const auto* inspect = std::get_if<InspectDataset>(&task)) Begin(*inspect);
   std::stop_source former_delivery, former_fetch;
   {
     MutexLock lock(mu_);
-    if (const auto* inspect = std::get_if<InspectDataset>(&task)) job_ = inspect->job;
     if (std::holds_alternative<MeasureRing>(task)) bench_ = std::stop_source();
     if (const auto* run = std::get_if<RunJob>(&task)) {
       generation_ = GenerationOf(run->start);
@@ -204,6 +207,7 @@ void JobRunner::Loop() {
 }
 
 void JobRunner::Do(const InspectDataset& task) {
+  Begin(task);  // again: a drop that came before it may have been carried out since
   phases_.Enter(task.job, "data_check");
   InspectDone done;
   done.job = task.job;

@@ -70,6 +70,8 @@ class JobRunner {
 
  private:
   void Loop();
+  // A job is served from now on: heartbeats, logs and peers who lack its data know it.
+  void Begin(const InspectDataset& task);
   void Do(const InspectDataset& task);
   void Do(const PrepareJob& task);
   void Do(const RunJob& task);

@@ -285,6 +285,13 @@ class Cluster:
             watch.stdout.close()
         raise AssertionError(f"{what}: not within {timeout} s; last status {last}")
 
+    def wait_ring(self, job, *names, timeout=20.0):
+        """The first status in which exactly these workers compute the job's shards."""
+        def formed(status):
+            # One that is on its way in is listed, without shards.
+            return sorted(worker["name"] for worker in status["workers"] if worker["shards"]) == sorted(names)
+        return self.watch_until(job, formed, f"the ring is {names}", timeout)
+
     def make_data(self, path="cifar10", train=56, test=20, seed=0, root=None):
         target = pathlib.Path(root or self.data_root) / path
         self.ringctl("dataset", "make", "cifar10", target, "--train", train, "--test", test,

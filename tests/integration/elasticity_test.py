@@ -48,12 +48,6 @@ class ElasticityTest(cluster.ClusterTest):
         self.cluster.ringctl("checkpoint", "verify", job)
         return status
 
-    def wait_ring(self, job, *names, timeout=20.0):
-        def formed(status):
-            # One that is on its way in is listed, without shards.
-            return sorted(worker["name"] for worker in status["workers"] if worker["shards"]) == sorted(names)
-        return self.cluster.watch_until(job, formed, f"the ring is {names}", timeout)
-
     def kill_all(self):
         for name in list(self.cluster.workers):
             self.cluster.workers[name].kill()
@@ -64,7 +58,7 @@ class ElasticityTest(cluster.ClusterTest):
         with self.slow("ab") as (running, job):
             began = time.monotonic()
             running.start_worker("c", wait=False)
-            status = self.wait_ring(job, "a", "b", "c")
+            status = self.cluster.wait_ring(job, "a", "b", "c")
             self.assertLess(time.monotonic() - began, 2 * cluster.SLOW)
             at = status["step"]
             status = running.watch_until(job, lambda status: status["step"] > at, "it computes")
@@ -106,9 +100,9 @@ class ElasticityTest(cluster.ClusterTest):
     def test_a_killed_worker_is_left_out_and_comes_back(self):
         with self.slow("abc") as (running, job):
             running.workers["b"].kill()
-            self.wait_ring(job, "a", "c")
+            self.cluster.wait_ring(job, "a", "c")
             running.start_worker("b", wait=False)
-            self.wait_ring(job, "a", "b", "c")
+            self.cluster.wait_ring(job, "a", "b", "c")
             first, second = self.check_end(job)["regroups"]
             self.assertEqual((first["lost"], first["joined"]), (["b"], []))
             self.assertEqual((second["lost"], second["joined"]), ([], ["b"]))
@@ -119,9 +113,9 @@ class ElasticityTest(cluster.ClusterTest):
         with self.slow("ab") as (running, job):
             running.ringctl("drain", "b")
             self.assertEqual(running.attached()["b"]["state"], "DRAINED")
-            self.wait_ring(job, "a")
+            self.cluster.wait_ring(job, "a")
             running.ringctl("drain", "b", "--resume")
-            self.wait_ring(job, "a", "b")
+            self.cluster.wait_ring(job, "a", "b")
             gone, back = self.check_end(job)["regroups"]
             self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
             self.assertEqual(back["joined"], ["b"])
@@ -129,7 +123,7 @@ class ElasticityTest(cluster.ClusterTest):
     def test_sigterm_ends_a_worker_and_loses_nothing(self):
         with self.slow("ab") as (running, job):
             self.assertEqual(running.workers.pop("b").stop(), cluster.OK)
-            self.wait_ring(job, "a")
+            self.cluster.wait_ring(job, "a")
             (gone,) = self.check_end(job)["regroups"]
             self.assertEqual((gone["lost"], gone["shards_recomputed"]), (["b"], 0))
 
@@ -219,9 +213,9 @@ class ElasticityTest(cluster.ClusterTest):
             running.coordinator.kill()
             running.workers["b"].kill()
             running.start_coordinator()
-            self.wait_ring(job, "a", "c")
+            self.cluster.wait_ring(job, "a", "c")
             running.start_worker("b", wait=False)
-            self.wait_ring(job, "a", "b", "c")
+            self.cluster.wait_ring(job, "a", "b", "c")
             self.assertFalse(any(one["rewound"] for one in self.check_end(job)["regroups"]))
 
     def test_a_job_that_ends_while_nobody_coordinates_is_not_lost(self):
@@ -248,7 +242,7 @@ class ElasticityTest(cluster.ClusterTest):
                 running.coordinator.kill()
             running.start_coordinator()
             running.workers["b"].kill()  # so that a generation of the newest term is made
-            self.wait_ring(job, "a")
+            self.cluster.wait_ring(job, "a")
             seen = term()
             running.coordinator.kill()
             shutil.rmtree(store)

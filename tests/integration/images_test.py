@@ -58,11 +58,15 @@ class ImagesTest(exactness.ExactnessCase):
         self.assertNotEqual(*(results[0][name]["metrics"]["test"] for name in jobs))
 
     def test_a_worker_that_is_killed_and_an_index_that_is_cached_change_nothing(self):
-        with self.running([("a", 1), ("b", 1), ("c", 1)]) as running:
+        with self.running([]) as running:
+            running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:30"}
+            for name in "abc":
+                running.start_worker(name)
             make_images(running)
             first = running.run_job(spec(3))
             job = running.submit(spec(1, 3, epochs=6))
-            running.watch_until(job, lambda status: status["step"] >= 2, "two steps")
+            # It begins on those who have ended the first job: the others join.
+            running.wait_ring(job, "a", "b", "c")
             running.workers["b"].kill()
             killed = running.wait(job)
             self.assertIn(["b"], [regroup["lost"] for regroup in killed["regroups"]], killed)

@@ -21,10 +21,6 @@ class LeavingTest(cluster.ClusterTest):
                                  len(status["workers"]) == len(workers), "the job runs")
         return job
 
-    def wait_ring(self, job, *names):
-        self.cluster.watch_until(job, lambda status: sorted(
-            worker["name"] for worker in status["workers"]) == sorted(names), f"the ring is {names}")
-
     def test_while_the_coordinator_is_away_the_ring_goes_on_and_then_the_worker_is_released(self):
         job = self.begin("a", "b")
         step = self.cluster.status(job)["step"]
@@ -35,7 +31,7 @@ class LeavingTest(cluster.ClusterTest):
         self.assertTrue(leaves.running())
         self.cluster.start_coordinator()
         self.assertEqual(leaves.wait(), cluster.OK)
-        self.wait_ring(job, "a")
+        self.cluster.wait_ring(job, "a")
         status = self.cluster.status(job)
         self.assertGreater(status["step"], step)
         self.assertEqual([(gone["lost"], gone["shards_recomputed"]) for gone in status["regroups"]],
@@ -59,7 +55,7 @@ class LeavingTest(cluster.ClusterTest):
     def test_without_a_drain_it_is_lost_and_the_job_goes_on(self):
         job = self.begin("a", "b", extra=("--drain", "0"))
         self.assertEqual(self.cluster.workers.pop("b").stop(), cluster.OK)
-        self.wait_ring(job, "a")
+        self.cluster.wait_ring(job, "a")
         self.assertEqual(self.cluster.status(job)["state"], "RUNNING")
 
     def test_a_second_worker_of_a_living_name_says_so_once_and_takes_over_later(self):
@@ -78,7 +74,7 @@ class LeavingTest(cluster.ClusterTest):
         job = self.begin("a")
         shutil.copytree(self.cluster.folder / "state-a", self.cluster.folder / "state-b")
         self.cluster.start_worker("b")
-        self.wait_ring(job, "a", "b")
+        self.cluster.wait_ring(job, "a", "b")
         self.cluster.watch_until(job, lambda status: "b" in self.cluster.ringctl("logs", job).stdout,
                                  "lines of b")
         self.assertNotIn("lost", self.cluster.ringctl("logs", job).stdout)

@@ -89,6 +89,8 @@ void Client::Drain(const std::string& worker, bool resume) {
     const Status& status = reply.refusal.status;
     cluster_->world.Log(
         fmt::format("{} {}: {}", resume ? "resume" : "drain", worker, Message(status)));
+    // A call that was overtaken by a newer one, on another connection: that one is made again.
+    if (!resume && wishes_[worker].resume) return Drain(worker, true);
     // Not attached now: a drain lasts until it is ended, or the worker starts again.
     if (!resume || status.ok()) return;
     cluster_->world.After(milliseconds(300), life_, [this, worker, wanted] {

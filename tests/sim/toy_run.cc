@@ -60,19 +60,7 @@ void ToyRun::Begin() {
   self_.cluster->oracle.OnRunBegin({self_.host, self_.incarnation}, start_, job_->applied);
   Watch();
   if (RING_PLANTED(kJoinsWithoutState)) job_->applied = start_.start_step();
-  if (job_->applied == start_.start_step()) return Connect();
-  // With a restore the first member has it as soon as it came from the folder.
-  if (start_.has_restore()) sources_ = {0};
-  std::erase(sources_, static_cast<int>(rank_));
-  std::rotate(sources_.begin(),
-              sources_.begin() + static_cast<long>(sources_.empty() ? 0 : rank_ % sources_.size()),
-              sources_.end());
-  phase_ = Phase::kFetching;
-  job_->phase = "fetch";
-  fetch_begun_ = source_heard_ = self_.cluster->world.now();
-  self_.cluster->faults.At(Point::kFetch, self_.host);
-  if (start_.has_restore() && rank_ == 0) return AskFolder();
-  FetchNext();
+  Connect();
 }
 
 void ToyRun::End(Outcome outcome, const std::string& reason, const std::string& peer) {
@@ -135,6 +123,23 @@ void ToyRun::Stop(RunStop when) {
 }
 
 // ---- S(K) ---------------------------------------------------------------------------------------
+
+// Behind Connect: the others compute their shards meanwhile (worker/generation_run.cc).
+void ToyRun::CatchUp() {
+  // With a restore the first member has it as soon as it came from the folder.
+  if (start_.has_restore()) sources_ = {0};
+  std::erase(sources_, static_cast<int>(rank_));
+  std::rotate(sources_.begin(),
+              sources_.begin() + static_cast<long>(sources_.empty() ? 0 : rank_ % sources_.size()),
+              sources_.end());
+  phase_ = Phase::kFetching;
+  job_->phase = "fetch";
+  fetch_begun_ = source_heard_ = self_.cluster->world.now();
+  self_.cluster->faults.At(Point::kFetch, self_.host);
+  if (over_) return;
+  if (start_.has_restore() && rank_ == 0) return AskFolder();
+  FetchNext();
+}
 
 void ToyRun::FetchNext() {
   if (sources_.empty()) return End(Outcome::kFailed, "nobody in this ring holds its state");
@@ -211,7 +216,7 @@ void ToyRun::Adopt(uint64_t step, StateHash state) {
   job_->applied = step;
   job_->state = state;
   self_.cluster->world.Log(fmt::format("w{} fetched S({})", self_.host, step));
-  Connect();
+  Join();
 }
 
 // ---- the ring -----------------------------------------------------------------------------------
@@ -242,6 +247,11 @@ void ToyRun::Connect() {
 }
 
 void ToyRun::Connected() {
+  if (job_->applied == start_.start_step()) return Join();
+  CatchUp();
+}
+
+void ToyRun::Join() {
   const auto fetch = self_.cluster->world.now() - fetch_begun_;
   post_(worker::RunJoined{
       job_->id, generation_,
@@ -363,7 +373,10 @@ void ToyRun::Receive(const Frame& frame) {
   if (over_ || frame.job != job_->id.value()) return;
   if (frame.generation != generation_ && !RING_PLANTED(kFramesOfAnyGeneration)) return;
   const uint64_t round = frame.step + (frame.farewell ? kFarewellRound : 0);
-  const uint64_t current = job_->applied + (farewell_ ? kFarewellRound : 0);
+  // Who still fetches S(K) keeps what comes for its first step.
+  const bool begins = phase_ == Phase::kConnecting || phase_ == Phase::kFetching;
+  const uint64_t applied = begins ? start_.start_step() : job_->applied;
+  const uint64_t current = applied + (farewell_ ? kFarewellRound : 0);
   if (frame.rank >= static_cast<uint32_t>(start_.ring_size()) || round < current) return;
   if (!inbox_[round].try_emplace(frame.rank, frame.contributions).second) return;
   if (frame.ends) asking_.insert({round, frame.rank});

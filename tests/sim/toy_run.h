@@ -69,6 +69,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   [[nodiscard]] bool EndsHere();
 
   // Getting S(K).
+  void CatchUp();
   void FetchNext();
   void AskSource(int host, const std::string& name);
   void AskFolder();
@@ -77,6 +78,7 @@ class ToyRun : public std::enable_shared_from_this<ToyRun> {
   void Watch();
   void Connect();
   void Connected();
+  void Join();
   void Lost(const std::string& peer, const std::string& reason, bool left);
   // A step.
   void KeepFolded();

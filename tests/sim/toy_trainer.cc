@@ -91,6 +91,7 @@ void ToyTrainer::Work(Time cost, std::function<void()> then) {
 }
 
 void ToyTrainer::Do(const worker::InspectDataset& task) {
+  shown_job_ = task.job;  // again, as JobRunner: a drop before it may have been carried out since
   post_(worker::PhaseChanged{task.job, "data_check", 0});
   Work(milliseconds(self_.cluster->world.random().Between(2, 40)), [this, job = task.job] {
     post_(worker::InspectDone{job, testing::MakeFacts(), ""});

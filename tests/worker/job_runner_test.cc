@@ -186,6 +186,24 @@ TEST_CASE("JobRunner: a fence ends a run that still waits for its ring") {
   CHECK(here.Ended().outcome == Outcome::kStopped);
 }
 
+TEST_CASE(
+    "JobRunner: a job that begins behind the drop of the one before is the one that is served") {
+  World world;
+  Brake brake(2);
+  Member member(&world, "w1", brake.hooks());
+  RunAll(StartOf(1, 0, member.digest, {{&member, {0, 1, 2, 3}}}), {&member});
+  REQUIRE(brake.reached.Await());
+  JobRunner& runner = member.node.runner();
+  runner.Cancel("the job is dropped", RunStop::kNow);
+  // Both wait behind the run: the drop is carried out after the next job was submitted.
+  runner.Submit(DropJob{kRunnersJob});
+  runner.Submit(InspectDataset{kRunnersJob, world.source});
+  brake.go_on.Open();
+  REQUIRE(member.Ended().outcome == Outcome::kStopped);
+  REQUIRE(member.node.Await<InspectDone>()->error.empty());
+  CHECK(runner.heartbeat().job_id() == kRunnersJob.value());
+}
+
 TEST_CASE("JobRunner: a source that is gone is named") {
   World world;
   Member source(&world, "w1");
