@@ -107,6 +107,15 @@ void SnapshotReports::KeepHolders(const std::set<std::string>& members) {
   std::erase_if(held_, [&](const auto& holder) { return !members.contains(holder.first); });
 }
 
+void SnapshotReports::Drop(const std::string& member) {
+  held_.erase(member);
+  for (auto& [step, reports] : by_step_) {
+    std::erase_if(reports, [&](const SnapshotReport& report) {
+      return report.worker == member && report.manifest_sha256.empty();
+    });
+  }
+}
+
 void SnapshotReports::ForgetAfter(uint64_t step) {
   by_step_.erase(by_step_.upper_bound(step), by_step_.end());
 }

@@ -61,6 +61,8 @@ class SnapshotReports {
   [[nodiscard]] bool Passed(const Member& member, uint64_t step) const;
   // Another ring: only these members can still upload a copy.
   void KeepHolders(const std::set<std::string>& members);
+  // The member begins anew: what it served before it has dropped, and hashes no more.
+  void Drop(const std::string& member);
   // The job was set back: what comes later is computed again.
   void ForgetAfter(uint64_t step);
 

@@ -134,6 +134,7 @@ void Logic::AddJoiners(Job& job) {
     worker.job = JobId(job.record.id());
     worker.joining = true;
     fleet_changed_ = true;
+    job.snapshots.Drop(name);
     job.run->Join(worker, now_, actions_);
     actions_.push_back(Note{"job=" + job.record.id(), fmt::format("{} is to join", name)});
   }

@@ -19,9 +19,11 @@ void ToyTrainer::Submit(Task task) {
     shown_generation_ = {run->start.generation().term(), run->start.generation().counter()};
     stop_next_.reset();
   }
-  if (std::holds_alternative<worker::DropJob>(task) && courier_ != nullptr) {
+  // Whatever comes next, that state is not needed as a checkpoint any more.
+  if (courier_ != nullptr) {
     courier_->Stop();
-    post_(worker::StateDelivered{job_->id, job_->applied, "the job is dropped"});
+    courier_.reset();
+    post_(worker::StateDelivered{job_->id, job_->applied, "stopped"});
     Done();
   }
   tasks_.push_back(std::move(task));

@@ -35,6 +35,10 @@ bool Run::MayReturn(const v1::Attach& attach) const {
 
 void Run::Return(const Worker& worker, Now now, Actions& actions) {
   const v1::Attach& attach = worker.attach;
+  // The term was raised since: whoever obeyed the new one obeys no fence of the old one.
+  if (phase_ == Phase::kFencing && regroup_->generation.term < generations_.term()) {
+    BeginFence(regroup_->when, "the term was raised", now, actions);
+  }
   Member& member = Add(worker, Role::kReady, now);
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();

@@ -152,9 +152,10 @@ bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
   const Member *holder = nullptr, *unheard = nullptr;
   for (const Member& member : members_) {
     const uint64_t has = std::max(member.holding.applied, member.applied);
-    if (!HoldsNewest(member) || has == 0) continue;
+    if (!HoldsNewest(member)) continue;
     const bool answers = !member.owes && !Silent(member, now);
     if (!member.leaving && answers) return false;
+    // What everybody begins with is nothing to save.
     if (!member.leaving || has <= kept_step_) continue;
     if (!answers) {
       unheard = &member;
