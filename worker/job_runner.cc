@@ -273,6 +273,7 @@ void JobRunner::Do(const PrepareJob& task) {
     done.digest = DigestBytes((*trainer)->digest());
     mark_ = StateMark();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);
+    if (task.joins) prepared->MakeRoom();
     states_->Offer(task.job, [prepared](uint64_t step) { return prepared->Open(step); });
     MutexLock lock(mu_);
     trainer_ = prepared;

@@ -49,6 +49,7 @@ struct EndInspection {
 struct PrepareJob {
   JobId job;
   v1::ResolvedJob resolved;
+  bool joins = false;  // its state will come from a peer
 };
 
 // Runs the step loop as a member of this generation's ring.

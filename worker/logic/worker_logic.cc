@@ -217,7 +217,7 @@ Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
     return Nothing("prepare for a job that was not inspected here is ignored");
   }
   job_->phase = Phase::kPreparing;
-  return Do(PrepareJob{job_->id, message.job()}, "prepare the job");
+  return Do(PrepareJob{job_->id, message.job(), message.joins()}, "prepare the job");
 }
 
 Decision WorkerLogic::On(const PrepareDone& event, Time) {

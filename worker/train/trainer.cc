@@ -53,7 +53,11 @@ Status Trainer::BringToHost() {
   return job_->BringToHost();
 }
 
-std::unique_ptr<IncomingState> Trainer::Expect() const { return ExpectState(*job_); }
+void Trainer::MakeRoom() { room_ = ExpectState(*job_); }
+
+std::unique_ptr<IncomingState> Trainer::Expect() {
+  return room_ != nullptr ? std::move(room_) : ExpectState(*job_);
+}
 
 Status Trainer::Adopt(IncomingState* incoming, const Sha256Digest& digest) {
   const DefaultFloatMode float_mode;
@@ -62,6 +66,7 @@ Status Trainer::Adopt(IncomingState* incoming, const Sha256Digest& digest) {
 
 Status Trainer::Restore(const Checkpoint& checkpoint) {
   const DefaultFloatMode float_mode;
+  room_.reset();
   return Annotate(AdoptCheckpoint(checkpoint, job_.get()), "job " + job_->id.value());
 }
 
@@ -101,6 +106,7 @@ Status Trainer::CheckAssignment(const Assignment& assignment, const RunPeers& pe
 RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
                        const std::stop_token& stop) {
   const DefaultFloatMode float_mode;
+  room_.reset();
   const Status status = CheckAssignment(assignment, peers);
   if (!status.ok()) {
     RunResult result;

@@ -147,8 +147,11 @@ class Trainer {
   // it alone. Step thread.
   Status BringToHost();
   // Makes room for a peer's state, and replaces the own one by it when it is there; `digest` is the
-  // one that it must have. On an error the state is as before. Step thread, no run is on.
-  [[nodiscard]] std::unique_ptr<IncomingState> Expect() const;
+  // one that it must have. On an error the state is as before. MakeRoom does so ahead of the first
+  // Expect, in which a system may take as long for pages as the state for its way: it lasts until
+  // then, or until a run begins without. Step thread, no run is on.
+  void MakeRoom();
+  [[nodiscard]] std::unique_ptr<IncomingState> Expect();
   Status Adopt(IncomingState* incoming, const Sha256Digest& digest);
   // Likewise by a checkpoint of a job with the same ResultSpec, or by the one that it continues.
   Status Restore(const Checkpoint& checkpoint);
@@ -172,6 +175,7 @@ class Trainer {
 
   const std::unique_ptr<TrainingJob> job_;
   const std::vector<std::string> known_shard_sha256_;
+  std::unique_ptr<IncomingState> room_;
 };
 
 }  // namespace ringmaster::worker

@@ -43,6 +43,7 @@ void Run::SendPrepare(Member& member, Now now, Actions& actions) {
   v1::CoordinatorMessage message;
   message.mutable_prepare()->set_job_id(job_id_);
   *message.mutable_prepare()->mutable_job() = *resolved_;
+  message.mutable_prepare()->set_joins(started_);
   Send(member, message, actions);
   member.role = Role::kPreparing;
   member.since = now.steady;

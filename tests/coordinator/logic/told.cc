@@ -29,8 +29,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
       }
       break;
     case Kind::kPrepare:
-      text = fmt::format("prepare {} steps={}", m.prepare().job_id(),
-                         m.prepare().job().result().total_steps());
+      text = fmt::format("prepare {} steps={}{}", m.prepare().job_id(),
+                         m.prepare().job().result().total_steps(),
+                         m.prepare().joins() ? ", it joins" : "");
       break;
     case Kind::kFence:
       text = fmt::format("fence {} generation={}{}", m.fence().job_id(),

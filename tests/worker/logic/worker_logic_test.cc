@@ -142,6 +142,19 @@ TEST_CASE("WorkerLogic: a release ends what an inspection waits for, and says wh
   }
 }
 
+TEST_CASE("WorkerLogic: who joins a job that runs makes room for its state when it prepares") {
+  for (const bool joins : {false, true}) {
+    WorkerLogic logic = AttachedLogic();
+    (void)logic.Step(Inspect("j1"), kNow);
+    (void)logic.Step(InspectDone{JobId("j1"), {}, ""}, kNow);
+    FromCoordinator prepare = Prepare("j1");
+    prepare.message.mutable_prepare()->set_joins(joins);
+    const Decision decision = logic.Step(prepare, kNow);
+    REQUIRE(Find<PrepareJob>(decision) != nullptr);
+    CHECK(Find<PrepareJob>(decision)->joins == joins);
+  }
+}
+
 TEST_CASE("WorkerLogic: it serves one job at a time") {
   WorkerLogic logic = PreparedLogic();
   const Decision decision = logic.Step(Inspect("j2"), kNow);

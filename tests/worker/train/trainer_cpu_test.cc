@@ -334,6 +334,9 @@ TEST_CASE(
   const auto copy = CopyOf(*first, 2);
   REQUIRE(copy.ok());
   const auto taken = prepare();
+  // Once: a second state, after one that was not good, has room of its own.
+  taken->MakeRoom();
+  CHECK(absl::IsDataLoss(AdoptCopy(*copy, Sha256Digest{}, taken.get())));
   const Status adopted = AdoptCopy(*copy, first->digest(), taken.get());
   INFO(adopted);
   REQUIRE(adopted.ok());
