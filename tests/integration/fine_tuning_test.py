@@ -176,41 +176,38 @@ class FineTuningTest(exactness.ExactnessCase):
             self.assertIn('freeze: "stem/*" matches nothing', nothing.stderr)
 
 
-def settled_at(events, accuracy):
-    """The step of the first evaluation from which on all have that test accuracy; None when the last one has not."""
-    settled = None
-    for event in events:
-        found = re.search(r"seen at step (\d+): .*test accuracy ([\d.]+)", event["message"])
-        if event["type"] == "Evaluated" and found:
-            settled = None if float(found[2]) < accuracy else settled or int(found[1])
-    return settled
+def first_accuracies(events, count):
+    """The test accuracies of the first `count` evaluations."""
+    found = (re.search(r"seen at step \d+: .*test accuracy ([\d.]+)", event["message"])
+             for event in events if event["type"] == "Evaluated")
+    return [float(match[1]) for match in found if match][:count]
 
 
 class TransferTest(cluster.ClusterTest):
-    def steps_to_90_percent(self, running, **changes):
-        job = {"model": {"name": "resnet18"}, "batch": 32, "shards": 4, "seed": 3,
+    def learn(self, running, **changes):
+        """A job's status, and the mean of its test accuracies after 5, 10, ... 25 steps."""
+        job = {"model": {"name": "resnet18"}, "batch": 32, "shards": 4, "seed": 3, "epochs": 5,
                "augment": [{"per_image_standardization": {}}], **changes}
         status = running.run_job(cluster.job_spec(**job), timeout=600)
-        events = running.json("events", status["job_id"])["events"]
-        return status, settled_at(events, 0.9)
+        accuracies = first_accuracies(running.json("events", status["job_id"])["events"], 5)
+        self.assertEqual(len(accuracies), 5)
+        return status, sum(accuracies) / 5
 
     def test_what_is_known_of_half_the_classes_helps_with_the_other_half(self):
-        """An evaluation every five steps, of 160 images: too few to learn the classes quickly."""
+        """Evaluated every five steps, with 160 images: too few to learn the classes quickly. A single evaluation goes
+        up and down, and with it the step at which one is good enough: their mean does not."""
         with self.running(workers=[("a", 2)], path="low", train=2000, test=600) as running:
             running.make_data(path="high", train=2000, test=600)
             keep_classes(running.data_root / "low", 0, 5)
             keep_classes(running.data_root / "high", 5, 5)
-            few = {"format": "cifar10", "path": "high", "take": 160, "take_test": 100}
-            source, _ = self.steps_to_90_percent(
-                running, data={"format": "cifar10", "path": "low", "take": 640, "take_test": 100}, epochs=5)
-            _, nothing = self.steps_to_90_percent(running, data=few, epochs=15)
-            tuned, transferred = self.steps_to_90_percent(
-                running, data=few, epochs=5, freeze=["stem/*", "stage1/*"],
+            few = {"format": "cifar10", "path": "high", "take": 160, "take_test": 200}
+            source, _ = self.learn(running, data={"format": "cifar10", "path": "low", "take": 640, "take_test": 100})
+            _, nothing = self.learn(running, data=few)
+            tuned, transferred = self.learn(
+                running, data=few, freeze=["stem/*", "stage1/*"],
                 optimizer={"adam": {"learning_rate": 0.0003}}, init={"job": source["job_id"], "fresh": ["fc/*"]})
             self.assertEqual(tuned["init"]["fresh_names"], ["fc/kernel", "fc/bias"])
-            self.assertIsNotNone(transferred, "not at 90% after 25 steps")
-            if nothing is not None:
-                self.assertLessEqual(3 * transferred, nothing)
+            self.assertGreater(transferred, nothing + 0.1)
 
 
 if __name__ == "__main__":
