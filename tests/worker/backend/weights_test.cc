@@ -55,7 +55,8 @@ TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
                  {DnnlType::f32, DnnlTag::AB16b16a},
                  {DnnlType::bf16, DnnlTag::AB8b64a2b},
                  {DnnlType::bf16, DnnlTag::AB8b16a2b},
-                 {DnnlType::f32, DnnlTag::oi}};
+                 {DnnlType::f32, DnnlTag::oi},
+                 {DnnlType::f32, DnnlTag::io}};
   for (const auto& [type, tag] : layouts) {
     const bool rounds = type == DnnlType::bf16;
     INFO("layout " << static_cast<int>(tag));
@@ -74,6 +75,37 @@ TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
       FAIL("element " << i << " is " << found[i] << ", expected " << expected);
     }
   }
+}
+
+TEST_CASE("Weights: what is wanted as it lies is read there, wherever a refresh finds it") {
+  const auto device = Device::Create(Bf16Arithmetic::kEmulated);
+  REQUIRE(device.ok());
+  graph::Program program;
+  program.parameters.push_back({.shape = {kInputs, kOutputs}});
+  const std::vector<float> values = AnyFloats(kInputs * kOutputs), others = values;
+  const auto layout =
+      exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{{0, values.size()}});
+  REQUIRE(layout.ok());
+  CpuWeights weights(program, *device);
+  const auto copy = weights.Copy(0, graph::DType::kFloat32, std::nullopt);
+  REQUIRE(copy.ok());
+  REQUIRE(weights.Place(**copy).ok());
+  CHECK(weights.HostBytes() == 0);
+  CHECK(absl::IsFailedPrecondition(weights.Ensure(**copy)));
+  const uint64_t before = weights.moves();
+  for (int twice = 0; twice < 2; ++twice) {
+    REQUIRE(weights.Refresh(*layout, values, {}, {}).ok());
+    CHECK(weights.Ensure(**copy).ok());
+    CHECK((*copy)->data() == values.data());
+    CHECK(weights.moves() == before + 1);
+    CHECK(weights.stale_copies() == 0);
+  }
+  REQUIRE(weights.Refresh(*layout, others, {}, {}).ok());
+  CHECK((*copy)->data() == others.data());
+  CHECK(weights.moves() == before + 2);
+  const auto rounded = weights.Copy(0, graph::DType::kBFloat16, std::nullopt);
+  REQUIRE(rounded.ok());
+  CHECK(!(*rounded)->in_place());
 }
 
 }  // namespace ringmaster::cpu

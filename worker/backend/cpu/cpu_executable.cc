@@ -13,6 +13,7 @@ CpuExecutable::CpuExecutable(const graph::Program& program, CpuWeights& weights,
     : program_(program),
       weights_(weights),
       nodes_(std::move(nodes)),
+      moves_(weights.moves()),
       gradient_nodes_(GradientNodes(program)) {}
 
 StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Create(const graph::Program& program,
@@ -42,7 +43,7 @@ Status CpuExecutable::Place(const CoreLayout& layout, std::byte* memory) {
 Status CpuExecutable::AttachKernels(const CoreLayout& layout, std::byte* memory) {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const graph::Node& node = program_.graph.nodes()[n];
-    Operands operands;
+    Operands& operands = nodes_[n].operands;
     operands.workspace = memory + layout.plan.workspaces[n].offset;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       WeightCopy* copy = nodes_[n].copies[i];
@@ -54,6 +55,20 @@ Status CpuExecutable::AttachKernels(const CoreLayout& layout, std::byte* memory)
     }
     for (graph::ValueId output : node.outputs) operands.outputs.push_back(At<void>(output));
     RING_RETURN_IF_ERROR(nodes_[n].kernel->Attach(operands));
+  }
+  return absl::OkStatus();
+}
+
+Status CpuExecutable::FollowMasters() {
+  if (std::exchange(moves_, weights_.moves()) == weights_.moves()) return absl::OkStatus();
+  for (BoundNode& node : nodes_) {
+    bool moved = false;
+    for (size_t i = 0; i < node.copies.size(); ++i) {
+      if (node.copies[i] == nullptr) continue;
+      const void* const now = node.copies[i]->data();
+      moved |= std::exchange(node.operands.inputs[i], now) != now;
+    }
+    if (moved) RING_RETURN_IF_ERROR(node.kernel->Attach(node.operands));
   }
   return absl::OkStatus();
 }
@@ -104,6 +119,7 @@ void CpuExecutable::Collect(ShardOutput* output) const {
 Status CpuExecutable::Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) {
   RING_RETURN_IF_ERROR(CheckShard(program_, nullptr, input));
   for (WeightCopy* copy : copies_) RING_RETURN_IF_ERROR(weights_.Ensure(*copy));
+  RING_RETURN_IF_ERROR(FollowMasters());
   Feed(input);
   const RunKeys keys = {input.seed, input.step, input.samples};
   size_t next_gradient = 0;

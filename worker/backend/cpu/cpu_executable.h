@@ -16,6 +16,7 @@ namespace ringmaster::cpu {
 struct BoundNode {
   std::unique_ptr<Kernel> kernel;
   std::vector<WeightCopy*> copies;
+  Operands operands = {};  // as it was attached
 };
 
 class CpuExecutable final : public Executable {
@@ -32,6 +33,8 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const graph::Program& program, CpuWeights& weights, std::vector<BoundNode> nodes);
   Status Place(const CoreLayout& layout, std::byte* memory);
   Status AttachKernels(const CoreLayout& layout, std::byte* memory);
+  // Kernels that read weights in place go where these lie now.
+  Status FollowMasters();
   void Feed(const ShardInput& input);
   // Hands over gradients, in gradient_order, that are complete after `node`.
   void Deliver(graph::NodeId node, size_t* next, const GradientSink& sink) const;
@@ -44,7 +47,8 @@ class CpuExecutable final : public Executable {
 
   const graph::Program& program_;
   CpuWeights& weights_;
-  const std::vector<BoundNode> nodes_;
+  std::vector<BoundNode> nodes_;
+  uint64_t moves_;                                   // of the weights, when nodes were attached
   std::vector<WeightCopy*> copies_;                  // that this program reads, each once
   std::vector<void*> addresses_;                     // by ValueId; null for parameters
   const std::vector<graph::NodeId> gradient_nodes_;  // by place in gradient_order

@@ -47,6 +47,7 @@ class Kernel {
   virtual ~Kernel() = default;
   // Scratch while it runs; undefined content at the start of each run.
   [[nodiscard]] virtual size_t workspace_bytes() const = 0;
+  // Before the first run, and again when operands lie elsewhere.
   virtual Status Attach(const Operands& operands) = 0;
   virtual Status Run(const RunKeys& keys) = 0;
 };

@@ -79,6 +79,7 @@ class PrimitiveKernel final : public Kernel {
   Status Attach(const Operands& operands) override {
     const auto attached = GuardDnnl(name_, [&] {
       attached_ = operands;
+      reorders_.clear();
       std::vector<std::pair<int, dnnl::memory>> memories;
       for (const PrimitiveOperand& operand : operands_) {
         memories.emplace_back(operand.argument,

@@ -35,36 +35,30 @@ void RoundTo(const float* from, float* to, int64_t count) {
   }
 }
 
-// A layout of a matrix with blocks of outputs side by side, which can be written from the canonical
-// rows of inputs in one pass: past the caches, since a copy is read in the next step.
+// A layout of a matrix in bfloat16 with blocks of outputs side by side, pairs of inputs in each
+// place, which can be written from the canonical rows of inputs in one pass: past the caches, since
+// a copy is read in the next step.
 struct RowBlocks {
   int64_t inputs, outputs;
   int64_t width;                        // outputs of a block
   int64_t depth;                        // inputs of a block
-  int64_t together;                     // inputs whose values of one output are neighbours
   int64_t input_stride, output_stride;  // elements from a block to the next one
 
-  // float32 with inputs apart, or bfloat16 with pairs of them, nothing padded, in whole lines.
+  // Nothing padded, in whole lines.
   static std::optional<RowBlocks> Of(const dnnl::memory::desc& desc) {
     const dnnl_memory_desc_t& data = desc.data;
     const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-    if (data.format_kind != dnnl_blocked || data.ndims != 2 || data.offset0 != 0 ||
-        data.extra.flags != dnnl_memory_extra_flag_none) {
-      return std::nullopt;
-    }
-    const bool pairs = data.data_type == dnnl_bf16;
-    if (!pairs && data.data_type != dnnl_f32) return std::nullopt;
-    const int expected[] = {1, 0, 1};  // inputs, outputs, and inputs
-    if (blocking.inner_nblks != (pairs ? 3 : 2) ||
-        !std::equal(expected, expected + blocking.inner_nblks, blocking.inner_idxs) ||
-        (pairs && blocking.inner_blks[2] != 2)) {
+    const dnnl_dim_t expected[] = {1, 0, 1};  // inputs, outputs, and inputs
+    if (data.format_kind != dnnl_blocked || data.data_type != dnnl_bf16 || data.ndims != 2 ||
+        data.offset0 != 0 || data.extra.flags != dnnl_memory_extra_flag_none ||
+        blocking.inner_nblks != 3 || !std::equal(expected, expected + 3, blocking.inner_idxs) ||
+        blocking.inner_blks[2] != 2) {
       return std::nullopt;
     }
     const RowBlocks blocks{.inputs = data.dims[1],
                            .outputs = data.dims[0],
                            .width = blocking.inner_blks[1],
-                           .depth = blocking.inner_blks[0] * (pairs ? 2 : 1),
-                           .together = pairs ? 2 : 1,
+                           .depth = blocking.inner_blks[0] * 2,
                            .input_stride = blocking.strides[1],
                            .output_stride = blocking.strides[0]};
     const bool whole = blocks.width % kLineFloats == 0 && blocks.outputs % blocks.width == 0 &&
@@ -72,17 +66,13 @@ struct RowBlocks {
     return whole ? std::optional(blocks) : std::nullopt;
   }
 
-  void Fill(const float* rows, void* copy) const {
-    for (int64_t i = 0; i < inputs; i += together) {
+  void Fill(const float* rows, BFloat16* copy) const {
+    for (int64_t i = 0; i < inputs; i += 2) {
       const float* const row = rows + i * outputs;
       const int64_t first = i / depth * input_stride + i % depth * width;
       for (int64_t o = 0; o < outputs; o += width) {
         const int64_t at = first + o / width * output_stride;
-        if (together == 1) {
-          Stream(row + o, width, static_cast<float*>(copy) + at);
-        } else {
-          StreamPairs(row + o, row + outputs + o, width, static_cast<BFloat16*>(copy) + at);
-        }
+        StreamPairs(row + o, row + outputs + o, width, copy + at);
       }
     }
     _mm_sfence();
@@ -91,9 +81,6 @@ struct RowBlocks {
  private:
   static constexpr int64_t kLineFloats = 16;
 
-  static void Stream(const float* from, int64_t count, float* to) {
-    for (int64_t i = 0; i < count; i += 8) _mm256_stream_ps(to + i, _mm256_loadu_ps(from + i));
-  }
   // As BFloat16 rounds, in the lower halves.
   static __m256i Rounded(const float* from) {
     const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(from));
@@ -132,7 +119,7 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
                            std::span<const float> moving_variances) {
   RING_RETURN_IF_ERROR(sizes_.Check(layout, parameters, moving_means, moving_variances));
   for (uint32_t p = 0; p < sizes_.parameters.size(); ++p) {
-    masters_[p] = parameters.data() + layout.tensor(p).offset();
+    SetMaster(p, parameters.data() + layout.tensor(p).offset());
   }
   size_t offset = 0;
   for (Statistics& statistics : statistics_) {
@@ -155,10 +142,14 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
 Status CpuWeights::LoadFrozen(std::span<const float> values) {
   RING_RETURN_IF_ERROR(sizes_.CheckFrozen(values));
   for (size_t i = 0; i < sizes_.frozen_offsets.size(); ++i) {
-    masters_[sizes_.parameters.size() + i] = values.data() + sizes_.frozen_offsets[i];
+    SetMaster(sizes_.parameters.size() + i, values.data() + sizes_.frozen_offsets[i]);
   }
   frozen_version_.fetch_add(1);
   return absl::OkStatus();
+}
+
+void CpuWeights::SetMaster(size_t number, const float* values) {
+  if (std::exchange(masters_[number], values) != values) ++moves_;
 }
 
 StatusOr<WeightCopy*> CpuWeights::Copy(uint32_t parameter, graph::DType dtype,
@@ -174,8 +165,14 @@ StatusOr<WeightCopy*> CpuWeights::Copy(uint32_t parameter, graph::DType dtype,
   copy->dtype_ = dtype;
   copy->desc_ = desc;
   const size_t elements = static_cast<size_t>(graph::Elements(shapes_[parameter]));
-  copy->bytes_ = desc ? desc->get_size() : elements * graph::ByteSize(dtype);
-  if (desc) RING_RETURN_IF_ERROR(ChooseReorder(copy.get()));
+  const bool canonical =
+      !desc || *desc == CanonicalWeightDesc(shapes_[parameter], DnnlType::f32, GroupsOf(*desc));
+  if (dtype == graph::DType::kFloat32 && canonical) {
+    copy->master_ = &masters_[parameter];
+  } else {
+    copy->bytes_ = desc ? desc->get_size() : elements * graph::ByteSize(dtype);
+    if (desc) RING_RETURN_IF_ERROR(ChooseReorder(copy.get()));
+  }
   copies_.push_back(std::move(copy));
   return copies_.back().get();
 }
@@ -213,6 +210,7 @@ Status CpuWeights::PrepareReorder(WeightCopy& copy) {
 }
 
 Status CpuWeights::Place(WeightCopy& copy) {
+  if (copy.in_place()) return absl::OkStatus();
   MutexLock lock(copy.mu_);
   if (copy.buffer_.data() != nullptr) return absl::OkStatus();
   copy.buffer_ = AlignedBuffer(copy.bytes_, AlignedBuffer::Content::kAny);
@@ -242,6 +240,7 @@ Status CpuWeights::Ensure(WeightCopy& copy) {
     return FailedPrecondition("weights: no values yet; {} comes before the first run",
                               frozen ? "LoadFrozen" : "Refresh");
   }
+  if (copy.in_place()) return absl::OkStatus();
   MutexLock lock(copy.mu_);
   if (copy.version_ == version) return absl::OkStatus();
   // What a layout pads with stays zero.
@@ -266,7 +265,7 @@ Status CpuWeights::Fill(WeightCopy& copy, const float* master)
     master = rounded;
   }
   if (const auto blocks = RowBlocks::Of(*copy.desc_)) {
-    blocks->Fill(master, copy.buffer_.data());
+    blocks->Fill(master, reinterpret_cast<BFloat16*>(copy.buffer_.data()));
     return absl::OkStatus();
   }
   WeightCopy::Reorder& reorder = *copy.reorder_;

@@ -1,7 +1,8 @@
 // Compute copies of the parameters, one for each layout that some kernel chose, shared by all cores
 // of the worker. A copy is made from the master arena by the first core that needs it after a
-// Refresh. Thread-safe, except that Refresh must not run beside anything else; the arena that it
-// was given must stay as it is while executables run.
+// Refresh; what a kernel wants as it lies there, in canonical float32, is read there. Thread-safe,
+// except that Refresh must not run beside anything else; the arena that it was given must stay as
+// it is while executables run.
 #pragma once
 
 #include <absl/base/thread_annotations.h>
@@ -20,11 +21,17 @@
 
 namespace ringmaster::cpu {
 
-// One parameter in one layout. Its address never changes once it has one (CpuWeights::Place).
+// One parameter in one layout.
 class WeightCopy {
  public:
-  [[nodiscard]] const void* data() const { return buffer_.data(); }
+  // Never changes once there is one (CpuWeights::Place), but where the copy is the master itself:
+  // with CpuWeights::moves().
+  [[nodiscard]] const void* data() const {
+    return in_place() ? static_cast<const void*>(*master_) : buffer_.data();
+  }
+  // Of its own.
   [[nodiscard]] size_t bytes() const { return bytes_; }
+  [[nodiscard]] bool in_place() const { return master_ != nullptr; }
 
  private:
   friend class CpuWeights;
@@ -37,6 +44,7 @@ class WeightCopy {
   };
 
   uint32_t parameter_ = 0;
+  const float* const* master_ = nullptr;         // where it is read in place
   graph::DType dtype_ = graph::DType::kFloat32;  // to which values are rounded
   std::optional<dnnl::memory::desc> desc_;       // nullopt: canonical layout in dtype_
   size_t bytes_ = 0;                             // of the copy
@@ -75,6 +83,9 @@ class CpuWeights final : public Weights {
   // Brings the copy to the values of the last Refresh; FAILED_PRECONDITION before the first one.
   Status Ensure(WeightCopy& copy);
 
+  // How often masters came to lie elsewhere; changes in Refresh and LoadFrozen alone.
+  [[nodiscard]] uint64_t moves() const { return moves_; }
+
   // Float32 statistics of a normalization as of the last Refresh; the address never changes.
   [[nodiscard]] const float* moving_mean(size_t normalization) const;
   [[nodiscard]] const float* moving_variance(size_t normalization) const;
@@ -87,6 +98,7 @@ class CpuWeights final : public Weights {
   Status ChooseReorder(WeightCopy* copy) const;
   Status PrepareReorder(WeightCopy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy.mu_);
   Status Fill(WeightCopy& copy, const float* master);
+  void SetMaster(size_t number, const float* values);
 
   const Device& device_;
   const std::vector<graph::Shape> shapes_;  // by number, as ParameterOf has it
@@ -96,6 +108,8 @@ class CpuWeights final : public Weights {
   std::atomic<uint64_t> version_ = 0;
   std::atomic<uint64_t> frozen_version_ = 0;
   std::vector<const float*> masters_;  // by number; written by Refresh and LoadFrozen alone
+
+  uint64_t moves_ = 0;
 
   std::vector<WeightCopy*> stale_;  // written by Refresh alone
 
