@@ -88,9 +88,41 @@ struct Primitive {
 
 template <typename Choice>
 Primitive Chosen(const Choice& choice, std::vector<std::pair<int, DnnlDesc>> arguments,
-                 const DnnlDesc& bias, int bias_argument) {
+                 const DnnlDesc& bias = {}, int bias_argument = 0) {
   if (!bias.is_zero()) arguments.emplace_back(bias_argument, bias);
   return {dnnl::primitive(choice), std::move(arguments), choice.impl_info_str()};
+}
+
+// The primitive of a layer in one direction. forward(weights, bias), input_gradient(hint) and
+// weight_gradient(hint) make oneDNN's descriptors of its kind; a hint is a forward pass.
+template <typename Forward, typename Input, typename Weight>
+Primitive ChooseFor(Pass::Direction direction, const DnnlDesc& weights,
+                    const DnnlDesc& weights_of_hint, const DnnlDesc& bias, Forward forward,
+                    Input input_gradient, Weight weight_gradient) {
+  switch (direction) {
+    case Pass::Direction::kForward: {
+      const auto choice = forward(weights, bias);
+      return Chosen(choice,
+                    {{DNNL_ARG_SRC, choice.src_desc()},
+                     {DNNL_ARG_WEIGHTS, choice.weights_desc()},
+                     {DNNL_ARG_DST, choice.dst_desc()}},
+                    bias, DNNL_ARG_BIAS);
+    }
+    case Pass::Direction::kInputGradient: {
+      const auto choice = input_gradient(forward(weights, {}));
+      return Chosen(choice, {{DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
+                             {DNNL_ARG_WEIGHTS, choice.weights_desc()},
+                             {DNNL_ARG_DIFF_SRC, choice.diff_src_desc()}});
+    }
+    case Pass::Direction::kWeightGradient:
+      break;
+  }
+  const auto choice = weight_gradient(forward(weights_of_hint, {}));
+  return Chosen(choice,
+                {{DNNL_ARG_SRC, choice.src_desc()},
+                 {DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
+                 {DNNL_ARG_DIFF_WEIGHTS, choice.diff_weights_desc()}},
+                bias, DNNL_ARG_DIFF_BIAS);
 }
 
 class Describer {
@@ -122,80 +154,43 @@ class Describer {
 
   [[nodiscard]] Primitive Convolution(Pass::Direction direction, const graph::Conv2dAttributes& a,
                                       const DnnlDesc& x, const DnnlDesc& w, const DnnlDesc& bias,
-                                      const DnnlDesc& y, const DnnlDesc& hint_weights) const {
+                                      const DnnlDesc& y, const DnnlDesc& weights_of_hint) const {
+    using Forward = dnnl::convolution_forward::primitive_desc;
     const dnnl::memory::dims strides(a.strides.begin(), a.strides.end()),
         gaps = {a.dilations[0] - 1, a.dilations[1] - 1}, low = {a.pads[0], a.pads[1]},
         high = {a.pads[2], a.pads[3]};
-    const auto forward = [&](const DnnlDesc& weights, const DnnlDesc& b) {
-      return dnnl::convolution_forward::primitive_desc(
-          {kTraining, kDirect, x, weights, b, y, strides, gaps, low, high}, device_.engine);
-    };
-    switch (direction) {
-      case Pass::Direction::kForward: {
-        const auto choice = forward(w, bias);
-        return Chosen(choice,
-                      {{DNNL_ARG_SRC, choice.src_desc()},
-                       {DNNL_ARG_WEIGHTS, choice.weights_desc()},
-                       {DNNL_ARG_DST, choice.dst_desc()}},
-                      bias, DNNL_ARG_BIAS);
-      }
-      case Pass::Direction::kInputGradient: {
-        const dnnl::convolution_backward_data::primitive_desc choice(
-            {kDirect, x, w, y, strides, gaps, low, high}, device_.engine, forward(w, {}));
-        return Chosen(choice,
-                      {{DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
-                       {DNNL_ARG_WEIGHTS, choice.weights_desc()},
-                       {DNNL_ARG_DIFF_SRC, choice.diff_src_desc()}},
-                      {}, 0);
-      }
-      case Pass::Direction::kWeightGradient:
-        break;
-    }
-    const dnnl::convolution_backward_weights::primitive_desc choice(
-        {kDirect, x, w, bias, y, strides, gaps, low, high}, device_.engine,
-        forward(hint_weights, {}));
-    return Chosen(choice,
-                  {{DNNL_ARG_SRC, choice.src_desc()},
-                   {DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
-                   {DNNL_ARG_DIFF_WEIGHTS, choice.diff_weights_desc()}},
-                  bias, DNNL_ARG_DIFF_BIAS);
+    return ChooseFor(
+        direction, w, weights_of_hint, bias,
+        [&](const DnnlDesc& weights, const DnnlDesc& b) {
+          return Forward({kTraining, kDirect, x, weights, b, y, strides, gaps, low, high},
+                         device_.engine);
+        },
+        [&](const Forward& hint) {
+          return dnnl::convolution_backward_data::primitive_desc(
+              {kDirect, x, w, y, strides, gaps, low, high}, device_.engine, hint);
+        },
+        [&](const Forward& hint) {
+          return dnnl::convolution_backward_weights::primitive_desc(
+              {kDirect, x, w, bias, y, strides, gaps, low, high}, device_.engine, hint);
+        });
   }
 
   [[nodiscard]] Primitive Product(Pass::Direction direction, const DnnlDesc& x, const DnnlDesc& w,
                                   const DnnlDesc& bias, const DnnlDesc& y,
-                                  const DnnlDesc& hint_weights) const {
-    const auto forward = [&](const DnnlDesc& weights, const DnnlDesc& b) {
-      return dnnl::inner_product_forward::primitive_desc({kTraining, x, weights, b, y},
-                                                         device_.engine);
-    };
-    switch (direction) {
-      case Pass::Direction::kForward: {
-        const auto choice = forward(w, bias);
-        return Chosen(choice,
-                      {{DNNL_ARG_SRC, choice.src_desc()},
-                       {DNNL_ARG_WEIGHTS, choice.weights_desc()},
-                       {DNNL_ARG_DST, choice.dst_desc()}},
-                      bias, DNNL_ARG_BIAS);
-      }
-      case Pass::Direction::kInputGradient: {
-        const dnnl::inner_product_backward_data::primitive_desc choice({x, w, y}, device_.engine,
-                                                                       forward(w, {}));
-        return Chosen(choice,
-                      {{DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
-                       {DNNL_ARG_WEIGHTS, choice.weights_desc()},
-                       {DNNL_ARG_DIFF_SRC, choice.diff_src_desc()}},
-                      {}, 0);
-      }
-      case Pass::Direction::kWeightGradient:
-        break;
-    }
-    const dnnl::inner_product_backward_weights::primitive_desc choice(
-        {x, w, bias, y}, device_.engine, forward(hint_weights, {}));
-    return Chosen(choice,
-                  {{DNNL_ARG_SRC, choice.src_desc()},
-                   {DNNL_ARG_DIFF_DST, choice.diff_dst_desc()},
-                   {DNNL_ARG_DIFF_WEIGHTS, choice.diff_weights_desc()}},
-                  bias, DNNL_ARG_DIFF_BIAS);
+                                  const DnnlDesc& weights_of_hint) const {
+    using Forward = dnnl::inner_product_forward::primitive_desc;
+    return ChooseFor(
+        direction, w, weights_of_hint, bias,
+        [&](const DnnlDesc& weights, const DnnlDesc& b) {
+          return Forward({kTraining, x, weights, b, y}, device_.engine);
+        },
+        [&](const Forward& hint) {
+          return dnnl::inner_product_backward_data::primitive_desc({x, w, y}, device_.engine, hint);
+        },
+        [&](const Forward& hint) {
+          return dnnl::inner_product_backward_weights::primitive_desc({x, w, bias, y},
+                                                                      device_.engine, hint);
+        });
   }
 
   const cpu::Device& device_;

@@ -83,7 +83,8 @@ StatusOr<std::shared_ptr<const ShardBatch>> Reader::Get(
       if (flight->whole()) {
         const auto found = flights_.find(id);
         if (found != flights_.end() && found->second == flight) flights_.erase(found);
-        if (!flight->status.ok()) return flight->status;
+        // Whoever loaded it may still hold the flight: what is in it is the caller's alone.
+        if (!flight->status.ok()) return std::move(flight->status);
         return std::move(flight->batch);
       }
       run = Claim(flight);
