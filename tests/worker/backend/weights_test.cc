@@ -51,12 +51,9 @@ TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
   const struct {
     DnnlType type;
     DnnlTag tag;
-  } layouts[] = {{DnnlType::f32, DnnlTag::AB16b64a},
-                 {DnnlType::f32, DnnlTag::AB16b16a},
-                 {DnnlType::bf16, DnnlTag::AB8b64a2b},
-                 {DnnlType::bf16, DnnlTag::AB8b16a2b},
-                 {DnnlType::f32, DnnlTag::oi},
-                 {DnnlType::f32, DnnlTag::io}};
+  } layouts[] = {{DnnlType::f32, DnnlTag::AB16b64a},   {DnnlType::f32, DnnlTag::AB16b16a},
+                 {DnnlType::bf16, DnnlTag::AB8b64a2b}, {DnnlType::bf16, DnnlTag::AB8b16a2b},
+                 {DnnlType::f32, DnnlTag::oi},         {DnnlType::f32, DnnlTag::io}};
   for (const auto& [type, tag] : layouts) {
     const bool rounds = type == DnnlType::bf16;
     INFO("layout " << static_cast<int>(tag));
