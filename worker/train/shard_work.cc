@@ -5,12 +5,43 @@
 #include <chrono>
 #include <utility>
 
+#include "common/exact/quantize.h"
 #include "common/failpoint.h"
 #include "common/job/sample_use.h"
 #include "common/job/shards.h"
+#include "common/sha256.h"
 
 namespace ringmaster::worker {
 namespace {
+
+// Of programs for such a batch.
+graph::Mode ModeOf(const BatchId& id) {
+  return id.use() == graph::Use::kTraining ? graph::Mode::kTraining : graph::Mode::kInference;
+}
+
+// Runs one shard on the core that owns `executable`, bound to the job's program for its shape, and
+// fills `result`, but for the flag that the sink has to keep. INTERNAL names a column that the
+// program reads and the batch has not.
+Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
+                const GradientSink& sink, ShardResult* result) {
+  result->shard = batch.id.shard;
+  result->samples = batch.samples.size();
+  result->flag = {};
+  ShardInput input;
+  input.seed = job.spec().seed();
+  input.step = batch.id.step;
+  input.samples = batch.samples;
+  input.pixels = batch.pixels.span();
+  input.staged = batch.staged.get();
+  for (const std::string& name : job.layout->columns()) {
+    const auto bytes = batch.column(name);
+    if (!bytes) return Internal("the model reads column {}, which the data has not", name);
+    input.columns.push_back(*bytes);
+  }
+  input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
+  input.share = batch.share;
+  return executable->Run(input, sink, &result->output);
+}
 
 StatusOr<std::shared_ptr<const ShardBatch>> Fetch(TrainingJob* job, Reader* reader,
                                                   const BatchId& id, ShardResult* result) {
@@ -42,6 +73,42 @@ Status ComputeShard(TrainingJob* job, const BatchId& id, const ShardBatch& batch
   return absl::OkStatus();
 }
 
+// Hashes one gradient's integers block by block; says whether a value could not be added.
+exact::FlagKind HashGradient(const TrainingJob& job, uint32_t tensor,
+                             std::span<const float> gradient, Sha256* sha) {
+  const exact::TensorRange& range = job.state->layout->blocks().tensor(tensor);
+  auto kind = exact::FlagKind::kNone;
+  for (size_t i = 0; i < range.block_count; ++i) {
+    const size_t at = i * exact::kBlockElements;
+    const size_t count = std::min<size_t>(exact::kBlockElements, gradient.size() - at);
+    int64_t integers[exact::kBlockElements] = {};
+    const exact::FlagKind found = exact::QuantizeAdd(
+        gradient.subspan(at, count), job.state->units.unit_exponent(range.first_block + i),
+        job.state->loss_scale.inverse(), job.spec().shards(), integers);
+    if (kind == exact::FlagKind::kNone) kind = found;
+    sha->Update(integers, count * sizeof(int64_t));
+  }
+  return kind;
+}
+
+StatusOr<std::string> HashShard(const TrainingJob& job, const ShardBatch& batch, const Seat& seat) {
+  RING_ASSIGN_OR_RETURN(Executable* const executable,
+                        seat.executable({ModeOf(batch.id), batch.samples.size()}));
+  Sha256 sha;
+  ShardResult result;
+  const GradientSink hash{.take = [&](uint32_t tensor, std::span<const float> gradient) {
+    KeepFirst(HashGradient(job, tensor, gradient, &sha), tensor, &result.flag);
+  }};
+  RING_RETURN_IF_ERROR(RunShard(job, batch, executable, hash, &result));
+  exact::Record record = job.EmptyRecord();
+  AddToRecord(result, &record);
+  sha.Update(record.integers().data(), record.integers().size_bytes());
+  for (const std::vector<float>& rows : result.output.rows) {
+    sha.Update(rows.data(), rows.size() * sizeof(float));
+  }
+  return Hex(sha.Finish());
+}
+
 uint64_t Rows(const BatchId& id, uint32_t shards, uint64_t n) {
   return job::ShardOf(id.shard, shards, n).size();
 }
@@ -52,31 +119,6 @@ void KeepFirst(exact::FlagKind kind, uint32_t tensor, exact::DecodedFlag* flag) 
   if (kind == exact::FlagKind::kNone) return;
   if (flag->kind != exact::FlagKind::kNone && flag->tensor < tensor) return;
   *flag = {kind, tensor};
-}
-
-Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
-                const GradientSink& sink, ShardResult* result) {
-  result->shard = batch.id.shard;
-  result->samples = batch.samples.size();
-  result->flag = {};
-  ShardInput input;
-  input.seed = job.spec().seed();
-  input.step = batch.id.step;
-  input.samples = batch.samples;
-  input.pixels = batch.pixels.span();
-  input.staged = batch.staged.get();
-  for (const std::string& name : job.layout->columns()) {
-    const auto bytes = batch.column(name);
-    if (!bytes) return Internal("the model reads column {}, which the data has not", name);
-    input.columns.push_back(*bytes);
-  }
-  input.loss_seed = job.state->loss_scale.seed(batch.batch_samples);
-  input.share = batch.share;
-  return executable->Run(input, sink, &result->output);
-}
-
-graph::Mode ModeOf(const BatchId& id) {
-  return id.use() == graph::Use::kTraining ? graph::Mode::kTraining : graph::Mode::kInference;
 }
 
 std::vector<BatchId> WorkOfStep(const v1::ResultSpec& spec, std::span<const uint32_t> shards,
@@ -149,6 +191,20 @@ void AddToRecord(const ShardResult& result, exact::Record* record) {
   record->AddShard(result.shard, result.samples, result.output.scalars,
                    weighted(result.output.batch_means), weighted(result.output.batch_variances),
                    flagged ? exact::EncodeFlag(result.flag.kind, result.flag.tensor) : 0);
+}
+
+StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job) {
+  const v1::ResultSpec& spec = job->spec();
+  const BatchId known =
+      Trains(spec) ? BatchId::Training(0, spec.shards() - 1)
+                   : BatchId::Evaluation(0, job::HeldOutSet(spec.data_use()), 0, spec.shards() - 1);
+  RING_ASSIGN_OR_RETURN(const std::shared_ptr<const ShardBatch> batch, job->loader->Load(known));
+  std::vector<std::string> hashes(job->cores->size());
+  RING_RETURN_IF_ERROR(job->cores->RunOnAll([&](const Seat& seat) -> Status {
+    RING_ASSIGN_OR_RETURN(hashes[seat.index()], HashShard(*job, *batch, seat));
+    return absl::OkStatus();
+  }));
+  return hashes;
 }
 
 }  // namespace ringmaster::worker

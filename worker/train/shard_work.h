@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/exact/record.h"
@@ -15,9 +16,6 @@
 #include "worker/train/training_job.h"
 
 namespace ringmaster::worker {
-
-// Of programs for such a batch.
-[[nodiscard]] graph::Mode ModeOf(const BatchId& id);
 
 // The shards among `shards` that have samples in a step's own batch, of training or of predictions.
 [[nodiscard]] std::vector<BatchId> WorkOfStep(const v1::ResultSpec& spec,
@@ -38,16 +36,16 @@ Status ComputeShards(TrainingJob* job, Reader* reader, std::span<const BatchId> 
 // How long the core waited for samples that waited longest.
 [[nodiscard]] double LongestInput(std::span<const ShardResult> results, size_t cores);
 
-// Runs one shard on the core that owns `executable`, bound to the job's program for its shape, and
-// fills `result`, but for the flag that the sink has to keep. INTERNAL names a column that the
-// program reads and the batch has not.
-Status RunShard(const TrainingJob& job, const ShardBatch& batch, Executable* executable,
-                const GradientSink& sink, ShardResult* result);
-
 // Keeps the flag of the lowest tensor: gradients come in the order of backward.
 void KeepFirst(exact::FlagKind kind, uint32_t tensor, exact::DecodedFlag* flag);
 
 // Adds a shard to this worker's record of the step.
 void AddToRecord(const ShardResult& result, exact::Record* record);
+
+// The known shard, the check that this worker computes what every other one does, before the first
+// step, with every core at work. Of each core: hex SHA-256 of the integers that the last shard of
+// step 0 (which is never empty) adds under S(0): all gradients in the order of backward, then the
+// scalars record. The state must be S(0); it is not changed.
+[[nodiscard]] StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job);
 
 }  // namespace ringmaster::worker

@@ -4,7 +4,7 @@
 
 #include "common/float_mode.h"
 #include "common/log.h"
-#include "worker/train/known_shard.h"
+#include "worker/train/shard_work.h"
 #include "worker/train/state_check.h"
 #include "worker/train/state_exchange.h"
 #include "worker/train/step_loop.h"

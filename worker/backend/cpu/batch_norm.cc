@@ -8,7 +8,7 @@
 // sample variances", 1979), which does not cancel.
 #include <cmath>
 
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 

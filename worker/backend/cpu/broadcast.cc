@@ -2,7 +2,6 @@
 
 #include "common/graph/ops/broadcast.h"
 #include "worker/backend/cpu/kernel.h"
-#include "worker/backend/cpu/kernel_table.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 

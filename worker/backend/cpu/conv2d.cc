@@ -13,7 +13,7 @@
 
 #include "common/graph/ops/window.h"
 #include "worker/backend/cpu/device.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/primitive_kernel.h"

@@ -10,7 +10,7 @@
 #include "worker/backend/core_layout.h"
 #include "worker/backend/core_thread.h"
 #include "worker/backend/cpu/cpu_executable.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster::cpu {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "worker/backend/cpu/device.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/primitive_kernel.h"
 #include "worker/backend/cpu/product.h"

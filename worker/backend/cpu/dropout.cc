@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "common/philox.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/storage.h"
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/graph/ops/op_list.h"
 #include "common/graph/program.h"
 #include "common/status.h"
 #include "worker/backend/cpu/device.h"
@@ -76,6 +77,9 @@ struct BindContext {
 
 using BindOp = StatusOr<std::unique_ptr<Kernel>>(BindContext& context);
 using BindFunction = BindOp*;
+
+// The row of an op in kernel_table.cc; nullptr when the CPU backend lacks the op.
+[[nodiscard]] BindFunction FindKernel(const graph::Kind& kind);
 
 // A kernel that is one function of its operands.
 class LoopKernel final : public Kernel {

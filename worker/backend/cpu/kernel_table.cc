@@ -1,4 +1,4 @@
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 
 namespace ringmaster::cpu {
 

@@ -3,7 +3,7 @@
 // whatever the thread count.
 #include "common/graph/ops/pair_loss.h"
 
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/packet.h"
 #include "worker/backend/cpu/parallel.h"
 

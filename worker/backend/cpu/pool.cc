@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "common/graph/ops/window.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "common/graph/ops/shape.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/parallel.h"
 
 namespace ringmaster::cpu {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "worker/backend/cpu/arena.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/packet.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"

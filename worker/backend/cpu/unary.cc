@@ -1,5 +1,5 @@
 #include "common/graph/ops/unary.h"
-#include "worker/backend/cpu/kernel_table.h"
+#include "worker/backend/cpu/kernel.h"
 #include "worker/backend/cpu/packet.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/storage.h"

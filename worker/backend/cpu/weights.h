@@ -29,8 +29,6 @@ class WeightCopy {
   [[nodiscard]] const void* data() const {
     return in_place() ? static_cast<const void*>(*master_) : buffer_.data();
   }
-  // Of its own.
-  [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] bool in_place() const { return master_ != nullptr; }
 
  private:
