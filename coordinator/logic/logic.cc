@@ -70,8 +70,10 @@ Actions Logic::Step(const Event& event, Now now) {
   now_ = now;
   std::visit([this](const auto& e) { On(e); }, event);
   SettleUploads();
-  SettleBench();
+  std::optional<EndBench> measured = SettleBench();
   Schedule();
+  // Behind what shows its workers: who is answered finds them free.
+  if (measured) actions_.push_back(*std::move(measured));
   return std::exchange(actions_, {});
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -180,8 +181,8 @@ class Logic {
   [[nodiscard]] Refusal ChooseBenched(const v1::AllReduceRequest& request,
                                       std::vector<Bench::Member>* members);
   void TickBench();
-  // It is over: its workers are free, and its caller is answered.
-  void SettleBench();
+  // Once it is over: its workers are free, and what its caller is to be answered.
+  std::optional<EndBench> SettleBench();
 
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);

@@ -125,7 +125,8 @@ void Logic::On(const BenchAsked& event) {
     return;
   }
   for (const Bench::Member& member : members) fleet_.Find(member.name())->measuring = true;
-  fleet_changed_ = true;
+  fleet_changed_ = queue_changed_ = true;
+  ShowWorkers();  // before they hear of it
   actions_.push_back(Note{"bench", fmt::format("measures the ring of {} workers", members.size())});
   bench_ = std::make_unique<Bench>(event.bench, std::move(request), std::move(members), options_,
                                    generations_);
@@ -149,8 +150,8 @@ void Logic::TickBench() {
   }
 }
 
-void Logic::SettleBench() {
-  if (!bench_ || bench_->phase() != Bench::Phase::kOver) return;
+std::optional<EndBench> Logic::SettleBench() {
+  if (!bench_ || bench_->phase() != Bench::Phase::kOver) return std::nullopt;
   const std::unique_ptr<Bench> over = std::move(bench_);
   for (const Bench::Member& member : over->members()) {
     Worker* const worker = fleet_.Find(member.session);
@@ -162,7 +163,7 @@ void Logic::SettleBench() {
   actions_.push_back(Note{"bench", over->refusal().status.ok()
                                        ? "measured"
                                        : "ended: " + Message(over->refusal().status)});
-  actions_.push_back(EndBench{over->id(), over->refusal(), over->TakeReport()});
+  return EndBench{over->id(), over->refusal(), over->TakeReport()};
 }
 
 }  // namespace ringmaster::coordinator
