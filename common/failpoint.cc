@@ -40,6 +40,7 @@ struct Entry {
   uint64_t milliseconds = 0;  // 0 of kStop: until somebody else sends SIGCONT
   std::string flipped;        // of kFlip: a part of what the point has
   std::string token;
+  std::string gate;  // a file without which it does not act; "": none
 };
 
 Mutex mu;
@@ -50,7 +51,7 @@ std::atomic<const std::vector<Entry>*> current = nullptr;
 Status Bad(const Entry& entry, const std::string& why) {
   return InvalidArgument(
       "{}: entry `{}`: {}; expected "
-      "NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|exit|flip:PART[!TOKEN], "
+      "NAME[@STEP|@FIRST-LAST]=kill|stop[:MS]|delay:MS|exit|flip:PART[!TOKEN][?GATE], "
       "entries separated by `;`",
       kFailpointVariable, entry.text, why);
 }
@@ -114,6 +115,9 @@ StatusOr<Entry> ReadEntry(std::string_view text) {
   std::string_view place = text;
   if (text.find('=') == std::string_view::npos) return Bad(entry, "it has no `=`");
   std::string_view action = CutAt(&place, '=');
+  const bool gated = action.find('?') != std::string_view::npos;
+  entry.gate = CutAt(&action, '?');
+  if (gated && entry.gate.empty()) return Bad(entry, "no path of a gate behind `?`");
   const bool once = action.find('!') != std::string_view::npos;
   entry.token = CutAt(&action, '!');
   if (once && entry.token.empty()) return Bad(entry, "no path of a token behind `!`");
@@ -160,6 +164,19 @@ pid_t ForkWaker(uint64_t milliseconds) {
   _exit(0);
 }
 
+bool GateIsThere(const Entry& entry) {
+  return entry.gate.empty() || access(entry.gate.c_str(), F_OK) == 0;
+}
+
+// To its end, or until its gate goes.
+void Delay(const Entry& entry) {
+  using std::chrono::milliseconds;
+  const auto end = std::chrono::steady_clock::now() + milliseconds(entry.milliseconds);
+  if (entry.gate.empty()) return std::this_thread::sleep_until(end);
+  while (GateIsThere(entry) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(2));
+}
+
 void StandStill(const Entry& entry) {
   const pid_t waker = entry.milliseconds > 0 ? ForkWaker(entry.milliseconds) : 0;
   if (waker < 0) {
@@ -181,7 +198,7 @@ void Act(const Entry& entry, uint64_t step) {
       StandStill(entry);
       return;
     case What::kDelay:
-      std::this_thread::sleep_for(std::chrono::milliseconds(entry.milliseconds));
+      Delay(entry);
       return;
     case What::kExit:
       _exit(kExitCode);
@@ -191,7 +208,8 @@ void Act(const Entry& entry, uint64_t step) {
 }
 
 bool Matches(const Entry& entry, const char* name, uint64_t step) {
-  return entry.name == name && step >= entry.first_step && step <= entry.last_step;
+  return entry.name == name && step >= entry.first_step && step <= entry.last_step &&
+         GateIsThere(entry);
 }
 
 }  // namespace

@@ -145,6 +145,23 @@ TEST_CASE("Failpoint: of the processes that share a token one acts, and the toke
   CHECK(ReadWhole(token) == "compute 3 " + std::to_string(killed[0]) + "\n");
 }
 
+TEST_CASE("Failpoint: without its gate it does not act, and a delay ends when its gate goes") {
+  const TemporaryFolder folder;
+  const std::string gate = folder / "gate";
+  Child passes("compute=kill?" + gate);
+  CHECK(Exited(passes.Wait(), 0));
+  WriteWhole(gate, "");
+  Child dies("compute@2=kill!" + folder / "token" + "?" + gate);
+  CHECK(Killed(dies.Wait()));
+  CHECK(dies.Steps() == 1);
+  Child waits("compute@2=delay:3600000?" + gate);
+  int status = 0;
+  CHECK(waitpid(waits.pid(), &status, WNOHANG) == 0);
+  std::filesystem::remove(gate);
+  CHECK(Exited(waits.Wait(), 0));
+  CHECK(waits.Steps() == 5);
+}
+
 TEST_CASE("Failpoint: without a place for its token nobody acts") {
   const TemporaryFolder folder;
   Child child("compute=kill!" + folder / "missing/token");
@@ -175,7 +192,8 @@ TEST_CASE("Failpoint: text that cannot be read names the entry, and arms nothing
                                   "compute@=kill",    "compute@x=kill",
                                   "compute@3-=kill",  "compute@-3=kill",
                                   "compute@5-4=kill", "compute@1.5=kill",
-                                  "@3=kill",          "compute=kill!"}) {
+                                  "@3=kill",          "compute=kill!",
+                                  "compute=delay:1?", "compute=kill!?gate"}) {
     const Status status = ArmFailpoints(("compute=kill;" + entry).c_str());
     INFO(entry);
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
