@@ -1,8 +1,6 @@
 #include "cli/client.h"
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <utility>
@@ -11,6 +9,7 @@
 #include "cli/read_stream.h"
 #include "common/address.h"
 #include "common/amount.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
@@ -36,10 +35,7 @@ StatusOr<Client> Client::Create(const std::string& coordinator,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Client(
-      coordinator,
-      grpc::CreateCustomChannel(coordinator, grpc::InsecureChannelCredentials(), arguments),
-      patience);
+  return Client(coordinator, MakeChannel(coordinator, arguments), patience);
 }
 
 Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,

@@ -1,7 +1,5 @@
 #include "worker/session.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -10,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
 
 namespace ringmaster::worker {
@@ -24,16 +23,12 @@ std::chrono::steady_clock::time_point Now() { return std::chrono::steady_clock::
 }  // namespace
 
 std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  // A backstop: heartbeats find a silent peer first. Streams are never retried by gRPC itself.
+  grpc::ChannelArguments arguments = ChannelOptions(kLastBackoff);
+  // A backstop: heartbeats find a silent peer first.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannel(address, arguments);
 }
 
 // One stream. gRPC holds it by raw pointer until OnDone: whoever began it waits for that (WaitDone)
@@ -193,12 +188,24 @@ void Session::Run(const std::stop_token& stop) {
     RunOnce();
     if (Now() - begun > kLastBackoff) backoff = kFirstBackoff;
     std::uniform_int_distribution<int64_t> wait(backoff.count() / 2, backoff.count());
-    MutexLock lock(mu_);
-    changed_.WaitUntil(mu_, Now() + std::chrono::milliseconds(wait(jitter)),
-                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_ || last_; });
-    if (last_) return;
+    if (!Pause(Now() + std::chrono::milliseconds(wait(jitter)))) return;
     backoff = std::min(backoff * 2, kLastBackoff);
   }
+}
+
+bool Session::Pause(std::chrono::steady_clock::time_point until) {
+  const auto ends = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_ || last_; };
+  // Who is connected was refused, and asks again later.
+  if (channel_->GetState(false) != GRPC_CHANNEL_READY) {
+    (void)AwaitConnection(*channel_, until, [this, &ends]() {
+      MutexLock lock(mu_);
+      return ends();
+    });
+    until = Now();
+  }
+  MutexLock lock(mu_);
+  changed_.WaitUntil(mu_, until, ends);
+  return !last_;
 }
 
 void Session::OpenNoMore() {

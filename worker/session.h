@@ -4,6 +4,7 @@
 
 #include <grpcpp/channel.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -39,6 +40,8 @@ class Session {
   class Stream;
   void Run(const std::stop_token& stop);
   void RunOnce();
+  // Between two streams; false: no other is to be opened.
+  bool Pause(std::chrono::steady_clock::time_point until);
 
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Fleet::Stub> stub_;

@@ -1,8 +1,5 @@
 #include "worker/fetch/peer_source.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,6 +7,7 @@
 #include "common/crc32c.h"
 #include "common/data_files/data_files_service.h"
 #include "common/ids.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
@@ -23,26 +21,18 @@ constexpr int kFrame = static_cast<int>(data_files::kFrameBytes);
 // Of a list in memory: 2^24 pieces are 128 TiB.
 constexpr size_t kMostPieces = size_t{1} << 24;
 
+constexpr std::chrono::milliseconds kReconnect{200};
+
 constexpr std::pair<const char*, int> kChannelOptions[] = {
-    {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},
-    {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
-    {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
-    {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 * kFrame},
-    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame},
-    {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-    {GRPC_ARG_ENABLE_RETRIES, 0},
-    {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
-    {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-    {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-    {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000},
-    {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 2 * kFrame},
+    {GRPC_ARG_KEEPALIVE_TIME_MS, 5'000},        {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000},
+    {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0}, {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 4 * kFrame},
+    {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame},    {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 2 * kFrame},
 };
 
 std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
-  grpc::ChannelArguments arguments;
+  grpc::ChannelArguments arguments = ChannelOptions(std::chrono::seconds(2));
   for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannel(address.Target(), arguments);
 }
 
 // A list on its way in.
@@ -89,7 +79,9 @@ class ListReceiver {
 }  // namespace
 
 PeerSource::PeerSource(PeerOptions options)
-    : options_(std::move(options)), stub_(v1::DataFiles::NewStub(ChannelTo(options_.address))) {}
+    : options_(std::move(options)),
+      channel_(ChannelTo(options_.address)),
+      stub_(v1::DataFiles::NewStub(channel_)) {}
 
 std::string PeerSource::name() const {
   return fmt::format("{} at {}", options_.called, options_.address.ToString());
@@ -118,6 +110,13 @@ Status PeerSource::Ended(const grpc::Status& status, bool late) const {
   return Error(absl::StatusCode::kUnavailable, "{}", Message(error));
 }
 
+// A call fails at once while a connection that failed is not there again.
+void PeerSource::Connect(const std::stop_token& stop) const {
+  if (channel_->GetState(true) == GRPC_CHANNEL_IDLE) return;  // the first call connects
+  (void)AwaitConnection(*channel_, Clock::now() + kReconnect,
+                        [&stop] { return stop.stop_requested(); });
+}
+
 StatusOr<std::vector<SourceFile>> PeerSource::List(const FetchLimits& limits) {
   v1::ListFilesRequest request;
   *request.mutable_asker() = Asker();
@@ -125,6 +124,7 @@ StatusOr<std::vector<SourceFile>> PeerSource::List(const FetchLimits& limits) {
     return stub_->PrepareAsyncList(context, request, queue);
   };
   const auto limit = [&]() { return Clock::now() + options_.silence; };
+  Connect(limits.stop);
   ReadStream<v1::ListedFiles> stream(prepare, limits.stop);
   ListReceiver receiver;
   v1::ListedFiles message;
@@ -147,6 +147,7 @@ Status PeerSource::Read(const SourceFile& file, uint64_t offset, std::span<uint8
     return stub_->PrepareAsyncRead(context, request, queue);
   };
   const auto limit = [&]() { return std::min(Clock::now() + options_.silence, limits.deadline); };
+  Connect(limits.stop);
   ReadStream<v1::PieceFrame> stream(prepare, limits.stop);
   v1::PieceFrame frame;
   size_t done = 0;

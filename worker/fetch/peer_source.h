@@ -3,9 +3,12 @@
 // Thread-safe.
 #pragma once
 
+#include <grpcpp/channel.h>
+
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -38,11 +41,13 @@ class PeerSource : public PieceSource {
                             const FetchLimits& limits) override;
 
  private:
+  void Connect(const std::stop_token& stop) const;
   [[nodiscard]] v1::DataAsker Asker() const;
   // How a call ended that did not bring all.
   [[nodiscard]] Status Ended(const grpc::Status& status, bool late) const;
 
   const PeerOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::DataFiles::Stub> stub_;
 };
 

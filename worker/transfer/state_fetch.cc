@@ -1,13 +1,11 @@
 #include "worker/transfer/state_fetch.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "common/address.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/read_stream.h"
 #include "common/rpc/rpc_status.h"
 #include "common/signals.h"
@@ -33,14 +31,6 @@ constexpr std::pair<const char*, int> kChannelOptions[] = {
     {GRPC_ARG_HTTP2_BDP_PROBE, 0},
     {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 * static_cast<int>(kStatePieceBytes)},
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 * static_cast<int>(kStatePieceBytes)},
-    // Not on a connection of the ring, whose frames must not wait behind a state.
-    {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-    {GRPC_ARG_ENABLE_RETRIES, 0},
-    {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
-    {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-    {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50},
-    {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000},
     // A piece and what is before it.
     {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 2 * static_cast<int>(kStatePieceBytes)},
 };
@@ -74,9 +64,10 @@ class StateFetch {
 };
 
 std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
-  grpc::ChannelArguments arguments;
+  // Not on a connection of the ring, whose frames must not wait behind a state.
+  grpc::ChannelArguments arguments = ChannelOptions();
   for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannel(address.Target(), arguments);
 }
 
 StateFetch::StateFetch(const FetchOptions& options, const Address& address, StateSink* sink,
@@ -104,7 +95,11 @@ Status StateFetch::Run() {
     if (now + kPause >= options_.deadline) {
       return Error(absl::StatusCode::kDeadlineExceeded, "not there in time: {}", Message(status));
     }
-    WaitForStop(stop_, kPause);
+    if (channel_->GetState(false) == GRPC_CHANNEL_READY) {
+      WaitForStop(stop_, kPause);
+    } else {
+      (void)AwaitConnection(*channel_, now + kPause, [this] { return stop_.stop_requested(); });
+    }
   }
 }
 

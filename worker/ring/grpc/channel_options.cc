@@ -3,6 +3,8 @@
 #include <span>
 #include <utility>
 
+#include "common/rpc/channel.h"
+
 namespace ringmaster::ring {
 namespace {
 
@@ -41,18 +43,6 @@ constexpr Option kPulseKeepalive[] = {
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2'000},
 };
 
-constexpr Option kClientOnly[] = {
-    // A retry buffer would keep sent payloads, and a retried stream would repeat frames.
-    {GRPC_ARG_ENABLE_RETRIES, 0},
-    // Neither connections nor their fate are shared with other channels.
-    {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},
-    {GRPC_ARG_ENABLE_HTTP_PROXY, 0},
-    {GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1},
-    {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50},
-    {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000},
-    {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000},
-};
-
 constexpr Option kServerOnly[] = {
     // However often a peer pings, it is not an attack: by default a client that pings every 500 ms
     // loses its connection after some seconds (too_many_pings).
@@ -61,9 +51,8 @@ constexpr Option kServerOnly[] = {
 };
 
 grpc::ChannelArguments ClientArguments(std::span<const Option> keepalive) {
-  grpc::ChannelArguments arguments;
+  grpc::ChannelArguments arguments = ChannelOptions();
   for (const auto& [name, value] : kBothEnds) arguments.SetInt(name, value);
-  for (const auto& [name, value] : kClientOnly) arguments.SetInt(name, value);
   for (const auto& [name, value] : keepalive) arguments.SetInt(name, value);
   return arguments;
 }

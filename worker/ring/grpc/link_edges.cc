@@ -1,10 +1,8 @@
 #include "worker/ring/grpc/link_edges.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <utility>
 
+#include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/message.h"
@@ -236,8 +234,7 @@ void LinkEdges::Open(const Address& address, const v1::LinkHello& hello) {
   successor_edge_.begun = true;
   self_ = shared_from_this();
   address_ = address.ToString();
-  channel_ = grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
-                                       LinkChannelArguments());
+  channel_ = MakeChannel(address.Target(), LinkChannelArguments());
   grpc::GenericStub stub(channel_);
   call_ = stub.PrepareCall(context_.get(), kLinkMethod, events_->grpc());
   ++asked_;

@@ -1,11 +1,10 @@
 #include "worker/ring/grpc/outgoing_pulse.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <spdlog/spdlog.h>
 
 #include <utility>
 
+#include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
 #include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/message.h"
@@ -28,8 +27,7 @@ std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const Address& address,
 OutgoingPulse::OutgoingPulse(const Address& address, const v1::LinkHello& hello,
                              std::shared_ptr<WatchState> state)
     : state_(std::move(state)),
-      channel_(grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
-                                         PulseChannelArguments())),
+      channel_(MakeChannel(address.Target(), PulseChannelArguments())),
       stub_(v1::Ring::NewStub(channel_)) {
   context_.set_wait_for_ready(true);
   AddHello(hello, &context_);
