@@ -134,6 +134,20 @@ class Process:
             raise AssertionError(f"{self.name} did not stop on SIGTERM: {self.log()}") from None
 
 
+class Gate:
+    """Closed, it keeps a job of the daemons that are started behind it from its end (CONTRIBUTING.md, failpoints):
+    at every boundary of the steps `at`, as a failpoint names them, each worker waits until it is opened, `milliseconds`
+    long at most."""
+
+    def __init__(self, path, at="", milliseconds=60_000):
+        self.path = path
+        self.failpoint = f"boundary{at and '@'}{at}=delay:{milliseconds}?{path}"
+        path.touch()
+
+    def open(self):
+        self.path.unlink(missing_ok=True)
+
+
 class Cluster:
     """One coordinator, workers, and ringctl, in a temporary folder.
 
@@ -234,6 +248,12 @@ class Cluster:
         self._number += 1
         return self.folder / f"{stem}-{self._number:02}"
 
+    def gates(self, *steps, milliseconds=60_000):
+        """A Gate for each of `steps`, with which daemons that start from now on have to do."""
+        gates = [Gate(self.new_path("gate"), at, milliseconds) for at in steps]
+        self.environment = {"RINGMASTER_FAILPOINTS": ";".join(gate.failpoint for gate in gates)}
+        return gates
+
     def write_job(self, spec):
         """A job file; JSON is YAML."""
         path = self.new_path("job").with_suffix(".yaml")
@@ -286,10 +306,10 @@ class Cluster:
         raise AssertionError(f"{what}: not within {timeout} s; last status {last}")
 
     def wait_ring(self, job, *names, timeout=20.0):
-        """The first status in which exactly these workers compute the job's shards."""
+        """The first status in which exactly these workers compute the job's shards, and a step was applied."""
         def formed(status):
-            # One that is on its way in is listed, without shards.
-            return sorted(worker["name"] for worker in status["workers"] if worker["shards"]) == sorted(names)
+            # One that is on its way in is listed, without shards; and in STARTING there is no ring yet.
+            return status["state"] == "RUNNING" and status["step"] > 0 and sorted(worker["name"] for worker in status["workers"] if worker["shards"]) == sorted(names)
         return self.watch_until(job, formed, f"the ring is {names}", timeout)
 
     def make_data(self, path="cifar10", train=56, test=20, seed=0, root=None):

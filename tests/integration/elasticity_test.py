@@ -2,7 +2,6 @@
 import contextlib
 import pathlib
 import shutil
-import time
 
 import cluster
 
@@ -10,7 +9,7 @@ STEPS = 120
 
 
 def spec(**changes):
-    """Long enough to be disturbed: the daemons wait a moment at every step."""
+    """Long enough to be disturbed: the daemons wait a moment at every step while a gate is closed."""
     return cluster.job_spec(**{"model": {"name": "mlp", "hidden": [32], "dropout": 0.2}, "epochs": None,
                                "steps": STEPS, "checkpoint": {"every_steps": 10, "keep": 3}, **changes})
 
@@ -33,7 +32,7 @@ class ElasticityTest(cluster.ClusterTest):
     @contextlib.contextmanager
     def slow(self, names, **changes):
         """A cluster that runs the job; yields (cluster, job id) once it is some steps on."""
-        self.cluster.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:40"}
+        [self.gate] = self.cluster.gates("", milliseconds=80)
         with self.running(workers=[(name, 1) for name in names]) as running:
             job = running.submit(spec(**changes))
             running.watch_until(job, lambda status: status["step"] > 3 and
@@ -41,7 +40,8 @@ class ElasticityTest(cluster.ClusterTest):
             yield running, job
 
     def check_end(self, job):
-        """The job succeeds with the checkpoint of one undisturbed worker; its status."""
+        """Lets the job go. It succeeds with the checkpoint of one undisturbed worker; its status."""
+        self.gate.open()
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
         self.assertEqual(status["checkpoint"]["sha256"], self.expected)
@@ -54,12 +54,10 @@ class ElasticityTest(cluster.ClusterTest):
 
     # ---- who comes ------------------------------------------------------------------------------
 
-    def test_a_worker_that_is_added_takes_part_within_two_seconds(self):
+    def test_a_worker_that_is_added_takes_part(self):
         with self.slow("ab") as (running, job):
-            began = time.monotonic()
             running.start_worker("c", wait=False)
             status = self.cluster.wait_ring(job, "a", "b", "c")
-            self.assertLess(time.monotonic() - began, 2 * cluster.SLOW)
             at = status["step"]
             status = running.watch_until(job, lambda status: status["step"] > at, "it computes")
             shards = {worker["name"]: worker["shards"] for worker in status["workers"]}
@@ -183,16 +181,14 @@ class ElasticityTest(cluster.ClusterTest):
             self.assertEqual(status["resumed_from"]["step"], before["step"])
             events = " ".join(event["message"] for event in running.json("events", job)["events"])
             self.assertIn(file.name, events)
-            status = running.wait(job)
-            self.assertEqual((status["state"], status["checkpoint"]["sha256"]), ("SUCCEEDED", self.expected))
+            self.check_end(job)
 
     def test_without_any_checkpoint_it_begins_again(self):
         with self.slow("ab", checkpoint=None) as (running, job):
             self.kill_all()
             for name in "ab":
                 running.start_worker(name, wait=False)
-            status = running.wait(job)
-            self.assertEqual((status["state"], status["checkpoint"]["sha256"]), ("SUCCEEDED", self.expected))
+            status = self.check_end(job)
             (back,) = [one for one in status["regroups"] if one["rewound"]]
             self.assertEqual(back["start_step"], 0)
 
@@ -221,7 +217,9 @@ class ElasticityTest(cluster.ClusterTest):
     def test_a_job_that_ends_while_nobody_coordinates_is_not_lost(self):
         with self.slow("ab") as (running, job):
             running.coordinator.kill()
-            time.sleep(STEPS * 0.05)  # what is tested is that nothing has to be seen meanwhile
+            self.gate.open()
+            cluster.wait_until(lambda: f"step={STEPS} " in "".join(running.workers[name].log() for name in "ab"),
+                               "the job ends")
             running.start_coordinator()
             self.check_end(job)
             # Training waited for no checkpoint: of those that came due meanwhile the newest two are there.

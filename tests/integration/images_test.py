@@ -59,15 +59,16 @@ class ImagesTest(exactness.ExactnessCase):
 
     def test_a_worker_that_is_killed_and_an_index_that_is_cached_change_nothing(self):
         with self.running([]) as running:
-            running.environment = {"RINGMASTER_FAILPOINTS": "boundary=delay:30"}
+            [gate] = running.gates(12)
             for name in "abc":
                 running.start_worker(name)
             make_images(running)
             first = running.run_job(spec(3))
+            running.wait_free("a", "b", "c")
             job = running.submit(spec(1, 3, epochs=6))
-            # It begins on those who have ended the first job: the others join.
             running.wait_ring(job, "a", "b", "c")
             running.workers["b"].kill()
+            gate.open()
             killed = running.wait(job)
             self.assertIn(["b"], [regroup["lost"] for regroup in killed["regroups"]], killed)
             running.start_worker("b")

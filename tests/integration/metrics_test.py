@@ -122,11 +122,16 @@ class MetricsTest(cluster.ClusterTest):
         return points
 
     def test_every_epoch_once_though_the_coordinator_was_killed(self):
+        [nobody, back] = self.cluster.gates(600, 900)
         running = self.start("a", "b")
         job = running.submit(cluster.job_spec(epochs=400, workers={"min": 2}))
         running.watch_until(job, lambda status: status["epoch"] >= 5, "five epochs")
         running.coordinator.kill()
+        nobody.open()
+        cluster.wait_until(lambda: "step=897 " in running.workers["a"].log(), "epochs that nobody hears of")
         running.start_coordinator()
+        running.watch_until(job, lambda status: status["step"] >= 900, "they are told")
+        back.open()
         self.assertEqual(running.wait(job)["state"], "SUCCEEDED")
         points = self.check_epochs(job, 400)
         self.check_steps(job)
