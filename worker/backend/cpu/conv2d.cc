@@ -49,8 +49,8 @@ Convolution DescribeConvolution(const BindContext& context, const graph::Value& 
           ActivationDesc(y.shape, type(y)), attributes};
 }
 
-// The convolution as a product, where its kernel is as large as x or y and oneDNN would compute on
-// it as quickly: `x` is the input's value, `w` the kernel's or one of its shape.
+// The convolution as a product, where its kernel is as large as x or y: `x` is the input's value,
+// `w` the kernel's or one of its shape.
 std::optional<Product> AsProduct(const BindContext& context, const graph::Value& x,
                                  const graph::Value& w) {
   const auto& a = context.attributes<graph::Conv2dAttributes>();
@@ -58,8 +58,7 @@ std::optional<Product> AsProduct(const BindContext& context, const graph::Value&
                      a.strides == std::array<int64_t, 2>{1, 1} &&
                      a.pads == std::array<int64_t, 4>{};
   const Product p = {x.shape[0] * x.shape[1] * x.shape[2], w.shape[3], w.shape[0], true};
-  if (!plain || p.rows > std::max(p.inputs, p.outputs)) return std::nullopt;
-  return Product::IsFor(context.device, x.dtype) ? std::optional(p) : std::nullopt;
+  return plain && p.rows <= std::max(p.inputs, p.outputs) ? std::optional(p) : std::nullopt;
 }
 
 // Without bias and activation: what oneDNN asks for as a hint of the backward passes.
@@ -75,7 +74,8 @@ dnnl::convolution_forward::primitive_desc ConvolutionHint(const BindContext& con
 }  // namespace
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
-  if (const auto product = AsProduct(context, context.input(0), context.input(1))) {
+  const auto product = AsProduct(context, context.input(0), context.input(1));
+  if (product && Product::IsFor(context.device, context.input(0).dtype)) {
     return BindProduct(context, *product, context.attributes<graph::Conv2dAttributes>().activation);
   }
   const Convolution c =
@@ -100,7 +100,8 @@ StatusOr<std::unique_ptr<Kernel>> BindConv2d(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindConv2dInputGradient(BindContext& context) {
-  if (const auto product = AsProduct(context, context.output(0), context.input(1))) {
+  const auto product = AsProduct(context, context.output(0), context.input(1));
+  if (product && Product::IsFor(context.device, context.output(0).dtype)) {
     return BindProductInputGradient(context, *product);
   }
   const Convolution c =

@@ -1,6 +1,6 @@
 // dense and its gradients: in float32 products with the canonical kernel (product.h); in bfloat16
-// oneDNN's inner product, which chooses the layout of kernels, whose gradient is reordered to
-// canonical I,O.
+// oneDNN's inner product, which chooses the layout of kernels, and for the kernel's gradient a
+// product that leaves it canonical I,O, as each element of it is written once and read once.
 #include <utility>
 
 #include "worker/backend/cpu/device.h"
@@ -87,25 +87,7 @@ StatusOr<std::unique_ptr<Kernel>> BindDenseInputGradient(BindContext& context) {
 }
 
 StatusOr<std::unique_ptr<Kernel>> BindDenseWeightGradient(BindContext& context) {
-  const graph::Value& dw = context.output(0);
-  if (Product::IsFor(context.device, context.input(0).dtype)) {
-    return BindProductWeightGradient(context, ProductOf(context.input(0), dw));
-  }
-  const InnerProduct p = DescribeProduct(context, context.input(0), dw, context.input(1));
-  const bool has_bias = context.node.outputs.size() > 1;
-  RING_ASSIGN_OR_RETURN(const auto choice, GuardDnnl(context.node.name, [&] {
-                          const DnnlDesc bias = has_bias ? BiasDesc(context.output(1)) : DnnlDesc();
-                          return dnnl::inner_product_backward_weights::primitive_desc(
-                              {p.x, p.w, bias, p.y}, PrimitiveAttributes(graph::Activation::kNone),
-                              context.device.engine,
-                              ProductHint(context, p, AnyWeightDesc(dw.shape, p.x.data_type())));
-                        }));
-  std::vector<PrimitiveOperand> operands = {
-      ActivationOperand(context, DNNL_ARG_SRC, Side::kInput, 0),
-      ActivationOperand(context, DNNL_ARG_DIFF_DST, Side::kInput, 1),
-      WeightGradientOperand(context, choice.diff_weights_desc())};
-  if (has_bias) operands.push_back(BiasGradientOperand(choice.diff_bias_desc()));
-  return MakePrimitiveKernel(context, choice, std::move(operands));
+  return BindProductWeightGradient(context, ProductOf(context.input(0), context.output(0)));
 }
 
 }  // namespace ringmaster::cpu

@@ -20,7 +20,7 @@ DnnlDesc Matrix(int64_t rows, int64_t columns, DnnlType type) {
 }
 DnnlDesc Transposed(const DnnlDesc& matrix) { return matrix.permute_axes({1, 0}); }
 
-// x, y or a gradient of one, of so many columns; computed on in float32, whatever it is stored as.
+// x, y or a gradient of one, in the type in which the device computes on it.
 PrimitiveOperand RowsOperand(const BindContext& context, const Product& p, int argument, Side side,
                              size_t index) {
   const graph::Value& value = side == Side::kInput ? context.input(index) : context.output(index);
@@ -28,7 +28,7 @@ PrimitiveOperand RowsOperand(const BindContext& context, const Product& p, int a
                           : value.dtype == graph::DType::kFloat16 ? DnnlType::f16
                                                                   : DnnlType::f32;
   const int64_t columns = graph::Elements(value.shape) / p.rows;
-  return {argument, side, index, Matrix(p.rows, columns, DnnlType::f32),
+  return {argument, side, index, Matrix(p.rows, columns, context.device.compute_type(value.dtype)),
           Matrix(p.rows, columns, stored)};
 }
 
