@@ -40,6 +40,8 @@ struct Kernels {
   // they. `*bits`: of the sums after it, as above, but 1 where all are zero.
   bool (*quantize_add_narrow)(const float* gradient, size_t count, Quantization quantization,
                               uint32_t limit, const int32_t* addends, int32_t* sums, int* bits);
+  // units.h, of at most 256 elements.
+  uint32_t (*largest_magnitude)(const float* values, size_t count);
   IntegerKernels<int64_t> wide;
   IntegerKernels<int32_t> narrow;
 };

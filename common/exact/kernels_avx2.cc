@@ -316,7 +316,24 @@ constexpr IntegerKernels<T> TableOf(decltype(IntegerKernels<T>::dequantize) dequ
 
 using Widths = std::make_index_sequence<kWidths - 1>;
 
-constexpr Kernels kAvx2 = {"avx2", QuantizeAddAvx2, QuantizeAddNarrowAvx2,
+uint32_t LargestMagnitudeAvx2(const float* values, size_t count) {
+  const __m256i mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
+  __m256i most = _mm256_setzero_si256();
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
+    most = _mm256_max_epu32(most, _mm256_and_si256(bits, mask));
+  }
+  alignas(32) uint32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), most);
+  const uint32_t rest = PortableKernels().largest_magnitude(values + i, count - i);
+  return std::max(rest, *std::max_element(lanes, lanes + 8));
+}
+
+constexpr Kernels kAvx2 = {"avx2",
+                           QuantizeAddAvx2,
+                           QuantizeAddNarrowAvx2,
+                           LargestMagnitudeAvx2,
                            TableOf<int64_t>(DequantizeAvx2, BitsAvx2, Widths()),
                            TableOf<int32_t>(DequantizeNarrowAvx2, BitsNarrowAvx2, Widths())};
 

@@ -296,7 +296,16 @@ constexpr IntegerKernels<T> TableOf(decltype(IntegerKernels<T>::dequantize) dequ
 
 using Widths = std::make_index_sequence<kWidths - 1>;
 
-constexpr Kernels kAvx512 = {"avx512", QuantizeAddAvx512, QuantizeAddNarrowAvx512,
+RING_AVX512 uint32_t LargestMagnitudeAvx512(const float* values, size_t count) {
+  return _mm512_reduce_max_epu32(count == kBlockElements
+                                     ? LargestMagnitude<true>(values, kBlockElements)
+                                     : LargestMagnitude<false>(values, count));
+}
+
+constexpr Kernels kAvx512 = {"avx512",
+                             QuantizeAddAvx512,
+                             QuantizeAddNarrowAvx512,
+                             LargestMagnitudeAvx512,
                              TableOf<int64_t>(DequantizeAvx512, BitsAvx512, Widths()),
                              TableOf<int32_t>(DequantizeNarrowAvx512, BitsNarrowAvx512, Widths())};
 

@@ -1,5 +1,6 @@
 // The reference: integer arithmetic, one lane and one element at a time; and which of the kernels
 // this processor runs.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -118,8 +119,20 @@ constexpr IntegerKernels<T> TableOf(std::index_sequence<kIndex...>) {
 
 using Widths = std::make_index_sequence<kWidths - 1>;
 
-constexpr Kernels kPortable = {"portable", QuantizeAddPortable, QuantizeAddNarrowPortable,
-                               TableOf<int64_t>(Widths()), TableOf<int32_t>(Widths())};
+uint32_t LargestMagnitudePortable(const float* values, size_t count) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & kMagnitudeMask);
+  }
+  return largest;
+}
+
+constexpr Kernels kPortable = {"portable",
+                               QuantizeAddPortable,
+                               QuantizeAddNarrowPortable,
+                               LargestMagnitudePortable,
+                               TableOf<int64_t>(Widths()),
+                               TableOf<int32_t>(Widths())};
 
 }  // namespace
 

@@ -5,21 +5,14 @@
 #include <bit>
 
 #include "common/check.h"
+#include "common/exact/kernels.h"
 #include "common/exact/word_hash.h"
 
 namespace ringmaster::exact {
+
 uint32_t LargestMagnitude(std::span<const float> block) {
-  uint32_t largest = 0;
-  if (block.size() == kBlockElements) {  // a constant count: the loop becomes vector code
-    for (size_t i = 0; i < kBlockElements; ++i) {
-      largest = std::max(largest, std::bit_cast<uint32_t>(block[i]) & kMagnitudeMask);
-    }
-    return largest;
-  }
-  for (const float value : block) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(value) & kMagnitudeMask);
-  }
-  return largest;
+  static const auto largest = BestKernels().largest_magnitude;
+  return largest(block.data(), block.size());
 }
 
 Units::Units(const BlockLayout* layout, int precision_bits)

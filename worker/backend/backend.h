@@ -122,6 +122,11 @@ class Executable {
   virtual Status Run(const ShardInput& input, const GradientSink& sink, ShardOutput* output) = 0;
 };
 
+// Elements of a parameter: `from` to `to`, of a piece that begins at `begin`.
+struct UpdatedRange {
+  size_t begin, from, to;
+};
+
 // Compute copies of the parameters (and moving statistics) in whatever type and layout kernels
 // want.
 class Weights {
@@ -134,6 +139,14 @@ class Weights {
   virtual Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                          std::span<const float> moving_means,
                          std::span<const float> moving_variances) = 0;
+  // An update in place, between two calls of Refresh: BeginUpdate; Follow for ranges of elements of
+  // a parameter (`values`: all of it) as soon as they have their new values, from any thread while
+  // they are in its cache; EndUpdate, if all of them are what the next Refresh will give. A piece
+  // of a parameter, from element `begin` on, is followed in order by one thread: `from` to `to`.
+  // What copies a backend then has need not be brought up. Nothing of it is needed.
+  virtual void BeginUpdate() {}
+  virtual void Follow(uint32_t /*parameter*/, const float* /*values*/, const UpdatedRange& /*r*/) {}
+  virtual void EndUpdate() {}
   // After a Refresh: of so many copies executables will need the new values, as they used the
   // former ones. Whoever has idle threads may bring them up, several side by side; what is left is
   // brought up by the first executable that needs it.

@@ -157,7 +157,7 @@ Status TrainingJob::RefreshWeights() {
     MutexLock lock(state_mu);
     RING_RETURN_IF_ERROR(device->Load(*state));
   }
-  return RefreshUpdated();
+  return Refresh();
 }
 
 Status TrainingJob::ShowAverage() {
@@ -172,6 +172,11 @@ Status TrainingJob::ShowAverage() {
 }
 
 Status TrainingJob::RefreshUpdated() {
+  weights->EndUpdate();
+  return Refresh();
+}
+
+Status TrainingJob::Refresh() {
   if (device == nullptr) {
     RING_RETURN_IF_ERROR(weights->Refresh(state->layout->blocks(), state->parameters.span(),
                                           state->moving_means.span(),

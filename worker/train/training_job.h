@@ -90,7 +90,7 @@ struct TrainingJob {
   Status TakeInit();
   // Makes the cores see all of the state: after it was replaced. Takes state_mu.
   Status RefreshWeights();
-  // Likewise what an update changes: parameters and moving statistics.
+  // Likewise what an update changed: parameters and moving statistics.
   Status RefreshUpdated();
   // Makes them see the average in place of the parameters, until RefreshWeights. The job has one,
   // and a step that was begun is dropped where its sums are on a device. Takes state_mu.
@@ -98,6 +98,9 @@ struct TrainingJob {
   // Makes `state` the newest, where a device is ahead of it. Under state_mu. Whoever reads
   // parameters, slots or units comes here first.
   Status BringToHost() { return device == nullptr ? absl::OkStatus() : device->Store(state.get()); }
+
+ private:
+  Status Refresh();
 };
 
 // Builds all of it, up to S(0) as it is drawn in the cores' weights, and tells options.on_phase.

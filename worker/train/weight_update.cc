@@ -24,6 +24,8 @@ using exact::kBlockElements;
 constexpr size_t kPieceBlocks = 512;
 // Blocks that go through all of the pass before the next ones come.
 constexpr size_t kStripBlocks = 1;
+// Blocks after which compute copies follow: 64 KiB of parameters, still in the cache.
+constexpr size_t kFollowBlocks = 64;
 
 constexpr uint32_t kInfinity = exact::kInfinityBits;  // magnitudes from here on are not finite
 
@@ -134,6 +136,7 @@ class Pass {
         TakeStrip(strip, gradient.data(), result);
         Hash(strip, &result->read);
         Update(strip, step, {gradient.data(), strip.elements}, result);
+        Follow(piece, strip);
       });
     });
     SettleUnits();
@@ -154,7 +157,10 @@ class Pass {
   void UpdateWith(const std::vector<graph::NormFactors>& factors) {
     ForEach([&](const Piece& piece, PieceSums* result) {
       const graph::TensorStep step = StepOf(piece, factors[piece.tensor]);
-      ForStrips(piece, [&](const Piece& strip) { Update(strip, step, Gradients(strip), result); });
+      ForStrips(piece, [&](const Piece& strip) {
+        Update(strip, step, Gradients(strip), result);
+        Follow(piece, strip);
+      });
     });
   }
 
@@ -271,6 +277,19 @@ class Pass {
     Look(strip, &result->largest);
   }
 
+  // `strip` of the piece was updated, after all before it.
+  void Follow(const Piece& piece, const Piece& strip) const {
+    const size_t done = strip.index - piece.index + strip.block_count;
+    if (done % kFollowBlocks != 0 && done != piece.block_count) return;
+    const size_t before = (done - 1) / kFollowBlocks * kFollowBlocks;
+    const size_t begin = piece.index * kBlockElements;
+    job_.weights->Follow(piece.tensor,
+                         state_.parameters.span().data() + layout_.tensor(piece.tensor).offset(),
+                         {.begin = begin,
+                          .from = begin + before * kBlockElements,
+                          .to = strip.index * kBlockElements + strip.elements});
+  }
+
   void SettleUnits() {
     if (job_.exact_sums()) state_.units.Settle();
   }
@@ -364,6 +383,7 @@ class NormedUpdate {
 }  // namespace
 
 PassSums UpdateWeights(TrainingJob* job, SumSource source) {
+  job->weights->BeginUpdate();
   Pass pass(job, source);
   if (job->optimizer->needs_norms()) {
     pass.TakeAll();

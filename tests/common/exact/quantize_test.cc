@@ -120,6 +120,24 @@ TEST_CASE("QuantizeAdd: adds to what is there") {
   }
 }
 
+TEST_CASE("LargestMagnitude: wherever it is in a block of any size, also where it is not finite") {
+  RandomValues random(13);
+  for (const Kernels* kernels : RunnableKernels()) {
+    INFO(kernels->name);
+    for (size_t count = 1; count <= kBlockElements; ++count) {
+      std::vector<float> values(count + 1, -1.5F);
+      values[count] = kNaN;  // behind the block
+      const auto at = static_cast<size_t>(random.Between(0, static_cast<int64_t>(count) - 1));
+      for (const float largest : {-2.0F, 1e30F, -std::numeric_limits<float>::infinity(), kNaN}) {
+        values[at] = largest;
+        REQUIRE(kernels->largest_magnitude(values.data(), count) ==
+                (std::bit_cast<uint32_t>(largest) & kMagnitudeMask));
+      }
+    }
+    CHECK(kernels->largest_magnitude(nullptr, 0) == 0);
+  }
+}
+
 TEST_CASE("QuantizeAddNarrow: as QuantizeAdd where nothing can wrap, and nothing elsewhere") {
   RandomValues random(11);
   size_t done = 0, left = 0;

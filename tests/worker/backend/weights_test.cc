@@ -1,5 +1,6 @@
 #include "worker/backend/cpu/weights.h"
 
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <random>
@@ -103,6 +104,58 @@ TEST_CASE("Weights: what is wanted as it lies is read there, wherever a refresh 
   const auto rounded = weights.Copy(0, graph::DType::kBFloat16, std::nullopt);
   REQUIRE(rounded.ok());
   CHECK(!(*rounded)->in_place());
+}
+
+TEST_CASE("Weights: a copy follows an update whose pieces hold whole pairs of its rows") {
+  const auto device = Device::Create(Bf16Arithmetic::kEmulated);
+  REQUIRE(device.ok());
+  graph::Program program;
+  program.parameters.push_back({.shape = {kInputs, kOutputs}});
+  std::vector<float> values = AnyFloats(kInputs * kOutputs);
+  const auto layout =
+      exact::BlockLayout::Create(std::vector<exact::BlockLayout::Tensor>{{0, values.size()}});
+  REQUIRE(layout.ok());
+  CpuWeights weights(program, *device);
+  const DnnlDesc desc({kOutputs, kInputs}, DnnlType::bf16, DnnlTag::AB8b64a2b);
+  const auto copy = weights.Copy(0, graph::DType::kBFloat16, desc);
+  REQUIRE(copy.ok());
+  REQUIRE(weights.Place(**copy).ok());
+  const auto refresh = [&] { REQUIRE(weights.Refresh(*layout, values, {}, {}).ok()); };
+  // A piece is followed in ranges of 256 elements and its rest, as updates do.
+  const auto update = [&](size_t piece) {
+    weights.BeginUpdate();
+    for (float& value : values) value = value / 3 + 1;
+    for (size_t begin = 0; begin < values.size(); begin += piece) {
+      const size_t end = std::min(begin + piece, values.size());
+      for (size_t from = begin; from < end; from += 256) {
+        weights.Follow(0, values.data(), {begin, from, std::min(from + 256, end)});
+      }
+    }
+  };
+  const auto check = [&] {
+    REQUIRE(weights.Ensure(**copy).ok());
+    const std::vector<float> found = Canonical(**copy, desc, *device);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (found[i] != static_cast<float>(BFloat16(values[i]))) FAIL("element " << i);
+    }
+  };
+  constexpr size_t kWhole = 2 * kOutputs * 16, kOther = kWhole + 256;
+  refresh();
+  check();
+  const auto step = [&](size_t piece, bool ends, size_t stale) {
+    update(piece);
+    if (ends) weights.EndUpdate();
+    refresh();
+    CHECK(weights.stale_copies() == stale);
+    check();
+  };
+  step(kWhole, true, 1);  // nobody had used it when the update before began
+  step(kWhole, true, 0);
+  step(kWhole, true, 0);
+  step(kWhole, false, 1);  // other values came than the update's
+  step(kWhole, true, 0);
+  step(kOther, true, 1);
+  step(kWhole, true, 1);  // it is not tried again
 }
 
 }  // namespace ringmaster::cpu

@@ -66,8 +66,9 @@ struct RowBlocks {
     return whole ? std::optional(blocks) : std::nullopt;
   }
 
-  void Fill(const float* rows, BFloat16* copy) const {
-    for (int64_t i = 0; i < inputs; i += 2) {
+  // Of rows 2 `first` to 2 `end` of all of them; by pairs, as they share a line.
+  void Fill(const float* rows, int64_t first_pair, int64_t end_pair, BFloat16* copy) const {
+    for (int64_t i = 2 * first_pair; i < 2 * end_pair; i += 2) {
       const float* const row = rows + i * outputs;
       const int64_t first = i / depth * input_stride + i % depth * width;
       for (int64_t o = 0; o < outputs; o += width) {
@@ -77,6 +78,7 @@ struct RowBlocks {
     }
     _mm_sfence();
   }
+  [[nodiscard]] int64_t pairs() const { return inputs / 2; }
 
  private:
   static constexpr int64_t kLineFloats = 16;
@@ -107,7 +109,8 @@ CpuWeights::CpuWeights(const graph::Program& training, const Device& device)
     : device_(device),
       shapes_(ParameterShapes(training)),
       sizes_(training),
-      masters_(shapes_.size()) {
+      masters_(shapes_.size()),
+      followers_(shapes_.size()) {
   for (const graph::Normalization& normalization : training.normalizations) {
     const size_t bytes = sizeof(float) * static_cast<size_t>(normalization.channels);
     statistics_.push_back({normalization.channels, AlignedBuffer(bytes), AlignedBuffer(bytes)});
@@ -129,15 +132,50 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
     offset += static_cast<size_t>(statistics.channels);
   }
   const uint64_t former = version_.fetch_add(1);
+  const bool updated = std::exchange(updated_, false);
   stale_.clear();
+  for (auto& followers : followers_) followers.clear();
   MutexLock lock(mu_);
   for (const auto& copy : copies_) {
     MutexLock copy_lock(copy->mu_);
     const bool used = former > 0 && copy->version_ == former;
-    if (used && copy->parameter_ < sizes_.parameters.size()) stale_.push_back(copy.get());
+    if (!used || copy->parameter_ >= sizes_.parameters.size()) continue;
+    const auto rows = copy->desc_ ? RowBlocks::Of(*copy->desc_) : std::nullopt;
+    if (updated && copy->followed_ > 0 && copy->followed_ != rows->pairs()) {
+      copy->followed_ = WeightCopy::kNever;  // its rows and the pieces of updates do not match
+    }
+    if (updated && copy->followed_ > 0) {
+      copy->version_ = former + 1;
+    } else {
+      stale_.push_back(copy.get());
+    }
+    if (rows && copy->followed_ != WeightCopy::kNever) {
+      followers_[copy->parameter_].push_back(copy.get());
+    }
   }
   return absl::OkStatus();
 }
+
+void CpuWeights::BeginUpdate() {
+  updated_ = false;
+  for (const auto& followers : followers_) {
+    for (WeightCopy* const copy : followers) copy->followed_ = 0;
+  }
+}
+
+void CpuWeights::Follow(uint32_t parameter, const float* values, const UpdatedRange& range) {
+  for (WeightCopy* const copy : followers_[parameter]) {
+    const RowBlocks rows = *RowBlocks::Of(*copy->desc_);
+    const size_t pair = 2 * static_cast<size_t>(rows.outputs);
+    if (range.begin % pair != 0) continue;
+    const auto first = static_cast<int64_t>(range.from / pair);
+    const auto end = static_cast<int64_t>(range.to / pair);
+    rows.Fill(values, first, end, reinterpret_cast<BFloat16*>(copy->buffer_.data()));
+    copy->followed_.fetch_add(end - first, std::memory_order_relaxed);
+  }
+}
+
+void CpuWeights::EndUpdate() { updated_ = true; }
 
 Status CpuWeights::LoadFrozen(std::span<const float> values) {
   RING_RETURN_IF_ERROR(sizes_.CheckFrozen(values));
@@ -265,7 +303,7 @@ Status CpuWeights::Fill(WeightCopy& copy, const float* master)
     master = rounded;
   }
   if (const auto blocks = RowBlocks::Of(*copy.desc_)) {
-    blocks->Fill(master, reinterpret_cast<BFloat16*>(copy.buffer_.data()));
+    blocks->Fill(master, 0, blocks->pairs(), reinterpret_cast<BFloat16*>(copy.buffer_.data()));
     return absl::OkStatus();
   }
   WeightCopy::Reorder& reorder = *copy.reorder_;

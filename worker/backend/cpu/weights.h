@@ -50,6 +50,10 @@ class WeightCopy {
   std::optional<dnnl::reorder::primitive_desc> choice_;  // of the reorder; where there is a desc_
   AlignedBuffer buffer_;                                 // empty until it is placed
 
+  // Pairs of rows that followed the update under way, or the one that ended last.
+  static constexpr int64_t kNever = -1;
+  std::atomic<int64_t> followed_ = 0;
+
   Mutex mu_;
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<Reorder> reorder_ ABSL_GUARDED_BY(mu_);
@@ -64,6 +68,9 @@ class CpuWeights final : public Weights {
   Status Refresh(const exact::BlockLayout& layout, std::span<const float> parameters,
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
+  void BeginUpdate() override;
+  void Follow(uint32_t parameter, const float* values, const UpdatedRange& range) override;
+  void EndUpdate() override;
   [[nodiscard]] size_t stale_copies() const override { return stale_.size(); }
   Status BringUp(size_t copy) override { return Ensure(*stale_[copy]); }
   Status LoadFrozen(std::span<const float> values) override;
@@ -109,7 +116,9 @@ class CpuWeights final : public Weights {
 
   uint64_t moves_ = 0;
 
-  std::vector<WeightCopy*> stale_;  // written by Refresh alone
+  std::vector<WeightCopy*> stale_;                   // written by Refresh alone
+  std::vector<std::vector<WeightCopy*>> followers_;  // by parameter; likewise
+  bool updated_ = false;                             // EndUpdate was the last call
 
   mutable Mutex mu_;
   std::vector<std::unique_ptr<WeightCopy>> copies_ ABSL_GUARDED_BY(mu_);
