@@ -49,14 +49,24 @@ struct Piece {
   }
 };
 
-std::vector<Piece> CutPieces(const exact::BlockLayout& layout) {
+// In whole units of what follows the update, while those are not far larger.
+size_t PieceBlocks(size_t unit_elements) {
+  const size_t unit = unit_elements / kBlockElements;
+  if (unit <= 1 || unit_elements % kBlockElements != 0 || unit > 8 * kPieceBlocks) {
+    return kPieceBlocks;
+  }
+  return (kPieceBlocks + unit - 1) / unit * unit;
+}
+
+std::vector<Piece> CutPieces(const exact::BlockLayout& layout, const Weights& weights) {
   std::vector<Piece> pieces;
   size_t place = 0;
   for (const exact::TensorRange& range : layout.tensors()) {
     const Piece whole = {range.tensor,      place++,           0,
                          range.first_block, range.block_count, range.elements};
-    for (size_t done = 0; done < whole.block_count; done += kPieceBlocks) {
-      pieces.push_back(whole.Part(done, kPieceBlocks));
+    const size_t blocks = PieceBlocks(weights.FollowedUnit(range.tensor));
+    for (size_t done = 0; done < whole.block_count; done += blocks) {
+      pieces.push_back(whole.Part(done, blocks));
     }
   }
   return pieces;
@@ -124,7 +134,7 @@ class Pass {
         layout_(job->layout->blocks()),
         sums_(*job, source),
         parts_(1 + state_.slots.size()),
-        pieces_(CutPieces(layout_)),
+        pieces_(CutPieces(layout_, *job->weights)),
         results_(pieces_.size(), PieceSums(parts_)) {}
 
   // Hashes the sums and what was written, updates where each element is updated by itself; clears.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/storage.h"
+#include "worker/backend/cpu/weight_tiles.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -71,6 +73,76 @@ TEST_CASE("Weights: a copy in any layout has the values, rounded once") {
       const float expected = rounds ? static_cast<float>(BFloat16(values[i])) : values[i];
       if (std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(expected)) continue;
       FAIL("element " << i << " is " << found[i] << ", expected " << expected);
+    }
+  }
+}
+
+TEST_CASE("WeightTiles: from canonical to a layout and back as oneDNN brings it over") {
+  const auto device = Device::Create(Bf16Arithmetic::kEmulated);
+  REQUIRE(device.ok());
+  dnnl::stream stream(device->engine);
+  const struct {
+    graph::Shape shape;
+    DnnlType type;
+    DnnlTag tag;
+    bool tiles;
+  } cases[] = {
+      {{64, 3, 3, 32}, DnnlType::f32, DnnlTag::ABcd16b16a, true},
+      {{64, 3, 3, 32}, DnnlType::f32, DnnlTag::ABcd16a16b, true},
+      {{64, 3, 3, 32}, DnnlType::f32, DnnlTag::BAcd16a16b, true},
+      {{64, 3, 2, 32}, DnnlType::f32, DnnlTag::Acdb32a, true},
+      {{64, 1, 1, 48}, DnnlType::f32, DnnlTag::Acdb48a, true},
+      {{64, 3, 3, 32}, DnnlType::bf16, DnnlTag::ABcd8a16b2a, true},
+      {{64, 3, 3, 32}, DnnlType::bf16, DnnlTag::BAcd8a16b2a, true},
+      {{64, 3, 3, 32}, DnnlType::bf16, DnnlTag::ABcd8b16a2b, true},
+      {{64, 3, 3, 32}, DnnlType::bf16, DnnlTag::AcdB32a2b, true},
+      {{64, 3, 3, 32}, DnnlType::bf16, DnnlTag::AcdB48a2b, true},  // padded to 96 outputs
+      {{96, 192}, DnnlType::bf16, DnnlTag::AB8b64a2b, true},
+      {{96, 192}, DnnlType::f32, DnnlTag::AB16b64a, true},
+      {{96, 192}, DnnlType::f32, DnnlTag::oi, true},
+      {{64, 3, 3, 24}, DnnlType::f32, DnnlTag::ABcd16b16a, false},  // tiles that are not whole
+      {{72, 3, 3, 32}, DnnlType::bf16, DnnlTag::BAcd8a16b2a, false},
+      {{64, 3, 3, 32}, DnnlType::f32, DnnlTag::ABcd8b8a, false},  // half a tile
+  };
+  for (const auto& [shape, type, tag, expected] : cases) {
+    INFO("layout " << static_cast<int>(tag) << ", inputs " << shape.back());
+    const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32);
+    const DnnlDesc desc(WeightDims(shape), type, tag);
+    const auto tiles = WeightTiles::Of(canonical, desc);
+    REQUIRE(tiles.has_value() == expected);
+    if (!tiles) continue;
+    std::vector<float> values = AnyFloats(static_cast<size_t>(graph::Elements(shape)));
+    AlignedBuffer ours(desc.get_size()), theirs(desc.get_size());
+    const int64_t middle = tiles->bands() / 2;
+    tiles->Fill(values.data(), ours.data(), middle, tiles->bands());
+    tiles->Fill(values.data(), ours.data(), 0, middle);
+    dnnl::memory from(canonical, device->engine, values.data());
+    dnnl::memory to(desc, device->engine, theirs.data());
+    const auto reorder = [&stream](dnnl::memory& a, dnnl::memory& b) {
+      dnnl::reorder(a, b).execute(stream, a, b);
+      stream.wait();
+    };
+    if (type == DnnlType::f32) {
+      reorder(from, to);
+      CHECK(std::memcmp(ours.data(), theirs.data(), ours.size()) == 0);
+      std::vector<float> back(values.size());
+      REQUIRE(tiles->restores());
+      tiles->Restore(reinterpret_cast<const float*>(ours.data()), back.data(), middle,
+                     tiles->bands());
+      tiles->Restore(reinterpret_cast<const float*>(ours.data()), back.data(), 0, middle);
+      CHECK(std::memcmp(back.data(), values.data(), sizeof(float) * values.size()) == 0);
+      continue;
+    }
+    CHECK(!tiles->restores());
+    std::vector<float> found(values.size());
+    dnnl::memory copy(desc, device->engine, ours.data());
+    dnnl::memory wide(canonical, device->engine, found.data());
+    reorder(copy, wide);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float rounded = static_cast<float>(BFloat16(values[i]));
+      if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(rounded)) {
+        FAIL("element " << i << " is " << found[i] << ", expected " << rounded);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "worker/backend/cpu/layout.h"
 #include "worker/backend/cpu/parallel.h"
 #include "worker/backend/cpu/strips.h"
+#include "worker/backend/cpu/weight_tiles.h"
 
 namespace ringmaster::cpu {
 namespace {
@@ -36,7 +37,8 @@ struct Staging {
   size_t operand;
   size_t offset;                                         // of the copy
   size_t scratch_offset;                                 // of the reorder's scratchpad
-  std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: 16 bits <-> float32
+  std::optional<dnnl::reorder::primitive_desc> reorder;  // nullopt: 16 bits <-> float32, or tiles
+  std::optional<WeightTiles> tiles;                      // of an output
 };
 
 constexpr int64_t kReorderPiece = 4096;
@@ -107,7 +109,7 @@ class PrimitiveKernel final : public Kernel {
     RING_RETURN_IF_ERROR(DnnlStatus(call_->Execute(stream_), name_));
     for (const Staging& staging : stagings_) {
       const PrimitiveOperand& operand = operands_[staging.operand];
-      if (operand.side == Side::kOutput && !staging.reorder) Narrow(operand, staging);
+      if (operand.side == Side::kOutput && !staging.reorder) Bring(operand, staging);
     }
     for (const Call& reorder : reorders_) {
       RING_RETURN_IF_ERROR(DnnlStatus(reorder.Execute(stream_), name_));
@@ -126,7 +128,13 @@ class PrimitiveKernel final : public Kernel {
     });
   }
 
-  void Narrow(const PrimitiveOperand& operand, const Staging& staging) const {
+  void Bring(const PrimitiveOperand& operand, const Staging& staging) const {
+    if (staging.tiles) {
+      auto* const to = static_cast<float*>(Address(operand));
+      return ParallelPieces(threads_, staging.tiles->bands(), 1, [&](int64_t first, int64_t last) {
+        staging.tiles->Restore(CopyOf(staging), to, first, last);
+      });
+    }
     WithStorage(StoredType(operand), [&]<typename T>(T) {
       auto* to = static_cast<T*>(Address(operand));
       ParallelPieces(threads_, ElementsOf(operand.compute), kReorderPiece,
@@ -142,8 +150,12 @@ class PrimitiveKernel final : public Kernel {
 
   void Stage(size_t i) {
     const PrimitiveOperand& operand = operands_[i];
-    Staging staging{i, Reserve(operand.compute.get_size()), 0, std::nullopt};
+    Staging staging{i, Reserve(operand.compute.get_size()), 0, std::nullopt, std::nullopt};
     if (operand.side == Side::kOutput &&
+        operand.compute.data_type() == operand.stored.data_type()) {
+      staging.tiles = WeightTiles::Of(operand.stored, operand.compute);
+    }
+    if (operand.side == Side::kOutput && !(staging.tiles && staging.tiles->restores()) &&
         operand.compute.data_type() == operand.stored.data_type()) {
       dnnl::primitive_attr attributes;
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -1,7 +1,5 @@
 #include "worker/backend/cpu/weights.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -34,74 +32,6 @@ void RoundTo(const float* from, float* to, int64_t count) {
     Convert(narrow, to + at, length);
   }
 }
-
-// A layout of a matrix in bfloat16 with blocks of outputs side by side, pairs of inputs in each
-// place, which can be written from the canonical rows of inputs in one pass: past the caches, since
-// a copy is read in the next step.
-struct RowBlocks {
-  int64_t inputs, outputs;
-  int64_t width;                        // outputs of a block
-  int64_t depth;                        // inputs of a block
-  int64_t input_stride, output_stride;  // elements from a block to the next one
-
-  // Nothing padded, in whole lines.
-  static std::optional<RowBlocks> Of(const dnnl::memory::desc& desc) {
-    const dnnl_memory_desc_t& data = desc.data;
-    const dnnl_blocking_desc_t& blocking = data.format_desc.blocking;
-    const dnnl_dim_t expected[] = {1, 0, 1};  // inputs, outputs, and inputs
-    if (data.format_kind != dnnl_blocked || data.data_type != dnnl_bf16 || data.ndims != 2 ||
-        data.offset0 != 0 || data.extra.flags != dnnl_memory_extra_flag_none ||
-        blocking.inner_nblks != 3 || !std::equal(expected, expected + 3, blocking.inner_idxs) ||
-        blocking.inner_blks[2] != 2) {
-      return std::nullopt;
-    }
-    const RowBlocks blocks{.inputs = data.dims[1],
-                           .outputs = data.dims[0],
-                           .width = blocking.inner_blks[1],
-                           .depth = blocking.inner_blks[0] * 2,
-                           .input_stride = blocking.strides[1],
-                           .output_stride = blocking.strides[0]};
-    const bool whole = blocks.width % kLineFloats == 0 && blocks.outputs % blocks.width == 0 &&
-                       blocks.inputs % blocks.depth == 0;
-    return whole ? std::optional(blocks) : std::nullopt;
-  }
-
-  // Of rows 2 `first` to 2 `end` of all of them; by pairs, as they share a line.
-  void Fill(const float* rows, int64_t first_pair, int64_t end_pair, BFloat16* copy) const {
-    for (int64_t i = 2 * first_pair; i < 2 * end_pair; i += 2) {
-      const float* const row = rows + i * outputs;
-      const int64_t first = i / depth * input_stride + i % depth * width;
-      for (int64_t o = 0; o < outputs; o += width) {
-        const int64_t at = first + o / width * output_stride;
-        StreamPairs(row + o, row + outputs + o, width, copy + at);
-      }
-    }
-    _mm_sfence();
-  }
-  [[nodiscard]] int64_t pairs() const { return inputs / 2; }
-
- private:
-  static constexpr int64_t kLineFloats = 16;
-
-  // As BFloat16 rounds, in the lower halves.
-  static __m256i Rounded(const float* from) {
-    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(from));
-    const __m256i upper = _mm256_srli_epi32(bits, 16);
-    const __m256i half =
-        _mm256_add_epi32(_mm256_and_si256(upper, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
-    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
-    const __m256i nan = _mm256_cmpgt_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)),
-                                           _mm256_set1_epi32(0x7f800000));
-    return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
-  }
-  static void StreamPairs(const float* first, const float* second, int64_t count, BFloat16* to) {
-    for (int64_t i = 0; i < count; i += 8) {
-      const __m256i pairs =
-          _mm256_or_si256(Rounded(first + i), _mm256_slli_epi32(Rounded(second + i), 16));
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 2 * i), pairs);
-    }
-  }
-};
 
 }  // namespace
 
@@ -140,16 +70,15 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
     MutexLock copy_lock(copy->mu_);
     const bool used = former > 0 && copy->version_ == former;
     if (!used || copy->parameter_ >= sizes_.parameters.size()) continue;
-    const auto rows = copy->desc_ ? RowBlocks::Of(*copy->desc_) : std::nullopt;
-    if (updated && copy->followed_ > 0 && copy->followed_ != rows->pairs()) {
-      copy->followed_ = WeightCopy::kNever;  // its rows and the pieces of updates do not match
+    if (updated && copy->followed_ > 0 && copy->followed_ != copy->tiles_->bands()) {
+      copy->followed_ = WeightCopy::kNever;  // its bands and the pieces of updates do not match
     }
     if (updated && copy->followed_ > 0) {
       copy->version_ = former + 1;
     } else {
       stale_.push_back(copy.get());
     }
-    if (rows && copy->followed_ != WeightCopy::kNever) {
+    if (copy->tiles_ && copy->rounded_.size() == 0 && copy->followed_ != WeightCopy::kNever) {
       followers_[copy->parameter_].push_back(copy.get());
     }
   }
@@ -163,14 +92,21 @@ void CpuWeights::BeginUpdate() {
   }
 }
 
+size_t CpuWeights::FollowedUnit(uint32_t parameter) const {
+  int64_t unit = 1;  // bands are of two rows or of a tile's
+  for (const WeightCopy* const copy : followers_[parameter]) {
+    unit = std::max(unit, copy->tiles_->band_elements());
+  }
+  return static_cast<size_t>(unit);
+}
+
 void CpuWeights::Follow(uint32_t parameter, const float* values, const UpdatedRange& range) {
   for (WeightCopy* const copy : followers_[parameter]) {
-    const RowBlocks rows = *RowBlocks::Of(*copy->desc_);
-    const size_t pair = 2 * static_cast<size_t>(rows.outputs);
-    if (range.begin % pair != 0) continue;
-    const auto first = static_cast<int64_t>(range.from / pair);
-    const auto end = static_cast<int64_t>(range.to / pair);
-    rows.Fill(values, first, end, reinterpret_cast<BFloat16*>(copy->buffer_.data()));
+    const auto band = static_cast<size_t>(copy->tiles_->band_elements());
+    if (range.begin % band != 0) continue;
+    const auto first = static_cast<int64_t>(range.from / band);
+    const auto end = static_cast<int64_t>(range.to / band);
+    copy->tiles_->Fill(values, copy->buffer_.data(), first, end);
     copy->followed_.fetch_add(end - first, std::memory_order_relaxed);
   }
 }
@@ -225,6 +161,7 @@ Status CpuWeights::ChooseReorder(WeightCopy* copy) const {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const DnnlDesc canonical = CanonicalWeightDesc(shape, DnnlType::f32, GroupsOf(*copy->desc_));
+    copy->tiles_ = WeightTiles::Of(canonical, *copy->desc_);
     return dnnl::reorder::primitive_desc(engine, canonical, engine, *copy->desc_, attributes);
   });
   RING_ASSIGN_OR_RETURN(copy->choice_, std::move(choice));
@@ -302,8 +239,8 @@ Status CpuWeights::Fill(WeightCopy& copy, const float* master)
     WithStorage(copy.dtype_, [&]<typename T>(T) { RoundTo<T>(master, rounded, elements); });
     master = rounded;
   }
-  if (const auto blocks = RowBlocks::Of(*copy.desc_)) {
-    blocks->Fill(master, 0, blocks->pairs(), reinterpret_cast<BFloat16*>(copy.buffer_.data()));
+  if (copy.tiles_) {
+    copy.tiles_->Fill(master, copy.buffer_.data(), 0, copy.tiles_->bands());
     return absl::OkStatus();
   }
   WeightCopy::Reorder& reorder = *copy.reorder_;

@@ -17,6 +17,7 @@
 #include "worker/backend/backend.h"
 #include "worker/backend/cpu/arena.h"
 #include "worker/backend/cpu/device.h"
+#include "worker/backend/cpu/weight_tiles.h"
 #include "worker/backend/refresh_input.h"
 
 namespace ringmaster::cpu {
@@ -50,7 +51,8 @@ class WeightCopy {
   std::optional<dnnl::reorder::primitive_desc> choice_;  // of the reorder; where there is a desc_
   AlignedBuffer buffer_;                                 // empty until it is placed
 
-  // Pairs of rows that followed the update under way, or the one that ended last.
+  std::optional<WeightTiles> tiles_;  // by which it is filled; else by choice_
+  // Bands of rows that followed the update under way, or the one that ended last.
   static constexpr int64_t kNever = -1;
   std::atomic<int64_t> followed_ = 0;
 
@@ -69,6 +71,7 @@ class CpuWeights final : public Weights {
                  std::span<const float> moving_means,
                  std::span<const float> moving_variances) override;
   void BeginUpdate() override;
+  [[nodiscard]] size_t FollowedUnit(uint32_t parameter) const override;
   void Follow(uint32_t parameter, const float* values, const UpdatedRange& range) override;
   void EndUpdate() override;
   [[nodiscard]] size_t stale_copies() const override { return stale_.size(); }
