@@ -162,12 +162,11 @@ std::optional<WeightTiles::Line> WeightTiles::FindLine(bool narrow) const {
 
 template <typename Work>
 void WeightTiles::ForTiles(int64_t first, int64_t end, const Work& work) const {
-  const int64_t end_row = end * band_rows();
-  for (int64_t row = first * band_rows(); row < end_row; row += kTile) {
+  for (int64_t row = first * kTile; row < end * kTile; row += kTile) {
     for (int64_t position = 0; position < positions_; ++position) {
       for (int64_t column = 0; column < columns(); column += kTile) {
-        work(row, std::min(kTile, end_row - row), column,
-             row * row_stride_ + position * columns() + column, position * position_stride_);
+        work(row, column, row * row_stride_ + position * columns() + column,
+             position * position_stride_);
       }
     }
   }
@@ -189,7 +188,7 @@ void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int
   };
   switch (line_) {
     case Line::kRow:
-      ForTiles(first, end, [&](int64_t row, int64_t, int64_t column, int64_t from, int64_t to) {
+      ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
         for (int64_t i = 0; i < kTile; ++i) {
           const float* const values = canonical + from + i * row_stride_;
           float* const line = floats + to + row_at[row + i] + column_at[column];
@@ -199,36 +198,36 @@ void WeightTiles::Fill(const float* canonical, void* blocked, int64_t first, int
       });
       break;
     case Line::kColumn:
-      ForTiles(first, end, [&](int64_t row, int64_t, int64_t column, int64_t from, int64_t to) {
-        for (int64_t half = 0; half < kTile; half += 8) {
-          __m256i upper[8], lower[8];
-          for (int64_t i = 0; i < 8; ++i) {
-            upper[i] = Load(canonical + from + half + i * row_stride_);
-            lower[i] = Load(canonical + from + half + (i + 8) * row_stride_);
-          }
-          Transpose(upper);
-          Transpose(lower);
-          stream(upper, lower, floats + to + row_at[row], column + half, 1);
+      ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
+        __m256i left[kTile], right[kTile];
+        for (int64_t i = 0; i < kTile; ++i) {  // a row's line at once: rows may share a cache's set
+          left[i] = Load(canonical + from + i * row_stride_);
+          right[i] = Load(canonical + from + i * row_stride_ + 8);
         }
+        for (__m256i* const eight : {left, left + 8, right, right + 8}) Transpose(eight);
+        stream(left, left + 8, floats + to + row_at[row], column, 1);
+        stream(right, right + 8, floats + to + row_at[row], column + 8, 1);
       });
       break;
     case Line::kRowPair:
-      ForTiles(first, end,
-               [&](int64_t row, int64_t rows, int64_t column, int64_t from, int64_t to) {
-                 for (int64_t i = 0; i < rows; i += 2) {
-                   const float* const values = canonical + from + i * row_stride_;
-                   const float* const second = values + row_stride_;
-                   BFloat16* const line = narrow + to + row_at[row + i] + column_at[column];
-                   for (int64_t at = 0; at < kTile; at += 8) {
-                     Stream(_mm256_or_si256(Rounded(Load(values + at)),
-                                            _mm256_slli_epi32(Rounded(Load(second + at)), 16)),
-                            line + 2 * at);
-                   }
-                 }
-               });
+      for (int64_t row = 2 * first; row < 2 * end; row += 2) {
+        for (int64_t position = 0; position < positions_; ++position) {
+          const float* const values = canonical + row * row_stride_ + position * columns();
+          const float* const second = values + row_stride_;
+          BFloat16* const to = narrow + row_at[row] + position * position_stride_;
+          for (int64_t column = 0; column < columns(); column += kTile) {
+            BFloat16* const line = to + column_at[column];
+            for (int64_t at = column; at < column + kTile; at += 8) {
+              Stream(_mm256_or_si256(Rounded(Load(values + at)),
+                                     _mm256_slli_epi32(Rounded(Load(second + at)), 16)),
+                     line + 2 * (at - column));
+            }
+          }
+        }
+      }
       break;
     case Line::kColumnPair:
-      ForTiles(first, end, [&](int64_t row, int64_t, int64_t column, int64_t from, int64_t to) {
+      ForTiles(first, end, [&](int64_t row, int64_t column, int64_t from, int64_t to) {
         __m256i upper[8], lower[8];
         for (int64_t i = 0; i < 8; ++i) {
           upper[i] = PairsOf(canonical + from + i * row_stride_);
@@ -249,7 +248,7 @@ void WeightTiles::Restore(const float* blocked, float* canonical, int64_t first,
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), values);
   };
   if (line_ == Line::kRow) {
-    ForTiles(first, end, [&](int64_t row, int64_t, int64_t column, int64_t to, int64_t from) {
+    ForTiles(first, end, [&](int64_t row, int64_t column, int64_t to, int64_t from) {
       for (int64_t i = 0; i < kTile; ++i) {
         const float* const line = blocked + from + row_offsets_[row + i] + column_offsets_[column];
         store(Load(line), canonical + to + i * row_stride_);
@@ -259,7 +258,7 @@ void WeightTiles::Restore(const float* blocked, float* canonical, int64_t first,
     return;
   }
   RING_CHECK(line_ == Line::kColumn, "pairs are restored by nobody");
-  ForTiles(first, end, [&](int64_t row, int64_t, int64_t column, int64_t to, int64_t from) {
+  ForTiles(first, end, [&](int64_t row, int64_t column, int64_t to, int64_t from) {
     for (int64_t half = 0; half < kTile; half += 8) {
       __m256i left[8], right[8];  // of rows `half` to half + 8
       for (int64_t i = 0; i < 8; ++i) {

@@ -42,8 +42,7 @@ class WeightTiles {
   [[nodiscard]] int64_t band_rows() const { return line_ == Line::kRowPair ? 2 : kTile; }
   [[nodiscard]] std::optional<Line> FindLine(bool narrow) const;
 
-  // work(row, how many of them, column, place in canonical of the first, the position's in
-  // blocked).
+  // Of bands of a tile's rows: work(row, column, place in canonical, the position's in blocked).
   template <typename Work>
   void ForTiles(int64_t first, int64_t end, const Work& work) const;
 
