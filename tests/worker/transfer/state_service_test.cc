@@ -37,7 +37,7 @@ class Source {
   ~Source() { Stop(); }
   void Stop() {
     service.Stop();
-    channel_.reset();  // nobody would move its end of the connection on
+    channel_.reset();     // nobody would move its end of the connection on
     server_->Shutdown();  // without a deadline: nothing may be left that it waits for
   }
   [[nodiscard]] std::string address() const { return fmt::format("127.0.0.1:{}", port_); }
