@@ -226,6 +226,12 @@ TEST_CASE("Weights: a copy follows an update whose pieces hold whole pairs of it
   step(kWhole, true, 0);
   step(kWhole, false, 1);  // other values came than the update's
   step(kWhole, true, 0);
+  // What followed once, and was not used since, did not follow the next one.
+  refresh();
+  refresh();
+  check();
+  step(kWhole, true, 1);
+  step(kWhole, true, 0);
   step(kOther, true, 1);
   step(kWhole, true, 1);  // it is not tried again
 }

@@ -68,17 +68,18 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
   MutexLock lock(mu_);
   for (const auto& copy : copies_) {
     MutexLock copy_lock(copy->mu_);
+    const int64_t followed = copy->followed_.exchange(0);
     const bool used = former > 0 && copy->version_ == former;
     if (!used || copy->parameter_ >= sizes_.parameters.size()) continue;
-    if (updated && copy->followed_ > 0 && copy->followed_ != copy->tiles_->bands()) {
-      copy->followed_ = WeightCopy::kNever;  // its bands and the pieces of updates do not match
-    }
-    if (updated && copy->followed_ > 0) {
+    const bool whole = copy->tiles_ && followed == copy->tiles_->bands();
+    if (updated && whole) {
       copy->version_ = former + 1;
     } else {
       stale_.push_back(copy.get());
     }
-    if (copy->tiles_ && copy->rounded_.size() == 0 && copy->followed_ != WeightCopy::kNever) {
+    // Where bands and the pieces of updates do not match, it is not tried again.
+    copy->follows_ = copy->follows_ && !(updated && followed > 0 && !whole);
+    if (copy->tiles_ && copy->rounded_.size() == 0 && copy->follows_) {
       followers_[copy->parameter_].push_back(copy.get());
     }
   }
@@ -88,7 +89,7 @@ Status CpuWeights::Refresh(const exact::BlockLayout& layout, std::span<const flo
 void CpuWeights::BeginUpdate() {
   updated_ = false;
   for (const auto& followers : followers_) {
-    for (WeightCopy* const copy : followers) copy->followed_ = 0;
+    for (WeightCopy* const copy : followers) copy->followed_.store(0);
   }
 }
 

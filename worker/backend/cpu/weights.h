@@ -51,10 +51,9 @@ class WeightCopy {
   std::optional<dnnl::reorder::primitive_desc> choice_;  // of the reorder; where there is a desc_
   AlignedBuffer buffer_;                                 // empty until it is placed
 
-  std::optional<WeightTiles> tiles_;  // by which it is filled; else by choice_
-  // Bands of rows that followed the update under way, or the one that ended last.
-  static constexpr int64_t kNever = -1;
-  std::atomic<int64_t> followed_ = 0;
+  std::optional<WeightTiles> tiles_;   // by which it is filled; else by choice_
+  bool follows_ = true;                // updates, where there are tiles
+  std::atomic<int64_t> followed_ = 0;  // bands, since BeginUpdate
 
   Mutex mu_;
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 0;
