@@ -85,15 +85,29 @@ RING_INLINE int BitsOf(const Seen& seen, int32_t) {
   return 33 - std::countl_zero(FoldLanes(seen.folded));
 }
 
+// By lane, of `count` values, a multiple of 8.
+RING_INLINE __m256i LargestLanes(const float* values, size_t count) {
+  const __m256i magnitude_mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
+  __m256i largest = _mm256_setzero_si256();
+  for (size_t i = 0; i < count; i += 8) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(values + i));
+    largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, magnitude_mask));
+  }
+  return largest;
+}
+
+uint32_t LargestMagnitudeAvx2(const float* values, size_t count) {
+  const size_t whole = count & ~size_t{7};
+  alignas(32) uint32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), LargestLanes(values, whole));
+  const uint32_t rest = PortableKernels().largest_magnitude(values + whole, count - whole);
+  return std::max(rest, *std::max_element(lanes, lanes + 8));
+}
+
 bool QuantizeAddNarrowAvx2(const float* gradient, size_t count, Quantization quantization,
                            uint32_t limit, const int32_t* addends, int32_t* sums, int* bits) {
   const size_t whole = count & ~size_t{7};
-  const __m256i magnitude_mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
-  __m256i largest = _mm256_setzero_si256();
-  for (size_t i = 0; i < whole; i += 8) {
-    const __m256i g = _mm256_castps_si256(_mm256_loadu_ps(gradient + i));
-    largest = _mm256_max_epi32(largest, _mm256_and_si256(g, magnitude_mask));
-  }
+  const __m256i largest = LargestLanes(gradient, whole);
   const __m256i last = _mm256_set1_epi32(static_cast<int>(limit) - 1);
   if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, last)) != 0) return false;
   int rest_bits = 0;
@@ -315,20 +329,6 @@ constexpr IntegerKernels<T> TableOf(decltype(IntegerKernels<T>::dequantize) dequ
 }
 
 using Widths = std::make_index_sequence<kWidths - 1>;
-
-uint32_t LargestMagnitudeAvx2(const float* values, size_t count) {
-  const __m256i mask = _mm256_set1_epi32(static_cast<int>(kMagnitudeMask));
-  __m256i most = _mm256_setzero_si256();
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
-    most = _mm256_max_epu32(most, _mm256_and_si256(bits, mask));
-  }
-  alignas(32) uint32_t lanes[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), most);
-  const uint32_t rest = PortableKernels().largest_magnitude(values + i, count - i);
-  return std::max(rest, *std::max_element(lanes, lanes + 8));
-}
 
 constexpr Kernels kAvx2 = {"avx2",
                            QuantizeAddAvx2,

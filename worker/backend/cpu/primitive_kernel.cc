@@ -151,12 +151,11 @@ class PrimitiveKernel final : public Kernel {
   void Stage(size_t i) {
     const PrimitiveOperand& operand = operands_[i];
     Staging staging{i, Reserve(operand.compute.get_size()), 0, std::nullopt, std::nullopt};
-    if (operand.side == Side::kOutput &&
-        operand.compute.data_type() == operand.stored.data_type()) {
-      staging.tiles = WeightTiles::Of(operand.stored, operand.compute);
-    }
-    if (operand.side == Side::kOutput && !(staging.tiles && staging.tiles->restores()) &&
-        operand.compute.data_type() == operand.stored.data_type()) {
+    const bool reordered =
+        operand.side == Side::kOutput && operand.compute.data_type() == operand.stored.data_type();
+    if (reordered) staging.tiles = WeightTiles::Of(operand.stored, operand.compute);
+    if (reordered && !(staging.tiles && staging.tiles->restores())) {
+      staging.tiles.reset();
       dnnl::primitive_attr attributes;
       attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
       staging.reorder.emplace(engine_, operand.compute, engine_, operand.stored, attributes);
