@@ -92,13 +92,18 @@ TEST_CASE("State check: a value that is not finite after an update fails the job
   // No job file may say so.
   job.resolved.mutable_result()->mutable_optimizer()->mutable_sgd()->set_learning_rate(1e300);
   const auto results = job.Run({{1, {0, 1}}, {1, {2, 3}}});
+  // Who finds it first closes its link: the other may be in the same step still.
+  size_t found = 0;
   for (const MemberResult& result : results) {
-    CHECK(result.run.end == RunEnd::kFailed);
     CHECK_FALSE(result.run.state_differs);
+    CHECK(result.checkpoints.empty());
+    if (result.run.end == RunEnd::kPeerLost) continue;
+    ++found;
+    CHECK(result.run.end == RunEnd::kFailed);
     CHECK_THAT(result.run.reason,
                Contains("fc/") && Contains("is not finite (NaN or infinity) after the update"));
-    CHECK(result.checkpoints.empty());
   }
+  CHECK(found >= 1);
 }
 
 }  // namespace
