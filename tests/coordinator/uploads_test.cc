@@ -57,6 +57,13 @@ struct UploadCase {
     const auto entries = std::filesystem::directory_iterator(path);
     return static_cast<size_t>(std::distance(begin(entries), end(entries)));
   }
+  bool StagingFills() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (CountFolders(".staging") == 0 && std::chrono::steady_clock::now() < end) {
+      (void)cluster.StateOf("nobody");
+    }
+    return CountFolders(".staging") > 0;
+  }
   bool StagingEmpties() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (CountFolders(".staging") > 0 && std::chrono::steady_clock::now() < end) {
@@ -210,6 +217,7 @@ TEST_CASE_METHOD(UploadCase, "Uploads: one without end meets its limit, and leav
     message.Clear();
     *message.mutable_begin() = a.BeginUpload(4);
     REQUIRE(given_up->Write(message));
+    REQUIRE(StagingFills());  // it is the older one
     const FakeCheckpoint right = CheckpointAt(4);
     for (FakeWorker* worker : {&a, &b}) worker->SaySnapshot(4, right.manifest_sha256());
     CHECK(ReasonOf(a.BeginUpload(4), right) == "OK");
