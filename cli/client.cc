@@ -18,6 +18,7 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr std::chrono::minutes kCheckpointDeadline(30);
+constexpr std::chrono::milliseconds kRefusalLimit(1'000);
 
 // CANCELLED is a server that shuts down: this side cancels only what it has read enough of.
 bool IsTransport(const grpc::Status& status) {
@@ -30,7 +31,7 @@ bool IsTransport(const grpc::Status& status) {
 
 StatusOr<Client> Client::Create(const std::string& coordinator,
                                 std::chrono::milliseconds patience) {
-  RING_RETURN_IF_ERROR(ParseAddress(coordinator, "--coordinator").status());
+  RING_RETURN_IF_ERROR(ParseCoordinator(coordinator, "--coordinator").status());
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -46,11 +47,21 @@ Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
       stub_(v1::Jobs::NewStub(channel_)),
       bench_(v1::Bench::NewStub(channel_)) {}
 
+// Of a port that answers, but not this user.
+std::string Client::Refusal() const {
+  const auto address = ParseCoordinator(coordinator_, "--coordinator");
+  return address.ok() ? RefusalAt(*address, kRefusalLimit) : "";
+}
+
 Status Client::Translate(const grpc::Status& status) const {
   if (!IsTransport(status)) return FromGrpc(status);
   const std::string reason = ErrorReason(status);
   const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
   if (!reason.empty() && !stopping) return Internal("{}", Message(FromGrpc(status)));
+  if (const std::string refusal = Refusal(); !refusal.empty()) {
+    return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}",
+                 coordinator_, refusal);
+  }
   return Error(absl::StatusCode::kUnavailable,
                "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
                "name another with --coordinator or RINGMASTER_COORDINATOR",

@@ -83,6 +83,7 @@ class Client {
                                                            Response*),
                     const Request& request, Response* response, std::chrono::milliseconds limit);
   Status Translate(const grpc::Status& status) const;
+  [[nodiscard]] std::string Refusal() const;
   // NOT_FOUND gains the job that was probably meant.
   Status Translate(const grpc::Status& status, const std::string& job_id);
 

@@ -8,9 +8,11 @@
 
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/complaint.h"
+#include "common/address.h"
 #include "common/build_id.h"
 #include "common/text.h"
 
@@ -18,13 +20,17 @@ namespace ringmaster::cli {
 namespace {
 
 constexpr char kDefaultCoordinator[] = "127.0.0.1:7700";
+constexpr char kSystemSocket[] = "/run/ringmaster/ringmaster.sock";  // deploy/systemd
 constexpr char kFooter[] =
     "\nExit codes: 0 ok, 1 anything else, 2 usage or job file, 3 job failed, 4 job cancelled,\n"
     "5 coordinator unreachable, 124 timed out.";
 
-std::string CoordinatorFromEnvironment() {
+// The package's coordinator on this host is there for members of its group.
+std::string DefaultCoordinator() {
   const char* const value = std::getenv("RINGMASTER_COORDINATOR");
-  return value == nullptr || *value == '\0' ? kDefaultCoordinator : value;
+  if (value != nullptr && *value != '\0') return value;
+  if (access(kSystemSocket, W_OK) == 0) return std::string(kUnixScheme) + kSystemSocket;
+  return kDefaultCoordinator;
 }
 
 // CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign.
@@ -96,13 +102,13 @@ CommandLine::CommandLine() : app_("Submits and watches training jobs of a Ringma
   app_.footer(kFooter);
   app_.set_version_flag("--version", VersionLine("ringctl"),
                         "print version, build and compute id, then end");
-  common_.coordinator = CoordinatorFromEnvironment();
+  common_.coordinator = DefaultCoordinator();
   AddCommonOptions(&app_);
 }
 
 void CommandLine::AddCommonOptions(CLI::App* app) {
   app->add_option("--coordinator", common_.coordinator,
-                  "address of the coordinator; also RINGMASTER_COORDINATOR")
+                  "where the coordinator is, or unix:PATH; also RINGMASTER_COORDINATOR")
       ->type_name("HOST:PORT")
       ->default_str(common_.coordinator);
   AddOutput(app, {"table", "json"}, "what stdout is: table, or json for programs");

@@ -20,7 +20,7 @@ enum class Output { kTable, kJson, kYaml, kCsv };
 
 // Options of every command. Filled when the command line was parsed.
 struct Common {
-  std::string coordinator;  // RINGMASTER_COORDINATOR or 127.0.0.1:7700 when not given
+  std::string coordinator;  // when not given: RINGMASTER_COORDINATOR, the package's, 127.0.0.1:7700
   Output output = Output::kTable;
   [[nodiscard]] bool json() const { return output == Output::kJson; }
 };

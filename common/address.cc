@@ -1,6 +1,7 @@
 #include "common/address.h"
 
 #include <arpa/inet.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@ constexpr size_t kMaxShownBytes = 100;
 constexpr size_t kMaxNameBytes = 253;  // of a DNS name, and of one label: RFC 1035, 2.3.4
 constexpr size_t kMaxLabelBytes = 63;
 constexpr size_t kMaxTextBytes = kMaxNameBytes + 8;
+constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
 Status Bad(const std::string& text, const std::string& what, const std::string& why) {
   return InvalidArgument("{} {}: {}; expected HOST:PORT, for example 127.0.0.1:7700", what,
@@ -84,11 +86,13 @@ std::string RefusalOfHost(const std::string& host) {
 }  // namespace
 
 std::string Address::ToString() const {
+  if (IsUnix(*this)) return host;
   if (host.find(':') != std::string::npos) return fmt::format("[{}]:{}", host, port);
   return fmt::format("{}:{}", host, port);
 }
 
 std::string Address::Target() const {
+  if (IsUnix(*this)) return host;
   // Brackets stand in no path of a URI but encoded.
   if (host.find(':') != std::string::npos) return fmt::format("dns:///%5B{}%5D:{}", host, port);
   return "dns:///" + ToString();
@@ -115,6 +119,19 @@ StatusOr<Address> ParseAddress(const std::string& text, const std::string& what)
   return Address{host, static_cast<uint16_t>(port)};
 }
 
+StatusOr<Address> ParseCoordinator(const std::string& text, const std::string& what) {
+  if (!text.starts_with(kUnixScheme)) return ParseAddress(text, what);
+  const size_t bytes = text.size() - std::strlen(kUnixScheme);
+  if (bytes == 0) return InvalidArgument("{} {}: there is no path; expected unix:PATH", what, text);
+  if (bytes > kMaxSocketPath || text.find('\0') != std::string::npos) {
+    return InvalidArgument(
+        "{} {}: the path of a Unix socket has at most {} bytes, none of them zero; a symbolic link "
+        "to its folder makes it shorter",
+        what, OneLine(text, kMaxTextBytes), kMaxSocketPath);
+  }
+  return Address{text, 0};
+}
+
 StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& what) {
   if (text.empty()) return InvalidArgument("{} is missing; expected HOST:PORT", what);
   if (text.size() > kMaxTextBytes) {
@@ -131,7 +148,7 @@ StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& w
 bool IsLoopback(const std::string& host) {
   // A name like 127.example.org is no loopback address: only a whole IPv4 address counts.
   in_addr v4 = {};
-  return host == "localhost" || host == "::1" ||
+  return host == "localhost" || host == "::1" || host.starts_with(kUnixScheme) ||
          (host.starts_with("127.") && inet_pton(AF_INET, host.c_str(), &v4) == 1);
 }
 

@@ -1,5 +1,5 @@
-// HOST:PORT addresses: of flags, and those that peers give each other. Pure; thread-safe (free
-// functions).
+// HOST:PORT addresses, and Unix sockets: of flags, and those that peers give each other. Pure;
+// thread-safe (free functions).
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,22 @@ struct Address {
   [[nodiscard]] std::string Target() const;
 };
 
+// A Unix socket as an address: `unix:PATH`, which is all of `host`.
+inline constexpr char kUnixScheme[] = "unix:";
+[[nodiscard]] inline bool IsUnix(const Address& address) {
+  return address.host.starts_with(kUnixScheme);
+}
+
 // Accepts `host:port` and `[v6]:port`; `what` names the flag or field in the error.
 [[nodiscard]] StatusOr<Address> ParseAddress(const std::string& text, const std::string& what);
+// Of a coordinator: that, or `unix:PATH`.
+[[nodiscard]] StatusOr<Address> ParseCoordinator(const std::string& text, const std::string& what);
 // Of a peer whom others connect to, and who may be anybody: a port that is not 0, and a numeric
 // address or a DNS name. No scheme, and nothing that can only be meant for something else than a
 // worker: link-local (a cloud's metadata service), multicast, the unspecified address.
 [[nodiscard]] StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& what);
 
-// 127.0.0.0/8, ::1 and localhost.
+// 127.0.0.0/8, ::1 and localhost; and Unix sockets, which are of this host, too.
 [[nodiscard]] bool IsLoopback(const std::string& host);
 
 // Without TLS only loopback may be listened on, unless the user said --insecure.

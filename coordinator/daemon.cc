@@ -4,9 +4,11 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "coordinator/store/sqlite_store.h"
@@ -54,7 +56,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   daemon->disk_.Start();
   daemon->logs_.Start();
   daemon->data_files_.Start();
-  RING_RETURN_IF_ERROR(daemon->Listen(flags.listen, flags.connections));
+  RING_RETURN_IF_ERROR(daemon->Listen(flags));
   daemon->control_.Start();  // what came meanwhile waits for it
   return daemon;
 }
@@ -90,7 +92,32 @@ StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) cons
 
 Daemon::~Daemon() { Stop(); }
 
-Status Daemon::Listen(const Address& listen, const AcceptorOptions& connections) {
+// Beside TCP. Its own socket is a convenience that a folder with too long a path does without.
+Status Daemon::ListenLocally(const Flags& flags) {
+  if (const Status own = acceptor_->ListenAt(folder_->socket(), std::nullopt); !own.ok()) {
+    spdlog::warn("cannot listen at {}: {}; --socket names another place", folder_->socket(),
+                 Message(own));
+  }
+  if (flags.socket.empty()) return absl::OkStatus();
+  std::optional<gid_t> group;
+  if (!flags.socket_group.empty()) {
+    const StatusOr<gid_t> found = GroupNamed(flags.socket_group);
+    if (!found.ok()) return FailedPrecondition("--socket-group: {}", Message(found.status()));
+    group = *found;
+  }
+  const Status listening = acceptor_->ListenAt(flags.socket, group);
+  if (listening.ok()) return listening;
+  return Error(absl::StatusCode::kUnavailable, "--socket {}: cannot listen there: {}", flags.socket,
+               Message(listening));
+}
+
+Status Daemon::Listen(const Flags& flags) {
+  const Address& listen = flags.listen;
+  AcceptorOptions connections = flags.connections;
+  connections.instead =
+      flags.socket_group.empty()
+          ? "run this as that user"
+          : fmt::format("members of group {} connect to unix:{}", flags.socket_group, flags.socket);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -103,6 +130,7 @@ Status Daemon::Listen(const Address& listen, const AcceptorOptions& connections)
                  listen.ToString(), Message(acceptor.status()));
   }
   acceptor_ = *std::move(acceptor);
+  RING_RETURN_IF_ERROR(ListenLocally(flags));
   acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);

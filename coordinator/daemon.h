@@ -47,7 +47,8 @@ class Daemon {
          std::unique_ptr<LogFolder> logs, const std::string& data_secret);
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
-  [[nodiscard]] Status Listen(const Address& listen, const AcceptorOptions& connections);
+  [[nodiscard]] Status Listen(const Flags& flags);
+  [[nodiscard]] Status ListenLocally(const Flags& flags);
 
   const std::unique_ptr<DataFolder> folder_;
   const std::unique_ptr<Store> store_;

@@ -38,6 +38,11 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   // Heartbeats come several times in it, however short it is.
   options.heartbeat = std::min(options.heartbeat, options.silence / 4);
   RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
+  if (flags->insecure == InsecureBind::kAllow) flags->connections.plaintext = Plaintext::kEverybody;
+  if (!flags->socket_group.empty() && flags->socket.empty()) {
+    return InvalidArgument("--socket-group {} is the group of --socket, which is missing",
+                           flags->socket_group);
+  }
   if (options.silence <= options.lease) return absl::OkStatus();
   return InvalidArgument(
       "--silence {} is longer than --worker-lease {}: the session would end first; raise both",
@@ -61,6 +66,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->required();
   app.add_option("--data-root", flags.data_root,
                  "folder whose datasets workers without them may fetch; default: none");
+  app.add_option("--socket", flags.socket,
+                 "a Unix socket to listen at, beside DATA_DIR/ringmaster.sock");
+  app.add_option("--socket-group", flags.socket_group,
+                 "group whose members may use --socket; default: this user and root alone");
   app.add_flag("--insecure", raw.insecure,
                "listen on an address that is not loopback, without TLS");
   app.add_option("--worker-lease", raw.lease, "silence after which a worker's session is ended")

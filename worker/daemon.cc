@@ -100,6 +100,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   Services services = MakeServices(flags);
   ring::PortOptions options;
   options.services = {services.states.get(), services.files.get()};
+  if (flags.insecure == InsecureBind::kAllow) options.plaintext = Plaintext::kEverybody;
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));
   return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),

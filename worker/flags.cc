@@ -49,7 +49,7 @@ Status CheckName(const std::string& name) {
 }
 
 Status Finish(const RawFlags& raw, Flags* flags) {
-  RING_ASSIGN_OR_RETURN(flags->coordinator, ParseAddress(raw.coordinator, "--coordinator"));
+  RING_ASSIGN_OR_RETURN(flags->coordinator, ParseCoordinator(raw.coordinator, "--coordinator"));
   RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
   flags->insecure = raw.insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
   RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
@@ -137,7 +137,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       "\nringworker devices: what this host computes on"
       "\nringworker plan --help: whether a job fits this host's cores, before it starts"
       "\nringworker tune --help: times kernels on this host's GPU before any job");
-  app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster")
+  app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster, or unix:PATH")
       ->capture_default_str()
       ->envname("RINGMASTER_COORDINATOR");
   app.add_option("--listen", raw.listen, "HOST:PORT for the ring; port 0 picks one")

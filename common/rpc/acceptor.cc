@@ -41,106 +41,10 @@ void HandOver(OwnedFile file, grpc::experimental::ExternalConnectionAcceptor* se
   server->HandleNewConnection(&parameters);
 }
 
-Status SystemError(const std::string& what) {
-  return Error(absl::StatusCode::kUnavailable, "{}: {}", what, std::strerror(errno));
-}
-
-void SetNumber(int file, int level, int option, int value) {
-  // What cannot be set costs speed, not correctness.
-  (void)setsockopt(file, level, option, &value, sizeof(value));
-}
-
-// One address to listen on.
-struct Place {
-  sockaddr_storage address = {};
-  socklen_t length = 0;
-  bool dual_stack = false;  // [::] for IPv4, too
-};
-
-uint16_t* PortOf(sockaddr_storage* address) {
-  return address->ss_family == AF_INET6 ? &reinterpret_cast<sockaddr_in6*>(address)->sin6_port
-                                        : &reinterpret_cast<sockaddr_in*>(address)->sin_port;
-}
-
-// A host that stands for all addresses means those of IPv6, too, where there is IPv6.
-StatusOr<std::vector<Place>> PlacesOf(const Address& listen) {
-  const bool any = listen.host == "0.0.0.0" || listen.host == "::";
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(listen.port);
-  const int error = getaddrinfo(any ? "::" : listen.host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {
-    return Error(absl::StatusCode::kUnavailable, "{}: {}", listen.host, gai_strerror(error));
-  }
-  std::vector<Place> places;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    Place& place = places.emplace_back();
-    std::memcpy(&place.address, one->ai_addr, one->ai_addrlen);
-    place.length = one->ai_addrlen;
-    place.dual_stack = any;
-  }
-  freeaddrinfo(found);
-  return places;
-}
-
-StatusOr<OwnedFile> Bind(const Place& place, const AcceptorOptions& options) {
-  const int family = place.address.ss_family;
-  OwnedFile file(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (file.get() < 0) return SystemError("no socket");
-  SetNumber(file.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (family == AF_INET6) {
-    SetNumber(file.get(), IPPROTO_IPV6, IPV6_V6ONLY, place.dual_stack ? 0 : 1);
-  }
-  // Connections inherit both.
-  SetNumber(file.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-  SetNumber(file.get(), IPPROTO_TCP, TCP_USER_TIMEOUT,
-            static_cast<int>(options.unacknowledged.count()));
-  const auto* const address = reinterpret_cast<const sockaddr*>(&place.address);
-  if (bind(file.get(), address, place.length) != 0) return SystemError("bind");
-  if (listen(file.get(), SOMAXCONN) != 0) return SystemError("listen");
-  return file;
-}
-
-// Sockets for all of a host's addresses, with the same port. A family that this host does not have
-// is left out, as long as there is another.
-StatusOr<std::vector<OwnedFile>> BindAll(const Address& listen, const AcceptorOptions& options,
-                                         uint16_t* port) {
-  RING_ASSIGN_OR_RETURN(std::vector<Place> places, PlacesOf(listen));
-  if (listen.host == "0.0.0.0" || listen.host == "::") {
-    Place& v4 = places.emplace_back();
-    v4.address.ss_family = AF_INET;
-    v4.length = sizeof(sockaddr_in);
-  }
-  std::vector<OwnedFile> files;
-  Status refused = Error(absl::StatusCode::kUnavailable, "{} has no address", listen.host);
-  *port = listen.port;
-  for (Place& place : places) {
-    *PortOf(&place.address) = htons(*port);
-    StatusOr<OwnedFile> file = Bind(place, options);
-    if (!file.ok()) {
-      const bool missing = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
-      if (!missing) return file.status();
-      refused = file.status();
-      continue;
-    }
-    Place bound;
-    bound.length = sizeof(bound.address);
-    if (getsockname(file->get(), reinterpret_cast<sockaddr*>(&bound.address), &bound.length) != 0) {
-      return SystemError("getsockname");
-    }
-    *port = ntohs(*PortOf(&bound.address));
-    files.push_back(*std::move(file));
-    if (place.dual_stack) break;  // that is everything
-  }
-  if (files.empty()) return refused;
-  return files;
-}
-
 // What connections are counted by: an IPv4 address, or the half of an IPv6 address that names a
 // network.
 std::string AddressOf(const sockaddr_storage& peer) {
+  if (peer.ss_family == AF_UNIX) return "unix";
   if (peer.ss_family != AF_INET6) {
     const in_addr& v4 = reinterpret_cast<const sockaddr_in*>(&peer)->sin_addr;
     return {reinterpret_cast<const char*>(&v4), sizeof(v4)};
@@ -151,6 +55,7 @@ std::string AddressOf(const sockaddr_storage& peer) {
 }
 
 std::string Shown(const sockaddr_storage& peer, socklen_t length) {
+  if (peer.ss_family == AF_UNIX) return "the Unix socket";
   char host[NI_MAXHOST] = "?";
   (void)getnameinfo(reinterpret_cast<const sockaddr*>(&peer), length, host, sizeof(host), nullptr,
                     0, NI_NUMERICHOST);
@@ -165,17 +70,6 @@ size_t RoomOf(size_t most) {
 }
 
 }  // namespace
-
-OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
-  if (this == &other) return *this;
-  Close();
-  file_ = other.Release();
-  return *this;
-}
-
-void OwnedFile::Close() {
-  if (file_ >= 0) close(Release());
-}
 
 void Connections::Add(int file, const std::string& address) {
   struct stat now = {};
@@ -215,7 +109,8 @@ size_t Connections::All() {
 StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const Address& listen,
                                                      AcceptorOptions options) {
   uint16_t port = 0;
-  RING_ASSIGN_OR_RETURN(std::vector<OwnedFile> listeners, BindAll(listen, options, &port));
+  RING_ASSIGN_OR_RETURN(std::vector<OwnedFile> listeners,
+                        ListenOn(listen, options.unacknowledged, &port));
   OwnedFile wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   OwnedFile reserve(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (wake.get() < 0 || reserve.get() < 0) return SystemError("no file descriptor");
@@ -225,13 +120,20 @@ StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const Address& listen,
 
 Acceptor::Acceptor(AcceptorOptions options, std::vector<OwnedFile> listeners, OwnedFile wake,
                    OwnedFile reserve, uint16_t port)
-    : options_(options),
+    : options_(std::move(options)),
       port_(port),
       wake_(std::move(wake)),
-      listeners_(std::move(listeners)),
-      reserve_(std::move(reserve)) {}
+      reserve_(std::move(reserve)) {
+  for (OwnedFile& file : listeners) listeners_.push_back({std::move(file), "", std::nullopt});
+}
 
 Acceptor::~Acceptor() { Stop(); }
+
+Status Acceptor::ListenAt(const std::string& path, std::optional<gid_t> group) {
+  RING_ASSIGN_OR_RETURN(OwnedFile file, ListenOn(path, group));
+  listeners_.push_back({std::move(file), path, group});
+  return absl::OkStatus();
+}
 
 void Acceptor::AddTo(grpc::ServerBuilder* builder,
                      std::shared_ptr<grpc::ServerCredentials> credentials) {
@@ -272,6 +174,9 @@ void Acceptor::Stop() {
     (void)!write(wake_.get(), &one, sizeof(one));
     thread_.join();
   }
+  for (const Listener& listener : listeners_) {
+    if (!listener.path.empty()) (void)unlink(listener.path.c_str());
+  }
   listeners_.clear();
 }
 
@@ -282,8 +187,8 @@ void Acceptor::Run(const std::stop_token& stop) {
     for (const Visitor& visitor : visitors_) waits.push_back({visitor.file.get(), POLLIN, 0});
     const size_t first = waits.size();
     // In a pause nobody is let in.
-    for (const OwnedFile& listener : listeners_) {
-      if (!pause) waits.push_back({listener.get(), POLLIN, 0});
+    for (const Listener& listener : listeners_) {
+      if (!pause) waits.push_back({listener.file.get(), POLLIN, 0});
     }
     const auto limit = pause ? kPause : std::chrono::milliseconds(1'000);
     const int ready = poll(waits.data(), waits.size(), static_cast<int>(limit.count()));
@@ -344,26 +249,20 @@ void Acceptor::Open(Visitor* visitor) {
   HandOver(std::move(visitor->file), door->second.get());
 }
 
-bool Acceptor::AcceptAll(const OwnedFile& listener) {
+bool Acceptor::AcceptAll(const Listener& listener) {
   // Not for ever: Stop and other listeners want their turn.
   for (int i = 0; i < SOMAXCONN; ++i) {
     sockaddr_storage peer = {};
     socklen_t length = sizeof(peer);
-    OwnedFile connection(accept4(listener.get(), reinterpret_cast<sockaddr*>(&peer), &length,
+    OwnedFile connection(accept4(listener.file.get(), reinterpret_cast<sockaddr*>(&peer), &length,
                                  SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (connection.get() >= 0) {
-      const std::string address = AddressOf(peer);
-      if (connections_.Of(address) >= options_.most_per_address) {
-        Warn(fmt::format("a connection was refused: {} has {} already", Shown(peer, length),
-                         options_.most_per_address));
-      } else {
-        Admit(std::move(connection), address);
-      }
+      Admit(std::move(connection), listener, peer, length);
       continue;
     }
     if (errno == EAGAIN) return true;
     if (errno == EMFILE || errno == ENFILE) {
-      if (TurnAway(listener)) continue;
+      if (TurnAway(listener.file)) continue;
       return false;
     }
     // Errors of a connection that is gone already are reported here, too: accept(2).
@@ -387,10 +286,25 @@ bool Acceptor::TurnAway(const OwnedFile& listener) {
   return done && reserve_.get() >= 0;
 }
 
-void Acceptor::Admit(OwnedFile connection, const std::string& address) {
+void Acceptor::Admit(OwnedFile connection, const Listener& listener, const sockaddr_storage& peer,
+                     socklen_t length) {
+  const std::string address = AddressOf(peer);
+  const std::string shown = Shown(peer, length);
+  if (connections_.Of(address) >= options_.most_per_address) {
+    Warn(fmt::format("a connection was refused: {} has {} already", shown,
+                     options_.most_per_address));
+    return;
+  }
   const size_t room = RoomOf(options_.most);
   if (connections_.known() >= room && connections_.All() >= room) {
     Warn(fmt::format("a connection was refused: there are {} already", room));
+    return;
+  }
+  if (const std::string refusal = RefusalOf(connection.get(), listener); !refusal.empty()) {
+    Warn(fmt::format("a connection from {} was refused: {}", shown, refusal));
+    // gRPC's clients take that for a failure to connect, and wait before the next try; ReadRefusal
+    // and everybody who looks by hand read the words.
+    Say(connection.get(), fmt::format("{}{}\n", kForbidden, refusal).c_str());
     return;
   }
   connections_.Add(connection.get(), address);
@@ -399,6 +313,17 @@ void Acceptor::Admit(OwnedFile connection, const std::string& address) {
   } else {
     visitors_.push_back({std::move(connection), Clock::now() + options_.handshake, ""});
   }
+}
+
+std::string Acceptor::RefusalOf(int connection, const Listener& listener) const {
+  if (options_.plaintext == Plaintext::kEverybody) return "";
+  const StatusOr<std::optional<LocalUser>> user = UserBehind(connection);
+  if (!user.ok()) return Message(user.status());
+  if (!*user) return "without TLS this port takes connections of its own host alone";
+  if (IsOwn(**user, listener.group)) return "";
+  return fmt::format("uid {} is neither root nor who this daemon runs as (uid {}){}{}",
+                     (*user)->uid, geteuid(), options_.instead.empty() ? "" : "; ",
+                     options_.instead);
 }
 
 void Acceptor::Warn(const std::string& what) {

@@ -1,19 +1,21 @@
-// The accept loop in front of a gRPC server: it listens, bounds connections, and hands each to the
-// server as a file descriptor. gRPC 1.51 itself never accepts again once the file table was full
-// (CVE-2023-4785), and bounds no connections. Owned by whoever owns the server; thread "accept"
-// accepts, and reads which door a connection asks for; everything else is its owner's thread. It
-// knows no calls.
+// The accept loop in front of gRPC servers: it listens, bounds connections, lets in who may be, and
+// hands each connection to its server as a file descriptor. gRPC 1.51 itself never accepts again
+// once the file table was full (CVE-2023-4785), bounds no connections, and does not say which user
+// is behind one. Owned by whoever owns the servers; thread "accept" accepts, and reads how a
+// connection begins; everything else is its owner's thread. It knows no calls.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,11 +23,25 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/rpc/listener.h"
+#include "common/rpc/local_user.h"
 #include "common/status.h"
 
 namespace ringmaster {
 
+// Whose connections need no TLS.
+enum class Plaintext : uint8_t {
+  kOwnUsers,   // on this host, by its own addresses of loopback or a Unix socket: IsOwn
+  kEverybody,  // wherever they are: --insecure
+};
+
+// What whoever is refused reads, before the words.
+inline constexpr char kForbidden[] = "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain\r\n\r\n";
+
 struct AcceptorOptions {
+  Plaintext plaintext = Plaintext::kOwnUsers;
+  // What others of this host can do instead, for the refusal: `connect to unix:...`.
+  std::string instead;
   // Connections at a time, in all and from one address (an IPv6 host is its /64); one more is
   // closed at once. Never more in all than half of the files that this process may open.
   size_t most = 1'024;
@@ -59,21 +75,6 @@ class Connections {
   std::map<std::string, std::vector<int>> by_address_;
 };
 
-// A file descriptor, or -1; closed when it goes. Thread-compatible.
-class OwnedFile {
- public:
-  explicit OwnedFile(int file = -1) : file_(file) {}
-  OwnedFile(OwnedFile&& other) noexcept : file_(other.Release()) {}
-  OwnedFile& operator=(OwnedFile&& other) noexcept;
-  ~OwnedFile() { Close(); }
-  [[nodiscard]] int get() const { return file_; }
-  int Release() { return std::exchange(file_, -1); }
-  void Close();
-
- private:
-  int file_;
-};
-
 class Acceptor {
  public:
   // Binds every address of the host, and waits for nothing: clients queue until Start. Port 0 picks
@@ -81,6 +82,10 @@ class Acceptor {
   [[nodiscard]] static StatusOr<std::unique_ptr<Acceptor>> Listen(const Address& listen,
                                                                   AcceptorOptions options);
   ~Acceptor();
+
+  // Listens at a Unix socket, too, which members of `group` may use as well. Before Start. The file
+  // goes with the acceptor. Errors as ListenOn's.
+  [[nodiscard]] Status ListenAt(const std::string& path, std::optional<gid_t> group);
 
   [[nodiscard]] uint16_t port() const { return port_; }
 
@@ -100,6 +105,11 @@ class Acceptor {
  private:
   using Clock = std::chrono::steady_clock;
   using Server = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  struct Listener {
+    OwnedFile file;
+    std::string path;  // of a Unix socket
+    std::optional<gid_t> group;
+  };
   // Who has not yet said what for: `said` of a request.
   struct Visitor {
     OwnedFile file;
@@ -115,11 +125,14 @@ class Acceptor {
   void Run(const std::stop_token& stop);
   void HearAll(std::span<const pollfd> polled);
   // Everybody who waits at one listener; false: pause before the next try.
-  [[nodiscard]] bool AcceptAll(const OwnedFile& listener);
+  [[nodiscard]] bool AcceptAll(const Listener& listener);
   // With a full file table: accepts by means of the reserve, and closes; false when even that
   // fails.
   [[nodiscard]] bool TurnAway(const OwnedFile& listener);
-  void Admit(OwnedFile connection, const std::string& address);
+  void Admit(OwnedFile connection, const Listener& listener, const sockaddr_storage& peer,
+             socklen_t length);
+  // Why a connection without TLS is not let in; empty: it is.
+  [[nodiscard]] std::string RefusalOf(int connection, const Listener& listener) const;
   // Hands it on, or closes it, as soon as it is known which.
   Heard Hear(Visitor* visitor);
   void Open(Visitor* visitor);
@@ -133,7 +146,7 @@ class Acceptor {
   std::map<std::string, Server> doors_;
 
   // Thread "accept", while it runs.
-  std::vector<OwnedFile> listeners_;
+  std::vector<Listener> listeners_;
   OwnedFile reserve_;
   Connections connections_;
   std::list<Visitor> visitors_;

@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "common/address.h"
+
 namespace ringmaster {
 
 // Without gRPC's own retries, which would keep or repeat what streams sent, without proxies and
@@ -28,5 +30,10 @@ namespace ringmaster {
 // waits for the channel or a call of it, and calls fail at once until it stands again.
 bool AwaitConnection(grpc::Channel& channel, std::chrono::steady_clock::time_point until,
                      const std::function<bool()>& stop);
+
+// Why an Acceptor does not let this process in, as it says to whoever connects: gRPC has no words
+// for that ("Trying to connect an http1.x server"). Empty: it says nothing of the kind within
+// `limit`. A line of printable ASCII.
+[[nodiscard]] std::string RefusalAt(const Address& address, std::chrono::milliseconds limit);
 
 }  // namespace ringmaster

@@ -131,5 +131,23 @@ TEST_CASE("Address: a peer's that could be anything else is refused, by name and
   CHECK(long_one.size() < 300);
 }
 
+TEST_CASE("Address: a coordinator may be a Unix socket, of this host; a peer may not") {
+  const auto socket = ParseCoordinator("unix:data/ringmaster.sock", "--coordinator");
+  REQUIRE(socket.ok());
+  CHECK(IsUnix(*socket));
+  CHECK(socket->Target() == "unix:data/ringmaster.sock");
+  CHECK(socket->ToString() == "unix:data/ringmaster.sock");
+  CHECK(IsLoopback(socket->host));
+  CHECK(ParseCoordinator("127.0.0.1:7700", "--coordinator")->port == 7700);
+  CHECK(ParseCoordinator("unix:" + std::string(107, 'x'), "--coordinator").ok());
+  for (const std::string& bad : {std::string("unix:"), "unix:" + std::string(108, 'x'),
+                                 std::string("unix:a\0b", 8), std::string("unix")}) {
+    INFO(bad);
+    CHECK_FALSE(ParseCoordinator(bad, "--coordinator").ok());
+  }
+  CHECK_FALSE(ParseAddress("unix:/x", "--listen").ok());
+  CHECK_FALSE(ParsePeerAddress("unix:/x", "ring_address").ok());
+}
+
 }  // namespace
 }  // namespace ringmaster

@@ -13,7 +13,6 @@
 #include <thread>
 #include <utility>
 
-#include "common/rpc/acceptor.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
@@ -128,7 +127,9 @@ class GrpcRingPort : public RingPort {
 
 Status GrpcRingPort::Listen(const Address& listen) {
   EnableStandardServices();
-  auto acceptor = Acceptor::Listen(listen, RingConnections());
+  AcceptorOptions connections = RingConnections();
+  connections.plaintext = options_.plaintext;
+  auto acceptor = Acceptor::Listen(listen, connections);
   if (!acceptor.ok()) {
     return Error(absl::StatusCode::kUnavailable,
                  "cannot listen on {} for the ring: {} (does another process use the port, or is "

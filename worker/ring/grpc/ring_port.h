@@ -14,6 +14,7 @@
 
 #include "common/address.h"
 #include "common/ids.h"
+#include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/link.h"
@@ -42,6 +43,7 @@ struct PortOptions {
   // Cancel, the frame that is under way. Nobody waits for it but Stop.
   std::chrono::milliseconds goodbye_limit{2'000};
   std::chrono::milliseconds cancel_limit{500};
+  Plaintext plaintext = Plaintext::kOwnUsers;
   // Offered on the same port; they outlive it.
   std::vector<grpc::Service*> services;
 };
