@@ -131,7 +131,7 @@ Status Daemon::Listen(const Flags& flags) {
   }
   acceptor_ = *std::move(acceptor);
   RING_RETURN_IF_ERROR(ListenLocally(flags));
-  acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
+  acceptor_->AddTo(&builder);
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
   builder.RegisterService(&bench_);

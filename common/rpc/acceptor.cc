@@ -26,6 +26,7 @@ constexpr std::chrono::milliseconds kPause{100};  // after an error that is not 
 constexpr std::chrono::seconds kWarnInterval{10};
 
 constexpr size_t kMaxRequest = 1'024;  // of who asks for a door
+constexpr char kTlsHandshake = 0x16;
 constexpr char kRequest[] = "CONNECT ";
 constexpr char kOpened[] = "HTTP/1.1 200 OK\r\n\r\n";
 constexpr char kNoDoor[] = "HTTP/1.1 404 Not Found\r\n\r\n";
@@ -135,25 +136,34 @@ Status Acceptor::ListenAt(const std::string& path, std::optional<gid_t> group) {
   return absl::OkStatus();
 }
 
-void Acceptor::AddTo(grpc::ServerBuilder* builder,
-                     std::shared_ptr<grpc::ServerCredentials> credentials) {
-  server_ = Connect(builder, std::move(credentials));
+void Acceptor::AddTo(grpc::ServerBuilder* builder, const ServerSecurity& security) {
+  server_ = Connect(builder, security);
 }
 
 void Acceptor::AddDoor(const std::string& name, grpc::ServerBuilder* builder,
-                       std::shared_ptr<grpc::ServerCredentials> credentials) {
-  doors_[name] = Connect(builder, std::move(credentials));
+                       const ServerSecurity& security) {
+  doors_[name] = Connect(builder, security);
+}
+
+void Acceptor::SetGreeted(std::string begins, Take take) {
+  greeting_ = std::move(begins);
+  take_ = std::move(take);
 }
 
 Acceptor::Server Acceptor::Connect(grpc::ServerBuilder* builder,
-                                   std::shared_ptr<grpc::ServerCredentials> credentials) const {
+                                   const ServerSecurity& security) const {
   using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               static_cast<int>(options_.handshake.count()));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                               static_cast<int>(options_.idle.count()));
-  return builder->experimental().AddExternalConnectionAcceptor(Type::FROM_FD,
-                                                               std::move(credentials));
+  Server server;
+  server.plain =
+      builder->experimental().AddExternalConnectionAcceptor(Type::FROM_FD, security.plain);
+  if (security.tls != nullptr) {
+    server.tls = builder->experimental().AddExternalConnectionAcceptor(Type::FROM_FD, security.tls);
+  }
+  return server;
 }
 
 void Acceptor::Start() {
@@ -211,42 +221,78 @@ void Acceptor::HearAll(std::span<const pollfd> polled) {
   }
 }
 
-// Nobody who speaks HTTP/2, or begins with a handshake of TLS, begins like a request for a door.
+// HTTP/2 begins with PRI, TLS with the byte of a handshake: neither like a request or a greeting.
 Acceptor::Heard Acceptor::Hear(Visitor* visitor) {
-  const int file = visitor->file.get();
-  char bytes[kMaxRequest];
-  if (visitor->said.empty()) {
-    const ssize_t count = recv(file, bytes, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
-    if (count <= 0) return Heard::kDone;
-    if (bytes[0] != kRequest[0]) {
-      HandOver(std::move(visitor->file), server_.get());
-      return Heard::kDone;
-    }
+  if (!visitor->said.empty()) {
+    return visitor->said[0] == kRequest[0] ? HearRequest(visitor) : HearGreeting(visitor);
   }
-  const ssize_t count = recv(file, bytes, sizeof(bytes) - visitor->said.size(), MSG_DONTWAIT);
+  char first = 0;
+  const ssize_t count = recv(visitor->file.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+  if (count <= 0) return Heard::kDone;
+  if (first == kTlsHandshake && visitor->server->tls != nullptr) {
+    HandOver(std::move(visitor->file), visitor->server->tls.get());
+    return Heard::kDone;
+  }
+  if (first == kRequest[0] && !doors_.empty() && visitor->server == &server_) {
+    return HearRequest(visitor);
+  }
+  if (!greeting_.empty() && first == greeting_[0]) return HearGreeting(visitor);
+  if (visitor->refusal.empty()) {
+    HandOver(std::move(visitor->file), visitor->server->plain.get());
+  } else {
+    Refuse(visitor->file.get(), visitor->address, visitor->refusal);
+  }
+  return Heard::kDone;
+}
+
+Acceptor::Heard Acceptor::HearRequest(Visitor* visitor) {
+  char bytes[kMaxRequest];
+  const ssize_t count =
+      recv(visitor->file.get(), bytes, sizeof(bytes) - visitor->said.size(), MSG_DONTWAIT);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
   if (count <= 0) return Heard::kDone;
   visitor->said.append(bytes, static_cast<size_t>(count));
-  if (visitor->said.ends_with("\r\n\r\n")) {
-    Open(visitor);
-    return Heard::kDone;
-  }
+  if (visitor->said.ends_with("\r\n\r\n")) return Open(visitor);
   return visitor->said.size() < kMaxRequest ? Heard::kNothingYet : Heard::kDone;
 }
 
-void Acceptor::Open(Visitor* visitor) {
-  const std::string& said = visitor->said;
+// Not a byte more than the line: what follows is whoever takes it to read.
+Acceptor::Heard Acceptor::HearGreeting(Visitor* visitor) {
+  char bytes[kMaxRequest];
+  const size_t missing = greeting_.size() - visitor->said.size();
+  const ssize_t count =
+      recv(visitor->file.get(), bytes, std::min(missing, sizeof(bytes)), MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kNothingYet;
+  if (count <= 0) return Heard::kDone;
+  visitor->said.append(bytes, static_cast<size_t>(count));
+  if (!greeting_.starts_with(visitor->said)) return Heard::kDone;
+  if (visitor->said.size() < greeting_.size()) return Heard::kNothingYet;
+  take_(std::move(visitor->file), visitor->address);
+  return Heard::kDone;
+}
+
+// Behind its door a connection begins once more, with TLS or without.
+Acceptor::Heard Acceptor::Open(Visitor* visitor) {
+  const std::string said = std::exchange(visitor->said, "");
   const size_t begin = std::strlen(kRequest);
   const size_t end = said.find(' ', begin);
   const bool asks = said.starts_with(kRequest) && end != std::string::npos;
   const auto door = asks ? doors_.find(said.substr(begin, end - begin)) : doors_.end();
   if (door == doors_.end()) {
     Say(visitor->file.get(), kNoDoor);
-    return;
+    return Heard::kDone;
   }
   Say(visitor->file.get(), kOpened);
-  HandOver(std::move(visitor->file), door->second.get());
+  visitor->server = &door->second;
+  return Heard::kNothingYet;
+}
+
+void Acceptor::Refuse(int connection, const std::string& address, const std::string& refusal) {
+  Warn(fmt::format("a connection from {} was refused: {}", address, refusal));
+  // gRPC's clients take that for a failure to connect, and wait before the next try; RefusalAt and
+  // everybody who looks by hand read the words.
+  Say(connection, fmt::format("{}{}\n", kForbidden, refusal).c_str());
 }
 
 bool Acceptor::AcceptAll(const Listener& listener) {
@@ -300,19 +346,13 @@ void Acceptor::Admit(OwnedFile connection, const Listener& listener, const socka
     Warn(fmt::format("a connection was refused: there are {} already", room));
     return;
   }
-  if (const std::string refusal = RefusalOf(connection.get(), listener); !refusal.empty()) {
-    Warn(fmt::format("a connection from {} was refused: {}", shown, refusal));
-    // gRPC's clients take that for a failure to connect, and wait before the next try; ReadRefusal
-    // and everybody who looks by hand read the words.
-    Say(connection.get(), fmt::format("{}{}\n", kForbidden, refusal).c_str());
-    return;
-  }
+  std::string refusal = RefusalOf(connection.get(), listener);
+  const bool plain_alone = server_.tls == nullptr && greeting_.empty();
+  if (plain_alone && !refusal.empty()) return Refuse(connection.get(), shown, refusal);
   connections_.Add(connection.get(), address);
-  if (doors_.empty()) {
-    HandOver(std::move(connection), server_.get());
-  } else {
-    visitors_.push_back({std::move(connection), Clock::now() + options_.handshake, ""});
-  }
+  if (plain_alone && doors_.empty()) return HandOver(std::move(connection), server_.plain.get());
+  visitors_.push_back({std::move(connection), Clock::now() + options_.handshake, shown,
+                       std::move(refusal), &server_, ""});
 }
 
 std::string Acceptor::RefusalOf(int connection, const Listener& listener) const {

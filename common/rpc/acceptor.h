@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -75,6 +76,12 @@ class Connections {
   std::map<std::string, std::vector<int>> by_address_;
 };
 
+// How a server's connections are secured, by how they begin. `tls` is null where there is none.
+struct ServerSecurity {
+  std::shared_ptr<grpc::ServerCredentials> plain = grpc::InsecureServerCredentials();
+  std::shared_ptr<grpc::ServerCredentials> tls;
+};
+
 class Acceptor {
  public:
   // Binds every address of the host, and waits for nothing: clients queue until Start. Port 0 picks
@@ -90,13 +97,17 @@ class Acceptor {
   [[nodiscard]] uint16_t port() const { return port_; }
 
   // Before the server is built: its connections come from here, with this one's limits.
-  void AddTo(grpc::ServerBuilder* builder, std::shared_ptr<grpc::ServerCredentials> credentials);
+  void AddTo(grpc::ServerBuilder* builder, const ServerSecurity& security = {});
   // The same for a server that has connections of its own on this port: those that begin like one
   // through an HTTP proxy, with `CONNECT name HTTP/1.1`, which gRPC's clients do where they are
   // told (grpc.http_connect_server). They get `200`; a name that nobody has gets `404`, and is
   // closed.
   void AddDoor(const std::string& name, grpc::ServerBuilder* builder,
-               std::shared_ptr<grpc::ServerCredentials> credentials);
+               const ServerSecurity& security = {});
+  // Takes connections that begin with `begins`, a whole line, and are read up to there: from
+  // anywhere. `take` is called on thread "accept" and does not block. Before Start.
+  using Take = std::function<void(OwnedFile connection, const std::string& address)>;
+  void SetGreeted(std::string begins, Take take);
   // After the servers were started.
   void Start();
   // Before the server is shut down: nobody connects any more. Idempotent.
@@ -104,7 +115,9 @@ class Acceptor {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Server = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  struct Server {
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> plain, tls;
+  };
   struct Listener {
     OwnedFile file;
     std::string path;  // of a Unix socket
@@ -114,14 +127,16 @@ class Acceptor {
   struct Visitor {
     OwnedFile file;
     Clock::time_point until;
+    std::string address;  // as people write it
+    std::string refusal;  // without TLS; empty: it is let in
+    Server* server;       // whose door it is at
     std::string said;
   };
   enum class Heard : uint8_t { kNothingYet, kDone };
   Acceptor(AcceptorOptions options, std::vector<OwnedFile> listeners, OwnedFile wake,
            OwnedFile reserve, uint16_t port);
 
-  Server Connect(grpc::ServerBuilder* builder,
-                 std::shared_ptr<grpc::ServerCredentials> credentials) const;
+  Server Connect(grpc::ServerBuilder* builder, const ServerSecurity& security) const;
   void Run(const std::stop_token& stop);
   void HearAll(std::span<const pollfd> polled);
   // Everybody who waits at one listener; false: pause before the next try.
@@ -133,9 +148,13 @@ class Acceptor {
              socklen_t length);
   // Why a connection without TLS is not let in; empty: it is.
   [[nodiscard]] std::string RefusalOf(int connection, const Listener& listener) const;
-  // Hands it on, or closes it, as soon as it is known which.
+  // Hands it on, or closes it, as soon as it is known which. Its states: Hear, until its first byte
+  // is there, which says which of HandOver, Refuse, HearRequest and HearGreeting it is.
   Heard Hear(Visitor* visitor);
-  void Open(Visitor* visitor);
+  Heard HearRequest(Visitor* visitor);
+  Heard HearGreeting(Visitor* visitor);
+  Heard Open(Visitor* visitor);
+  void Refuse(int connection, const std::string& address, const std::string& refusal);
   // Not more often than every 10 s, with how many there were meanwhile.
   void Warn(const std::string& what);
 
@@ -144,6 +163,8 @@ class Acceptor {
   const OwnedFile wake_;  // an eventfd
   Server server_;
   std::map<std::string, Server> doors_;
+  std::string greeting_;
+  Take take_;
 
   // Thread "accept", while it runs.
   std::vector<Listener> listeners_;

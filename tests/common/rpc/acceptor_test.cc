@@ -36,7 +36,7 @@ struct Served {
     if (!listening.ok()) FAIL(Message(listening.status()));
     acceptor = *std::move(listening);
     grpc::ServerBuilder builder;
-    acceptor->AddTo(&builder, grpc::InsecureServerCredentials());
+    acceptor->AddTo(&builder);
     builder.RegisterCallbackGenericService(&service);
     server = builder.BuildAndStart();
     acceptor->Start();
@@ -252,10 +252,10 @@ struct ServedTwice {
     if (!listening.ok()) FAIL(Message(listening.status()));
     acceptor = *std::move(listening);
     grpc::ServerBuilder front_builder, back_builder;
-    acceptor->AddTo(&front_builder, grpc::InsecureServerCredentials());
+    acceptor->AddTo(&front_builder);
     front_builder.RegisterCallbackGenericService(&service);
     front = front_builder.BuildAndStart();
-    acceptor->AddDoor("back", &back_builder, grpc::InsecureServerCredentials());
+    acceptor->AddDoor("back", &back_builder);
     back_builder.RegisterCallbackGenericService(&finds_nothing);
     back = back_builder.BuildAndStart();
     acceptor->Start();

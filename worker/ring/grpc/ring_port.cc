@@ -149,7 +149,7 @@ Status GrpcRingPort::Listen(const Address& listen) {
 Status GrpcRingPort::ServeAll() {
   grpc::ServerBuilder builder;
   SetRingOptions(&builder);
-  acceptor_->AddTo(&builder, grpc::InsecureServerCredentials());
+  acceptor_->AddTo(&builder);
   builder.RegisterService(&service_);
   for (grpc::Service* service : options_.services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
@@ -164,7 +164,7 @@ Status GrpcRingPort::ServeAll() {
 Status GrpcRingPort::ServeLinks() {
   grpc::ServerBuilder builder;
   SetRingOptions(&builder);
-  acceptor_->AddDoor(kLinkDoor, &builder, grpc::InsecureServerCredentials());
+  acceptor_->AddDoor(kLinkDoor, &builder);
   builder.RegisterAsyncGenericService(&link_service_);
   auto queue = builder.AddCompletionQueue();
   link_server_ = builder.BuildAndStart();
