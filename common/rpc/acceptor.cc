@@ -166,17 +166,6 @@ size_t RoomOf(size_t most) {
 
 }  // namespace
 
-OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
-  if (this == &other) return *this;
-  Close();
-  file_ = other.Release();
-  return *this;
-}
-
-void OwnedFile::Close() {
-  if (file_ >= 0) close(Release());
-}
-
 void Connections::Add(int file, const std::string& address) {
   struct stat now = {};
   if (fstat(file, &now) != 0) return;

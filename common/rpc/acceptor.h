@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster {
@@ -57,21 +58,6 @@ class Connections {
   };
   std::map<int, Socket> sockets_;
   std::map<std::string, std::vector<int>> by_address_;
-};
-
-// A file descriptor, or -1; closed when it goes. Thread-compatible.
-class OwnedFile {
- public:
-  explicit OwnedFile(int file = -1) : file_(file) {}
-  OwnedFile(OwnedFile&& other) noexcept : file_(other.Release()) {}
-  OwnedFile& operator=(OwnedFile&& other) noexcept;
-  ~OwnedFile() { Close(); }
-  [[nodiscard]] int get() const { return file_; }
-  int Release() { return std::exchange(file_, -1); }
-  void Close();
-
- private:
-  int file_;
 };
 
 class Acceptor {
