@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -45,6 +47,9 @@ StatusOr<OwnedFile> ConnectTo(const addrinfo& place, steady_clock::time_point un
   };
   OwnedFile file(socket(place.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (file.get() < 0) return failed(errno);
+  // Greeting and handshake are two writes, of which the second would wait for the first one's ACK.
+  const int at_once = 1;
+  (void)setsockopt(file.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
   if (connect(file.get(), place.ai_addr, place.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return failed(errno);
     RING_RETURN_IF_ERROR(AwaitSocket(file.get(), POLLOUT, until, shown));

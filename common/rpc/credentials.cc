@@ -24,7 +24,8 @@
 namespace ringmaster {
 namespace {
 
-// `Protocol` sets an option, which gRPC leaves alone; `MinProtocol` it would overwrite.
+// `Protocol` sets an option, which gRPC leaves alone; `MinProtocol`, which is for everybody else,
+// it overwrites.
 constexpr char kOpensslSettings[] =
     "openssl_conf = ringmaster\n"
     "[ringmaster]\n"
@@ -33,6 +34,7 @@ constexpr char kOpensslSettings[] =
     "system_default = tls\n"
     "[tls]\n"
     "Ciphersuites = TLS_AES_128_GCM_SHA256\n"
+    "MinProtocol = TLSv1.3\n"
     "Protocol = -TLSv1.2\n";
 constexpr unsigned kWatchSeconds = 1;
 
