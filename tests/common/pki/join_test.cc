@@ -390,6 +390,7 @@ TEST_CASE("Join: a server speaks TLS 1.3 alone") {
   const Status status = ServedTo(coordinator, Patient(), [](OwnedFile file) {
     SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
     SSL_CTX_clear_options(context, SSL_OP_NO_TLSv1_2);
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_max_proto_version(context, TLS1_2_VERSION);
     SSL* const ssl = SSL_new(context);
     SSL_set_fd(ssl, file.get());
