@@ -98,16 +98,14 @@ TlsStream::TlsStream(OwnedFile socket, std::unique_ptr<Tls> tls, Deadline deadli
 
 TlsStream::~TlsStream() = default;
 
-StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket, const SSL_METHOD* method,
-                                                     const Credentials* credentials,
+StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket, const Credentials* own,
                                                      Deadline deadline) {
   auto tls = std::make_unique<Tls>();
-  tls->context.reset(SSL_CTX_new(method));
+  tls->context.reset(SSL_CTX_new(own == nullptr ? TLS_client_method() : TLS_server_method()));
   SSL_CTX* const context = tls->context.get();
-  const bool good = context != nullptr &&
-                    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-                    SSL_CTX_set_num_tickets(context, 0) == 1 &&
-                    (credentials == nullptr || Show(context, *credentials));
+  const bool good =
+      context != nullptr && SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+      SSL_CTX_set_num_tickets(context, 0) == 1 && (own == nullptr || Show(context, *own));
   if (good) tls->ssl.reset(SSL_new(context));
   if (tls->ssl == nullptr) return OpensslError(absl::StatusCode::kInternal, "cannot set up TLS");
   std::unique_ptr<TlsStream> stream(new TlsStream(std::move(socket), std::move(tls), deadline));
@@ -120,16 +118,14 @@ StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket, const SSL
 StatusOr<std::unique_ptr<TlsStream>> TlsStream::Accept(OwnedFile socket,
                                                        const Credentials& credentials,
                                                        Deadline deadline) {
-  RING_ASSIGN_OR_RETURN(auto stream,
-                        Make(std::move(socket), TLS_server_method(), &credentials, deadline));
+  RING_ASSIGN_OR_RETURN(auto stream, Make(std::move(socket), &credentials, deadline));
   RING_RETURN_IF_ERROR(
       stream->Complete("the TLS handshake", [](SSL* ssl) { return SSL_accept(ssl); }));
   return stream;
 }
 
 StatusOr<std::unique_ptr<TlsStream>> TlsStream::Connect(OwnedFile socket, Deadline deadline) {
-  RING_ASSIGN_OR_RETURN(auto stream,
-                        Make(std::move(socket), TLS_client_method(), nullptr, deadline));
+  RING_ASSIGN_OR_RETURN(auto stream, Make(std::move(socket), nullptr, deadline));
   // What it shows is judged behind the handshake, by its hash.
   SSL_set_verify(stream->tls_->ssl.get(), SSL_VERIFY_NONE, nullptr);
   RING_RETURN_IF_ERROR(

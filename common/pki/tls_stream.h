@@ -4,8 +4,6 @@
 // judges.
 #pragma once
 
-#include <openssl/types.h>
-
 #include <chrono>
 #include <memory>
 #include <string>
@@ -46,9 +44,9 @@ class TlsStream {
   struct Tls;
   TlsStream(OwnedFile socket, std::unique_ptr<Tls> tls, Deadline deadline);
 
+  // `own`: a server's; nullptr: a client.
   [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Make(OwnedFile socket,
-                                                                 const SSL_METHOD* method,
-                                                                 const Credentials* credentials,
+                                                                 const Credentials* own,
                                                                  Deadline deadline);
   // Calls it again and again, with waits for the socket between, until it returns 1.
   template <typename Call>
