@@ -1,10 +1,14 @@
 // What a joiner sends, up to its certificate; and what it gets, up to its use.
+#include <google/protobuf/stubs/logging.h>
+
 #include "common/check.h"
 #include "common/pki/authority.h"
 #include "common/pki/join.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ringmaster;
+  // Else a line for each text that is not UTF-8.
+  [[maybe_unused]] static auto* const quiet = google::protobuf::SetLogHandler(nullptr);
   static const pki::Time now = std::chrono::sys_days(std::chrono::January / 15 / 2030);
   static const auto authority = pki::Authority::Create("home", now);
   static const auto key = pki::Key::Generate();
