@@ -168,6 +168,17 @@ StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& folder
 
 FolderLock::~FolderLock() { close(file_); }
 
+OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
+  if (this == &other) return *this;
+  Close();
+  file_ = other.Release();
+  return *this;
+}
+
+void OwnedFile::Close() {
+  if (file_ >= 0) close(Release());
+}
+
 StatusOr<std::string> ReadNamedFile(const std::string& what, const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   // Opening a folder succeeds, and reading it would throw.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <sys/types.h>
 
@@ -31,6 +32,21 @@ enum class IfThere { kTighten, kKeep };
 
 // Makes the names in a folder durable.
 [[nodiscard]] Status SyncFolder(const std::string& folder);
+
+// A file descriptor, or -1; closed when it goes. Thread-compatible.
+class OwnedFile {
+ public:
+  explicit OwnedFile(int file = -1) : file_(file) {}
+  OwnedFile(OwnedFile&& other) noexcept : file_(other.Release()) {}
+  OwnedFile& operator=(OwnedFile&& other) noexcept;
+  ~OwnedFile() { Close(); }
+  [[nodiscard]] int get() const { return file_; }
+  int Release() { return std::exchange(file_, -1); }
+  void Close();
+
+ private:
+  int file_;
+};
 
 // A lock on a folder of one program's own, so that two processes never share it. The kernel lets it
 // go when the process is over, however it ended; who comes next right after a kill waits a while

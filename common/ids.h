@@ -1,6 +1,8 @@
 // Types for ids, so that a job id is never passed where a worker id belongs. Values, thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -27,6 +29,16 @@ class Id {
 
 using JobId = Id<struct JobIdTag>;
 using WorkerId = Id<struct WorkerIdTag>;  // the --name of a ringworker
+
+// Of a worker, a person or a cluster: 1 to 100 letters, digits, '.', '_', '-'.
+inline constexpr size_t kMaxNameLength = 100;
+[[nodiscard]] inline bool IsName(const std::string& text) {
+  const auto allowed = [](unsigned char c) {
+    return (std::isalnum(c) != 0 && c < 0x80) || c == '.' || c == '_' || c == '-';
+  };
+  return !text.empty() && text.size() <= kMaxNameLength &&
+         std::all_of(text.begin(), text.end(), allowed);
+}
 
 // Number of one membership of a job's ring: grows, and stands on every frame of the data path.
 struct GenerationId {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/files.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/local_user.h"
 #include "common/status.h"

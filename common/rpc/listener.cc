@@ -101,17 +101,6 @@ Status RemoveLeftover(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
-OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
-  if (this == &other) return *this;
-  Close();
-  file_ = other.Release();
-  return *this;
-}
-
-void OwnedFile::Close() {
-  if (file_ >= 0) close(Release());
-}
-
 Status SystemError(const std::string& what) {
   return Error(absl::StatusCode::kUnavailable, "{}: {}", what, std::strerror(errno));
 }

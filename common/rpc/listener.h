@@ -7,28 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/address.h"
+#include "common/files.h"
 #include "common/status.h"
 
 namespace ringmaster {
-
-// A file descriptor, or -1; closed when it goes. Thread-compatible.
-class OwnedFile {
- public:
-  explicit OwnedFile(int file = -1) : file_(file) {}
-  OwnedFile(OwnedFile&& other) noexcept : file_(other.Release()) {}
-  OwnedFile& operator=(OwnedFile&& other) noexcept;
-  ~OwnedFile() { Close(); }
-  [[nodiscard]] int get() const { return file_; }
-  int Release() { return std::exchange(file_, -1); }
-  void Close();
-
- private:
-  int file_;
-};
 
 // UNAVAILABLE: `what` failed, and errno's words.
 [[nodiscard]] Status SystemError(const std::string& what);

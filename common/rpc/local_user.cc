@@ -15,7 +15,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "common/rpc/listener.h"
+#include "common/files.h"
 
 namespace ringmaster {
 namespace {

@@ -4,24 +4,16 @@
 #include <cctype>
 
 #include "common/address.h"
+#include "common/ids.h"
 #include "common/text.h"
 #include "coordinator/logic/run/member.h"
 
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr size_t kMaxNameLength = 100;
 constexpr size_t kMaxHostLength = 255;
 constexpr uint32_t kMaxCores = 4'096;
 constexpr int kMaxDevices = 64;  // shown of one worker
-
-bool IsName(const std::string& text) {
-  const auto allowed = [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '_' || c == '-';
-  };
-  return !text.empty() && text.size() <= kMaxNameLength &&
-         std::all_of(text.begin(), text.end(), allowed);
-}
 
 // Printable, without blanks: it stands in sentences. Empty is allowed.
 bool IsHost(const std::string& text) {

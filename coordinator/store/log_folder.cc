@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/files.h"
+#include "common/ids.h"
 #include "common/text.h"
 #include "coordinator/store/data_folder.h"
 
@@ -15,20 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxNameLength = 100;
 constexpr size_t kSpoolDigits = 32;
 constexpr size_t kMaxTextBytes = 16 << 10;  // workers send at most half of it
 constexpr size_t kMaxLevelBytes = 16;
 constexpr size_t kMaxSpools = 4;  // of a worker: one, and those that it lost
 constexpr char kCursor[] = ".cursor";
-
-// What the fleet takes for a worker's name.
-bool IsWorkerName(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxNameLength &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-         });
-}
 
 bool IsSpool(const std::string& spool) {
   return spool.size() == kSpoolDigits &&
@@ -129,7 +121,7 @@ void LogFolder::Bound(Tracks& tracks) const {
 
 StatusOr<LogFolder::Stored> LogFolder::Store(const v1::LogChunk& chunk,
                                              const std::function<bool(const std::string&)>& known) {
-  if (!IsWorkerName(chunk.worker()) || !IsSpool(chunk.spool())) {
+  if (!IsName(chunk.worker()) || !IsSpool(chunk.spool())) {
     return InvalidArgument("log lines of worker \"{}\", spool \"{}\": no such names",
                            chunk.worker().substr(0, kMaxNameLength),
                            chunk.spool().substr(0, kSpoolDigits));

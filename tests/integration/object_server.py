@@ -186,6 +186,7 @@ class ObjectServer(http.server.ThreadingHTTPServer):
         self.scheme = "http"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.maximum_version = ssl.TLSVersion.TLSv1_2  # what clients of 1.3 alone would refuse
             context.load_cert_chain(certificate)
             self.socket = context.wrap_socket(self.socket, server_side=True)
             self.scheme = "https"

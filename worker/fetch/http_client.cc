@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <netinet/in.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -209,6 +210,13 @@ size_t OnBody(char* data, size_t size, size_t count, void* transfer) {
   return static_cast<Transfer*>(transfer)->TakeBody(data, size * count) ? size * count : 0;
 }
 
+// Between ringmasters there is TLS 1.3 alone (UseTls13, common/rpc/credentials.h), which holds for
+// the whole process; servers of datasets may be older.
+CURLcode OnTls(CURL* /*easy*/, void* context, void* /*data*/) {
+  SSL_CTX_clear_options(static_cast<SSL_CTX*>(context), SSL_OP_NO_TLSv1_2);
+  return CURLE_OK;
+}
+
 // Sees the address that is connected to, whatever the DNS said before.
 curl_socket_t OnSocket(void* data, curlsocktype /*purpose*/, curl_sockaddr* address) {
   auto* const transfer = static_cast<Transfer*>(data);
@@ -243,6 +251,7 @@ void HttpClient::Connection::SetUp(Transfer* transfer) {
   curl_easy_setopt(easy_, CURLOPT_PATH_AS_IS, 1L);  // signatures are of the path as it is
   curl_easy_setopt(easy_, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(easy_, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  curl_easy_setopt(easy_, CURLOPT_SSL_CTX_FUNCTION, &OnTls);
   curl_easy_setopt(easy_, CURLOPT_USERAGENT, "ringmaster");
   curl_easy_setopt(easy_, CURLOPT_CONNECTTIMEOUT_MS,
                    static_cast<long>(options.connect_timeout.count()));

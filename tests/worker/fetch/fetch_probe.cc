@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/mutex.h"
+#include "common/rpc/credentials.h"
 #include "common/signals.h"
 #include "worker/fetch/url_source.h"
 
@@ -147,5 +148,10 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   ringmaster::BlockSignals();
+  // As in ringworker: datasets come from servers of TLS 1.2, too.
+  if (const ringmaster::Status alone = ringmaster::UseTls13(); !alone.ok()) {
+    std::cerr << ringmaster::Message(alone) << "\n";
+    return 1;
+  }
   return ringmaster::worker::Main(argc, argv);
 }

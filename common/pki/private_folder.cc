@@ -1,0 +1,81 @@
+#include "common/pki/private_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace ringmaster::pki {
+namespace {
+
+constexpr off_t kMaxFileBytes = 1 << 20;
+
+// Of what could not be opened.
+Status OpenError(const std::string& path) {
+  const auto code =
+      errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition;
+  if (errno == ELOOP) {
+    return Error(absl::StatusCode::kPermissionDenied,
+                 "{} is a symbolic link; put the file itself there", path);
+  }
+  return Error(code, "cannot open {}: {}", path, std::strerror(errno));
+}
+
+// Whether it is this user's alone.
+Status CheckPrivate(const struct stat& found, const std::string& path, const char* mode) {
+  constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
+  if (found.st_uid != geteuid()) {
+    return Error(kDenied, "{} belongs to user {}, and this process is user {}: `chown {} {}`", path,
+                 found.st_uid, geteuid(), geteuid(), path);
+  }
+  if ((found.st_mode & 0077) != 0) {
+    return Error(kDenied, "{} has mode {:04o}, so that others may use it: `chmod {} {}`", path,
+                 found.st_mode & 07777, mode, path);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string WholePath(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path whole = std::filesystem::absolute(path, ignored).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).string();
+}
+
+StatusOr<PrivateFolder> PrivateFolder::Open(const std::string& path) {
+  OwnedFile folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat found = {};
+  if (folder.get() < 0 || fstat(folder.get(), &found) != 0) return OpenError(path);
+  RING_RETURN_IF_ERROR(CheckPrivate(found, path, "700"));
+  return PrivateFolder(path, std::move(folder));
+}
+
+StatusOr<Secret> PrivateFolder::Read(const std::string& name) const {
+  const std::string path = path_ + "/" + name;
+  // A FIFO would wait for its other end.
+  const OwnedFile file(
+      openat(folder_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat found = {};
+  if (file.get() < 0 || fstat(file.get(), &found) != 0) return OpenError(path);
+  RING_RETURN_IF_ERROR(CheckPrivate(found, path, "600"));
+  if (!S_ISREG(found.st_mode) || found.st_size > kMaxFileBytes) {
+    return FailedPrecondition("{} is no plain file of at most {} bytes", path, kMaxFileBytes);
+  }
+  std::string text(static_cast<size_t>(found.st_size), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = read(file.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
+  }
+  Secret content(std::move(text));
+  if (done < content.text().size()) return FailedPrecondition("cannot read {} to its end", path);
+  return content;
+}
+
+}  // namespace ringmaster::pki

@@ -1,0 +1,192 @@
+#include "common/rpc/credentials.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/conf.h>
+#include <openssl/crypto.h>
+#include <openssl/ssl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "common/mutex.h"
+#include "common/pki/certificate.h"
+#include "common/pki/credential_folder.h"
+
+namespace ringmaster {
+namespace {
+
+// `Protocol` sets an option, which gRPC leaves alone; `MinProtocol`, which is for everybody else,
+// it overwrites.
+constexpr char kOpensslSettings[] =
+    "openssl_conf = ringmaster\n"
+    "[ringmaster]\n"
+    "ssl_conf = modules\n"
+    "[modules]\n"
+    "system_default = tls\n"
+    "[tls]\n"
+    "Ciphersuites = TLS_AES_128_GCM_SHA256\n"
+    "MinProtocol = TLSv1.3\n"
+    "Protocol = -TLSv1.2\n";
+constexpr unsigned kWatchSeconds = 1;
+
+bool IsTls13Alone() {
+  SSL_CTX* const context = SSL_CTX_new(TLS_method());
+  if (context == nullptr) return false;
+  const bool alone = (SSL_CTX_get_options(context) & SSL_OP_NO_TLSv1_2) != 0;
+  SSL_CTX_free(context);
+  return alone;
+}
+
+// The one watch of a folder. It has a thread of gRPC's, as long as anybody uses it.
+std::shared_ptr<grpc::experimental::FileWatcherCertificateProvider> WatchOf(
+    const std::string& folder) {
+  using Watch = grpc::experimental::FileWatcherCertificateProvider;
+  static Mutex& mutex = *new Mutex;
+  static auto& watches = *new std::map<std::string, std::weak_ptr<Watch>>;
+  const MutexLock lock(mutex);
+  std::weak_ptr<Watch>& known = watches[folder];
+  std::shared_ptr<Watch> watch = known.lock();
+  if (watch == nullptr) {
+    watch =
+        std::make_shared<Watch>(folder + "/" + pki::kKeyFile, folder + "/" + pki::kCertificateFile,
+                                folder + "/" + pki::kAuthoritiesFile, kWatchSeconds);
+    known = watch;
+  }
+  return watch;
+}
+
+// Asked behind the handshake, in which gRPC has checked signatures and times.
+class PeerVerifier : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  using Check = std::function<Status(const pki::Identity&)>;
+  explicit PeerVerifier(Check check) : check_(std::move(check)) {}
+
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*later*/, grpc::Status* now) override {
+    const grpc::string_ref pem = request->peer_cert();
+    const Status status = CheckPeer({pem.data(), pem.size()});
+    *now = status.ok() ? grpc::Status::OK
+                       : grpc::Status(grpc::StatusCode::UNAUTHENTICATED, Message(status));
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  [[nodiscard]] Status CheckPeer(const std::string& pem) const {
+    RING_ASSIGN_OR_RETURN(const auto certificates, pki::CertificatesFromPem(pem));
+    RING_ASSIGN_OR_RETURN(const pki::Identity identity, pki::IdentityOf(certificates.front()));
+    return check_(identity);
+  }
+  const Check check_;
+};
+
+void SetUp(const std::string& folder, PeerVerifier::Check check,
+           grpc::experimental::TlsCredentialsOptions* options) {
+  using grpc::experimental::ExternalCertificateVerifier;
+  options->set_certificate_provider(WatchOf(folder));
+  options->watch_identity_key_cert_pairs();
+  options->watch_root_certs();
+  options->set_check_call_host(false);
+  options->set_certificate_verifier(
+      ExternalCertificateVerifier::Create<PeerVerifier>(std::move(check)));
+}
+
+Status CheckCluster(const pki::Identity& peer, const std::string& cluster) {
+  if (peer.cluster == cluster) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnauthenticated, "the peer is {}, of another cluster than {}",
+               ToUri(peer), cluster);
+}
+
+Status CheckExpected(const pki::Identity& peer, const ExpectedPeer& expected) {
+  const bool any = expected.name.empty();
+  if (peer.kind == expected.kind && (any || peer.name == expected.name)) return absl::OkStatus();
+  return Error(absl::StatusCode::kUnauthenticated,
+               "the peer is {}; expected {} {}: does its address lead to another host?",
+               ToUri(peer), NameOf(expected.kind), any ? "of any name" : expected.name);
+}
+
+}  // namespace
+
+Status UseTls13() {
+  const OwnedFile file(memfd_create("openssl", MFD_CLOEXEC));
+  const auto size = static_cast<ssize_t>(std::strlen(kOpensslSettings));
+  if (file.get() < 0 ||
+      write(file.get(), kOpensslSettings, std::strlen(kOpensslSettings)) != size) {
+    return Internal("cannot write OpenSSL's settings into memory: {}", std::strerror(errno));
+  }
+  OPENSSL_INIT_SETTINGS* const settings = OPENSSL_INIT_new();
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  const bool done = settings != nullptr &&
+                    OPENSSL_INIT_set_config_filename(settings, path.c_str()) == 1 &&
+                    OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, settings) == 1;
+  OPENSSL_INIT_free(settings);
+  if (!done || !IsTls13Alone()) {
+    return Internal("TLS 1.2 cannot be switched off: OpenSSL has other settings already");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const std::string& folder) {
+  RING_ASSIGN_OR_RETURN(const pki::Credentials own, pki::LoadCredentials(folder));
+  grpc::experimental::TlsServerCredentialsOptions options(WatchOf(folder));
+  SetUp(
+      folder,
+      [cluster = own.identity.cluster](const pki::Identity& peer) {
+        return CheckCluster(peer, cluster);
+      },
+      &options);
+  // Without it the peer is not even asked for a certificate.
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
+StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelTls(const std::string& folder,
+                                                               const ExpectedPeer& expected) {
+  RING_ASSIGN_OR_RETURN(const pki::Credentials own, pki::LoadCredentials(folder));
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  SetUp(
+      folder,
+      [cluster = own.identity.cluster, expected](const pki::Identity& peer) {
+        RING_RETURN_IF_ERROR(CheckCluster(peer, cluster));
+        return CheckExpected(peer, expected);
+      },
+      &options);
+  return grpc::experimental::TlsCredentials(options);
+}
+
+void SetServerName(pki::Kind kind, grpc::ChannelArguments* arguments) {
+  arguments->SetSslTargetNameOverride(pki::ServerName(kind));
+}
+
+StatusOr<std::optional<pki::Identity>> PeerIdentity(const grpc::AuthContext& context) {
+  const auto values = [&context](const char* name) { return context.FindPropertyValues(name); };
+  const auto transports = values(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  if (transports.empty()) return std::optional<pki::Identity>();  // within this process
+  for (const char* const open : {"insecure", "local"}) {
+    if (transports.size() == 1 && transports.front() == open) {
+      return std::optional<pki::Identity>();
+    }
+  }
+  const auto uris = values(GRPC_PEER_URI_PROPERTY_NAME);
+  const auto identities = values(GRPC_PEER_SPIFFE_ID_PROPERTY_NAME);
+  if (uris.size() != 1 || identities.size() != 1 || uris.front() != identities.front()) {
+    return Error(absl::StatusCode::kUnauthenticated,
+                 "the peer's certificate names {} URIs; expected one identity", uris.size());
+  }
+  const auto identity = pki::ParseIdentity({identities.front().data(), identities.front().size()});
+  if (!identity.ok()) {
+    return Error(absl::StatusCode::kUnauthenticated, "the peer's {}", Message(identity.status()));
+  }
+  return std::optional<pki::Identity>(*identity);
+}
+
+}  // namespace ringmaster

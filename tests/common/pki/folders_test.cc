@@ -1,0 +1,314 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <future>
+#include <string>
+
+#include "common/files.h"
+#include "common/pki/authority_folder.h"
+#include "common/pki/credential_folder.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_cluster.h"
+
+namespace ringmaster::pki {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::days;
+using std::chrono::hours;
+using testing::Must;
+using testing::TestCluster;
+
+constexpr Time kToday = std::chrono::sys_days(std::chrono::January / 15 / 2030) + hours(12);
+
+// Where the umask would allow everything to everybody.
+struct OpenUmask {
+  mode_t before = umask(0);
+  ~OpenUmask() { umask(before); }
+};
+
+mode_t ModeAt(const std::string& path) {
+  struct stat found = {};
+  REQUIRE(stat(path.c_str(), &found) == 0);
+  return found.st_mode & 07777;
+}
+
+size_t EntriesOf(const std::string& folder) {
+  return static_cast<size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST_CASE("Credential folder: is read as it was written, for this user alone") {
+  const OpenUmask umask;
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const Credentials made = cluster.CredentialsOf(Kind::kWorker, "b", kToday);
+  const std::string path = folder / "credentials";
+  CHECK(LoadCredentials(path).status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(WriteCredentials(path + "/", made.key, made.certificate, made.authorities).ok());
+  const Credentials own = Must(LoadCredentials(path));
+  CHECK(own.key.Hash() == made.key.Hash());
+  CHECK(own.certificate.ToDer() == made.certificate.ToDer());
+  REQUIRE(own.authorities.size() == 1);
+  CHECK(own.authorities[0].ToDer() == cluster.authority.certificate().ToDer());
+  CHECK(own.identity == Identity{"home", Kind::kWorker, "b"});
+  CHECK(own.not_after() == kToday + kLeafValidity);
+  CHECK(ModeAt(path) == 0700);
+  for (const char* file : {kKeyFile, kCertificateFile, kAuthoritiesFile}) {
+    CHECK(ModeAt(path + "/" + file) == 0600);
+  }
+}
+
+TEST_CASE("Credential folder: one that others may use is refused, and the command named") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const std::string path = folder / "credentials";
+  cluster.Write(path, Kind::kWorker, "b", kToday);
+  const auto refusal = [&]() {
+    const Status status = LoadCredentials(path).status();
+    CHECK(status.code() == absl::StatusCode::kPermissionDenied);
+    return Message(status);
+  };
+  const std::string key = path + "/" + kKeyFile;
+  SECTION("modes") {
+    REQUIRE(chmod(key.c_str(), 0644) == 0);
+    CHECK(refusal() == key + " has mode 0644, so that others may use it: `chmod 600 " + key + "`");
+    REQUIRE(chmod(key.c_str(), 0600) == 0);
+    REQUIRE(chmod((path + "/" + kAuthoritiesFile).c_str(), 0620) == 0);
+    CHECK_THAT(refusal(), Catch::Contains("has mode 0620"));
+    REQUIRE(chmod((path + "/" + kAuthoritiesFile).c_str(), 0600) == 0);
+    REQUIRE(chmod(path.c_str(), 0755) == 0);
+    CHECK(refusal() ==
+          path + " has mode 0755, so that others may use it: `chmod 700 " + path + "`");
+  }
+  SECTION("a link") {
+    fs::rename(key, folder / "elsewhere");
+    fs::create_symlink(folder / "elsewhere", key);
+    CHECK(refusal() == key + " is a symbolic link; put the file itself there");
+  }
+  SECTION("another owner") {
+    if (geteuid() != 0) return;  // nobody else can give a file away
+    REQUIRE(chown(key.c_str(), 65'534, 65'534) == 0);
+    CHECK(refusal() ==
+          key + " belongs to user 65534, and this process is user 0: `chown 0 " + key + "`");
+  }
+}
+
+TEST_CASE("Credential folder: what is no pair, or cannot be read, is refused by name") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const std::string path = folder / "credentials";
+  cluster.Write(path, Kind::kWorker, "b", kToday);
+  const std::string key = path + "/" + kKeyFile;
+  const auto refusal = [&]() {
+    const Status status = LoadCredentials(path).status();
+    CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+    return Message(status);
+  };
+  SECTION("another key") {
+    WriteWhole(key, Must(Key::Generate()).ToPem().text());
+    CHECK_THAT(refusal(), Catch::Contains("key.pem and certificate.pem in " + path +
+                                          " do not match: the key is "));
+  }
+  SECTION("half a key, none, a pipe, a large one") {
+    WriteWhole(key, ReadWhole(key).substr(0, 100));
+    CHECK_THAT(refusal(), Catch::StartsWith(key + ": no private key"));
+    fs::remove(key);
+    CHECK(LoadCredentials(path).status().code() == absl::StatusCode::kNotFound);
+    REQUIRE(mkfifo(key.c_str(), 0600) == 0);
+    CHECK_THAT(refusal(), Catch::StartsWith(key + " is no plain file"));
+    fs::remove(key);
+    REQUIRE(WriteDurably(key, std::string((1 << 20) + 1, 'k')).ok());
+    CHECK_THAT(refusal(), Catch::StartsWith(key + " is no plain file of at most 1048576"));
+  }
+  SECTION("authorities that are none") {
+    WriteWhole(path + "/" + kAuthoritiesFile, ReadWhole(path + "/" + kCertificateFile));
+    CHECK_THAT(refusal(), Catch::Contains("authorities.pem: one of them is not an authority's"));
+  }
+  SECTION("nobody's certificate") {
+    const Key own = Must(Key::Generate());
+    WriteWhole(key, own.ToPem().text());
+    WriteWhole(path + "/" + kCertificateFile,
+               cluster.Sign(own, {.names = "DNS:b", .first = kToday, .last = kToday}).ToPem());
+    CHECK_THAT(refusal(), Catch::Contains("certificate.pem: the certificate names 0 URIs"));
+  }
+}
+
+TEST_CASE("Credential folder: a new generation takes the old one's place, and what was left goes") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const std::string path = folder / "credentials";
+  cluster.Write(path, Kind::kWorker, "b", kToday);
+  // What a kill leaves in the middle of writing, and what only looks like it.
+  fs::create_directory(folder / "credentials.generation-abcdef");
+  WriteWhole(folder / "credentials.generation-abcdef/key.pem", "half");
+  fs::create_directory(folder / "credentials.generation-of-mine");
+  struct stat first = {}, second = {};
+  REQUIRE(stat((path + "/" + kKeyFile).c_str(), &first) == 0);
+  CHECK(Must(LoadCredentials(path)).identity.name == "b");
+  cluster.Write(path, Kind::kWorker, "c", kToday);
+  CHECK(Must(LoadCredentials(path)).identity.name == "c");
+  CHECK(EntriesOf(folder.path()) == 3);  // the link, its generation, and the folder of mine
+  CHECK(fs::exists(folder / "credentials.generation-of-mine"));
+  REQUIRE(stat((path + "/" + kKeyFile).c_str(), &second) == 0);
+  CHECK(second.st_mtim.tv_sec > first.st_mtim.tv_sec);
+}
+
+TEST_CASE("Credential folder: nothing changes when a new generation cannot be written") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const std::string path = folder / "credentials";
+  const Credentials other = cluster.CredentialsOf(Kind::kWorker, "c", kToday);
+  SECTION("another key's certificate, a certificate of nobody") {
+    cluster.Write(path, Kind::kWorker, "b", kToday);
+    const Key key = Must(Key::Generate());
+    CHECK_FALSE(WriteCredentials(path, key, other.certificate, other.authorities).ok());
+    CHECK_FALSE(
+        WriteCredentials(path, cluster.authority.key(), cluster.authority.certificate(), {}).ok());
+    CHECK(Must(LoadCredentials(path)).identity.name == "b");
+    CHECK(EntriesOf(folder.path()) == 2);
+  }
+  SECTION("a folder of somebody's own") {
+    fs::create_directory(path);
+    const Status status = WriteCredentials(path, other.key, other.certificate, other.authorities);
+    CHECK_THAT(Message(status), Catch::StartsWith(path + " is not a symbolic link"));
+    CHECK(EntriesOf(folder.path()) == 1);
+  }
+}
+
+TEST_CASE("Credential folder: who reads while it is exchanged has one generation, whole") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday);
+  const std::string path = folder / "credentials";
+  cluster.Write(path, Kind::kWorker, "b", kToday);
+  std::atomic<bool> done = false;
+  auto reader = std::async(std::launch::async, [&]() -> Status {
+    while (!done) {
+      const Status status = LoadCredentials(path).status();
+      // A generation that was removed while it was read: gone, never mixed.
+      if (!status.ok() && !absl::IsNotFound(status)) return status;
+    }
+    return absl::OkStatus();
+  });
+  for (int i = 0; i < 40; ++i) cluster.Write(path, Kind::kWorker, "b", kToday);
+  done = true;
+  const Status status = reader.get();
+  CAPTURE(Message(status));
+  CHECK(status.ok());
+}
+
+TEST_CASE("Credential folder: the check of one's own says what a peer would not") {
+  const TemporaryFolder folder;
+  const TestCluster cluster(kToday), other(kToday);
+  const std::string path = folder / "credentials";
+  const auto check = [&](Time now) { return Message(SelfCheck(path, now, "run `x`")); };
+  CHECK(SelfCheck(path, kToday, "run `x`").code() == absl::StatusCode::kNotFound);
+  cluster.Write(path, Kind::kUser, "eva", kToday);
+  CHECK(SelfCheck(path, kToday, "run `x`").ok());
+  CHECK_THAT(check(kToday + days(8)),
+             Catch::StartsWith(path + ": the certificate of spiffe://home") &&
+                 Catch::Contains("ended at") && Catch::EndsWith("; run `x`"));
+  CHECK_THAT(check(kToday - hours(1)), Catch::Contains("the clocks differ by 55 min"));
+  WriteWhole(path + "/" + kAuthoritiesFile, other.authority.certificate().ToPem());
+  CHECK_THAT(check(kToday), Catch::Contains("is not signed by an authority that is trusted here (" +
+                                            ShortHash(other.authority.key().Hash())));
+  WriteWhole(path + "/" + kKeyFile, Must(Key::Generate()).ToPem().text());
+  CHECK_THAT(check(kToday), Catch::Contains("do not match"));
+}
+
+TEST_CASE("Authority folder: is made once, whole, and the same ever after") {
+  const OpenUmask umask;
+  const TemporaryFolder folder;
+  const std::string path = folder / "pki";
+  const AuthorityFolder made = Must(AuthorityFolder::Open(path + "/", kToday));
+  CHECK(ModeAt(path) == 0700);
+  for (const char* file : {kAuthorityKeyFile, kAuthorityFile, kClusterFile}) {
+    CHECK(ModeAt(path + "/" + file) == 0600);
+  }
+  CHECK(made.cluster().size() == 16);
+  CHECK(EntriesOf(folder.path()) == 1);
+  const Credentials server = Must(LoadCredentials(made.server()));
+  CHECK(server.identity == Identity{made.cluster(), Kind::kCoordinator, "coordinator"});
+  CHECK(server.not_after() == kToday + days(7));
+  const AuthorityFolder again = Must(AuthorityFolder::Open(path, kToday + hours(1)));
+  CHECK(again.cluster() == made.cluster());
+  CHECK(again.authority().key().Hash() == made.authority().key().Hash());
+  CHECK(Must(LoadCredentials(again.server())).key.Hash() == server.key.Hash());
+}
+
+TEST_CASE("Authority folder: the server's certificate is renewed after two thirds of its time") {
+  const TemporaryFolder folder;
+  const AuthorityFolder made = Must(AuthorityFolder::Open(folder / "pki", kToday));
+  const auto key = [&]() { return Must(LoadCredentials(made.server())).key.Hash(); };
+  const Sha256Digest first = key();
+  const Time due = made.RenewalDue(kToday);
+  CHECK(due > kToday + hours(24 * 7 * 2 / 3 - 1));
+  CHECK(due < kToday + hours(24 * 7 * 2 / 3 + 1));
+  REQUIRE(made.RenewServer(due - std::chrono::seconds(1)).ok());
+  CHECK(key() == first);
+  REQUIRE(made.RenewServer(due).ok());
+  CHECK(key() != first);
+  CHECK(made.RenewalDue(due) > due + days(4));
+  // A pair that is none, or gone, is mended by itself.
+  WriteWhole(made.server() + "/" + kKeyFile, Must(Key::Generate()).ToPem().text());
+  CHECK(made.RenewalDue(due) == due);
+  REQUIRE(made.RenewServer(due).ok());
+  fs::remove(made.server());
+  REQUIRE(made.RenewServer(due).ok());
+  CHECK(LoadCredentials(made.server()).ok());
+}
+
+TEST_CASE("Authority folder: one's own authority is taken, and has a cluster from then on") {
+  const TemporaryFolder folder;
+  const TestCluster own(kToday, "own");
+  REQUIRE(MakePrivateFolder(folder / "pki").ok());
+  REQUIRE(WriteDurably(folder / "pki/ca.key", own.authority.key().ToPem().text()).ok());
+  const auto open = [&]() { return AuthorityFolder::Open(folder / "pki", kToday); };
+  CHECK_THAT(Message(open().status()), Catch::Contains("pki has no ca.pem: restore it"));
+  REQUIRE(WriteDurably(folder / "pki/ca.pem", own.authority.certificate().ToPem()).ok());
+  SECTION("the id is made") {
+    const std::string cluster = Must(open()).cluster();
+    CHECK(cluster.size() == 16);
+    CHECK(Must(open()).cluster() == cluster);
+    CHECK(Must(open()).authority().key().Hash() == own.authority.key().Hash());
+  }
+  SECTION("the id is given") {
+    REQUIRE(WriteDurably(folder / "pki/cluster-id", "own\n").ok());
+    CHECK(Must(open()).cluster() == "own");
+    REQUIRE(WriteDurably(folder / "pki/cluster-id", "a/b").ok());
+    CHECK_THAT(Message(open().status()), Catch::Contains("cluster-id is no name"));
+  }
+  SECTION("it is no pair") {
+    REQUIRE(WriteDurably(folder / "pki/ca.key", Must(Key::Generate()).ToPem().text()).ok());
+    CHECK_THAT(Message(open().status()), Catch::Contains("ca.key and ca.pem: key and certificate"));
+  }
+}
+
+TEST_CASE("Authority folder: one that others may use, or that lost its key, is no start") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "pki";
+  REQUIRE(MakePrivateFolder(path).ok());  // an empty one is filled
+  const std::string server = Must(AuthorityFolder::Open(path, kToday)).server();
+  const auto open = [&]() { return AuthorityFolder::Open(path, kToday).status(); };
+  for (const std::string& file :
+       {path + "/ca.key", path + "/ca.pem", path + "/cluster-id", server + "/key.pem"}) {
+    REQUIRE(chmod(file.c_str(), 0640) == 0);
+    CAPTURE(file);
+    CHECK(open().code() == absl::StatusCode::kPermissionDenied);
+    CHECK_THAT(Message(open()), Catch::EndsWith("`chmod 600 " + file + "`"));
+    REQUIRE(chmod(file.c_str(), 0600) == 0);
+  }
+  REQUIRE(chmod(path.c_str(), 0750) == 0);
+  CHECK_THAT(Message(open()), Catch::EndsWith("`chmod 700 " + path + "`"));
+  REQUIRE(chmod(path.c_str(), 0700) == 0);
+  CHECK(open().ok());
+  fs::remove(path + "/ca.key");
+  CHECK(open().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK_THAT(Message(open()), Catch::Contains("has no ca.key: restore it from a backup"));
+}
+
+}  // namespace
+}  // namespace ringmaster::pki
