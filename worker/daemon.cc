@@ -142,7 +142,7 @@ Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<S
       backend_(std::move(backend)),
       services_(std::move(services)),
       port_(std::move(port)),
-      coordinator_(CoordinatorChannel(flags_.coordinator.ToString())),
+      coordinator_(CoordinatorChannel(flags_.coordinator, DialerOf(flags_))),
       logic_(Self(), term),
       shipper_(coordinator_, spool_.get(),
                {flags_.name, [this]() { return services_.ticket->Get(); }}),

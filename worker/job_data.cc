@@ -74,6 +74,7 @@ StatusOr<std::shared_ptr<const data::Dataset>> JobData::Open(const InspectDatase
 StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) const {
   DatasetFetch::Sources sources;
   PeerOptions peer;
+  peer.dialer = options_.dialer;
   peer.asker.set_worker(options_.name.value());
   peer.asker.set_job_id(task.job.value());
   peer.asker.set_path(task.data.path());
@@ -83,6 +84,7 @@ StatusOr<DatasetFetch::Sources> JobData::SourcesOf(const InspectDataset& task) c
     PeerOptions options = peer;
     options.called = "worker " + OneLine(one.name(), kMaxNameText);
     options.address = *address;
+    options.expected = {pki::Kind::kWorker, one.name()};
     options.ticket = [ticket = task.data_ticket]() { return ticket; };
     sources.push_back(std::make_shared<PeerSource>(std::move(options)));
   }

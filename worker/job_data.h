@@ -29,6 +29,7 @@ struct JobDataOptions {
   WorkerId name;
   data::DatasetFolders folders;
   Address coordinator;  // without a host: it is not asked
+  Dialer dialer;
   // Of the newest session. Any thread.
   std::function<std::string()> ticket = []() { return std::string(); };
   DataCache::Options cache;

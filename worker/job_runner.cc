@@ -42,9 +42,13 @@ StatusOr<std::shared_ptr<const InitWeights>> Annotated(
   return Annotate(weights.status(), name);
 }
 
-StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator) {
+StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator,
+                            const Dialer& dialer) {
   StateSources sources;
-  sources.peer = &FetchState;
+  sources.peer = [dialer](FetchOptions options, StateSink* sink, const std::stop_token& stop) {
+    options.dialer = dialer;
+    return FetchState(options, sink, stop);
+  };
   sources.checkpoint = [coordinator](const v1::CheckpointSource& source,
                                      std::chrono::steady_clock::time_point deadline,
                                      const std::stop_token& stop) {
@@ -68,7 +72,7 @@ JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort*
                     options_.incarnation,
                     port,
                     coordinator,
-                    NetworkSources(coordinator),
+                    NetworkSources(coordinator, options_.dialer),
                     &phases_,
                     post_,
                     [this]() { return Rights(); }} {}

@@ -35,6 +35,7 @@ struct JobRunnerOptions {
   std::string data_root;  // for weights that a job begins with
   std::vector<CoreOptions> cores;
   InputOptions input;
+  Dialer dialer;  // to workers that have a state
   // Of the newest session; empty: there was none yet. Asked on any thread.
   std::function<std::string()> ticket = []() { return std::string(); };
   // Told when a job begins to be served, and when it ends; the next one may have begun by then.

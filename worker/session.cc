@@ -22,13 +22,13 @@ std::chrono::steady_clock::time_point Now() { return std::chrono::steady_clock::
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> CoordinatorChannel(const Address& address, const Dialer& dialer) {
   grpc::ChannelArguments arguments = ChannelOptions(kLastBackoff);
   // A backstop: heartbeats find a silent peer first.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 2000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return MakeChannel(address, arguments);
+  return dialer.Dial(address, {pki::Kind::kCoordinator, ""}, arguments);
 }
 
 // One stream. gRPC holds it by raw pointer until OnDone: whoever began it waits for that (WaitDone)

@@ -10,14 +10,17 @@
 #include <string>
 #include <thread>
 
+#include "common/address.h"
 #include "common/mutex.h"
+#include "common/rpc/channel.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
 #include "worker/logic/event.h"
 
 namespace ringmaster::worker {
 
 // A channel to the coordinator that reconnects quickly and notices a silent peer.
-[[nodiscard]] std::shared_ptr<grpc::Channel> CoordinatorChannel(const std::string& address);
+[[nodiscard]] std::shared_ptr<grpc::Channel> CoordinatorChannel(const Address& address,
+                                                                const Dialer& dialer = {});
 
 class Session {
  public:

@@ -5,6 +5,7 @@
 #include <grpcpp/security/credentials.h>
 #include <netdb.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -72,9 +73,23 @@ grpc::ChannelArguments ChannelOptions(milliseconds longest_backoff) {
   return arguments;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
-                                           const grpc::ChannelArguments& arguments) {
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+bool Dialer::Secures(const Address& address) const {
+  return !folder_.empty() && !IsLoopback(address.host);
+}
+
+std::shared_ptr<grpc::Channel> Dialer::Dial(const Address& address, const ExpectedPeer& peer,
+                                            grpc::ChannelArguments arguments) const {
+  if (!Secures(address)) {
+    return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+  auto tls = ChannelTls(folder_, peer);
+  if (!tls.ok()) {
+    spdlog::error("no connection to {} can be made: {}", address.ToString(), Message(tls.status()));
+    tls = nullptr;  // then gRPC makes a channel that fails
+  }
+  SetServerName(peer.kind, &arguments);
+  return grpc::CreateCustomChannel(address.Target(), *tls, arguments);
 }
 
 bool AwaitConnection(grpc::Channel& channel, steady_clock::time_point until,

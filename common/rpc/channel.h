@@ -9,8 +9,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/address.h"
+#include "common/rpc/credentials.h"
 
 namespace ringmaster {
 
@@ -20,9 +22,27 @@ namespace ringmaster {
 [[nodiscard]] grpc::ChannelArguments ChannelOptions(
     std::chrono::milliseconds longest_backoff = std::chrono::seconds(1));
 
-// `target`: Address::Target, or what a user wrote.
-[[nodiscard]] std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target,
-                                                         const grpc::ChannelArguments& arguments);
+// Connects this process to others: to programs of its own host (loopback, Unix sockets), who see
+// which user it is, without TLS; to everybody else with its credentials. A value; thread-safe.
+class Dialer {
+ public:
+  // Without TLS wherever they are (--insecure).
+  Dialer() = default;
+  // `folder` as in common/pki/credential_folder.h. It is read for each channel, so that what is
+  // renewed there is used.
+  explicit Dialer(std::string folder) : folder_(std::move(folder)) {}
+
+  // Lazily, as gRPC does. Where there are no credentials that can be used every call of the channel
+  // fails, and a line of the log says why.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Address& address,
+                                                    const ExpectedPeer& peer,
+                                                    grpc::ChannelArguments arguments) const;
+  // Whether it would use TLS.
+  [[nodiscard]] bool Secures(const Address& address) const;
+
+ private:
+  std::string folder_;
+};
 
 // Waits until the channel is connected, `until` at the longest, or until `stop`, which is asked
 // every few milliseconds; whether it is. Whoever calls again behind a failure waits here and does

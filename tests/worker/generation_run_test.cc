@@ -66,7 +66,7 @@ struct RankOne {
     surroundings.name = "w1";
     surroundings.incarnation = "i1";
     surroundings.port = &port;
-    surroundings.coordinator = CoordinatorChannel("127.0.0.1:1");
+    surroundings.coordinator = CoordinatorChannel(Address{"127.0.0.1", 1});
     surroundings.phases = &phases;
     surroundings.post = [this](Event event) { events.push_back(std::move(event)); };
   }

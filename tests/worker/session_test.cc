@@ -41,7 +41,7 @@ class FakeFleet : public v1::Fleet::Service {
 
   [[nodiscard]] int port() const { return port_; }
   [[nodiscard]] std::shared_ptr<grpc::Channel> NewChannel() const {
-    return CoordinatorChannel("127.0.0.1:" + std::to_string(port_));
+    return CoordinatorChannel(Address{"127.0.0.1", static_cast<uint16_t>(port_)});
   }
   // The first messages of the first `sessions` sessions; fewer after 20 s.
   std::vector<v1::WorkerMessage::KindCase> Await(size_t sessions) {
@@ -130,7 +130,7 @@ TEST_CASE("Session: Attach is its first message, whatever else is sent meanwhile
 }
 
 TEST_CASE("Session: a coordinator that refuses is asked again while messages come") {
-  BusySession session(CoordinatorChannel("127.0.0.1:1"));
+  BusySession session(CoordinatorChannel(Address{"127.0.0.1", 1}));
   CHECK(session.AwaitEnds(6));
 }
 

@@ -29,10 +29,10 @@ constexpr std::pair<const char*, int> kChannelOptions[] = {
     {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrame},    {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 2 * kFrame},
 };
 
-std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
+std::shared_ptr<grpc::Channel> ChannelTo(const PeerOptions& options) {
   grpc::ChannelArguments arguments = ChannelOptions(std::chrono::seconds(2));
   for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return MakeChannel(address.Target(), arguments);
+  return options.dialer.Dial(options.address, options.expected, arguments);
 }
 
 // A list on its way in.
@@ -80,7 +80,7 @@ class ListReceiver {
 
 PeerSource::PeerSource(PeerOptions options)
     : options_(std::move(options)),
-      channel_(ChannelTo(options_.address)),
+      channel_(ChannelTo(options_)),
       stub_(v1::DataFiles::NewStub(channel_)) {}
 
 std::string PeerSource::name() const {

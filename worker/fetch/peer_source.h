@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/address.h"
+#include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/data.grpc.pb.h"
 #include "worker/fetch/piece_source.h"
@@ -22,6 +23,8 @@ namespace ringmaster::worker {
 struct PeerOptions {
   std::string called;  // for messages: "worker b", "the coordinator"
   Address address;
+  ExpectedPeer expected;  // who has to be there
+  Dialer dialer;
   v1::DataAsker asker;  // but for the ticket
   std::function<std::string()> ticket = []() { return std::string(); };
   // A ticket that is not valid will be soon: its session is being opened again.

@@ -63,11 +63,11 @@ class StateFetch {
   const grpc::internal::RpcMethod method_;
 };
 
-std::shared_ptr<grpc::Channel> ChannelTo(const Address& address) {
+std::shared_ptr<grpc::Channel> ChannelTo(const Address& address, const FetchOptions& options) {
   // Not on a connection of the ring, whose frames must not wait behind a state.
   grpc::ChannelArguments arguments = ChannelOptions();
   for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return MakeChannel(address.Target(), arguments);
+  return options.dialer.Dial(address, {pki::Kind::kWorker, options.source}, arguments);
 }
 
 StateFetch::StateFetch(const FetchOptions& options, const Address& address, StateSink* sink,
@@ -75,7 +75,7 @@ StateFetch::StateFetch(const FetchOptions& options, const Address& address, Stat
     : options_(options),
       sink_(sink),
       stop_(stop),
-      channel_(ChannelTo(address)),
+      channel_(ChannelTo(address, options)),
       method_(kFetchMethod, grpc::internal::RpcMethod::SERVER_STREAMING, channel_) {}
 
 Status StateFetch::Run() {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/ids.h"
+#include "common/rpc/channel.h"
 #include "common/status.h"
 #include "worker/state/state_row.h"
 
@@ -17,7 +18,8 @@ namespace ringmaster::worker {
 
 struct FetchOptions {
   std::string address;  // HOST:PORT of the source's ring port
-  std::string source;   // its name, for messages; may be empty
+  std::string source;   // its name; may be empty
+  Dialer dialer;
   JobId job;
   uint64_t step = 0;
   GenerationId generation;  // that begins there, and its ticket

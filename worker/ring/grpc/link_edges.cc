@@ -225,7 +225,8 @@ void LinkEdges::PredecessorDone() {
 
 // ---- To the successor. gRPC's calls here only ask: what comes of them are events.
 
-void LinkEdges::Open(const Address& address, const v1::LinkHello& hello) {
+void LinkEdges::Open(std::shared_ptr<grpc::Channel> channel, std::string address,
+                     const v1::LinkHello& hello) {
   MutexLock lock(mu_);
   if (!failure_.ok()) return;  // the port stops: its queue takes nothing more
   context_ = std::make_unique<grpc::ClientContext>();
@@ -233,8 +234,8 @@ void LinkEdges::Open(const Address& address, const v1::LinkHello& hello) {
   AddHello(hello, context_.get());
   successor_edge_.begun = true;
   self_ = shared_from_this();
-  address_ = address.ToString();
-  channel_ = MakeChannel(address.Target(), LinkChannelArguments());
+  address_ = std::move(address);
+  channel_ = std::move(channel);
   grpc::GenericStub stub(channel_);
   call_ = stub.PrepareCall(context_.get(), kLinkMethod, events_->grpc());
   ++asked_;

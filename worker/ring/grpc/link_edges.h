@@ -40,8 +40,10 @@ class LinkEdges : public std::enable_shared_from_this<LinkEdges> {
   void Fail(const Status& reason);
   [[nodiscard]] Status failure() const;
 
-  // Starts to connect to the successor, again and again until Abort. Once.
-  void Open(const Address& address, const v1::LinkHello& hello);
+  // Starts to connect to the successor, again and again until Abort; `address` is the channel's,
+  // for messages. Once.
+  void Open(std::shared_ptr<grpc::Channel> channel, std::string address,
+            const v1::LinkHello& hello);
   // Waits for both edges. DEADLINE_EXCEEDED names who is missing.
   [[nodiscard]] Status WaitJoined(TimePoint deadline);
 

@@ -4,18 +4,17 @@
 
 #include <utility>
 
-#include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
-#include "worker/ring/grpc/channel_options.h"
 #include "worker/ring/grpc/message.h"
 
 namespace ringmaster::ring {
 
-std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const Address& address,
+std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(std::shared_ptr<grpc::Channel> channel,
                                                    const v1::LinkHello& hello,
                                                    std::shared_ptr<WatchState> state) {
   state->Begin(Edge::kSuccessor);
-  std::shared_ptr<OutgoingPulse> stream(new OutgoingPulse(address, hello, std::move(state)));
+  std::shared_ptr<OutgoingPulse> stream(
+      new OutgoingPulse(std::move(channel), hello, std::move(state)));
   stream->self_ = stream;
   stream->stub_->async()->Pulse(&stream->context_, stream.get());
   stream->AddHold();
@@ -24,11 +23,9 @@ std::shared_ptr<OutgoingPulse> OutgoingPulse::Open(const Address& address,
   return stream;
 }
 
-OutgoingPulse::OutgoingPulse(const Address& address, const v1::LinkHello& hello,
+OutgoingPulse::OutgoingPulse(std::shared_ptr<grpc::Channel> channel, const v1::LinkHello& hello,
                              std::shared_ptr<WatchState> state)
-    : state_(std::move(state)),
-      channel_(MakeChannel(address.Target(), PulseChannelArguments())),
-      stub_(v1::Ring::NewStub(channel_)) {
+    : state_(std::move(state)), channel_(std::move(channel)), stub_(v1::Ring::NewStub(channel_)) {
   context_.set_wait_for_ready(true);
   AddHello(hello, &context_);
 }

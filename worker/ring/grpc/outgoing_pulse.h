@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "common/address.h"
 #include "common/mutex.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "worker/ring/grpc/call_queue.h"
@@ -22,7 +21,8 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
                       public std::enable_shared_from_this<OutgoingPulse> {
  public:
   // Starts to connect, again and again until Abort.
-  static std::shared_ptr<OutgoingPulse> Open(const Address& address, const v1::LinkHello& hello,
+  static std::shared_ptr<OutgoingPulse> Open(std::shared_ptr<grpc::Channel> channel,
+                                             const v1::LinkHello& hello,
                                              std::shared_ptr<WatchState> state);
 
   // Dropped before the successor has accepted the stream, and while the one before is under way.
@@ -39,7 +39,7 @@ class OutgoingPulse : public grpc::ClientBidiReactor<v1::Beat, v1::Beat>,
   void OnDone(const grpc::Status& status) override;
 
  private:
-  OutgoingPulse(const Address& address, const v1::LinkHello& hello,
+  OutgoingPulse(std::shared_ptr<grpc::Channel> channel, const v1::LinkHello& hello,
                 std::shared_ptr<WatchState> state);
   // Both ask gRPC only when calls_ are run.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -104,6 +104,12 @@ class GrpcRingPort : public RingPort {
   Status ServeAll();
   Status ServeLinks();
   void TendStreams();
+  // Whoever is there has to be the successor, by its certificate, where there is TLS.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(
+      const Address& successor, const std::string& name,
+      const grpc::ChannelArguments& arguments) const {
+    return options_.dialer.Dial(successor, {pki::Kind::kWorker, name}, arguments);
+  }
   std::shared_ptr<LinkEdges> CurrentEdges() {
     MutexLock lock(mu_);
     return edges_.lock();
@@ -149,7 +155,7 @@ Status GrpcRingPort::Listen(const Address& listen) {
 Status GrpcRingPort::ServeAll() {
   grpc::ServerBuilder builder;
   SetRingOptions(&builder);
-  acceptor_->AddTo(&builder);
+  acceptor_->AddTo(&builder, options_.security);
   builder.RegisterService(&service_);
   for (grpc::Service* service : options_.services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
@@ -164,7 +170,7 @@ Status GrpcRingPort::ServeAll() {
 Status GrpcRingPort::ServeLinks() {
   grpc::ServerBuilder builder;
   SetRingOptions(&builder);
-  acceptor_->AddDoor(kLinkDoor, &builder);
+  acceptor_->AddDoor(kLinkDoor, &builder, options_.security);
   builder.RegisterAsyncGenericService(&link_service_);
   auto queue = builder.AddCompletionQueue();
   link_server_ = builder.BuildAndStart();
@@ -211,7 +217,8 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
 
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  parts.edges->Open(successor, hello);
+  parts.edges->Open(ChannelTo(successor, options.successor_name, LinkChannelArguments()),
+                    successor.ToString(), hello);
 
   Status status;
   {
@@ -242,7 +249,8 @@ StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& opt
   RING_RETURN_IF_ERROR(pulses_.Begin(membership, streams.state, &streams.lease));
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingPulse::Open(successor, hello, streams.state);
+  streams.outgoing = OutgoingPulse::Open(
+      ChannelTo(successor, options.successor_name, PulseChannelArguments()), hello, streams.state);
   return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
 }
 

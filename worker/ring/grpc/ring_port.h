@@ -15,6 +15,7 @@
 #include "common/address.h"
 #include "common/ids.h"
 #include "common/rpc/acceptor.h"
+#include "common/rpc/channel.h"
 #include "common/status.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/link.h"
@@ -43,7 +44,10 @@ struct PortOptions {
   // Cancel, the frame that is under way. Nobody waits for it but Stop.
   std::chrono::milliseconds goodbye_limit{2'000};
   std::chrono::milliseconds cancel_limit{500};
+  // How it takes connections, and makes those to successors.
   Plaintext plaintext = Plaintext::kOwnUsers;
+  ServerSecurity security;
+  Dialer dialer;
   // Offered on the same port; they outlive it.
   std::vector<grpc::Service*> services;
 };
