@@ -24,8 +24,8 @@ constexpr uint32_t kMostUses = 1'000;
 // How long after its end a token is remembered: who redeemed it may ask again, others hear why not.
 constexpr std::chrono::hours kRemembered{24};
 constexpr size_t kIdLetters = 8, kSecretLetters = 26;  // of five bits: the secret has 130
-constexpr size_t kMostFailures = 5, kMostNoted = 60;
-constexpr std::chrono::minutes kAllowanceTime{1};
+constexpr size_t kMostFailures = 5, kMostRenewals = 10;
+constexpr std::chrono::minutes kAMinute{1};
 constexpr uint32_t kEntries = 100, kMostEntriesAsked = 1'000;
 
 Timestamp ToProto(UnixTime time) {
@@ -109,9 +109,8 @@ std::string Caller::ToString() const {
 Access::Access(AccessStore& store, Options options)
     : store_(store),
       options_(std::move(options)),
-      failures_(kMostFailures, kAllowanceTime),
-      noted_(1, kAllowanceTime),
-      all_noted_(kMostNoted, kAllowanceTime) {}
+      failures_(kMostFailures, kAMinute),
+      renewals_(kMostRenewals, kAMinute) {}
 
 Status Access::Restore() {
   RING_ASSIGN_OR_RETURN(const AccessStore::Content content, store_.LoadAccess());
@@ -377,6 +376,12 @@ Grant Access::Renew(const Caller& caller, UnixTime now) {
                fmt::format("{} was revoked; join again with a new token", caller.ToString()));
     return grant;
   }
+  if (!renewals_.Take(caller.ToString(), now)) {
+    grant.refusal = Refuse(StatusCode::kResourceExhausted, "TOO_MANY",
+                           fmt::format("{} renewed its certificate {} times within a minute; wait",
+                                       caller.ToString(), kMostRenewals));
+    return grant;
+  }
   AccessChange change;
   change.identity = *live;
   grant.issue = std::max(Floor(now), live->issued);
@@ -407,12 +412,7 @@ Refusal Access::RevokeIdentity(const IdentityName& name, const Caller& caller, U
 
 void Access::NoteRefusal(const v1::AuditEntry& refused, UnixTime now) {
   v1::AuditEntry entry = refused;
-  // A stranger's words: many of them are still one thing that was refused.
-  const std::string key = fmt::format("{} {} {}", refused.who(), refused.what(), refused.result());
-  if (!noted_.Take(key, now) || !all_noted_.Take("", now)) return;
-  const uint64_t more = noted_.TakeRefused(key) + all_noted_.TakeRefused("");
-  if (more > 0) entry.set_result(fmt::format("{}, {} more", refused.result(), more));
-  (void)Commit({}, std::move(entry), now);
+  if (noted_.Admit(&entry, now)) (void)Commit({}, std::move(entry), now);
 }
 
 StatusOr<v1::ListAuditResponse> Access::ListAudit(const v1::ListAuditRequest& request) {
@@ -437,7 +437,9 @@ Refusal Access::Commit(AccessChange change, v1::AuditEntry entry, UnixTime now) 
   }
   entry.set_previous(newest_digest_);
   change.entry = std::move(entry);
-  if (const Status written = store_.WriteAccess(change); !written.ok()) {
+  const Status written = store_.WriteAccess(change);
+  if (options_.on_write) options_.on_write(written);
+  if (!written.ok()) {
     return Refuse(StatusCode::kUnavailable, "STORE_UNAVAILABLE",
                   "the coordinator cannot write its store; see its log, then try again");
   }

@@ -70,6 +70,7 @@ class Access {
   struct Options {
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);
     std::function<std::string(size_t)> random_bytes;  // that nobody can tell
+    std::function<void(const Status&)> on_write;      // what became of a change; may be empty
   };
   Access(AccessStore& store, Options options);
 
@@ -89,9 +90,8 @@ class Access {
   // As they are now; another object after each change.
   [[nodiscard]] const std::shared_ptr<const Identities>& identities() const { return identities_; }
 
-  // Somebody was refused something. Of the same one and the same thing an entry a minute, of all
-  // sixty a minute; the next entry says how many there were meanwhile. One that cannot be stored is
-  // lost.
+  // Somebody was refused something: an entry, unless RefusalLimit leaves it out. One that cannot be
+  // stored is lost.
   void NoteRefusal(const v1::AuditEntry& refused, UnixTime now);
   [[nodiscard]] StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request);
 
@@ -121,9 +121,9 @@ class Access {
   std::shared_ptr<const Identities> identities_ = std::make_shared<const Identities>();
   uint64_t newest_entry_ = 0;
   std::string newest_digest_;
-  Allowance failures_;   // of joining, by address
-  Allowance noted_;      // refusals, by who and what
-  Allowance all_noted_;  // of all
+  Allowance failures_;  // of joining, by address
+  Allowance renewals_;  // by name
+  RefusalLimit noted_;
 };
 
 // What the entry behind it has as `previous`.

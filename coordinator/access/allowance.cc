@@ -1,6 +1,9 @@
 #include "coordinator/access/allowance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace ringmaster::coordinator {
 
@@ -39,6 +42,15 @@ void Allowance::MakeRoom() {
   taken_.erase(std::min_element(taken_.begin(), taken_.end(), [](const auto& a, const auto& b) {
     return a.second.seen < b.second.seen;
   }));
+}
+
+bool RefusalLimit::Admit(v1::AuditEntry* refused, UnixTime now) {
+  const std::string key =
+      fmt::format("{} {} {}", refused->who(), refused->what(), refused->result());
+  if (!each_.Take(key, now) || !all_.Take("", now)) return false;
+  const uint64_t more = each_.TakeRefused(key) + all_.TakeRefused("");
+  if (more > 0) refused->set_result(fmt::format("{}, {} more", refused->result(), more));
+  return true;
 }
 
 }  // namespace ringmaster::coordinator

@@ -40,4 +40,17 @@ class Allowance {
   std::map<std::string, Taken> taken_;
 };
 
+// Of the same one, and the same thing, one refusal a minute is told, of all sixty a minute.
+class RefusalLimit {
+ public:
+  RefusalLimit() : each_(1, std::chrono::minutes(1)), all_(60, std::chrono::minutes(1)) {}
+
+  // Whether it is told; then its result says how many were not, since the one before: `, 7 more`.
+  // Subjects are a stranger's words: many of them are still one thing.
+  [[nodiscard]] bool Admit(v1::AuditEntry* refused, UnixTime now);
+
+ private:
+  Allowance each_, all_;
+};
+
 }  // namespace ringmaster::coordinator
