@@ -65,7 +65,7 @@ struct Redemption {
 class Access {
  public:
   static constexpr size_t kMostOpenTokens = 10'000;
-  static constexpr size_t kMostIdentities = 20'000;
+  static constexpr size_t kMostIdentities = 10'000;
 
   struct Options {
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);

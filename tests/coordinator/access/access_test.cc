@@ -277,7 +277,8 @@ TEST_CASE("Access: a revoked name joins anew, and what it had before stays worth
   // Within the same second, and of a clock that was set back.
   const milliseconds back = GENERATE(milliseconds(0), milliseconds(hours(2)));
   house.now -= back;
-  REQUIRE(house.Join(house.Hand(v1::ROLE_VIEWER, "eva"), 'n') == "ok user/eva");
+  const HandedToken new_token = house.Hand(v1::ROLE_VIEWER, "eva");
+  REQUIRE(house.Join(new_token, 'n') == "ok user/eva");
   const Grant anew = house.grant;
   for (int i = 0; i < 2; ++i) {
     CHECK(house.Shows(anew) == "ok");
@@ -289,6 +290,17 @@ TEST_CASE("Access: a revoked name joins anew, and what it had before stays worth
   CHECK(house.access->identities()->Find(Person("eva"))->role == v1::ROLE_VIEWER);
   CHECK(house.Renew(Person("eva")) == "ok user/eva");
   CHECK(house.Shows(house.grant) == "ok");
+  CHECK(house.Join(new_token, 'n') == "ok user/eva");  // a lost reply
+  CHECK(house.Shows(house.grant) == "ok");
+}
+
+TEST_CASE("Access: a worker that renews all the time is told to wait") {
+  Gatehouse house;
+  REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "", 2), 'k', "b") == "ok worker/b");
+  for (int i = 0; i < 10; ++i) CHECK(house.Renew(Worker("b")) == "ok worker/b");
+  CHECK(house.Renew(Worker("b")) == "TOO_MANY");
+  house.now += minutes(1);
+  CHECK(house.Renew(Worker("b")) == "ok worker/b");
 }
 
 TEST_CASE("Access: a certificate of nobody is worth nothing") {
