@@ -45,7 +45,8 @@ Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
       patience_(patience),
       channel_(std::move(channel)),
       stub_(v1::Jobs::NewStub(channel_)),
-      bench_(v1::Bench::NewStub(channel_)) {}
+      bench_(v1::Bench::NewStub(channel_)),
+      access_(v1::Access::NewStub(channel_)) {}
 
 // Of a port that answers, but not this user.
 std::string Client::Refusal() const {
@@ -270,6 +271,49 @@ Status Client::Logs(const v1::LogsRequest& request, Clock::time_point deadline,
       },
       on_tick, sink);
   return end.enough ? end.why : Translate(end.status, request.job_id());
+}
+
+template <typename Request, typename Response>
+StatusOr<Response> Client::AskAccess(grpc::Status (v1::Access::Stub::*method)(grpc::ClientContext*,
+                                                                              const Request&,
+                                                                              Response*),
+                                     const Request& request) {
+  Response response;
+  grpc::ClientContext context;
+  context.set_deadline(Clock::now() + patience_);
+  RING_RETURN_IF_ERROR(Translate((access_.get()->*method)(&context, request, &response)));
+  CleanStrings(&response, kMaxText);
+  return response;
+}
+
+StatusOr<v1::CreateTokenResponse> Client::CreateToken(const v1::CreateTokenRequest& request) {
+  return AskAccess(&v1::Access::Stub::CreateToken, request);
+}
+
+StatusOr<v1::ListTokensResponse> Client::ListTokens() {
+  return AskAccess(&v1::Access::Stub::ListTokens, v1::ListTokensRequest());
+}
+
+Status Client::RevokeToken(const std::string& id) {
+  v1::RevokeTokenRequest request;
+  request.set_id(id);
+  return AskAccess(&v1::Access::Stub::RevokeToken, request).status();
+}
+
+StatusOr<v1::ListIdentitiesResponse> Client::ListIdentities() {
+  return AskAccess(&v1::Access::Stub::ListIdentities, v1::ListIdentitiesRequest());
+}
+
+Status Client::RevokeIdentity(const v1::RevokeIdentityRequest& request) {
+  return AskAccess(&v1::Access::Stub::RevokeIdentity, request).status();
+}
+
+StatusOr<v1::ListAuditResponse> Client::ListAudit(const v1::ListAuditRequest& request) {
+  return AskAccess(&v1::Access::Stub::ListAudit, request);
+}
+
+StatusOr<v1::WhoAmIResponse> Client::WhoAmI() {
+  return AskAccess(&v1::Access::Stub::WhoAmI, v1::WhoAmIRequest());
 }
 
 bool Client::WaitUntilConnected(Clock::time_point deadline) {

@@ -1,5 +1,5 @@
-// The coordinator as ringctl sees it: the Jobs and Bench services with a deadline on every call,
-// and errors that say what to try. Thread-compatible.
+// The coordinator as ringctl sees it: the Jobs, Bench and Access services with a deadline on every
+// call, and errors that say what to try. Thread-compatible.
 //
 // UNAVAILABLE and DEADLINE_EXCEEDED always mean that no coordinator answered, or that it is
 // stopping; any other error of the coordinator itself with one of these codes comes out as
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "ringmaster/v1/access.grpc.pb.h"
 #include "ringmaster/v1/bench.grpc.pb.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 
@@ -65,6 +66,14 @@ class Client {
   Status Logs(const v1::LogsRequest& request, Clock::time_point deadline, const OnTick& on_tick,
               const std::function<void(const v1::LogLine&)>& sink);
 
+  StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  StatusOr<v1::ListTokensResponse> ListTokens();
+  Status RevokeToken(const std::string& id);
+  StatusOr<v1::ListIdentitiesResponse> ListIdentities();
+  Status RevokeIdentity(const v1::RevokeIdentityRequest& request);
+  StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request);
+  StatusOr<v1::WhoAmIResponse> WhoAmI();
+
   // Blocks until connected; false at `deadline`.
   bool WaitUntilConnected(Clock::time_point deadline);
   [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
@@ -82,6 +91,10 @@ class Client {
   grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
                                                            Response*),
                     const Request& request, Response* response, std::chrono::milliseconds limit);
+  template <typename Request, typename Response>
+  StatusOr<Response> AskAccess(grpc::Status (v1::Access::Stub::*method)(grpc::ClientContext*,
+                                                                        const Request&, Response*),
+                               const Request& request);
   Status Translate(const grpc::Status& status) const;
   [[nodiscard]] std::string Refusal() const;
   // NOT_FOUND gains the job that was probably meant.
@@ -92,6 +105,7 @@ class Client {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
   std::unique_ptr<v1::Bench::Stub> bench_;
+  std::unique_ptr<v1::Access::Stub> access_;
 };
 
 }  // namespace ringmaster::cli

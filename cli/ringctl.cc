@@ -43,6 +43,10 @@ int Run(int argc, const char* const* argv) {
   AddPlan(line);
   AddTune(line);
   AddBench(line);
+  AddToken(line);
+  AddIdentity(line);
+  AddAudit(line);
+  AddWhoAmI(line);
   AddCompletion(line);
   if (argc >= 2 && std::strcmp(argv[1], "--complete") == 0) {
     PrintCompletions(line, std::vector<std::string>(argv + 2, argv + argc));

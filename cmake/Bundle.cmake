@@ -19,6 +19,7 @@ install(DIRECTORY bench DESTINATION . USE_SOURCE_PERMISSIONS COMPONENT bundle EX
         FILES_MATCHING PATTERN "*.py" PATTERN "train" PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY docs examples proto DESTINATION . ${readable} COMPONENT bundle EXCLUDE_FROM_ALL
         PATTERN __pycache__ EXCLUDE
+        PATTERN "*.cc" EXCLUDE
         PATTERN CMakeLists.txt EXCLUDE)
 
 add_custom_target(bundle

@@ -34,6 +34,7 @@ install(DIRECTORY docs DESTINATION share/doc/ringmaster ${readable})
 # Beside each other as in the source tree: the Python example finds the protos from its own place.
 install(DIRECTORY examples proto DESTINATION share/ringmaster ${readable}
         PATTERN __pycache__ EXCLUDE
+        PATTERN "*.cc" EXCLUDE
         PATTERN CMakeLists.txt EXCLUDE)
 
 # bash-completion loads it by the program's name. The program writes it, so that both always agree.

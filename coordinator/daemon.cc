@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "coordinator/store/sqlite_store.h"
+#include "common/ticket.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -22,6 +22,13 @@ constexpr int kMaxMetadataBytes = 8 << 10;
 constexpr size_t kMaxTransportBytes = 1 << 30;  // gRPC's own, of all connections
 constexpr std::chrono::seconds kShutdownLimit{2};
 constexpr size_t kMaxDiskTasks = 16'384;
+
+// Of the tickets' generator.
+std::string RandomBytes(size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += RandomTicket();
+  return text.substr(0, bytes);
+}
 
 // Peers may ping as often as they like, and one that does not answer is dropped.
 void SetConnections(grpc::ServerBuilder& builder) {
@@ -50,6 +57,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   std::unique_ptr<Daemon> daemon(
       new Daemon(flags, std::move(folder), std::move(store), std::move(logs), secret));
   RING_RETURN_IF_ERROR(daemon->control_.Restore());
+  RING_RETURN_IF_ERROR(daemon->access_.Restore());
   for (const std::string& job : daemon->log_folder_->Jobs()) {
     daemon->board_.NoteLogLines(job, daemon->log_folder_->Lost(job));
   }
@@ -61,8 +69,9 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   return daemon;
 }
 
-Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
-               std::unique_ptr<LogFolder> logs, const std::string& data_secret)
+Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder,
+               std::unique_ptr<SqliteStore> store, std::unique_ptr<LogFolder> logs,
+               const std::string& data_secret)
     : folder_(std::move(folder)),
       store_(std::move(store)),
       checkpoints_(folder_->checkpoints()),
@@ -75,9 +84,32 @@ Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::uniq
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
       bench_(control_, benches_),
+      access_(AccessHands()),
       data_root_(flags.data_root),
       data_files_({.state_dir = folder_->path(),
                    .admit = [this](const v1::DataAsker& asker) { return AdmitToData(asker); }}) {}
+
+// Everybody who reaches it is local, or on a network that is trusted (--insecure): an
+// administrator.
+AccessService::Hands Daemon::AccessHands() {
+  AccessService::Hands hands;
+  hands.store = &store_->access();
+  hands.identities = &identities_;
+  hands.run = [this](size_t bytes, std::function<void()> task) {
+    return control_.Run(bytes, std::move(task));
+  };
+  hands.caller_of = [](grpc::CallbackServerContext*) {
+    Passage passage;
+    passage.caller.role = v1::ROLE_ADMIN;
+    return passage;
+  };
+  hands.random_bytes = RandomBytes;
+  hands.now = [] {
+    return std::chrono::time_point_cast<std::chrono::milliseconds>(
+        std::chrono::system_clock::now());
+  };
+  return hands;
+}
 
 StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) const {
   const auto holder = sessions_.FindByTicket(asker.ticket());
@@ -135,6 +167,7 @@ Status Daemon::Listen(const Flags& flags) {
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
   builder.RegisterService(&bench_);
+  builder.RegisterService(&access_);
   builder.RegisterService(&data_files_);
   server_ = builder.BuildAndStart();
   if (!server_) return Internal("gRPC does not start a server");

@@ -12,10 +12,12 @@
 #include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
+#include "coordinator/service/access_service.h"
 #include "coordinator/service/bench_service.h"
 #include "coordinator/service/bench_table.h"
 #include "coordinator/service/control_loop.h"
 #include "coordinator/service/fleet_service.h"
+#include "coordinator/service/gate.h"
 #include "coordinator/service/jobs_service.h"
 #include "coordinator/service/log_intake.h"
 #include "coordinator/service/session_table.h"
@@ -24,7 +26,7 @@
 #include "coordinator/store/checkpoint_folder.h"
 #include "coordinator/store/data_folder.h"
 #include "coordinator/store/log_folder.h"
-#include "coordinator/store/store.h"
+#include "coordinator/store/sqlite_store.h"
 
 namespace ringmaster::coordinator {
 
@@ -43,15 +45,16 @@ class Daemon {
   void Stop();
 
  private:
-  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<Store> store,
+  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<SqliteStore> store,
          std::unique_ptr<LogFolder> logs, const std::string& data_secret);
+  [[nodiscard]] AccessService::Hands AccessHands();
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
   [[nodiscard]] Status Listen(const Flags& flags);
   [[nodiscard]] Status ListenLocally(const Flags& flags);
 
   const std::unique_ptr<DataFolder> folder_;
-  const std::unique_ptr<Store> store_;
+  const std::unique_ptr<SqliteStore> store_;
   const CheckpointFolder checkpoints_;
   const std::unique_ptr<LogFolder> log_folder_;
   StatusBoard board_;
@@ -65,6 +68,8 @@ class Daemon {
   JobsService jobs_;
   FleetService fleet_;
   BenchService bench_;
+  IdentityBoard identities_;
+  AccessService access_;
   const std::string data_root_;
   data_files::DataFilesService data_files_;
   std::string address_;

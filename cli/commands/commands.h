@@ -34,6 +34,12 @@ void AddLogs(CommandLine& line);
 void AddWorkers(CommandLine& line);
 void AddDrain(CommandLine& line);
 
+// access.cc
+void AddToken(CommandLine& line);     // create, ls, revoke
+void AddIdentity(CommandLine& line);  // ls, revoke
+void AddAudit(CommandLine& line);
+void AddWhoAmI(CommandLine& line);
+
 void AddMetrics(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get, verify
 void AddDataset(CommandLine& line);     // make, stat, verify

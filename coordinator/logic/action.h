@@ -13,17 +13,12 @@
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/history.h"
 #include "coordinator/logic/record.h"
+#include "coordinator/logic/refusal.h"
 #include "ringmaster/v1/bench.pb.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
-
-// An error as an RPC shows it: `word` is the stable reason of google.rpc.ErrorInfo.
-struct Refusal {
-  Status status;
-  std::string word;
-};
 
 struct Send {
   SessionId session;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/loop.h"
@@ -51,6 +52,11 @@ class ControlLoop {
   [[nodiscard]] Status Post(Event event, std::function<void()> done = nullptr);
   // For the events that ask: `done` always runs, on the loop or, with such an error, at once.
   void Ask(Event event, std::function<void(const Reply&)> done);
+  // For who shares its thread and its store: `task` runs on the loop. `bytes` are those that a peer
+  // chose of it. Errors as of Post: it will not run.
+  [[nodiscard]] Status Run(size_t bytes, std::function<void()> task) {
+    return PostSized(bytes, std::move(task));
+  }
   // What is stored of a job that is on the board. `done` always runs, on the loop or, when that is
   // stopped or many reads wait already, at once: with UNAVAILABLE or RESOURCE_EXHAUSTED.
   using Metrics = StatusOr<v1::GetMetricsResponse>;

@@ -6,7 +6,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int64_t kSchemaVersion = 5;
+constexpr int64_t kSchemaVersion = 6;
 
 Status Damaged(const std::string& path, const std::string& what) {
   return Error(absl::StatusCode::kDataLoss,
@@ -83,28 +83,28 @@ Status SqliteStore::CreateTables() {
   }));
   if (version == kSchemaVersion) return absl::OkStatus();
   if (version != 0) return OtherSchema(path_, version);
-  for (const std::string& sql : {
-           std::string("BEGIN IMMEDIATE"),
-           std::string("CREATE TABLE reign (term INTEGER NOT NULL)"),
-           std::string("INSERT INTO reign VALUES (0)"),
-           std::string("CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
-                       " idempotency_key TEXT NOT NULL UNIQUE, spec_sha256 TEXT NOT NULL,"
-                       " cancel_requested INTEGER NOT NULL, status BLOB NOT NULL,"
-                       " resolved BLOB NOT NULL, events BLOB NOT NULL)"),
-           std::string("CREATE TABLE checkpoints (job_id TEXT NOT NULL REFERENCES jobs(id),"
-                       " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
-                       " metric REAL, best INTEGER NOT NULL,"
-                       " PRIMARY KEY (job_id, step)) WITHOUT ROWID"),
-           std::string("CREATE TABLE drains (worker TEXT PRIMARY KEY, incarnation TEXT NOT NULL)"
-                       " WITHOUT ROWID"),
-           std::string("CREATE TABLE metrics (job_id TEXT NOT NULL REFERENCES jobs(id)"
-                       " ON DELETE CASCADE, series INTEGER NOT NULL, step INTEGER NOT NULL,"
-                       " point BLOB NOT NULL, PRIMARY KEY (job_id, series, step)) WITHOUT ROWID"),
-           fmt::format("PRAGMA user_version={}", kSchemaVersion),
-           std::string("COMMIT"),
-       }) {
-    RING_RETURN_IF_ERROR(database_->Run(sql));
-  }
+  std::vector<std::string> statements = {
+      "BEGIN IMMEDIATE",
+      "CREATE TABLE reign (term INTEGER NOT NULL)",
+      "INSERT INTO reign VALUES (0)",
+      "CREATE TABLE jobs (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+      " idempotency_key TEXT NOT NULL UNIQUE, spec_sha256 TEXT NOT NULL,"
+      " cancel_requested INTEGER NOT NULL, status BLOB NOT NULL,"
+      " resolved BLOB NOT NULL, events BLOB NOT NULL)",
+      "CREATE TABLE checkpoints (job_id TEXT NOT NULL REFERENCES jobs(id),"
+      " step INTEGER NOT NULL, path TEXT NOT NULL, sha256 TEXT NOT NULL,"
+      " metric REAL, best INTEGER NOT NULL,"
+      " PRIMARY KEY (job_id, step)) WITHOUT ROWID",
+      "CREATE TABLE drains (worker TEXT PRIMARY KEY, incarnation TEXT NOT NULL)"
+      " WITHOUT ROWID",
+      "CREATE TABLE metrics (job_id TEXT NOT NULL REFERENCES jobs(id)"
+      " ON DELETE CASCADE, series INTEGER NOT NULL, step INTEGER NOT NULL,"
+      " point BLOB NOT NULL, PRIMARY KEY (job_id, series, step)) WITHOUT ROWID",
+  };
+  for (std::string& sql : SqliteAccess::Schema()) statements.push_back(std::move(sql));
+  statements.push_back(fmt::format("PRAGMA user_version={}", kSchemaVersion));
+  statements.emplace_back("COMMIT");
+  for (const std::string& sql : statements) RING_RETURN_IF_ERROR(database_->Run(sql));
   return absl::OkStatus();
 }
 

@@ -1,10 +1,11 @@
-// Store in one SQLite file. Loop thread only; owned by the daemon. Never on a network filesystem:
-// WAL does not work there.
+// Store in one SQLite file, and AccessStore beside it. Loop thread only; owned by the daemon. Never
+// on a network filesystem: WAL does not work there.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "coordinator/store/sqlite_access.h"
 #include "coordinator/store/sqlite_database.h"
 #include "coordinator/store/store.h"
 
@@ -15,6 +16,9 @@ class SqliteStore : public Store {
   // Opens or creates the file, checks it, and begins a new reign: the term is one higher, durably,
   // when this returns. FAILED_PRECONDITION: written by another release; DATA_LOSS: damaged.
   [[nodiscard]] static StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
+
+  // In the same file; lives as long as this one.
+  [[nodiscard]] AccessStore& access() { return access_; }
 
   uint64_t term() const override { return term_; }
   StatusOr<std::vector<JobRecord>> LoadJobs() override;
@@ -33,7 +37,7 @@ class SqliteStore : public Store {
 
  private:
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)
-      : path_(std::move(path)), database_(std::move(database)) {}
+      : path_(std::move(path)), database_(std::move(database)), access_(*database_, path_) {}
   Status CreateTables();
   Status AddPoints(const std::string& job_id, v1::MetricSeries series, const MetricPoints& points);
   Status CheckContent();
@@ -41,6 +45,7 @@ class SqliteStore : public Store {
 
   const std::string path_;
   const std::unique_ptr<SqliteDatabase> database_;
+  SqliteAccess access_;
   uint64_t term_ = 0;
 };
 

@@ -99,6 +99,7 @@ FakeJobs::FakeJobs() {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(this);
   builder.RegisterService(&bench_);
+  builder.RegisterService(&access_);
   server_ = builder.BuildAndStart();
 }
 

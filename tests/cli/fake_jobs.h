@@ -14,6 +14,7 @@
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/bench.grpc.pb.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
+#include "tests/cli/fake_access.h"
 #include "tests/cli/job_statuses.h"
 
 namespace ringmaster::cli {
@@ -73,6 +74,7 @@ class FakeJobs final : public v1::Jobs::Service {
   Mutex mu_;
   std::map<std::string, int> drained_ ABSL_GUARDED_BY(mu_);  // and the looks at it since then
   FakeBench bench_;
+  FakeAccess access_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -11,7 +11,7 @@ from google.protobuf import descriptor_pb2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GRPC_PROTOS = pathlib.Path("/usr/share/grpc-proto")
-CLIENT_SERVICES = {"ringmaster.v1.Jobs", "ringmaster.v1.Fleet", "ringmaster.v1.Bench", "grpc.health.v1.Health",
+CLIENT_SERVICES = {"ringmaster.v1.Jobs", "ringmaster.v1.Fleet", "ringmaster.v1.Bench", "ringmaster.v1.Access", "grpc.health.v1.Health",
                    "grpc.reflection.v1alpha.ServerReflection"}
 WORKER_SERVICES = {"ringmaster.v1.Ring", "ringmaster.v1.States", "grpc.health.v1.Health",
                    "grpc.reflection.v1alpha.ServerReflection"}

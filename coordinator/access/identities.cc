@@ -1,0 +1,72 @@
+#include "coordinator/access/identities.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <algorithm>
+
+namespace ringmaster::coordinator {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+Refusal Unauthenticated(const std::string& word, const std::string& message) {
+  return {Status(absl::StatusCode::kUnauthenticated, message), word};
+}
+
+}  // namespace
+
+bool IsIdentityName(const std::string& name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+  };
+  return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), good) &&
+         name != "." && name != "..";
+}
+
+IdentityKind KindOf(v1::Role role) {
+  return role == v1::ROLE_WORKER ? IdentityKind::kWorker : IdentityKind::kUser;
+}
+
+const IdentityRecord* Identities::Find(const IdentityName& name) const {
+  const auto found = all_.find(name);
+  return found == all_.end() ? nullptr : &found->second;
+}
+
+const IdentityRecord* Identities::FindLive(const IdentityName& name) const {
+  const IdentityRecord* const record = Find(name);
+  return record == nullptr || record->revoked ? nullptr : record;
+}
+
+Refusal Identities::Check(const PeerCertificate& certificate) const {
+  const IdentityRecord* const record = Find(certificate.identity);
+  const std::string name = certificate.identity.ToString();
+  if (record == nullptr) {
+    return Unauthenticated(
+        "NOT_AUTHENTICATED",
+        fmt::format("{} is no identity that this coordinator knows: its store may be an "
+                    "older copy, or another one; join again with a new token",
+                    name));
+  }
+  if (record->revoked) {
+    return Unauthenticated(
+        "REVOKED", fmt::format("{} was revoked at {}; an administrator can let it in again with "
+                               "`ringctl token create`",
+                               name, TimeText(*record->revoked)));
+  }
+  if (certificate.issued < record->joined) {
+    return Unauthenticated(
+        "REVOKED",
+        fmt::format("this certificate of {} is from before it was revoked, and another one "
+                    "joined with that name since; join again with a new token",
+                    name));
+  }
+  return {};
+}
+
+std::string TimeText(UnixTime time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  return TimeUtil::ToString(TimeUtil::SecondsToTimestamp(seconds.time_since_epoch().count()));
+}
+
+}  // namespace ringmaster::coordinator

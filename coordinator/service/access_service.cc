@@ -1,0 +1,253 @@
+#include "coordinator/service/access_service.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/rpc/rpc_status.h"
+#include "common/text.h"
+
+namespace ringmaster::coordinator {
+namespace {
+
+using google::protobuf::Timestamp;
+using google::protobuf::util::TimeUtil;
+
+constexpr size_t kMostSigningRequest = 16 << 10;
+
+Timestamp ToTimestamp(UnixTime time) {
+  return TimeUtil::MillisecondsToTimestamp(time.time_since_epoch().count());
+}
+
+Refusal NoAuthority() {
+  return {FailedPrecondition("this coordinator has no certificate authority, so that nobody can "
+                             "join it"),
+          "NO_AUTHORITY"};
+}
+
+Refusal NotTaken(const Status& status) {
+  return {status, absl::IsResourceExhausted(status) ? "OVERLOADED" : "UNAVAILABLE"};
+}
+
+v1::Identity ToProto(const IdentityRecord& record) {
+  v1::Identity identity;
+  identity.set_name(record.identity.name);
+  identity.set_role(record.role);
+  *identity.mutable_joined() = ToTimestamp(record.joined);
+  *identity.mutable_certificate_expires() = ToTimestamp(record.certificate_expires);
+  if (record.revoked) *identity.mutable_revoked() = ToTimestamp(*record.revoked);
+  return identity;
+}
+
+}  // namespace
+
+AccessService::AccessService(Hands hands)
+    : hands_(std::move(hands)),
+      access_(*hands_.store, {.random_bytes = hands_.random_bytes,
+                              .on_write = [this](const Status& status) { OnWrite(status); }}) {}
+
+// Whoever is refused for it is told to look at the log.
+void AccessService::OnWrite(const Status& status) {
+  const StoreTrouble::Time now = hands_.now().time_since_epoch();
+  if (status.ok()) {
+    if (trouble_.lasts()) {
+      trouble_.End(now);
+      spdlog::info("store: tokens and identities can be written again");
+    }
+  } else if (trouble_.Failed(status, now)) {
+    spdlog::warn("store: tokens and identities cannot be written: {}", Message(status));
+  }
+}
+
+Status AccessService::Restore() {
+  RING_RETURN_IF_ERROR(access_.Restore());
+  Publish();
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* AccessService::AnswerNow(grpc::CallbackServerContext* context,
+                                                   const Answer& answer) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const Passage passage = hands_.caller_of(context);
+  const Refusal refusal = passage.refusal.status.ok() ? answer(passage.caller) : passage.refusal;
+  reactor->Finish(ToGrpc(refusal.status, refusal.word));
+  return reactor;
+}
+
+// Request and response live until Finish.
+grpc::ServerUnaryReactor* AccessService::AnswerOnLoop(grpc::CallbackServerContext* context,
+                                                      size_t bytes, Answer answer) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const Passage passage = hands_.caller_of(context);
+  Refusal refusal = passage.refusal;
+  if (refusal.status.ok()) {
+    const Status taken = hands_.run(bytes, [reactor, caller = passage.caller, answer] {
+      const Refusal answered = answer(caller);
+      reactor->Finish(ToGrpc(answered.status, answered.word));
+    });
+    if (taken.ok()) return reactor;
+    refusal = NotTaken(taken);
+  }
+  reactor->Finish(ToGrpc(refusal.status, refusal.word));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* AccessService::CreateToken(grpc::CallbackServerContext* context,
+                                                     const v1::CreateTokenRequest* request,
+                                                     v1::CreateTokenResponse* response) {
+  return AnswerOnLoop(
+      context, request->ByteSizeLong(), [this, request, response](const Caller& caller) {
+        if (!hands_.authority) return NoAuthority();
+        const NewToken made = access_.CreateToken(*request, caller, hands_.now());
+        if (!made.refusal.status.ok()) return made.refusal;
+        response->set_token(hands_.authority->token_line(made.about.id(), made.secret));
+        *response->mutable_about() = made.about;
+        return Refusal();
+      });
+}
+
+grpc::ServerUnaryReactor* AccessService::ListTokens(grpc::CallbackServerContext* context,
+                                                    const v1::ListTokensRequest*,
+                                                    v1::ListTokensResponse* response) {
+  return AnswerOnLoop(context, 0, [this, response](const Caller&) {
+    *response = access_.ListTokens(hands_.now());
+    return Refusal();
+  });
+}
+
+grpc::ServerUnaryReactor* AccessService::RevokeToken(grpc::CallbackServerContext* context,
+                                                     const v1::RevokeTokenRequest* request,
+                                                     v1::RevokeTokenResponse*) {
+  return AnswerOnLoop(context, request->ByteSizeLong(), [this, request](const Caller& caller) {
+    return access_.RevokeToken(request->id(), caller, hands_.now());
+  });
+}
+
+grpc::ServerUnaryReactor* AccessService::Renew(grpc::CallbackServerContext* context,
+                                               const v1::RenewRequest* request,
+                                               v1::IssuedCertificate* response) {
+  const size_t bytes = request->signing_request().size();
+  return AnswerOnLoop(context, bytes, [this, bytes, request, response](const Caller& caller) {
+    if (!hands_.authority) return NoAuthority();
+    if (bytes == 0 || bytes > kMostSigningRequest) {
+      return Refusal{InvalidArgument("signing_request: expected a PKCS #10 request of 1 to {} "
+                                     "bytes, got {}",
+                                     kMostSigningRequest, bytes),
+                     "INVALID_REQUEST"};
+    }
+    const Grant grant = access_.Renew(caller, hands_.now());
+    Publish();
+    return Sign(grant, request->signing_request(), response);
+  });
+}
+
+Refusal AccessService::Sign(const Grant& grant, const std::string& signing_request,
+                            v1::IssuedCertificate* issued) const {
+  if (!grant.refusal.status.ok()) return grant.refusal;
+  StatusOr<v1::IssuedCertificate> made =
+      hands_.authority->sign(signing_request, grant.identity, grant.issue);
+  if (!made.ok()) {
+    return {made.status(),
+            absl::IsInvalidArgument(made.status()) ? "INVALID_REQUEST" : "NO_AUTHORITY"};
+  }
+  *issued = *std::move(made);
+  return {};
+}
+
+grpc::ServerUnaryReactor* AccessService::WhoAmI(grpc::CallbackServerContext* context,
+                                                const v1::WhoAmIRequest*,
+                                                v1::WhoAmIResponse* response) {
+  return AnswerNow(context, [this, response](const Caller& caller) {
+    response->set_role(caller.role);
+    if (caller.identity) {
+      response->set_identity(UriOf(*caller.identity));
+    } else {
+      response->set_local(caller.local_uid ? fmt::format("uid {}", *caller.local_uid) : "yes");
+    }
+    if (caller.certificate_expires) {
+      *response->mutable_certificate_expires() = ToTimestamp(*caller.certificate_expires);
+    }
+    return Refusal();
+  });
+}
+
+grpc::ServerUnaryReactor* AccessService::ListIdentities(grpc::CallbackServerContext* context,
+                                                        const v1::ListIdentitiesRequest*,
+                                                        v1::ListIdentitiesResponse* response) {
+  return AnswerNow(context, [this, response](const Caller&) {
+    const auto identities = hands_.identities->Get();
+    std::vector<const IdentityRecord*> records;
+    for (const auto& [name, record] : identities->all()) records.push_back(&record);
+    std::stable_sort(records.begin(), records.end(),
+                     [](const auto* a, const auto* b) { return a->role < b->role; });
+    for (const IdentityRecord* record : records) {
+      v1::Identity& identity = *response->add_identities();
+      identity = ToProto(*record);
+      identity.set_uri(UriOf(record->identity));
+    }
+    return Refusal();
+  });
+}
+
+grpc::ServerUnaryReactor* AccessService::RevokeIdentity(grpc::CallbackServerContext* context,
+                                                        const v1::RevokeIdentityRequest* request,
+                                                        v1::RevokeIdentityResponse*) {
+  return AnswerOnLoop(context, request->ByteSizeLong(), [this, request](const Caller& caller) {
+    const IdentityName name{KindOf(request->role()), request->name()};
+    const Refusal refusal = access_.RevokeIdentity(name, caller, hands_.now());
+    if (!refusal.status.ok()) return refusal;
+    Publish();
+    if (hands_.on_revoked) hands_.on_revoked(name);
+    return refusal;
+  });
+}
+
+grpc::ServerUnaryReactor* AccessService::ListAudit(grpc::CallbackServerContext* context,
+                                                   const v1::ListAuditRequest* request,
+                                                   v1::ListAuditResponse* response) {
+  return AnswerOnLoop(context, 0, [this, request, response](const Caller&) -> Refusal {
+    StatusOr<v1::ListAuditResponse> entries = access_.ListAudit(*request);
+    if (!entries.ok()) {
+      return {entries.status(),
+              absl::IsInvalidArgument(entries.status()) ? "INVALID_REQUEST" : "STORE_UNAVAILABLE"};
+    }
+    *response = *std::move(entries);
+    return {};
+  });
+}
+
+void AccessService::Join(const v1::JoinRequest& request, const std::string& key_sha256,
+                         const std::string& address,
+                         std::function<void(const v1::JoinReply&)> done) {
+  const auto reply = [done](const Refusal& refusal, v1::JoinReply filled) {
+    filled.set_code(static_cast<int>(refusal.status.code()));
+    filled.set_reason(refusal.word);
+    filled.set_message(OneLine(Message(refusal.status)));
+    done(filled);
+  };
+  const auto join = [this, request, key_sha256, address, reply] {
+    if (!hands_.authority) return reply(NoAuthority(), {});
+    const Grant grant = access_.Redeem(
+        {request.token_id(), request.secret(), request.name(), key_sha256, address}, hands_.now());
+    Publish();
+    v1::JoinReply filled;
+    const Refusal refusal = Sign(grant, request.signing_request(), filled.mutable_issued());
+    if (!refusal.status.ok()) filled.clear_issued();
+    reply(refusal, filled);
+  };
+  const Status taken = hands_.run(request.ByteSizeLong(), join);
+  if (!taken.ok()) reply(NotTaken(taken), {});
+}
+
+void AccessService::NoteRefusal(const v1::AuditEntry& refused, UnixTime now) {
+  (void)hands_.run(0, [this, refused, now] { access_.NoteRefusal(refused, now); });
+}
+
+std::string AccessService::UriOf(const IdentityName& identity) const {
+  return hands_.authority ? hands_.authority->uri(identity) : identity.ToString();
+}
+
+}  // namespace ringmaster::coordinator

@@ -1,0 +1,99 @@
+// The Access service, and joining, which is no RPC: translates, asks Access on the control loop,
+// replies. Owned by the daemon; thread-safe. It decides nothing. Certificates are signed on the
+// loop, too: one takes less than the write before it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "coordinator/access/access.h"
+#include "coordinator/service/gate.h"
+#include "coordinator/service/store_trouble.h"
+#include "ringmaster/v1/access.grpc.pb.h"
+
+namespace ringmaster::coordinator {
+
+// Who signs for the cluster. Each is called on the control loop, but for `uri`: on any thread.
+struct Authority {
+  // All of the certificate, issued at `now`, for the key of a signing request. INVALID_ARGUMENT: it
+  // is none.
+  std::function<StatusOr<v1::IssuedCertificate>(const std::string& signing_request,
+                                                const IdentityName& identity, UnixSeconds now)>
+      sign;
+  // The line that is handed on.
+  std::function<std::string(const std::string& id, const std::string& secret)> token_line;
+  std::function<std::string(const IdentityName& identity)> uri;  // spiffe://...
+};
+
+class AccessService final : public v1::Access::CallbackService {
+ public:
+  struct Hands {
+    AccessStore* store;         // control loop only, from Restore on
+    IdentityBoard* identities;  // is told of every change, before it is answered
+    // Runs a task on the control loop, as ControlLoop::Run does.
+    std::function<Status(size_t bytes, std::function<void()> task)> run;
+    std::function<Passage(grpc::CallbackServerContext*)> caller_of;
+    std::optional<Authority> authority;
+    std::function<std::string(size_t bytes)> random_bytes;
+    std::function<UnixTime()> now;
+    // On the control loop, when it is stored and no call of theirs comes in any more. May be empty.
+    std::function<void(const IdentityName&)> on_revoked;
+  };
+  explicit AccessService(Hands hands);
+
+  // Takes over what the store holds. Before the loop starts.
+  [[nodiscard]] Status Restore();
+
+  // Somebody shows a token. `done` always runs, on the control loop or, when that takes nothing, at
+  // once. `key_sha256` is that of the key that the request's own signature proves.
+  void Join(const v1::JoinRequest& request, const std::string& key_sha256,
+            const std::string& address, std::function<void(const v1::JoinReply&)> done);
+  // For the audit. Thread-safe, waits for nothing; while the loop takes nothing it is lost.
+  void NoteRefusal(const v1::AuditEntry& refused, UnixTime now);
+
+  grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
+                                        const v1::CreateTokenRequest* request,
+                                        v1::CreateTokenResponse* response) override;
+  grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context,
+                                       const v1::ListTokensRequest* request,
+                                       v1::ListTokensResponse* response) override;
+  grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context,
+                                        const v1::RevokeTokenRequest* request,
+                                        v1::RevokeTokenResponse* response) override;
+  grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context,
+                                  const v1::RenewRequest* request,
+                                  v1::IssuedCertificate* response) override;
+  grpc::ServerUnaryReactor* WhoAmI(grpc::CallbackServerContext* context,
+                                   const v1::WhoAmIRequest* request,
+                                   v1::WhoAmIResponse* response) override;
+  grpc::ServerUnaryReactor* ListIdentities(grpc::CallbackServerContext* context,
+                                           const v1::ListIdentitiesRequest* request,
+                                           v1::ListIdentitiesResponse* response) override;
+  grpc::ServerUnaryReactor* RevokeIdentity(grpc::CallbackServerContext* context,
+                                           const v1::RevokeIdentityRequest* request,
+                                           v1::RevokeIdentityResponse* response) override;
+  grpc::ServerUnaryReactor* ListAudit(grpc::CallbackServerContext* context,
+                                      const v1::ListAuditRequest* request,
+                                      v1::ListAuditResponse* response) override;
+
+ private:
+  // What a call does once it is known who makes it.
+  using Answer = std::function<Refusal(const Caller& caller)>;
+  grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, const Answer& answer);
+  grpc::ServerUnaryReactor* AnswerOnLoop(grpc::CallbackServerContext* context, size_t bytes,
+                                         Answer answer);
+  [[nodiscard]] Refusal Sign(const Grant& grant, const std::string& signing_request,
+                             v1::IssuedCertificate* issued) const;
+  [[nodiscard]] std::string UriOf(const IdentityName& identity) const;
+  void Publish() { hands_.identities->Publish(access_.identities()); }
+
+  void OnWrite(const Status& status);
+
+  const Hands hands_;
+  StoreTrouble trouble_;  // control loop only, from Restore on
+  Access access_;         // likewise
+};
+
+}  // namespace ringmaster::coordinator
