@@ -31,12 +31,12 @@ bool IsTransport(const grpc::Status& status) {
 
 StatusOr<Client> Client::Create(const std::string& coordinator,
                                 std::chrono::milliseconds patience) {
-  RING_RETURN_IF_ERROR(ParseCoordinator(coordinator, "--coordinator").status());
+  RING_ASSIGN_OR_RETURN(const Address address, ParseCoordinator(coordinator, "--coordinator"));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Client(coordinator, MakeChannel(coordinator, arguments), patience);
+  return Client(coordinator, Dialer().Dial(address, {pki::Kind::kCoordinator, ""}, arguments), patience);
 }
 
 Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,

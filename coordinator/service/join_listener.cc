@@ -94,7 +94,7 @@ v1::JoinReply JoinListener::Ask(const v1::JoinRequest& request, const std::strin
         [reply](const v1::JoinReply& said) { reply->set_value(said); });
   if (answer.wait_for(kLimit) != std::future_status::ready) {
     return NoJoin(absl::StatusCode::kUnavailable, "UNAVAILABLE",
-                   "the coordinator is busy; try again with the same key");
+                  "the coordinator is busy; try again with the same key");
   }
   return answer.get();
 }
