@@ -83,7 +83,9 @@ StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
   RING_ASSIGN_OR_RETURN(opened.store, SqliteStore::Open(opened.folder->database()));
   RING_ASSIGN_OR_RETURN(opened.logs, LogFolder::Open({opened.folder->logs()}));
   RING_ASSIGN_OR_RETURN(pki::AuthorityFolder authority,
-                        pki::AuthorityFolder::Open(opened.folder->pki(), WallClock()));
+                        pki::AuthorityFolder::Open(opened.folder->pki(), WallClock(),
+                                                   std::chrono::duration_cast<std::chrono::seconds>(
+                                                       flags.certificate_life)));
   opened.authority = std::make_unique<pki::AuthorityFolder>(std::move(authority));
   return opened;
 }
@@ -118,12 +120,15 @@ Daemon::Daemon(const Flags& flags, Opened opened)
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
                                &benches_, opened.data_secret}),
-      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
+      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_},
+            [this](grpc::CallbackServerContext* context) {
+              return Identify(*context->auth_context());
+            }),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
       bench_(control_, benches_),
       authority_(std::move(opened.authority)),
       gate_(MakeGate()),
-      access_(AccessHands()),
+      access_(AccessHands(flags)),
       joins_(authority_->server(),
              [this](const v1::JoinRequest& request, const std::string& key_sha256,
                     const std::string& address, std::function<void(const v1::JoinReply&)> done) {
@@ -146,7 +151,7 @@ std::shared_ptr<Gate> Daemon::MakeGate() {
 
 // Without TLS they are root, its own user and members of its socket's group, or it was told to take
 // everybody (--insecure): administrators.
-Passage Daemon::CallerOf(const grpc::AuthContext& connection) const {
+Passage Daemon::Identify(const grpc::AuthContext& connection) const {
   const StatusOr<std::optional<pki::Identity>> identity = PeerIdentity(connection);
   if (!identity.ok() || *identity) return gate_->Identify(connection);
   Passage passage;
@@ -154,7 +159,7 @@ Passage Daemon::CallerOf(const grpc::AuthContext& connection) const {
   return passage;
 }
 
-AccessService::Hands Daemon::AccessHands() {
+AccessService::Hands Daemon::AccessHands(const Flags& flags) {
   AccessService::Hands hands;
   hands.store = &store_->access();
   hands.identities = &identities_;
@@ -162,23 +167,23 @@ AccessService::Hands Daemon::AccessHands() {
     return control_.Run(bytes, std::move(task));
   };
   hands.caller_of = [this](grpc::CallbackServerContext* context) {
-    return CallerOf(*context->auth_context());
+    return Identify(*context->auth_context());
   };
-  hands.authority = SigningAuthority();
+  hands.certificate_life = std::chrono::duration_cast<std::chrono::seconds>(flags.certificate_life);
+  hands.authority = SigningAuthority(hands.certificate_life);
   hands.random_bytes = RandomBytes;
   hands.now = &UnixNow;
   hands.on_revoked = [this](const IdentityName& revoked) { CutOff(revoked); };
   return hands;
 }
 
-Authority Daemon::SigningAuthority() const {
+Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
   Authority authority;
-  authority.sign = [this](const std::string& signing_request, const IdentityName& identity,
-                          UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
+  authority.sign = [this, life](const std::string& signing_request, const IdentityName& identity,
+                                UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
     const pki::Identity named = Named(authority_->cluster(), identity);
-    RING_ASSIGN_OR_RETURN(
-        const pki::Certificate certificate,
-        authority_->authority().Issue(signing_request, named, pki::kLeafValidity, now));
+    RING_ASSIGN_OR_RETURN(const pki::Certificate certificate,
+                          authority_->authority().Issue(signing_request, named, life, now));
     v1::IssuedCertificate issued;
     issued.set_certificate(certificate.ToDer());
     issued.add_authorities(authority_->authority().certificate().ToDer());

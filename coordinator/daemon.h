@@ -60,10 +60,10 @@ class Daemon {
   };
   [[nodiscard]] static StatusOr<Opened> Open(const Flags& flags);
   Daemon(const Flags& flags, Opened opened);
-  [[nodiscard]] AccessService::Hands AccessHands();
-  [[nodiscard]] Authority SigningAuthority() const;
+  [[nodiscard]] AccessService::Hands AccessHands(const Flags& flags);
+  [[nodiscard]] Authority SigningAuthority(std::chrono::seconds life) const;
   [[nodiscard]] std::shared_ptr<Gate> MakeGate();
-  [[nodiscard]] Passage CallerOf(const grpc::AuthContext& connection) const;
+  [[nodiscard]] Passage Identify(const grpc::AuthContext& connection) const;
   void CutOff(const IdentityName& revoked);
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;

@@ -18,6 +18,8 @@ constexpr size_t kDefaultConnections = 5'120;
 constexpr int kMaxConnections = 1'000'000;
 // A lease must outlive a few heartbeats.
 constexpr DurationRange kLease{milliseconds(300), std::chrono::hours(1)};
+// They are renewed after two thirds of it; files are looked at once a second.
+constexpr DurationRange kCertificateLife{std::chrono::seconds(30), std::chrono::hours(90 * 24)};
 constexpr DurationRange kSilence{milliseconds(100), std::chrono::minutes(1)};
 
 struct RawFlags {
@@ -26,6 +28,7 @@ struct RawFlags {
   std::string listen = "127.0.0.1:7700";
   std::string lease;
   std::string silence;
+  std::string certificate_life = "168h";
   bool insecure = false;
 };
 
@@ -36,6 +39,9 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   if (raw.insecure) flags->connections.plaintext = Plaintext::kEverybody;
   Options& options = flags->options;
   RING_ASSIGN_OR_RETURN(options.lease, ParseDuration(raw.lease, "--worker-lease", kLease));
+  RING_ASSIGN_OR_RETURN(
+      flags->certificate_life,
+      ParseDuration(raw.certificate_life, "--certificate-life", kCertificateLife));
   RING_ASSIGN_OR_RETURN(options.silence, ParseDuration(raw.silence, "--silence", kSilence));
   // Heartbeats come several times in it, however short it is.
   options.heartbeat = std::min(options.heartbeat, options.silence / 4);
@@ -78,6 +84,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--silence", raw.silence,
                  "silence after which a job goes on without a worker; wider for a slow network")
+      ->type_name("DURATION")
+      ->capture_default_str();
+  app.add_option("--certificate-life", raw.certificate_life,
+                 "of the certificates that it signs, which renew themselves")
       ->type_name("DURATION")
       ->capture_default_str();
   app.set_version_flag("--version", VersionLine("ringmaster"),

@@ -1,6 +1,7 @@
 // The command line of ringmaster as a value. Thread-safe (free functions).
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "common/address.h"
@@ -16,6 +17,7 @@ struct Flags {
   std::string data_root;     // empty: it serves no datasets
   std::string socket;        // a Unix socket beside the one in data_dir; empty: none
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
+  std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
   Options options;
   AcceptorOptions connections;
 };

@@ -23,6 +23,7 @@
 #include "worker/log/spool.h"
 #include "worker/log/spool_sink.h"
 #include "worker/logic/worker_logic.h"
+#include "worker/renewal.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/session.h"
 #include "worker/term_store.h"
@@ -92,6 +93,7 @@ class Daemon {
   JobRunner runner_;
   Heartbeat heartbeat_;
   DeviceReporter devices_;
+  Renewal renewal_;
   TermStore terms_;
   Loop loop_;
 };

@@ -1,5 +1,6 @@
 #include "worker/identity.h"
 
+#include <grpcpp/security/auth_metadata_processor.h>
 #include <netdb.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
@@ -114,6 +115,27 @@ Status SettleName(const pki::Identity& identity, Flags* flags) {
   return absl::OkStatus();
 }
 
+// A worker's port is for workers of its cluster; for everybody else of it there is the health
+// service. Which worker may have what, tickets and the ring's generation say.
+class WorkersAlone : public grpc::AuthMetadataProcessor {
+ public:
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* connection,
+                       OutputMetadata*, OutputMetadata*) override {
+    const auto identity = PeerIdentity(*connection);
+    if (!identity.ok() || !*identity) {
+      return {grpc::StatusCode::UNAUTHENTICATED, "this port takes certificates of its cluster"};
+    }
+    if ((*identity)->kind == pki::Kind::kWorker) return grpc::Status::OK;
+    const auto path = metadata.find(":path");
+    if (path != metadata.end() && path->second.starts_with("/grpc.health.v1.Health/")) {
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::PERMISSION_DENIED,
+            pki::ToUri(**identity) + " is no worker; this port is for the ring"};
+  }
+};
+
 }  // namespace
 
 std::string RandomIncarnation() {
@@ -147,6 +169,7 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallClock(), kRemedy));
   RING_RETURN_IF_ERROR(SettleName(own->identity, flags));
   RING_ASSIGN_OR_RETURN(security.server.tls, ServerTls(folder));
+  security.server.tls->SetAuthMetadataProcessor(std::make_shared<WorkersAlone>());
   security.folder = folder;
   security.dialer = Dialer(folder);
   return security;

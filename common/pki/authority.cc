@@ -135,8 +135,8 @@ Status RefusalOf(int finding, const Certificate& leaf, const std::vector<Certifi
 }  // namespace
 
 Time RenewalOf(const Certificate& certificate) {
-  const auto validity = certificate.not_after() - certificate.not_before();
-  return certificate.not_before() + validity * 2 / 3;
+  const Time issued = certificate.not_before() + kBackdating;
+  return issued + (certificate.not_after() - issued) * 2 / 3;
 }
 
 StatusOr<Authority> Authority::Create(const std::string& cluster, Time now) {

@@ -20,7 +20,7 @@ inline constexpr std::chrono::minutes kBackdating{5};
 inline constexpr std::chrono::days kAuthorityValidity{3'652};
 inline constexpr std::chrono::days kLeafValidity{7};
 
-// When a certificate of `not_before` to `not_after` is to be renewed: after two thirds.
+// When a leaf of `Issue` is to be renewed: after two thirds of the time since it was made.
 [[nodiscard]] Time RenewalOf(const Certificate& certificate);
 
 class Authority {

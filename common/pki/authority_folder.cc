@@ -79,7 +79,8 @@ StatusOr<std::string> ClusterOf(const PrivateFolder& folder) {
 
 }  // namespace
 
-StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time now) {
+StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time now,
+                                                std::chrono::seconds leaf_validity) {
   std::error_code ignored;
   const std::string folder = WholePath(path);
   if (!std::filesystem::exists(folder, ignored)) RING_RETURN_IF_ERROR(MakeWhole(folder, now));
@@ -88,7 +89,7 @@ StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time no
   RING_ASSIGN_OR_RETURN(auto certificate, ReadIfThere(files, kAuthorityFile));
   if (!key && !certificate && std::filesystem::is_empty(folder, ignored)) {
     RING_RETURN_IF_ERROR(MakeWhole(folder, now));
-    return Open(folder, now);
+    return Open(folder, now, leaf_validity);
   }
   if (!key || !certificate) {
     return FailedPrecondition(
@@ -102,7 +103,7 @@ StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time no
                               Message(authority.status()));
   }
   RING_ASSIGN_OR_RETURN(std::string cluster, ClusterOf(files));
-  AuthorityFolder opened(folder, std::move(cluster), *std::move(authority));
+  AuthorityFolder opened(folder, std::move(cluster), *std::move(authority), leaf_validity);
   RING_RETURN_IF_ERROR(opened.RenewServer(now));
   return opened;
 }
@@ -124,7 +125,7 @@ Status AuthorityFolder::RenewServer(Time now) const {
   RING_ASSIGN_OR_RETURN(const std::string request, key.SigningRequest());
   const Identity identity{cluster_, Kind::kCoordinator, kCoordinatorName};
   RING_ASSIGN_OR_RETURN(const Certificate certificate,
-                        authority_.Issue(request, identity, kLeafValidity, now));
+                        authority_.Issue(request, identity, leaf_validity_, now));
   return WriteCredentials(server(), key, certificate, {authority_.certificate()});
 }
 

@@ -3,6 +3,7 @@
 // is the cluster. Owned by the coordinator's daemon; thread-compatible.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,8 @@ class AuthorityFolder {
   // half-made is left by a crash. PERMISSION_DENIED: folder or a file is not this user's alone
   // (with the `chmod`). FAILED_PRECONDITION: one of the files is missing, or the authority cannot
   // be used. UNAVAILABLE: it cannot be written.
-  [[nodiscard]] static StatusOr<AuthorityFolder> Open(const std::string& folder, Time now);
+  [[nodiscard]] static StatusOr<AuthorityFolder> Open(
+      const std::string& folder, Time now, std::chrono::seconds leaf_validity = kLeafValidity);
 
   [[nodiscard]] const Authority& authority() const { return authority_; }
   [[nodiscard]] const std::string& cluster() const { return cluster_; }  // its id
@@ -32,18 +34,21 @@ class AuthorityFolder {
 
   // When the server certificate has to be renewed: `now` where there is none that can be used.
   [[nodiscard]] Time RenewalDue(Time now) const;
-  // A new key with a new certificate for kLeafValidity, when it is due; else nothing. Errors as of
-  // WriteCredentials and Authority::Issue.
+  // A new key with a new certificate for `leaf_validity`, when it is due; else nothing. Errors as
+  // of WriteCredentials and Authority::Issue.
   [[nodiscard]] Status RenewServer(Time now) const;
 
  private:
-  AuthorityFolder(std::string folder, std::string cluster, Authority authority)
+  AuthorityFolder(std::string folder, std::string cluster, Authority authority,
+                  std::chrono::seconds leaf_validity)
       : folder_(std::move(folder)),
         cluster_(std::move(cluster)),
-        authority_(std::move(authority)) {}
+        authority_(std::move(authority)),
+        leaf_validity_(leaf_validity) {}
   std::string folder_;
   std::string cluster_;
   Authority authority_;
+  std::chrono::seconds leaf_validity_;
 };
 
 }  // namespace ringmaster::pki

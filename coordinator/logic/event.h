@@ -42,6 +42,7 @@ struct SessionClosed {
 // The four requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
   v1::SubmitRequest submit;
+  std::string submitted_by;
 };
 struct CancelAsked {
   JobId job;

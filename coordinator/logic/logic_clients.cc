@@ -166,6 +166,7 @@ void Logic::On(const SubmitAsked& event) {
   }
   record.idempotency_key = submit.idempotency_key();
   record.spec_sha256 = sha256;
+  record.status.set_submitted_by(event.submitted_by);
   const std::string description = DescribeSubmission(record);
   Insert(std::move(record), description);
 }

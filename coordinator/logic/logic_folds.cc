@@ -104,6 +104,7 @@ void Logic::SubmitNextFold(Job& parent) {
   *record.status.mutable_spec() = SpecOfFold(spec, fold);
   record.status.set_fold_of(parent.record.id());
   record.idempotency_key = fmt::format("fold {} of {}", fold, parent.record.id());
+  record.status.set_submitted_by(parent.record.status.submitted_by());
   Insert(std::move(record), fmt::format("submitted as fold {} of {}", fold, parent.record.id()));
 }
 

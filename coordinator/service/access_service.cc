@@ -46,7 +46,8 @@ v1::Identity ToProto(const IdentityRecord& record) {
 
 AccessService::AccessService(Hands hands)
     : hands_(std::move(hands)),
-      access_(*hands_.store, {.random_bytes = hands_.random_bytes,
+      access_(*hands_.store, {.certificate_life = hands_.certificate_life,
+                              .random_bytes = hands_.random_bytes,
                               .on_write = [this](const Status& status) { OnWrite(status); }}) {}
 
 // Whoever is refused for it is told to look at the log.

@@ -34,8 +34,9 @@ class AccessService final : public v1::Access::CallbackService {
     IdentityBoard* identities;  // is told of every change, before it is answered
     // Runs a task on the control loop, as ControlLoop::Run does.
     std::function<Status(size_t bytes, std::function<void()> task)> run;
-    std::function<Passage(grpc::CallbackServerContext*)> caller_of;
+    CallerOf caller_of;
     std::optional<Authority> authority;
+    std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);  // that `sign` gives
     std::function<std::string(size_t bytes)> random_bytes;
     std::function<UnixTime()> now;
     // On the control loop, when it is stored and no call of theirs comes in any more. May be empty.

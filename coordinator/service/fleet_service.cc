@@ -1,14 +1,22 @@
 #include "coordinator/service/fleet_service.h"
 
 #include <memory>
+#include <optional>
+#include <utility>
 
+#include "common/rpc/credentials.h"
 #include "coordinator/service/worker_session.h"
 
 namespace ringmaster::coordinator {
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService::Session(
     grpc::CallbackServerContext* context) {
-  const auto session = std::make_shared<WorkerSession>(hands_.control, sessions_, *context);
+  // The gate has let in workers alone.
+  const auto identity = PeerIdentity(*context->auth_context());
+  std::optional<std::string> certified;
+  if (identity.ok() && *identity) certified = (*identity)->name;
+  const auto session =
+      std::make_shared<WorkerSession>(hands_.control, sessions_, *context, std::move(certified));
   session->Begin();
   return session.get();
 }

@@ -7,6 +7,7 @@
 
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server_context.h>
 
 #include <functional>
 #include <memory>
@@ -42,6 +43,9 @@ struct Passage {
   Refusal refusal;
   Caller caller;
 };
+
+// Who makes a call, over TLS or without.
+using CallerOf = std::function<Passage(grpc::CallbackServerContext*)>;
 
 class Gate final : public grpc::AuthMetadataProcessor {
  public:

@@ -57,15 +57,33 @@ grpc::Status NoSuchStep(const std::string& job_id, uint64_t step) {
 
 }  // namespace
 
+grpc::Status JobsService::CheckOwn(grpc::CallbackServerContext* context,
+                                   const v1::JobStatus& job) const {
+  const Passage passage = caller_of_(context);
+  if (!passage.refusal.status.ok()) return ToGrpc(passage.refusal.status, passage.refusal.word);
+  const std::string who = passage.caller.ToString();
+  if (passage.caller.role != v1::ROLE_SUBMITTER || job.submitted_by() == who) return {};
+  return ToGrpc(Error(absl::StatusCode::kPermissionDenied,
+                      "job {} is not {}'s; who submitted it, and an administrator, may do that",
+                      job.job_id(), who),
+                "NOT_PERMITTED", {{"job_id", job.job_id()}});
+}
+
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request,
                                               v1::SubmitResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  control_.Ask(SubmitAsked{*request}, [reactor, response](const Reply& reply) {
-    response->set_job_id(reply.job_id);
-    response->set_existed(reply.existed);
-    reactor->Finish(StatusOf(reply));
-  });
+  const Passage passage = caller_of_(context);
+  if (!passage.refusal.status.ok()) {
+    reactor->Finish(ToGrpc(passage.refusal.status, passage.refusal.word));
+    return reactor;
+  }
+  control_.Ask(SubmitAsked{*request, passage.caller.ToString()},
+               [reactor, response](const Reply& reply) {
+                 response->set_job_id(reply.job_id);
+                 response->set_existed(reply.existed);
+                 reactor->Finish(StatusOf(reply));
+               });
   return reactor;
 }
 
@@ -73,6 +91,11 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
                                               const v1::CancelRequest* request,
                                               v1::CancelResponse*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const StatusBoard::View view = board_.Find(request->job_id());
+  if (const grpc::Status own = view ? CheckOwn(context, view->status) : grpc::Status(); !own.ok()) {
+    reactor->Finish(own);
+    return reactor;
+  }
   control_.Ask(CancelAsked{JobId(request->job_id())},
                [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
   return reactor;
@@ -223,6 +246,10 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
                          : NoSuchJob(request->job_id()));
     return reactor;
   }
+  if (const grpc::Status own = CheckOwn(context, view->status); !own.ok()) {
+    reactor->Finish(own);
+    return reactor;
+  }
   CheckpointCheck::Hearer hearer;
   hearer.tell = [refs, response](size_t index, const CheckpointCheck::Verdict& verdict) {
     v1::CheckedCheckpoint& checked = *response->add_checkpoints();
@@ -237,9 +264,12 @@ grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
 }
 
 grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
-    grpc::CallbackServerContext*, const v1::GetCheckpointRequest* request) {
+    grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) {
   const StatusBoard::View view = board_.Find(request->job_id());
   if (!view) return new Refused<v1::FilePiece>(NoSuchJob(request->job_id()));
+  if (const grpc::Status own = CheckOwn(context, view->status); !own.ok()) {
+    return new Refused<v1::FilePiece>(own);
+  }
   const std::vector<v1::CheckpointRef> refs =
       request->has_step() ? WithStep(view->checkpoints, request->step()) : view->checkpoints;
   if (refs.empty()) {

@@ -4,6 +4,7 @@
 
 #include "common/loop.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/gate.h"
 #include "coordinator/service/log_stream.h"
 #include "coordinator/service/status_board.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
@@ -13,8 +14,13 @@ namespace ringmaster::coordinator {
 class JobsService final : public v1::Jobs::CallbackService {
  public:
   // All outlive it; `disk` reads checkpoints.
-  JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs)
-      : control_(control), board_(board), disk_(disk), logs_(logs) {}
+  JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs,
+              CallerOf caller_of)
+      : control_(control),
+        board_(board),
+        disk_(disk),
+        logs_(logs),
+        caller_of_(std::move(caller_of)) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -57,10 +63,15 @@ class JobsService final : public v1::Jobs::CallbackService {
       grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) override;
 
  private:
+  // Of a method whose scope is OWN for submitters (rules.proto): whether the job is the caller's.
+  [[nodiscard]] grpc::Status CheckOwn(grpc::CallbackServerContext* context,
+                                      const v1::JobStatus& job) const;
+
   ControlLoop& control_;
   StatusBoard& board_;
   Loop& disk_;
   const LogStream::Hands logs_;
+  const CallerOf caller_of_;
 };
 
 }  // namespace ringmaster::coordinator

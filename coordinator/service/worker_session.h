@@ -24,8 +24,10 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
                       public SessionStream,
                       public std::enable_shared_from_this<WorkerSession> {
  public:
-  WorkerSession(ControlLoop& control, SessionTable& table, grpc::CallbackServerContext& context)
-      : control_(control), table_(table), context_(context) {}
+  // `certified`: the name that its worker's certificate says, the only one that may attach.
+  WorkerSession(ControlLoop& control, SessionTable& table, grpc::CallbackServerContext& context,
+                std::optional<std::string> certified)
+      : control_(control), table_(table), context_(context), certified_(std::move(certified)) {}
 
   // Enters the table and begins to read, or ends the call.
   void Begin();
@@ -51,6 +53,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   ControlLoop& control_;
   SessionTable& table_;
   grpc::CallbackServerContext& context_;
+  const std::optional<std::string> certified_;
   SessionId session_{};
 
   v1::WorkerMessage incoming_;  // one read at a time

@@ -118,10 +118,11 @@ class BadInputTest(cluster.ClusterTest):
                                                  "--data-dir", running.folder / "coordinator"])
             self.assertNotEqual(same.wait(), 0)
 
-            public = running.spawn("public", [cluster.BIN / "ringmaster", "--listen", "0.0.0.0:0",
-                                              "--data-dir", running.folder / "public"])
-            self.assertEqual(public.wait(), cluster.USAGE)
-            self.assertIn("--insecure", public.log())
+            public = running.start_worker("public", listen="0.0.0.0:0", advertise="192.0.2.1", wait=False)
+            self.assertNotEqual(public.wait(), 0)
+            self.assertIn("has no certificate", public.log())
+            self.assertIn("--join TOKEN", public.log())
+            running.workers.pop("public")
 
             lost = running.start_worker("lost", coordinator="127.0.0.1:1", wait=False)
             cluster.wait_until(lambda: "127.0.0.1:1" in lost.log(), "a worker says whom it cannot reach")

@@ -146,14 +146,16 @@ MUST = {
 }
 BAD_FLAGS = [
     (["ringmaster", "--listen", "nonsense"], ["nonsense"]),
-    (["ringmaster", "--listen", "0.0.0.0:0"], ["--insecure"]),
+    (["ringmaster", "--socket-group", "nobody"], ["--socket-group nobody", "--socket"]),
+    (["ringmaster", "--certificate-life", "5s"], ["--certificate-life 5s", "30s"]),
     (["ringmaster", "--worker-lease", "0"], ["--worker-lease 0", "300ms"]),
     (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
     (["ringworker", "--cores", "0"], ["cores"]),
     (["ringworker", "--device", "abacus"], ["abacus", "cuda:INDEX"]),
     (["ringworker", "--memory-per-core", "8XB"], ["8XB"]),
     (["ringworker", "--cpus", "3-1"], ["3-1"]),
-    (["ringworker", "--listen", "0.0.0.0:0"], ["--insecure"]),
+    (["ringworker", "--listen", "0.0.0.0:0"], ["--advertise"]),
+    (["ringworker", "--join", "rm1/nonsense"], ["--join"]),
     (["ringworker", "--name", "no spaces, please"], ["name"]),
     (["ringworker", "--log-spool", "many"], ["many"]),
     (["ringworker", "--coordinator", "nowhere"], ["nowhere"]),

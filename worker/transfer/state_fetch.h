@@ -19,7 +19,6 @@ namespace ringmaster::worker {
 struct FetchOptions {
   std::string address;  // HOST:PORT of the source's ring port
   std::string source;   // its name; may be empty
-  Dialer dialer;
   JobId job;
   uint64_t step = 0;
   GenerationId generation;  // that begins there, and its ticket
@@ -29,6 +28,7 @@ struct FetchOptions {
   // The source is given up when it sends nothing for so long while it streams, or when for so long
   // nobody answered at its address.
   std::chrono::milliseconds silence{2'000};
+  Dialer dialer;
 };
 
 // What arrives goes to `sink`, from the beginning again at every attempt. Asks again every 20 ms

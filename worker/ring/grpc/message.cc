@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "common/rpc/credentials.h"
+#include "common/text.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -61,6 +65,12 @@ StatusOr<v1::LinkHello> ReadHello(const grpc::ServerContextBase& context) {
   if (hello.job_id().empty() || hello.sender().empty() || hello.incarnation().empty()) {
     return InvalidArgument("metadata {}: job_id, sender and incarnation may not be empty",
                            kMetadataKey);
+  }
+  RING_ASSIGN_OR_RETURN(const std::optional<pki::Identity> identity,
+                        PeerIdentity(*context.auth_context()));
+  if (identity && (identity->kind != pki::Kind::kWorker || identity->name != hello.sender())) {
+    return Error(absl::StatusCode::kPermissionDenied, "the peer is {}, and says that it is {}",
+                 pki::ToUri(*identity), OneLine(hello.sender(), kMaxNameText));
   }
   return hello;
 }

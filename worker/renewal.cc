@@ -1,0 +1,96 @@
+#include "worker/renewal.h"
+
+#include <grpcpp/client_context.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/pki/authority.h"
+#include "common/pki/credential_folder.h"
+#include "common/pki/join.h"
+#include "common/rpc/rpc_status.h"
+#include "ringmaster/v1/access.grpc.pb.h"
+
+namespace ringmaster::worker {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kCallLimit{5};
+// Between two tries; and two looks, because somebody may have set the clock.
+constexpr milliseconds kShortest{1'000};
+constexpr milliseconds kLongest{60'000};
+
+pki::Time SystemSeconds() {
+  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+}  // namespace
+
+void Renewal::Start() {
+  if (folder_.empty()) return;
+  thread_ = std::jthread([this]() { Run(); });
+  pthread_setname_np(thread_.native_handle(), "renew");
+}
+
+void Renewal::Stop() {
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Renewal::Run() {
+  while (true) {
+    const milliseconds pause = Look();
+    MutexLock lock(mu_);
+    changed_.WaitUntil(mu_, std::chrono::steady_clock::now() + pause,
+                       [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopping_; });
+    if (stopping_) return;
+  }
+}
+
+milliseconds Renewal::Look() {
+  const auto own = pki::LoadCredentials(folder_);
+  const pki::Time now = SystemSeconds();
+  Status status = own.status();
+  if (own.ok()) {
+    const pki::Time due = pki::RenewalOf(own->certificate);
+    if (due > now) return std::clamp(milliseconds(due - now), kShortest, kLongest);
+    status = Renew();
+  }
+  if (status.ok()) {
+    said_.clear();
+    return kShortest;
+  }
+  if (Message(status) != said_) {
+    said_ = Message(status);
+    spdlog::warn("this worker's certificate cannot be renewed: {}{}", said_,
+                 own.ok() ? "; it is good until " + pki::Shown(own->not_after()) : "");
+  }
+  // The nearer its end, the oftener.
+  const auto left = own.ok() ? milliseconds(own->not_after() - now) : kLongest;
+  return std::clamp(left / 20, kShortest, kLongest);
+}
+
+Status Renewal::Renew() {
+  RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
+  v1::RenewRequest request;
+  RING_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.SigningRequest());
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  v1::IssuedCertificate reply;
+  const grpc::Status answer = v1::Access::NewStub(coordinator_)->Renew(&context, request, &reply);
+  if (!answer.ok()) return FromGrpc(answer);
+  RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, SystemSeconds()));
+  RING_RETURN_IF_ERROR(pki::WriteCredentials(folder_, key, issued.certificate, issued.authorities));
+  spdlog::info("renewed the certificate of {}: it is good until {}", pki::ToUri(issued.identity),
+               pki::Shown(issued.certificate.not_after()));
+  return absl::OkStatus();
+}
+
+}  // namespace ringmaster::worker
