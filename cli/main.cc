@@ -1,3 +1,15 @@
-#include "cli/ringctl.h"
+#include <cstdio>
 
-int main(int argc, char** argv) { return ringmaster::cli::Run(argc, argv); }
+#include "cli/ringctl.h"
+#include "common/log.h"
+#include "common/rpc/credentials.h"
+
+int main(int argc, char** argv) {
+  // Before anything touches gRPC.
+  if (const ringmaster::Status alone = ringmaster::UseTls13(); !alone.ok()) {
+    std::fprintf(stderr, "ringctl: %s\n", ringmaster::Message(alone).c_str());
+    return 1;
+  }
+  ringmaster::InitializeLog("ringctl");  // stdout is for data
+  return ringmaster::cli::Run(argc, argv);
+}
