@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kCurrent[] = "current";
+constexpr char kProfiles[] = "profiles";  // of workers, beside the contexts (docs/operations.md)
 constexpr char kCoordinator[] = "coordinator";
 constexpr char kCredentials[] = "credentials";
 constexpr std::chrono::seconds kLockPatience(10);
@@ -78,18 +79,19 @@ bool Contexts::Has(const std::string& name) const {
                                          fs::exists(PathOf(name) + "/" + kCredentials, ignored));
 }
 
+// The folder is also that of other things (profiles of workers), and does not have to be private
+// before there is a key in it.
 StatusOr<std::vector<std::string>> Contexts::Names() const {
   std::vector<std::string> names;
-  const auto folder = pki::PrivateFolder::Open(folder_);
-  if (folder.status().code() == absl::StatusCode::kNotFound) return names;
-  RING_RETURN_IF_ERROR(folder.status());
   std::error_code error;
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (Has(name)) names.push_back(name);
   }
+  if (error == std::errc::no_such_file_or_directory) return names;
   if (error) return FailedPrecondition("cannot read {}: {}", folder_, error.message());
+  if (!names.empty()) RING_RETURN_IF_ERROR(pki::PrivateFolder::Open(folder_).status());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -118,7 +120,11 @@ StatusOr<Context> Contexts::Get(const std::string& name) const {
   return Context{name, *std::move(address), PathOf(name) + "/" + kCredentials};
 }
 
-StatusOr<std::string> Contexts::CurrentName() const { return ReadLine(folder_, kCurrent); }
+StatusOr<std::string> Contexts::CurrentName() const {
+  std::error_code ignored;
+  if (!fs::exists(PathOf(kCurrent), ignored)) return std::string();
+  return ReadLine(folder_, kCurrent);
+}
 
 StatusOr<std::optional<Context>> Contexts::Current() const {
   RING_ASSIGN_OR_RETURN(const std::string name, CurrentName());
@@ -182,11 +188,11 @@ Status Contexts::Put(const std::string& name, const Address& coordinator, const 
 
 Status CheckContextName(const std::string& name) {
   const bool begins = !name.empty() && std::isalnum(static_cast<unsigned char>(name[0])) != 0;
-  if (begins && IsName(name) && name != kCurrent) return absl::OkStatus();
+  if (begins && IsName(name) && name != kCurrent && name != kProfiles) return absl::OkStatus();
   return InvalidArgument(
       "\"{}\" is no name of a context: expected 1 to {} letters, digits, '.', '_', '-', the first "
-      "a letter or a digit, and not {}",
-      OneLine(name, kMaxNameText), kMaxNameLength, kCurrent);
+      "a letter or a digit, and neither {} nor {}",
+      OneLine(name, kMaxNameText), kMaxNameLength, kCurrent, kProfiles);
 }
 
 std::string ContextNameOf(const Address& coordinator) {

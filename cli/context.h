@@ -32,8 +32,9 @@ class Contexts {
   // FAILED_PRECONDITION: neither XDG_CONFIG_HOME nor HOME is an absolute path.
   [[nodiscard]] static StatusOr<Contexts> OfUser();
 
-  // In their order; none where the folder is not there. PERMISSION_DENIED: the folder is not this
-  // user's alone, and the command that mends it. FAILED_PRECONDITION: it cannot be read.
+  // In their order; none where the folder is not there. PERMISSION_DENIED: there are some, and
+  // the folder is not this user's alone; the command that mends it. FAILED_PRECONDITION: it cannot
+  // be read.
   [[nodiscard]] StatusOr<std::vector<std::string>> Names() const;
   // By name. Errors as of Get.
   [[nodiscard]] StatusOr<std::vector<Context>> List() const;
@@ -72,7 +73,7 @@ class Contexts {
 };
 
 // INVALID_ARGUMENT: a context's name is one (common/ids.h) that begins with a letter or a digit,
-// and is not `current`.
+// and is neither `current` nor `profiles`: what else stands in the folder.
 [[nodiscard]] Status CheckContextName(const std::string& name);
 // The context's name when nobody says one: the host, as far as it can be one.
 [[nodiscard]] std::string ContextNameOf(const Address& coordinator);

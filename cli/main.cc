@@ -1,3 +1,5 @@
+#include <grpc/support/log.h>
+
 #include <cstdio>
 
 #include "cli/ringctl.h"
@@ -11,5 +13,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   ringmaster::InitializeLog("ringctl");  // stdout is for data
+  // Why a connection failed stands in the error, too, in words.
+  gpr_set_log_function([](gpr_log_func_args* line) { spdlog::debug("{}", line->message); });
   return ringmaster::cli::Run(argc, argv);
 }

@@ -110,6 +110,18 @@ TEST_CASE("Contexts: what cannot be read is said, and can be removed") {
   CHECK(Message(open).find("`chmod 700 " + person.contexts.folder()) != std::string::npos);
 }
 
+TEST_CASE("Contexts: a folder that others may read is none of ours until somebody logs in") {
+  const LoggedIn person;
+  std::filesystem::create_directories(person.file("profiles"));
+  std::filesystem::permissions(person.contexts.folder(), std::filesystem::perms(0755));
+  CHECK(Must(person.contexts.List()).empty());
+  CHECK(!Must(person.contexts.Current()));
+  CHECK(!Must(person.contexts.Of({"192.0.2.1", 7700})));
+  REQUIRE(person.LogIn("home", {"192.0.2.1", 7700}).ok());
+  CHECK(ModeOf(person.contexts.folder()) == 0700);
+  CHECK(Must(person.contexts.Names()) == std::vector<std::string>{"home"});
+}
+
 TEST_CASE("Contexts: while one ringctl writes a context another one does not") {
   const LoggedIn person;
   REQUIRE(person.LogIn("home", {"192.0.2.1", 7700}).ok());
@@ -122,7 +134,7 @@ TEST_CASE("Contexts: names are those of folders that nobody confuses") {
   for (const char* const name : {"home", "a.b-c_d", "192.0.2.1", "7"}) {
     CHECK(CheckContextName(name).ok());
   }
-  for (const char* const name : {"", ".", "..", "-o", "a/b", "current", "a b"}) {
+  for (const char* const name : {"", ".", "..", "-o", "a/b", "current", "profiles", "a b"}) {
     CHECK(CheckContextName(name).code() == absl::StatusCode::kInvalidArgument);
   }
   CHECK(CheckContextName(std::string(101, 'a')).code() == absl::StatusCode::kInvalidArgument);
