@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -145,19 +146,16 @@ StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& w
   return refusal.empty() ? StatusOr<Address>(address) : Bad(text, what, refusal);
 }
 
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 bool IsLoopback(const std::string& host) {
   // A name like 127.example.org is no loopback address: only a whole IPv4 address counts.
   in_addr v4 = {};
   return host == "localhost" || host == "::1" || host.starts_with(kUnixScheme) ||
          (host.starts_with("127.") && inet_pton(AF_INET, host.c_str(), &v4) == 1);
-}
-
-Status CheckBind(const Address& listen, InsecureBind insecure) {
-  if (IsLoopback(listen.host) || insecure == InsecureBind::kAllow) return absl::OkStatus();
-  return FailedPrecondition(
-      "--listen {} is not a loopback address and there is no TLS yet: anyone who reaches this port "
-      "could use it; listen on 127.0.0.1, or pass --insecure on a network that you trust",
-      listen.ToString());
 }
 
 }  // namespace ringmaster

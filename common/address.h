@@ -33,11 +33,16 @@ inline constexpr char kUnixScheme[] = "unix:";
 // worker: link-local (a cloud's metadata service), multicast, the unspecified address.
 [[nodiscard]] StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& what);
 
+// This host's name, as gethostname gives it; empty when it has none.
+[[nodiscard]] std::string HostName();
+
 // 127.0.0.0/8, ::1 and localhost; and Unix sockets, which are of this host, too.
 [[nodiscard]] bool IsLoopback(const std::string& host);
 
-// Without TLS only loopback may be listened on, unless the user said --insecure.
-enum class InsecureBind { kRefuse, kAllow };
-[[nodiscard]] Status CheckBind(const Address& listen, InsecureBind insecure);
+// Whose connections need no TLS.
+enum class Plaintext : uint8_t {
+  kOwnUsers,   // on this host, over loopback or a Unix socket: IsOwn (common/rpc/local_user.h)
+  kEverybody,  // wherever they are: --insecure
+};
 
 }  // namespace ringmaster

@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/pki/join.h"
+#include "common/rpc/credentials.h"
 #include "common/ticket.h"
 
 namespace ringmaster::coordinator {
@@ -30,6 +32,34 @@ std::string RandomBytes(size_t bytes) {
   return text.substr(0, bytes);
 }
 
+UnixTime UnixNow() {
+  return std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
+}
+
+pki::Time WallClock() {
+  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+pki::Identity Named(const std::string& cluster, const IdentityName& identity) {
+  const bool worker = identity.kind == IdentityKind::kWorker;
+  return {cluster, worker ? pki::Kind::kWorker : pki::Kind::kUser, identity.name};
+}
+
+// gRPC has verified it.
+StatusOr<PeerCertificate> PeerCertificateOf(const grpc::AuthContext& connection) {
+  RING_ASSIGN_OR_RETURN(const std::optional<pki::Identity> identity, PeerIdentity(connection));
+  RING_ASSIGN_OR_RETURN(const pki::Certificate leaf, PeerLeaf(connection));
+  if (!identity || identity->kind == pki::Kind::kCoordinator) {
+    return Error(absl::StatusCode::kUnauthenticated, "a coordinator is no client");
+  }
+  const bool worker = identity->kind == pki::Kind::kWorker;
+  PeerCertificate certificate;
+  certificate.identity = {worker ? IdentityKind::kWorker : IdentityKind::kUser, identity->name};
+  certificate.issued = leaf.not_before() + pki::kBackdating;
+  certificate.expires = leaf.not_after();
+  return certificate;
+}
+
 // Peers may ping as often as they like, and one that does not answer is dropped.
 void SetConnections(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
@@ -46,16 +76,24 @@ void SetConnections(grpc::ServerBuilder& builder) {
 
 }  // namespace
 
+StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
+  Opened opened;
+  RING_ASSIGN_OR_RETURN(opened.folder, DataFolder::Lock(flags.data_dir));
+  RING_ASSIGN_OR_RETURN(opened.data_secret, opened.folder->Secret());
+  RING_ASSIGN_OR_RETURN(opened.store, SqliteStore::Open(opened.folder->database()));
+  RING_ASSIGN_OR_RETURN(opened.logs, LogFolder::Open({opened.folder->logs()}));
+  RING_ASSIGN_OR_RETURN(pki::AuthorityFolder authority,
+                        pki::AuthorityFolder::Open(opened.folder->pki(), WallClock()));
+  opened.authority = std::make_unique<pki::AuthorityFolder>(std::move(authority));
+  return opened;
+}
+
 StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   if (!flags.data_root.empty() && !std::filesystem::is_directory(flags.data_root)) {
     return FailedPrecondition("--data-root {} is not a folder", flags.data_root);
   }
-  RING_ASSIGN_OR_RETURN(auto folder, DataFolder::Lock(flags.data_dir));
-  RING_ASSIGN_OR_RETURN(const std::string secret, folder->Secret());
-  RING_ASSIGN_OR_RETURN(auto store, SqliteStore::Open(folder->database()));
-  RING_ASSIGN_OR_RETURN(auto logs, LogFolder::Open({folder->logs()}));
-  std::unique_ptr<Daemon> daemon(
-      new Daemon(flags, std::move(folder), std::move(store), std::move(logs), secret));
+  RING_ASSIGN_OR_RETURN(Opened opened, Open(flags));
+  std::unique_ptr<Daemon> daemon(new Daemon(flags, std::move(opened)));
   RING_RETURN_IF_ERROR(daemon->control_.Restore());
   RING_RETURN_IF_ERROR(daemon->access_.Restore());
   for (const std::string& job : daemon->log_folder_->Jobs()) {
@@ -64,33 +102,58 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
   daemon->disk_.Start();
   daemon->logs_.Start();
   daemon->data_files_.Start();
+  daemon->joins_.Start();
   RING_RETURN_IF_ERROR(daemon->Listen(flags));
   daemon->control_.Start();  // what came meanwhile waits for it
   return daemon;
 }
 
-Daemon::Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder,
-               std::unique_ptr<SqliteStore> store, std::unique_ptr<LogFolder> logs,
-               const std::string& data_secret)
-    : folder_(std::move(folder)),
-      store_(std::move(store)),
+Daemon::Daemon(const Flags& flags, Opened opened)
+    : folder_(std::move(opened.folder)),
+      store_(std::move(opened.store)),
       checkpoints_(folder_->checkpoints()),
-      log_folder_(std::move(logs)),
+      log_folder_(std::move(opened.logs)),
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
-                               &benches_, data_secret}),
+                               &benches_, opened.data_secret}),
       jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
       bench_(control_, benches_),
+      authority_(std::move(opened.authority)),
+      gate_(MakeGate()),
       access_(AccessHands()),
+      joins_(authority_->server(),
+             [this](const v1::JoinRequest& request, const std::string& key_sha256,
+                    const std::string& address, std::function<void(const v1::JoinReply&)> done) {
+               access_.Join(request, key_sha256, address, std::move(done));
+             }),
       data_root_(flags.data_root),
       data_files_({.state_dir = folder_->path(),
                    .admit = [this](const v1::DataAsker& asker) { return AdmitToData(asker); }}) {}
 
-// Everybody who reaches it is local, or on a network that is trusted (--insecure): an
-// administrator.
+std::shared_ptr<Gate> Daemon::MakeGate() {
+  Gate::Hands hands;
+  hands.identities = &identities_;
+  hands.certificate_of = &PeerCertificateOf;
+  hands.on_refusal = [this](const v1::AuditEntry& refused, UnixTime now) {
+    access_.NoteRefusal(refused, now);
+  };
+  hands.now = &UnixNow;
+  return std::make_shared<Gate>(std::move(hands));
+}
+
+// Without TLS they are root, its own user and members of its socket's group, or it was told to take
+// everybody (--insecure): administrators.
+Passage Daemon::CallerOf(const grpc::AuthContext& connection) const {
+  const StatusOr<std::optional<pki::Identity>> identity = PeerIdentity(connection);
+  if (!identity.ok() || *identity) return gate_->Identify(connection);
+  Passage passage;
+  passage.caller.role = v1::ROLE_ADMIN;
+  return passage;
+}
+
 AccessService::Hands Daemon::AccessHands() {
   AccessService::Hands hands;
   hands.store = &store_->access();
@@ -98,17 +161,57 @@ AccessService::Hands Daemon::AccessHands() {
   hands.run = [this](size_t bytes, std::function<void()> task) {
     return control_.Run(bytes, std::move(task));
   };
-  hands.caller_of = [](grpc::CallbackServerContext*) {
-    Passage passage;
-    passage.caller.role = v1::ROLE_ADMIN;
-    return passage;
+  hands.caller_of = [this](grpc::CallbackServerContext* context) {
+    return CallerOf(*context->auth_context());
   };
+  hands.authority = SigningAuthority();
   hands.random_bytes = RandomBytes;
-  hands.now = [] {
-    return std::chrono::time_point_cast<std::chrono::milliseconds>(
-        std::chrono::system_clock::now());
-  };
+  hands.now = &UnixNow;
+  hands.on_revoked = [this](const IdentityName& revoked) { CutOff(revoked); };
   return hands;
+}
+
+Authority Daemon::SigningAuthority() const {
+  Authority authority;
+  authority.sign = [this](const std::string& signing_request, const IdentityName& identity,
+                          UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
+    const pki::Identity named = Named(authority_->cluster(), identity);
+    RING_ASSIGN_OR_RETURN(
+        const pki::Certificate certificate,
+        authority_->authority().Issue(signing_request, named, pki::kLeafValidity, now));
+    v1::IssuedCertificate issued;
+    issued.set_certificate(certificate.ToDer());
+    issued.add_authorities(authority_->authority().certificate().ToDer());
+    issued.set_identity(pki::ToUri(named));
+    issued.mutable_now()->set_seconds(WallClock().time_since_epoch().count());
+    return issued;
+  };
+  authority.token_line = [this](const std::string& id, const std::string& secret) {
+    pki::JoinToken token;
+    token.coordinator = reached_at_;
+    token.authority = authority_->authority().certificate().KeyHash();
+    token.id = id;
+    token.secret = pki::Secret(secret);
+    return pki::Format(token).text();
+  };
+  authority.uri = [this](const IdentityName& identity) {
+    return pki::ToUri(Named(authority_->cluster(), identity));
+  };
+  return authority;
+}
+
+void Daemon::CutOff(const IdentityName& revoked) {
+  if (revoked.kind != IdentityKind::kWorker) return;
+  sessions_.EndOf(revoked.name,
+                  {Error(absl::StatusCode::kUnauthenticated, "worker {} was revoked", revoked.name),
+                   "REVOKED"});
+}
+
+void Daemon::Tend() {
+  const Status renewed = authority_->RenewServer(WallClock());
+  if (renewed.ok() || renewed == trouble_) return;
+  trouble_ = renewed;
+  spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
 }
 
 StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) const {
@@ -163,7 +266,15 @@ Status Daemon::Listen(const Flags& flags) {
   }
   acceptor_ = *std::move(acceptor);
   RING_RETURN_IF_ERROR(ListenLocally(flags));
-  acceptor_->AddTo(&builder);
+  reached_at_ = {flags.advertise.empty() ? listen.host : flags.advertise, acceptor_->port()};
+  ServerSecurity security;
+  RING_ASSIGN_OR_RETURN(security.tls, ServerTls(authority_->server()));
+  security.tls->SetAuthMetadataProcessor(gate_);
+  acceptor_->AddTo(&builder, security);
+  acceptor_->SetGreeted(pki::kJoinGreeting,
+                        [this](OwnedFile connection, const std::string& address) {
+                          joins_.Take(std::move(connection), address);
+                        });
   builder.RegisterService(&jobs_);
   builder.RegisterService(&fleet_);
   builder.RegisterService(&bench_);
@@ -197,6 +308,7 @@ void Daemon::Stop() {
   data_files_.Stop();
   board_.Close();
   if (acceptor_) acceptor_->Stop();
+  joins_.Stop();
   if (server_) {
     server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
     server_->Wait();

@@ -9,6 +9,7 @@
 
 #include "common/data_files/data_files_service.h"
 #include "common/loop.h"
+#include "common/pki/authority_folder.h"
 #include "common/rpc/acceptor.h"
 #include "common/status.h"
 #include "coordinator/flags.h"
@@ -19,6 +20,7 @@
 #include "coordinator/service/fleet_service.h"
 #include "coordinator/service/gate.h"
 #include "coordinator/service/jobs_service.h"
+#include "coordinator/service/join_listener.h"
 #include "coordinator/service/log_intake.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
@@ -40,14 +42,29 @@ class Daemon {
   // Where it listens, with the real port.
   [[nodiscard]] const std::string& address() const { return address_; }
 
+  // Now and then, at least once a minute: renews its certificate when that is due.
+  void Tend();
+
   // Takes no more decisions, ends every stream, lets calls in flight end, stops the threads. Jobs
   // stay as they are: what becomes of them is the next reign's decision. Idempotent.
   void Stop();
 
  private:
-  Daemon(const Flags& flags, std::unique_ptr<DataFolder> folder, std::unique_ptr<SqliteStore> store,
-         std::unique_ptr<LogFolder> logs, const std::string& data_secret);
+  // What it opened before it is made.
+  struct Opened {
+    std::unique_ptr<DataFolder> folder;
+    std::unique_ptr<SqliteStore> store;
+    std::unique_ptr<LogFolder> logs;
+    std::unique_ptr<pki::AuthorityFolder> authority;
+    std::string data_secret;
+  };
+  [[nodiscard]] static StatusOr<Opened> Open(const Flags& flags);
+  Daemon(const Flags& flags, Opened opened);
   [[nodiscard]] AccessService::Hands AccessHands();
+  [[nodiscard]] Authority SigningAuthority() const;
+  [[nodiscard]] std::shared_ptr<Gate> MakeGate();
+  [[nodiscard]] Passage CallerOf(const grpc::AuthContext& connection) const;
+  void CutOff(const IdentityName& revoked);
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
   [[nodiscard]] Status Listen(const Flags& flags);
@@ -68,11 +85,16 @@ class Daemon {
   JobsService jobs_;
   FleetService fleet_;
   BenchService bench_;
+  const std::unique_ptr<pki::AuthorityFolder> authority_;
   IdentityBoard identities_;
+  const std::shared_ptr<Gate> gate_;
   AccessService access_;
+  JoinListener joins_;
   const std::string data_root_;
   data_files::DataFilesService data_files_;
   std::string address_;
+  Address reached_at_;  // by those who join
+  Status trouble_;      // with its own certificate; main thread
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -31,14 +31,14 @@ struct RawFlags {
 
 Status Finish(const RawFlags& raw, Flags* flags) {
   RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
-  flags->insecure = raw.insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
+  const bool any = flags->listen.host == "0.0.0.0" || flags->listen.host == "::";
+  if (any && flags->advertise.empty()) flags->advertise = HostName();
+  if (raw.insecure) flags->connections.plaintext = Plaintext::kEverybody;
   Options& options = flags->options;
   RING_ASSIGN_OR_RETURN(options.lease, ParseDuration(raw.lease, "--worker-lease", kLease));
   RING_ASSIGN_OR_RETURN(options.silence, ParseDuration(raw.silence, "--silence", kSilence));
   // Heartbeats come several times in it, however short it is.
   options.heartbeat = std::min(options.heartbeat, options.silence / 4);
-  RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
-  if (flags->insecure == InsecureBind::kAllow) flags->connections.plaintext = Plaintext::kEverybody;
   if (!flags->socket_group.empty() && flags->socket.empty()) {
     return InvalidArgument("--socket-group {} is the group of --socket, which is missing",
                            flags->socket_group);
@@ -62,6 +62,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       "and keeps their checkpoints.");
   app.add_option("--listen", raw.listen, "HOST:PORT; port 0 picks a free one and prints it")
       ->capture_default_str();
+  app.add_option("--advertise", flags.advertise,
+                 "host that tokens name, where others reach this one; default: that of --listen");
   app.add_option("--data-dir", flags.data_dir, "folder of jobs and checkpoints, on a local disk")
       ->required();
   app.add_option("--data-root", flags.data_root,
@@ -70,8 +72,7 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "a Unix socket to listen at, beside DATA_DIR/ringmaster.sock");
   app.add_option("--socket-group", flags.socket_group,
                  "group whose members may use --socket; default: this user and root alone");
-  app.add_flag("--insecure", raw.insecure,
-               "listen on an address that is not loopback, without TLS");
+  app.add_flag("--insecure", raw.insecure, "no TLS, and anybody may connect");
   app.add_option("--worker-lease", raw.lease, "silence after which a worker's session is ended")
       ->type_name("DURATION")
       ->capture_default_str();

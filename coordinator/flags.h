@@ -11,11 +11,11 @@ namespace ringmaster::coordinator {
 
 struct Flags {
   Address listen;
+  std::string advertise;  // host that tokens name; empty: that of `listen`
   std::string data_dir;
   std::string data_root;     // empty: it serves no datasets
   std::string socket;        // a Unix socket beside the one in data_dir; empty: none
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
-  InsecureBind insecure = InsecureBind::kRefuse;
   Options options;
   AcceptorOptions connections;
 };

@@ -6,6 +6,7 @@
 
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/rpc/credentials.h"
 #include "common/signals.h"
 #include "coordinator/daemon.h"
 #include "coordinator/flags.h"
@@ -14,6 +15,10 @@ int main(int argc, char** argv) {
   using namespace ringmaster;
   const coordinator::ParsedFlags parsed = coordinator::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
+  if (const Status tls = UseTls13(); !tls.ok()) {
+    fmt::print(stderr, "ringmaster: {}\n", Message(tls));
+    return 1;
+  }
   BlockSignals();
   InitializeLog("ringmaster");
   if (const Status armed = ArmFailpoints(std::getenv(kFailpointVariable)); !armed.ok()) {
@@ -29,8 +34,7 @@ int main(int argc, char** argv) {
   fmt::print("ringmaster listening on {}\n", (*daemon)->address());
   std::fflush(stdout);
 
-  while (!WaitForSignal(std::chrono::seconds(1))) {
-  }
+  while (!WaitForSignal(std::chrono::seconds(1))) (*daemon)->Tend();
   (*daemon)->Stop();
   return 0;
 }

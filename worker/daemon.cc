@@ -21,6 +21,9 @@
 namespace ringmaster::worker {
 namespace {
 
+// A coordinator that boots at the same time is there by then.
+constexpr std::chrono::seconds kJoinLimit{15};
+
 // One for each name: a copy of a state folder that another worker uses brings none of its lines.
 std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
 
@@ -91,30 +94,34 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   }
   RING_RETURN_IF_ERROR(CheckCpus(flags.cpus));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> state, LockStateFolder(flags.state_dir));
+  RING_ASSIGN_OR_RETURN(Security security, SecurityOf(&flags, kJoinLimit));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Spool> spool,
                         Spool::Open({SpoolFolder(flags), flags.log_spool_bytes}));
   RING_ASSIGN_OR_RETURN(const uint64_t term, TermStore::Load(flags.state_dir));
   RING_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend, OpenBackend(flags.device));
   if (flags.memory_per_core == 0) flags.memory_per_core = DefaultMemory(flags, *backend);
   CompleteInput(*backend, &flags);
-  Services services = MakeServices(flags);
+  Services services = MakeServices(flags, security);
   ring::PortOptions options;
+  options.plaintext = flags.plaintext;
+  options.security = security.server;
+  options.dialer = security.dialer;
   options.services = {services.states.get(), services.files.get()};
-  if (flags.insecure == InsecureBind::kAllow) options.plaintext = Plaintext::kEverybody;
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));
-  return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(state), std::move(spool),
-                                            term, std::move(backend), std::move(services),
-                                            std::move(port)));
+  return std::unique_ptr<Daemon>(new Daemon(std::move(flags), std::move(security), std::move(state),
+                                            std::move(spool), term, std::move(backend),
+                                            std::move(services), std::move(port)));
 }
 
-Daemon::Services Daemon::MakeServices(const Flags& flags) {
+Daemon::Services Daemon::MakeServices(const Flags& flags, const Security& security) {
   Services services;
   services.ticket = std::make_unique<HeldTicket>();
   JobDataOptions options;
   options.name = WorkerId(flags.name);
   options.folders = {flags.data_root, flags.state_dir};
   options.coordinator = flags.coordinator;
+  options.dialer = security.dialer;
   options.ticket = [ticket = services.ticket.get()]() { return ticket->Get(); };
   options.cache.folder = flags.data_cache.empty() ? flags.state_dir + "/data" : flags.data_cache;
   options.cache.most_bytes = flags.data_cache_bytes;
@@ -130,10 +137,11 @@ Daemon::Services Daemon::MakeServices(const Flags& flags) {
   return services;
 }
 
-Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
-               uint64_t term, std::unique_ptr<Backend> backend, Services services,
-               std::unique_ptr<ring::RingPort> port)
+Daemon::Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state,
+               std::unique_ptr<Spool> spool, uint64_t term, std::unique_ptr<Backend> backend,
+               Services services, std::unique_ptr<ring::RingPort> port)
     : flags_(std::move(flags)),
+      security_(std::move(security)),
       incarnation_(RandomIncarnation()),
       ring_address_(Address{flags_.advertise, port->port()}.ToString()),
       state_(std::move(state)),
@@ -142,7 +150,7 @@ Daemon::Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<S
       backend_(std::move(backend)),
       services_(std::move(services)),
       port_(std::move(port)),
-      coordinator_(CoordinatorChannel(flags_.coordinator, DialerOf(flags_))),
+      coordinator_(CoordinatorChannel(flags_.coordinator, security_.dialer)),
       logic_(Self(), term),
       shipper_(coordinator_, spool_.get(),
                {flags_.name, [this]() { return services_.ticket->Get(); }}),
@@ -191,6 +199,7 @@ JobRunnerOptions Daemon::RunnerOptions() const {
   options.begins = [sink = log_sink_](const JobId& job) { sink->BeginJob(job); };
   options.ended = [sink = log_sink_](const JobId& job) { sink->EndJob(job); };
   options.data_root = flags_.data_root;
+  options.dialer = security_.dialer;
   options.ticket = [this]() { return services_.ticket->Get(); };
   options.input = {flags_.input_threads.value_or(1), flags_.input_memory};
   for (uint32_t i = 0; i < flags_.cores; ++i) {

@@ -16,6 +16,7 @@
 #include "worker/devices.h"
 #include "worker/flags.h"
 #include "worker/heartbeat.h"
+#include "worker/identity.h"
 #include "worker/job_data.h"
 #include "worker/job_runner.h"
 #include "worker/log/log_shipper.h"
@@ -42,6 +43,7 @@ class Daemon {
   void Leave(const std::string& reason);
   // Says that it leaves if it did not, ends the run now, and every stream. Idempotent.
   void Stop(const std::string& reason);
+  [[nodiscard]] const std::string& name() const { return flags_.name; }
   // HOST:PORT that predecessors connect to.
   [[nodiscard]] const std::string& ring_address() const { return ring_address_; }
 
@@ -53,10 +55,10 @@ class Daemon {
     std::unique_ptr<data_files::DataFilesService> files;
     std::unique_ptr<StateService> states;
   };
-  [[nodiscard]] static Services MakeServices(const Flags& flags);
-  Daemon(Flags flags, std::unique_ptr<FolderLock> state, std::unique_ptr<Spool> spool,
-         uint64_t term, std::unique_ptr<Backend> backend, Services services,
-         std::unique_ptr<ring::RingPort> port);
+  [[nodiscard]] static Services MakeServices(const Flags& flags, const Security& security);
+  Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state,
+         std::unique_ptr<Spool> spool, uint64_t term, std::unique_ptr<Backend> backend,
+         Services services, std::unique_ptr<ring::RingPort> port);
   void Post(Event event);
   void Handle(const Event& event);  // loop thread
   void Do(const Action& action);
@@ -66,6 +68,7 @@ class Daemon {
   [[nodiscard]] std::set<uint32_t> UsedDevices() const;
 
   const Flags flags_;
+  const Security security_;
   const std::string incarnation_;
   const std::string ring_address_;
   const std::unique_ptr<FolderLock> state_;

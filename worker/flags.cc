@@ -3,12 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <iostream>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "common/amount.h"
 #include "common/build_id.h"
+#include "common/files.h"
+#include "common/pki/token.h"
 #include "worker/identity.h"
 #include "worker/log/spool.h"
 
@@ -16,11 +20,13 @@ namespace ringmaster::worker {
 namespace {
 
 constexpr int kUsage = 2;
+constexpr char kDefaultCoordinator[] = "127.0.0.1:7700";
 constexpr DurationRange kDrain{std::chrono::milliseconds(0), std::chrono::hours(24)};
 
 struct RawFlags {
-  std::string coordinator = "127.0.0.1:7700";
-  std::string listen = "127.0.0.1:0";
+  std::string coordinator;
+  std::string listen;
+  std::string join, join_file;
   std::string device = "auto";
   std::string memory_per_core;
   std::string input_memory;
@@ -30,6 +36,14 @@ struct RawFlags {
   std::string cpus;
   bool insecure = false;
 };
+
+// Takes a secret out of what every user of this host may read in /proc.
+void Blank(const std::string& secret, int argc, char** argv) {
+  for (int i = 1; !secret.empty() && i < argc; ++i) {
+    if (std::string_view(argv[i]).ends_with(secret))
+      std::memset(argv[i], ' ', std::strlen(argv[i]));
+  }
+}
 
 // Strict decimal; false when `text` is anything else.
 template <typename T>
@@ -48,11 +62,30 @@ Status CheckName(const std::string& name) {
       "--name '{}': expected 1 to 100 letters, digits, dots, dashes and underscores", name);
 }
 
+// Of the token the coordinator is the default. It is checked here, where nothing was done yet.
+Status FinishJoin(const RawFlags& raw, Flags* flags) {
+  std::string coordinator = raw.coordinator;
+  flags->join = raw.join;
+  if (!raw.join_file.empty()) {
+    if (!raw.join.empty()) return InvalidArgument("give --join or --join-file, not both");
+    RING_ASSIGN_OR_RETURN(flags->join, ReadNamedFile("--join-file", raw.join_file));
+  }
+  if (!flags->join.empty()) {
+    StatusOr<pki::JoinToken> token = pki::ParseToken(flags->join);
+    if (!token.ok()) return Annotate(token.status(), "--join");
+    if (coordinator.empty()) coordinator = token->coordinator.ToString();
+  }
+  if (coordinator.empty()) coordinator = kDefaultCoordinator;
+  RING_ASSIGN_OR_RETURN(flags->coordinator, ParseCoordinator(coordinator, "--coordinator"));
+  return absl::OkStatus();
+}
+
 Status Finish(const RawFlags& raw, Flags* flags) {
-  RING_ASSIGN_OR_RETURN(flags->coordinator, ParseCoordinator(raw.coordinator, "--coordinator"));
-  RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
-  flags->insecure = raw.insecure ? InsecureBind::kAllow : InsecureBind::kRefuse;
-  RING_RETURN_IF_ERROR(CheckBind(flags->listen, flags->insecure));
+  RING_RETURN_IF_ERROR(FinishJoin(raw, flags));
+  if (!raw.listen.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
+  }
+  if (raw.insecure) flags->plaintext = Plaintext::kEverybody;
   RING_RETURN_IF_ERROR(CheckName(flags->name));
   if (flags->advertise.empty()) {
     if (flags->listen.host == "0.0.0.0" || flags->listen.host == "::") {
@@ -132,16 +165,23 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   Flags& flags = parsed.flags;
   RawFlags raw;
   flags.name = HostName();
+  if (flags.name.empty()) flags.name = "worker";
   CLI::App app{"ringworker: computes shards of a job on this host and joins its ring"};
   app.footer(
       "\nringworker devices: what this host computes on"
       "\nringworker plan --help: whether a job fits this host's cores, before it starts"
       "\nringworker tune --help: times kernels on this host's GPU before any job");
   app.add_option("--coordinator", raw.coordinator, "HOST:PORT of ringmaster, or unix:PATH")
-      ->capture_default_str()
+      ->default_str(kDefaultCoordinator)
       ->envname("RINGMASTER_COORDINATOR");
   app.add_option("--listen", raw.listen, "HOST:PORT for the ring; port 0 picks one")
-      ->capture_default_str();
+      ->default_str("127.0.0.1:0, or of the address that reaches the coordinator");
+  app.add_option("--join", raw.join,
+                 "a token of `ringctl token create --role worker`: gets this worker its "
+                 "certificate, once")
+      ->type_name("TOKEN")
+      ->envname("RINGMASTER_JOIN");
+  app.add_option("--join-file", raw.join_file, "a file with such a token; - is stdin");
   app.add_option("--advertise", flags.advertise, "host that other workers connect to");
   app.add_option("--cores", flags.cores, "shards computed side by side")
       ->capture_default_str()
@@ -193,9 +233,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "after SIGTERM, wait so long for the ring to go on without it; 0: leave at once")
       ->type_name("DURATION")
       ->capture_default_str();
-  app.add_option("--name", flags.name, "worker id")->capture_default_str();
+  const CLI::Option* const name =
+      app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
-  app.add_flag("--insecure", raw.insecure, "allow a --listen that is not loopback (no TLS yet)");
+  app.add_flag("--insecure", raw.insecure, "no TLS, and anybody may connect");
   app.set_version_flag("--version", VersionLine("ringworker"),
                        "print version, build and compute id, then end");
   try {
@@ -205,6 +246,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
     parsed.exit_code = app.exit(error) == 0 ? 0 : kUsage;
     return parsed;
   }
+  flags.name_given = name->count() > 0;
+  Blank(raw.join, argc, argv);
   const Status status = Finish(raw, &flags);
   if (!status.ok()) {
     std::cerr << "ringworker: " << Message(status) << "\n";

@@ -21,9 +21,10 @@ struct DeviceChoice {
 
 struct Flags {
   Address coordinator;
-  Address listen;
-  std::string advertise;  // host that predecessors connect to
-  InsecureBind insecure = InsecureBind::kRefuse;
+  Address listen;         // without a host: SecurityOf chooses
+  std::string advertise;  // host that predecessors connect to; empty: likewise
+  Plaintext plaintext = Plaintext::kOwnUsers;
+  std::string join;  // a token; empty: none
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
   DeviceChoice device;
@@ -39,7 +40,8 @@ struct Flags {
   std::chrono::milliseconds drain{
       30'000};  // between SIGTERM and the end of a run that nobody ended
   std::string name;
-  std::vector<int> cpus;  // empty: not pinned; else cores * threads_per_core of them
+  bool name_given = false;  // else it is the host's
+  std::vector<int> cpus;    // empty: not pinned; else cores * threads_per_core of them
 };
 
 struct ParsedFlags {

@@ -1,26 +1,155 @@
 #include "worker/identity.h"
 
+#include <netdb.h>
+#include <spdlog/spdlog.h>
 #include <sys/random.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <thread>
 
 #include "common/check.h"
+#include "common/files.h"
+#include "common/pki/credential_folder.h"
+#include "common/pki/join.h"
 #include "common/sha256.h"
 
 namespace ringmaster::worker {
+namespace {
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  const bool known = gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0;
-  return known ? name.data() : "worker";
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kJoinAttempt{10'000};
+constexpr std::chrono::milliseconds kJoinPause{500};
+constexpr char kRemedy[] =
+    "start it once with --join TOKEN; `ringctl token create --role worker` on the coordinator's "
+    "host prints one";
+
+pki::Time WallClock() {
+  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
 }
+
+bool MayComeLater(const Status& status) {
+  return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+Status JoinCluster(const Flags& flags, const std::string& folder, std::chrono::milliseconds limit) {
+  RING_ASSIGN_OR_RETURN(const pki::JoinToken token, pki::ParseToken(flags.join));
+  RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
+  const steady_clock::time_point until = steady_clock::now() + limit;
+  while (true) {
+    const auto deadline = std::min(until, steady_clock::now() + kJoinAttempt);
+    StatusOr<pki::Issued> issued = pki::Join(token, flags.name, key, WallClock(), deadline);
+    if (issued.ok()) {
+      if (issued->identity.kind != pki::Kind::kWorker) {
+        return FailedPrecondition("--join: the token makes {}, which is no worker; {}",
+                                  pki::ToUri(issued->identity), kRemedy);
+      }
+      spdlog::info("joined as {}", pki::ToUri(issued->identity));
+      return pki::WriteCredentials(folder, key, issued->certificate, issued->authorities);
+    }
+    if (!MayComeLater(issued.status()) || steady_clock::now() + kJoinPause >= until) {
+      return Annotate(issued.status(), "--join");
+    }
+    spdlog::warn("cannot join yet: {}", Message(issued.status()));
+    std::this_thread::sleep_for(kJoinPause);
+  }
+}
+
+// The address of this host that packets to `peer` would leave from.
+StatusOr<std::string> AddressTowards(const Address& peer) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(peer.port);
+  if (const int error = getaddrinfo(peer.host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return Error(absl::StatusCode::kUnavailable, "{}: {}", peer.host, gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> places(found, &freeaddrinfo);
+  for (const addrinfo* place = found; place != nullptr; place = place->ai_next) {
+    // Of a datagram socket connect() sends nothing: it finds a route.
+    const OwnedFile file(socket(place->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_storage own = {};
+    socklen_t length = sizeof(own);
+    char host[NI_MAXHOST];
+    if (file.get() >= 0 && connect(file.get(), place->ai_addr, place->ai_addrlen) == 0 &&
+        getsockname(file.get(), reinterpret_cast<sockaddr*>(&own), &length) == 0 &&
+        getnameinfo(reinterpret_cast<sockaddr*>(&own), length, host, sizeof(host), nullptr, 0,
+                    NI_NUMERICHOST) == 0) {
+      return std::string(host);
+    }
+  }
+  return Error(absl::StatusCode::kUnavailable, "no address of this host reaches {}",
+               peer.ToString());
+}
+
+Status SettleListen(Flags* flags) {
+  if (!flags->listen.host.empty()) return absl::OkStatus();
+  flags->listen = {"127.0.0.1", 0};
+  if (!IsLoopback(flags->coordinator.host)) {
+    RING_ASSIGN_OR_RETURN(flags->listen.host, AddressTowards(flags->coordinator));
+    spdlog::info("other workers reach this one at {}, as it reaches the coordinator (--listen)",
+                 flags->listen.host);
+  }
+  if (flags->advertise.empty()) flags->advertise = flags->listen.host;
+  return absl::OkStatus();
+}
+
+Status SettleName(const pki::Identity& identity, Flags* flags) {
+  if (identity.kind != pki::Kind::kWorker) {
+    return FailedPrecondition("its certificate is that of {}, which is no worker",
+                              pki::ToUri(identity));
+  }
+  if (flags->name_given && flags->name != identity.name) {
+    return FailedPrecondition(
+        "--name {}: its certificate says that it is {}; leave --name out, or remove {}/pki and "
+        "join anew with a token for that name",
+        flags->name, identity.name, flags->state_dir);
+  }
+  flags->name = identity.name;
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 std::string RandomIncarnation() {
   std::array<uint8_t, 16> bytes;
   RING_CHECK(getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
              "the kernel gives no random bytes");
   return Hex(bytes);
+}
+
+StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
+  RING_RETURN_IF_ERROR(SettleListen(flags));
+  Security security;
+  if (flags->plaintext == Plaintext::kEverybody) return security;
+  const std::string folder = flags->state_dir + "/pki";
+  StatusOr<pki::Credentials> own = pki::LoadCredentials(folder);
+  if (own.status().code() == absl::StatusCode::kNotFound) {
+    const bool local = IsLoopback(flags->listen.host) && IsLoopback(flags->coordinator.host);
+    if (flags->join.empty() && local) return security;
+    if (flags->join.empty()) {
+      return FailedPrecondition(
+          "this worker has no certificate, and {} is not on this host: {}; or pass --insecure on "
+          "a network that you trust",
+          IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
+          kRemedy);
+    }
+    RING_RETURN_IF_ERROR(JoinCluster(*flags, folder, limit));
+    own = pki::LoadCredentials(folder);
+  } else if (own.ok() && !flags->join.empty()) {
+    spdlog::info("the token is not used: this worker is {} already", pki::ToUri(own->identity));
+  }
+  RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallClock(), kRemedy));
+  RING_RETURN_IF_ERROR(SettleName(own->identity, flags));
+  RING_ASSIGN_OR_RETURN(security.server.tls, ServerTls(folder));
+  security.folder = folder;
+  security.dialer = Dialer(folder);
+  return security;
 }
 
 }  // namespace ringmaster::worker

@@ -1,14 +1,34 @@
-// Who this worker is: host and incarnation. Thread-safe (free functions).
+// Who this worker is: host and incarnation, and in a cluster with TLS the certificate that names
+// it, which it gets with a token (--join) and keeps in its state folder. Thread-safe (free
+// functions).
 #pragma once
 
+#include <chrono>
 #include <string>
+
+#include "common/rpc/acceptor.h"
+#include "common/rpc/channel.h"
+#include "common/status.h"
+#include "worker/flags.h"
 
 namespace ringmaster::worker {
 
-// The host's name, as gethostname gives it; "worker" when it has none.
-[[nodiscard]] std::string HostName();
-
 // 128 random bits as 32 hex digits: one a process start.
 [[nodiscard]] std::string RandomIncarnation();
+
+// How this worker's connections are made and taken.
+struct Security {
+  std::string folder;  // of its credentials; empty: none, or --insecure
+  Dialer dialer;
+  ServerSecurity server;
+};
+
+// Joins with the token of `flags`, where there is one and no certificate yet: within `limit`, again
+// and again while nobody answers. Then settles what depends on it, in `flags`: the name, which is
+// the certificate's; the address to listen on, where none was given, that reaches the coordinator.
+// The state folder is there. FAILED_PRECONDITION: an address that is not loopback, and neither a
+// certificate nor a token nor --insecure; a --name that is not the certificate's; a certificate
+// that no peer would take, and what to do. Errors of pki::Join.
+[[nodiscard]] StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit);
 
 }  // namespace ringmaster::worker

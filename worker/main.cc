@@ -12,6 +12,7 @@
 #include "common/amount.h"
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/rpc/credentials.h"
 #include "common/signals.h"
 #include "worker/daemon.h"
 #include "worker/devices.h"
@@ -51,6 +52,10 @@ void ReturnFreedMemory() {
 
 int main(int argc, char** argv) {
   using namespace ringmaster;
+  if (const Status tls = UseTls13(); !tls.ok()) {
+    fmt::print(stderr, "ringworker: {}\n", Message(tls));
+    return 1;
+  }
   if (argc > 1 && std::strcmp(argv[1], "tune") == 0) {
     InitializeLog("ringworker");
     return worker::TuneMain(argc - 1, argv + 1);
@@ -80,7 +85,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   (*daemon)->Start();
-  fmt::print("ringworker {} listening on {}\n", parsed.flags.name, (*daemon)->ring_address());
+  fmt::print("ringworker {} listening on {}\n", (*daemon)->name(), (*daemon)->ring_address());
   std::fflush(stdout);
 
   while (!(*daemon)->exited() && !WaitForSignal(std::chrono::seconds(1))) {

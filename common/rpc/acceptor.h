@@ -31,12 +31,6 @@
 
 namespace ringmaster {
 
-// Whose connections need no TLS.
-enum class Plaintext : uint8_t {
-  kOwnUsers,   // on this host, by its own addresses of loopback or a Unix socket: IsOwn
-  kEverybody,  // wherever they are: --insecure
-};
-
 // What whoever is refused reads, before the words.
 inline constexpr char kForbidden[] = "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain\r\n\r\n";
 

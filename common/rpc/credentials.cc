@@ -189,4 +189,13 @@ StatusOr<std::optional<pki::Identity>> PeerIdentity(const grpc::AuthContext& con
   return std::optional<pki::Identity>(*identity);
 }
 
+StatusOr<pki::Certificate> PeerLeaf(const grpc::AuthContext& context) {
+  const auto pem = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  if (pem.size() == 1) {
+    const auto found = pki::CertificatesFromPem({pem.front().data(), pem.front().size()});
+    if (found.ok()) return found->front();
+  }
+  return Error(absl::StatusCode::kUnauthenticated, "the peer has no certificate");
+}
+
 }  // namespace ringmaster

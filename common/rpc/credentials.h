@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "common/pki/certificate.h"
 #include "common/pki/identity.h"
 #include "common/status.h"
 
@@ -46,5 +47,8 @@ void SetServerName(pki::Kind kind, grpc::ChannelArguments* arguments);
 // Who a call is from; nullopt: the connection has no TLS (a local socket, or --insecure).
 // UNAUTHENTICATED: it has, and not exactly one identity.
 [[nodiscard]] StatusOr<std::optional<pki::Identity>> PeerIdentity(const grpc::AuthContext& context);
+
+// The certificate of a peer that has an identity. UNAUTHENTICATED: there is none.
+[[nodiscard]] StatusOr<pki::Certificate> PeerLeaf(const grpc::AuthContext& context);
 
 }  // namespace ringmaster

@@ -89,6 +89,17 @@ void SessionTable::End(SessionId session, const Refusal& refusal) {
   if (const auto stream = Find(session)) stream->End(refusal);
 }
 
+void SessionTable::EndOf(const std::string& worker, const Refusal& refusal) {
+  std::optional<SessionId> session;
+  {
+    MutexLock lock(mu_);
+    if (const auto key = by_worker_.find(worker); key != by_worker_.end()) {
+      session = tickets_.at(key->second).holder.session;
+    }
+  }
+  if (session) End(*session, refusal);
+}
+
 std::vector<std::shared_ptr<SessionStream>> SessionTable::All() const {
   std::vector<std::shared_ptr<SessionStream>> all;
   MutexLock lock(mu_);

@@ -43,6 +43,8 @@ class SessionTable {
   // before is worth nothing any more.
   void Admit(SessionId session, const std::string& worker, const v1::Attached& attached);
   void End(SessionId session, const Refusal& refusal);
+  // The one that this worker has, if it has one.
+  void EndOf(const std::string& worker, const Refusal& refusal);
   // Breaks off all that are stuck.
   void CancelStuck(std::chrono::steady_clock::time_point now);
   // Ends all, takes no more.

@@ -24,6 +24,7 @@ class DataFolder {
   [[nodiscard]] std::string database() const { return path_ + "/ringmaster.db"; }
   [[nodiscard]] std::string checkpoints() const { return path_ + "/checkpoints"; }
   [[nodiscard]] std::string socket() const { return path_ + "/ringmaster.sock"; }
+  [[nodiscard]] std::string pki() const { return path_ + "/pki"; }
   [[nodiscard]] std::string logs() const { return path_ + "/logs"; }
   [[nodiscard]] const std::string& path() const { return path_; }
   // Random, made by the first coordinator on it, the same for all that follow.
