@@ -6,16 +6,19 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "cli/client.h"
 #include "cli/context.h"
+#include "cli/show/json.h"
 #include "common/mutex.h"
 #include "common/pki/token.h"
 #include "common/rpc/acceptor.h"
