@@ -3,13 +3,15 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "cli/read_stream.h"
-#include "common/address.h"
 #include "common/amount.h"
-#include "common/rpc/channel.h"
+#include "common/pki/authority.h"
+#include "common/pki/credential_folder.h"
+#include "common/pki/join.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
@@ -19,6 +21,9 @@ namespace {
 
 constexpr std::chrono::minutes kCheckpointDeadline(30);
 constexpr std::chrono::milliseconds kRefusalLimit(1'000);
+constexpr std::chrono::milliseconds kRenewLimit(5'000);
+constexpr char kLoginAgain[] =
+    "`ringctl login TOKEN` with a new token (`ringctl token create` on the coordinator's host)";
 
 // CANCELLED is a server that shuts down: this side cancels only what it has read enough of.
 bool IsTransport(const grpc::Status& status) {
@@ -27,31 +32,93 @@ bool IsTransport(const grpc::Status& status) {
          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
-}  // namespace
+pki::Time WallTime() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
 
-StatusOr<Client> Client::Create(const std::string& coordinator,
-                                std::chrono::milliseconds patience) {
-  RING_ASSIGN_OR_RETURN(const Address address, ParseCoordinator(coordinator, "--coordinator"));
+grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return Client(coordinator, Dialer().Dial(address, {pki::Kind::kCoordinator, ""}, arguments), patience);
+  return arguments;
 }
 
-Client::Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
-               std::chrono::milliseconds patience)
-    : coordinator_(std::move(coordinator)),
+}  // namespace
+
+StatusOr<Client> Client::Create(const std::string& coordinator,
+                                std::chrono::milliseconds patience) {
+  RING_ASSIGN_OR_RETURN(Way way, WayTo(coordinator));
+  if (!way.cluster.empty()) RenewWhenDue(way, std::min(patience, kRenewLimit));
+  return Client(std::move(way), patience);
+}
+
+StatusOr<Client::Way> Client::WayTo(const std::string& coordinator) {
+  Way way{coordinator};
+  RING_ASSIGN_OR_RETURN(way.address, ParseCoordinator(coordinator, "--coordinator"));
+  // Where the Dialer would not use them no contexts are looked at: they may be broken.
+  if (IsLoopback(way.address.host)) return way;
+  const auto contexts = Contexts::OfUser();
+  if (!contexts.ok()) return way;
+  RING_ASSIGN_OR_RETURN(way.context, contexts->Of(way.address));
+  if (!way.context) return way;
+  const std::string& folder = way.context->credentials;
+  RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallTime(), kLoginAgain));
+  RING_ASSIGN_OR_RETURN(const pki::Credentials own, pki::LoadCredentials(folder));
+  way.dialer = Dialer(folder);
+  way.cluster = own.identity.cluster;
+  return way;
+}
+
+// Whoever else has the lock renews it already, or has just done so.
+void Client::RenewWhenDue(const Way& way, std::chrono::milliseconds patience) {
+  const std::string& folder = way.context->credentials;
+  const auto due = [&folder]() -> std::optional<pki::Credentials> {
+    auto own = pki::LoadCredentials(folder);
+    if (!own.ok() || WallTime() < pki::RenewalOf(own->certificate)) return std::nullopt;
+    return *std::move(own);
+  };
+  if (!due()) return;
+  const auto contexts = Contexts::OfUser();
+  const auto lock = contexts.ok() ? contexts->Lock(way.context->name, std::chrono::milliseconds(0))
+                                  : contexts.status();
+  const auto own = lock.ok() ? due() : std::nullopt;
+  if (!own) return;
+  const auto key = pki::Key::Generate();
+  const auto signing_request = key.ok() ? key->SigningRequest() : key.status();
+  if (!signing_request.ok()) return;
+  v1::RenewRequest request;
+  request.set_signing_request(*signing_request);
+  const auto message = Client(way, patience).Renew(request);
+  if (!message.ok()) return;
+  const auto issued = pki::CheckIssued(*message, *key, WallTime());
+  if (!issued.ok() || issued->identity != own->identity) return;
+  (void)pki::WriteCredentials(folder, *key, issued->certificate, issued->authorities);
+}
+
+Client::Client(Way way, std::chrono::milliseconds patience)
+    : way_(std::move(way)),
       patience_(patience),
-      channel_(std::move(channel)),
+      channel_(way_.dialer.Dial(way_.address, {.kind = pki::Kind::kCoordinator}, Arguments())),
       stub_(v1::Jobs::NewStub(channel_)),
       bench_(v1::Bench::NewStub(channel_)),
       access_(v1::Access::NewStub(channel_)) {}
 
-// Of a port that answers, but not this user.
 std::string Client::Refusal() const {
-  const auto address = ParseCoordinator(coordinator_, "--coordinator");
-  return address.ok() ? RefusalAt(*address, kRefusalLimit) : "";
+  return way_.cluster.empty() ? RefusalAt(way_.address, kRefusalLimit) : "";
+}
+
+Status Client::Unreachable(const std::string& why) const {
+  if (!way_.cluster.empty()) {
+    return Error(absl::StatusCode::kUnavailable,
+                 "no coordinator of cluster {} answers at {} ({}); is it running? If it does not "
+                 "take your certificate, `ringctl login TOKEN` with a new token gets another one",
+                 way_.cluster, way_.coordinator, why);
+  }
+  return Error(absl::StatusCode::kUnavailable,
+               "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
+               "name another with --coordinator or RINGMASTER_COORDINATOR",
+               way_.coordinator, why);
 }
 
 Status Client::Translate(const grpc::Status& status) const {
@@ -60,13 +127,12 @@ Status Client::Translate(const grpc::Status& status) const {
   const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
   if (!reason.empty() && !stopping) return Internal("{}", Message(FromGrpc(status)));
   if (const std::string refusal = Refusal(); !refusal.empty()) {
-    return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}",
-                 coordinator_, refusal);
+    const bool can_log_in = !IsLoopback(way_.address.host);  // there the system says who one is
+    return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}{}",
+                 way_.coordinator, refusal,
+                 can_log_in ? "; `ringctl login TOKEN` makes you known there" : "");
   }
-  return Error(absl::StatusCode::kUnavailable,
-               "no coordinator answers at {} ({}); start one with `ringctl up` or `ringmaster`, or "
-               "name another with --coordinator or RINGMASTER_COORDINATOR",
-               coordinator_, Message(FromGrpc(status)));
+  return Unreachable(Message(FromGrpc(status)));
 }
 
 Status Client::Translate(const grpc::Status& status, const std::string& job_id) {
@@ -314,6 +380,10 @@ StatusOr<v1::ListAuditResponse> Client::ListAudit(const v1::ListAuditRequest& re
 
 StatusOr<v1::WhoAmIResponse> Client::WhoAmI() {
   return AskAccess(&v1::Access::Stub::WhoAmI, v1::WhoAmIRequest());
+}
+
+StatusOr<v1::IssuedCertificate> Client::Renew(const v1::RenewRequest& request) {
+  return AskAccess(&v1::Access::Stub::Renew, request);
 }
 
 bool Client::WaitUntilConnected(Clock::time_point deadline) {

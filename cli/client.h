@@ -14,6 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "cli/context.h"
+#include "common/address.h"
+#include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/access.grpc.pb.h"
 #include "ringmaster/v1/bench.grpc.pb.h"
@@ -28,8 +31,11 @@ class Client {
   // Called several times a second while a stream is open; false ends it.
   using OnTick = std::function<bool()>;
 
-  // Connects lazily: INVALID_ARGUMENT for what is not an address, nothing else.
-  // `patience` bounds each call that is not a stream.
+  // Connects lazily, as whoever this user is in the context of that address (cli/context.h); where
+  // there is none, and on this host, without TLS. INVALID_ARGUMENT: it is no address. NOT_FOUND,
+  // PERMISSION_DENIED, FAILED_PRECONDITION, UNAUTHENTICATED: the context's credentials cannot be
+  // used, why, and what to do. A certificate past two thirds of its life is renewed before; when
+  // that fails the old one is used. `patience` bounds each call that is not a stream.
   static StatusOr<Client> Create(const std::string& coordinator,
                                  std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -73,14 +79,24 @@ class Client {
   Status RevokeIdentity(const v1::RevokeIdentityRequest& request);
   StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request);
   StatusOr<v1::WhoAmIResponse> WhoAmI();
+  StatusOr<v1::IssuedCertificate> Renew(const v1::RenewRequest& request);
 
   // Blocks until connected; false at `deadline`.
   bool WaitUntilConnected(Clock::time_point deadline);
-  [[nodiscard]] const std::string& coordinator() const { return coordinator_; }
+  [[nodiscard]] const std::string& coordinator() const { return way_.coordinator; }
 
  private:
-  Client(std::string coordinator, std::shared_ptr<grpc::Channel> channel,
-         std::chrono::milliseconds patience);
+  // How it is reached: with the credentials of `context`, or without TLS.
+  struct Way {
+    std::string coordinator;
+    Address address;
+    std::optional<Context> context;
+    Dialer dialer;
+    std::string cluster;  // that is at its end; empty without TLS
+  };
+  static StatusOr<Way> WayTo(const std::string& coordinator);
+  static void RenewWhenDue(const Way& way, std::chrono::milliseconds patience);
+  Client(Way way, std::chrono::milliseconds patience);
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,
                                                            Response*),
@@ -96,11 +112,13 @@ class Client {
                                                                         const Request&, Response*),
                                const Request& request);
   Status Translate(const grpc::Status& status) const;
+  // What a port that does not let in this user says; empty: nothing.
   [[nodiscard]] std::string Refusal() const;
+  [[nodiscard]] Status Unreachable(const std::string& why) const;
   // NOT_FOUND gains the job that was probably meant.
   Status Translate(const grpc::Status& status, const std::string& job_id);
 
-  std::string coordinator_;
+  Way way_;
   std::chrono::milliseconds patience_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;

@@ -2,36 +2,25 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include "cli/complaint.h"
-#include "common/address.h"
+#include "cli/context.h"
 #include "common/build_id.h"
 #include "common/text.h"
 
 namespace ringmaster::cli {
 namespace {
 
-constexpr char kDefaultCoordinator[] = "127.0.0.1:7700";
-constexpr char kSystemSocket[] = "/run/ringmaster/ringmaster.sock";  // deploy/systemd
 constexpr char kFooter[] =
     "\nExit codes: 0 ok, 1 anything else, 2 usage or job file, 3 job failed, 4 job cancelled,\n"
     "5 coordinator unreachable, 124 timed out.";
-
-// The package's coordinator on this host is there for members of its group.
-std::string DefaultCoordinator() {
-  const char* const value = std::getenv("RINGMASTER_COORDINATOR");
-  if (value != nullptr && *value != '\0') return value;
-  if (access(kSystemSocket, W_OK) == 0) return std::string(kUnixScheme) + kSystemSocket;
-  return kDefaultCoordinator;
-}
 
 // CLI11 reads -1 as the largest unsigned number: an option for one must not have a sign.
 void RefuseSigns(CLI::App* app) {
@@ -154,6 +143,8 @@ CLI::App* CommandLine::Add(CLI::App* group, const std::string& name, const std::
   return command;
 }
 
+void CommandLine::KeepSecret(CLI::Option* option) { secrets_.push_back(option); }
+
 CLI::App* CommandLine::AddGroup(const std::string& name, const std::string& description) {
   CLI::App* const group = app_.add_subcommand(name, description);
   group->require_subcommand(1);
@@ -179,6 +170,16 @@ StatusOr<Action> CommandLine::Parse(int argc, const char* const* argv) {
     return Complaint(app_, error.what());
   }
   return chosen_;
+}
+
+void CommandLine::BlankSecrets(int argc, char** argv) const {
+  for (const CLI::Option* const option : secrets_) {
+    for (const std::string& secret : option->results()) {
+      for (int i = 1; i < argc; ++i) {
+        if (argv[i] == secret) std::memset(argv[i], 'x', secret.size());
+      }
+    }
+  }
 }
 
 namespace {

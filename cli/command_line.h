@@ -20,7 +20,7 @@ enum class Output { kTable, kJson, kYaml, kCsv };
 
 // Options of every command. Filled when the command line was parsed.
 struct Common {
-  std::string coordinator;  // when not given: RINGMASTER_COORDINATOR, the package's, 127.0.0.1:7700
+  std::string coordinator;  // when not given: DefaultCoordinator (cli/context.h)
   Output output = Output::kTable;
   [[nodiscard]] bool json() const { return output == Output::kJson; }
 };
@@ -53,9 +53,15 @@ class CommandLine {
   void AllowYaml(CLI::App* command);
   void AllowCsv(CLI::App* command);
 
+  // What stands there is nothing that others of this host may read.
+  void KeepSecret(CLI::Option* option);
+
   // The action of the chosen command. INVALID_ARGUMENT says what is wrong with the command line.
   // A request for help is an action too.
   StatusOr<Action> Parse(int argc, const char* const* argv);
+
+  // Behind Parse, whatever came of it: `x` in the place of every secret, also for ps(1).
+  void BlankSecrets(int argc, char** argv) const;
 
   // Stays at its place; commands keep a reference.
   [[nodiscard]] const Common& common() const { return common_; }
@@ -69,6 +75,7 @@ class CommandLine {
   Common common_;
   CLI::App app_;
   Action chosen_;
+  std::vector<const CLI::Option*> secrets_;
 };
 
 // The argument JOB: an id, or `last`; Client::IdOf reads it.

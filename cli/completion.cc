@@ -77,6 +77,7 @@ std::vector<std::string> ValuesOf(const CLI::Option& option, const std::string& 
   if (kind == "KEY" && option.get_positional()) return KeyPaths();
   if (kind == "JOB") return sources.jobs();
   if (kind == "WORKER") return sources.workers();
+  if (kind == "CONTEXT") return sources.contexts();
   if (kind == "FILE") return {":files"};
   if (kind == "DIR" || option.check_lname("data-root") || option.check_lname("data-dir") ||
       option.check_lname("state-dir")) {

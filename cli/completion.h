@@ -9,10 +9,11 @@
 
 namespace ringmaster::cli {
 
-// Asked only when a job or a worker may stand there.
+// Asked only when such a name may stand there.
 struct CompletionSources {
   std::function<std::vector<std::string>()> jobs;
   std::function<std::vector<std::string>()> workers;
+  std::function<std::vector<std::string>()> contexts;
 };
 
 // Every word that may replace the last of `words`, which stand behind `ringctl`; the last is empty

@@ -9,14 +9,16 @@
 namespace ringmaster::cli {
 namespace {
 
-StatusOr<ExitCode> ParseAndRun(CommandLine& line, int argc, const char* const* argv) {
-  RING_ASSIGN_OR_RETURN(const Action action, line.Parse(argc, argv));
-  return action();
+StatusOr<ExitCode> ParseAndRun(CommandLine& line, int argc, char** argv) {
+  const StatusOr<Action> action = line.Parse(argc, argv);
+  line.BlankSecrets(argc, argv);
+  if (!action.ok()) return action.status();
+  return (*action)();
 }
 
 }  // namespace
 
-int Run(int argc, const char* const* argv) {
+int Run(int argc, char** argv) {
   CommandLine line;
   AddUp(line);
   AddInit(line);
@@ -43,6 +45,9 @@ int Run(int argc, const char* const* argv) {
   AddPlan(line);
   AddTune(line);
   AddBench(line);
+  AddLogin(line);
+  AddLogout(line);
+  AddContext(line);
   AddToken(line);
   AddIdentity(line);
   AddAudit(line);

@@ -3,7 +3,8 @@
 
 namespace ringmaster::cli {
 
-// Parses the command line, runs the command, prints an error if there is one.
-[[nodiscard]] int Run(int argc, const char* const* argv);
+// Parses the command line, runs the command, prints an error if there is one. A token in `argv` is
+// blanked.
+[[nodiscard]] int Run(int argc, char** argv);
 
 }  // namespace ringmaster::cli

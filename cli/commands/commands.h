@@ -40,6 +40,11 @@ void AddIdentity(CommandLine& line);  // ls, revoke
 void AddAudit(CommandLine& line);
 void AddWhoAmI(CommandLine& line);
 
+// login.cc
+void AddLogin(CommandLine& line);
+void AddLogout(CommandLine& line);
+void AddContext(CommandLine& line);  // ls, use
+
 void AddMetrics(CommandLine& line);
 void AddCheckpoint(CommandLine& line);  // ls, get, verify
 void AddDataset(CommandLine& line);     // make, stat, verify

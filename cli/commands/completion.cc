@@ -3,6 +3,7 @@
 
 #include "cli/client.h"
 #include "cli/commands/commands.h"
+#include "cli/context.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -55,13 +56,19 @@ std::vector<std::string> Workers(const std::string& coordinator) {
   return names;
 }
 
+std::vector<std::string> ContextNames() {
+  const auto contexts = Contexts::OfUser();
+  const auto names = contexts.ok() ? contexts->Names() : contexts.status();
+  return names.ok() ? *names : std::vector<std::string>();
+}
+
 }  // namespace
 
 void PrintCompletions(const CommandLine& line, const std::vector<std::string>& words) {
   const std::string named = ValueOf("--coordinator", words);
   const std::string& coordinator = named.empty() ? line.common().coordinator : named;
   const CompletionSources sources{[&] { return Jobs(coordinator); },
-                                  [&] { return Workers(coordinator); }};
+                                  [&] { return Workers(coordinator); }, ContextNames};
   for (const std::string& word : Complete(line.root(), words, sources)) Print(word + "\n");
 }
 

@@ -27,6 +27,7 @@ constexpr milliseconds kConnectLimit{1'000};  // of one attempt
 constexpr milliseconds kSlice{20};            // between two looks at `stop`
 
 constexpr size_t kMaxRefusal = 1'024;
+constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";  // RFC 9113, 3.4
 
 // What comes on a connection until it ends.
 std::string Hear(const OwnedFile& file, steady_clock::time_point until) {
@@ -121,6 +122,8 @@ std::string RefusalAt(const Address& address, milliseconds limit) {
   for (const addrinfo* place = found; place != nullptr; place = place->ai_next) {
     const OwnedFile file = ConnectTo(*place, until);
     if (file.get() < 0) continue;
+    // A port that also takes TLS waits for what comes first.
+    (void)send(file.get(), kPreface, std::strlen(kPreface), MSG_NOSIGNAL | MSG_DONTWAIT);
     const std::string heard = Hear(file, until);
     if (!heard.starts_with(kForbidden)) return "";
     const std::string words = heard.substr(std::strlen(kForbidden));

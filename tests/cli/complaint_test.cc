@@ -5,15 +5,15 @@
 #include <initializer_list>
 #include <vector>
 
-#include "cli/ringctl.h"
+#include "tests/cli/run_ringctl.h"
 
 namespace ringmaster::cli {
 namespace {
 
 // Nothing listens on port 1 of this machine.
-int RunRingctl(std::vector<const char*> arguments) {
+int Exit(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "ringctl");
-  return Run(static_cast<int>(arguments.size()), arguments.data());
+  return RunRingctl(arguments);
 }
 
 TEST_CASE("ExitCode: of a job that ended") {
@@ -32,32 +32,32 @@ TEST_CASE("ExitCode: of an error") {
 }
 
 TEST_CASE("Ringctl: a wrong command line ends with 2") {
-  CHECK(RunRingctl({}) == 2);
-  CHECK(RunRingctl({"stauts"}) == 2);
-  CHECK(RunRingctl({"status"}) == 2);
-  CHECK(RunRingctl({"watch", "a", "b"}) == 2);
-  CHECK(RunRingctl({"ps", "-o", "yaml"}) == 2);
-  CHECK(RunRingctl({"ps", "--coordinator", "nowhere"}) == 2);
-  CHECK(RunRingctl({"wait", "job", "--timeout", "soon"}) == 2);
-  CHECK(RunRingctl({"submit", "/no/such/file.yaml"}) == 2);
-  CHECK(RunRingctl({"checkpoint"}) == 2);
-  CHECK(RunRingctl({"dataset", "make", "imagenet", "x"}) == 2);
+  CHECK(Exit({}) == 2);
+  CHECK(Exit({"stauts"}) == 2);
+  CHECK(Exit({"status"}) == 2);
+  CHECK(Exit({"watch", "a", "b"}) == 2);
+  CHECK(Exit({"ps", "-o", "yaml"}) == 2);
+  CHECK(Exit({"ps", "--coordinator", "nowhere"}) == 2);
+  CHECK(Exit({"wait", "job", "--timeout", "soon"}) == 2);
+  CHECK(Exit({"submit", "/no/such/file.yaml"}) == 2);
+  CHECK(Exit({"checkpoint"}) == 2);
+  CHECK(Exit({"dataset", "make", "imagenet", "x"}) == 2);
 }
 
 TEST_CASE("Ringctl: help and version end with 0") {
-  CHECK(RunRingctl({"--version"}) == 0);
-  CHECK(RunRingctl({"--help"}) == 0);
-  CHECK(RunRingctl({"submit", "--help"}) == 0);
-  CHECK(RunRingctl({"checkpoint", "get", "--help"}) == 0);
+  CHECK(Exit({"--version"}) == 0);
+  CHECK(Exit({"--help"}) == 0);
+  CHECK(Exit({"submit", "--help"}) == 0);
+  CHECK(Exit({"checkpoint", "get", "--help"}) == 0);
 }
 
 TEST_CASE("Ringctl: a coordinator that does not answer ends with 5, wherever it is named") {
-  CHECK(RunRingctl({"ps", "--coordinator", "127.0.0.1:1"}) == 5);
-  CHECK(RunRingctl({"--coordinator", "127.0.0.1:1", "ps"}) == 5);
-  CHECK(RunRingctl({"wait", "job", "--timeout", "1h", "--coordinator", "127.0.0.1:1"}) == 5);
+  CHECK(Exit({"ps", "--coordinator", "127.0.0.1:1"}) == 5);
+  CHECK(Exit({"--coordinator", "127.0.0.1:1", "ps"}) == 5);
+  CHECK(Exit({"wait", "job", "--timeout", "1h", "--coordinator", "127.0.0.1:1"}) == 5);
   setenv("RINGMASTER_COORDINATOR", "127.0.0.1:1", 1);
-  CHECK(RunRingctl({"workers"}) == 5);
-  CHECK(RunRingctl({"workers", "--coordinator", "nowhere"}) == 2);
+  CHECK(Exit({"workers"}) == 5);
+  CHECK(Exit({"workers", "--coordinator", "nowhere"}) == 2);
   unsetenv("RINGMASTER_COORDINATOR");
 }
 

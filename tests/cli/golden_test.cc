@@ -15,69 +15,19 @@
 #include <set>
 #include <sstream>
 
-#include "cli/ringctl.h"
+#include "cli/context.h"
 #include "tests/cli/fake_jobs.h"
+#include "tests/cli/run_ringctl.h"
 #include "tests/cli/screen.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_cluster.h"
 
 namespace ringmaster::cli {
 namespace {
 
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-// While it lives a stream of this process goes to another descriptor.
-class Redirect {
- public:
-  Redirect(std::FILE* stream, int target) : stream_(stream), kept_(dup(fileno(stream))) {
-    std::fflush(stream_);
-    dup2(target, fileno(stream_));
-  }
-  ~Redirect() {
-    std::fflush(stream_);
-    dup2(kept_, fileno(stream_));
-    close(kept_);
-  }
-  Redirect(const Redirect&) = delete;
-  Redirect& operator=(const Redirect&) = delete;
-
- private:
-  std::FILE* stream_;
-  int kept_;
-};
-
-int RunRingctl(const std::vector<std::string>& words) {
-  std::vector<const char*> argv;
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return Run(static_cast<int>(argv.size()), argv.data());
-}
-
-struct Outcome {
-  std::string out, err;
-  int code = 0;
-};
-
-Outcome RunToFiles(const std::string& folder, const std::vector<std::string>& words) {
-  const std::string out = folder + "/out", err = folder + "/err";
-  const int out_file = creat(out.c_str(), 0600), err_file = creat(err.c_str(), 0600);
-  Outcome outcome;
-  {
-    const Redirect redirect_out(stdout, out_file), redirect_err(stderr, err_file);
-    outcome.code = RunRingctl(words);
-  }
-  close(out_file);
-  close(err_file);
-  outcome.out = ReadFile(out);
-  outcome.err = ReadFile(err);
-  return outcome;
-}
-
 // What stands on the terminal at the end. The output is small: a terminal holds it until it is
 // read.
-Outcome RunOnTerminal(const std::string& folder, size_t columns,
-                      const std::vector<std::string>& words) {
+Outcome RunOnTerminal(const std::string& folder, size_t columns, std::vector<std::string> words) {
   int master = -1, slave = -1;
   winsize size{};
   size.ws_col = static_cast<unsigned short>(columns);
@@ -98,7 +48,7 @@ Outcome RunOnTerminal(const std::string& folder, size_t columns,
   }
   for (const int file : {master, slave, err_file}) close(file);
   outcome.out = screen.Text();
-  outcome.err = ReadFile(err);
+  outcome.err = ReadWhole(err);
   return outcome;
 }
 
@@ -156,9 +106,25 @@ std::string Play(const std::string& line, const std::string& folder, const std::
          fmt::format("exit {}\n", outcome.code);
 }
 
+// Where the person of every session is logged in: at home, which is the current one, and away.
+void LogIn(const std::string& config) {
+  const pki::Time now = std::chrono::sys_days(std::chrono::January / 15 / 2030);
+  const testing::TestCluster cluster(now);
+  for (const auto& [name, host] :
+       {std::pair("away", "192.0.2.9"), std::pair("home", "192.0.2.1")}) {
+    const pki::Credentials own = cluster.CredentialsOf(pki::Kind::kUser, "eva", now);
+    const Status put =
+        Contexts(config + "/ringmaster")
+            .Put(name, {host, 7700}, own.key, {own.certificate, own.authorities, own.identity});
+    RING_CHECK(put.ok(), "a context of a session");
+  }
+}
+
 // Comments and `$` lines stay; everything else is played again.
 std::string PlaySession(const std::string& written, const std::string& address) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder, config;
+  const Variable place("XDG_CONFIG_HOME", config.path());
+  LogIn(config.path());
   std::istringstream stream(written);
   std::string played;
   for (std::string line; std::getline(stream, line);) {
@@ -193,7 +159,7 @@ TEST_CASE("Ringctl: every session comes out as it is written") {
   }
   REQUIRE(paths.size() >= 10);
   for (const std::filesystem::path& path : paths) {
-    const std::string written = ReadFile(path);
+    const std::string written = ReadWhole(path);
     const std::string played = PlaySession(written, jobs.address());
     if (std::getenv("RINGMASTER_REWRITE") != nullptr) {
       std::ofstream(path) << played;
