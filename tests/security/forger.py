@@ -53,6 +53,18 @@ class Forger:
                  *(["-addext", f"subjectAltName={names}"] if names else []))
         return path
 
+    @staticmethod
+    def der(request):
+        return subprocess.run(["openssl", "req", "-in", request, "-outform", "DER"], capture_output=True,
+                              check=True).stdout
+
+    def pem(self, certificate):
+        """A file with the certificate, which is DER."""
+        path = self._new("pem")
+        subprocess.run(["openssl", "x509", "-inform", "DER", "-out", path], input=certificate, capture_output=True,
+                       check=True)
+        return path
+
     def authority(self):
         made = Authority(self.key(), self._new("ca"))
         _openssl("req", "-config", self.settings, "-x509", "-key", made.key, "-subj", "/CN=another", "-days", 1,
