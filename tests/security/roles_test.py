@@ -84,6 +84,78 @@ class RolesTest(two_hosts.HostsTest):
         self.check_end(job)
         running.stop()
 
+    def submission(self):
+        """Requests for jobs that wait for more workers than there are."""
+        jobs, job = (importlib.import_module(f"ringmaster.v1.{name}_pb2") for name in ("jobs", "job"))
+        spec = job.JobSpec(name="own", batch=8, shards=8, epochs=1)
+        spec.model.name, spec.data.path, spec.optimizer.sgd.learning_rate, spec.workers.min = "mlp", "cifar10", 0.1, 8
+        return jobs, lambda key: jobs.SubmitRequest(spec=spec, idempotency_key=key)
+
+    def test_what_is_anothers(self):
+        running = self.cluster
+        running.start_pair()
+        self.load()
+        fleet = importlib.import_module("ringmaster.v1.fleet_pb2")
+        beside = running.submit(two_hosts.JOB)
+        jobs, submission = self.submission()
+        eva, max_, ann = self.join("submitter", "eva"), self.join("submitter", "max"), self.join("admin", "ann")
+        with eva.channel(running.network) as channel:
+            def submit(key):
+                call = channel.unary_unary("/ringmaster.v1.Jobs/Submit", jobs.SubmitRequest.SerializeToString,
+                                           jobs.SubmitResponse.FromString)
+                return jobs.CancelRequest(job_id=call(submission(key), timeout=20).job_id).SerializeToString()
+            first, second = submit("1"), submit("2")
+
+        def cancel(who, job):
+            with who.channel(running.network) as channel:
+                return outcome(channel, "/ringmaster.v1.Jobs/Cancel", job)[0]
+        self.assertEqual(cancel(max_, first), grpc.StatusCode.PERMISSION_DENIED)
+        self.assertEqual(cancel(eva, first), grpc.StatusCode.OK)
+        self.assertEqual(cancel(ann, second), grpc.StatusCode.OK)
+
+        attach = fleet.Attach(protocol=3, name="a", incarnation="0" * 31 + "1", cores=1, ring_address="198.18.77.2:9")
+        attach.numerics_class.backend = "none"
+        for name in ("a", "c"):
+            attach.name = name
+            with running.credentials_of("b").channel(running.network) as channel:
+                code, words = outcome(channel, "/ringmaster.v1.Fleet/Session",
+                                      fleet.WorkerMessage(attach=attach).SerializeToString())
+            self.assertEqual(code, grpc.StatusCode.PERMISSION_DENIED, words)
+            self.assertIn(f"certificate says that it is b, and it attaches as {name}", words)
+        self.check_end(beside)
+        running.stop()
+
+    def test_a_workers_port_is_for_those_of_its_job(self):
+        running = self.cluster
+        running.start_pair()
+        self.load()
+        states = importlib.import_module("ringmaster.v1.states_pb2")
+        ring = importlib.import_module("ringmaster.v1.ring_pb2")
+        status = self.check_job()
+        job = status["job_id"]
+        term, counter = (int(part) for part in status["generation"].split("."))
+        fetch = states.FetchRequest(protocol=3, job_id=job, step=6, worker="b").SerializeToString()
+        other, admin = self.join("worker", "c"), self.join("admin", "ann")
+        for method, request in (("/ringmaster.v1.States/Fetch", fetch), ("/ringmaster.v1.Ring/Link", b""),
+                                ("/ringmaster.v1.Ring/Pulse", b""), (REFLECTION, b"")):
+            with self.subTest(method), admin.channel(running.ring_port("a"), "worker") as channel:
+                code, words = outcome(channel, method, request)
+                self.assertEqual(code, grpc.StatusCode.PERMISSION_DENIED, words)
+                self.assertIn("user/ann is no worker", words)
+        with other.channel(running.ring_port("a"), "worker") as channel:
+            code, words = outcome(channel, "/ringmaster.v1.States/Fetch", fetch)
+            self.assertEqual(code, grpc.StatusCode.PERMISSION_DENIED, words)
+            self.assertEqual(outcome(channel, HEALTH)[0], grpc.StatusCode.OK)
+            # b is whom a awaits; c knows all that b would say.
+            for sender, words in (("b", "/worker/c, and says that it is b"), ("c", "")):
+                hello = ring.LinkHello(protocol=3, job_id=job, term=term, counter=counter, sender=sender,
+                                       incarnation="0" * 32)
+                code, said = outcome(channel, "/ringmaster.v1.Ring/Pulse", timeout=3,
+                                     metadata=[("ringmaster-link-bin", hello.SerializeToString())])
+                self.assertEqual((code == grpc.StatusCode.PERMISSION_DENIED, words in said), (sender == "b", True), said)
+                self.assertNotEqual(code, grpc.StatusCode.OK)
+        running.stop()
+
     def renewal(self, credentials):
         request = self.access.RenewRequest(signing_request=self.forger.der(self.forger.request(self.forger.key())))
         with credentials.channel(self.cluster.network) as channel:

@@ -57,11 +57,11 @@ class TlsTest(two_hosts.HostsTest):
                          {("a", "worker"), ("b", "worker")})
         joins = {entry["subject"].split()[0]: entry["who"] for entry in running.audit() if entry["what"] == "join"}
         self.assertEqual(joins, {f"worker/{name}": f"address {address}" for name, address in zip("ab", ADDRESSES)})
-        # Both start again with what they have.
+        # Both start again with what they have, a over the coordinator's socket.
         running.stop()
         running.start_coordinator()
-        for host, name in ((INSIDE, "a"), (OUTSIDE, "b")):
-            running.start_certified(name, host)
+        running.start_certified("a", INSIDE, join=["--coordinator", running.address, "--listen", f"{ADDRESSES[INSIDE]}:0"])
+        running.start_certified("b", OUTSIDE)
         self.check_job()
         running.stop()
 

@@ -48,9 +48,9 @@ class Credentials:
         return grpc.secure_channel(address, credentials, options=[name])
 
 
-def outcome(channel, method, request=b"", timeout=20):
+def outcome(channel, method, request=b"", timeout=20, metadata=()):
     """Code and words that a call of any kind, with one message, ends or begins with."""
-    call = channel.stream_stream(method)(iter([request]), timeout=timeout * cluster.SLOW)
+    call = channel.stream_stream(method)(iter([request]), timeout=timeout * cluster.SLOW, metadata=metadata)
     try:
         next(call, None)
         return grpc.StatusCode.OK, ""
