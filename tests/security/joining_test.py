@@ -52,7 +52,8 @@ class JoiningTest(two_hosts.HostsTest):
         again = running.start_certified("a", INSIDE, token)
         self.assertIn("the token is not used: this worker is spiffe://", again.log())
         refusals = [entry for entry in running.audit() if entry["result"] == "TOKEN_USED"]
-        self.assertEqual([(entry["who"], entry["what"]) for entry in refusals], [(f"address {ADDRESSES[OUTSIDE]}", "join")])
+        self.assertEqual([(entry["who"], entry["what"]) for entry in refusals],
+                         [(f"address {ADDRESSES[OUTSIDE]}", "join")])
         running.stop()
 
     def test_one_use_and_eight_who_want_it(self):
@@ -85,8 +86,11 @@ class JoiningTest(two_hosts.HostsTest):
         self.assertEqual(self.ask(used, request, "y"), "worker/x")
         wrong = Token(running.token())
         wrong.secret = wrong.secret[:-1] + ("a" if wrong.secret[-1] != "a" else "b")
-        cluster.wait_until(lambda: late.id not in {token["id"] for token in running.json("token", "ls").get("tokens", [])},
-                           "a token ends")
+
+        def listed():
+            return {token["id"] for token in running.json("token", "ls")["tokens"]}
+        self.assertIn(wrong.id, listed())
+        cluster.wait_until(lambda: late.id not in listed(), "a token ends")
         for token, reason in ((late, "TOKEN_EXPIRED"), (back, "TOKEN_NOT_VALID"), (used, "TOKEN_USED"),
                               (wrong, "TOKEN_NOT_VALID")):
             self.assertEqual(self.ask(token, name="y"), reason)
@@ -134,7 +138,7 @@ class JoiningTest(two_hosts.HostsTest):
                 with Relay(ADDRESSES[OUTSIDE], running.network, (pem, key)) as relay:
                     token = Token(running.token())
                     worker = running.start_certified("m", OUTSIDE, token.at(relay.address).line(),
-                                                     state=f"m{len(pem.name)}{what[:3]}", wait=False)
+                                                     state=f"of-{pem.name}", wait=False)
                     self.refused(worker, words, "the secret was not sent")
                     self.assertTrue(relay.heard)
                     for heard in relay.heard:
@@ -146,7 +150,8 @@ class JoiningTest(two_hosts.HostsTest):
         with Relay(ADDRESSES[OUTSIDE], running.network, (pem, server / "key.pem")) as relay:
             token = Token(running.token())
             worker = running.start_certified("m", OUTSIDE, token.at(relay.address).line(), wait=False)
-            cluster.wait_until(lambda: any(token.secret.encode() in heard for heard in relay.heard), "the secret is heard")
+            secret = token.secret.encode()
+            cluster.wait_until(lambda: any(secret in heard for heard in relay.heard), "the secret is heard")
             worker.kill()
         self.check_end(job)
 

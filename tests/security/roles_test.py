@@ -11,7 +11,7 @@ import join_wire
 import peer_test
 import two_hosts
 from join_wire import Token
-from two_hosts import INSIDE, OUTSIDE, outcome
+from two_hosts import OUTSIDE, outcome
 
 setUpModule = two_hosts.set_up
 
@@ -26,14 +26,16 @@ SERVED = ("jobs", "fleet", "bench", "access", "data")
 class RolesTest(two_hosts.HostsTest):
     def load(self):
         peer_test.generate(self.cluster.folder / "stubs")
-        self.access, self.rules = (importlib.import_module(f"ringmaster.v1.{name}_pb2") for name in ("access", "rules"))
+        self.access = importlib.import_module("ringmaster.v1.access_pb2")
+        self.rules = importlib.import_module("ringmaster.v1.rules_pb2")
         self.forger = forger.Forger(self.cluster.folder / "forged", self.cluster.pki / "ca.pem")
 
     def join(self, role, name):
         """Credentials of somebody who joins by hand."""
         key = self.forger.key()
         token = Token(self.cluster.token("--name", name, role=role))
-        reply = join_wire.ask(self.access, token, self.forger.der(self.forger.request(key)), self.cluster.pki / "ca.pem")
+        request = self.forger.der(self.forger.request(key))
+        reply = join_wire.ask(self.access, token, request, self.cluster.pki / "ca.pem")
         self.assertEqual(reply.code, 0, reply.message)
         return two_hosts.Credentials(key, self.forger.pem(reply.issued.certificate), self.cluster.pki / "ca.pem")
 
@@ -152,7 +154,8 @@ class RolesTest(two_hosts.HostsTest):
                                        incarnation="0" * 32)
                 code, said = outcome(channel, "/ringmaster.v1.Ring/Pulse", timeout=3,
                                      metadata=[("ringmaster-link-bin", hello.SerializeToString())])
-                self.assertEqual((code == grpc.StatusCode.PERMISSION_DENIED, words in said), (sender == "b", True), said)
+                denied = code == grpc.StatusCode.PERMISSION_DENIED
+                self.assertEqual((denied, words in said), (sender == "b", True), said)
                 self.assertNotEqual(code, grpc.StatusCode.OK)
         running.stop()
 

@@ -53,14 +53,15 @@ class TlsTest(two_hosts.HostsTest):
                          set(ADDRESSES))
         status = self.check_job()
         self.assertTrue(all(worker["ring_bytes"] > 0 for worker in status["workers"]))
-        self.assertEqual({(each["name"], each["role"]) for each in running.json("identity", "ls")["identities"]},
-                         {("a", "worker"), ("b", "worker")})
+        identities = running.json("identity", "ls")["identities"]
+        self.assertEqual({(each["name"], each["role"]) for each in identities}, {("a", "worker"), ("b", "worker")})
         joins = {entry["subject"].split()[0]: entry["who"] for entry in running.audit() if entry["what"] == "join"}
         self.assertEqual(joins, {f"worker/{name}": f"address {address}" for name, address in zip("ab", ADDRESSES)})
         # Both start again with what they have, a over the coordinator's socket.
         running.stop()
         running.start_coordinator()
-        running.start_certified("a", INSIDE, join=["--coordinator", running.address, "--listen", f"{ADDRESSES[INSIDE]}:0"])
+        running.start_certified("a", INSIDE, join=["--coordinator", running.address,
+                                                   "--listen", f"{ADDRESSES[INSIDE]}:0"])
         running.start_certified("b", OUTSIDE)
         self.check_job()
         running.stop()
@@ -71,8 +72,9 @@ class TlsTest(two_hosts.HostsTest):
         job = running.submit(two_hosts.JOB)
         # On loopback that is how everybody talks to it.
         port = running.network.rsplit(":", 1)[1]
-        inside = subprocess.run([*two_hosts.on(INSIDE), cluster.BIN / "ringctl", "ps", "--coordinator", f"127.0.0.1:{port}"],
-                                capture_output=True, text=True, timeout=60, check=False)
+        inside = subprocess.run(
+            [*two_hosts.on(INSIDE), cluster.BIN / "ringctl", "ps", "--coordinator", f"127.0.0.1:{port}"],
+            capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(inside.returncode, cluster.OK, inside.stderr)
         forbidden = b"HTTP/1.1 403 Forbidden\r\n"
         for address in (running.network, running.ring_port("a")):
