@@ -40,9 +40,9 @@ class LocalUsersTest(cluster.ClusterTest):
                               capture_output=True, text=True, timeout=60, check=False)
 
     def refused_over_tcp(self, address):
-        """What another user reads at a port; nothing but that comes."""
+        """What another user reads at a port who begins to speak HTTP/2; nothing but that comes."""
         script = ("import socket, sys; c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20);"
-                  "c.settimeout(20); print(c.recv(4096).decode(), end='')")
+                  "c.settimeout(20); c.sendall(b'PRI * HTTP/2.0'); print(c.recv(4096).decode(), end='')")
         host, port = address.rsplit(":", 1)
         return subprocess.run([*STRANGER, "/usr/bin/python3", "-c", script, host, port], capture_output=True,
                               text=True, timeout=60, check=True).stdout
