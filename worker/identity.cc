@@ -37,8 +37,16 @@ bool MayComeLater(const Status& status) {
          status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-Status JoinCluster(const Flags& flags, const std::string& folder, std::chrono::milliseconds limit) {
-  RING_ASSIGN_OR_RETURN(const pki::JoinToken token, pki::ParseToken(flags.join));
+// Which token it joined with last, so that one that stays in its settings is used once.
+std::string JoinedFile(const Flags& flags) { return flags.state_dir + "/joined"; }
+
+bool IsUsed(const Flags& flags, const pki::JoinToken& token) {
+  const auto id = ReadNamedFile("token", JoinedFile(flags));
+  return id.ok() && *id == token.id;
+}
+
+Status JoinCluster(const Flags& flags, const pki::JoinToken& token, const std::string& folder,
+                   std::chrono::milliseconds limit) {
   RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
   const steady_clock::time_point until = steady_clock::now() + limit;
   while (true) {
@@ -50,7 +58,9 @@ Status JoinCluster(const Flags& flags, const std::string& folder, std::chrono::m
                                   pki::ToUri(issued->identity), kRemedy);
       }
       spdlog::info("joined as {}", pki::ToUri(issued->identity));
-      return pki::WriteCredentials(folder, key, issued->certificate, issued->authorities);
+      RING_RETURN_IF_ERROR(
+          pki::WriteCredentials(folder, key, issued->certificate, issued->authorities));
+      return WriteDurably(JoinedFile(flags), token.id);
     }
     if (!MayComeLater(issued.status()) || steady_clock::now() + kJoinPause >= until) {
       return Annotate(issued.status(), "--join");
@@ -151,20 +161,23 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   if (flags->plaintext == Plaintext::kEverybody) return security;
   const std::string folder = flags->state_dir + "/pki";
   StatusOr<pki::Credentials> own = pki::LoadCredentials(folder);
-  if (own.status().code() == absl::StatusCode::kNotFound) {
-    const bool local = IsLoopback(flags->listen.host) && IsLoopback(flags->coordinator.host);
-    if (flags->join.empty() && local) return security;
-    if (flags->join.empty()) {
-      return FailedPrecondition(
-          "this worker has no certificate, and {} is not on this host: {}; or pass --insecure on "
-          "a network that you trust",
-          IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
-          kRemedy);
+  const bool none = own.status().code() == absl::StatusCode::kNotFound;
+  if (!flags->join.empty()) {
+    RING_ASSIGN_OR_RETURN(const pki::JoinToken token, pki::ParseToken(flags->join));
+    pki::Wipe(&flags->join);
+    if (none || !IsUsed(*flags, token)) {
+      const Status joined = JoinCluster(*flags, token, folder, limit);
+      if (!joined.ok() && !pki::SelfCheck(folder, WallClock(), kRemedy).ok()) return joined;
+      if (!joined.ok()) spdlog::warn("{}; it goes on as it was", Message(joined));
+      own = pki::LoadCredentials(folder);
     }
-    RING_RETURN_IF_ERROR(JoinCluster(*flags, folder, limit));
-    own = pki::LoadCredentials(folder);
-  } else if (own.ok() && !flags->join.empty()) {
-    spdlog::info("the token is not used: this worker is {} already", pki::ToUri(own->identity));
+  } else if (none) {
+    if (IsLoopback(flags->listen.host) && IsLoopback(flags->coordinator.host)) return security;
+    return FailedPrecondition(
+        "this worker has no certificate, and {} is not on this host: {}; or pass --insecure on a "
+        "network that you trust",
+        IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
+        kRemedy);
   }
   RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallClock(), kRemedy));
   RING_RETURN_IF_ERROR(SettleName(own->identity, flags));

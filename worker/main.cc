@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "common/amount.h"
 #include "common/failpoint.h"
@@ -68,7 +69,7 @@ int main(int argc, char** argv) {
     InitializeLog("ringworker");
     return worker::DevicesMain(argc - 1, argv + 1);
   }
-  const worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
+  worker::ParsedFlags parsed = worker::ParseFlags(argc, argv);
   if (parsed.exit) return parsed.exit_code;
   BlockSignals();
   ReturnFreedMemory();
@@ -79,7 +80,9 @@ int main(int argc, char** argv) {
     return 2;
   }
 
-  StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Create(parsed.flags);
+  const auto drain = parsed.flags.drain;
+  StatusOr<std::unique_ptr<worker::Daemon>> daemon =
+      worker::Daemon::Create(std::move(parsed.flags));
   if (!daemon.ok()) {
     fmt::print(stderr, "ringworker: {}\n", Message(daemon.status()));
     return 1;
@@ -90,7 +93,7 @@ int main(int argc, char** argv) {
 
   while (!(*daemon)->exited() && !WaitForSignal(std::chrono::seconds(1))) {
   }
-  WaitUntilReleased(parsed.flags.drain, daemon->get());
+  WaitUntilReleased(drain, daemon->get());
   (*daemon)->Stop(kReason);
   return 0;
 }

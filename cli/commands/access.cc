@@ -36,7 +36,7 @@ StatusOr<ExitCode> CreateToken(const Common& common, const TokenOptions& options
   const v1::Token& about = created.about();
   const bool worker = about.role() == v1::ROLE_WORKER;
   Say(fmt::format("this line is a secret, and is not shown again: {} until {}, {}",
-                  worker ? "`ringworker join` takes it on the worker's host"
+                  worker ? "`ringworker --join` takes it on the worker's host"
                          : fmt::format("`ringctl login` takes it where {} works", about.name()),
                   DateAndTime(about.expires()),
                   about.uses_left() == 1 ? "once" : Count(about.uses_left(), "time")));

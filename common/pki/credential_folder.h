@@ -41,7 +41,7 @@ struct Credentials {
                                       const std::vector<Certificate>& authorities);
 
 // What a peer would find wrong with them: gRPC's refusals on the network do not say. OK, or an
-// error of LoadCredentials or Verify with `remedy` behind it, the command to run: "`ringworker join
+// error of LoadCredentials or Verify with `remedy` behind it, the command to run: "`ringctl login
 // TOKEN`".
 [[nodiscard]] Status SelfCheck(const std::string& folder, Time now, const std::string& remedy);
 
