@@ -170,6 +170,8 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
       if (!joined.ok() && !pki::SelfCheck(folder, WallClock(), kRemedy).ok()) return joined;
       if (!joined.ok()) spdlog::warn("{}; it goes on as it was", Message(joined));
       own = pki::LoadCredentials(folder);
+    } else if (own.ok()) {
+      spdlog::info("the token is not used: this worker is {} already", pki::ToUri(own->identity));
     }
   } else if (none) {
     if (IsLoopback(flags->listen.host) && IsLoopback(flags->coordinator.host)) return security;

@@ -56,6 +56,22 @@ class JoiningTest(two_hosts.HostsTest):
                          [(f"address {ADDRESSES[OUTSIDE]}", "join")])
         running.stop()
 
+    def test_a_new_token_lets_a_revoked_worker_in_again(self):
+        running = self.cluster
+        running.start_coordinator()
+        token = running.token("--name", "a")
+        worker = running.start_certified("a", INSIDE, token)
+        running.ringctl("identity", "revoke", "a", "--worker")
+        cluster.wait_until(lambda: not running.attached(), "its session ends")
+        self.assertEqual(worker.stop(), 0)
+        # The old token stays in its settings, and helps nobody.
+        worker = running.start_certified("a", INSIDE, token, wait=False)
+        cluster.wait_until(lambda: "REVOKED" in worker.log() or "revoked" in worker.log(), "it is told")
+        self.assertEqual((worker.stop(), running.attached()), (0, {}))
+        running.start_certified("a", INSIDE, running.token("--name", "a"))
+        self.check_job(cluster.job_spec(name="beside"))
+        running.stop()
+
     def test_one_use_and_eight_who_want_it(self):
         running = self.cluster
         running.start_coordinator()
