@@ -107,7 +107,7 @@ TEST_CASE("Flags: a device is a kind, or one GPU by its index") {
 TEST_CASE("Flags: what cannot work is a usage error before anything starts") {
   CHECK(Parse({"--listen", "0.0.0.0:0"}).exit_code == 2);  // advertise what?
   CHECK(Parse({"--join", "rm1/nonsense"}).exit_code == 2);
-  CHECK(Parse({"--cores", "2", "--cpus", "0"}).exit_code == 2);          // too few CPUs
+  CHECK(Parse({"--cores", "2", "--cpus", "0"}).exit_code == 2);  // too few CPUs
   CHECK(Parse({"--cores", "0"}).exit_code == 2);
   CHECK(Parse({"--name", "a/b"}).exit_code == 2);
   CHECK(Parse({"--coordinator", "nowhere"}).exit_code == 2);
