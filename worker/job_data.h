@@ -16,6 +16,7 @@
 #include "common/data_files/data_files_service.h"
 #include "common/ids.h"
 #include "common/mutex.h"
+#include "common/rpc/channel.h"
 #include "common/status.h"
 #include "ringmaster/v1/data.pb.h"
 #include "worker/fetch/data_cache.h"
