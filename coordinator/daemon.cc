@@ -124,7 +124,10 @@ Daemon::Daemon(const Flags& flags, Opened opened)
             [this](grpc::CallbackServerContext* context) {
               return Identify(*context->auth_context());
             }),
-      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_),
+      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_,
+             [this](grpc::CallbackServerContext* context) {
+               return Identify(*context->auth_context());
+             }),
       bench_(control_, benches_),
       authority_(std::move(opened.authority)),
       gate_(MakeGate()),
@@ -207,15 +210,12 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
 
 void Daemon::CutOff(const IdentityName& revoked) {
   if (revoked.kind != IdentityKind::kWorker) return;
-  sessions_.EndOf(revoked.name,
-                  {Error(absl::StatusCode::kUnauthenticated, "worker {} was revoked", revoked.name),
-                   "REVOKED"});
+  sessions_.CancelOf(revoked.name, "it was revoked");
 }
 
 void Daemon::Tend() {
   const Status renewed = authority_->RenewServer(WallClock());
-  if (renewed.ok() || renewed == trouble_) return;
-  trouble_ = renewed;
+  if (renewed == std::exchange(trouble_, renewed) || renewed.ok()) return;
   spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
 }
 

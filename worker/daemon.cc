@@ -315,6 +315,7 @@ void Daemon::Stop(const std::string& reason) {
   loop_.Stop();
   terms_.Stop();
   session_.Stop();
+  renewal_.Stop();
   shipper_.Stop();
   services_.files->Stop();
   services_.states->Stop();

@@ -1,6 +1,5 @@
 #include "worker/renewal.h"
 
-#include <grpcpp/client_context.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -39,6 +38,7 @@ void Renewal::Stop() {
   {
     MutexLock lock(mu_);
     stopping_ = true;
+    if (call_ != nullptr) call_->TryCancel();
     changed_.NotifyAll();
   }
   if (thread_.joinable()) thread_.join();
@@ -61,7 +61,7 @@ milliseconds Renewal::Look() {
   if (own.ok()) {
     const pki::Time due = pki::RenewalOf(own->certificate);
     if (due > now) return std::clamp(milliseconds(due - now), kShortest, kLongest);
-    status = Renew();
+    status = Renew(own->identity);
   }
   if (status.ok()) {
     said_.clear();
@@ -77,15 +77,27 @@ milliseconds Renewal::Look() {
   return std::clamp(left / 20, kShortest, kLongest);
 }
 
-Status Renewal::Renew() {
+StatusOr<v1::IssuedCertificate> Renewal::Ask(const v1::RenewRequest& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  {
+    MutexLock lock(mu_);
+    if (stopping_) return absl::CancelledError("the worker stops");
+    call_ = &context;
+  }
+  v1::IssuedCertificate reply;
+  const grpc::Status answer = v1::Access::NewStub(coordinator_)->Renew(&context, request, &reply);
+  MutexLock lock(mu_);
+  call_ = nullptr;
+  if (!answer.ok()) return FromGrpc(answer);
+  return reply;
+}
+
+Status Renewal::Renew(const pki::Identity& own) {
   RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
   v1::RenewRequest request;
   RING_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.SigningRequest());
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
-  v1::IssuedCertificate reply;
-  const grpc::Status answer = v1::Access::NewStub(coordinator_)->Renew(&context, request, &reply);
-  if (!answer.ok()) return FromGrpc(answer);
+  RING_ASSIGN_OR_RETURN(const v1::IssuedCertificate reply, Ask(request));
   RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, SystemSeconds()));
   RING_RETURN_IF_ERROR(pki::WriteCredentials(folder_, key, issued.certificate, issued.authorities));
   spdlog::info("renewed the certificate of {}: it is good until {}", pki::ToUri(issued.identity),

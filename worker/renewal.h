@@ -4,6 +4,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 #include <chrono>
 #include <memory>
@@ -12,7 +13,9 @@
 #include <utility>
 
 #include "common/mutex.h"
+#include "common/pki/identity.h"
 #include "common/status.h"
+#include "ringmaster/v1/access.pb.h"
 
 namespace ringmaster::worker {
 
@@ -24,14 +27,15 @@ class Renewal {
   ~Renewal() { Stop(); }
 
   void Start();
-  // Ends within the limit of one call. Idempotent.
+  // Breaks off a call that is under way. Idempotent.
   void Stop();
 
  private:
   void Run();
   // When to look again: after a renewal, or a failure, which is logged once.
   [[nodiscard]] std::chrono::milliseconds Look();
-  [[nodiscard]] Status Renew();
+  [[nodiscard]] Status Renew(const pki::Identity& own);
+  [[nodiscard]] StatusOr<v1::IssuedCertificate> Ask(const v1::RenewRequest& request);
 
   const std::string folder_;
   const std::shared_ptr<grpc::Channel> coordinator_;
@@ -40,6 +44,7 @@ class Renewal {
   Mutex mu_;
   Condition changed_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;  // that is under way
 
   std::jthread thread_;  // "renew"; last: it uses everything above
 };

@@ -74,13 +74,13 @@ grpc::ChannelArguments ChannelOptions(milliseconds longest_backoff) {
   return arguments;
 }
 
-bool Dialer::Secures(const Address& address) const {
-  return !folder_.empty() && !IsLoopback(address.host);
+bool Dialer::Secures(const Address& address, pki::Kind peer) const {
+  return !folder_.empty() && (peer == pki::Kind::kCoordinator || !IsLoopback(address.host));
 }
 
 std::shared_ptr<grpc::Channel> Dialer::Dial(const Address& address, const ExpectedPeer& peer,
                                             grpc::ChannelArguments arguments) const {
-  if (!Secures(address)) {
+  if (!Secures(address, peer.kind)) {
     return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
                                      arguments);
   }

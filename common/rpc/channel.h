@@ -22,8 +22,9 @@ namespace ringmaster {
 [[nodiscard]] grpc::ChannelArguments ChannelOptions(
     std::chrono::milliseconds longest_backoff = std::chrono::seconds(1));
 
-// Connects this process to others: to programs of its own host (loopback, Unix sockets), who see
-// which user it is, without TLS; to everybody else with its credentials. A value; thread-safe.
+// Connects this process to others, with its credentials where it has some: to the coordinator
+// always, so that it is known there by its name; to workers of its own host (loopback), who see
+// which user it is, without TLS. A value; thread-safe.
 class Dialer {
  public:
   // Without TLS wherever they are (--insecure).
@@ -37,10 +38,10 @@ class Dialer {
   [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Address& address,
                                                     const ExpectedPeer& peer,
                                                     grpc::ChannelArguments arguments) const;
-  // Whether it would use TLS.
-  [[nodiscard]] bool Secures(const Address& address) const;
 
  private:
+  [[nodiscard]] bool Secures(const Address& address, pki::Kind peer) const;
+
   std::string folder_;
 };
 

@@ -329,6 +329,12 @@ Grant Access::Admit(const TokenRecord& token, const Redemption& redemption, Unix
                             OneLine(identity.name, kMaxNameText)));
   } else if (before != nullptr && !before->revoked) {
     grant.refusal = NameTaken(identity);
+  } else if (before != nullptr && token.created < *before->revoked) {
+    grant.refusal =
+        Refuse(StatusCode::kPermissionDenied, "REVOKED",
+               fmt::format("{} was revoked, and this token is from before that; ask for "
+                           "a new one",
+                           identity.ToString()));
   } else if (before == nullptr && identities_->all().size() >= kMostIdentities) {
     grant.refusal = Refuse(
         StatusCode::kResourceExhausted, "TOO_MANY",
@@ -405,6 +411,9 @@ Refusal Access::RevokeIdentity(const IdentityName& name, const Caller& caller, U
   AccessChange change;
   change.identity = *record;
   change.identity->revoked = now;
+  for (const auto& [id, token] : tokens_) {  // that they made
+    if (token.record.created_by == name.ToString()) change.forgotten_tokens.push_back(id);
+  }
   return Commit(std::move(change), Entry(caller.ToString(), "identity revoke", text), now);
 }
 

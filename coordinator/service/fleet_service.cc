@@ -1,10 +1,8 @@
 #include "coordinator/service/fleet_service.h"
 
 #include <memory>
-#include <optional>
-#include <utility>
+#include <string>
 
-#include "common/rpc/credentials.h"
 #include "coordinator/service/worker_session.h"
 
 namespace ringmaster::coordinator {
@@ -12,12 +10,12 @@ namespace ringmaster::coordinator {
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService::Session(
     grpc::CallbackServerContext* context) {
   // The gate has let in workers alone.
-  const auto identity = PeerIdentity(*context->auth_context());
-  std::optional<std::string> certified;
-  if (identity.ok() && *identity) certified = (*identity)->name;
-  const auto session =
-      std::make_shared<WorkerSession>(hands_.control, sessions_, *context, std::move(certified));
+  const Passage passage = caller_of_(context);
+  const auto session = std::make_shared<WorkerSession>(
+      hands_.control, sessions_, *context,
+      passage.caller.identity ? passage.caller.identity->name : std::string());
   session->Begin();
+  if (!caller_of_(context).refusal.status.ok()) session->Cancel("its worker was revoked");
   return session.get();
 }
 

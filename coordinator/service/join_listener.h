@@ -21,7 +21,7 @@ class JoinListener {
  public:
   static constexpr size_t kThreads = 4;
   static constexpr size_t kMostWaiting = 16;
-  static constexpr size_t kMostOfAnAddress = 4;     // that wait or are served
+  static constexpr size_t kMostOfAnAddress = 2;     // that wait or are served
   static constexpr std::chrono::seconds kLimit{5};  // of one, from the handshake to the reply
 
   // Somebody shows a token; `done` runs once, on any thread. AccessService::Join.
@@ -34,7 +34,7 @@ class JoinListener {
   ~JoinListener() { Stop(); }
 
   void Start();
-  // Refuses who waits; ends within kLimit. Idempotent.
+  // Refuses who waits; ends within twice kLimit. Idempotent.
   void Stop();
   // Thread "accept". Waits for nothing: what is too much is closed.
   void Take(OwnedFile connection, const std::string& address);

@@ -89,15 +89,10 @@ void SessionTable::End(SessionId session, const Refusal& refusal) {
   if (const auto stream = Find(session)) stream->End(refusal);
 }
 
-void SessionTable::EndOf(const std::string& worker, const Refusal& refusal) {
-  std::optional<SessionId> session;
-  {
-    MutexLock lock(mu_);
-    if (const auto key = by_worker_.find(worker); key != by_worker_.end()) {
-      session = tickets_.at(key->second).holder.session;
-    }
+void SessionTable::CancelOf(const std::string& certified, const std::string& reason) {
+  for (const auto& stream : All()) {
+    if (stream->certified() == certified) stream->Cancel(reason);
   }
-  if (session) End(*session, refusal);
 }
 
 std::vector<std::shared_ptr<SessionStream>> SessionTable::All() const {

@@ -40,11 +40,11 @@ void WorkerSession::OnReadDone(bool ok) {
     return End({absl::OkStatus(), ""});
   }
   CleanStrings(&incoming_, kMaxReasonText);
-  if (certified_ && incoming_.has_attach() && incoming_.attach().name() != *certified_) {
+  if (!certified_.empty() && incoming_.has_attach() && incoming_.attach().name() != certified_) {
     Closed("it attached with another worker's name");
     return End({Error(absl::StatusCode::kPermissionDenied,
                       "this worker's certificate says that it is {}, and it attaches as {}",
-                      *certified_, OneLine(incoming_.attach().name(), kMaxNameText)),
+                      certified_, OneLine(incoming_.attach().name(), kMaxNameText)),
                 "NOT_PERMITTED"});
   }
   // The next message is read when this one was handled: that bounds what one worker can queue.

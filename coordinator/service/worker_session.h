@@ -24,9 +24,10 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
                       public SessionStream,
                       public std::enable_shared_from_this<WorkerSession> {
  public:
-  // `certified`: the name that its worker's certificate says, the only one that may attach.
+  // `certified`: the name that its worker's certificate says, the only one that may attach; empty:
+  // any may.
   WorkerSession(ControlLoop& control, SessionTable& table, grpc::CallbackServerContext& context,
-                std::optional<std::string> certified)
+                std::string certified)
       : control_(control), table_(table), context_(context), certified_(std::move(certified)) {}
 
   // Enters the table and begins to read, or ends the call.
@@ -34,6 +35,9 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
 
   void Send(const v1::CoordinatorMessage& message) override;
   void End(const Refusal& refusal) override;
+  [[nodiscard]] std::string certified() const override { return certified_; }
+  // gRPC then reports its end.
+  void Cancel(const std::string& reason) override;
   void CancelIfStuck(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -45,15 +49,13 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   void ReadNext();
   // Tells the loop, once.
   void Closed(const std::string& reason);
-  // Breaks the call off, whatever is being written; gRPC then reports its end.
-  void Cancel(const std::string& reason);
   // Writes the next message, or finishes when the end was asked for.
   void Flush() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ControlLoop& control_;
   SessionTable& table_;
   grpc::CallbackServerContext& context_;
-  const std::optional<std::string> certified_;
+  const std::string certified_;
   SessionId session_{};
 
   v1::WorkerMessage incoming_;  // one read at a time

@@ -98,7 +98,10 @@ struct Sessions {
   UploadTable uploads;
   LogIntakes intakes{{*logs, log_loop, board, sessions}};
   ControlLoop control{Patient(), {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
-  FleetService fleet{{control, checkpoints, disk, sessions, uploads}, sessions, intakes};
+  FleetService fleet{{control, checkpoints, disk, sessions, uploads},
+                     sessions,
+                     intakes,
+                     [](grpc::CallbackServerContext*) { return Passage(); }};
   testing::Served served{&fleet};
 };
 
