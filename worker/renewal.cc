@@ -99,6 +99,10 @@ Status Renewal::Renew(const pki::Identity& own) {
   RING_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.SigningRequest());
   RING_ASSIGN_OR_RETURN(const v1::IssuedCertificate reply, Ask(request));
   RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, SystemSeconds()));
+  if (issued.identity != own) {
+    return FailedPrecondition("the coordinator sent a certificate for {}",
+                              pki::ToUri(issued.identity));
+  }
   RING_RETURN_IF_ERROR(pki::WriteCredentials(folder_, key, issued.certificate, issued.authorities));
   spdlog::info("renewed the certificate of {}: it is good until {}", pki::ToUri(issued.identity),
                pki::Shown(issued.certificate.not_after()));

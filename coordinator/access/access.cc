@@ -329,12 +329,6 @@ Grant Access::Admit(const TokenRecord& token, const Redemption& redemption, Unix
                             OneLine(identity.name, kMaxNameText)));
   } else if (before != nullptr && !before->revoked) {
     grant.refusal = NameTaken(identity);
-  } else if (before != nullptr && token.created < *before->revoked) {
-    grant.refusal =
-        Refuse(StatusCode::kPermissionDenied, "REVOKED",
-               fmt::format("{} was revoked, and this token is from before that; ask for "
-                           "a new one",
-                           identity.ToString()));
   } else if (before == nullptr && identities_->all().size() >= kMostIdentities) {
     grant.refusal = Refuse(
         StatusCode::kResourceExhausted, "TOO_MANY",
@@ -397,6 +391,19 @@ Grant Access::Renew(const Caller& caller, UnixTime now) {
   return grant;
 }
 
+std::vector<std::string> Access::TokensOf(const IdentityName& name) const {
+  std::vector<std::string> ids;
+  for (const auto& [id, token] : tokens_) {
+    const TokenRecord& record = token.record;
+    const bool names = KindOf(record.role) == name.kind && record.name == name.name;
+    const bool joined = std::any_of(token.redeemed.begin(), token.redeemed.end(),
+                                    [&](const auto& r) { return r.second.identity == name; });
+    const bool theirs = names || joined || record.created_by == name.ToString();
+    if (theirs && record.uses_left > 0) ids.push_back(id);
+  }
+  return ids;
+}
+
 Refusal Access::RevokeIdentity(const IdentityName& name, const Caller& caller, UnixTime now) {
   const IdentityRecord* const record = identities_->Find(name);
   const std::string text = OneLine(name.ToString(), kMaxNameText);
@@ -411,9 +418,7 @@ Refusal Access::RevokeIdentity(const IdentityName& name, const Caller& caller, U
   AccessChange change;
   change.identity = *record;
   change.identity->revoked = now;
-  for (const auto& [id, token] : tokens_) {  // that they made
-    if (token.record.created_by == name.ToString()) change.forgotten_tokens.push_back(id);
-  }
+  change.forgotten_tokens = TokensOf(name);
   return Commit(std::move(change), Entry(caller.ToString(), "identity revoke", text), now);
 }
 

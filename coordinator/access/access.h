@@ -109,6 +109,9 @@ class Access {
   // The identity gets a certificate more.
   void Issue(IdentityRecord* record, UnixSeconds issue) const;
   [[nodiscard]] std::string NewTokenId() const;
+  // With which a revoked one could come back: that they made, that name them, or that they joined
+  // with, as far as they have uses.
+  [[nodiscard]] std::vector<std::string> TokensOf(const IdentityName& name) const;
   // Tokens whose end is long ago leave with the next change.
   [[nodiscard]] std::vector<std::string> ForgottenTokens(UnixTime now) const;
   // Stores, with an entry in the audit, then does it.

@@ -294,6 +294,29 @@ TEST_CASE("Access: a revoked name joins anew, and what it had before stays worth
   CHECK(house.Shows(house.grant) == "ok");
 }
 
+TEST_CASE("Access: a revoked identity takes with it what it could come back with") {
+  Gatehouse house;
+  const HandedToken many = house.Hand(v1::ROLE_WORKER, "", 3);
+  REQUIRE(house.Join(many, 'k', "b") == "ok worker/b");
+  REQUIRE(house.Join(house.Hand(v1::ROLE_ADMIN, "eva"), 'e') == "ok user/eva");
+  Caller eva;
+  eva.identity = Person("eva");
+  eva.role = v1::ROLE_ADMIN;
+  std::swap(house.admin, eva);
+  const HandedToken hers = house.Hand(v1::ROLE_WORKER, "c");
+  std::swap(house.admin, eva);
+  const HandedToken others = house.Hand(v1::ROLE_WORKER, "d");
+  REQUIRE(house.Revoke(Worker("b")) == "ok worker/b");
+  REQUIRE(house.Revoke(Person("eva")) == "ok user/eva");
+  for (int i = 0; i < 2; ++i) {
+    CHECK(house.Join(many, 'x', "b") == "TOKEN_NOT_VALID");
+    CHECK(house.Join(many, 'x', "x") == "TOKEN_NOT_VALID");
+    CHECK(house.Join(hers, 'x') == "TOKEN_NOT_VALID");
+    house.Restart();
+  }
+  CHECK(house.Join(others, 'd') == "ok worker/d");
+}
+
 TEST_CASE("Access: a worker that renews all the time is told to wait") {
   Gatehouse house;
   REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "", 2), 'k', "b") == "ok worker/b");
