@@ -148,8 +148,11 @@ StatusOr<OwnedFile> ListenOn(const std::string& path, std::optional<gid_t> group
   if (bind(file.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return SystemError("bind");
   }
-  // Nobody connects before listen().
-  if (group && chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) {
+  // Nobody connects before listen(). A file of the right group needs no right to change it, which
+  // the package's unit does not have.
+  struct stat made = {};
+  if (stat(path.c_str(), &made) != 0) return SystemError("stat");
+  if (group && made.st_gid != *group && chown(path.c_str(), made.st_uid, *group) != 0) {
     return SystemError("chown to its group");
   }
   if (chmod(path.c_str(), group ? 0660 : 0600) != 0) return SystemError("chmod");
