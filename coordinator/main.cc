@@ -1,15 +1,40 @@
 // ringmaster: flags -> Daemon. Signals are waited for here and nowhere else.
 #include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "common/failpoint.h"
+#include "common/files.h"
 #include "common/log.h"
 #include "common/rpc/credentials.h"
 #include "common/signals.h"
 #include "coordinator/daemon.h"
 #include "coordinator/flags.h"
+
+namespace {
+
+// Tells the service manager that it listens, where there is one (sd_notify(3)): then what is
+// started behind it finds it.
+void SayReady() {
+  const char* const path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address = {};
+  if (path == nullptr || std::strlen(path) >= sizeof(address.sun_path)) return;
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // an abstract one
+  const ringmaster::OwnedFile file(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  constexpr char kReady[] = "READY=1";
+  (void)sendto(file.get(), kReady, std::strlen(kReady), MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace ringmaster;
@@ -33,6 +58,7 @@ int main(int argc, char** argv) {
   }
   fmt::print("ringmaster listening on {}\n", (*daemon)->address());
   std::fflush(stdout);
+  SayReady();
 
   while (!WaitForSignal(std::chrono::seconds(1))) (*daemon)->Tend();
   (*daemon)->Stop();
