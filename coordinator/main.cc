@@ -25,7 +25,7 @@ void SayReady() {
   sockaddr_un address = {};
   if (path == nullptr || std::strlen(path) >= sizeof(address.sun_path)) return;
   address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path, path);
+  std::memcpy(address.sun_path, path, std::strlen(path));
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // an abstract one
   const ringmaster::OwnedFile file(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
