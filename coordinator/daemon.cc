@@ -36,10 +36,6 @@ UnixTime UnixNow() {
   return std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
 }
 
-pki::Time WallClock() {
-  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-}
-
 pki::Identity Named(const std::string& cluster, const IdentityName& identity) {
   const bool worker = identity.kind == IdentityKind::kWorker;
   return {cluster, worker ? pki::Kind::kWorker : pki::Kind::kUser, identity.name};
@@ -83,7 +79,7 @@ StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
   RING_ASSIGN_OR_RETURN(opened.store, SqliteStore::Open(opened.folder->database()));
   RING_ASSIGN_OR_RETURN(opened.logs, LogFolder::Open({opened.folder->logs()}));
   RING_ASSIGN_OR_RETURN(pki::AuthorityFolder authority,
-                        pki::AuthorityFolder::Open(opened.folder->pki(), WallClock(),
+                        pki::AuthorityFolder::Open(opened.folder->pki(), pki::SystemTime(),
                                                    std::chrono::duration_cast<std::chrono::seconds>(
                                                        flags.certificate_life)));
   opened.authority = std::make_unique<pki::AuthorityFolder>(std::move(authority));
@@ -191,7 +187,7 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
     issued.set_certificate(certificate.ToDer());
     issued.add_authorities(authority_->authority().certificate().ToDer());
     issued.set_identity(pki::ToUri(named));
-    issued.mutable_now()->set_seconds(WallClock().time_since_epoch().count());
+    issued.mutable_now()->set_seconds(pki::SystemTime().time_since_epoch().count());
     return issued;
   };
   authority.token_line = [this](const std::string& id, const std::string& secret) {
@@ -214,7 +210,7 @@ void Daemon::CutOff(const IdentityName& revoked) {
 }
 
 void Daemon::Tend() {
-  const Status renewed = authority_->RenewServer(WallClock());
+  const Status renewed = authority_->RenewServer(pki::SystemTime());
   if (renewed == std::exchange(trouble_, renewed) || renewed.ok()) return;
   spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
 }

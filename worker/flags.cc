@@ -12,6 +12,7 @@
 #include "common/amount.h"
 #include "common/build_id.h"
 #include "common/files.h"
+#include "common/ids.h"
 #include "common/pki/token.h"
 #include "worker/identity.h"
 #include "worker/log/spool.h"
@@ -53,11 +54,7 @@ bool ParseNumber(const std::string& text, T* value) {
 }
 
 Status CheckName(const std::string& name) {
-  const bool good = !name.empty() && name.size() <= 100 &&
-                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                      return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-                    });
-  if (good) return absl::OkStatus();
+  if (IsName(name)) return absl::OkStatus();
   return InvalidArgument(
       "--name '{}': expected 1 to 100 letters, digits, dots, dashes and underscores", name);
 }

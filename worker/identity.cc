@@ -28,10 +28,6 @@ constexpr char kRemedy[] =
     "start it once with --join TOKEN; `ringctl token create --role worker` on the coordinator's "
     "host prints one";
 
-pki::Time WallClock() {
-  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-}
-
 bool MayComeLater(const Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kDeadlineExceeded;
@@ -51,7 +47,7 @@ Status JoinCluster(const Flags& flags, const pki::JoinToken& token, const std::s
   const steady_clock::time_point until = steady_clock::now() + limit;
   while (true) {
     const auto deadline = std::min(until, steady_clock::now() + kJoinAttempt);
-    StatusOr<pki::Issued> issued = pki::Join(token, flags.name, key, WallClock(), deadline);
+    StatusOr<pki::Issued> issued = pki::Join(token, flags.name, key, pki::SystemTime(), deadline);
     if (issued.ok()) {
       if (issued->identity.kind != pki::Kind::kWorker) {
         return FailedPrecondition("--join: the token makes {}, which is no worker; {}",
@@ -167,7 +163,7 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
     pki::Wipe(&flags->join);
     if (none || !IsUsed(*flags, token)) {
       const Status joined = JoinCluster(*flags, token, folder, limit);
-      if (!joined.ok() && !pki::SelfCheck(folder, WallClock(), kRemedy).ok()) return joined;
+      if (!joined.ok() && !pki::SelfCheck(folder, pki::SystemTime(), kRemedy).ok()) return joined;
       if (!joined.ok()) spdlog::warn("{}; it goes on as it was", Message(joined));
       own = pki::LoadCredentials(folder);
     } else if (own.ok()) {
@@ -181,7 +177,7 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
         IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
         kRemedy);
   }
-  RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallClock(), kRemedy));
+  RING_RETURN_IF_ERROR(pki::SelfCheck(folder, pki::SystemTime(), kRemedy));
   RING_RETURN_IF_ERROR(SettleName(own->identity, flags));
   RING_ASSIGN_OR_RETURN(security.server.tls, ServerTls(folder));
   security.server.tls->SetAuthMetadataProcessor(std::make_shared<WorkersAlone>());

@@ -22,10 +22,6 @@ constexpr std::chrono::seconds kCallLimit{5};
 constexpr milliseconds kShortest{1'000};
 constexpr milliseconds kLongest{60'000};
 
-pki::Time SystemSeconds() {
-  return std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-}
-
 }  // namespace
 
 void Renewal::Start() {
@@ -56,7 +52,7 @@ void Renewal::Run() {
 
 milliseconds Renewal::Look() {
   const auto own = pki::LoadCredentials(folder_);
-  const pki::Time now = SystemSeconds();
+  const pki::Time now = pki::SystemTime();
   Status status = own.status();
   if (own.ok()) {
     const pki::Time due = pki::RenewalOf(own->certificate);
@@ -98,7 +94,7 @@ Status Renewal::Renew(const pki::Identity& own) {
   v1::RenewRequest request;
   RING_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.SigningRequest());
   RING_ASSIGN_OR_RETURN(const v1::IssuedCertificate reply, Ask(request));
-  RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, SystemSeconds()));
+  RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, pki::SystemTime()));
   if (issued.identity != own) {
     return FailedPrecondition("the coordinator sent a certificate for {}",
                               pki::ToUri(issued.identity));

@@ -18,6 +18,10 @@ namespace ringmaster::pki {
 
 // The clock on the wall, which certificates are made of; always passed in.
 using Time = std::chrono::sys_seconds;
+// For whoever passes it in.
+[[nodiscard]] inline Time SystemTime() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
 // `2026-01-31 23:59:59 UTC`.
 [[nodiscard]] std::string Shown(Time time);
 

@@ -2,7 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 
-#include <algorithm>
+#include "common/ids.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -15,14 +15,7 @@ Refusal Unauthenticated(const std::string& word, const std::string& message) {
 
 }  // namespace
 
-bool IsIdentityName(const std::string& name) {
-  const auto good = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_';
-  };
-  return !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), good) &&
-         name != "." && name != "..";
-}
+bool IsIdentityName(const std::string& name) { return IsName(name) && name != "." && name != ".."; }
 
 IdentityKind KindOf(v1::Role role) {
   return role == v1::ROLE_WORKER ? IdentityKind::kWorker : IdentityKind::kUser;
