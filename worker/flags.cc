@@ -1,7 +1,6 @@
 #include "worker/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <iostream>
