@@ -68,12 +68,12 @@ class Hosts(cluster.Cluster):
         self.network = None  # where others reach the coordinator
         self.pki = self.folder / "coordinator" / "pki"
 
-    def start_coordinator(self, everywhere=False):
+    def start_coordinator(self, everywhere=False, extra=()):
         """`everywhere`: also on loopback."""
         own = ADDRESSES[INSIDE]
         self.network = self.network or f"{own}:{cluster.free_port()}"
         listen = self.network.replace(own, "0.0.0.0") if everywhere else self.network
-        super().start_coordinator(listen=listen, prefix=on(INSIDE), extra=["--advertise", own])
+        super().start_coordinator(listen=listen, prefix=on(INSIDE), extra=["--advertise", own, *extra])
         self.address = f"unix:{self.folder}/coordinator/ringmaster.sock"
         return self.coordinator
 
