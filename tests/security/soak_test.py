@@ -24,7 +24,8 @@ SECONDS = float(os.environ.get("RINGMASTER_SOAK_SECONDS", "120"))
 LIFE = 30            # seconds of a certificate
 REVOKE_EVERY = 15.0  # seconds
 GROWTH_KB = 8 * 1024  # of resident memory, from the second quarter of the time to the last
-JOB = cluster.job_spec(name="soak", epochs=20, workers={"min": 2, "max": 3})
+# As many jobs however long it takes: a coordinator remembers each.
+JOB = cluster.job_spec(name="soak", epochs=max(20, round(SECONDS / 6)), workers={"min": 2, "max": 3})
 
 
 class Attacker(threading.Thread):
@@ -148,10 +149,8 @@ class SoakTest(two_hosts.HostsTest):
             if time.monotonic() > joined + REVOKE_EVERY:
                 self.revoke_and_join()
                 revoked, joined = revoked + 1, time.monotonic()
-            if time.monotonic() > begin + (len(jobs) + 1) * 60:
-                self.fail(f"job {job} does not end: {status}")
             time.sleep(0.5)
-        jobs.append(running.wait(job))
+        jobs.append(running.wait(job, timeout=300))
         for attacker in attackers:
             attacker.end()
         print(f"soak: {len(jobs)} jobs, c revoked {revoked} times, {sum(a.done for a in attackers)} attacks; " + ", ".join(

@@ -3,6 +3,7 @@ and connections in plaintext, without a certificate, with a wrong one, and of an
 import contextlib
 import socket
 import subprocess
+import threading
 import unittest
 
 import cluster  # noqa: I001  before grpc
@@ -21,7 +22,33 @@ OF_COORDINATOR = ("/ringmaster.v1.Jobs/List", "/ringmaster.v1.Fleet/Session", WH
                   "/ringmaster.v1.Access/CreateToken", HEALTH, REFLECTION)
 OF_WORKER = ("/ringmaster.v1.Ring/Link", "/ringmaster.v1.Ring/Pulse", "/ringmaster.v1.States/Fetch",
              "/ringmaster.v1.DataFiles/List", HEALTH, REFLECTION)
+_SO_RCVBUFFORCE = 33  # asm-generic/socket.h
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+class Capture(threading.Thread):
+    """Every packet between the hosts, one behind the other, until it is ended."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # every protocol
+        self._packets.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
+        self._packets.bind((f"veth{OUTSIDE + 1}", 3))
+        self._packets.settimeout(0.1)
+        self._ended = threading.Event()
+        self._seen = []
+        self.start()
+
+    def run(self):
+        while not self._ended.is_set():
+            with contextlib.suppress(socket.timeout):
+                self._seen.append(self._packets.recv(65_536))
+
+    def end(self):
+        self._ended.set()
+        self.join()
+        self._packets.close()
+        return b"".join(self._seen)
 
 
 def said_to(address, *words):
@@ -93,6 +120,22 @@ class TlsTest(two_hosts.HostsTest):
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((said.returncode != cluster.OK, said.stdout), (True, ""))
         self.check_end(job)
+        running.stop()
+
+    def test_what_the_network_shows(self):
+        running = self.cluster
+        running.start_coordinator()
+        capture = Capture()
+        for host, name in ((INSIDE, "a"), (OUTSIDE, "b")):
+            running.start_certified(name, host, running.token("--name", name))
+        status = self.check_job({**two_hosts.JOB, "name": "job-of-canaries"})
+        list(said_to(running.network, HTTP2))
+        seen = capture.end()
+        self.assertGreater(len(seen), sum(worker["ring_bytes"] for worker in status["workers"]) // 2)
+        self.assertEqual(seen.count(HTTP2[:16]), 1, "what was sent in plaintext")
+        for marker in (b"ringmaster.v1", b"job-of-canaries", b"RING\x01\x00", b"ringmaster-link", b"spiffe://"):
+            with self.subTest(marker):
+                self.assertNotIn(marker, seen)
         running.stop()
 
     def test_no_certificate(self):
