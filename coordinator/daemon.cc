@@ -56,8 +56,13 @@ StatusOr<PeerCertificate> PeerCertificateOf(const grpc::AuthContext& connection)
   return certificate;
 }
 
-// Peers may ping as often as they like, and one that does not answer is dropped.
-void SetConnections(grpc::ServerBuilder& builder) {
+// Peers may ping as often as they like, and one that does not answer is dropped. A client that has
+// renewed its certificate in time also connects with it in time: none keeps a connection for new
+// calls for longer than a quarter of a certificate's life (and a tenth of that, gRPC's jitter),
+// which ends in the third behind the renewal. Calls that are open then go on, OpenCalls ends them.
+void SetConnections(std::chrono::milliseconds certificate_life, grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                             static_cast<int>((certificate_life / 4).count()));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -109,22 +114,17 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Flags& flags) {
 Daemon::Daemon(const Flags& flags, Opened opened)
     : folder_(std::move(opened.folder)),
       store_(std::move(opened.store)),
-      checkpoints_(folder_->checkpoints()),
+      checkpoints_(folder_->checkpoints(), flags.checkpoint_quota),
       log_folder_(std::move(opened.logs)),
+      calls_(CallHands()),
       disk_({"disk", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       logs_({"logs", kMaxDiskTasks, std::chrono::seconds(1), nullptr}),
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
                                &benches_, opened.data_secret}),
-      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_},
-            [this](grpc::CallbackServerContext* context) {
-              return Identify(*context->auth_context());
-            }),
-      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_,
-             [this](grpc::CallbackServerContext* context) {
-               return Identify(*context->auth_context());
-             }),
-      bench_(control_, benches_),
+      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}, calls_),
+      fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_, calls_),
+      bench_(control_, benches_, calls_),
       authority_(std::move(opened.authority)),
       gate_(MakeGate()),
       access_(AccessHands(flags)),
@@ -158,6 +158,18 @@ Passage Daemon::Identify(const grpc::AuthContext& connection) const {
   return passage;
 }
 
+OpenCalls::Hands Daemon::CallHands() {
+  OpenCalls::Hands hands;
+  hands.caller_of = [this](grpc::CallbackServerContext* context) {
+    return Identify(*context->auth_context());
+  };
+  hands.on_refusal = [this](const Passage& refused, const std::string& path) {
+    gate_->NoteRefusal(refused, path);
+  };
+  hands.now = &UnixNow;
+  return hands;
+}
+
 AccessService::Hands Daemon::AccessHands(const Flags& flags) {
   AccessService::Hands hands;
   hands.store = &store_->access();
@@ -165,14 +177,12 @@ AccessService::Hands Daemon::AccessHands(const Flags& flags) {
   hands.run = [this](size_t bytes, std::function<void()> task) {
     return control_.Run(bytes, std::move(task));
   };
-  hands.caller_of = [this](grpc::CallbackServerContext* context) {
-    return Identify(*context->auth_context());
-  };
+  hands.calls = &calls_;
   hands.certificate_life = std::chrono::duration_cast<std::chrono::seconds>(flags.certificate_life);
   hands.authority = SigningAuthority(hands.certificate_life);
   hands.random_bytes = RandomBytes;
   hands.now = &UnixNow;
-  hands.on_revoked = [this](const IdentityName& revoked) { CutOff(revoked); };
+  hands.on_revoked = [this](const IdentityName& revoked) { calls_.Cut(revoked, "it was revoked"); };
   return hands;
 }
 
@@ -204,12 +214,8 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
   return authority;
 }
 
-void Daemon::CutOff(const IdentityName& revoked) {
-  if (revoked.kind != IdentityKind::kWorker) return;
-  sessions_.CancelOf(revoked.name, "it was revoked");
-}
-
 void Daemon::Tend() {
+  calls_.CutEnded(*identities_.Get(), UnixNow());
   const Status renewed = authority_->RenewServer(pki::SystemTime());
   if (renewed == std::exchange(trouble_, renewed) || renewed.ok()) return;
   spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
@@ -257,7 +263,7 @@ Status Daemon::Listen(const Flags& flags) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  SetConnections(builder);
+  SetConnections(flags.certificate_life, builder);
   auto acceptor = Acceptor::Listen(listen, connections);
   if (!acceptor.ok()) {
     return Error(absl::StatusCode::kUnavailable,

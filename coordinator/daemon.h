@@ -22,6 +22,7 @@
 #include "coordinator/service/jobs_service.h"
 #include "coordinator/service/join_listener.h"
 #include "coordinator/service/log_intake.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/service/upload_table.h"
@@ -42,7 +43,8 @@ class Daemon {
   // Where it listens, with the real port.
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  // Now and then, at least once a minute: renews its certificate when that is due.
+  // Once a second: renews its certificate when that is due, and ends the calls of those whose
+  // certificates have ended.
   void Tend();
 
   // Takes no more decisions, ends every stream, lets calls in flight end, stops the threads. Jobs
@@ -64,7 +66,7 @@ class Daemon {
   [[nodiscard]] Authority SigningAuthority(std::chrono::seconds life) const;
   [[nodiscard]] std::shared_ptr<Gate> MakeGate();
   [[nodiscard]] Passage Identify(const grpc::AuthContext& connection) const;
-  void CutOff(const IdentityName& revoked);
+  [[nodiscard]] OpenCalls::Hands CallHands();
   // What a worker may read of --data-root.
   [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
   [[nodiscard]] Status Listen(const Flags& flags);
@@ -78,6 +80,7 @@ class Daemon {
   SessionTable sessions_;
   UploadTable uploads_;
   BenchTable benches_;
+  OpenCalls calls_;
   Loop disk_;
   Loop logs_;
   LogIntakes log_intakes_;

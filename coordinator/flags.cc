@@ -29,6 +29,7 @@ struct RawFlags {
   std::string lease;
   std::string silence;
   std::string certificate_life = "168h";
+  std::string checkpoint_quota;
   bool insecure = false;
 };
 
@@ -42,6 +43,10 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   RING_ASSIGN_OR_RETURN(
       flags->certificate_life,
       ParseDuration(raw.certificate_life, "--certificate-life", kCertificateLife));
+  if (!raw.checkpoint_quota.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->checkpoint_quota,
+                          ParseBytes(raw.checkpoint_quota, "--checkpoint-quota"));
+  }
   RING_ASSIGN_OR_RETURN(options.silence, ParseDuration(raw.silence, "--silence", kSilence));
   // Heartbeats come several times in it, however short it is.
   options.heartbeat = std::min(options.heartbeat, options.silence / 4);
@@ -90,6 +95,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "of the certificates that it signs, which renew themselves")
       ->type_name("DURATION")
       ->capture_default_str();
+  app.add_option("--checkpoint-quota", raw.checkpoint_quota,
+                 "of all checkpoints together; one for which there is no room waits with its "
+                 "worker; default: the disk")
+      ->type_name("BYTES");
   app.set_version_flag("--version", VersionLine("ringmaster"),
                        "print version, build and compute id, then end");
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "common/address.h"
@@ -17,6 +19,7 @@ struct Flags {
   std::string data_root;     // empty: it serves no datasets
   std::string socket;        // a Unix socket beside the one in data_dir; empty: none
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
+  uint64_t checkpoint_quota = std::numeric_limits<uint64_t>::max();  // bytes of all checkpoints
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
   Options options;
   AcceptorOptions connections;

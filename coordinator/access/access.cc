@@ -101,10 +101,7 @@ v1::Token About(const TokenRecord& token) {
 
 }  // namespace
 
-std::string Caller::ToString() const {
-  if (identity) return identity->ToString();
-  return local_uid ? fmt::format("local uid {}", *local_uid) : "local";
-}
+std::string Caller::ToString() const { return identity ? identity->ToString() : "local"; }
 
 Access::Access(AccessStore& store, Options options)
     : store_(store),

@@ -35,9 +35,8 @@ namespace ringmaster::coordinator {
 struct Caller {
   std::optional<IdentityName> identity;  // over TLS
   v1::Role role = v1::ROLE_UNSPECIFIED;
-  std::optional<uint32_t> local_uid;  // over a local socket that says it
   std::optional<UnixSeconds> certificate_expires;
-  // `user/eva`, `local uid 1000`, `local`.
+  // `user/eva`; `local`: without TLS.
   [[nodiscard]] std::string ToString() const;
 };
 

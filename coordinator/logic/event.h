@@ -39,7 +39,7 @@ struct SessionClosed {
   std::string reason;
 };
 
-// The four requests; each is answered by exactly one Reply before the next event.
+// The requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
   v1::SubmitRequest submit;
   std::string submitted_by;
@@ -48,6 +48,12 @@ struct CancelAsked {
   JobId job;
 };
 struct GraphAsked {
+  JobId job;
+};
+// Whether this worker may fetch checkpoints of a job: of the one that it serves, and of those that
+// one goes on from or begins with.
+struct FetchAsked {
+  std::string worker;
   JobId job;
 };
 // A worker is to leave its job at a step boundary and take no other one, or to take jobs again.
@@ -130,8 +136,8 @@ struct TermRaised {
 struct Tick {};
 
 using Event = std::variant<SessionOpened, WorkerSaid, SessionClosed, SubmitAsked, CancelAsked,
-                           GraphAsked, DrainAsked, BenchAsked, BenchDropped, UploadAsked,
-                           UploadVerified, UploadPlaced, UploadClosed, CheckpointFound, JobInserted,
-                           CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
+                           GraphAsked, FetchAsked, DrainAsked, BenchAsked, BenchDropped,
+                           UploadAsked, UploadVerified, UploadPlaced, UploadClosed, CheckpointFound,
+                           JobInserted, CheckpointInserted, CheckpointRetained, TermRaised, Tick>;
 
 }  // namespace ringmaster::coordinator

@@ -80,6 +80,7 @@ class Logic {
   void On(const SubmitAsked& event);
   void On(const CancelAsked& event);
   void On(const GraphAsked& event);
+  void On(const FetchAsked& event);
   void On(const DrainAsked& event);
   void On(const BenchAsked& event);
   void On(const BenchDropped& event);
@@ -187,6 +188,8 @@ class Logic {
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
   Job* JobOf(const Worker& worker);
+  // Of another job, which `job` goes on from or begins with.
+  [[nodiscard]] static bool ReadsFrom(const Job& job, const std::string& other_id);
 
   // logic_checkpoints.cc
   void HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said,

@@ -321,6 +321,34 @@ void Logic::On(const GraphAsked& event) {
   actions_.push_back(Reply{.job_id = record.id(), .graph = record.resolved->result().graph()});
 }
 
+void Logic::On(const FetchAsked& event) {
+  const std::string& id = event.job.value();
+  const Worker* const worker = fleet_.Find(event.worker);
+  if (worker == nullptr) {
+    return Answer({Error(absl::StatusCode::kUnavailable,
+                         "worker {} is not attached now; checkpoints are given to attached ones",
+                         event.worker),
+                   "NOT_ATTACHED"});
+  }
+  const Job* const job = JobOf(*worker);
+  if (job != nullptr && (job->record.id() == id || ReadsFrom(*job, id))) return Answer({}, id);
+  Answer({Error(absl::StatusCode::kPermissionDenied,
+                "worker {} serves {}, and may fetch checkpoints of that job and of those that it "
+                "goes on from or begins with alone, not of job {}",
+                event.worker, job == nullptr ? "no job" : "job " + job->record.id(), id),
+          "NOT_PERMITTED"},
+         id);
+}
+
+bool Logic::ReadsFrom(const Job& job, const std::string& other_id) {
+  if (job.record.status.resumes_job() == other_id) return true;
+  if (job.run && job.run->init() && job.run->init()->checkpoint().job_id() == other_id) return true;
+  if (!job.record.resolved) return false;
+  const v1::ResolvedJob& resolved = *job.record.resolved;
+  return resolved.init().checkpoint().job_id() == other_id ||
+         resolved.continues().job_id() == other_id;
+}
+
 void Logic::On(const CancelAsked& event) {
   Job* job = Find(event.job.value());
   if (job == nullptr) return Answer(NoSuchJob(event.job.value()));

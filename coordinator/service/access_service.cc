@@ -70,37 +70,37 @@ Status AccessService::Restore() {
 }
 
 grpc::ServerUnaryReactor* AccessService::AnswerNow(grpc::CallbackServerContext* context,
-                                                   const Answer& answer) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const Passage passage = hands_.caller_of(context);
-  const Refusal refusal = passage.refusal.status.ok() ? answer(passage.caller) : passage.refusal;
-  reactor->Finish(ToGrpc(refusal.status, refusal.word));
-  return reactor;
+                                                   const char* method, const Answer& answer) {
+  return hands_.calls->Answer(context, {method, CallKind::kShort},
+                              [&answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+                                const Refusal refusal = answer(caller);
+                                reactor->Finish(ToGrpc(refusal.status, refusal.word));
+                              });
 }
 
 // Request and response live until Finish.
 grpc::ServerUnaryReactor* AccessService::AnswerOnLoop(grpc::CallbackServerContext* context,
-                                                      size_t bytes, Answer answer) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const Passage passage = hands_.caller_of(context);
-  Refusal refusal = passage.refusal;
-  if (refusal.status.ok()) {
-    const Status taken = hands_.run(bytes, [reactor, caller = passage.caller, answer] {
-      const Refusal answered = answer(caller);
-      reactor->Finish(ToGrpc(answered.status, answered.word));
-    });
-    if (taken.ok()) return reactor;
-    refusal = NotTaken(taken);
-  }
-  reactor->Finish(ToGrpc(refusal.status, refusal.word));
-  return reactor;
+                                                      const char* method, size_t bytes,
+                                                      Answer answer) {
+  return hands_.calls->Answer(
+      context, {method, CallKind::kShort},
+      [this, bytes, &answer](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+        const Status taken = hands_.run(bytes, [reactor, caller, answer] {
+          const Refusal answered = answer(caller);
+          reactor->Finish(ToGrpc(answered.status, answered.word));
+        });
+        if (taken.ok()) return;
+        const Refusal refusal = NotTaken(taken);
+        reactor->Finish(ToGrpc(refusal.status, refusal.word));
+      });
 }
 
 grpc::ServerUnaryReactor* AccessService::CreateToken(grpc::CallbackServerContext* context,
                                                      const v1::CreateTokenRequest* request,
                                                      v1::CreateTokenResponse* response) {
   return AnswerOnLoop(
-      context, request->ByteSizeLong(), [this, request, response](const Caller& caller) {
+      context, "Access/CreateToken", request->ByteSizeLong(),
+      [this, request, response](const Caller& caller) {
         if (!hands_.authority) return NoAuthority();
         const NewToken made = access_.CreateToken(*request, caller, hands_.now());
         if (!made.refusal.status.ok()) return made.refusal;
@@ -113,7 +113,7 @@ grpc::ServerUnaryReactor* AccessService::CreateToken(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* AccessService::ListTokens(grpc::CallbackServerContext* context,
                                                     const v1::ListTokensRequest*,
                                                     v1::ListTokensResponse* response) {
-  return AnswerOnLoop(context, 0, [this, response](const Caller&) {
+  return AnswerOnLoop(context, "Access/ListTokens", 0, [this, response](const Caller&) {
     *response = access_.ListTokens(hands_.now());
     return Refusal();
   });
@@ -122,27 +122,29 @@ grpc::ServerUnaryReactor* AccessService::ListTokens(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* AccessService::RevokeToken(grpc::CallbackServerContext* context,
                                                      const v1::RevokeTokenRequest* request,
                                                      v1::RevokeTokenResponse*) {
-  return AnswerOnLoop(context, request->ByteSizeLong(), [this, request](const Caller& caller) {
-    return access_.RevokeToken(request->id(), caller, hands_.now());
-  });
+  return AnswerOnLoop(context, "Access/RevokeToken", request->ByteSizeLong(),
+                      [this, request](const Caller& caller) {
+                        return access_.RevokeToken(request->id(), caller, hands_.now());
+                      });
 }
 
 grpc::ServerUnaryReactor* AccessService::Renew(grpc::CallbackServerContext* context,
                                                const v1::RenewRequest* request,
                                                v1::IssuedCertificate* response) {
   const size_t bytes = request->signing_request().size();
-  return AnswerOnLoop(context, bytes, [this, bytes, request, response](const Caller& caller) {
-    if (!hands_.authority) return NoAuthority();
-    if (bytes == 0 || bytes > kMostSigningRequest) {
-      return Refusal{InvalidArgument("signing_request: expected a PKCS #10 request of 1 to {} "
-                                     "bytes, got {}",
-                                     kMostSigningRequest, bytes),
-                     "INVALID_REQUEST"};
-    }
-    const Grant grant = access_.Renew(caller, hands_.now());
-    Publish();
-    return Sign(grant, request->signing_request(), response);
-  });
+  return AnswerOnLoop(
+      context, "Access/Renew", bytes, [this, bytes, request, response](const Caller& caller) {
+        if (!hands_.authority) return NoAuthority();
+        if (bytes == 0 || bytes > kMostSigningRequest) {
+          return Refusal{InvalidArgument("signing_request: expected a PKCS #10 request of 1 to {} "
+                                         "bytes, got {}",
+                                         kMostSigningRequest, bytes),
+                         "INVALID_REQUEST"};
+        }
+        const Grant grant = access_.Renew(caller, hands_.now());
+        Publish();
+        return Sign(grant, request->signing_request(), response);
+      });
 }
 
 Refusal AccessService::Sign(const Grant& grant, const std::string& signing_request,
@@ -161,12 +163,12 @@ Refusal AccessService::Sign(const Grant& grant, const std::string& signing_reque
 grpc::ServerUnaryReactor* AccessService::WhoAmI(grpc::CallbackServerContext* context,
                                                 const v1::WhoAmIRequest*,
                                                 v1::WhoAmIResponse* response) {
-  return AnswerNow(context, [this, response](const Caller& caller) {
+  return AnswerNow(context, "Access/WhoAmI", [this, response](const Caller& caller) {
     response->set_role(caller.role);
     if (caller.identity) {
       response->set_identity(UriOf(*caller.identity));
     } else {
-      response->set_local(caller.local_uid ? fmt::format("uid {}", *caller.local_uid) : "yes");
+      response->set_local("yes");
     }
     if (caller.certificate_expires) {
       *response->mutable_certificate_expires() = ToTimestamp(*caller.certificate_expires);
@@ -178,7 +180,7 @@ grpc::ServerUnaryReactor* AccessService::WhoAmI(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* AccessService::ListIdentities(grpc::CallbackServerContext* context,
                                                         const v1::ListIdentitiesRequest*,
                                                         v1::ListIdentitiesResponse* response) {
-  return AnswerNow(context, [this, response](const Caller&) {
+  return AnswerNow(context, "Access/ListIdentities", [this, response](const Caller&) {
     const auto identities = hands_.identities->Get();
     std::vector<const IdentityRecord*> records;
     for (const auto& [name, record] : identities->all()) records.push_back(&record);
@@ -196,28 +198,31 @@ grpc::ServerUnaryReactor* AccessService::ListIdentities(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* AccessService::RevokeIdentity(grpc::CallbackServerContext* context,
                                                         const v1::RevokeIdentityRequest* request,
                                                         v1::RevokeIdentityResponse*) {
-  return AnswerOnLoop(context, request->ByteSizeLong(), [this, request](const Caller& caller) {
-    const IdentityName name{KindOf(request->role()), request->name()};
-    const Refusal refusal = access_.RevokeIdentity(name, caller, hands_.now());
-    if (!refusal.status.ok()) return refusal;
-    Publish();
-    if (hands_.on_revoked) hands_.on_revoked(name);
-    return refusal;
-  });
+  return AnswerOnLoop(context, "Access/RevokeIdentity", request->ByteSizeLong(),
+                      [this, request](const Caller& caller) {
+                        const IdentityName name{KindOf(request->role()), request->name()};
+                        const Refusal refusal = access_.RevokeIdentity(name, caller, hands_.now());
+                        if (!refusal.status.ok()) return refusal;
+                        Publish();
+                        if (hands_.on_revoked) hands_.on_revoked(name);
+                        return refusal;
+                      });
 }
 
 grpc::ServerUnaryReactor* AccessService::ListAudit(grpc::CallbackServerContext* context,
                                                    const v1::ListAuditRequest* request,
                                                    v1::ListAuditResponse* response) {
-  return AnswerOnLoop(context, 0, [this, request, response](const Caller&) -> Refusal {
-    StatusOr<v1::ListAuditResponse> entries = access_.ListAudit(*request);
-    if (!entries.ok()) {
-      return {entries.status(),
-              absl::IsInvalidArgument(entries.status()) ? "INVALID_REQUEST" : "STORE_UNAVAILABLE"};
-    }
-    *response = *std::move(entries);
-    return {};
-  });
+  return AnswerOnLoop(context, "Access/ListAudit", 0,
+                      [this, request, response](const Caller&) -> Refusal {
+                        StatusOr<v1::ListAuditResponse> entries = access_.ListAudit(*request);
+                        if (!entries.ok()) {
+                          return {entries.status(), absl::IsInvalidArgument(entries.status())
+                                                        ? "INVALID_REQUEST"
+                                                        : "STORE_UNAVAILABLE"};
+                        }
+                        *response = *std::move(entries);
+                        return {};
+                      });
 }
 
 void AccessService::Join(const v1::JoinRequest& request, const std::string& key_sha256,

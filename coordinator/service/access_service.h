@@ -10,6 +10,7 @@
 
 #include "coordinator/access/access.h"
 #include "coordinator/service/gate.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/store_trouble.h"
 #include "ringmaster/v1/access.grpc.pb.h"
 
@@ -34,7 +35,7 @@ class AccessService final : public v1::Access::CallbackService {
     IdentityBoard* identities;  // is told of every change, before it is answered
     // Runs a task on the control loop, as ControlLoop::Run does.
     std::function<Status(size_t bytes, std::function<void()> task)> run;
-    CallerOf caller_of;
+    OpenCalls* calls;  // outlives it
     std::optional<Authority> authority;
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);  // that `sign` gives
     std::function<std::string(size_t bytes)> random_bytes;
@@ -82,9 +83,10 @@ class AccessService final : public v1::Access::CallbackService {
  private:
   // What a call does once it is known who makes it.
   using Answer = std::function<Refusal(const Caller& caller)>;
-  grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, const Answer& answer);
-  grpc::ServerUnaryReactor* AnswerOnLoop(grpc::CallbackServerContext* context, size_t bytes,
-                                         Answer answer);
+  grpc::ServerUnaryReactor* AnswerNow(grpc::CallbackServerContext* context, const char* method,
+                                      const Answer& answer);
+  grpc::ServerUnaryReactor* AnswerOnLoop(grpc::CallbackServerContext* context, const char* method,
+                                         size_t bytes, Answer answer);
   [[nodiscard]] Refusal Sign(const Grant& grant, const std::string& signing_request,
                              v1::IssuedCertificate* issued) const;
   [[nodiscard]] std::string UriOf(const IdentityName& identity) const;

@@ -16,8 +16,9 @@ class BenchCall : public grpc::ServerUnaryReactor,
                   public BenchCallback,
                   public std::enable_shared_from_this<BenchCall> {
  public:
-  BenchCall(ControlLoop& control, BenchTable& benches, v1::AllReduceReport& response)
-      : control_(control), benches_(benches), response_(response) {}
+  BenchCall(ControlLoop& control, BenchTable& benches, v1::AllReduceReport& response,
+            std::shared_ptr<OpenCall> call)
+      : control_(control), benches_(benches), response_(response), call_(std::move(call)) {}
 
   void Begin(const v1::AllReduceRequest& request) {
     self_ = shared_from_this();
@@ -45,6 +46,7 @@ class BenchCall : public grpc::ServerUnaryReactor,
     if (id_) Tell(BenchDropped{*id_});
   }
   void OnDone() override {
+    call_->Leave();
     if (id_) benches_.Remove(*id_);
     self_.reset();  // may destroy this
   }
@@ -56,6 +58,7 @@ class BenchCall : public grpc::ServerUnaryReactor,
   ControlLoop& control_;
   BenchTable& benches_;
   v1::AllReduceReport& response_;
+  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<BenchCall> self_;
   std::optional<BenchId> id_;
 
@@ -65,10 +68,17 @@ class BenchCall : public grpc::ServerUnaryReactor,
 
 }  // namespace
 
-grpc::ServerUnaryReactor* BenchService::AllReduce(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* BenchService::AllReduce(grpc::CallbackServerContext* context,
                                                   const v1::AllReduceRequest* request,
                                                   v1::AllReduceReport* response) {
-  const auto call = std::make_shared<BenchCall>(control_, benches_, *response);
+  OpenCalls::Entry entry = calls_.Enter(context, {"Bench/AllReduce", CallKind::kLasting});
+  if (!entry.call) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(entry.refusal.status, entry.refusal.word));
+    return reactor;
+  }
+  const auto call =
+      std::make_shared<BenchCall>(control_, benches_, *response, std::move(entry.call));
   call->Begin(*request);
   return call.get();
 }

@@ -4,14 +4,16 @@
 
 #include "coordinator/service/bench_table.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/open_calls.h"
 #include "ringmaster/v1/bench.grpc.pb.h"
 
 namespace ringmaster::coordinator {
 
 class BenchService final : public v1::Bench::CallbackService {
  public:
-  // Both outlive it.
-  BenchService(ControlLoop& control, BenchTable& benches) : control_(control), benches_(benches) {}
+  // All outlive it.
+  BenchService(ControlLoop& control, BenchTable& benches, OpenCalls& calls)
+      : control_(control), benches_(benches), calls_(calls) {}
 
   grpc::ServerUnaryReactor* AllReduce(grpc::CallbackServerContext* context,
                                       const v1::AllReduceRequest* request,
@@ -20,6 +22,7 @@ class BenchService final : public v1::Bench::CallbackService {
  private:
   ControlLoop& control_;
   BenchTable& benches_;
+  OpenCalls& calls_;
 };
 
 }  // namespace ringmaster::coordinator

@@ -7,9 +7,11 @@
 
 namespace ringmaster::coordinator {
 
-void CheckpointDownload::Begin() {
+void CheckpointDownload::Begin(const std::function<void(const Permit&)>& ask) {
   self_ = shared_from_this();
-  Continue();
+  ask([self = self_](const grpc::Status& answer) {
+    answer.ok() ? self->Continue() : self->Finish(answer);
+  });
 }
 
 void CheckpointDownload::Continue() {

@@ -4,10 +4,13 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "common/loop.h"
 #include "common/mutex.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/store/checkpoint_reader.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -16,14 +19,21 @@ namespace ringmaster::coordinator {
 class CheckpointDownload : public grpc::ServerWriteReactor<v1::FilePiece>,
                            public std::enable_shared_from_this<CheckpointDownload> {
  public:
-  CheckpointDownload(Loop& disk, v1::CheckpointRef ref) : disk_(disk), ref_(std::move(ref)) {}
+  CheckpointDownload(Loop& disk, v1::CheckpointRef ref, std::shared_ptr<OpenCall> call)
+      : disk_(disk), ref_(std::move(ref)), call_(std::move(call)) {}
 
-  void Begin();
+  // Asks whether it may, and goes on, or ends with an error, when that is answered: once, on any
+  // thread, at once or later.
+  using Permit = std::function<void(const grpc::Status&)>;
+  void Begin(const std::function<void(const Permit&)>& ask);
 
  private:
   void OnWriteDone(bool ok) override;
   void OnCancel() override {}  // the write in flight fails, or the next one does
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    call_->Leave();
+    self_.reset();
+  }
 
   // Has the disk thread read the next piece and write it.
   void Continue();
@@ -32,6 +42,7 @@ class CheckpointDownload : public grpc::ServerWriteReactor<v1::FilePiece>,
 
   Loop& disk_;
   const v1::CheckpointRef ref_;
+  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<CheckpointDownload> self_;
   // One of disk thread and pending write at a time.
   std::unique_ptr<CheckpointReader> reader_;

@@ -1,5 +1,7 @@
 #include "coordinator/service/checkpoint_upload.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
@@ -8,8 +10,10 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// The disk fails with UNAVAILABLE; everything else is the sender's fault.
+// The disk fails with UNAVAILABLE, the quota with RESOURCE_EXHAUSTED; everything else is the
+// sender's fault.
 std::string WordOf(const Status& status) {
+  if (status.code() == absl::StatusCode::kResourceExhausted) return "CHECKPOINT_QUOTA";
   return status.code() == absl::StatusCode::kUnavailable ? "STORE_UNAVAILABLE"
                                                          : "INVALID_CHECKPOINT";
 }
@@ -86,7 +90,11 @@ void CheckpointUploadCall::Admit(uint64_t max_bytes) {
 
 void CheckpointUploadCall::Stage(uint64_t max_bytes) {
   auto staged = hands_.folder.Stage(JobId(begin_.job_id()), begin_.step(), max_bytes);
-  if (!staged.ok()) return Fail(staged.status(), WordOf(staged.status()));
+  if (!staged.ok()) {
+    spdlog::warn("checkpoint not taken: job={} step={}: {}", begin_.job_id(), begin_.step(),
+                 Message(staged.status()));
+    return Fail(staged.status(), WordOf(staged.status()));
+  }
   staged_ = std::move(*staged);
   ReadNext();
 }
@@ -126,6 +134,7 @@ void CheckpointUploadCall::OnCancel() {
 }
 
 void CheckpointUploadCall::OnDone() {
+  call_->Leave();
   hands_.uploads.Remove(id_);
   bool asked = false;
   {

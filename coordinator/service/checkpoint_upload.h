@@ -11,10 +11,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/loop.h"
 #include "common/mutex.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/upload_table.h"
 #include "coordinator/store/checkpoint_folder.h"
@@ -33,8 +35,9 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
     const SessionTable& sessions;
     UploadTable& uploads;
   };
-  CheckpointUploadCall(const Hands& hands, v1::CheckpointReceipt& receipt)
-      : hands_(hands), receipt_(receipt) {}
+  CheckpointUploadCall(const Hands& hands, v1::CheckpointReceipt& receipt,
+                       std::shared_ptr<OpenCall> call)
+      : hands_(hands), receipt_(receipt), call_(std::move(call)) {}
 
   void Begin();
 
@@ -60,6 +63,7 @@ class CheckpointUploadCall : public grpc::ServerReadReactor<v1::CheckpointUpload
 
   const Hands hands_;
   v1::CheckpointReceipt& receipt_;
+  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<CheckpointUploadCall> self_;
 
   // One of gRPC and disk thread at a time.

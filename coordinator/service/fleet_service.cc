@@ -1,34 +1,59 @@
 #include "coordinator/service/fleet_service.h"
 
 #include <memory>
-#include <string>
+#include <utility>
 
+#include "common/rpc/rpc_status.h"
 #include "coordinator/service/worker_session.h"
 
 namespace ringmaster::coordinator {
+namespace {
 
+// A call that is refused before anything is read; `Reactor` is gRPC's.
+template <typename Reactor>
+class RefusedCall : public Reactor {
+ public:
+  explicit RefusedCall(const Refusal& refusal) {
+    this->Finish(ToGrpc(refusal.status, refusal.word));
+  }
+  void OnDone() override { delete this; }  // gRPC decides its lifetime
+};
+
+}  // namespace
+
+// The gate has let in workers alone, and this host's own users.
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService::Session(
     grpc::CallbackServerContext* context) {
-  // The gate has let in workers alone.
-  const Passage passage = caller_of_(context);
-  const auto session = std::make_shared<WorkerSession>(
-      hands_.control, sessions_, *context,
-      passage.caller.identity ? passage.caller.identity->name : std::string());
+  OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/Session", CallKind::kSession});
+  if (!entry.call) {
+    return new RefusedCall<grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>>(
+        entry.refusal);
+  }
+  const auto session =
+      std::make_shared<WorkerSession>(hands_.control, sessions_, *context, std::move(entry.call));
   session->Begin();
-  if (!caller_of_(context).refusal.status.ok()) session->Cancel("its worker was revoked");
   return session.get();
 }
 
 grpc::ServerReadReactor<v1::CheckpointUpload>* FleetService::UploadCheckpoint(
-    grpc::CallbackServerContext*, v1::CheckpointReceipt* response) {
-  const auto upload = std::make_shared<CheckpointUploadCall>(hands_, *response);
+    grpc::CallbackServerContext* context, v1::CheckpointReceipt* response) {
+  OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/UploadCheckpoint", CallKind::kUpload});
+  if (!entry.call) {
+    return new RefusedCall<grpc::ServerReadReactor<v1::CheckpointUpload>>(entry.refusal);
+  }
+  const auto upload =
+      std::make_shared<CheckpointUploadCall>(hands_, *response, std::move(entry.call));
   upload->Begin();
   return upload.get();
 }
 
 grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* FleetService::ShipLogs(
-    grpc::CallbackServerContext*) {
-  return logs_.Begin().get();
+    grpc::CallbackServerContext* context) {
+  OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/ShipLogs", CallKind::kLogLines});
+  if (!entry.call) {
+    return new RefusedCall<grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>>(entry.refusal);
+  }
+  return logs_.Begin(std::move(entry.call)).get();
 }
 
 }  // namespace ringmaster::coordinator

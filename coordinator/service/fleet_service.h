@@ -2,13 +2,11 @@
 // daemon; thread-safe.
 #pragma once
 
-#include <utility>
-
 #include "common/loop.h"
 #include "coordinator/service/checkpoint_upload.h"
 #include "coordinator/service/control_loop.h"
-#include "coordinator/service/gate.h"
 #include "coordinator/service/log_intake.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/session_table.h"
 #include "ringmaster/v1/fleet.grpc.pb.h"
 
@@ -16,10 +14,10 @@ namespace ringmaster::coordinator {
 
 class FleetService final : public v1::Fleet::CallbackService {
  public:
-  // `caller_of`: asked once more when a session is in the table, where a revocation finds it.
+  // All outlive it.
   FleetService(const CheckpointUploadCall::Hands& hands, SessionTable& sessions, LogIntakes& logs,
-               CallerOf caller_of)
-      : hands_(hands), sessions_(sessions), logs_(logs), caller_of_(std::move(caller_of)) {}
+               OpenCalls& calls)
+      : hands_(hands), sessions_(sessions), logs_(logs), calls_(calls) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
@@ -32,7 +30,7 @@ class FleetService final : public v1::Fleet::CallbackService {
   const CheckpointUploadCall::Hands hands_;
   SessionTable& sessions_;
   LogIntakes& logs_;
-  const CallerOf caller_of_;
+  OpenCalls& calls_;
 };
 
 }  // namespace ringmaster::coordinator

@@ -9,6 +9,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
+// Who is late with it may still do it.
+constexpr char kRenew[] = "/ringmaster.v1.Access/Renew";
+
 // gRPC's own pseudo-header; it is there in every call.
 std::string PathOf(const Gate::InputMetadata& metadata) {
   const auto path = metadata.find(":path");
@@ -20,6 +23,15 @@ Refusal NotPermitted(const Caller& caller, const std::string& path) {
                 "{}, whose role is {}, may not call {}; who may is {}", caller.ToString(),
                 RoleName(caller.role), OneLine(path, kMaxNameText), WhoMayCall(path)),
           "NOT_PERMITTED"};
+}
+
+// gRPC looks at a certificate when a connection is made, and never again.
+Refusal Ended(const Caller& caller, UnixTime now) {
+  return {Error(absl::StatusCode::kUnauthenticated,
+                "{} made this connection with a certificate that was good until {}, and the "
+                "coordinator's clock says {}; connect anew with a renewed one",
+                caller.ToString(), TimeText(*caller.certificate_expires), TimeText(now)),
+          "CERTIFICATE_EXPIRED"};
 }
 
 }  // namespace
@@ -44,8 +56,12 @@ Passage Gate::Identify(const grpc::AuthContext& connection) const {
 
 Passage Gate::Pass(const grpc::AuthContext& connection, const std::string& path) const {
   Passage passage = Identify(connection);
-  if (passage.refusal.status.ok() && ScopeOf(path, passage.caller.role) == v1::SCOPE_NONE) {
+  if (!passage.refusal.status.ok()) return passage;
+  const UnixTime now = hands_.now();
+  if (ScopeOf(path, passage.caller.role) == v1::SCOPE_NONE) {
     passage.refusal = NotPermitted(passage.caller, path);
+  } else if (*passage.caller.certificate_expires <= now && path != kRenew) {
+    passage.refusal = Ended(passage.caller, now);
   }
   return passage;
 }
@@ -55,7 +71,7 @@ grpc::Status Gate::Process(const InputMetadata& metadata, grpc::AuthContext* con
   const std::string path = PathOf(metadata);
   const Passage passage = Pass(*connection, path);
   if (passage.refusal.status.ok()) return grpc::Status::OK;
-  Tell(passage, path);
+  NoteRefusal(passage, path);
   return ToGrpc(passage.refusal.status, passage.refusal.word);
 }
 
@@ -64,7 +80,7 @@ uint64_t Gate::refused() const {
   return refused_;
 }
 
-void Gate::Tell(const Passage& passage, const std::string& path) {
+void Gate::NoteRefusal(const Passage& passage, const std::string& path) {
   v1::AuditEntry entry;
   entry.set_who(passage.caller.identity ? passage.caller.ToString() : "unknown");
   entry.set_what("call");

@@ -61,8 +61,12 @@ class Gate final : public grpc::AuthMetadataProcessor {
 
   // Who has this connection. UNAUTHENTICATED: NOT_AUTHENTICATED, REVOKED.
   [[nodiscard]] Passage Identify(const grpc::AuthContext& connection) const;
-  // Whether they may call a method at all. PERMISSION_DENIED, NOT_PERMITTED.
+  // Whether they may call a method at all. PERMISSION_DENIED, NOT_PERMITTED; UNAUTHENTICATED,
+  // CERTIFICATE_EXPIRED: it ended since they connected, and that is no call to renew it.
   [[nodiscard]] Passage Pass(const grpc::AuthContext& connection, const std::string& path) const;
+
+  // A refusal for the audit, of the gate or of who is behind it.
+  void NoteRefusal(const Passage& passage, const std::string& path);
 
   // Refusals so far, also those that nobody was told of.
   [[nodiscard]] uint64_t refused() const;
@@ -72,8 +76,6 @@ class Gate final : public grpc::AuthMetadataProcessor {
                        OutputMetadata* consumed, OutputMetadata* response) override;
 
  private:
-  void Tell(const Passage& passage, const std::string& path);
-
   const Hands hands_;
 
   mutable Mutex mu_;

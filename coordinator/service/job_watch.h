@@ -7,8 +7,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/mutex.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/status_board.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -18,7 +20,8 @@ class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
                  public StatusBoard::Listener,
                  public std::enable_shared_from_this<JobWatch> {
  public:
-  JobWatch(StatusBoard& board, std::string job_id) : board_(board), job_id_(std::move(job_id)) {}
+  JobWatch(StatusBoard& board, std::string job_id, std::shared_ptr<OpenCall> call)
+      : board_(board), job_id_(std::move(job_id)), call_(std::move(call)) {}
 
   void Begin();
   void OnChange() override;
@@ -26,13 +29,17 @@ class JobWatch : public grpc::ServerWriteReactor<v1::JobStatus>,
  private:
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    call_->Leave();
+    self_.reset();
+  }
 
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishOnce(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   StatusBoard& board_;
   const std::string job_id_;
+  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<JobWatch> self_;
 
   Mutex mu_;

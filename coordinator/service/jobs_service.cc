@@ -29,6 +29,18 @@ grpc::Status StatusOf(const Reply& reply) {
   return ToGrpc(reply.refusal.status, reply.refusal.word, metadata);
 }
 
+// Of a method whose scope is OWN for submitters (rules.proto): whether the job is the caller's.
+grpc::Status CheckOwn(const Caller& caller, const v1::JobStatus& job) {
+  const std::string who = caller.ToString();
+  if (caller.role != v1::ROLE_SUBMITTER || job.submitted_by() == who) return {};
+  return ToGrpc(Error(absl::StatusCode::kPermissionDenied,
+                      "job {} is not {}'s; who submitted it, and an administrator, may do that",
+                      job.job_id(), who),
+                "NOT_PERMITTED", {{"job_id", job.job_id()}});
+}
+
+grpc::Status StatusOf(const Refusal& refusal) { return ToGrpc(refusal.status, refusal.word); }
+
 // A call that is refused before it writes anything.
 template <typename Message>
 class Refused : public grpc::ServerWriteReactor<Message> {
@@ -57,84 +69,82 @@ grpc::Status NoSuchStep(const std::string& job_id, uint64_t step) {
 
 }  // namespace
 
-grpc::Status JobsService::CheckOwn(grpc::CallbackServerContext* context,
-                                   const v1::JobStatus& job) const {
-  const Passage passage = caller_of_(context);
-  if (!passage.refusal.status.ok()) return ToGrpc(passage.refusal.status, passage.refusal.word);
-  const std::string who = passage.caller.ToString();
-  if (passage.caller.role != v1::ROLE_SUBMITTER || job.submitted_by() == who) return {};
-  return ToGrpc(Error(absl::StatusCode::kPermissionDenied,
-                      "job {} is not {}'s; who submitted it, and an administrator, may do that",
-                      job.job_id(), who),
-                "NOT_PERMITTED", {{"job_id", job.job_id()}});
-}
-
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request,
                                               v1::SubmitResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const Passage passage = caller_of_(context);
-  if (!passage.refusal.status.ok()) {
-    reactor->Finish(ToGrpc(passage.refusal.status, passage.refusal.word));
-    return reactor;
-  }
-  control_.Ask(SubmitAsked{*request, passage.caller.ToString()},
-               [reactor, response](const Reply& reply) {
-                 response->set_job_id(reply.job_id);
-                 response->set_existed(reply.existed);
-                 reactor->Finish(StatusOf(reply));
-               });
-  return reactor;
+  return calls_.Answer(context, {"Jobs/Submit", CallKind::kSubmission},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+                         control_.Ask(SubmitAsked{*request, caller.ToString()},
+                                      [reactor, response](const Reply& reply) {
+                                        response->set_job_id(reply.job_id);
+                                        response->set_existed(reply.existed);
+                                        reactor->Finish(StatusOf(reply));
+                                      });
+                       });
 }
 
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
                                               const v1::CancelRequest* request,
                                               v1::CancelResponse*) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  if (const grpc::Status own = view ? CheckOwn(context, view->status) : grpc::Status(); !own.ok()) {
-    reactor->Finish(own);
-    return reactor;
-  }
-  control_.Ask(CancelAsked{JobId(request->job_id())},
-               [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
-  return reactor;
+  return calls_.Answer(
+      context, {"Jobs/Cancel", CallKind::kShort},
+      [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+        const StatusBoard::View view = board_.Find(request->job_id());
+        if (const grpc::Status own = view ? CheckOwn(caller, view->status) : grpc::Status();
+            !own.ok()) {
+          return reactor->Finish(own);
+        }
+        control_.Ask(CancelAsked{JobId(request->job_id())},
+                     [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
+      });
 }
 
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* context,
                                             const v1::ListRequest*, v1::ListResponse* response) {
-  *response = board_.List(kMaxListBytes);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return calls_.Answer(context, {"Jobs/List", CallKind::kShort},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+                         *response = board_.List(kMaxListBytes);
+                         reactor->Finish(grpc::Status::OK);
+                       });
+}
+
+grpc::ServerUnaryReactor* JobsService::AnswerOfJob(
+    grpc::CallbackServerContext* context, const Method& method, const std::string& job_id,
+    const std::function<void(const JobView&)>& answer) {
+  return calls_.Answer(context, method, [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+    const StatusBoard::View view = board_.Find(job_id);
+    if (view) answer(*view);
+    reactor->Finish(view ? grpc::Status::OK : NoSuchJob(job_id));
+  });
 }
 
 grpc::ServerUnaryReactor* JobsService::Get(grpc::CallbackServerContext* context,
                                            const v1::GetRequest* request, v1::JobStatus* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  if (view) *response = view->status;
-  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
-  return reactor;
+  return AnswerOfJob(context, {"Jobs/Get", CallKind::kShort}, request->job_id(),
+                     [response](const JobView& view) { *response = view.status; });
 }
 
 grpc::ServerUnaryReactor* JobsService::GetGraph(grpc::CallbackServerContext* context,
                                                 const v1::GetRequest* request,
                                                 v1::Graph* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  control_.Ask(GraphAsked{JobId(request->job_id())}, [reactor, response](const Reply& reply) {
-    *response = reply.graph;
-    reactor->Finish(StatusOf(reply));
-  });
-  return reactor;
+  return calls_.Answer(context, {"Jobs/GetGraph", CallKind::kShort},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+                         control_.Ask(GraphAsked{JobId(request->job_id())},
+                                      [reactor, response](const Reply& reply) {
+                                        *response = reply.graph;
+                                        reactor->Finish(StatusOf(reply));
+                                      });
+                       });
 }
 
-grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServerContext* context,
                                                             const v1::WatchRequest* request) {
+  OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/Watch", CallKind::kLasting});
+  if (!entry.call) return new Refused<v1::JobStatus>(StatusOf(entry.refusal));
   if (!board_.Find(request->job_id())) {
     return new Refused<v1::JobStatus>(NoSuchJob(request->job_id()));
   }
-  const auto watch = std::make_shared<JobWatch>(board_, request->job_id());
+  const auto watch = std::make_shared<JobWatch>(board_, request->job_id(), std::move(entry.call));
   watch->Begin();
   return watch.get();
 }
@@ -142,60 +152,57 @@ grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServer
 grpc::ServerUnaryReactor* JobsService::Why(grpc::CallbackServerContext* context,
                                            const v1::WhyRequest* request,
                                            v1::WhyResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  if (view) {
-    *response = Explain(*view);
-    if (const std::string trouble = board_.StoreTrouble(); !trouble.empty()) {
-      response->add_advice(trouble);
-    }
-  }
-  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
-  return reactor;
+  return AnswerOfJob(context, {"Jobs/Why", CallKind::kShort}, request->job_id(),
+                     [this, response](const JobView& view) {
+                       *response = Explain(view);
+                       const std::string trouble = board_.StoreTrouble();
+                       if (!trouble.empty()) response->add_advice(trouble);
+                     });
 }
 
 grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* context,
                                                   const v1::ListEventsRequest* request,
                                                   v1::ListEventsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  if (view) {
-    for (const v1::Event& event : view->events.all()) {
-      if (event.number() > request->after()) *response->add_events() = event;
-    }
-  }
-  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
-  return reactor;
+  return AnswerOfJob(context, {"Jobs/ListEvents", CallKind::kShort}, request->job_id(),
+                     [request, response](const JobView& view) {
+                       for (const v1::Event& event : view.events.all()) {
+                         if (event.number() > request->after()) *response->add_events() = event;
+                       }
+                     });
 }
 
 grpc::ServerUnaryReactor* JobsService::GetMetrics(grpc::CallbackServerContext* context,
                                                   const v1::GetMetricsRequest* request,
                                                   v1::GetMetricsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool known =
-      request->series() == v1::METRIC_SERIES_EPOCHS || request->series() == v1::METRIC_SERIES_STEPS;
-  if (!board_.Find(request->job_id()) || !known) {
-    reactor->Finish(known ? NoSuchJob(request->job_id())
-                          : ToGrpc(InvalidArgument("series: expected METRIC_SERIES_EPOCHS or "
-                                                   "METRIC_SERIES_STEPS, got {}",
-                                                   static_cast<int>(request->series())),
-                                   "INVALID_REQUEST"));
-    return reactor;
-  }
-  control_.ReadMetrics(*request, [reactor, response](const ControlLoop::Metrics& metrics) {
-    if (metrics.ok()) *response = *metrics;
-    const bool busy = absl::IsResourceExhausted(metrics.status());
-    reactor->Finish(ToGrpc(metrics.status(), busy ? "OVERLOADED" : "STORE_UNAVAILABLE"));
-  });
-  return reactor;
+  return calls_.Answer(
+      context, {"Jobs/GetMetrics", CallKind::kShort},
+      [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+        const bool known = request->series() == v1::METRIC_SERIES_EPOCHS ||
+                           request->series() == v1::METRIC_SERIES_STEPS;
+        if (!board_.Find(request->job_id()) || !known) {
+          return reactor->Finish(
+              known ? NoSuchJob(request->job_id())
+                    : ToGrpc(InvalidArgument("series: expected METRIC_SERIES_EPOCHS or "
+                                             "METRIC_SERIES_STEPS, got {}",
+                                             static_cast<int>(request->series())),
+                             "INVALID_REQUEST"));
+        }
+        control_.ReadMetrics(*request, [reactor, response](const ControlLoop::Metrics& metrics) {
+          if (metrics.ok()) *response = *metrics;
+          const bool busy = absl::IsResourceExhausted(metrics.status());
+          reactor->Finish(ToGrpc(metrics.status(), busy ? "OVERLOADED" : "STORE_UNAVAILABLE"));
+        });
+      });
 }
 
-grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerContext* context,
                                                          const v1::LogsRequest* request) {
+  OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/Logs", CallKind::kLasting});
+  if (!entry.call) return new Refused<v1::LogLine>(StatusOf(entry.refusal));
   if (!board_.Find(request->job_id())) {
     return new Refused<v1::LogLine>(NoSuchJob(request->job_id()));
   }
-  const auto stream = std::make_shared<LogStream>(logs_, *request);
+  const auto stream = std::make_shared<LogStream>(logs_, *request, std::move(entry.call));
   stream->Begin();
   return stream.get();
 }
@@ -203,71 +210,78 @@ grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* JobsService::DrainWorker(grpc::CallbackServerContext* context,
                                                    const v1::DrainWorkerRequest* request,
                                                    v1::DrainWorkerResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  control_.Ask(DrainAsked{request->worker(), request->resume()},
-               [reactor, response](const Reply& reply) {
-                 response->set_job_id(reply.job_id);
-                 reactor->Finish(StatusOf(reply));
-               });
-  return reactor;
+  return calls_.Answer(context, {"Jobs/DrainWorker", CallKind::kShort},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+                         control_.Ask(DrainAsked{request->worker(), request->resume()},
+                                      [reactor, response](const Reply& reply) {
+                                        response->set_job_id(reply.job_id);
+                                        reactor->Finish(StatusOf(reply));
+                                      });
+                       });
 }
 
 grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {
-  *response = board_.Workers(kMaxListBytes);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return calls_.Answer(context, {"Jobs/ListWorkers", CallKind::kShort},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller&) {
+                         *response = board_.Workers(kMaxListBytes);
+                         reactor->Finish(grpc::Status::OK);
+                       });
 }
 
 grpc::ServerUnaryReactor* JobsService::ListCheckpoints(grpc::CallbackServerContext* context,
                                                        const v1::ListCheckpointsRequest* request,
                                                        v1::ListCheckpointsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  if (view)
-    response->mutable_checkpoints()->Add(view->checkpoints.begin(), view->checkpoints.end());
-  reactor->Finish(view ? grpc::Status::OK : NoSuchJob(request->job_id()));
-  return reactor;
+  return AnswerOfJob(context, {"Jobs/ListCheckpoints", CallKind::kShort}, request->job_id(),
+                     [response](const JobView& view) {
+                       response->mutable_checkpoints()->Add(view.checkpoints.begin(),
+                                                            view.checkpoints.end());
+                     });
 }
 
 grpc::ServerUnaryReactor* JobsService::VerifyCheckpoints(
     grpc::CallbackServerContext* context, const v1::VerifyCheckpointsRequest* request,
     v1::VerifyCheckpointsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const StatusBoard::View view = board_.Find(request->job_id());
-  std::vector<v1::CheckpointRef> refs;
-  if (view) {
-    refs = request->has_step() ? WithStep(view->checkpoints, request->step()) : view->checkpoints;
-  }
-  if (!view || (request->has_step() && refs.empty())) {
-    reactor->Finish(view ? NoSuchStep(request->job_id(), request->step())
-                         : NoSuchJob(request->job_id()));
-    return reactor;
-  }
-  if (const grpc::Status own = CheckOwn(context, view->status); !own.ok()) {
-    reactor->Finish(own);
-    return reactor;
-  }
-  CheckpointCheck::Hearer hearer;
-  hearer.tell = [refs, response](size_t index, const CheckpointCheck::Verdict& verdict) {
-    v1::CheckedCheckpoint& checked = *response->add_checkpoints();
-    *checked.mutable_checkpoint() = refs[index];
-    if (!verdict.status.ok()) checked.set_error(Message(verdict.status));
-    return CheckpointCheck::Next::kGoOn;
-  };
-  hearer.wanted = [context] { return !context->IsCancelled(); };
-  hearer.end = [reactor](const Status& status) { reactor->Finish(ToGrpc(status, "UNAVAILABLE")); };
-  CheckpointCheck::Begin(disk_, refs, std::move(hearer));
-  return reactor;
+  return calls_.Answer(
+      context, {"Jobs/VerifyCheckpoints", CallKind::kLasting},
+      [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+        const StatusBoard::View view = board_.Find(request->job_id());
+        std::vector<v1::CheckpointRef> refs;
+        if (view) {
+          refs = request->has_step() ? WithStep(view->checkpoints, request->step())
+                                     : view->checkpoints;
+        }
+        if (!view || (request->has_step() && refs.empty())) {
+          return reactor->Finish(view ? NoSuchStep(request->job_id(), request->step())
+                                      : NoSuchJob(request->job_id()));
+        }
+        if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
+          return reactor->Finish(own);
+        }
+        CheckpointCheck::Hearer hearer;
+        hearer.tell = [refs, response](size_t index, const CheckpointCheck::Verdict& verdict) {
+          v1::CheckedCheckpoint& checked = *response->add_checkpoints();
+          *checked.mutable_checkpoint() = refs[index];
+          if (!verdict.status.ok()) checked.set_error(Message(verdict.status));
+          return CheckpointCheck::Next::kGoOn;
+        };
+        hearer.wanted = [context] { return !context->IsCancelled(); };
+        hearer.end = [reactor](const Status& status) {
+          reactor->Finish(ToGrpc(status, "UNAVAILABLE"));
+        };
+        CheckpointCheck::Begin(disk_, refs, std::move(hearer));
+      });
 }
 
 grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
     grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) {
+  OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/GetCheckpoint", CallKind::kLasting});
+  if (!entry.call) return new Refused<v1::FilePiece>(StatusOf(entry.refusal));
+  const Caller caller = entry.call->caller();
   const StatusBoard::View view = board_.Find(request->job_id());
   if (!view) return new Refused<v1::FilePiece>(NoSuchJob(request->job_id()));
-  if (const grpc::Status own = CheckOwn(context, view->status); !own.ok()) {
+  if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
     return new Refused<v1::FilePiece>(own);
   }
   const std::vector<v1::CheckpointRef> refs =
@@ -277,8 +291,16 @@ grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
                                           ? NoSuchStep(request->job_id(), request->step())
                                           : NoSuchCheckpoint(request->job_id(), "checkpoint yet"));
   }
-  const auto download = std::make_shared<CheckpointDownload>(disk_, refs.back());
-  download->Begin();
+  const auto download =
+      std::make_shared<CheckpointDownload>(disk_, refs.back(), std::move(entry.call));
+  if (caller.role != v1::ROLE_WORKER) {
+    download->Begin([](const CheckpointDownload::Permit& permit) { permit(grpc::Status::OK); });
+  } else {
+    download->Begin([&](const CheckpointDownload::Permit& permit) {
+      control_.Ask(FetchAsked{caller.identity->name, JobId(request->job_id())},
+                   [permit](const Reply& reply) { permit(StatusOf(reply)); });
+    });
+  }
   return download.get();
 }
 

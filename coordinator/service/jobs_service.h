@@ -2,10 +2,13 @@
 // daemon; thread-safe. It decides nothing.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "common/loop.h"
 #include "coordinator/service/control_loop.h"
-#include "coordinator/service/gate.h"
 #include "coordinator/service/log_stream.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/status_board.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 
@@ -15,12 +18,8 @@ class JobsService final : public v1::Jobs::CallbackService {
  public:
   // All outlive it; `disk` reads checkpoints.
   JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs,
-              CallerOf caller_of)
-      : control_(control),
-        board_(board),
-        disk_(disk),
-        logs_(logs),
-        caller_of_(std::move(caller_of)) {}
+              OpenCalls& calls)
+      : control_(control), board_(board), disk_(disk), logs_(logs), calls_(calls) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -63,15 +62,16 @@ class JobsService final : public v1::Jobs::CallbackService {
       grpc::CallbackServerContext* context, const v1::GetCheckpointRequest* request) override;
 
  private:
-  // Of a method whose scope is OWN for submitters (rules.proto): whether the job is the caller's.
-  [[nodiscard]] grpc::Status CheckOwn(grpc::CallbackServerContext* context,
-                                      const v1::JobStatus& job) const;
+  // What the board says of a job answers it.
+  grpc::ServerUnaryReactor* AnswerOfJob(grpc::CallbackServerContext* context, const Method& method,
+                                        const std::string& job_id,
+                                        const std::function<void(const JobView&)>& answer);
 
   ControlLoop& control_;
   StatusBoard& board_;
   Loop& disk_;
   const LogStream::Hands logs_;
-  const CallerOf caller_of_;
+  OpenCalls& calls_;
 };
 
 }  // namespace ringmaster::coordinator

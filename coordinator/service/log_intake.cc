@@ -17,8 +17,8 @@ constexpr size_t kMaxNameShown = 100;
 
 }  // namespace
 
-std::shared_ptr<LogIntake> LogIntakes::Begin() {
-  auto intake = std::make_shared<LogIntake>(hands_);
+std::shared_ptr<LogIntake> LogIntakes::Begin(std::shared_ptr<OpenCall> call) {
+  auto intake = std::make_shared<LogIntake>(hands_, std::move(call));
   intake->Begin();
   bool closed = false;
   std::vector<std::shared_ptr<LogIntake>> silent;

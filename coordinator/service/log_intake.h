@@ -8,10 +8,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/loop.h"
 #include "common/mutex.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/store/log_folder.h"
@@ -33,7 +35,7 @@ class LogIntakes {
   explicit LogIntakes(const Hands& hands) : hands_(hands) {}
 
   // A new call, or one that ends at once: too many, or closed.
-  [[nodiscard]] std::shared_ptr<LogIntake> Begin();
+  [[nodiscard]] std::shared_ptr<LogIntake> Begin(std::shared_ptr<OpenCall> call);
   // Ends all, takes no more.
   void Close();
 
@@ -47,7 +49,8 @@ class LogIntakes {
 class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
                   public std::enable_shared_from_this<LogIntake> {
  public:
-  explicit LogIntake(const LogIntakes::Hands& hands) : hands_(hands) {}
+  LogIntake(const LogIntakes::Hands& hands, std::shared_ptr<OpenCall> call)
+      : hands_(hands), call_(std::move(call)) {}
 
   void Begin();
   // It has been open for so long, and never showed whose it is.
@@ -61,12 +64,16 @@ class LogIntake : public grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>,
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override { End(grpc::Status::CANCELLED); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    call_->Leave();
+    self_.reset();
+  }
 
   void Store();  // logs thread
   void Acknowledge(uint64_t number);
 
   const LogIntakes::Hands hands_;
+  const std::shared_ptr<OpenCall> call_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::atomic<bool> spoke_{false};
   std::shared_ptr<LogIntake> self_;

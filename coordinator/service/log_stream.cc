@@ -126,7 +126,10 @@ void LogStream::OnCancel() {
   Continue();
 }
 
-void LogStream::OnDone() { self_.reset(); }
+void LogStream::OnDone() {
+  call_->Leave();
+  self_.reset();
+}
 
 void LogStream::End(const grpc::Status& status) { Finish(status); }
 

@@ -11,9 +11,11 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "common/loop.h"
 #include "common/mutex.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/store/log_reader.h"
 #include "ringmaster/v1/jobs.pb.h"
@@ -30,9 +32,10 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
     StatusBoard& board;
   };
   // The job exists.
-  LogStream(const Hands& hands, v1::LogsRequest request)
+  LogStream(const Hands& hands, v1::LogsRequest request, std::shared_ptr<OpenCall> call)
       : hands_(hands),
         request_(std::move(request)),
+        call_(std::move(call)),
         reader_(hands.folder, request_.job_id(), request_.worker()) {}
 
   void Begin();
@@ -58,6 +61,7 @@ class LogStream : public grpc::ServerWriteReactor<v1::LogLine>,
 
   const Hands hands_;
   const v1::LogsRequest request_;
+  const std::shared_ptr<OpenCall> call_;
   std::shared_ptr<LogStream> self_;
 
   // One of logs thread and pending write.

@@ -89,12 +89,6 @@ void SessionTable::End(SessionId session, const Refusal& refusal) {
   if (const auto stream = Find(session)) stream->End(refusal);
 }
 
-void SessionTable::CancelOf(const std::string& certified, const std::string& reason) {
-  for (const auto& stream : All()) {
-    if (stream->certified() == certified) stream->Cancel(reason);
-  }
-}
-
 std::vector<std::shared_ptr<SessionStream>> SessionTable::All() const {
   std::vector<std::shared_ptr<SessionStream>> all;
   MutexLock lock(mu_);

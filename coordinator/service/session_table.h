@@ -26,8 +26,6 @@ class SessionStream {
   virtual void Send(const v1::CoordinatorMessage& message) = 0;
   // Sends what is queued, then ends the stream.
   virtual void End(const Refusal& refusal) = 0;
-  // The name that its peer's certificate says; empty: there is none.
-  [[nodiscard]] virtual std::string certified() const = 0;
   // Breaks the stream off, whatever is on its way to the peer.
   virtual void Cancel(const std::string& reason) = 0;
   // Breaks the stream off when its peer has taken nothing of what it is being sent for too long:
@@ -47,8 +45,6 @@ class SessionTable {
   // before is worth nothing any more.
   void Admit(SessionId session, const std::string& worker, const v1::Attached& attached);
   void End(SessionId session, const Refusal& refusal);
-  // Breaks off every one whose peer has this name by its certificate, attached or not.
-  void CancelOf(const std::string& certified, const std::string& reason);
   // Breaks off all that are stuck.
   void CancelStuck(std::chrono::steady_clock::time_point now);
   // Ends all, takes no more.

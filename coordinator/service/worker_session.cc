@@ -19,6 +19,9 @@ constexpr std::chrono::seconds kWriteLimit{10};
 
 void WorkerSession::Begin() {
   self_ = shared_from_this();
+  call_->SetCut([weak = weak_from_this()](const std::string& reason) {
+    if (const auto self = weak.lock()) self->Cancel(reason);
+  });
   const std::optional<SessionId> session = table_.Add(self_);
   if (session) session_ = *session;  // OnDone takes it out
   if (!session || !control_.Post(SessionOpened{*session}).ok()) {
@@ -40,11 +43,12 @@ void WorkerSession::OnReadDone(bool ok) {
     return End({absl::OkStatus(), ""});
   }
   CleanStrings(&incoming_, kMaxReasonText);
-  if (!certified_.empty() && incoming_.has_attach() && incoming_.attach().name() != certified_) {
+  const std::optional<IdentityName>& certified = call_->caller().identity;
+  if (certified && incoming_.has_attach() && incoming_.attach().name() != certified->name) {
     Closed("it attached with another worker's name");
     return End({Error(absl::StatusCode::kPermissionDenied,
                       "this worker's certificate says that it is {}, and it attaches as {}",
-                      certified_, OneLine(incoming_.attach().name(), kMaxNameText)),
+                      certified->name, OneLine(incoming_.attach().name(), kMaxNameText)),
                 "NOT_PERMITTED"});
   }
   // The next message is read when this one was handled: that bounds what one worker can queue.
@@ -79,8 +83,7 @@ void WorkerSession::CancelIfStuck(Clock::time_point now) {
 
 void WorkerSession::Cancel(const std::string& reason) {
   Closed(reason);
-  MutexLock lock(call_mu_);
-  if (!done_) context_.TryCancel();
+  call_->Cancel();
 }
 
 void WorkerSession::End(const Refusal& refusal) {
@@ -136,10 +139,7 @@ void WorkerSession::Closed(const std::string& reason) {
 
 void WorkerSession::OnDone() {
   Closed("the stream is done");
-  {
-    MutexLock lock(call_mu_);
-    done_ = true;
-  }
+  call_->Leave();
   table_.Remove(session_);
   self_.reset();
 }

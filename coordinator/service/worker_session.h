@@ -12,9 +12,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/mutex.h"
 #include "coordinator/service/control_loop.h"
+#include "coordinator/service/open_calls.h"
 #include "coordinator/service/session_table.h"
 #include "ringmaster/v1/fleet.pb.h"
 
@@ -24,18 +26,16 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
                       public SessionStream,
                       public std::enable_shared_from_this<WorkerSession> {
  public:
-  // `certified`: the name that its worker's certificate says, the only one that may attach; empty:
-  // any may.
+  // A worker that has a certificate may attach with its name alone.
   WorkerSession(ControlLoop& control, SessionTable& table, grpc::CallbackServerContext& context,
-                std::string certified)
-      : control_(control), table_(table), context_(context), certified_(std::move(certified)) {}
+                std::shared_ptr<OpenCall> call)
+      : control_(control), table_(table), context_(context), call_(std::move(call)) {}
 
   // Enters the table and begins to read, or ends the call.
   void Begin();
 
   void Send(const v1::CoordinatorMessage& message) override;
   void End(const Refusal& refusal) override;
-  [[nodiscard]] std::string certified() const override { return certified_; }
   // gRPC then reports its end.
   void Cancel(const std::string& reason) override;
   void CancelIfStuck(std::chrono::steady_clock::time_point now) override;
@@ -55,7 +55,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   ControlLoop& control_;
   SessionTable& table_;
   grpc::CallbackServerContext& context_;
-  const std::string certified_;
+  const std::shared_ptr<OpenCall> call_;
   SessionId session_{};
 
   v1::WorkerMessage incoming_;  // one read at a time
@@ -70,11 +70,6 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coor
   grpc::Status end_ ABSL_GUARDED_BY(mu_);
   // Since when the write, or the end, that was begun last is under way.
   std::optional<std::chrono::steady_clock::time_point> waits_since_ ABSL_GUARDED_BY(mu_);
-
-  // Held to cancel the call, which gRPC frees after OnDone. Never together with `mu_`: to cancel
-  // may run OnCancel.
-  Mutex call_mu_;
-  bool done_ ABSL_GUARDED_BY(call_mu_) = false;
 };
 
 }  // namespace ringmaster::coordinator

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/amount.h"
 #include "common/files.h"
 #include "common/sha256.h"
 #include "coordinator/store/checkpoint_reader.h"
@@ -92,8 +93,39 @@ StatusOr<std::unique_ptr<StagedCheckpoint>> CheckpointFolder::Stage(const JobId&
                                                                     uint64_t max_bytes) const {
   const std::string target = fmt::format("{}/{}/{}", root_, job.value(), FolderName(step));
   const std::string temporary = NewStagingPath(fmt::format("{}-{}", job.value(), step));
+  RING_RETURN_IF_ERROR(CheckQuota(max_bytes));
   RING_RETURN_IF_ERROR(MakePrivateFolder(temporary));
-  return std::make_unique<StagedCheckpoint>(temporary, target, step, max_bytes);
+  auto staged = std::make_unique<StagedCheckpoint>(temporary, target, step, max_bytes);
+  *arriving_ += max_bytes;
+  staged->Hold(std::shared_ptr<const void>(
+      nullptr, [arriving = arriving_, max_bytes](const void*) { *arriving -= max_bytes; }));
+  return staged;
+}
+
+// The disk is asked each time: a count beside it could be wrong, and checkpoints are seldom.
+Status CheckpointFolder::CheckQuota(uint64_t more) const {
+  if (quota_ == kNoQuota) return absl::OkStatus();
+  std::error_code error;
+  uint64_t there = 0;
+  for (auto entry = fs::recursive_directory_iterator(root_, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->path() == fs::path(root_) / kStaging) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    std::error_code gone;  // it is removed at this moment
+    if (!entry->is_regular_file(gone)) continue;
+    const uint64_t bytes = entry->file_size(gone);
+    if (!gone) there += bytes;
+  }
+  if (error) return DiskError("list", root_, error);
+  const uint64_t arriving = *arriving_;
+  if (there + arriving + more <= quota_) return absl::OkStatus();
+  return Error(absl::StatusCode::kResourceExhausted,
+               "the checkpoints of all jobs have {} of the {} of --checkpoint-quota, those that "
+               "arrive may need {}, and this one {}; give the coordinator a larger quota, or "
+               "let jobs keep fewer (checkpoint.keep)",
+               FormatBytes(there), FormatBytes(quota_), FormatBytes(arriving), FormatBytes(more));
 }
 
 // Whether the place is taken by the same checkpoint. One that is not whole is taken away, as nobody

@@ -4,10 +4,13 @@
 // word, not the folder's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -18,7 +21,11 @@ namespace ringmaster::coordinator {
 
 class CheckpointFolder {
  public:
-  explicit CheckpointFolder(std::string root) : root_(std::move(root)) {}
+  static constexpr uint64_t kNoQuota = std::numeric_limits<uint64_t>::max();
+
+  // `quota`: bytes of all files, those that are arriving as large as they may be.
+  explicit CheckpointFolder(std::string root, uint64_t quota = kNoQuota)
+      : root_(std::move(root)), quota_(quota) {}
 
   // What the store knows.
   struct Known {
@@ -41,6 +48,7 @@ class CheckpointFolder {
   [[nodiscard]] StatusOr<Swept> Sweep(const Known& known) const;
 
   // An empty checkpoint to write to, at most `max_bytes`. `job` is the id of a known job.
+  // RESOURCE_EXHAUSTED: the quota.
   [[nodiscard]] StatusOr<std::unique_ptr<StagedCheckpoint>> Stage(const JobId& job, uint64_t step,
                                                                   uint64_t max_bytes) const;
   // Puts a finished one in its place and returns its path; OK too when the same bytes are there.
@@ -53,8 +61,13 @@ class CheckpointFolder {
   [[nodiscard]] std::string NewStagingPath(const std::string& name) const;
   void Inspect(const std::string& job, const std::string& path, Swept& swept) const;
   [[nodiscard]] StatusOr<bool> HoldsSame(const StagedCheckpoint& staged) const;
+  [[nodiscard]] Status CheckQuota(uint64_t more) const;
 
   const std::string root_;
+  const uint64_t quota_;
+  // Of those that are arriving; each takes its part back when it goes.
+  const std::shared_ptr<std::atomic<uint64_t>> arriving_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
 };
 
 }  // namespace ringmaster::coordinator

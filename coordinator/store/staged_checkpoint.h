@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/sha256.h"
 #include "common/status.h"
@@ -22,6 +24,9 @@ class StagedCheckpoint {
   ~StagedCheckpoint();
   StagedCheckpoint(const StagedCheckpoint&) = delete;
   StagedCheckpoint& operator=(const StagedCheckpoint&) = delete;
+
+  // Kept for as long as it lives.
+  void Hold(std::shared_ptr<const void> held) { held_ = std::move(held); }
 
   // Pieces of a file come in order and files one after the other, manifest.json last.
   // INVALID_ARGUMENT: they do not, or are too many bytes; UNAVAILABLE: the disk. After an error the
@@ -45,6 +50,7 @@ class StagedCheckpoint {
   const std::string target_;
   const uint64_t step_;
   const uint64_t max_bytes_;
+  std::shared_ptr<const void> held_;
 
   uint64_t all_bytes_ = 0;  // of all files
   std::string name_;        // of the open file; empty = none

@@ -43,6 +43,12 @@ TEST_CASE("Flags of ringmaster: a silence that cannot be is a usage error") {
   }
 }
 
+TEST_CASE("Flags of ringmaster: a quota has a unit, and none is none") {
+  CHECK(Parse({}).flags.checkpoint_quota == UINT64_MAX);
+  CHECK(Parse({"--checkpoint-quota", "2GiB"}).flags.checkpoint_quota == uint64_t{2} << 30);
+  CHECK(Parse({"--checkpoint-quota", "much"}).exit_code == 2);
+}
+
 TEST_CASE("Flags of ringmaster: --version is no error") {
   CHECK(Parse({"--version"}).exit);
   CHECK(Parse({"--version"}).exit_code == 0);

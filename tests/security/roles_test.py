@@ -1,6 +1,9 @@
 """Who may call what: every method of the coordinator's port, called by every role and by somebody who was
-revoked, does as its option `may_call` says (proto/); and a worker is revoked in the middle of a job."""
+revoked, does as its option `may_call` says (proto/); and a worker is revoked in the middle of a job, a person
+in the middle of what it watches. How much one may have open at a time."""
 import importlib
+import queue
+import time
 import unittest
 
 import cluster  # noqa: I001  before grpc
@@ -124,7 +127,92 @@ class RolesTest(two_hosts.HostsTest):
                                       fleet.WorkerMessage(attach=attach).SerializeToString())
             self.assertEqual(code, grpc.StatusCode.PERMISSION_DENIED, words)
             self.assertIn(f"certificate says that it is b, and it attaches as {name}", words)
+        # Its job has ended, and it serves none.
         self.check_end(beside)
+        get = jobs.GetCheckpointRequest(job_id=beside).SerializeToString()
+        for who, expected in ((running.credentials_of("b"), grpc.StatusCode.PERMISSION_DENIED),
+                              (max_, grpc.StatusCode.PERMISSION_DENIED), (ann, grpc.StatusCode.OK)):
+            with who.channel(running.network) as channel:
+                code, words = outcome(channel, "/ringmaster.v1.Jobs/GetCheckpoint", get)
+                self.assertEqual(code, expected, words)
+        running.stop()
+
+    def streams(self, channel, method, request, count):
+        """So many calls of a method that does not end, each behind its first answer; how the next one ends."""
+        calls = [channel.unary_stream(method)(request, timeout=100) for _ in range(count)]
+        for call in calls:
+            next(call)
+        return calls, outcome(channel, method, request)
+
+    def test_a_person_is_revoked_who_watches(self):
+        running = self.cluster
+        [gate] = running.gates("", milliseconds=80)  # at every step
+        running.start_pair()
+        self.load()
+        jobs = importlib.import_module("ringmaster.v1.jobs_pb2")
+        job = running.submit(two_hosts.JOB)
+        running.wait_ring(job, "a", "b")
+        watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
+        logs = ("/ringmaster.v1.Jobs/Logs", jobs.LogsRequest(job_id=job, follow=True).SerializeToString())
+        eva, max_ = self.join("admin", "eva"), self.join("viewer", "max")
+        with eva.channel(running.network) as evas, max_.channel(running.network) as others:
+            [[watched], _], [[followed], _] = (self.streams(evas, *call, 1) for call in (watch, logs))
+            [[other], _] = self.streams(others, *watch, 1)
+            running.ringctl("identity", "revoke", "eva")
+            revoked = time.monotonic()
+            for call in (watched, followed):
+                with self.assertRaises(grpc.RpcError) as ended:
+                    list(call)
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.CANCELLED)
+            self.assertLess(time.monotonic() - revoked, 1)
+            code, words = outcome(evas, *watch)
+            self.assertEqual((code, "user/eva was revoked" in words), (grpc.StatusCode.UNAUTHENTICATED, True), words)
+            gate.open()
+            list(other)  # to its end
+        self.check_end(job)
+        running.stop()
+
+    def test_one_identity_has_so_much_open_and_not_more(self):
+        running = self.cluster
+        [gate] = running.gates("", milliseconds=80)  # at every step
+        running.start_pair()
+        self.load()
+        jobs = importlib.import_module("ringmaster.v1.jobs_pb2")
+        job = running.submit(two_hosts.JOB)
+        running.wait_ring(job, "a", "b")
+        watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
+        eva, max_ = self.join("submitter", "eva"), self.join("submitter", "max")
+        with eva.channel(running.network) as channel, max_.channel(running.network) as others:
+            calls, (code, words) = self.streams(channel, *watch, 64)
+            self.assertEqual((code, "user/eva has 64 calls that last" in words),
+                             (grpc.StatusCode.RESOURCE_EXHAUSTED, True), words)
+            self.assertEqual(outcome(others, *watch)[0], grpc.StatusCode.OK)
+            # Also over another connection: it is counted by who, not by where.
+            with eva.channel(running.network) as second:
+                self.assertEqual(outcome(second, *watch)[0], grpc.StatusCode.RESOURCE_EXHAUSTED)
+            for _ in range(100):
+                self.assertEqual(outcome(channel, "/ringmaster.v1.Jobs/Submit")[0], grpc.StatusCode.INVALID_ARGUMENT)
+            code, words = outcome(channel, "/ringmaster.v1.Jobs/Submit")
+            self.assertEqual((code, "100 submissions within 10 s" in words),
+                             (grpc.StatusCode.RESOURCE_EXHAUSTED, True), words)
+            for call in calls:
+                call.cancel()
+        self.assertIn(("user/eva", "/ringmaster.v1.Jobs/Watch", "TOO_MANY"),
+                      {(entry["who"], entry["subject"], entry["result"]) for entry in running.audit()})
+        # Beside a worker's own session there is room for three that end, and no Attach came on them.
+        silence = queue.SimpleQueue()
+        with running.credentials_of("b").channel(running.network) as channel:
+            sessions = [channel.stream_stream("/ringmaster.v1.Fleet/Session")(iter(silence.get, None), timeout=100)
+                        for _ in range(8)]
+            cluster.wait_until(lambda: sum(session.done() for session in sessions) >= 5, "five are refused")
+            refused = [session.code() for session in sessions if session.done()]
+            self.assertEqual(refused, [grpc.StatusCode.RESOURCE_EXHAUSTED] * 5)
+            for session in sessions:
+                session.cancel()
+                silence.put(None)
+        self.assertEqual(set(running.attached()), {"a", "b"})
+        gate.open()
+        self.check_end(job)
         running.stop()
 
     def test_a_workers_port_is_for_those_of_its_job(self):

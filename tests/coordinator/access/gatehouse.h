@@ -70,7 +70,7 @@ class Gatehouse {
 
   testing::MemoryAccessStore store;
   UnixTime now{std::chrono::milliseconds(1'700'000'000'250)};
-  Caller admin{std::nullopt, v1::ROLE_ADMIN, 1000, std::nullopt};
+  Caller admin{std::nullopt, v1::ROLE_ADMIN, std::nullopt};
   std::unique_ptr<Access> access;
   Status restored;
   Grant grant;  // of the newest join or renewal

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/job/resolve.h"
+#include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/logic.h"
 #include "tests/support/cluster_messages.h"
 
@@ -421,6 +422,49 @@ TEST_CASE("Folds: a cancellation that was begun is brought to its end") {
   }
   CHECK(saved["j0003"] == v1::JOB_STATE_CANCELLED);
   CHECK(saved["j0001"] == v1::JOB_STATE_CANCELLED);
+}
+
+// Whether this worker may fetch checkpoints of a job: `ok`, or the word of the refusal.
+std::string Fetch(Fixture* cluster, const std::string& worker, const std::string& job_id) {
+  Reply reply;
+  for (const Action& action : cluster->logic.Step(FetchAsked{worker, JobId(job_id)}, {})) {
+    if (const auto* answer = std::get_if<Reply>(&action)) reply = *answer;
+  }
+  cluster->reply = reply;
+  return reply.refusal.status.ok() ? "ok" : reply.refusal.word;
+}
+
+TEST_CASE("Fetch: a worker has its job's checkpoints, and those that job goes on from") {
+  Fixture cluster;
+  cluster.restored.jobs.push_back(MakeRecord(2, v1::JOB_STATE_SUCCEEDED));
+  cluster.restored.jobs.back().idempotency_key = "second";
+  SECTION("it resumes j0001") {
+    cluster.Begin();
+    cluster.Attach("a", testing::MakeAttach("a").numerics_class().compute_id());
+    CHECK(Fetch(&cluster, "a", "j0001") == "NOT_PERMITTED");
+    CHECK(Message(cluster.reply.refusal.status) ==
+          "worker a serves no job, and may fetch checkpoints of that job and of those that it goes "
+          "on from or begins with alone, not of job j0001");
+    REQUIRE(cluster.Resume("j0001") != nullptr);
+  }
+  SECTION("it begins with a checkpoint of j0001") {
+    v1::InitSource& init = *cluster.restored.jobs[1].resolved->mutable_init();
+    cluster.restored.jobs[1].resolved->mutable_result()->mutable_init()->set_sha256(
+        std::string(64, 'a'));
+    *init.mutable_checkpoint() = SourceOf(Checkpoint(4));
+    cluster.Begin();
+    cluster.Attach("a", testing::MakeAttach("a").numerics_class().compute_id());
+    REQUIRE(cluster.Like("j0002") != nullptr);
+    REQUIRE(cluster.inspect.init().checkpoint().job_id() == "j0001");
+  }
+  REQUIRE(cluster.inspect.job_id() == "j0003");
+  CHECK(Fetch(&cluster, "a", "j0003") == "ok");
+  CHECK(Fetch(&cluster, "a", "j0001") == "ok");
+  CHECK(Fetch(&cluster, "a", "j0002") == "NOT_PERMITTED");
+  CHECK_THAT(Message(cluster.reply.refusal.status), Catch::StartsWith("worker a serves job j0003"));
+  // It may come back.
+  CHECK(Fetch(&cluster, "b", "j0003") == "NOT_ATTACHED");
+  CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

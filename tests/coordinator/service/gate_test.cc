@@ -162,6 +162,22 @@ TEST_CASE("Gate: what is published holds for the next call") {
   CHECK(at.Word("user/eva", "/ringmaster.v1.Jobs/List") == "REVOKED");
 }
 
+TEST_CASE("Gate: a connection is worth what its certificate is") {
+  GateAtWork at;
+  at.now = kJoined + seconds(99);
+  CHECK(at.Word("user/eva", "/ringmaster.v1.Jobs/List") == "ok");
+  at.now = kJoined + seconds(100);
+  const grpc::Status ended = at.Call("user/eva", "/ringmaster.v1.Jobs/List");
+  CHECK(ended.error_code() == grpc::StatusCode::UNAUTHENTICATED);
+  CHECK(ended.error_message() ==
+        "user/eva made this connection with a certificate that was good until "
+        "2023-11-14T22:15:00Z, and the coordinator's clock says 2023-11-14T22:15:00Z; connect "
+        "anew with a renewed one");
+  CHECK(at.Word("worker/b", "/ringmaster.v1.Fleet/Session") == "CERTIFICATE_EXPIRED");
+  CHECK(at.Word("worker/b", "/ringmaster.v1.Access/Renew") == "ok");
+  CHECK(at.Word("worker/gone", "/ringmaster.v1.Access/Renew") == "REVOKED");
+}
+
 TEST_CASE("Gate: refusals are counted, and told once a minute") {
   GateAtWork at;
   for (int i = 0; i < 9; ++i) (void)at.Call("user/vera", "/ringmaster.v1.Jobs/Cancel");

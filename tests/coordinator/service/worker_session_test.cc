@@ -98,10 +98,10 @@ struct Sessions {
   UploadTable uploads;
   LogIntakes intakes{{*logs, log_loop, board, sessions}};
   ControlLoop control{Patient(), {&store, &checkpoints, &disk, &board, &sessions, &uploads}};
-  FleetService fleet{{control, checkpoints, disk, sessions, uploads},
-                     sessions,
-                     intakes,
-                     [](grpc::CallbackServerContext*) { return Passage(); }};
+  Passage passage;  // of every call
+  OpenCalls calls{{[this](grpc::CallbackServerContext*) { return passage; }, nullptr,
+                   [] { return UnixTime(); }}};
+  FleetService fleet{{control, checkpoints, disk, sessions, uploads}, sessions, intakes, calls};
   testing::Served served{&fleet};
 };
 
@@ -148,6 +148,15 @@ TEST_CASE_METHOD(Sessions, "WorkerSession: one that reads is not stuck, however 
   sessions.CancelStuck(steady_clock::now());
   sessions.Send(SessionId{1}, message);
   CHECK(worker.Hear(v1::CoordinatorMessage::kRelease).ok());
+}
+
+TEST_CASE_METHOD(Sessions, "WorkerSession: one that is cut off is lost at once, and says why") {
+  passage.caller = {IdentityName{IdentityKind::kWorker, "b"}, v1::ROLE_WORKER, UnixSeconds()};
+  testing::FakeWorker worker(served.channel(), "b");
+  REQUIRE(worker.Attach().ok());
+  calls.Cut({IdentityKind::kWorker, "b"}, "it was revoked");
+  CHECK_THAT(AwaitLoss(), Catch::Contains("worker=b was lost: its session broke (it was revoked)"));
+  CHECK(worker.End().error_code() == grpc::StatusCode::CANCELLED);
 }
 
 }  // namespace

@@ -70,6 +70,27 @@ TEST_CASE_METHOD(CheckpointDisk,
   CHECK(Bring(folder, other, &path).code() == absl::StatusCode::kAlreadyExists);
 }
 
+TEST_CASE_METHOD(CheckpointDisk, "CheckpointFolder: a quota counts what is there and what comes") {
+  REQUIRE(Bring(folder, checkpoint, &path).ok());
+  uint64_t there = 0;
+  for (const auto& [name, bytes] : checkpoint.files) there += bytes.size();
+  const CheckpointFolder tight(root.path(), there + 2 * kMaxBytes);
+  auto first = tight.Stage(kJob, 11, kMaxBytes);
+  REQUIRE(first.ok());
+  const auto second = tight.Stage(kJob, 12, kMaxBytes);
+  REQUIRE(second.ok());
+  const auto third = tight.Stage(kJob, 13, 1);
+  CHECK(third.status().code() == absl::StatusCode::kResourceExhausted);
+  CHECK_THAT(Message(third.status()),
+             Catch::Contains("--checkpoint-quota") && Catch::Contains("checkpoint.keep"));
+  // One that went makes room, with the bytes that it may have had; so does one that is removed.
+  first = absl::CancelledError("it was given up");
+  CHECK(tight.Stage(kJob, 13, kMaxBytes).ok());
+  CHECK_FALSE(tight.Stage(kJob, 13, kMaxBytes + 1).ok());
+  REQUIRE(tight.Remove(path).ok());
+  CHECK(tight.Stage(kJob, 13, kMaxBytes + 1).ok());
+}
+
 TEST_CASE_METHOD(CheckpointDisk,
                  "CheckpointFolder: every wrong upload is refused and leaves nothing") {
   std::string expected;

@@ -1,0 +1,116 @@
+// The calls that are under way, by who makes them: how many of a kind one identity may have at a
+// time, how often it may call, and what ends its calls when it may be here no longer. Who comes
+// without TLS has no identity: an administrator of this host, whose calls nobody counts. Owned by
+// the daemon; thread-safe. It knows methods by what they cost alone; who may call which is the
+// gate's.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/mutex.h"
+#include "coordinator/access/allowance.h"
+#include "coordinator/access/identities.h"
+#include "coordinator/service/gate.h"
+
+namespace ringmaster::coordinator {
+
+enum class CallKind : uint8_t {
+  kShort,       // answered at once; never cut off
+  kSubmission,  // likewise
+  kLasting,     // a stream, or an answer that takes its time
+  // A worker has one; what there is besides are those before it, until their end is noticed.
+  kSession,
+  kLogLines,
+  kUpload,
+};
+
+// A method as it is counted: `Jobs/Watch`.
+struct Method {
+  const char* name;
+  CallKind kind;
+};
+
+class OpenCalls;
+
+// One call. Its reactor keeps it, and lets go of it in OnDone at the latest.
+class OpenCall : public std::enable_shared_from_this<OpenCall> {
+ public:
+  OpenCall(OpenCalls* calls, grpc::CallbackServerContext* context, CallKind kind, Caller caller)
+      : calls_(calls), kind_(kind), caller_(std::move(caller)), context_(context) {}
+  ~OpenCall() { Leave(); }
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+
+  [[nodiscard]] const Caller& caller() const { return caller_; }
+  [[nodiscard]] CallKind kind() const { return kind_; }
+
+  // It ends as CANCELLED, soon. Nothing happens once it is left.
+  void Cancel();
+  // What Cut does instead of Cancel.
+  void SetCut(std::function<void(const std::string& reason)> cut);
+  void Cut(const std::string& reason);
+  // It counts no more, and its context is touched no more: to be called before gRPC frees that.
+  void Leave();
+
+ private:
+  OpenCalls* const calls_;
+  const CallKind kind_;
+  const Caller caller_;
+
+  // Held while the call is cancelled. gRPC runs no reaction of it meanwhile on the same thread.
+  Mutex mu_;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mu_);  // null once it is left
+  std::function<void(const std::string&)> cut_ ABSL_GUARDED_BY(mu_);
+};
+
+class OpenCalls {
+ public:
+  struct Hands {
+    // Asked once more about a call that can be cut when it is counted, where Cut finds it.
+    CallerOf caller_of;
+    // Of who has too many, or calls too often; any thread. May be empty.
+    std::function<void(const Passage& refused, const std::string& path)> on_refusal;
+    std::function<UnixTime()> now;
+  };
+  explicit OpenCalls(Hands hands);
+
+  // A call comes in. RESOURCE_EXHAUSTED, TOO_MANY: there is no room for it; else as of `caller_of`.
+  struct Entry {
+    Refusal refusal;
+    std::shared_ptr<OpenCall> call;  // null when it was refused
+  };
+  [[nodiscard]] Entry Enter(grpc::CallbackServerContext* context, const Method& method);
+
+  // One with one answer: `serve` finishes the reactor, now or later, unless it was refused.
+  using Serve = std::function<void(grpc::ServerUnaryReactor* reactor, const Caller& caller)>;
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const Method& method,
+                                   const Serve& serve);
+
+  // Ends those of this identity that last. Who enters from now on asks `caller_of` itself.
+  void Cut(const IdentityName& identity, const std::string& reason);
+  // Ends those whose certificate has ended, unless their identity has a newer one by now.
+  void CutEnded(const Identities& identities, UnixTime now);
+
+ private:
+  friend class OpenCall;
+  using CallsOfOne = std::map<const OpenCall*, std::weak_ptr<OpenCall>>;
+
+  [[nodiscard]] Refusal Count(const std::shared_ptr<OpenCall>& call, const Method& method);
+  void Remove(const OpenCall* call);
+
+  const Hands hands_;
+
+  Mutex mu_;
+  std::map<IdentityName, CallsOfOne> open_ ABSL_GUARDED_BY(mu_);
+  Allowance submitted_ ABSL_GUARDED_BY(mu_), called_ ABSL_GUARDED_BY(mu_);  // by identity
+};
+
+}  // namespace ringmaster::coordinator
