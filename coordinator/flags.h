@@ -18,6 +18,7 @@ struct Flags {
   std::string socket;        // a Unix socket beside the one in data_dir; empty: none
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
+  std::chrono::milliseconds authority_overlap{2 * certificate_life};  // of an old and a new one
   Options options;
   AcceptorOptions connections;
 };
