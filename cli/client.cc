@@ -9,10 +9,9 @@
 
 #include "cli/read_stream.h"
 #include "common/amount.h"
-#include "common/pki/authority.h"
 #include "common/pki/credential_folder.h"
-#include "common/pki/join.h"
 #include "common/rpc/clean_strings.h"
+#include "common/rpc/renewal.h"
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
 
@@ -49,7 +48,15 @@ grpc::ChannelArguments Arguments() {
 StatusOr<Client> Client::Create(const std::string& coordinator,
                                 std::chrono::milliseconds patience) {
   RING_ASSIGN_OR_RETURN(Way way, WayTo(coordinator));
-  if (!way.cluster.empty()) RenewWhenDue(way, std::min(patience, kRenewLimit));
+  if (!way.context) return Client(std::move(way), patience);
+  const std::string& folder = way.context->credentials;
+  const Status renewed = RenewWhenDue(way, std::min(patience, kRenewLimit));
+  RING_RETURN_IF_ERROR(pki::SelfCheck(
+      folder, WallTime(),
+      renewed.ok() ? kLoginAgain
+                   : fmt::format("it cannot be renewed: {}; {}", Message(renewed), kLoginAgain)));
+  RING_ASSIGN_OR_RETURN(const pki::Credentials own, pki::LoadCredentials(folder));
+  way.cluster = own.identity.cluster;
   return Client(std::move(way), patience);
 }
 
@@ -61,39 +68,29 @@ StatusOr<Client::Way> Client::WayTo(const std::string& coordinator) {
   const auto contexts = Contexts::OfUser();
   if (!contexts.ok()) return way;
   RING_ASSIGN_OR_RETURN(way.context, contexts->Of(way.address));
-  if (!way.context) return way;
-  const std::string& folder = way.context->credentials;
-  RING_RETURN_IF_ERROR(pki::SelfCheck(folder, WallTime(), kLoginAgain));
-  RING_ASSIGN_OR_RETURN(const pki::Credentials own, pki::LoadCredentials(folder));
-  way.dialer = Dialer(folder);
-  way.cluster = own.identity.cluster;
+  if (way.context) way.dialer = Dialer(way.context->credentials);
   return way;
 }
 
 // Whoever else has the lock renews it already, or has just done so.
-void Client::RenewWhenDue(const Way& way, std::chrono::milliseconds patience) {
+Status Client::RenewWhenDue(const Way& way, std::chrono::milliseconds patience) {
   const std::string& folder = way.context->credentials;
   const auto due = [&folder]() -> std::optional<pki::Credentials> {
     auto own = pki::LoadCredentials(folder);
-    if (!own.ok() || WallTime() < pki::RenewalOf(own->certificate)) return std::nullopt;
+    if (!own.ok() || !IsRenewalDue(*own, WallTime())) return std::nullopt;
     return *std::move(own);
   };
-  if (!due()) return;
-  const auto contexts = Contexts::OfUser();
-  const auto lock = contexts.ok() ? contexts->Lock(way.context->name, std::chrono::milliseconds(0))
-                                  : contexts.status();
-  const auto own = lock.ok() ? due() : std::nullopt;
-  if (!own) return;
-  const auto key = pki::Key::Generate();
-  const auto signing_request = key.ok() ? key->SigningRequest() : key.status();
-  if (!signing_request.ok()) return;
-  v1::RenewRequest request;
-  request.set_signing_request(*signing_request);
-  const auto message = Client(way, patience).Renew(request);
-  if (!message.ok()) return;
-  const auto issued = pki::CheckIssued(*message, *key, WallTime());
-  if (!issued.ok() || issued->identity != own->identity) return;
-  (void)pki::WriteCredentials(folder, *key, issued->certificate, issued->authorities);
+  if (!due()) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(const Contexts contexts, Contexts::OfUser());
+  RING_ASSIGN_OR_RETURN(const auto lock,
+                        contexts.Lock(way.context->name, std::chrono::milliseconds(0)));
+  const auto own = due();
+  if (!own) return absl::OkStatus();
+  grpc::ClientContext call;
+  call.set_deadline(Clock::now() + patience);
+  return RenewCredentials({folder, way.address, Client(way, patience).channel_}, *own, WallTime(),
+                          &call)
+      .status();
 }
 
 Client::Client(Way way, std::chrono::milliseconds patience)
@@ -382,8 +379,12 @@ StatusOr<v1::WhoAmIResponse> Client::WhoAmI() {
   return AskAccess(&v1::Access::Stub::WhoAmI, v1::WhoAmIRequest());
 }
 
-StatusOr<v1::IssuedCertificate> Client::Renew(const v1::RenewRequest& request) {
-  return AskAccess(&v1::Access::Stub::Renew, request);
+StatusOr<v1::ListAuthoritiesResponse> Client::ListAuthorities() {
+  return AskAccess(&v1::Access::Stub::ListAuthorities, v1::ListAuthoritiesRequest());
+}
+
+StatusOr<v1::ListAuthoritiesResponse> Client::RotateAuthority() {
+  return AskAccess(&v1::Access::Stub::RotateAuthority, v1::RotateAuthorityRequest());
 }
 
 bool Client::WaitUntilConnected(Clock::time_point deadline) {

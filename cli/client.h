@@ -35,7 +35,8 @@ class Client {
   // there is none, and on this host, without TLS. INVALID_ARGUMENT: it is no address. NOT_FOUND,
   // PERMISSION_DENIED, FAILED_PRECONDITION, UNAUTHENTICATED: the context's credentials cannot be
   // used, why, and what to do. A certificate past two thirds of its life is renewed before; when
-  // that fails the old one is used. `patience` bounds each call that is not a stream.
+  // that fails the old one is used, as long as it is good. `patience` bounds each call that is not
+  // a stream.
   static StatusOr<Client> Create(const std::string& coordinator,
                                  std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -79,7 +80,8 @@ class Client {
   Status RevokeIdentity(const v1::RevokeIdentityRequest& request);
   StatusOr<v1::ListAuditResponse> ListAudit(const v1::ListAuditRequest& request);
   StatusOr<v1::WhoAmIResponse> WhoAmI();
-  StatusOr<v1::IssuedCertificate> Renew(const v1::RenewRequest& request);
+  StatusOr<v1::ListAuthoritiesResponse> ListAuthorities();
+  StatusOr<v1::ListAuthoritiesResponse> RotateAuthority();
 
   // Blocks until connected; false at `deadline`.
   bool WaitUntilConnected(Clock::time_point deadline);
@@ -95,7 +97,7 @@ class Client {
     std::string cluster;  // that is at its end; empty without TLS
   };
   static StatusOr<Way> WayTo(const std::string& coordinator);
-  static void RenewWhenDue(const Way& way, std::chrono::milliseconds patience);
+  static Status RenewWhenDue(const Way& way, std::chrono::milliseconds patience);
   Client(Way way, std::chrono::milliseconds patience);
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*, const Request&,

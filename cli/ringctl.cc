@@ -50,6 +50,7 @@ int Run(int argc, char** argv) {
   AddContext(line);
   AddToken(line);
   AddIdentity(line);
+  AddAuthority(line);
   AddAudit(line);
   AddWhoAmI(line);
   AddCompletion(line);

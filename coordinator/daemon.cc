@@ -6,6 +6,7 @@
 #include <grpcpp/resource_quota.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -36,15 +37,17 @@ UnixTime UnixNow() {
   return std::chrono::time_point_cast<std::chrono::milliseconds>(std::chrono::system_clock::now());
 }
 
+std::chrono::seconds Seconds(std::chrono::milliseconds duration) {
+  return std::chrono::duration_cast<std::chrono::seconds>(duration);
+}
+
 pki::Identity Named(const std::string& cluster, const IdentityName& identity) {
   const bool worker = identity.kind == IdentityKind::kWorker;
   return {cluster, worker ? pki::Kind::kWorker : pki::Kind::kUser, identity.name};
 }
 
-// gRPC has verified it.
-StatusOr<PeerCertificate> PeerCertificateOf(const grpc::AuthContext& connection) {
-  RING_ASSIGN_OR_RETURN(const std::optional<pki::Identity> identity, PeerIdentity(connection));
-  RING_ASSIGN_OR_RETURN(const pki::Certificate leaf, PeerLeaf(connection));
+StatusOr<PeerCertificate> ClientOf(const std::optional<pki::Identity>& identity,
+                                   const pki::Certificate& leaf) {
   if (!identity || identity->kind == pki::Kind::kCoordinator) {
     return Error(absl::StatusCode::kUnauthenticated, "a coordinator is no client");
   }
@@ -54,6 +57,34 @@ StatusOr<PeerCertificate> PeerCertificateOf(const grpc::AuthContext& connection)
   certificate.issued = leaf.not_before() + pki::kBackdating;
   certificate.expires = leaf.not_after();
   return certificate;
+}
+
+// gRPC has verified it.
+StatusOr<PeerCertificate> PeerCertificateOf(const grpc::AuthContext& connection) {
+  RING_ASSIGN_OR_RETURN(const std::optional<pki::Identity> identity, PeerIdentity(connection));
+  RING_ASSIGN_OR_RETURN(const pki::Certificate leaf, PeerLeaf(connection));
+  return ClientOf(identity, leaf);
+}
+
+v1::ListAuthoritiesResponse ListAuthorities(const pki::Authorities& authorities) {
+  v1::ListAuthoritiesResponse response;
+  const auto add = [&](const pki::Authority& authority) {
+    v1::CertificateAuthority& one = *response.add_authorities();
+    one.set_id(pki::ShortHash(authority.key().Hash()));
+    pki::Time until = authority.certificate().not_after();
+    if (authorities.rotation) {
+      const bool next = authority.key().Hash() == authorities.newest().key().Hash();
+      if (!next) until = std::min(until, authorities.rotation->ends);
+      const pki::Time from = authorities.rotation->signs;
+      const bool later = response.authorities_size() > 1 && next;
+      if (later) one.mutable_signs_from()->set_seconds(from.time_since_epoch().count());
+    }
+    one.mutable_trusted_until()->set_seconds(until.time_since_epoch().count());
+  };
+  add(authorities.signer);
+  if (authorities.other) add(*authorities.other);
+  response.mutable_authorities(0)->set_signs(true);
+  return response;
 }
 
 // Peers may ping as often as they like, and one that does not answer is dropped. A client that has
@@ -84,9 +115,9 @@ StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
   RING_ASSIGN_OR_RETURN(opened.store, SqliteStore::Open(opened.folder->database()));
   RING_ASSIGN_OR_RETURN(opened.logs, LogFolder::Open({opened.folder->logs()}));
   RING_ASSIGN_OR_RETURN(pki::AuthorityFolder authority,
-                        pki::AuthorityFolder::Open(opened.folder->pki(), pki::SystemTime(),
-                                                   std::chrono::duration_cast<std::chrono::seconds>(
-                                                       flags.certificate_life)));
+                        pki::AuthorityFolder::Open(
+                            opened.folder->pki(), pki::SystemTime(),
+                            {Seconds(flags.certificate_life), Seconds(flags.authority_overlap)}));
   opened.authority = std::make_unique<pki::AuthorityFolder>(std::move(authority));
   return opened;
 }
@@ -128,7 +159,7 @@ Daemon::Daemon(const Flags& flags, Opened opened)
       authority_(std::move(opened.authority)),
       gate_(MakeGate()),
       access_(AccessHands(flags)),
-      joins_(authority_->server(),
+      joins_([this]() { return authority_->Servers(pki::SystemTime()); },
              [this](const v1::JoinRequest& request, const std::string& key_sha256,
                     const std::string& address, std::function<void(const v1::JoinReply&)> done) {
                access_.Join(request, key_sha256, address, std::move(done));
@@ -178,7 +209,7 @@ AccessService::Hands Daemon::AccessHands(const Flags& flags) {
     return control_.Run(bytes, std::move(task));
   };
   hands.calls = &calls_;
-  hands.certificate_life = std::chrono::duration_cast<std::chrono::seconds>(flags.certificate_life);
+  hands.certificate_life = Seconds(flags.certificate_life);
   hands.authority = SigningAuthority(hands.certificate_life);
   hands.random_bytes = RandomBytes;
   hands.now = &UnixNow;
@@ -191,19 +222,31 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
   authority.sign = [this, life](const std::string& signing_request, const IdentityName& identity,
                                 UnixSeconds now) -> StatusOr<v1::IssuedCertificate> {
     const pki::Identity named = Named(authority_->cluster(), identity);
+    const pki::Authorities authorities = authority_->At(pki::SystemTime());
     RING_ASSIGN_OR_RETURN(const pki::Certificate certificate,
-                          authority_->authority().Issue(signing_request, named, life, now));
+                          authorities.signer.Issue(signing_request, named, life, now));
     v1::IssuedCertificate issued;
     issued.set_certificate(certificate.ToDer());
-    issued.add_authorities(authority_->authority().certificate().ToDer());
+    for (const pki::Certificate& one : authorities.trusted()) issued.add_authorities(one.ToDer());
     issued.set_identity(pki::ToUri(named));
     issued.mutable_now()->set_seconds(pki::SystemTime().time_since_epoch().count());
     return issued;
   };
+  authority.shown = [this](const v1::JoinRequest& request) -> StatusOr<PeerCertificate> {
+    const pki::Time now = pki::SystemTime();
+    RING_ASSIGN_OR_RETURN(const pki::Certificate leaf,
+                          pki::CheckRenewal(request, authority_->At(now).trusted(), now));
+    RING_ASSIGN_OR_RETURN(const pki::Identity identity, pki::IdentityOf(leaf));
+    if (identity.cluster == authority_->cluster()) return ClientOf(identity, leaf);
+    return Error(absl::StatusCode::kUnauthenticated, "{} is of another cluster than {}",
+                 pki::ToUri(identity), authority_->cluster());
+  };
+  authority.list = [this] { return ListAuthorities(authority_->At(pki::SystemTime())); };
+  authority.rotate = [this] { return authority_->Rotate(pki::SystemTime()); };
   authority.token_line = [this](const std::string& id, const std::string& secret) {
     pki::JoinToken token;
     token.coordinator = reached_at_;
-    token.authority = authority_->authority().certificate().KeyHash();
+    token.authority = authority_->At(pki::SystemTime()).newest().key().Hash();
     token.id = id;
     token.secret = pki::Secret(secret);
     return pki::Format(token).text();
@@ -216,7 +259,11 @@ Authority Daemon::SigningAuthority(std::chrono::seconds life) const {
 
 void Daemon::Tend() {
   calls_.CutEnded(*identities_.Get(), UnixNow());
-  const Status renewed = authority_->RenewServer(pki::SystemTime());
+  const Status renewed = authority_->Tend(pki::SystemTime());
+  if (const std::string change = authority_->TakeChange(); !change.empty()) {
+    spdlog::info("authorities: {}", change);
+    access_.NoteDone("authority", change);
+  }
   if (renewed == std::exchange(trouble_, renewed) || renewed.ok()) return;
   spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
 }

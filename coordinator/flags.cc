@@ -20,6 +20,7 @@ constexpr int kMaxConnections = 1'000'000;
 constexpr DurationRange kLease{milliseconds(300), std::chrono::hours(1)};
 // They are renewed after two thirds of it; files are looked at once a second.
 constexpr DurationRange kCertificateLife{std::chrono::seconds(30), std::chrono::hours(90 * 24)};
+constexpr std::chrono::hours kLongestOverlap{365 * 24};
 constexpr DurationRange kSilence{milliseconds(100), std::chrono::minutes(1)};
 
 struct RawFlags {
@@ -30,6 +31,7 @@ struct RawFlags {
   std::string silence;
   std::string certificate_life = "168h";
   std::string checkpoint_quota;
+  std::string authority_overlap;
   bool insecure = false;
 };
 
@@ -46,6 +48,12 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   if (!raw.checkpoint_quota.empty()) {
     RING_ASSIGN_OR_RETURN(flags->checkpoint_quota,
                           ParseBytes(raw.checkpoint_quota, "--checkpoint-quota"));
+  }
+  flags->authority_overlap = 2 * flags->certificate_life;
+  if (!raw.authority_overlap.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->authority_overlap,
+                          ParseDuration(raw.authority_overlap, "--authority-overlap",
+                                        {flags->authority_overlap, kLongestOverlap}));
   }
   RING_ASSIGN_OR_RETURN(options.silence, ParseDuration(raw.silence, "--silence", kSilence));
   // Heartbeats come several times in it, however short it is.
@@ -99,6 +107,10 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "of all checkpoints together; one for which there is no room waits with its "
                  "worker; default: the disk")
       ->type_name("BYTES");
+  app.add_option("--authority-overlap", raw.authority_overlap,
+                 "how long an authority is trusted beside a new one; default: twice "
+                 "--certificate-life")
+      ->type_name("DURATION");
   app.set_version_flag("--version", VersionLine("ringmaster"),
                        "print version, build and compute id, then end");
 

@@ -21,6 +21,7 @@ struct Flags {
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
   uint64_t checkpoint_quota = std::numeric_limits<uint64_t>::max();  // bytes of all checkpoints
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
+  std::chrono::milliseconds authority_overlap{2 * certificate_life};  // of an old and a new one
   Options options;
   AcceptorOptions connections;
 };

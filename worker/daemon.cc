@@ -161,7 +161,7 @@ Daemon::Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }),
       devices_(FiguresOf(backend_, UsedDevices()),
                [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}),
-      renewal_(security_.folder, coordinator_),
+      renewal_({security_.folder, flags_.coordinator, coordinator_}),
       terms_({flags_.state_dir}, [this](Event event) { Post(std::move(event)); }),
       loop_({.name = "loop", .limit = 4096, .on_tick = [this]() { terms_.GiveUpLate(); }}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.

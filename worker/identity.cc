@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "common/files.h"
 #include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
+#include "common/rpc/renewal.h"
 #include "common/sha256.h"
 
 namespace ringmaster::worker {
@@ -41,29 +43,53 @@ bool IsUsed(const Flags& flags, const pki::JoinToken& token) {
   return id.ok() && *id == token.id;
 }
 
+// Again and again while nobody answers.
+Status UntilReached(std::chrono::milliseconds limit, const char* what,
+                    const std::function<Status(steady_clock::time_point deadline)>& attempt) {
+  const steady_clock::time_point until = steady_clock::now() + limit;
+  while (true) {
+    const Status status = attempt(std::min(until, steady_clock::now() + kJoinAttempt));
+    if (status.ok()) return status;
+    if (!MayComeLater(status) || steady_clock::now() + kJoinPause >= until) {
+      return Annotate(status, what);
+    }
+    spdlog::warn("{}: not yet: {}", what, Message(status));
+    std::this_thread::sleep_for(kJoinPause);
+  }
+}
+
 Status JoinCluster(const Flags& flags, const pki::JoinToken& token, const std::string& folder,
                    std::chrono::milliseconds limit) {
   RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
-  const steady_clock::time_point until = steady_clock::now() + limit;
-  while (true) {
-    const auto deadline = std::min(until, steady_clock::now() + kJoinAttempt);
-    StatusOr<pki::Issued> issued = pki::Join(token, flags.name, key, pki::SystemTime(), deadline);
-    if (issued.ok()) {
-      if (issued->identity.kind != pki::Kind::kWorker) {
-        return FailedPrecondition("--join: the token makes {}, which is no worker; {}",
-                                  pki::ToUri(issued->identity), kRemedy);
-      }
-      spdlog::info("joined as {}", pki::ToUri(issued->identity));
-      RING_RETURN_IF_ERROR(
-          pki::WriteCredentials(folder, key, issued->certificate, issued->authorities));
-      return WriteDurably(JoinedFile(flags), token.id);
+  return UntilReached(limit, "--join", [&](auto deadline) -> Status {
+    RING_ASSIGN_OR_RETURN(const pki::Issued issued,
+                          pki::Join(token, flags.name, key, pki::SystemTime(), deadline));
+    if (issued.identity.kind != pki::Kind::kWorker) {
+      return FailedPrecondition("the token makes {}, which is no worker; {}",
+                                pki::ToUri(issued.identity), kRemedy);
     }
-    if (!MayComeLater(issued.status()) || steady_clock::now() + kJoinPause >= until) {
-      return Annotate(issued.status(), "--join");
-    }
-    spdlog::warn("cannot join yet: {}", Message(issued.status()));
-    std::this_thread::sleep_for(kJoinPause);
-  }
+    spdlog::info("joined as {}", pki::ToUri(issued.identity));
+    if (!issued.clocks.empty()) spdlog::warn("{}", issued.clocks);
+    RING_RETURN_IF_ERROR(
+        pki::WriteCredentials(folder, key, issued.certificate, issued.authorities));
+    return WriteDurably(JoinedFile(flags), token.id);
+  });
+}
+
+// One that ended, also long ago, which nobody but the coordinator takes any more.
+Status RenewEnded(const Flags& flags, const std::string& folder, const pki::Credentials& own,
+                  std::chrono::milliseconds limit) {
+  spdlog::info("the certificate of {} ended at {}: it is renewed", pki::ToUri(own.identity),
+               pki::Shown(own.not_after()));
+  return UntilReached(limit, "it cannot be renewed", [&](auto deadline) {
+    grpc::ClientContext call;
+    call.set_deadline(std::chrono::system_clock::now() +
+                      (deadline - std::chrono::steady_clock::now()));
+    const auto issued =
+        RenewCredentials({folder, flags.coordinator, nullptr}, own, pki::SystemTime(), &call);
+    if (issued.ok() && !issued->clocks.empty()) spdlog::warn("{}", issued->clocks);
+    return issued.status();
+  });
 }
 
 // The address of this host that packets to `peer` would leave from.
@@ -176,6 +202,13 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
         "network that you trust",
         IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
         kRemedy);
+  }
+  if (own.ok() && pki::SystemTime() > own->not_after()) {
+    const Status renewed = RenewEnded(*flags, folder, *own, limit);
+    if (!renewed.ok()) {
+      RING_RETURN_IF_ERROR(
+          pki::SelfCheck(folder, pki::SystemTime(), Message(renewed) + "; " + kRemedy));
+    }
   }
   RING_RETURN_IF_ERROR(pki::SelfCheck(folder, pki::SystemTime(), kRemedy));
   RING_RETURN_IF_ERROR(SettleName(own->identity, flags));

@@ -24,12 +24,12 @@ struct Security {
 };
 
 // Joins with the token of `flags`, where there is one that this worker did not join with before:
-// within `limit`, again and again while nobody answers; the token is wiped. Then settles what
-// depends on it, in `flags`: the name, which is the certificate's; the address to listen on, where
-// none was given, that reaches the coordinator. The state folder is there. FAILED_PRECONDITION: an
-// address that is not loopback, and neither a certificate nor a token nor --insecure; a --name that
-// is not the certificate's; a certificate that no peer would take, and what to do. Errors of
-// pki::Join.
+// within `limit`, again and again while nobody answers; the token is wiped. A certificate that
+// ended is renewed in the same way. Then settles what depends on it, in `flags`: the name, which is
+// the certificate's; the address to listen on, where none was given, that reaches the coordinator.
+// The state folder is there. FAILED_PRECONDITION: an address that is not loopback, and neither a
+// certificate nor a token nor --insecure; a --name that is not the certificate's; a certificate
+// that no peer would take, and what to do. Errors of pki::Join and pki::Renew.
 [[nodiscard]] StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit);
 
 }  // namespace ringmaster::worker

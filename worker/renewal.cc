@@ -7,10 +7,6 @@
 #include <chrono>
 
 #include "common/pki/authority.h"
-#include "common/pki/credential_folder.h"
-#include "common/pki/join.h"
-#include "common/rpc/rpc_status.h"
-#include "ringmaster/v1/access.grpc.pb.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -21,11 +17,12 @@ constexpr std::chrono::seconds kCallLimit{5};
 // Between two tries; and two looks, because somebody may have set the clock.
 constexpr milliseconds kShortest{1'000};
 constexpr milliseconds kLongest{60'000};
+constexpr milliseconds kPatience{100'000};  // 5 s between two tries of one that ended
 
 }  // namespace
 
 void Renewal::Start() {
-  if (folder_.empty()) return;
+  if (place_.folder.empty()) return;
   thread_ = std::jthread([this]() { Run(); });
   pthread_setname_np(thread_.native_handle(), "renew");
 }
@@ -51,13 +48,13 @@ void Renewal::Run() {
 }
 
 milliseconds Renewal::Look() {
-  const auto own = pki::LoadCredentials(folder_);
+  const auto own = pki::LoadCredentials(place_.folder);
   const pki::Time now = pki::SystemTime();
   Status status = own.status();
   if (own.ok()) {
     const pki::Time due = pki::RenewalOf(own->certificate);
     if (due > now) return std::clamp(milliseconds(due - now), kShortest, kLongest);
-    status = Renew(own->identity);
+    status = Renew(*own, now);
   }
   if (status.ok()) {
     said_.clear();
@@ -65,15 +62,19 @@ milliseconds Renewal::Look() {
   }
   if (Message(status) != said_) {
     said_ = Message(status);
-    spdlog::warn("this worker's certificate cannot be renewed: {}{}", said_,
-                 own.ok() ? "; it is good until " + pki::Shown(own->not_after()) : "");
+    spdlog::warn(
+        "this worker's certificate cannot be renewed: {}{}", said_,
+        own.ok() ? fmt::format("; it {} {}", now > own->not_after() ? "ended at" : "is good until",
+                               pki::Shown(own->not_after()))
+                 : "");
   }
-  // The nearer its end, the oftener.
-  const auto left = own.ok() ? milliseconds(own->not_after() - now) : kLongest;
+  // The nearer its end, the oftener; and behind it as somebody whom nobody waits for.
+  const auto left =
+      own.ok() && now <= own->not_after() ? milliseconds(own->not_after() - now) : kPatience;
   return std::clamp(left / 20, kShortest, kLongest);
 }
 
-StatusOr<v1::IssuedCertificate> Renewal::Ask(const v1::RenewRequest& request) {
+Status Renewal::Renew(const pki::Credentials& own, pki::Time now) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
   {
@@ -81,27 +82,15 @@ StatusOr<v1::IssuedCertificate> Renewal::Ask(const v1::RenewRequest& request) {
     if (stopping_) return absl::CancelledError("the worker stops");
     call_ = &context;
   }
-  v1::IssuedCertificate reply;
-  const grpc::Status answer = v1::Access::NewStub(coordinator_)->Renew(&context, request, &reply);
-  MutexLock lock(mu_);
-  call_ = nullptr;
-  if (!answer.ok()) return FromGrpc(answer);
-  return reply;
-}
-
-Status Renewal::Renew(const pki::Identity& own) {
-  RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
-  v1::RenewRequest request;
-  RING_ASSIGN_OR_RETURN(*request.mutable_signing_request(), key.SigningRequest());
-  RING_ASSIGN_OR_RETURN(const v1::IssuedCertificate reply, Ask(request));
-  RING_ASSIGN_OR_RETURN(const pki::Issued issued, pki::CheckIssued(reply, key, pki::SystemTime()));
-  if (issued.identity != own) {
-    return FailedPrecondition("the coordinator sent a certificate for {}",
-                              pki::ToUri(issued.identity));
+  const StatusOr<pki::Issued> issued = RenewCredentials(place_, own, now, &context);
+  {
+    MutexLock lock(mu_);
+    call_ = nullptr;
   }
-  RING_RETURN_IF_ERROR(pki::WriteCredentials(folder_, key, issued.certificate, issued.authorities));
-  spdlog::info("renewed the certificate of {}: it is good until {}", pki::ToUri(issued.identity),
-               pki::Shown(issued.certificate.not_after()));
+  if (!issued.ok()) return issued.status();
+  spdlog::info("renewed the certificate of {}: it is good until {}", pki::ToUri(issued->identity),
+               pki::Shown(issued->certificate.not_after()));
+  if (!issued->clocks.empty()) spdlog::warn("{}", issued->clocks);
   return absl::OkStatus();
 }
 

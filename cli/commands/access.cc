@@ -143,6 +143,45 @@ void AddIdentity(CommandLine& line) {
   revoke->add_flag("--worker", options->worker, "it is the name of a worker");
 }
 
+// ringctl authority ls, authority rotate: who signs for the cluster.
+
+namespace {
+
+StatusOr<ExitCode> ListAuthorities(const Common& common) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const v1::ListAuthoritiesResponse authorities, client.ListAuthorities());
+  Print(common.json() ? ToJson(authorities).dump(2) + "\n"
+                      : RenderAuthorities(authorities, Terminal::Of(stdout)));
+  return ExitCode::kOk;
+}
+
+StatusOr<ExitCode> RotateAuthority(const Common& common) {
+  RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+  RING_ASSIGN_OR_RETURN(const v1::ListAuthoritiesResponse authorities, client.RotateAuthority());
+  Print(common.json() ? ToJson(authorities).dump(2) + "\n"
+                      : RenderAuthorities(authorities, Terminal::Of(stdout)));
+  for (const v1::CertificateAuthority& one : authorities.authorities()) {
+    if (!one.signs()) continue;
+    Say(
+        fmt::format("everybody renews meanwhile, and nothing stops; whoever is off until {} joins "
+                    "anew with a token",
+                    DateAndTime(one.trusted_until())));
+  }
+  Say("copy DATA_DIR/pki again: it has the new authority's key");
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddAuthority(CommandLine& line) {
+  CLI::App* const group = line.AddGroup("authority", "who signs the cluster's certificates");
+  line.Add(group, "ls", "list the authorities that are trusted; the one that signs first",
+           Examples("ringctl authority ls"), [&line] { return ListAuthorities(line.common()); });
+  line.Add(group, "rotate", "make a new authority, which takes the old one's place without a stop",
+           Examples("ringctl authority rotate"),
+           [&line] { return RotateAuthority(line.common()); });
+}
+
 // ringctl audit: who did what, and who was refused.
 
 namespace {

@@ -37,6 +37,7 @@ void AddDrain(CommandLine& line);
 // access.cc
 void AddToken(CommandLine& line);     // create, ls, revoke
 void AddIdentity(CommandLine& line);  // ls, revoke
+void AddAuthority(CommandLine& line);  // ls, rotate
 void AddAudit(CommandLine& line);
 void AddWhoAmI(CommandLine& line);
 

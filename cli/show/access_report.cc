@@ -42,6 +42,13 @@ Json OfIdentity(const v1::Identity& identity) {
   };
 }
 
+Json OfAuthority(const v1::CertificateAuthority& authority) {
+  return {{"id", authority.id()},
+          {"signs", authority.signs()},
+          {"signs_from_unix_ms", UnixMs(authority.has_signs_from(), authority.signs_from())},
+          {"trusted_until_unix_ms", UnixMs(true, authority.trusted_until())}};
+}
+
 Json OfEntry(const v1::AuditEntry& entry) {
   const std::string& previous = entry.previous();
   const auto* const bytes = reinterpret_cast<const uint8_t*>(previous.data());
@@ -88,6 +95,18 @@ std::string RenderIdentities(const v1::ListIdentitiesResponse& identities,
   return table.Print(terminal);
 }
 
+std::string RenderAuthorities(const v1::ListAuthoritiesResponse& authorities,
+                              const Terminal& terminal) {
+  Table table({"AUTHORITY", "SIGNS", "TRUSTED UNTIL"});
+  for (const v1::CertificateAuthority& one : authorities.authorities()) {
+    const std::string signs = one.signs()            ? "now"
+                              : one.has_signs_from() ? "from " + DateAndTime(one.signs_from())
+                                                     : "no more";
+    table.Add({Printable(one.id()), signs, DateAndTime(one.trusted_until())});
+  }
+  return table.Print(terminal);
+}
+
 std::string RenderAudit(const v1::ListAuditResponse& audit, const Terminal& terminal) {
   Table table({"NUMBER", "TIME", "WHO", "WHAT", "SUBJECT", "RESULT"});
   for (const v1::AuditEntry& entry : audit.entries()) {
@@ -128,6 +147,10 @@ Json ToJson(const v1::ListTokensResponse& tokens) {
 
 Json ToJson(const v1::ListIdentitiesResponse& identities) {
   return {{"identities", EachOf(identities.identities(), OfIdentity)}};
+}
+
+Json ToJson(const v1::ListAuthoritiesResponse& authorities) {
+  return {{"authorities", EachOf(authorities.authorities(), OfAuthority)}};
 }
 
 Json ToJson(const v1::ListAuditResponse& audit) {

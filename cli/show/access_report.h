@@ -16,6 +16,8 @@ namespace ringmaster::cli {
 [[nodiscard]] std::string RenderIdentities(const v1::ListIdentitiesResponse& identities,
                                            const Terminal& terminal);
 // A line an entry, the newest last.
+[[nodiscard]] std::string RenderAuthorities(const v1::ListAuthoritiesResponse& authorities,
+                                            const Terminal& terminal);
 [[nodiscard]] std::string RenderAudit(const v1::ListAuditResponse& audit, const Terminal& terminal);
 // `key: value` lines.
 [[nodiscard]] std::string RenderWhoAmI(const v1::WhoAmIResponse& who);
@@ -23,7 +25,9 @@ namespace ringmaster::cli {
 [[nodiscard]] Json ToJson(const v1::CreateTokenResponse& created);  // as of the list, with `token`
 [[nodiscard]] Json ToJson(const v1::ListTokensResponse& tokens);    // {"tokens": [...]}
 [[nodiscard]] Json ToJson(const v1::ListIdentitiesResponse& identities);  // {"identities": [...]}
-[[nodiscard]] Json ToJson(const v1::ListAuditResponse& audit);            // {"entries": [...]}
+[[nodiscard]] Json ToJson(
+    const v1::ListAuthoritiesResponse& authorities);            // {"authorities": [...]}
+[[nodiscard]] Json ToJson(const v1::ListAuditResponse& audit);  // {"entries": [...]}
 [[nodiscard]] Json ToJson(const v1::WhoAmIResponse& who);
 
 // `viewer`, `submitter`, `admin`, `worker`; `unknown` for one of a newer coordinator. And back:

@@ -89,14 +89,6 @@ StatusOr<OwnedKey> KeyOf(const std::string& signing_request) {
   return key;
 }
 
-std::string ListOf(const std::vector<Certificate>& authorities) {
-  std::string list;
-  for (const Certificate& one : authorities) {
-    list += (list.empty() ? "" : ", ") + ShortHash(one.KeyHash());
-  }
-  return list.empty() ? "none" : list;
-}
-
 // The words for one of OpenSSL's findings (X509_V_ERR_*).
 Status RefusalOf(int finding, const Certificate& leaf, const std::vector<Certificate>& authorities,
                  const std::string& whose, Time now) {
@@ -129,7 +121,7 @@ Status RefusalOf(int finding, const Certificate& leaf, const std::vector<Certifi
   return refused(fmt::format(
       "is not signed by an authority that is trusted here ({}): another cluster, or this one has a "
       "new authority and has to be joined again ({})",
-      ListOf(authorities), X509_verify_cert_error_string(finding)));
+      KeyHashesOf(authorities), X509_verify_cert_error_string(finding)));
 }
 
 }  // namespace

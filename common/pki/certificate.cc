@@ -71,6 +71,19 @@ Sha256Digest Certificate::KeyHash() const {
   return Sha256Of(DerOf<const X509_PUBKEY>(X509_get_X509_PUBKEY(get()), i2d_X509_PUBKEY));
 }
 
+bool Certificate::HasSigned(const std::string& text, const std::string& signature) const {
+  const Owned<EVP_MD_CTX, EVP_MD_CTX_free> context(EVP_MD_CTX_new());
+  EVP_PKEY* const key = X509_get0_pubkey(get());
+  const bool good =
+      context != nullptr && key != nullptr &&
+      EVP_DigestVerifyInit(context.get(), nullptr, EVP_sha256(), nullptr, key) == 1 &&
+      EVP_DigestVerify(context.get(), reinterpret_cast<const unsigned char*>(signature.data()),
+                       signature.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                       text.size()) == 1;
+  ERR_clear_error();
+  return good;
+}
+
 std::string Certificate::serial() const {
   const ASN1_INTEGER* const number = X509_get0_serialNumber(get());
   return Hex({ASN1_STRING_get0_data(number), static_cast<size_t>(ASN1_STRING_length(number))});
@@ -90,6 +103,14 @@ StatusOr<std::vector<Certificate>> CertificatesFromPem(const std::string& pem) {
                            at_end ? "" : ", and behind them one that cannot be read");
   }
   return found;
+}
+
+std::string KeyHashesOf(const std::vector<Certificate>& certificates) {
+  std::string list;
+  for (const Certificate& one : certificates) {
+    list += (list.empty() ? "" : ", ") + ShortHash(one.KeyHash());
+  }
+  return list.empty() ? "none" : list;
 }
 
 std::string ToPem(const std::vector<Certificate>& certificates) {

@@ -43,6 +43,8 @@ class Certificate {
   [[nodiscard]] bool is_self_signed() const;
   // Of its public key, as Key::Hash.
   [[nodiscard]] Sha256Digest KeyHash() const;
+  // Whether its key made this signature of `text` (Key::Sign).
+  [[nodiscard]] bool HasSigned(const std::string& text, const std::string& signature) const;
   // In hex; no two certificates of one authority have the same.
   [[nodiscard]] std::string serial() const;
 
@@ -56,6 +58,8 @@ class Certificate {
 // All certificates of a PEM text, in their order. INVALID_ARGUMENT: there is none, or one that
 // cannot be read.
 [[nodiscard]] StatusOr<std::vector<Certificate>> CertificatesFromPem(const std::string& pem);
+// Those of their keys (ShortHash), for messages.
+[[nodiscard]] std::string KeyHashesOf(const std::vector<Certificate>& certificates);
 [[nodiscard]] std::string ToPem(const std::vector<Certificate>& certificates);
 
 }  // namespace ringmaster::pki

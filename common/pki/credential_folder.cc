@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "common/files.h"
@@ -22,11 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr char kGeneration[] = ".generation-";
 constexpr size_t kRandomLetters = 6;  // of mkdtemp
-
-Status CannotWrite(const std::string& what, const std::string& path) {
-  return Error(absl::StatusCode::kUnavailable, "cannot {} {}: {}", what, path,
-               std::strerror(errno));
-}
 
 // The same error with the file in front of it.
 Status Of(const PrivateFolder& folder, const char* file, const Status& status) {

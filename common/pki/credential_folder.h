@@ -22,7 +22,7 @@ inline constexpr char kAuthoritiesFile[] = "authorities.pem";
 struct Credentials {
   Key key;
   Certificate certificate;
-  std::vector<Certificate> authorities;  // that are trusted; the newest first
+  std::vector<Certificate> authorities;  // that are trusted; the one that signed it first
   Identity identity;
   [[nodiscard]] Time not_after() const { return certificate.not_after(); }
 };

@@ -28,6 +28,9 @@ struct Issued {
   Certificate certificate;
   std::vector<Certificate> authorities;
   Identity identity;
+  // That this host's clock differs from the coordinator's by more than kBackdating, with both
+  // times; else empty.
+  std::string clocks = {};
 };
 
 // What the coordinator sent, of a join or a renewal, as whoever asked for it may use it.
@@ -40,16 +43,31 @@ struct Issued {
 // the joiner would like to be called, where the token does not say. UNAVAILABLE or
 // DEADLINE_EXCEEDED: it cannot be reached, and where. UNAUTHENTICATED: what answers is not the
 // token's cluster (the secret was not sent), or clocks differ. Else the coordinator's refusal, in
-// its own words. Resolving a host's name is not bounded by the deadline, but by resolv.conf.
+// its own words, and both clocks where they differ. Resolving a host's name is not bounded by the
+// deadline, but by resolv.conf.
 [[nodiscard]] StatusOr<Issued> Join(const JoinToken& token, const std::string& name, const Key& key,
                                     Time now, std::chrono::steady_clock::time_point deadline);
 
-// The other side: `socket` has said kJoinGreeting, `own` are the coordinator's credentials. Calls
+// Asks the coordinator at that address for another certificate in the place of `own`, for a new
+// `key`; also when `own` has ended, which gRPC's TLS takes no more. Whoever answers must have one
+// of own's authorities. Errors as of Join.
+[[nodiscard]] StatusOr<Issued> Renew(const Address& coordinator, const Credentials& own,
+                                     const Key& key, Time now,
+                                     std::chrono::steady_clock::time_point deadline);
+
+// The other side of Renew: the certificate that the request renews, when one of `authorities` has
+// signed it, and its key the request; it may have ended. UNAUTHENTICATED: why not.
+[[nodiscard]] StatusOr<Certificate> CheckRenewal(const v1::JoinRequest& request,
+                                                 const std::vector<Certificate>& authorities,
+                                                 Time now);
+
+// The other side: `socket` has said kJoinGreeting, `own` are the coordinator's credentials, of
+// each of its authorities (TlsStream::Accept). Calls
 // `handler` once, when a whole request is there, with the peer's address; what it returns is sent.
 // An error says why nothing was, for the log: nobody was let in.
 using JoinHandler =
     std::function<v1::JoinReply(const v1::JoinRequest& request, const std::string& address)>;
-[[nodiscard]] Status ServeJoin(OwnedFile socket, const Credentials& own,
+[[nodiscard]] Status ServeJoin(OwnedFile socket, const std::vector<Credentials>& own,
                                std::chrono::steady_clock::time_point deadline,
                                const JoinHandler& handler);
 

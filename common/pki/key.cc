@@ -74,6 +74,22 @@ StatusOr<std::string> Key::SigningRequest() const {
   return DerOf<const X509_REQ>(request.get(), i2d_X509_REQ);
 }
 
+StatusOr<std::string> Key::Sign(const std::string& text) const {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  const Owned<EVP_MD_CTX, EVP_MD_CTX_free> context(EVP_MD_CTX_new());
+  size_t size = 0;
+  std::string signature;
+  bool good = context != nullptr &&
+              EVP_DigestSignInit(context.get(), nullptr, EVP_sha256(), nullptr, get()) == 1 &&
+              EVP_DigestSign(context.get(), nullptr, &size, bytes, text.size()) == 1;
+  signature.resize(size);
+  good = good && EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()),
+                                &size, bytes, text.size()) == 1;
+  if (!good) return OpensslError(absl::StatusCode::kInternal, "cannot sign");
+  signature.resize(size);
+  return signature;
+}
+
 Status CheckKind(EVP_PKEY* key) {
   if (EVP_PKEY_is_a(key, "EC") == 1) {
     char group[32] = "";

@@ -45,6 +45,10 @@ class Key {
   // A signing request for it (PKCS #10, DER), with an empty subject: whoever signs says the name.
   [[nodiscard]] StatusOr<std::string> SigningRequest() const;
 
+  // A signature of `text`, with SHA-256 (Certificate::HasSigned). INTERNAL: OpenSSL cannot, and
+  // why.
+  [[nodiscard]] StatusOr<std::string> Sign(const std::string& text) const;
+
   [[nodiscard]] EVP_PKEY* get() const { return key_.get(); }
 
  private:

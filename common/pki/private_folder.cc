@@ -46,6 +46,11 @@ std::string WholePath(const std::string& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).string();
 }
 
+Status CannotWrite(const std::string& what, const std::string& path) {
+  return Error(absl::StatusCode::kUnavailable, "cannot {} {}: {}", what, path,
+               std::strerror(errno));
+}
+
 StatusOr<PrivateFolder> PrivateFolder::Open(const std::string& path) {
   OwnedFile folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat found = {};

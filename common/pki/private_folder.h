@@ -15,6 +15,9 @@ namespace ringmaster::pki {
 // The path, absolute and without a slash at its end: there is a folder above it, and a name.
 [[nodiscard]] std::string WholePath(const std::string& path);
 
+// UNAVAILABLE, with the words of errno.
+[[nodiscard]] Status CannotWrite(const std::string& what, const std::string& path);
+
 class PrivateFolder {
  public:
   // NOT_FOUND: there is none. PERMISSION_DENIED: it is another user's, or others may enter it, with

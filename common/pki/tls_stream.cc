@@ -1,6 +1,5 @@
 #include "common/pki/tls_stream.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -12,6 +11,7 @@
 
 #include "common/check.h"
 #include "common/pki/openssl.h"
+#include "common/socket.h"
 
 namespace ringmaster::pki {
 namespace {
@@ -60,13 +60,28 @@ BIO* BioOf(OwnedFile* socket) {
   return bio;
 }
 
-bool Show(SSL_CTX* context, const Credentials& credentials) {
-  bool good = SSL_CTX_use_certificate(context, credentials.certificate.get()) == 1 &&
-              SSL_CTX_use_PrivateKey(context, credentials.key.get()) == 1;
+bool Show(SSL* ssl, const Credentials& credentials) {
+  bool good = SSL_use_certificate(ssl, credentials.certificate.get()) == 1 &&
+              SSL_use_PrivateKey(ssl, credentials.key.get()) == 1 &&
+              SSL_clear_chain_certs(ssl) == 1;
   for (const Certificate& one : credentials.authorities) {
-    good = good && SSL_CTX_add1_chain_cert(context, one.get()) == 1;
+    good = good && SSL_add1_chain_cert(ssl, one.get()) == 1;
   }
   return good;
+}
+
+// The name by which a client asks for an authority's certificate (RFC 6066, 3): no host's.
+std::string NameOf(const Sha256Digest& authority) { return ShortHash(authority) + ".ringmaster"; }
+
+// OpenSSL asks for what to show, with the client's wish.
+int ShowWhatIsAskedFor(SSL* ssl, int* /*alert*/, void* own) {
+  const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+  const std::string asked = name == nullptr ? "" : name;
+  for (const Credentials& one : *static_cast<const std::vector<Credentials>*>(own)) {
+    if (one.authorities.empty() || NameOf(one.authorities.front().KeyHash()) != asked) continue;
+    return Show(ssl, one) ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  return SSL_TLSEXT_ERR_OK;  // the first is shown
 }
 
 }  // namespace
@@ -76,38 +91,24 @@ struct TlsStream::Tls {
   OwnedSsl ssl;
 };
 
-Status AwaitSocket(int socket, short events, TlsStream::Deadline deadline,
-                   const std::string& what) {
-  pollfd wait = {socket, events, 0};
-  while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const int ready =
-        left.count() <= 0
-            ? 0
-            : poll(&wait, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000)));
-    if (ready > 0) return absl::OkStatus();
-    if (left.count() <= 0) {
-      return Error(absl::StatusCode::kDeadlineExceeded, "{} took too long", what);
-    }
-  }
-}
-
 TlsStream::TlsStream(OwnedFile socket, std::unique_ptr<Tls> tls, Deadline deadline)
     : socket_(std::move(socket)), tls_(std::move(tls)), deadline_(deadline) {}
 
 TlsStream::~TlsStream() = default;
 
-StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket, const Credentials* own,
+StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket,
+                                                     const std::vector<Credentials>* own,
                                                      Deadline deadline) {
   auto tls = std::make_unique<Tls>();
   tls->context.reset(SSL_CTX_new(own == nullptr ? TLS_client_method() : TLS_server_method()));
   SSL_CTX* const context = tls->context.get();
-  const bool good =
-      context != nullptr && SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-      SSL_CTX_set_num_tickets(context, 0) == 1 && (own == nullptr || Show(context, *own));
+  const bool good = context != nullptr &&
+                    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
+                    SSL_CTX_set_num_tickets(context, 0) == 1;
   if (good) tls->ssl.reset(SSL_new(context));
-  if (tls->ssl == nullptr) return OpensslError(absl::StatusCode::kInternal, "cannot set up TLS");
+  if (tls->ssl == nullptr || (own != nullptr && !Show(tls->ssl.get(), own->front()))) {
+    return OpensslError(absl::StatusCode::kInternal, "cannot set up TLS");
+  }
   std::unique_ptr<TlsStream> stream(new TlsStream(std::move(socket), std::move(tls), deadline));
   BIO* const bio = BioOf(&stream->socket_);
   if (bio == nullptr) return OpensslError(absl::StatusCode::kInternal, "cannot set up TLS");
@@ -116,16 +117,25 @@ StatusOr<std::unique_ptr<TlsStream>> TlsStream::Make(OwnedFile socket, const Cre
 }
 
 StatusOr<std::unique_ptr<TlsStream>> TlsStream::Accept(OwnedFile socket,
-                                                       const Credentials& credentials,
+                                                       const std::vector<Credentials>& credentials,
                                                        Deadline deadline) {
+  RING_CHECK(!credentials.empty(), "a server has something to show");
   RING_ASSIGN_OR_RETURN(auto stream, Make(std::move(socket), &credentials, deadline));
+  SSL_CTX* const context = stream->tls_->context.get();
+  SSL_CTX_set_tlsext_servername_callback(context, ShowWhatIsAskedFor);
+  SSL_CTX_set_tlsext_servername_arg(context, const_cast<std::vector<Credentials>*>(&credentials));
   RING_RETURN_IF_ERROR(
       stream->Complete("the TLS handshake", [](SSL* ssl) { return SSL_accept(ssl); }));
   return stream;
 }
 
-StatusOr<std::unique_ptr<TlsStream>> TlsStream::Connect(OwnedFile socket, Deadline deadline) {
+StatusOr<std::unique_ptr<TlsStream>> TlsStream::Connect(OwnedFile socket,
+                                                        const Sha256Digest& authority,
+                                                        Deadline deadline) {
   RING_ASSIGN_OR_RETURN(auto stream, Make(std::move(socket), nullptr, deadline));
+  if (SSL_set_tlsext_host_name(stream->tls_->ssl.get(), NameOf(authority).c_str()) != 1) {
+    return OpensslError(absl::StatusCode::kInternal, "cannot set up TLS");
+  }
   // What it shows is judged behind the handshake, by its hash.
   SSL_set_verify(stream->tls_->ssl.get(), SSL_VERIFY_NONE, nullptr);
   RING_RETURN_IF_ERROR(

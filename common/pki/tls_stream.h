@@ -21,12 +21,13 @@ class TlsStream {
   using Deadline = std::chrono::steady_clock::time_point;
   static constexpr size_t kMaxMessageBytes = 16 << 10;
 
-  // Both take the socket over, and shake hands. The server shows its certificate and authorities,
-  // and asks for none. DEADLINE_EXCEEDED; UNAVAILABLE: it broke, or is no TLS 1.3.
-  [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Accept(OwnedFile socket,
-                                                                   const Credentials& credentials,
-                                                                   Deadline deadline);
+  // Both take the socket over, and shake hands. The server shows a certificate with its
+  // authorities: the one whose first authority the client asks for, else the first of
+  // `credentials`; and asks for none. DEADLINE_EXCEEDED; UNAVAILABLE: it broke, or is no TLS 1.3.
+  [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Accept(
+      OwnedFile socket, const std::vector<Credentials>& credentials, Deadline deadline);
   [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Connect(OwnedFile socket,
+                                                                    const Sha256Digest& authority,
                                                                     Deadline deadline);
   ~TlsStream();
 
@@ -45,9 +46,8 @@ class TlsStream {
   TlsStream(OwnedFile socket, std::unique_ptr<Tls> tls, Deadline deadline);
 
   // `own`: a server's; nullptr: a client.
-  [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Make(OwnedFile socket,
-                                                                 const Credentials* own,
-                                                                 Deadline deadline);
+  [[nodiscard]] static StatusOr<std::unique_ptr<TlsStream>> Make(
+      OwnedFile socket, const std::vector<Credentials>* own, Deadline deadline);
   // Calls it again and again, with waits for the socket between, until it returns 1.
   template <typename Call>
   [[nodiscard]] Status Complete(const char* what, Call call);
@@ -57,10 +57,5 @@ class TlsStream {
   std::unique_ptr<Tls> tls_;
   const Deadline deadline_;
 };
-
-// Waits until `events` (poll.h) of a socket or the deadline. DEADLINE_EXCEEDED: `what` took too
-// long.
-[[nodiscard]] Status AwaitSocket(int socket, short events, TlsStream::Deadline deadline,
-                                 const std::string& what);
 
 }  // namespace ringmaster::pki

@@ -3,17 +3,16 @@
 #include <grpc/support/time.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
-#include <netdb.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "common/rpc/acceptor.h"
 #include "common/rpc/listener.h"
+#include "common/socket.h"
 #include "common/text.h"
 
 namespace ringmaster {
@@ -42,22 +41,6 @@ std::string Hear(const OwnedFile& file, steady_clock::time_point until) {
     heard.append(bytes, static_cast<size_t>(count));
   }
   return heard;
-}
-
-OwnedFile ConnectTo(const addrinfo& place, steady_clock::time_point until) {
-  OwnedFile file(socket(place.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (file.get() < 0) return file;
-  const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
-  pollfd wait = {file.get(), POLLOUT, 0};
-  int error = 0;
-  socklen_t length = sizeof(error);
-  const bool connected =
-      connect(file.get(), place.ai_addr, place.ai_addrlen) == 0 ||
-      (errno == EINPROGRESS && left.count() > 0 &&
-       poll(&wait, 1, static_cast<int>(left.count())) == 1 &&
-       getsockopt(file.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0);
-  if (!connected) file.Close();
-  return file;
 }
 
 }  // namespace
@@ -112,24 +95,14 @@ bool AwaitConnection(grpc::Channel& channel, steady_clock::time_point until,
 std::string RefusalAt(const Address& address, milliseconds limit) {
   if (IsUnix(address)) return "";  // whose file says it
   const steady_clock::time_point until = steady_clock::now() + limit;
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(address.port);
-  if (getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found) != 0) return "";
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> places(found, &freeaddrinfo);
-  for (const addrinfo* place = found; place != nullptr; place = place->ai_next) {
-    const OwnedFile file = ConnectTo(*place, until);
-    if (file.get() < 0) continue;
-    // A port that also takes TLS waits for what comes first.
-    (void)send(file.get(), kPreface, std::strlen(kPreface), MSG_NOSIGNAL | MSG_DONTWAIT);
-    const std::string heard = Hear(file, until);
-    if (!heard.starts_with(kForbidden)) return "";
-    const std::string words = heard.substr(std::strlen(kForbidden));
-    return OneLine(words.substr(0, words.find('\n')), kMaxRefusal);
-  }
-  return "";
+  const auto file = ConnectTo(address, until);
+  if (!file.ok()) return "";
+  // A port that also takes TLS waits for what comes first.
+  (void)send(file->get(), kPreface, std::strlen(kPreface), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const std::string heard = Hear(*file, until);
+  if (!heard.starts_with(kForbidden)) return "";
+  const std::string words = heard.substr(std::strlen(kForbidden));
+  return OneLine(words.substr(0, words.find('\n')), kMaxRefusal);
 }
 
 }  // namespace ringmaster

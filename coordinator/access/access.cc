@@ -60,6 +60,8 @@ Refusal Refuse(StatusCode code, const std::string& word, const std::string& mess
   return {Status(code, message), word};
 }
 
+Grant NoGrant(Refusal refusal) { return {std::move(refusal), {}, {}}; }
+
 Refusal Invalid(const std::string& message) {
   return Refuse(StatusCode::kInvalidArgument, "INVALID_REQUEST", message);
 }
@@ -262,12 +264,10 @@ Grant Access::Decide(const Redemption& redemption, UnixTime now) {
   const bool same = expected.size() == shown.size() &&
                     CRYPTO_memcmp(expected.data(), shown.data(), shown.size()) == 0;
   if (found == tokens_.end() || !same) {
-    return {
+    return NoGrant(
         Refuse(StatusCode::kPermissionDenied, "TOKEN_NOT_VALID",
                "there is no such token, or its secret is another one: it may have been revoked, "
-               "be very old, or of another cluster; ask for a new one"),
-        {},
-        {}};
+               "be very old, or of another cluster; ask for a new one"));
   }
   const Token& token = found->second;
   if (const auto before = token.redeemed.find(redemption.key_sha256);
@@ -275,20 +275,17 @@ Grant Access::Decide(const Redemption& redemption, UnixTime now) {
     return Repeat(before->second, now);
   }
   if (token.record.expires <= now) {
-    return {
+    return NoGrant(
         Refuse(StatusCode::kPermissionDenied, "TOKEN_EXPIRED",
                fmt::format("this token could be used until {}, and the coordinator's clock says "
                            "{}; ask for a new one",
-                           TimeText(token.record.expires), TimeText(now))),
-        {},
-        {}};
+                           TimeText(token.record.expires), TimeText(now))));
   }
   if (token.record.uses_left == 0) {
-    return {Refuse(StatusCode::kPermissionDenied, "TOKEN_USED",
-                   "this token was used up by another key: if it was not you, who handed it on "
-                   "should look at `ringctl audit`; ask for a new one"),
-            {},
-            {}};
+    return NoGrant(
+        Refuse(StatusCode::kPermissionDenied, "TOKEN_USED",
+               "this token was used up by another key: if it was not you, who handed it on "
+               "should look at `ringctl audit`; ask for a new one"));
   }
   return Admit(token.record, redemption, now);
 }
@@ -297,12 +294,10 @@ Grant Access::Decide(const Redemption& redemption, UnixTime now) {
 Grant Access::Repeat(const RedemptionRecord& redeemed, UnixTime now) {
   const IdentityRecord* const live = identities_->FindLive(redeemed.identity);
   if (live == nullptr || live->joined != redeemed.joined) {
-    return {
+    return NoGrant(
         Refuse(StatusCode::kPermissionDenied, "REVOKED",
                fmt::format("this key joined as {}, which was revoked since; ask for a new token",
-                           redeemed.identity.ToString())),
-        {},
-        {}};
+                           redeemed.identity.ToString())));
   }
   AccessChange change;
   change.identity = *live;
@@ -385,6 +380,25 @@ Grant Access::Renew(const Caller& caller, UnixTime now) {
   Issue(&*change.identity, grant.issue);
   const std::string name = caller.ToString();
   grant.refusal = Commit(std::move(change), Entry(name, "renew", name), now);
+  return grant;
+}
+
+Grant Access::RenewEnded(const PeerCertificate& certificate, UnixTime now) {
+  Caller caller;
+  caller.identity = certificate.identity;
+  Grant grant;
+  grant.refusal = identities_->Check(certificate);
+  if (grant.refusal.status.ok() && now > certificate.expires + kRenewable) {
+    grant.refusal =
+        Refuse(StatusCode::kUnauthenticated, "CERTIFICATE_EXPIRED",
+               fmt::format("the certificate of {} ended at {}, more than {} days before {}, which "
+                           "the coordinator's clock says; revoke it, and join with a new token",
+                           caller.ToString(), TimeText(certificate.expires),
+                           kRenewable.count() / 24, TimeText(now)));
+  }
+  if (grant.refusal.status.ok()) return Renew(caller, now);
+  const std::string name = caller.ToString();
+  NoteRefusal(Entry(name, "renew", name, grant.refusal.word), now);
   return grant;
 }
 

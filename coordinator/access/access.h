@@ -65,6 +65,7 @@ class Access {
  public:
   static constexpr size_t kMostOpenTokens = 10'000;
   static constexpr size_t kMostIdentities = 10'000;
+  static constexpr std::chrono::hours kRenewable{90 * 24};
 
   struct Options {
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);
@@ -84,11 +85,18 @@ class Access {
 
   [[nodiscard]] Grant Redeem(const Redemption& redemption, UnixTime now);
   [[nodiscard]] Grant Renew(const Caller& caller, UnixTime now);
+  // The same for a certificate that gRPC takes no more: until kRenewable after its end.
+  // UNAUTHENTICATED: NOT_AUTHENTICATED, REVOKED, CERTIFICATE_EXPIRED.
+  [[nodiscard]] Grant RenewEnded(const PeerCertificate& certificate, UnixTime now);
   [[nodiscard]] Refusal RevokeIdentity(const IdentityName& name, const Caller& caller,
                                        UnixTime now);
   // As they are now; another object after each change.
   [[nodiscard]] const std::shared_ptr<const Identities>& identities() const { return identities_; }
 
+  // Something else was done.
+  [[nodiscard]] Refusal Note(v1::AuditEntry done, UnixTime now) {
+    return Commit({}, std::move(done), now);
+  }
   // Somebody was refused something: an entry, unless RefusalLimit leaves it out. One that cannot be
   // stored is lost.
   void NoteRefusal(const v1::AuditEntry& refused, UnixTime now);

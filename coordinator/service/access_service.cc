@@ -209,6 +209,37 @@ grpc::ServerUnaryReactor* AccessService::RevokeIdentity(grpc::CallbackServerCont
                       });
 }
 
+grpc::ServerUnaryReactor* AccessService::ListAuthorities(grpc::CallbackServerContext* context,
+                                                         const v1::ListAuthoritiesRequest*,
+                                                         v1::ListAuthoritiesResponse* response) {
+  return AnswerNow(context, "Access/ListAuthorities", [this, response](const Caller&) {
+    if (!hands_.authority) return NoAuthority();
+    *response = hands_.authority->list();
+    return Refusal();
+  });
+}
+
+// What was made stays, also when the entry cannot be written: it is trusted from then on.
+grpc::ServerUnaryReactor* AccessService::RotateAuthority(grpc::CallbackServerContext* context,
+                                                         const v1::RotateAuthorityRequest*,
+                                                         v1::ListAuthoritiesResponse* response) {
+  return AnswerOnLoop(
+      context, "Access/RotateAuthority", 0, [this, response](const Caller& caller) -> Refusal {
+        if (!hands_.authority) return NoAuthority();
+        const Status made = hands_.authority->rotate();
+        if (!made.ok()) {
+          return {made, absl::IsFailedPrecondition(made) ? "ROTATING" : "STORE_UNAVAILABLE"};
+        }
+        *response = hands_.authority->list();
+        v1::AuditEntry entry;
+        entry.set_who(caller.ToString());
+        entry.set_what("authority rotate");
+        entry.set_subject(response->authorities().rbegin()->id());
+        entry.set_result("ok");
+        return access_.Note(entry, hands_.now());
+      });
+}
+
 grpc::ServerUnaryReactor* AccessService::ListAudit(grpc::CallbackServerContext* context,
                                                    const v1::ListAuditRequest* request,
                                                    v1::ListAuditResponse* response) {
@@ -228,16 +259,18 @@ grpc::ServerUnaryReactor* AccessService::ListAudit(grpc::CallbackServerContext* 
 void AccessService::Join(const v1::JoinRequest& request, const std::string& key_sha256,
                          const std::string& address,
                          std::function<void(const v1::JoinReply&)> done) {
-  const auto reply = [done](const Refusal& refusal, v1::JoinReply filled) {
+  const auto reply = [done, now = hands_.now](const Refusal& refusal, v1::JoinReply filled) {
     filled.set_code(static_cast<int>(refusal.status.code()));
     filled.set_reason(refusal.word);
     filled.set_message(OneLine(Message(refusal.status)));
+    *filled.mutable_now() = ToTimestamp(now());
     done(filled);
   };
-  const auto join = [this, request, key_sha256, address, reply] {
+  std::optional<StatusOr<PeerCertificate>> shown;
+  if (hands_.authority && !request.renews().empty()) shown = hands_.authority->shown(request);
+  const auto join = [this, request, key_sha256, address, shown, reply] {
     if (!hands_.authority) return reply(NoAuthority(), {});
-    const Grant grant = access_.Redeem(
-        {request.token_id(), request.secret(), request.name(), key_sha256, address}, hands_.now());
+    const Grant grant = Admit(request, key_sha256, address, shown);
     Publish();
     v1::JoinReply filled;
     const Refusal refusal = Sign(grant, request.signing_request(), filled.mutable_issued());
@@ -246,6 +279,34 @@ void AccessService::Join(const v1::JoinRequest& request, const std::string& key_
   };
   const Status taken = hands_.run(request.ByteSizeLong(), join);
   if (!taken.ok()) reply(NotTaken(taken), {});
+}
+
+Grant AccessService::Admit(const v1::JoinRequest& request, const std::string& key_sha256,
+                           const std::string& address,
+                           const std::optional<StatusOr<PeerCertificate>>& shown) {
+  const UnixTime now = hands_.now();
+  if (!shown) {
+    return access_.Redeem(
+        {request.token_id(), request.secret(), request.name(), key_sha256, address}, now);
+  }
+  if (shown->ok()) return access_.RenewEnded(**shown, now);
+  v1::AuditEntry refused;
+  refused.set_who("address " + address);
+  refused.set_what("renew");
+  refused.set_result("NOT_AUTHENTICATED");
+  access_.NoteRefusal(refused, now);
+  return {{shown->status(), refused.result()}, {}, {}};
+}
+
+void AccessService::NoteDone(const std::string& what, const std::string& subject) {
+  (void)hands_.run(0, [this, what, subject] {
+    v1::AuditEntry done;
+    done.set_who("coordinator");
+    done.set_what(what);
+    done.set_subject(subject);
+    done.set_result("ok");
+    (void)access_.Note(done, hands_.now());
+  });
 }
 
 void AccessService::NoteRefusal(const v1::AuditEntry& refused, UnixTime now) {

@@ -26,6 +26,12 @@ struct Authority {
   // The line that is handed on.
   std::function<std::string(const std::string& id, const std::string& secret)> token_line;
   std::function<std::string(const IdentityName& identity)> uri;  // spiffe://...
+  // Whose certificate a join that is a renewal shows. Any thread. UNAUTHENTICATED: it is none, or
+  // not theirs.
+  std::function<StatusOr<PeerCertificate>(const v1::JoinRequest& request)> shown;
+  std::function<v1::ListAuthoritiesResponse()> list;
+  // FAILED_PRECONDITION: one is on its way. Else UNAVAILABLE.
+  std::function<Status()> rotate;
 };
 
 class AccessService final : public v1::Access::CallbackService {
@@ -48,10 +54,13 @@ class AccessService final : public v1::Access::CallbackService {
   // Takes over what the store holds. Before the loop starts.
   [[nodiscard]] Status Restore();
 
-  // Somebody shows a token. `done` always runs, on the control loop or, when that takes nothing, at
-  // once. `key_sha256` is that of the key that the request's own signature proves.
+  // Somebody shows a token, or an old certificate. `done` always runs, on the control loop or, when
+  // that takes nothing, at once. `key_sha256` is that of the key that the request's own signature
+  // proves.
   void Join(const v1::JoinRequest& request, const std::string& key_sha256,
             const std::string& address, std::function<void(const v1::JoinReply&)> done);
+  // What the coordinator does itself, for the audit. Thread-safe, as NoteRefusal.
+  void NoteDone(const std::string& what, const std::string& subject);
   // For the audit. Thread-safe, waits for nothing; while the loop takes nothing it is lost.
   void NoteRefusal(const v1::AuditEntry& refused, UnixTime now);
 
@@ -76,6 +85,12 @@ class AccessService final : public v1::Access::CallbackService {
   grpc::ServerUnaryReactor* RevokeIdentity(grpc::CallbackServerContext* context,
                                            const v1::RevokeIdentityRequest* request,
                                            v1::RevokeIdentityResponse* response) override;
+  grpc::ServerUnaryReactor* ListAuthorities(grpc::CallbackServerContext* context,
+                                            const v1::ListAuthoritiesRequest* request,
+                                            v1::ListAuthoritiesResponse* response) override;
+  grpc::ServerUnaryReactor* RotateAuthority(grpc::CallbackServerContext* context,
+                                            const v1::RotateAuthorityRequest* request,
+                                            v1::ListAuthoritiesResponse* response) override;
   grpc::ServerUnaryReactor* ListAudit(grpc::CallbackServerContext* context,
                                       const v1::ListAuditRequest* request,
                                       v1::ListAuditResponse* response) override;
@@ -90,6 +105,10 @@ class AccessService final : public v1::Access::CallbackService {
   [[nodiscard]] Refusal Sign(const Grant& grant, const std::string& signing_request,
                              v1::IssuedCertificate* issued) const;
   [[nodiscard]] std::string UriOf(const IdentityName& identity) const;
+  // The end of a join, on the control loop.
+  [[nodiscard]] Grant Admit(const v1::JoinRequest& request, const std::string& key_sha256,
+                            const std::string& address,
+                            const std::optional<StatusOr<PeerCertificate>>& shown);
   void Publish() { hands_.identities->Publish(access_.identities()); }
 
   void OnWrite(const Status& status);

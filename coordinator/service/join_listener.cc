@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/pki/authority.h"
-#include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
 #include "common/text.h"
 
@@ -71,7 +70,7 @@ void JoinListener::Run() {
 }
 
 void JoinListener::Serve(Joiner joiner) {
-  const StatusOr<pki::Credentials> own = pki::LoadCredentials(credentials_);
+  const StatusOr<std::vector<pki::Credentials>> own = credentials_();
   const Status served =
       !own.ok() ? own.status()
                 : pki::ServeJoin(std::move(joiner.connection), *own,

@@ -13,6 +13,8 @@
 
 #include "common/files.h"
 #include "common/mutex.h"
+#include "common/pki/credential_folder.h"
+#include "common/status.h"
 #include "ringmaster/v1/access.pb.h"
 
 namespace ringmaster::coordinator {
@@ -24,12 +26,14 @@ class JoinListener {
   static constexpr size_t kMostOfAnAddress = 2;     // that wait or are served
   static constexpr std::chrono::seconds kLimit{5};  // of one, from the handshake to the reply
 
-  // Somebody shows a token; `done` runs once, on any thread. AccessService::Join.
+  // Somebody shows a token or an old certificate; `done` runs once, on any thread.
+  // AccessService::Join.
   using Join = std::function<void(const v1::JoinRequest& request, const std::string& key_sha256,
                                   const std::string& address,
                                   std::function<void(const v1::JoinReply&)> done)>;
-  // `credentials`: the folder of the coordinator's own, read anew for each.
-  JoinListener(std::string credentials, Join join)
+  // The coordinator's own, of each of its authorities; asked anew for each who joins.
+  using Own = std::function<StatusOr<std::vector<pki::Credentials>>()>;
+  JoinListener(Own credentials, Join join)
       : credentials_(std::move(credentials)), join_(std::move(join)) {}
   ~JoinListener() { Stop(); }
 
@@ -48,7 +52,7 @@ class JoinListener {
   void Serve(Joiner joiner);
   [[nodiscard]] v1::JoinReply Ask(const v1::JoinRequest& request, const std::string& address);
 
-  const std::string credentials_;
+  const Own credentials_;
   const Join join_;
 
   Mutex mu_;

@@ -4,6 +4,7 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include <atomic>
 #include <string>
 
 #include "common/mutex.h"
@@ -59,6 +60,21 @@ class FakeAccess final : public v1::Access::Service {
         Error(absl::StatusCode::kNotFound, "there is no identity user/{}", request->name()),
         "IDENTITY_NOT_FOUND");
   }
+  grpc::Status ListAuthorities(grpc::ServerContext*, const v1::ListAuthoritiesRequest*,
+                               v1::ListAuthoritiesResponse* response) override {
+    AddAuthority("0123456789abcdef", 86'400, response).set_signs(true);
+    if (rotated_)
+      *AddAuthority("fedcba9876543210", 864'000, response).mutable_signs_from() = At(600);
+    return grpc::Status::OK;
+  }
+  grpc::Status RotateAuthority(grpc::ServerContext* context, const v1::RotateAuthorityRequest*,
+                               v1::ListAuthoritiesResponse* response) override {
+    if (rotated_.exchange(true)) {
+      return ToGrpc(FailedPrecondition("authority fedcba9876543210 is taking the place"),
+                    "ROTATING");
+    }
+    return ListAuthorities(context, nullptr, response);
+  }
   grpc::Status ListAudit(grpc::ServerContext*, const v1::ListAuditRequest* request,
                          v1::ListAuditResponse* response) override {
     AddEntry("local uid 1000", "token create", "k3v7q2ma", "ok", response);
@@ -104,6 +120,13 @@ class FakeAccess final : public v1::Access::Service {
     *identity.mutable_certificate_expires() = At(604'860);
     return identity;
   }
+  static v1::CertificateAuthority& AddAuthority(const std::string& id, int64_t until,
+                                                v1::ListAuthoritiesResponse* response) {
+    v1::CertificateAuthority& authority = *response->add_authorities();
+    authority.set_id(id);
+    *authority.mutable_trusted_until() = At(until);
+    return authority;
+  }
   static void AddEntry(const std::string& who, const std::string& what, const std::string& subject,
                        const std::string& result, v1::ListAuditResponse* response) {
     v1::AuditEntry& entry = *response->add_entries();
@@ -118,6 +141,7 @@ class FakeAccess final : public v1::Access::Service {
 
   Mutex mu_;
   v1::ListTokensResponse tokens_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> rotated_ = false;
 };
 
 }  // namespace ringmaster::cli

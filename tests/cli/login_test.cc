@@ -107,7 +107,7 @@ class Coordinator {
     acceptor_->SetGreeted(pki::kJoinGreeting, [this](OwnedFile socket, const std::string&) {
       joins_now_.emplace_back([this, file = socket.Release()] {
         (void)pki::ServeJoin(
-            OwnedFile(file), *own_, std::chrono::steady_clock::now() + seconds(30),
+            OwnedFile(file), {*own_}, std::chrono::steady_clock::now() + seconds(30),
             [this](const v1::JoinRequest& request, const std::string&) { return Answer(request); });
       });
     });

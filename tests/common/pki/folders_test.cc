@@ -235,29 +235,29 @@ TEST_CASE("Authority folder: is made once, whole, and the same ever after") {
   CHECK(server.not_after() == kToday + days(7));
   const AuthorityFolder again = Must(AuthorityFolder::Open(path, kToday + hours(1)));
   CHECK(again.cluster() == made.cluster());
-  CHECK(again.authority().key().Hash() == made.authority().key().Hash());
+  CHECK(again.At(kToday).signer.key().Hash() == made.At(kToday).signer.key().Hash());
   CHECK(Must(LoadCredentials(again.server())).key.Hash() == server.key.Hash());
 }
 
 TEST_CASE("Authority folder: the server's certificate is renewed after two thirds of its time") {
   const TemporaryFolder folder;
-  const AuthorityFolder made = Must(AuthorityFolder::Open(folder / "pki", kToday));
+  AuthorityFolder made = Must(AuthorityFolder::Open(folder / "pki", kToday));
   const auto key = [&]() { return Must(LoadCredentials(made.server())).key.Hash(); };
   const Sha256Digest first = key();
   const Time due = made.RenewalDue(kToday);
   CHECK(due > kToday + hours(24 * 7 * 2 / 3 - 1));
   CHECK(due < kToday + hours(24 * 7 * 2 / 3 + 1));
-  REQUIRE(made.RenewServer(due - std::chrono::seconds(1)).ok());
+  REQUIRE(made.Tend(due - std::chrono::seconds(1)).ok());
   CHECK(key() == first);
-  REQUIRE(made.RenewServer(due).ok());
+  REQUIRE(made.Tend(due).ok());
   CHECK(key() != first);
   CHECK(made.RenewalDue(due) > due + days(4));
   // A pair that is none, or gone, is mended by itself.
   WriteWhole(made.server() + "/" + kKeyFile, Must(Key::Generate()).ToPem().text());
   CHECK(made.RenewalDue(due) == due);
-  REQUIRE(made.RenewServer(due).ok());
+  REQUIRE(made.Tend(due).ok());
   fs::remove(made.server());
-  REQUIRE(made.RenewServer(due).ok());
+  REQUIRE(made.Tend(due).ok());
   CHECK(LoadCredentials(made.server()).ok());
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("Authority folder: one's own authority is taken, and has a cluster fro
     const std::string cluster = Must(open()).cluster();
     CHECK(cluster.size() == 16);
     CHECK(Must(open()).cluster() == cluster);
-    CHECK(Must(open()).authority().key().Hash() == own.authority.key().Hash());
+    CHECK(Must(open()).At(kToday).signer.key().Hash() == own.authority.key().Hash());
   }
   SECTION("the id is given") {
     REQUIRE(WriteDurably(folder / "pki/cluster-id", "own\n").ok());
@@ -308,6 +308,90 @@ TEST_CASE("Authority folder: one that others may use, or that lost its key, is n
   fs::remove(path + "/ca.key");
   CHECK(open().code() == absl::StatusCode::kFailedPrecondition);
   CHECK_THAT(Message(open()), Catch::Contains("has no ca.key: restore it from a backup"));
+}
+
+// Authority A, and B that takes its place in the fortnight from kToday on.
+struct Rotated {
+  Rotated() : made(Must(AuthorityFolder::Open(path, kToday))) {
+    a = made.At(kToday).signer.key().Hash();
+    RING_CHECK(made.Rotate(kToday).ok(), "it rotates");
+  }
+  [[nodiscard]] std::string NamesOf(const std::vector<Certificate>& authorities) const {
+    std::string names;
+    for (const Certificate& one : authorities) names += one.KeyHash() == a ? 'A' : 'B';
+    return names;
+  }
+  // Whom one trusts at that time, the signer first, who does what there is to do; the same of one
+  // that starts then.
+  [[nodiscard]] std::string At(Time now) {
+    REQUIRE(made.Tend(now).ok());
+    const std::string names = NamesOf(made.At(now).trusted());
+    CHECK(NamesOf(Must(AuthorityFolder::Open(path, now)).At(now).trusted()) == names);
+    const Credentials server = Must(LoadCredentials(made.server()));
+    CHECK(NamesOf(server.authorities) == names);
+    CHECK(Verify(server.certificate, {server.authorities[0]}, Side::kServer, now).ok());
+    return names;
+  }
+  const TemporaryFolder folder;
+  const std::string path = folder / "pki";
+  AuthorityFolder made;
+  Sha256Digest a = {};
+};
+
+TEST_CASE("Authority folder: a new authority signs once everybody may know it, and stays alone") {
+  Rotated folder;
+  const Time half = kToday + days(7), end = kToday + days(14);
+  CHECK_THAT(Message(folder.made.Rotate(kToday)), Catch::Contains("is taking the place of"));
+  CHECK(folder.At(kToday) == "AB");
+  CHECK_THAT(folder.made.TakeChange(), Catch::Contains("signs; trusted before:"));
+  CHECK(folder.made.TakeChange().empty());
+  CHECK(folder.At(half - std::chrono::seconds(1)) == "AB");
+  CHECK(folder.At(half) == "BA");
+  CHECK(folder.NamesOf({folder.made.At(half).newest().certificate()}) == "B");
+  CHECK(folder.At(end - std::chrono::seconds(1)) == "BA");
+  CHECK(folder.At(end) == "B");
+  CHECK_FALSE(fs::exists(folder.path + "/next"));
+  CHECK(folder.At(end + days(1)) == "B");
+  REQUIRE(folder.made.Rotate(end + days(1)).ok());
+  CHECK(folder.made.At(end + days(1)).trusted().size() == 2);
+}
+
+TEST_CASE("Authority folder: while there are two, there is a server certificate of each") {
+  Rotated folder;
+  for (const Time now : {kToday, kToday + days(7)}) {
+    REQUIRE(folder.made.Tend(now).ok());
+    const std::vector<Credentials> servers = Must(folder.made.Servers(now));
+    REQUIRE(servers.size() == 2);
+    for (const Credentials& one : servers) {
+      CHECK(Verify(one.certificate, {one.authorities.front()}, Side::kServer, now).ok());
+    }
+    CHECK(folder.NamesOf({servers[0].authorities[0], servers[1].authorities[0]}) == folder.At(now));
+  }
+  REQUIRE(folder.made.Tend(kToday + days(14)).ok());
+  CHECK(Must(folder.made.Servers(kToday + days(14))).size() == 1);
+}
+
+TEST_CASE("Authority folder: an end that a crash broke off is brought to its end") {
+  Rotated folder;
+  const Time end = kToday + days(14);
+  const std::string next = folder.path + "/next";
+  fs::rename(next + "/ca.key", folder.path + "/ca.key");
+  SECTION("behind the key") {}
+  SECTION("behind both files") { fs::rename(next + "/ca.pem", folder.path + "/ca.pem"); }
+  const AuthorityFolder again = Must(AuthorityFolder::Open(folder.path, end));
+  CHECK(folder.NamesOf(again.At(end).trusted()) == "B");
+  CHECK_FALSE(fs::exists(next));
+}
+
+TEST_CASE("Authority folder: a rotation that cannot be read is no start") {
+  Rotated folder;
+  const std::string times = folder.path + "/next/times";
+  const auto open = [&]() { return AuthorityFolder::Open(folder.path, kToday).status(); };
+  REQUIRE(open().ok());
+  WriteWhole(times, "soon\n");
+  CHECK_THAT(Message(open()), Catch::Contains("next/times: expected two numbers"));
+  REQUIRE(chmod((folder.path + "/next/ca.key").c_str(), 0640) == 0);
+  CHECK(open().code() == absl::StatusCode::kPermissionDenied);
 }
 
 }  // namespace

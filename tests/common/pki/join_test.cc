@@ -17,11 +17,13 @@
 #include "common/files.h"
 #include "common/pki/authority.h"
 #include "common/pki/tls_stream.h"
+#include "common/socket.h"
 #include "tests/support/test_cluster.h"
 
 namespace ringmaster::pki {
 namespace {
 
+using std::chrono::days;
 using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -78,7 +80,7 @@ OneServed::Serve Joins(const Credentials& own, const JoinHandler& handler,
                        steady_clock::time_point deadline = Patient()) {
   return [=](OwnedFile socket) -> Status {
     RING_RETURN_IF_ERROR(HearGreeting(socket));
-    return ServeJoin(std::move(socket), own, deadline, handler);
+    return ServeJoin(std::move(socket), {own}, deadline, handler);
   };
 }
 
@@ -172,7 +174,7 @@ TEST_CASE("Join: the secret goes to nobody but the token's cluster") {
   std::string heard;
   OneServed served([&](OwnedFile socket) -> Status {
     RING_RETURN_IF_ERROR(HearGreeting(socket));
-    RING_ASSIGN_OR_RETURN(auto stream, TlsStream::Accept(std::move(socket), own, Patient()));
+    RING_ASSIGN_OR_RETURN(auto stream, TlsStream::Accept(std::move(socket), {own}, Patient()));
     const auto message = stream->Read();
     asked = message.ok();
     return message.status();
@@ -233,7 +235,10 @@ TEST_CASE("Join: a certificate that cannot be used is refused") {
   SECTION("made by a clock that is ahead") {
     const Time ahead = kToday2 + minutes(60);
     reply = ReplyWith(coordinator.cluster.Issue(key, Kind::kWorker, "b", ahead), authority, ahead);
-    refusal = "this host's clock differs from the coordinator's by 60 min: it is behind";
+    refusal =
+        "this host's clock says 2030-01-15 12:00:00 UTC, the coordinator's 2030-01-15 13:00:00 "
+        "UTC: "
+        "they differ by 60 min, and this one is behind";
   }
   SECTION("no authority, one that is none, no certificate") {
     const int what = GENERATE(0, 1, 2);
@@ -249,6 +254,124 @@ TEST_CASE("Join: a certificate that cannot be used is refused") {
   CHECK(status.code() == absl::StatusCode::kUnauthenticated);
   CHECK_THAT(Message(status), Catch::Contains(refusal));
   CHECK(served.Result().ok());
+}
+
+// A coordinator that renews whatever CheckRenewal lets through, by its clock.
+OneServed::Serve Renews(const Coordinator& coordinator, std::vector<Credentials> own, Time clock,
+                        v1::JoinRequest* heard) {
+  return [&coordinator, own = std::move(own), clock, heard](OwnedFile socket) -> Status {
+    RING_RETURN_IF_ERROR(HearGreeting(socket));
+    return ServeJoin(
+        std::move(socket), own, Patient(), [&](const v1::JoinRequest& request, const std::string&) {
+          *heard = request;
+          const auto shown = CheckRenewal(request, coordinator.cluster.authorities(), clock);
+          v1::JoinReply reply;
+          reply.mutable_now()->set_seconds(clock.time_since_epoch().count());
+          if (shown.ok()) {
+            *reply.mutable_issued() =
+                coordinator.Sign(request, Must(IdentityOf(*shown)), clock).issued();
+          } else {
+            reply.set_code(static_cast<int>(shown.status().code()));
+            reply.set_message(Message(shown.status()));
+          }
+          return reply;
+        });
+  };
+}
+
+TEST_CASE("Join: a certificate that ended is renewed for who has its key") {
+  const Coordinator coordinator;
+  const Time later = kToday2 + days(60);
+  const auto server = [&](Time now) {
+    return std::vector<Credentials>{
+        coordinator.cluster.CredentialsOf(Kind::kCoordinator, "coordinator", now)};
+  };
+  Credentials own = coordinator.cluster.CredentialsOf(Kind::kWorker, "b", kToday2);
+  const Key key = Must(Key::Generate());
+  v1::JoinRequest heard;
+  const auto renew = [&](Time clock, Time now) {
+    OneServed served(Renews(coordinator, server(clock), clock, &heard));
+    auto issued = Renew({"127.0.0.1", served.port()}, own, key, now, Patient());
+    (void)served.Result();
+    return issued;
+  };
+  SECTION("long ago, and before") {
+    const Time now = GENERATE_COPY(later, kToday2 + hours(1));
+    const Issued issued = Must(renew(now, now));
+    CHECK(issued.identity == own.identity);
+    CHECK(issued.certificate.KeyHash() == key.Hash());
+    CHECK(issued.certificate.not_after() > now);
+    CHECK(issued.clocks.empty());
+    CHECK(heard.secret().empty());
+  }
+  SECTION("with another key") {
+    own.key = Must(Key::Generate());
+    CHECK_THAT(Message(renew(later, later).status()),
+               Catch::Contains("refused: the request is not signed with the key"));
+  }
+  SECTION("of another cluster, which believes in this one") {
+    const TestCluster other(kToday2, "other");
+    own = other.CredentialsOf(Kind::kWorker, "b", kToday2);
+    own.authorities = coordinator.cluster.authorities();
+    CHECK_THAT(Message(renew(later, later).status()),
+               Catch::Contains("is not signed by an authority"));
+  }
+  SECTION("of a cluster that has another authority now") {
+    own.authorities = TestCluster(kToday2).authorities();
+    heard.Clear();
+    const Status status = renew(later, later).status();
+    CHECK_THAT(Message(status),
+               Catch::Contains("is not the cluster of this certificate: its authority is " +
+                               ShortHash(coordinator.cluster.authority.key().Hash())) &&
+                   Catch::Contains("the request was not sent"));
+    CHECK(heard.renews().empty());
+  }
+  SECTION("by clocks that differ") {
+    const Issued issued = Must(renew(later, later + minutes(60)));
+    CHECK_THAT(issued.clocks, Catch::Contains("they differ by 60 min, and this one is ahead"));
+    own.key = Must(Key::Generate());
+    CHECK_THAT(Message(renew(later, later + minutes(60)).status()),
+               Catch::Contains("this host's clock says 2030-03-16 13:00:00 UTC, the coordinator's "
+                               "2030-03-16 12:00:00 UTC: they differ by 60 min"));
+  }
+}
+
+TEST_CASE("Join: a proof is of one request") {
+  const Coordinator coordinator;
+  const Credentials own = coordinator.cluster.CredentialsOf(Kind::kWorker, "b", kToday2);
+  v1::JoinRequest request;
+  OneServed served(Renews(coordinator, {coordinator.own}, kToday2, &request));
+  REQUIRE(Renew({"127.0.0.1", served.port()}, own, Must(Key::Generate()), kToday2, Patient()).ok());
+  REQUIRE(served.Result().ok());
+  const auto check = [&]() {
+    return CheckRenewal(request, coordinator.cluster.authorities(), kToday2).status();
+  };
+  REQUIRE(check().ok());
+  request.set_signing_request(Must(Must(Key::Generate()).SigningRequest()));
+  CHECK(check().code() == absl::StatusCode::kUnauthenticated);
+  request.set_proof(Must(own.key.Sign(request.signing_request())));  // of the request alone
+  CHECK(check().code() == absl::StatusCode::kUnauthenticated);
+  request.set_renews("none");
+  CHECK(check().code() == absl::StatusCode::kUnauthenticated);
+}
+
+TEST_CASE("Join: of two authorities the one is shown that is asked for, else the first") {
+  const Coordinator coordinator, other;
+  const Credentials second = other.own;
+  const auto shown = [&](const Sha256Digest& authority) {
+    std::vector<Certificate> chain;
+    OneServed served([&](OwnedFile socket) -> Status {
+      return TlsStream::Accept(std::move(socket), {coordinator.own, second}, Patient()).status();
+    });
+    OwnedFile socket = Must(ConnectTo({"127.0.0.1", served.port()}, Patient()));
+    chain = Must(TlsStream::Connect(std::move(socket), authority, Patient()))->PeerChain();
+    REQUIRE(served.Result().ok());
+    REQUIRE(chain.size() == 2);
+    return chain.front().ToDer() == second.certificate.ToDer() ? "second" : "first";
+  };
+  CHECK(shown(coordinator.cluster.authority.key().Hash()) == std::string("first"));
+  CHECK(shown(other.cluster.authority.key().Hash()) == std::string("second"));
+  CHECK(shown(Sha256Digest{}) == std::string("first"));
 }
 
 TEST_CASE("Join: what is no coordinator, or nobody, is said with its address") {
@@ -304,7 +427,7 @@ TEST_CASE("Join: what is no coordinator, or nobody, is said with its address") {
       OneServed served([&](OwnedFile socket) -> Status {
         RING_RETURN_IF_ERROR(HearGreeting(socket));
         RING_ASSIGN_OR_RETURN(auto stream,
-                              TlsStream::Accept(std::move(socket), coordinator.own, Patient()));
+                              TlsStream::Accept(std::move(socket), {coordinator.own}, Patient()));
         RING_RETURN_IF_ERROR(stream->Read().status());
         if (answer != "too long") return stream->Write(answer);
         const Status refused = stream->Write(std::string(TlsStream::kMaxMessageBytes + 1, 'x'));
@@ -325,7 +448,7 @@ Status ServedTo(const Coordinator& coordinator, steady_clock::time_point deadlin
   auto speaks =
       std::async(std::launch::async, [&client, file = pair[0]]() { client(OwnedFile(file)); });
   const Status status =
-      ServeJoin(OwnedFile(pair[1]), coordinator.own, deadline,
+      ServeJoin(OwnedFile(pair[1]), {coordinator.own}, deadline,
                 [](const v1::JoinRequest&, const std::string&) { return v1::JoinReply(); });
   speaks.get();
   return status;

@@ -247,6 +247,30 @@ TEST_CASE("Access: renewal goes on until it is revoked, and not over a socket") 
   CHECK(house.Renew(Worker("b")) == "REVOKED");
 }
 
+TEST_CASE("Access: a certificate that ended is renewed for 90 days, until it is revoked") {
+  Gatehouse house;
+  REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "b"), 'k') == "ok worker/b");
+  const PeerCertificate shown{Worker("b"), house.grant.issue, house.grant.issue + hours(7 * 24)};
+  const auto renew = [&]() { return house.access->RenewEnded(shown, house.now).refusal.word; };
+  house.now = shown.expires + Access::kRenewable;
+  const Grant renewed = house.access->RenewEnded(shown, house.now);
+  REQUIRE(renewed.refusal.status.ok());
+  CHECK(renewed.issue == std::chrono::floor<seconds>(house.now));
+  CHECK(house.Shows(renewed) == "ok");
+  CHECK(NewestEntry(house) == "worker/b: renew worker/b: ok");
+  house.now += seconds(1);
+  CHECK(renew() == "CERTIFICATE_EXPIRED");
+  CHECK(NewestEntry(house) == "worker/b: renew worker/b: CERTIFICATE_EXPIRED");
+  house.now -= hours(24);
+  REQUIRE(house.Revoke(Worker("b")) == "ok worker/b");
+  CHECK(renew() == "REVOKED");
+  // One that joined anew has nothing to do with the old one.
+  REQUIRE(house.Join(house.Hand(v1::ROLE_WORKER, "b"), 'n') == "ok worker/b");
+  CHECK(renew() == "REVOKED");
+  CHECK(house.access->RenewEnded({Worker("x"), {}, {}}, house.now).refusal.word ==
+        "NOT_AUTHENTICATED");
+}
+
 TEST_CASE("Access: of a revoked identity no certificate counts, whatever is asked with its token") {
   Gatehouse house;
   const HandedToken token = house.Hand(v1::ROLE_WORKER, "b");
