@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/pki/join.h"
+#include "common/pki/key.h"
 #include "common/rpc/credentials.h"
 #include "common/ticket.h"
 
@@ -73,6 +74,7 @@ void SetConnections(grpc::ServerBuilder& builder) {
 }  // namespace
 
 StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
+  if (!flags.debuggable) RING_RETURN_IF_ERROR(pki::ForbidDumps());
   Opened opened;
   RING_ASSIGN_OR_RETURN(opened.folder, DataFolder::Lock(flags.data_dir));
   RING_ASSIGN_OR_RETURN(opened.data_secret, opened.folder->Secret());

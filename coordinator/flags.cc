@@ -90,6 +90,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "of the certificates that it signs, which renew themselves")
       ->type_name("DURATION")
       ->capture_default_str();
+  app.add_flag("--debuggable", flags.debuggable,
+               "its user may attach a debugger and get core dumps, which have its keys");
   app.set_version_flag("--version", VersionLine("ringmaster"),
                        "print version, build and compute id, then end");
 

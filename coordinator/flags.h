@@ -18,6 +18,7 @@ struct Flags {
   std::string socket;        // a Unix socket beside the one in data_dir; empty: none
   std::string socket_group;  // of `socket`: whose members may connect, too; empty: none
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
+  bool debuggable = false;  // else nobody but root looks into the process
   Options options;
   AcceptorOptions connections;
 };
