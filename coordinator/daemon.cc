@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/pki/join.h"
+#include "common/pki/key.h"
 #include "common/rpc/credentials.h"
 #include "common/ticket.h"
 
@@ -109,6 +110,7 @@ void SetConnections(std::chrono::milliseconds certificate_life, grpc::ServerBuil
 }  // namespace
 
 StatusOr<Daemon::Opened> Daemon::Open(const Flags& flags) {
+  if (!flags.debuggable) RING_RETURN_IF_ERROR(pki::ForbidDumps());
   Opened opened;
   RING_ASSIGN_OR_RETURN(opened.folder, DataFolder::Lock(flags.data_dir));
   RING_ASSIGN_OR_RETURN(opened.data_secret, opened.folder->Secret());

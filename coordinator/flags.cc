@@ -111,6 +111,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "how long an authority is trusted beside a new one; default: twice "
                  "--certificate-life")
       ->type_name("DURATION");
+  app.add_flag("--debuggable", flags.debuggable,
+               "its user may attach a debugger and get core dumps, which have its keys");
   app.set_version_flag("--version", VersionLine("ringmaster"),
                        "print version, build and compute id, then end");
 

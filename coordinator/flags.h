@@ -22,6 +22,7 @@ struct Flags {
   uint64_t checkpoint_quota = std::numeric_limits<uint64_t>::max();  // bytes of all checkpoints
   std::chrono::milliseconds certificate_life{std::chrono::hours(7 * 24)};
   std::chrono::milliseconds authority_overlap{2 * certificate_life};  // of an old and a new one
+  bool debuggable = false;  // else nobody but root looks into the process
   Options options;
   AcceptorOptions connections;
 };

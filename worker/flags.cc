@@ -233,6 +233,8 @@ ParsedFlags ParseFlags(int argc, char** argv) {
       app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
   app.add_flag("--insecure", raw.insecure, "no TLS, and anybody may connect");
+  app.add_flag("--debuggable", flags.debuggable,
+               "its user may attach a debugger and get core dumps, which have its key");
   app.set_version_flag("--version", VersionLine("ringworker"),
                        "print version, build and compute id, then end");
   try {

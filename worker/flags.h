@@ -24,7 +24,8 @@ struct Flags {
   Address listen;         // without a host: SecurityOf chooses
   std::string advertise;  // host that predecessors connect to; empty: likewise
   Plaintext plaintext = Plaintext::kOwnUsers;
-  std::string join;  // a token; empty: none
+  std::string join;         // a token; empty: none
+  bool debuggable = false;  // else nobody but root looks into a process with a key
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
   DeviceChoice device;

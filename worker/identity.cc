@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "common/files.h"
 #include "common/pki/credential_folder.h"
 #include "common/pki/join.h"
+#include "common/pki/key.h"
 #include "common/rpc/renewal.h"
 #include "common/sha256.h"
 
@@ -182,6 +184,9 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   Security security;
   if (flags->plaintext == Plaintext::kEverybody) return security;
   const std::string folder = flags->state_dir + "/pki";
+  // Before there is a key in memory.
+  const bool keys = !flags->join.empty() || std::filesystem::exists(folder);
+  if (keys && !flags->debuggable) RING_RETURN_IF_ERROR(pki::ForbidDumps());
   StatusOr<pki::Credentials> own = pki::LoadCredentials(folder);
   const bool none = own.status().code() == absl::StatusCode::kNotFound;
   if (!flags->join.empty()) {

@@ -3,6 +3,11 @@
 #include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "common/check.h"
 #include "common/pki/openssl.h"
@@ -34,6 +39,16 @@ void Secret::Wipe() {
 void Wipe(std::string* text) {
   OPENSSL_cleanse(text->data(), text->size());
   text->clear();
+}
+
+Status ForbidDumps() {
+#if !defined(__SANITIZE_ADDRESS__)
+  const rlimit none = {};
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || setrlimit(RLIMIT_CORE, &none) != 0) {
+    return Internal("core dumps cannot be switched off: {}", std::strerror(errno));
+  }
+#endif
+  return absl::OkStatus();
 }
 
 StatusOr<Key> Key::Generate() {

@@ -30,6 +30,11 @@ class Secret {
 // For a text that somebody else owns, a message's field.
 void Wipe(std::string* text);
 
+// From here on nobody but root looks into this process: no core is written, and no debugger of its
+// own user attaches (PR_SET_DUMPABLE). Programs that it runs are as ever. Not with
+// AddressSanitizer, whose leak check attaches. INTERNAL: the kernel refuses.
+[[nodiscard]] Status ForbidDumps();
+
 // A private key with its public half: P-256 where we make it; of others also P-384, and RSA of
 // 2,048 to 4,096 bits. OpenSSL overwrites it when the last copy goes.
 class Key {

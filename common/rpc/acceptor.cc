@@ -341,7 +341,9 @@ void Acceptor::Admit(OwnedFile connection, const Listener& listener, const socka
                      options_.most_per_address));
     return;
   }
-  const size_t room = RoomOf(options_.most);
+  // However many others there are, this host's own user can look, and end what goes on.
+  const size_t all = RoomOf(options_.most);
+  const size_t room = peer.ss_family == AF_UNIX ? all : all - all / 16;
   if (connections_.known() >= room && connections_.All() >= room) {
     Warn(fmt::format("a connection was refused: there are {} already", room));
     return;

@@ -39,7 +39,8 @@ struct AcceptorOptions {
   // What others of this host can do instead, for the refusal: `connect to unix:...`.
   std::string instead;
   // Connections at a time, in all and from one address (an IPv6 host is its /64); one more is
-  // closed at once. Never more in all than half of the files that this process may open.
+  // closed at once. Never more in all than half of the files that this process may open; one in 16
+  // is for Unix sockets.
   size_t most = 1'024;
   size_t most_per_address = 256;
   // Until a client's HTTP/2 settings are there.

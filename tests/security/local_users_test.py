@@ -117,6 +117,43 @@ class LocalUsersTest(cluster.ClusterTest):
         self.assertNotEqual(daemon.wait(), 0)
         self.assertIn("this host has no group no-such-group", daemon.log())
 
+    def seen_by_its_own_user(self, daemon):
+        """Whether a process of the daemon's user reads what only a debugger may; else nobody gets its core, either."""
+        pid = daemon.popen.pid
+        seen = subprocess.run([*STRANGER, "head", "-c1", f"/proc/{pid}/environ"], capture_output=True, check=False)
+        limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+        cores = next(line.split()[4] for line in limits.splitlines() if line.startswith("Max core file size"))
+        self.assertEqual(cores == "0", seen.returncode != 0)
+        return seen.returncode == 0
+
+    def test_nobody_but_root_looks_into_a_process_that_has_keys(self):
+        for program in ("ringmaster", "ringworker"):
+            shutil.copy(cluster.BIN / program, self.public)
+        home = self.public / "home"
+        home.mkdir()
+        os.chown(home, 65534, 12345)
+        own = ("prlimit", "--core=1000000", *STRANGER, "setpriv", "--pdeathsig", "KILL")
+
+        def coordinator(name, *extra):
+            daemon = self.cluster.spawn(name, [self.public / "ringmaster", "--listen", "127.0.0.1:0", "--data-dir",
+                                               home / name, *extra], own)
+            return daemon, daemon.line("ringmaster listening on ")
+
+        def worker(name, address, *extra):
+            daemon = self.cluster.spawn(name, [
+                self.public / "ringworker", "--coordinator", address, "--name", name, "--cores", 1, "--threads-per-core",
+                1, "--memory-per-core", "4GiB", "--data-root", home, "--state-dir", home / name, *extra], own)
+            daemon.line(f"ringworker {name} listening on ")
+            return daemon
+        shown, address = coordinator("debuggable", "--debuggable")
+        self.assertTrue(self.seen_by_its_own_user(shown))
+        hidden, address = coordinator("hidden")
+        self.assertFalse(self.seen_by_its_own_user(hidden))
+        self.assertTrue(self.seen_by_its_own_user(worker("without", address)))
+        token = subprocess.run([self.public / "ringctl", "token", "create", "--role", "worker", "--name", "with",
+                                "--coordinator", address], capture_output=True, text=True, timeout=60, check=True).stdout
+        self.assertFalse(self.seen_by_its_own_user(worker("with", address, "--join", token.strip())))
+
 
 if __name__ == "__main__":
     cluster.main()

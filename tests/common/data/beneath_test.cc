@@ -1,8 +1,15 @@
 #include "common/data/beneath.h"
 
-#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/stat.h>
 
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <stop_token>
+#include <string>
+#include <thread>
 
 #include "tests/support/temporary_folder.h"
 
@@ -60,6 +67,46 @@ TEST_CASE_METHOD(TreeFixture, "Beneath: on an old kernel plain paths are opened 
     INFO(path);
     CHECK(OpenWithoutLinks(folder_.get(), path, Wanted::kFile) == -1);
   }
+}
+
+uint64_t InodeOf(int descriptor) {
+  struct stat found = {};
+  REQUIRE(fstat(descriptor, &found) == 0);
+  return found.st_ino;
+}
+
+TEST_CASE_METHOD(TreeFixture,
+                 "Beneath: names that are exchanged while they are opened lead nowhere else") {
+  // `deep` and a link out of the folder take each other's place, and so do a file and such a link.
+  fs::create_directory(tree_ / "elsewhere");
+  WriteWhole(tree_ / "elsewhere/file", "outside");
+  fs::create_symlink("../elsewhere", tree_ / "in/swapped");
+  const std::string deep = tree_ / "in/deep", swapped = tree_ / "in/swapped";
+  const std::string file = tree_ / "in/plain", escape = tree_ / "in/escape";
+  fs::create_hard_link(tree_ / "in/deep/file", file);
+  const Descriptor inside(open((deep + "/file").c_str(), O_RDONLY | O_CLOEXEC));
+  const uint64_t right = InodeOf(inside.get());
+  std::jthread exchange([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)renameat2(AT_FDCWD, deep.c_str(), AT_FDCWD, swapped.c_str(), RENAME_EXCHANGE);
+      (void)renameat2(AT_FDCWD, file.c_str(), AT_FDCWD, escape.c_str(), RENAME_EXCHANGE);
+    }
+  });
+  int opened = 0, refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    for (const char* path : {"deep/file", "swapped/file", "plain", "escape"}) {
+      if (const auto found = OpenBeneath(folder_, path, Wanted::kFile); found.ok()) {
+        ++opened;
+        if (InodeOf(found->get()) != right) FAIL(path << " led out");
+      } else {
+        ++refused;
+      }
+      const Descriptor plain(OpenWithoutLinks(folder_.get(), path, Wanted::kFile));
+      if (plain.valid() && InodeOf(plain.get()) != right) FAIL(path << " led out, without openat2");
+    }
+  }
+  CHECK(opened > 0);
+  CHECK(refused > 0);
 }
 
 }  // namespace
