@@ -68,17 +68,22 @@ def gaps(steps):
     return [b[0] - a[0] for a, b in zip(steps, steps[1:])]
 
 
-def kill(train, victim, usual):
-    """From the kill, or from the end of the step that was being applied then: (ms until all compute again, seconds
-    to the next applied step)."""
+def lose(train, victim, usual):
+    """Kills one: the regroup, and when it began (unix seconds): at the kill, or at the end of the step that was being
+    applied then."""
     time.sleep(random.random() * usual)
     killed = time.time()
     train.slots[victim].process.kill()
-    train.wait_ring([name for name in training.WORKERS if name != victim], 120)
+    train.wait_ring([name for name in train.slots if name != victim], 120)
     train.wait_steps(2)
     regroup = train.regroup_of(lost=[victim])
+    return regroup, max([killed] + [moment for moment, step in train.steps() if step == regroup.start_step])
+
+
+def kill(train, victim, usual):
+    """(ms until all compute again, seconds to the next applied step)."""
+    regroup, begin = lose(train, victim, usual)
     steps = train.steps()
-    begin = max([killed] + [moment for moment, step in steps if step == regroup.start_step])
     compute = regroup.noticed_unix_ms - 1000 * begin + regroup.fence_ms + regroup.form_ms
     return compute, next(moment for moment, step in steps if moment > begin and step > regroup.start_step) - begin
 

@@ -220,6 +220,17 @@ void GenerationRun::Join() {
   spdlog::info("ring joined: job={} generation={} of={}", task_->job.value(),
                ended_.generation.ToString(), assignment_.position.size);
   surroundings_->post(RunJoined{task_->job, ended_.generation, fetch_seconds_});
+  surroundings_->port->KeepReady(NextSuccessors());
+}
+
+std::vector<ring::Successor> GenerationRun::NextSuccessors() const {
+  std::vector<ring::Successor> next;
+  for (const uint32_t distance : {1, 2}) {
+    if (distance < assignment_.position.size) {
+      next.push_back({Member(distance).name(), Member(distance).ring_address()});
+    }
+  }
+  return next;
 }
 
 void GenerationRun::Train(const RunStops& stops) {

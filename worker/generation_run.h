@@ -73,6 +73,8 @@ class GenerationRun {
   [[nodiscard]] bool Connect(const std::stop_token& stop);
   [[nodiscard]] bool CatchUpWith(const std::stop_token& stop);
   void Join();  // tells that it is in
+  // Whom it would send to if nobody, or its successor, were lost.
+  [[nodiscard]] std::vector<ring::Successor> NextSuccessors() const;
   void Train(const RunStops& stops);
   void Describe(const RunResult& result, const RunStops& stops);
   void End(Outcome outcome, const Status& status, std::string peer = "");

@@ -326,6 +326,7 @@ void JobRunner::Do(const CheckHeldState& task) {
 
 void JobRunner::Do(const DropJob& task) {
   states_->Withdraw();
+  surroundings_.port->KeepReady({});
   std::shared_ptr<Trainer> trainer;
   {
     MutexLock lock(mu_);

@@ -23,6 +23,7 @@
 #include "bench/recorded_gradients.h"
 #include "bench/ring/contender.h"
 #include "common/crc32c.h"
+#include "common/rpc/credentials.h"
 #include "worker/ring/grpc/event_queue.h"
 
 namespace ringmaster::bench {
@@ -48,7 +49,9 @@ StatusOr<std::string> ReadPublished(const Member& member, uint32_t rank) {
 }
 
 StatusOr<std::unique_ptr<Contender>> MakeContender(const std::string& name, const Member& member) {
-  if (name == "exact" || name == "integers" || name == "float32") return MakeRing(name, member);
+  for (const char* const ours : {"exact", "integers", "float32"}) {
+    if (name == ours || name == ours + std::string("_tls")) return MakeRing(name, member);
+  }
   if (name == "tcp") return MakeTcp(member);
   if (name == "gloo_ring" || name == "gloo_halving") return MakeGloo(name, member);
   if (name == "mpi") return MakeMpi(member);
@@ -138,7 +141,8 @@ int main(int argc, char** argv) {
   member.rank = rank == nullptr ? 0 : static_cast<uint32_t>(std::atoi(rank));
   if (argc == 6) member.host = argv[5];
   ringmaster::ring::PollQueuesApart();
-  const ringmaster::Status status = ringmaster::bench::Serve(argv[1], member);
+  ringmaster::Status status = ringmaster::UseTls13();
+  if (status.ok()) status = ringmaster::bench::Serve(argv[1], member);
   if (status.ok()) return 0;
   std::cerr << "allreduce_speed: " << argv[1] << ", member " << member.rank << ": "
             << ringmaster::Message(status) << "\n";

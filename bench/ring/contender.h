@@ -38,7 +38,8 @@ class Contender {
 };
 
 // `exact`, `float32`: Ringmaster's ring over gRPC, as a step uses it; `exact` from float32
-// gradients to float32 sums, `integers` its ring alone. `tcp`: the bytes of a float32 ring over
+// gradients to float32 sums, `integers` its ring alone; `exact_tls` and so on: with certificates,
+// on a host's address that is not loopback. `tcp`: the bytes of a float32 ring over
 // plain sockets, a thread for each direction, nothing added. `gloo_ring`, `gloo_halving`: gloo's.
 // `mpi`: MPI_Allreduce. NOT_FOUND: there is no such contender, or it was not built, as its library
 // was not there.

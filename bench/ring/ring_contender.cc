@@ -1,4 +1,5 @@
-// Ringmaster's own ring over gRPC.
+// Ringmaster's own ring over gRPC, between one user's processes of a host, or with TLS as between
+// hosts.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -7,6 +8,12 @@
 
 #include "bench/ring/contender.h"
 #include "common/exact/block_layout.h"
+#include "common/pki/authority.h"
+#include "common/pki/credential_folder.h"
+#include "common/pki/identity.h"
+#include "common/pki/key.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/ring/array_reduction.h"
 #include "worker/ring/grpc/ring_port.h"
@@ -15,10 +22,51 @@ namespace ringmaster::bench {
 namespace {
 
 constexpr int kPrecisionBits = 21;
+constexpr char kCluster[] = "bench";
+constexpr char kWithTls[] = "_tls";
+
+enum class Protection : uint8_t { kNone, kTls };
+
+std::string NameOf(uint32_t rank) { return fmt::format("member{}", rank); }
+
+std::string CredentialsOf(const Member& member, uint32_t rank) {
+  return member.folder / fmt::format("{}.pki", rank);
+}
+
+// For all members, of an authority that nobody keeps.
+Status MakeCredentials(const Member& member) {
+  const pki::Time now = pki::SystemTime();
+  RING_ASSIGN_OR_RETURN(const pki::Authority authority, pki::Authority::Create(kCluster, now));
+  for (uint32_t rank = 0; rank < member.size; ++rank) {
+    RING_ASSIGN_OR_RETURN(const pki::Key key, pki::Key::Generate());
+    RING_ASSIGN_OR_RETURN(const std::string request, key.SigningRequest());
+    RING_ASSIGN_OR_RETURN(const pki::Certificate certificate,
+                          authority.Issue(request, {kCluster, pki::Kind::kWorker, NameOf(rank)},
+                                          pki::kLeafValidity, now));
+    RING_RETURN_IF_ERROR(pki::WriteCredentials(CredentialsOf(member, rank), key, certificate,
+                                               {authority.certificate()}));
+  }
+  return absl::OkStatus();
+}
+
+// As a worker with a certificate.
+StatusOr<ring::PortOptions> WithTls(const Member& member) {
+  if (member.rank == 0) {
+    RING_RETURN_IF_ERROR(MakeCredentials(member));
+  } else {
+    RING_RETURN_IF_ERROR(ReadPublished(member, 0).status());  // it made them
+  }
+  const std::string folder = CredentialsOf(member, member.rank);
+  ring::PortOptions options;
+  RING_ASSIGN_OR_RETURN(options.security.tls, ServerTls(folder));
+  options.dialer = Dialer(folder);
+  return options;
+}
 
 class RingContender : public Contender {
  public:
-  RingContender(ring::ArraySums sums, const Member& member) : sums_(sums), member_(member) {}
+  RingContender(ring::ArraySums sums, Protection protection, const Member& member)
+      : sums_(sums), protection_(protection), member_(member) {}
   ~RingContender() override {
     reduce_.reset();
     link_.reset();
@@ -26,7 +74,11 @@ class RingContender : public Contender {
   }
 
   Status Connect() {
-    RING_ASSIGN_OR_RETURN(port_, ring::RingPort::Create({member_.host, 0}));
+    ring::PortOptions port;
+    if (protection_ == Protection::kTls) {
+      RING_ASSIGN_OR_RETURN(port, WithTls(member_));
+    }
+    RING_ASSIGN_OR_RETURN(port_, ring::RingPort::Create({member_.host, 0}, port));
     Publish(member_, fmt::format("{}:{}", member_.host, port_->port()));
     const uint32_t next = (member_.rank + 1) % member_.size;
     const uint32_t before = (member_.rank + member_.size - 1) % member_.size;
@@ -34,6 +86,7 @@ class RingContender : public Contender {
     options.job_id = "bench";
     options.generation = {1, 1};
     RING_ASSIGN_OR_RETURN(options.successor_address, ReadPublished(member_, next));
+    options.successor_name = NameOf(next);
     options.self_name = NameOf(member_.rank);
     options.self_incarnation = options.self_name;
     options.predecessor_name = NameOf(before);
@@ -65,8 +118,6 @@ class RingContender : public Contender {
   [[nodiscard]] std::span<const float> sums() const override { return array_->reduced(); }
 
  private:
-  static std::string NameOf(uint32_t rank) { return fmt::format("member{}", rank); }
-
   [[nodiscard]] int UnitOf(size_t block) const {
     float largest = 1e-30F;
     for (const float value :
@@ -81,6 +132,7 @@ class RingContender : public Contender {
   }
 
   const ring::ArraySums sums_;
+  const Protection protection_;
   const Member member_;
   std::unique_ptr<ring::RingPort> port_;
   std::unique_ptr<ring::Link> link_;
@@ -92,10 +144,11 @@ class RingContender : public Contender {
 }  // namespace
 
 StatusOr<std::unique_ptr<Contender>> MakeRing(const std::string& name, const Member& member) {
-  const ring::ArraySums sums = name == "exact"      ? ring::ArraySums::kExact
-                               : name == "integers" ? ring::ArraySums::kIntegers
-                                                    : ring::ArraySums::kFloat32;
-  auto contender = std::make_unique<RingContender>(sums, member);
+  const ring::ArraySums sums = name.starts_with("exact")      ? ring::ArraySums::kExact
+                               : name.starts_with("integers") ? ring::ArraySums::kIntegers
+                                                              : ring::ArraySums::kFloat32;
+  const Protection protection = name.ends_with(kWithTls) ? Protection::kTls : Protection::kNone;
+  auto contender = std::make_unique<RingContender>(sums, protection, member);
   RING_RETURN_IF_ERROR(contender->Connect());
   return contender;
 }

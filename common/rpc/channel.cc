@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -74,6 +75,12 @@ std::shared_ptr<grpc::Channel> Dialer::Dial(const Address& address, const Expect
   }
   SetServerName(peer.kind, &arguments);
   return grpc::CreateCustomChannel(address.Target(), *tls, arguments);
+}
+
+std::string Dialer::Issue() const {
+  char generation[256];  // what the folder's link leads to
+  const ssize_t length = readlink(folder_.c_str(), generation, sizeof(generation));
+  return length <= 0 ? "" : std::string(generation, static_cast<size_t>(length));
 }
 
 bool AwaitConnection(grpc::Channel& channel, steady_clock::time_point until,

@@ -38,6 +38,8 @@ class Dialer {
   [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Address& address,
                                                     const ExpectedPeer& peer,
                                                     grpc::ChannelArguments arguments) const;
+  // Another text when the credentials have been renewed; empty: there are none.
+  [[nodiscard]] std::string Issue() const;
 
  private:
   [[nodiscard]] bool Secures(const Address& address, pki::Kind peer) const;

@@ -82,9 +82,11 @@ class Training:
     this private.Switch. `silence_ms`: as of cluster.Cluster.
     """
 
+    CLUSTER = cluster.Cluster
+
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
                  silence_ms=None):
-        self.cluster = cluster.Cluster(silence_ms)
+        self.cluster = self.CLUSTER(silence_ms)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}

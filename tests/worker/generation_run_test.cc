@@ -27,6 +27,10 @@ class FakePort : public ring::RingPort {
     watch_options = options;
     return std::make_unique<Watching>(&watching);
   }
+  void KeepReady(const std::vector<ring::Successor>& next) override {
+    ready.clear();
+    for (const ring::Successor& each : next) ready.push_back(each.name + " " + each.address);
+  }
   void Stop() override {}
 
   struct Watching : public ring::PeerWatch {
@@ -40,6 +44,7 @@ class FakePort : public ring::RingPort {
   std::function<void()> on_connect;
   ring::LinkOptions link_options;
   ring::WatchOptions watch_options;
+  std::vector<std::string> ready;
   bool watching = false;
 };
 
@@ -140,14 +145,31 @@ TEST_CASE("GenerationRun: whom the watch suspects is told with the step, and the
   CHECK(ended.outcome == Outcome::kPeerLost);
 }
 
+TEST_CASE("GenerationRun: who joined has connections ready to the next two successors") {
+  for (const int members : {3, 2}) {
+    RankOne run;
+    if (members == 2) run.task.start.mutable_ring()->RemoveLast();
+    run.port.on_connect = [&]() {
+      CHECK(run.port.ready.empty());
+      run.ring.Lose(0);
+    };
+    CHECK(run.Go().outcome == Outcome::kPeerLost);
+    REQUIRE(Posted<RunJoined>(run) != nullptr);
+    CHECK(run.port.ready == (members == 2 ? std::vector<std::string>{"w0 host0:1"}
+                                          : std::vector<std::string>{"w2 host2:1", "w0 host0:1"}));
+  }
+}
+
 TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
   RankOne run;
+  run.port.ready = {"of the generation before"};
   run.port.connect = absl::UnavailableError("the connection to successor w2 was refused");
   const RunEnded ended = run.Go();
   CHECK(ended.outcome == Outcome::kPeerLost);
   CHECK(ended.peer == "w2");
   CHECK(ended.applied == 0);
   CHECK(Posted<RunJoined>(run) == nullptr);
+  CHECK(run.port.ready.size() == 1);
   CHECK_FALSE(run.port.watching);
 }
 

@@ -1,5 +1,6 @@
 #include "worker/ring/grpc/channel_options.h"
 
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -43,6 +44,10 @@ constexpr Option kPulseKeepalive[] = {
     {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2'000},
 };
 
+// Behind its handshake there is a worker of this cluster, or a user of this host: one that keeps a
+// connection ready for a regroup makes no call on it for as long as nothing happens.
+constexpr std::chrono::hours kWithoutCall{1};
+
 constexpr Option kServerOnly[] = {
     // However often a peer pings, it is not an attack: by default a client that pings every 500 ms
     // loses its connection after some seconds (too_many_pings).
@@ -76,6 +81,7 @@ grpc::ChannelArguments PulseChannelArguments() {
 
 AcceptorOptions RingConnections() {
   AcceptorOptions options;
+  options.idle = kWithoutCall;
   options.unacknowledged = std::chrono::milliseconds(kBulkKeepalive[1].second);
   return options;
 }

@@ -24,7 +24,8 @@ inline constexpr int kMaxBeatBytes = 4096;
 [[nodiscard]] grpc::ChannelArguments LinkChannelArguments();
 // Of the connection that carries beats alone.
 [[nodiscard]] grpc::ChannelArguments PulseChannelArguments();
-// Who may connect to a ring port: two neighbours, those who fetch a state, and monitors.
+// Who may connect to a ring port: two neighbours, and those who may be next; who fetches a state;
+// monitors.
 [[nodiscard]] AcceptorOptions RingConnections();
 void SetRingOptions(grpc::ServerBuilder* builder);
 

@@ -6,6 +6,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +24,7 @@
 #include "worker/ring/grpc/message.h"
 #include "worker/ring/grpc/peer_watch.h"
 #include "worker/ring/grpc/stream_table.h"
+#include "worker/ring/grpc/warm_channels.h"
 
 namespace ringmaster::ring {
 namespace {
@@ -39,11 +41,14 @@ void EnableStandardServices() {
   });
 }
 
+using Peer = WarmChannels::Peer;
+using Use = WarmChannels::Use;
+
 // Others say where a successor is: the coordinator, and to that the successor.
 template <typename Options>
-StatusOr<Address> SuccessorOf(const Options& options) {
+StatusOr<Peer> SuccessorOf(const Options& options) {
   StatusOr<Address> address = ParsePeerAddress(options.successor_address, "ring_address");
-  if (address.ok()) return address;
+  if (address.ok()) return Peer{options.successor_name, *std::move(address)};
   return Annotate(address.status(),
                   "successor " + OneLine(options.successor_name, kMaxNameText) + " of the ring");
 }
@@ -90,7 +95,12 @@ class RingService : public v1::Ring::CallbackService {
 class GrpcRingPort : public RingPort {
  public:
   explicit GrpcRingPort(const PortOptions& options)
-      : options_(options), links_(options), pulses_(options), service_(&pulses_) {}
+      : options_(options),
+        links_(options),
+        pulses_(options),
+        service_(&pulses_),
+        warm_({.dial = [this](const Peer& peer, Use use) { return Dial(peer, use); },
+               .issue = [this]() { return options_.dialer.Issue(); }}) {}
   ~GrpcRingPort() override { GrpcRingPort::Stop(); }
 
   Status Listen(const Address& listen);
@@ -98,6 +108,7 @@ class GrpcRingPort : public RingPort {
   [[nodiscard]] StatusOr<std::unique_ptr<Link>> Connect(const LinkOptions& options,
                                                         TimePoint deadline) override;
   [[nodiscard]] StatusOr<std::unique_ptr<PeerWatch>> Watch(const WatchOptions& options) override;
+  void KeepReady(const std::vector<Successor>& next) override;
   void Stop() override;
 
  private:
@@ -105,10 +116,17 @@ class GrpcRingPort : public RingPort {
   Status ServeLinks();
   void TendStreams();
   // Whoever is there has to be the successor, by its certificate, where there is TLS.
-  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(
-      const Address& successor, const std::string& name,
-      const grpc::ChannelArguments& arguments) const {
-    return options_.dialer.Dial(successor, {pki::Kind::kWorker, name}, arguments);
+  [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Peer& successor, Use use) const {
+    return options_.dialer.Dial(
+        successor.address, {pki::Kind::kWorker, successor.name},
+        use == Use::kLink ? LinkChannelArguments() : PulseChannelArguments());
+  }
+  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(const Peer& successor, Use use) {
+    std::shared_ptr<grpc::Channel> warm = warm_.Take(successor, use);
+    spdlog::debug("connection to successor {} at {} for a {}: {}", successor.name,
+                  successor.address.ToString(), use == Use::kLink ? "link" : "pulse",
+                  warm != nullptr ? "was ready" : "is made");
+    return warm != nullptr ? warm : Dial(successor, use);
   }
   std::shared_ptr<LinkEdges> CurrentEdges() {
     MutexLock lock(mu_);
@@ -128,6 +146,7 @@ class GrpcRingPort : public RingPort {
   uint16_t port_ = 0;
   Mutex mu_;
   std::weak_ptr<LinkEdges> edges_ ABSL_GUARDED_BY(mu_);  // of the newest link
+  WarmChannels warm_;
   std::jthread tender_;  // "ring-port": refuses streams that waited too long, aborts old ones
 };
 
@@ -147,6 +166,7 @@ Status GrpcRingPort::Listen(const Address& listen) {
   RING_RETURN_IF_ERROR(ServeLinks());
   port_ = acceptor_->port();
   acceptor_->Start();
+  warm_.Start();
   tender_ = std::jthread([this]() { TendStreams(); });
   pthread_setname_np(tender_.native_handle(), "ring-port");
   return absl::OkStatus();
@@ -194,7 +214,7 @@ void GrpcRingPort::TendStreams() {
 
 StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options,
                                                       TimePoint deadline) {
-  RING_ASSIGN_OR_RETURN(const Address successor, SuccessorOf(options));
+  RING_ASSIGN_OR_RETURN(const Peer successor, SuccessorOf(options));
   LinkParts parts;
   parts.self_name = options.self_name;
   parts.events = events_.get();
@@ -217,8 +237,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
 
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  parts.edges->Open(ChannelTo(successor, options.successor_name, LinkChannelArguments()),
-                    successor.ToString(), hello);
+  parts.edges->Open(ChannelTo(successor, Use::kLink), successor.address.ToString(), hello);
 
   Status status;
   {
@@ -237,7 +256,7 @@ StatusOr<std::unique_ptr<Link>> GrpcRingPort::Connect(const LinkOptions& options
 }
 
 StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& options) {
-  RING_ASSIGN_OR_RETURN(const Address successor, SuccessorOf(options));
+  RING_ASSIGN_OR_RETURN(const Peer successor, SuccessorOf(options));
   WatchStreams streams;
   streams.state = std::make_shared<WatchState>(options.successor_name, options.predecessor_name,
                                                options.limits);
@@ -249,13 +268,22 @@ StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& opt
   RING_RETURN_IF_ERROR(pulses_.Begin(membership, streams.state, &streams.lease));
   const v1::LinkHello hello =
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
-  streams.outgoing = OutgoingPulse::Open(
-      ChannelTo(successor, options.successor_name, PulseChannelArguments()), hello, streams.state);
+  streams.outgoing = OutgoingPulse::Open(ChannelTo(successor, Use::kPulse), hello, streams.state);
   return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
+}
+
+void GrpcRingPort::KeepReady(const std::vector<Successor>& next) {
+  std::vector<Peer> peers;
+  for (const Successor& successor : next) {
+    StatusOr<Address> address = ParsePeerAddress(successor.address, "ring_address");
+    if (address.ok()) peers.push_back({successor.name, *std::move(address)});
+  }
+  warm_.Keep(std::move(peers));
 }
 
 void GrpcRingPort::Stop() {
   if (stopping_.exchange(true)) return;
+  warm_.Stop();
   const Status stops = absl::CancelledError("the worker stops");
   links_.Stop(stops);
   pulses_.Stop(stops);

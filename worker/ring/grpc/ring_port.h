@@ -52,6 +52,11 @@ struct PortOptions {
   std::vector<grpc::Service*> services;
 };
 
+// Who may be the successor of a generation to come.
+struct Successor {
+  std::string name, address;  // HOST:PORT
+};
+
 class RingPort {
  public:
   // Listens at once; port 0 picks one. Offers grpc.health.v1 and reflection. UNAVAILABLE: the
@@ -60,16 +65,20 @@ class RingPort {
                                                                   PortOptions options = {});
   virtual ~RingPort() = default;
   [[nodiscard]] virtual uint16_t port() const = 0;
-  // Connects to the successor and waits for the predecessor, whichever comes first; both carry job
-  // and generation. An older Link of this port must be gone: FAILED_PRECONDITION. DEADLINE_EXCEEDED
-  // names who is missing; CANCELLED: `stop` or Stop(); else why the successor refused.
-  // INVALID_ARGUMENT: the successor's address is none of a worker (ParsePeerAddress).
+  // Connects to the successor, unless a connection is ready (KeepReady), and waits for the
+  // predecessor, whichever comes first; both carry job and generation. An older Link of this port
+  // must be gone: FAILED_PRECONDITION. DEADLINE_EXCEEDED names who is missing; CANCELLED: `stop` or
+  // Stop(); else why the successor refused. INVALID_ARGUMENT: the successor's address is none of a
+  // worker (ParsePeerAddress).
   [[nodiscard]] virtual StatusOr<std::unique_ptr<Link>> Connect(
       const LinkOptions& options, std::chrono::steady_clock::time_point deadline) = 0;
   // Watches both neighbours of a generation from now on, before, beside and after its Link. An
   // older PeerWatch of this port must be gone: FAILED_PRECONDITION. CANCELLED: after Stop(), which
   // also ends a watch that exists, without an accusation.
   [[nodiscard]] virtual StatusOr<std::unique_ptr<PeerWatch>> Watch(const WatchOptions& options) = 0;
+  // Has connections ready to these (two at most), made in the background, for the Connects and
+  // Watches to come, and closes those to others. Addresses that are none of a worker are left out.
+  virtual void KeepReady(const std::vector<Successor>& next) = 0;
   // Refuses new streams, ends those that exist; a Link returns CANCELLED from then on. Idempotent.
   virtual void Stop() = 0;
 };

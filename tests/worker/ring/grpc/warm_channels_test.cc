@@ -1,0 +1,263 @@
+#include "worker/ring/grpc/warm_channels.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/rpc/channel.h"
+#include "tests/support/log_lines.h"
+#include "tests/worker/ring/grpc/port_ring.h"
+#include "worker/ring/grpc/channel_options.h"
+#include "worker/ring/grpc/ring_port.h"
+
+namespace ringmaster::ring {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Peer = WarmChannels::Peer;
+using Use = WarmChannels::Use;
+
+template <typename Condition>
+bool Within(std::chrono::seconds limit, const Condition& condition) {
+  const auto end = steady_clock::now() + limit;
+  while (!condition()) {
+    if (steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return true;
+}
+
+constexpr std::chrono::seconds kPatience{20};
+
+// Channels to ports of this process, counted as they are made.
+struct Warmed {
+  explicit Warmed(WarmChannels::Options options = {}) {
+    options.dial = [this](const Peer& peer, Use use) {
+      const auto channel = Dialer().Dial(
+          peer.address, {}, use == Use::kLink ? LinkChannelArguments() : PulseChannelArguments());
+      MutexLock lock(mu);
+      dialled.push_back({peer, use, channel});
+      return channel;
+    };
+    if (options.pause == WarmChannels::Options{}.pause) options.pause = milliseconds(0);
+    channels = std::make_unique<WarmChannels>(std::move(options));
+    channels->Start();
+  }
+
+  struct Dialled {
+    Peer peer;
+    Use use;
+    std::weak_ptr<grpc::Channel> channel;
+  };
+
+  size_t made() {
+    MutexLock lock(mu);
+    return dialled.size();
+  }
+  // Of the channels that were made, how many exist and are connected.
+  size_t connected() {
+    MutexLock lock(mu);
+    size_t count = 0;
+    for (const Dialled& each : dialled) {
+      const auto channel = each.channel.lock();
+      if (channel != nullptr && channel->GetState(false) == GRPC_CHANNEL_READY) ++count;
+    }
+    return count;
+  }
+  bool AreConnected(size_t count) {
+    return Within(kPatience, [&]() { return connected() == count; });
+  }
+  // How many of the first `count` that were made are gone.
+  bool AreGone(size_t count) {
+    return Within(kPatience, [&]() {
+      MutexLock lock(mu);
+      for (size_t i = 0; i < count; ++i) {
+        if (!dialled[i].channel.expired()) return false;
+      }
+      return true;
+    });
+  }
+
+  Mutex mu;
+  std::vector<Dialled> dialled ABSL_GUARDED_BY(mu);
+  std::unique_ptr<WarmChannels> channels;  // last: its thread uses everything above
+};
+
+std::unique_ptr<RingPort> Port(uint16_t at = 0) {
+  std::unique_ptr<RingPort> port;
+  // A port that has just been left may be refused for a moment.
+  (void)Within(kPatience, [&]() {
+    auto made = RingPort::Create({"127.0.0.1", at});
+    if (made.ok()) port = *std::move(made);
+    return port != nullptr;
+  });
+  REQUIRE(port != nullptr);
+  return port;
+}
+
+Peer To(const std::string& name, const std::unique_ptr<RingPort>& port) {
+  return {name, {"127.0.0.1", port->port()}};
+}
+
+}  // namespace
+
+TEST_CASE("WarmChannels: each peer has one for a link and one for a pulse, used once") {
+  const auto b = Port(), c = Port();
+  Warmed warm;
+  warm.channels->Keep({To("b", b), To("c", c)});
+  REQUIRE(warm.AreConnected(4));
+  const auto link = warm.channels->Take(To("b", b), Use::kLink);
+  const auto pulse = warm.channels->Take(To("b", b), Use::kPulse);
+  REQUIRE(link != nullptr);
+  REQUIRE(pulse != nullptr);
+  CHECK(link != pulse);
+  CHECK(link->GetState(false) == GRPC_CHANNEL_READY);
+  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);
+  // Another worker at that address, or this one elsewhere, is somebody else.
+  CHECK(warm.channels->Take(To("d", c), Use::kLink) == nullptr);
+  CHECK(warm.channels->Take(To("c", b), Use::kLink) == nullptr);
+  CHECK(warm.made() == 4);
+  // What was taken is made anew when the next generation says so, and what is there stays.
+  warm.channels->Keep({To("c", c), To("b", b)});
+  REQUIRE(warm.AreConnected(6));
+  CHECK(warm.made() == 6);
+  CHECK(warm.channels->Take(To("b", b), Use::kLink) != nullptr);
+  CHECK(warm.channels->Take(To("c", c), Use::kPulse) != nullptr);
+}
+
+TEST_CASE("WarmChannels: those that the ring does not name any more are closed") {
+  const auto b = Port(), c = Port(), d = Port();
+  Warmed warm;
+  warm.channels->Keep({To("b", b), To("c", c)});
+  REQUIRE(warm.AreConnected(4));
+  warm.channels->Keep({To("d", d)});
+  CHECK(warm.AreGone(4));
+  REQUIRE(warm.AreConnected(2));
+  CHECK(warm.channels->Take(To("c", c), Use::kLink) == nullptr);
+  CHECK(warm.channels->Take(To("d", d), Use::kLink) != nullptr);
+  warm.channels->Stop();
+  CHECK(warm.AreGone(6));
+  CHECK(warm.channels->Take(To("d", d), Use::kPulse) == nullptr);
+  warm.channels->Keep({To("b", b)});
+  CHECK(warm.made() == 6);
+}
+
+TEST_CASE("WarmChannels: to two peers at most") {
+  const auto b = Port(), c = Port(), d = Port();
+  Warmed warm;
+  warm.channels->Keep({To("b", b), To("c", c), To("d", d)});
+  REQUIRE(warm.AreConnected(4));
+  CHECK(warm.channels->Take(To("d", d), Use::kLink) == nullptr);
+  CHECK(warm.made() == 4);
+}
+
+TEST_CASE("WarmChannels: one that broke is not handed out, and is connected again") {
+  auto b = Port();
+  const Peer peer = To("b", b);
+  Warmed warm;
+  warm.channels->Keep({peer});
+  REQUIRE(warm.AreConnected(2));
+  b.reset();
+  REQUIRE(warm.AreConnected(0));
+  CHECK(warm.channels->Take(peer, Use::kLink) == nullptr);
+  b = Port(peer.address.port);
+  REQUIRE(warm.AreConnected(1));
+  CHECK(warm.channels->Take(peer, Use::kPulse) != nullptr);
+  CHECK(warm.made() == 2);
+}
+
+TEST_CASE("WarmChannels: a peer that is not there does not keep the others from being made") {
+  auto b = Port();
+  const auto c = Port();
+  const Peer gone = To("b", b);
+  b.reset();
+  Warmed warm;
+  warm.channels->Keep({gone, To("c", c)});
+  REQUIRE(warm.AreConnected(2));
+  CHECK(warm.channels->Take(gone, Use::kLink) == nullptr);
+  CHECK(warm.channels->Take(To("c", c), Use::kLink) != nullptr);
+}
+
+TEST_CASE("WarmChannels: new credentials make new ones") {
+  const auto b = Port();
+  Mutex mu;
+  std::string issue = "first";
+  Warmed warm({.issue =
+                   [&]() {
+                     MutexLock lock(mu);
+                     return issue;
+                   },
+               .settling = milliseconds(0)});
+  warm.channels->Keep({To("b", b)});
+  REQUIRE(warm.AreConnected(2));
+  {
+    MutexLock lock(mu);
+    issue = "second";
+  }
+  CHECK(warm.AreGone(2));
+  REQUIRE(warm.AreConnected(2));
+  CHECK(warm.made() == 4);
+}
+
+TEST_CASE("WarmChannels: nothing is made in the pause behind Keep, nor on its thread") {
+  const auto b = Port();
+  Warmed warm({.pause = std::chrono::hours(1)});
+  warm.channels->Keep({To("b", b)});
+  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);
+  CHECK(warm.made() == 0);
+}
+
+TEST_CASE("RingPort: the next ring uses the connections that are ready, and each of them once") {
+  const spdlog::level::level_enum level = spdlog::get_level();
+  spdlog::set_level(spdlog::level::debug);
+  const testing::LogLines log;
+  const auto connections = [&log](const std::string& how) {
+    const std::string text = log.text();
+    size_t count = 0;
+    for (size_t at = text.find(how); at != std::string::npos; at = text.find(how, at + 1)) ++count;
+    return count;
+  };
+  constexpr char kReady[] = ": was ready", kMade[] = ": is made";
+  PortRing ring(3);
+  const auto keep = [&ring](uint32_t member, const std::vector<uint32_t>& others) {
+    std::vector<Successor> next;
+    for (const uint32_t other : others) {
+      next.push_back(
+          {PortRing::Name(other), "127.0.0.1:" + std::to_string(ring.port(other)->port())});
+    }
+    ring.port(member)->KeepReady(next);
+  };
+  const auto form = [&ring](const std::vector<uint32_t>& order, GenerationId generation) {
+    std::vector<std::unique_ptr<PeerWatch>> watches;
+    for (size_t rank = 0; rank < order.size(); ++rank) {
+      auto watch = ring.port(order[rank])->Watch(ring.WatchOf(order, rank, generation));
+      if (!watch.ok()) FAIL(Message(watch.status()));
+      watches.push_back(*std::move(watch));
+    }
+    auto links = ring.Connect(order, generation);
+    if (!links.ok()) FAIL(Message(links.status()));
+  };
+  form({0, 1, 2}, {1, 1});
+  CHECK(connections(kReady) == 0);
+  CHECK(connections(kMade) == 6);
+  keep(0, {1, 2});
+  keep(2, {0, 1});
+  REQUIRE(Within(kPatience, [&]() {
+    return connections("next successors are connected already: worker-1 worker-2") == 1 &&
+           connections("next successors are connected already: worker-0 worker-1") == 1;
+  }));
+  // Member 1 is lost.
+  form({0, 2}, {1, 2});
+  CHECK(connections(kReady) == 4);
+  CHECK(connections(kMade) == 6);
+  form({0, 2}, {1, 3});
+  CHECK(connections(kReady) == 4);
+  CHECK(connections(kMade) == 10);
+  spdlog::set_level(level);
+}
+
+}  // namespace ringmaster::ring
