@@ -137,6 +137,8 @@ class RolesTest(two_hosts.HostsTest):
             with who.channel(running.network) as channel:
                 code, words = outcome(channel, "/ringmaster.v1.Jobs/GetCheckpoint", get)
                 self.assertEqual(code, expected, words)
+        # A job that begins with that one has it.
+        running.run_job(cluster.job_spec(name="tuned", init={"job": beside}, workers={"min": 2, "max": 2}))
         running.stop()
 
     def streams(self, channel, method, request, count):
