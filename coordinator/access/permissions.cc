@@ -55,7 +55,8 @@ Table ReadTable() {
     AddServices(*message->file(), &table);
   }
   table.emplace("/grpc.health.v1.Health/Check", Everybody());
-  table.emplace("/grpc.health.v1.Health/Watch", Everybody());
+  // It lasts, and OpenCalls does not see it.
+  table.emplace("/grpc.health.v1.Health/Watch", AdminAlone());
   table.emplace("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", AdminAlone());
   return table;
 }

@@ -1,6 +1,9 @@
 #include "coordinator/service/open_calls.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "common/rpc/rpc_status.h"

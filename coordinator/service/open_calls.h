@@ -8,7 +8,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -77,7 +77,7 @@ class FakeAccess final : public v1::Access::Service {
   }
   grpc::Status ListAudit(grpc::ServerContext*, const v1::ListAuditRequest* request,
                          v1::ListAuditResponse* response) override {
-    AddEntry("local uid 1000", "token create", "k3v7q2ma", "ok", response);
+    AddEntry("local", "token create", "k3v7q2ma", "ok", response);
     AddEntry("address 192.0.2.9\x1b[2J", "join", "k3v7q2ma", "TOKEN_USED, 7 more", response);
     AddEntry("worker/b", "renew", "worker/b", "ok", response);
     while (response->entries_size() > static_cast<int>(request->limit())) {
@@ -106,7 +106,7 @@ class FakeAccess final : public v1::Access::Service {
     about.set_uses_left(uses);
     *about.mutable_created() = At(0);
     *about.mutable_expires() = At(ttl);
-    about.set_created_by("local uid 1000");
+    about.set_created_by("local");
     return about;
   }
   static v1::Identity& AddIdentity(const std::string& name, v1::Role role,

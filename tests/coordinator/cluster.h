@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -30,7 +31,8 @@ inline Options Patient() {
 
 class Cluster {
  public:
-  explicit Cluster(const Options& options = Patient()) : options_(options) {
+  explicit Cluster(const Options& options = Patient(), uint64_t checkpoint_quota = UINT64_MAX)
+      : options_(options), checkpoint_quota_(checkpoint_quota) {
     spdlog::set_level(spdlog::level::off);
     Start();
   }
@@ -42,6 +44,7 @@ class Cluster {
     flags.listen = {"127.0.0.1", 0};
     flags.data_dir = folder_.path();
     flags.options = options_;
+    flags.checkpoint_quota = checkpoint_quota_;
     auto daemon = Daemon::Create(flags);
     RING_CHECK(daemon.ok(), Message(daemon.status()).c_str());
     daemon_ = std::move(*daemon);
@@ -137,6 +140,7 @@ class Cluster {
 
  private:
   const Options options_;
+  const uint64_t checkpoint_quota_;
   const TemporaryFolder folder_;
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -227,5 +227,22 @@ TEST_CASE_METHOD(UploadCase, "Uploads: one without end meets its limit, and leav
   CHECK(StagingEmpties());
 }
 
+TEST_CASE("Uploads: one for which the quota has no room is refused by name, and the job goes on") {
+  Cluster cluster(Patient(), 1 << 20);
+  FakeWorker a(cluster.NewChannel(), "a");
+  REQUIRE(a.Attach().ok());
+  const std::string job_id = cluster.Submit(testing::MakeSpec(), "key");
+  REQUIRE(testing::BringToStart({&a}).ok());
+  v1::CheckpointReceipt receipt;
+  const FakeCheckpoint checkpoint = testing::MakeCheckpoint(
+      4, Hex(job::ResultDigest(a.job().result())), HexOf(FakeWorker::DigestOf(4)), 2'000);
+  const grpc::Status status =
+      testing::Upload(cluster.channel(), a.BeginUpload(4), checkpoint, &receipt);
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(ErrorReason(status) == "CHECKPOINT_QUOTA");
+  CHECK_THAT(status.error_message(), Catch::Contains("of the 1.0 MiB of --checkpoint-quota"));
+  CHECK(cluster.Get(job_id).state() == v1::JOB_STATE_RUNNING);
+}
+
 }  // namespace
 }  // namespace ringmaster::coordinator

@@ -24,6 +24,8 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 NOT_PERMITTED = "may not call"
 # Files of the services on the coordinator's port.
 SERVED = ("jobs", "fleet", "bench", "access", "data")
+# Behind a gate for longer than a test waits, and quick without.
+LONG = cluster.job_spec(name="long", epochs=200, workers={"min": 2, "max": 2})
 
 
 class RolesTest(two_hosts.HostsTest):
@@ -135,6 +137,8 @@ class RolesTest(two_hosts.HostsTest):
             with who.channel(running.network) as channel:
                 code, words = outcome(channel, "/ringmaster.v1.Jobs/GetCheckpoint", get)
                 self.assertEqual(code, expected, words)
+        # A job that begins with that one has it.
+        running.run_job(cluster.job_spec(name="tuned", init={"job": beside}, workers={"min": 2, "max": 2}))
         running.stop()
 
     def streams(self, channel, method, request, count):
@@ -150,7 +154,7 @@ class RolesTest(two_hosts.HostsTest):
         running.start_pair()
         self.load()
         jobs = importlib.import_module("ringmaster.v1.jobs_pb2")
-        job = running.submit(two_hosts.JOB)
+        job = running.submit(LONG)
         running.wait_ring(job, "a", "b")
         watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
         logs = ("/ringmaster.v1.Jobs/Logs", jobs.LogsRequest(job_id=job, follow=True).SerializeToString())
@@ -169,7 +173,7 @@ class RolesTest(two_hosts.HostsTest):
             self.assertEqual((code, "user/eva was revoked" in words), (grpc.StatusCode.UNAUTHENTICATED, True), words)
             gate.open()
             list(other)  # to its end
-        self.check_end(job)
+        self.check_end(job, LONG)
         running.stop()
 
     def test_one_identity_has_so_much_open_and_not_more(self):
@@ -178,7 +182,7 @@ class RolesTest(two_hosts.HostsTest):
         running.start_pair()
         self.load()
         jobs = importlib.import_module("ringmaster.v1.jobs_pb2")
-        job = running.submit(two_hosts.JOB)
+        job = running.submit(LONG)
         running.wait_ring(job, "a", "b")
         watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
         eva, max_ = self.join("submitter", "eva"), self.join("submitter", "max")
@@ -212,7 +216,7 @@ class RolesTest(two_hosts.HostsTest):
                 silence.put(None)
         self.assertEqual(set(running.attached()), {"a", "b"})
         gate.open()
-        self.check_end(job)
+        self.check_end(job, LONG)
         running.stop()
 
     def test_a_workers_port_is_for_those_of_its_job(self):

@@ -2,14 +2,17 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/mutex.h"
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/jobs.grpc.pb.h"
 #include "tests/support/served.h"

@@ -9,6 +9,8 @@
 namespace ringmaster::ring {
 namespace {
 
+constexpr int kMostOfOneSender = 2;
+
 std::string Named(const v1::LinkHello& hello) {
   return fmt::format("job {} generation {}", hello.job_id(), GenerationOf(hello).ToString());
 }
@@ -84,21 +86,21 @@ bool StreamTable<Stream>::Settle(const std::shared_ptr<Stream>& stream) {
 
 template <typename Stream>
 void StreamTable<Stream>::Add(const std::shared_ptr<Stream>& stream) {
-  {
-    MutexLock lock(mu_);
-    Take(stream);
-  }
-  stream->Run();
+  Settled settled;  // outlives the lock
+  settled.streams.push_back(stream);
+  MutexLock lock(mu_);
+  Take(stream, &settled);
 }
 
 template <typename Stream>
-void StreamTable<Stream>::Take(const std::shared_ptr<Stream>& stream) {
+void StreamTable<Stream>::Take(const std::shared_ptr<Stream>& stream, Settled* settled) {
   if (!stopped_.ok()) {
     stream->End(ToGrpc(stopped_, kReasonLeft));
     return;
   }
   if (Settle(stream)) return;
   std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.stream->closed(); });
+  EndOldestOf(stream->hello(), settled);
   if (waiting_.size() >= waiting_streams_) {
     stream->End(Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, stream->hello(),
                         fmt::format("{}: {} streams wait here already for their generations",
@@ -106,6 +108,22 @@ void StreamTable<Stream>::Take(const std::shared_ptr<Stream>& stream) {
     return;
   }
   waiting_.push_back({stream, std::chrono::steady_clock::now() + waiting_limit_});
+}
+
+// Whoever goes on to a newer generation waits for no older one, and nobody takes all the places.
+template <typename Stream>
+void StreamTable<Stream>::EndOldestOf(const v1::LinkHello& hello, Settled* settled) {
+  const auto of_sender = [&](const Waiting& waiting) {
+    return waiting.stream->hello().sender() == hello.sender();
+  };
+  if (std::ranges::count_if(waiting_, of_sender) < kMostOfOneSender) return;
+  const auto oldest = std::ranges::find_if(waiting_, of_sender);
+  oldest->stream->End(
+      Refusal(absl::StatusCode::kResourceExhausted, kReasonCrowded, oldest->stream->hello(),
+              fmt::format("{}: {} newer streams of {} wait here", Named(oldest->stream->hello()),
+                          kMostOfOneSender, hello.sender())));
+  settled->streams.push_back(oldest->stream);
+  waiting_.erase(oldest);
 }
 
 template <typename Stream>

@@ -33,7 +33,7 @@ class StreamTable {
   explicit StreamTable(const PortOptions& options)
       : waiting_streams_(options.waiting_streams), waiting_limit_(options.waiting_limit) {}
 
-  // A new stream: accepted, refused, or kept waiting.
+  // A new stream: accepted, refused, or kept waiting; of one sender the two newest wait.
   void Add(const std::shared_ptr<Stream>& stream);
   // The membership whose predecessor is accepted from now on; the waiting streams are judged
   // again. FAILED_PRECONDITION while the one before is not over.
@@ -75,7 +75,10 @@ class StreamTable {
   // lock.
   bool Settle(const std::shared_ptr<Stream>& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Take(const std::shared_ptr<Stream>& stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Take(const std::shared_ptr<Stream>& stream, Settled* settled)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // When two wait of who sends this one.
+  void EndOldestOf(const v1::LinkHello& hello, Settled* settled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t waiting_streams_;
   const std::chrono::milliseconds waiting_limit_;

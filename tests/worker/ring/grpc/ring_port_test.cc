@@ -226,6 +226,26 @@ TEST_CASE("RingPort: of more streams than may wait one is refused, whichever com
   ring.reset();  // the others need not wait
 }
 
+TEST_CASE("RingPort: of one sender two streams wait, however many places there are") {
+  std::optional<PortRing> ring;
+  ring.emplace(1, PortOptions{.waiting_limit = minutes(1)});
+  const uint16_t port = ring->port(0)->port();
+  std::promise<grpc::Status> ended;
+  std::once_flag once;
+  std::vector<std::future<void>> streams;
+  for (int i = 0; i < 3; ++i) {
+    streams.push_back(std::async(std::launch::async, [&]() {
+      const grpc::Status status = RawStream(port, HelloOf(1)).Finish();
+      std::call_once(once, [&]() { ended.set_value(status); });
+    }));
+  }
+  const grpc::Status status = ended.get_future().get();
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK(ErrorReason(status) == kReasonCrowded);
+  CHECK_THAT(status.error_message(), Catch::EndsWith("2 newer streams of worker-1 wait here"));
+  ring.reset();  // the others need not wait
+}
+
 TEST_CASE("RingPort: streams wait for a limited time") {
   PortRing ring(1, {.waiting_limit = milliseconds(100)});
   const grpc::Status late = RawStream(ring.port(0)->port(), HelloOf(1)).Finish();
