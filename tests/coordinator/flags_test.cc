@@ -49,6 +49,15 @@ TEST_CASE("Flags of ringmaster: a quota has a unit, and none is none") {
   CHECK(Parse({"--checkpoint-quota", "much"}).exit_code == 2);
 }
 
+TEST_CASE("Flags of ringmaster: an overlap of authorities is two lives of a certificate or more") {
+  CHECK(Parse({}).flags.authority_overlap == std::chrono::hours(14 * 24));
+  CHECK(Parse({"--certificate-life", "30s"}).flags.authority_overlap == milliseconds(60'000));
+  const ParsedFlags longer = Parse({"--certificate-life", "1h", "--authority-overlap", "3h"});
+  REQUIRE_FALSE(longer.exit);
+  CHECK(longer.flags.authority_overlap == std::chrono::hours(3));
+  CHECK(Parse({"--certificate-life", "1h", "--authority-overlap", "119m"}).exit_code == 2);
+}
+
 TEST_CASE("Flags of ringmaster: --version is no error") {
   CHECK(Parse({"--version"}).exit);
   CHECK(Parse({"--version"}).exit_code == 0);

@@ -148,7 +148,7 @@ BAD_FLAGS = [
     (["ringmaster", "--listen", "nonsense"], ["nonsense"]),
     (["ringmaster", "--socket-group", "nobody"], ["--socket-group nobody", "--socket"]),
     (["ringmaster", "--certificate-life", "5s"], ["--certificate-life 5s", "30s"]),
-    (["ringmaster", "--authority-overlap", "300h"], ["--authority-overlap 300h", "336h"]),
+    (["ringmaster", "--authority-overlap", "300h"], ["--authority-overlap 300h", "14 days"]),
     (["ringmaster", "--worker-lease", "0"], ["--worker-lease 0", "300ms"]),
     (["ringmaster", "--worker-lease-sm", "5"], ["--worker-lease-sm"]),
     (["ringworker", "--cores", "0"], ["cores"]),

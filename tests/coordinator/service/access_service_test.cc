@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <utility>
 
 #include "common/loop.h"
 #include "common/rpc/rpc_status.h"
@@ -64,6 +65,17 @@ class AccessHouse {
                    [&](const v1::JoinReply& got) { reply.set_value(got); });
     return reply.get_future().get();
   }
+  // With a certificate of worker/NAME.
+  v1::JoinReply RenewEnded(const std::string& name, const std::string& proof) {
+    v1::JoinRequest request;
+    request.set_renews(name);
+    request.set_proof(proof);
+    request.set_signing_request("again");
+    std::promise<v1::JoinReply> reply;
+    service_->Join(request, std::string(32, 'k'), "192.0.2.1",
+                   [&](const v1::JoinReply& got) { reply.set_value(got); });
+    return reply.get_future().get();
+  }
   std::string Revoke(v1::Role role, const std::string& name) {
     v1::RevokeIdentityRequest request;
     request.set_role(role);
@@ -84,6 +96,7 @@ class AccessHouse {
   std::string created_;
   std::vector<std::string> revoked_;  // after Settle
   testing::MemoryAccessStore store_;  // likewise
+  bool rotated_ = false;              // likewise
   IdentityBoard board_;
   OpenCalls calls_{{[this](grpc::CallbackServerContext*) { return passage_; }, nullptr,
                     [] { return UnixTime(); }}};
@@ -111,7 +124,23 @@ class AccessHouse {
             return issued;
           },
           [](const std::string& id, const std::string& secret) { return id + "/" + secret; },
-          [](const IdentityName& identity) { return "spiffe://c/" + identity.ToString(); }};
+          [](const IdentityName& identity) { return "spiffe://c/" + identity.ToString(); },
+          [](const v1::JoinRequest& request) -> StatusOr<PeerCertificate> {
+            if (request.proof() != "proof")
+              return absl::UnauthenticatedError("it has not that key");
+            const UnixSeconds issued(std::chrono::seconds(1'700'000'000));
+            return PeerCertificate{{IdentityKind::kWorker, request.renews()}, issued, issued};
+          },
+          [this] {
+            v1::ListAuthoritiesResponse response;
+            response.add_authorities()->set_id("old");
+            if (rotated_) response.add_authorities()->set_id("new");
+            return response;
+          },
+          [this] {
+            return std::exchange(rotated_, true) ? FailedPrecondition("one is on its way")
+                                                 : absl::OkStatus();
+          }};
     }
     hands.random_bytes = [this](size_t bytes) {
       std::string text;
@@ -210,6 +239,53 @@ TEST_CASE("AccessService: who renews gets a certificate of its own name") {
   CHECK(who.role() == v1::ROLE_SUBMITTER);
   CHECK(who.local().empty());
   CHECK(who.certificate_expires().seconds() == 1'700'600'000);
+}
+
+TEST_CASE("AccessService: a join with an old certificate gets the next one for its own name") {
+  AccessHouse house;
+  REQUIRE(house.Join(house.Create(v1::ROLE_WORKER, "b").token(), 'k').code() == 0);
+  const v1::JoinReply renewed = house.RenewEnded("b", "proof");
+  CHECK(renewed.code() == 0);
+  CHECK(renewed.issued().certificate() == "again signed for worker/b at 1700000000");
+  CHECK(renewed.now().seconds() == 1'700'000'000);
+  const v1::JoinReply other = house.RenewEnded("b", "none");
+  CHECK(other.reason() == "NOT_AUTHENTICATED");
+  CHECK(other.message() == "it has not that key");
+  CHECK_FALSE(other.has_issued());
+  CHECK(other.now().seconds() == 1'700'000'000);
+  CHECK(house.RenewEnded("c", "proof").reason() == "NOT_AUTHENTICATED");
+  REQUIRE(house.Revoke(v1::ROLE_WORKER, "b") == "ok");
+  CHECK(house.RenewEnded("b", "proof").reason() == "REVOKED");
+  house.Settle();
+  std::vector<std::string> refused;
+  for (const v1::AuditEntry& entry : house.store_.audit) {
+    if (entry.what() == "renew") refused.push_back(entry.who() + ": " + entry.result());
+  }
+  CHECK(refused == std::vector<std::string>{"worker/b: ok", "address 192.0.2.1: NOT_AUTHENTICATED",
+                                            "worker/c: NOT_AUTHENTICATED", "worker/b: REVOKED"});
+}
+
+TEST_CASE("AccessService: a new authority is made once, and is in the audit") {
+  AccessHouse house;
+  const v1::RotateAuthorityRequest request;
+  v1::ListAuthoritiesResponse both, list;
+  CHECK(house.Call(&v1::Access::Stub::RotateAuthority, request, &both) == "ok");
+  CHECK(both.authorities_size() == 2);
+  CHECK(house.Call(&v1::Access::Stub::RotateAuthority, request, &both) == "ROTATING");
+  CHECK(house.Call(&v1::Access::Stub::ListAuthorities, v1::ListAuthoritiesRequest(), &list) ==
+        "ok");
+  CHECK(list.authorities_size() == 2);
+  house.service_->NoteDone("authority", "new signs");
+  house.Settle();
+  REQUIRE(house.store_.audit.size() == 2);
+  CHECK(house.store_.audit[0].who() == "local uid 1000");
+  CHECK(house.store_.audit[0].what() == "authority rotate");
+  CHECK(house.store_.audit[0].subject() == "new");
+  CHECK(house.store_.audit[1].who() == "coordinator");
+  AccessHouse other(AccessHouse::Signs::kNo);
+  CHECK(other.Call(&v1::Access::Stub::RotateAuthority, request, &both) == "NO_AUTHORITY");
+  CHECK(other.Call(&v1::Access::Stub::ListAuthorities, v1::ListAuthoritiesRequest(), &list) ==
+        "NO_AUTHORITY");
 }
 
 TEST_CASE("AccessService: who is local says so") {
