@@ -1,12 +1,25 @@
-# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb. The version is
+# `cpack -G DEB` in a build folder makes ringmaster_VERSION_ARCHITECTURE.deb, and a list of its parts beside it (.spdx.json). The version is
 # project()'s; the libraries that it depends on are found by dpkg-shlibdeps. `cpack -G TGZ` makes the
 # relocatable bundle (Bundle.cmake, PackageKinds.cmake).
 set(RINGMASTER_MAINTAINER "The Ringmaster authors <ringmaster@localhost>" CACHE STRING
     "maintainer field of the Debian package")
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
 
+# Two builds of a commit make the same package, byte for byte: its only time is SOURCE_DATE_EPOCH, or else the commit's,
+# and where there is no repository the day's. CMake and cpack take it from the environment.
+if(NOT DEFINED ENV{SOURCE_DATE_EPOCH})
+  execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} log -1 --format=%ct OUTPUT_VARIABLE commit_time
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE no_repository)
+  if(no_repository)
+    string(TIMESTAMP commit_time %s UTC)
+    math(EXPR commit_time "${commit_time} / 86400 * 86400")
+  endif()
+  set(ENV{SOURCE_DATE_EPOCH} ${commit_time})
+endif()
+set(CPACK_RINGMASTER_TIME $ENV{SOURCE_DATE_EPOCH})  # PackageKinds.cmake
+
 # Debian wants a compressed changelog in every package, with the package's version.
-string(TIMESTAMP RINGMASTER_CHANGELOG_DATE "%a, %d %b %Y 00:00:00 +0000" UTC)
+string(TIMESTAMP RINGMASTER_CHANGELOG_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
 configure_file(${debian}/changelog.in ${CMAKE_BINARY_DIR}/deploy/changelog @ONLY)
 add_custom_command(
   OUTPUT ${changelog}
@@ -32,6 +45,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /)
 set(CPACK_INSTALL_CMAKE_PROJECTS
     "${CMAKE_BINARY_DIR};ringmaster;program;/usr;${CMAKE_BINARY_DIR};ringmaster;configuration;/")
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/PackageModes.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/PackageParts.cmake)
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/PackageKinds.cmake)
 set(CPACK_STRIP_FILES ON)  # the build id, part of the numerics class, stays
 

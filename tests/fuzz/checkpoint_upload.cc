@@ -67,7 +67,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!piece.ParseFromString(text)) piece.set_data(text);
     if ((choices & 1) != 0) piece.set_name(std::string("file") + "abcd"[choices >> 6]);
     if ((choices & 2) != 0 && !open.empty()) piece.set_name(open);
-    if ((choices & 4) != 0) piece.set_offset(piece.name() == open ? files[open].size() : 0);
+    if ((choices & 4) != 0) {
+      const bool goes_on = !open.empty() && piece.name() == open;
+      piece.set_offset(goes_on ? files[open].size() : 0);
+    }
     if ((choices & 8) != 0 && open.empty()) {
       piece.set_name(coordinator::kManifestName);
       piece.set_data(ManifestOf(files));

@@ -3,6 +3,7 @@
 // generation are made right where the choices say so. What the logic wants done is done at once.
 #include <google/protobuf/stubs/logging.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -37,6 +38,7 @@ class Play {
     v1::SubmitRequest submit;
     *submit.mutable_spec() = testing::MakeSpec();
     submit.mutable_spec()->mutable_workers()->set_min(1);
+    submit.set_idempotency_key("k1");
     Ask(SubmitAsked{submit, "user/a"});
   }
 
@@ -139,7 +141,8 @@ class Play {
   }
   void Progress(size_t who, uint64_t more) {
     Seat& seat = seats_[who];
-    seat.applied += more % 4;
+    // Mostly of the job's ten.
+    seat.applied = more < 252 ? std::min<uint64_t>(seat.applied + more % 4, 10) : seat.applied + 7;
     v1::WorkerMessage message;
     v1::Progress& said = *message.mutable_progress();
     MakeRight(who, &said);
@@ -167,6 +170,7 @@ class Play {
         MakeRight(who, answer.mutable_inspected());
         break;
       case v1::CoordinatorMessage::kPrepare:
+        answer.mutable_prepared()->add_known_shard_sha256("known");
         answer.mutable_prepared()->set_digest(Digest(0));
         MakeRight(who, answer.mutable_prepared());
         break;

@@ -25,6 +25,7 @@ void Run::Join(const Worker& worker, Now now, Actions& actions) {
 
 bool Run::MayReturn(const v1::Attach& attach) const {
   if (!started_ || phase_ == Phase::kStopping || phase_ == Phase::kDone) return false;
+  if (attach.applied() > resolved_->result().total_steps()) return false;
   if (IsSpoilt(FromProto(attach.generation()), attach.applied())) return false;
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
   const auto& known = attach.known_shard_sha256();

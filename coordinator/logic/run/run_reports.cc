@@ -76,6 +76,10 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
     history_.Add(said, spec.steps_per_epoch(), now);
   }
   if (!runs) return {};
+  if (said.applied() > spec.total_steps()) {
+    return Violation(from, fmt::format("says that it holds step {}, but the job has {} steps",
+                                       said.applied(), spec.total_steps()));
+  }
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckMetrics(from, said, spec); !fault.ok()) return fault;
   history_.Add(said, spec.steps_per_epoch(), now);
