@@ -106,6 +106,7 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   options.plaintext = flags.plaintext;
   options.security = security.server;
   options.dialer = security.dialer;
+  options.state_channel = FetchChannelArguments();
   options.services = {services.states.get(), services.files.get()};
   RING_ASSIGN_OR_RETURN(std::unique_ptr<ring::RingPort> port,
                         ring::RingPort::Create(flags.listen, std::move(options)));

@@ -42,11 +42,13 @@ StatusOr<std::shared_ptr<const InitWeights>> Annotated(
   return Annotate(weights.status(), name);
 }
 
-StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator,
-                            const Dialer& dialer) {
+StateSources NetworkSources(const std::shared_ptr<grpc::Channel>& coordinator, const Dialer& dialer,
+                            ring::RingPort* port) {
   StateSources sources;
-  sources.peer = [dialer](FetchOptions options, StateSink* sink, const std::stop_token& stop) {
+  sources.peer = [dialer, port](FetchOptions options, StateSink* sink,
+                                const std::stop_token& stop) {
     options.dialer = dialer;
+    options.channel = port->TakeStateChannel({options.source, options.address});
     return FetchState(options, sink, stop);
   };
   sources.checkpoint = [coordinator](const v1::CheckpointSource& source,
@@ -72,7 +74,7 @@ JobRunner::JobRunner(JobRunnerOptions options, Backend* backend, ring::RingPort*
                     options_.incarnation,
                     port,
                     coordinator,
-                    NetworkSources(coordinator, options_.dialer),
+                    NetworkSources(coordinator, options_.dialer, port),
                     &phases_,
                     post_,
                     [this]() { return Rights(); }} {}

@@ -13,7 +13,7 @@ setUpModule = two_hosts.set_up
 WORKERS = ("a", "b", "c")
 JOB = cluster.job_spec(name="regroup", workers={"min": 2, "max": 3}, shards=6)
 ARE_READY = re.compile("next successors are connected already: (.*)$", re.MULTILINE)
-CONNECTION = re.compile(r"connection to successor (\w+) at (\S+):\d+ for a (link|pulse): (was ready|is made)$", re.MULTILINE)
+CONNECTION = re.compile(r"connection to (\w+) at (\S+):\d+ for a (link|pulse): (was ready|is made)$", re.MULTILINE)
 
 
 class RegroupTest(two_hosts.HostsTest):

@@ -31,6 +31,9 @@ class FakePort : public ring::RingPort {
     ready.clear();
     for (const ring::Successor& each : next) ready.push_back(each.name + " " + each.address);
   }
+  std::shared_ptr<grpc::Channel> TakeStateChannel(const ring::Successor&) override {
+    return nullptr;
+  }
   void Stop() override {}
 
   struct Watching : public ring::PeerWatch {

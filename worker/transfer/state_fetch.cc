@@ -64,10 +64,9 @@ class StateFetch {
 };
 
 std::shared_ptr<grpc::Channel> ChannelTo(const Address& address, const FetchOptions& options) {
-  // Not on a connection of the ring, whose frames must not wait behind a state.
-  grpc::ChannelArguments arguments = ChannelOptions();
-  for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
-  return options.dialer.Dial(address, {pki::Kind::kWorker, options.source}, arguments);
+  if (options.channel != nullptr) return options.channel;
+  return options.dialer.Dial(address, {pki::Kind::kWorker, options.source},
+                             FetchChannelArguments());
 }
 
 StateFetch::StateFetch(const FetchOptions& options, const Address& address, StateSink* sink,
@@ -161,6 +160,12 @@ Status StateFetch::AtEnd(const StateReceiver& receiver, Stream* stream) const {
 }
 
 }  // namespace
+
+grpc::ChannelArguments FetchChannelArguments() {
+  grpc::ChannelArguments arguments = ChannelOptions();
+  for (const auto& [name, value] : kChannelOptions) arguments.SetInt(name, value);
+  return arguments;
+}
 
 Status FetchState(const FetchOptions& options, StateSink* sink, const std::stop_token& stop) {
   const StatusOr<Address> address = ParsePeerAddress(options.address, "ring_address");

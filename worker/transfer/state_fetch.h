@@ -4,8 +4,12 @@
 // Trainer::Adopt, which hashes all of it.
 #pragma once
 
+#include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 
@@ -29,7 +33,12 @@ struct FetchOptions {
   // nobody answered at its address.
   std::chrono::milliseconds silence{2'000};
   Dialer dialer;
+  // To the source, with FetchChannelArguments; null: one is made.
+  std::shared_ptr<grpc::Channel> channel;
 };
+
+// A state comes on a connection of its own: the ring's frames must not wait behind it.
+[[nodiscard]] grpc::ChannelArguments FetchChannelArguments();
 
 // What arrives goes to `sink`, from the beginning again at every attempt. Asks again every 20 ms
 // while the source is not at that step yet, or is busy. `stop` ends it within milliseconds. Errors

@@ -6,6 +6,8 @@
 #include <future>
 #include <limits>
 
+#include "common/address.h"
+#include "common/rpc/channel.h"
 #include "common/rpc/rpc_status.h"
 #include "ringmaster/v1/ring.grpc.pb.h"
 #include "tests/worker/transfer/fake_states.h"
@@ -121,6 +123,15 @@ TEST_CASE("FetchState: a stream that is not what it should be is refused and say
   }
   const FakeStates source(Sends(good));
   CHECK(Fetch(From(source.address())) == absl::OkStatus());
+}
+
+TEST_CASE("FetchState: over a connection that is there already") {
+  const FakeStates source(Sends(MessagesOf(MakeState(7, 9))));
+  const auto address = ParseAddress(source.address(), "the source");
+  REQUIRE(address.ok());
+  FetchOptions options = From("127.0.0.1:1");  // where nobody is
+  options.channel = Dialer().Dial(*address, {}, FetchChannelArguments());
+  CHECK(Fetch(options) == absl::OkStatus());
 }
 
 TEST_CASE("FetchState: asks for its job and step, in its protocol version") {

@@ -109,6 +109,7 @@ class GrpcRingPort : public RingPort {
                                                         TimePoint deadline) override;
   [[nodiscard]] StatusOr<std::unique_ptr<PeerWatch>> Watch(const WatchOptions& options) override;
   void KeepReady(const std::vector<Successor>& next) override;
+  [[nodiscard]] std::shared_ptr<grpc::Channel> TakeStateChannel(const Successor& holder) override;
   void Stop() override;
 
  private:
@@ -116,17 +117,15 @@ class GrpcRingPort : public RingPort {
   Status ServeLinks();
   void TendStreams();
   // Whoever is there has to be the successor, by its certificate, where there is TLS.
-  [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Peer& successor, Use use) const {
-    return options_.dialer.Dial(
-        successor.address, {pki::Kind::kWorker, successor.name},
-        use == Use::kLink ? LinkChannelArguments() : PulseChannelArguments());
+  [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Peer& peer, Use use) const {
+    return options_.dialer.Dial(peer.address, {pki::Kind::kWorker, peer.name}, ArgumentsFor(use));
   }
-  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(const Peer& successor, Use use) {
-    std::shared_ptr<grpc::Channel> warm = warm_.Take(successor, use);
-    spdlog::debug("connection to successor {} at {} for a {}: {}", successor.name,
-                  successor.address.ToString(), use == Use::kLink ? "link" : "pulse",
-                  warm != nullptr ? "was ready" : "is made");
-    return warm != nullptr ? warm : Dial(successor, use);
+  [[nodiscard]] grpc::ChannelArguments ArgumentsFor(Use use) const;
+  // Null: none is ready.
+  [[nodiscard]] std::shared_ptr<grpc::Channel> Ready(const Peer& peer, Use use);
+  [[nodiscard]] std::shared_ptr<grpc::Channel> ChannelTo(const Peer& peer, Use use) {
+    const std::shared_ptr<grpc::Channel> ready = Ready(peer, use);
+    return ready != nullptr ? ready : Dial(peer, use);
   }
   std::shared_ptr<LinkEdges> CurrentEdges() {
     MutexLock lock(mu_);
@@ -270,6 +269,31 @@ StatusOr<std::unique_ptr<PeerWatch>> GrpcRingPort::Watch(const WatchOptions& opt
       MakeHello(options.job_id, options.generation, options.self_name, options.self_incarnation);
   streams.outgoing = OutgoingPulse::Open(ChannelTo(successor, Use::kPulse), hello, streams.state);
   return std::make_unique<GrpcPeerWatch>(options, std::move(streams));
+}
+
+grpc::ChannelArguments GrpcRingPort::ArgumentsFor(Use use) const {
+  switch (use) {
+    case Use::kLink:
+      return LinkChannelArguments();
+    case Use::kPulse:
+      return PulseChannelArguments();
+    case Use::kState:
+      break;
+  }
+  return options_.state_channel;
+}
+
+std::shared_ptr<grpc::Channel> GrpcRingPort::Ready(const Peer& peer, Use use) {
+  std::shared_ptr<grpc::Channel> ready = warm_.Take(peer, use);
+  constexpr const char* kUses[] = {"link", "pulse", "state"};
+  spdlog::debug("connection to {} at {} for a {}: {}", peer.name, peer.address.ToString(),
+                kUses[static_cast<size_t>(use)], ready != nullptr ? "was ready" : "is made");
+  return ready;
+}
+
+std::shared_ptr<grpc::Channel> GrpcRingPort::TakeStateChannel(const Successor& holder) {
+  const StatusOr<Address> address = ParsePeerAddress(holder.address, "ring_address");
+  return address.ok() ? Ready({holder.name, *address}, Use::kState) : nullptr;
 }
 
 void GrpcRingPort::KeepReady(const std::vector<Successor>& next) {

@@ -4,7 +4,9 @@
 // they end with an error of their own and nothing else.
 #pragma once
 
+#include <grpcpp/channel.h>
 #include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <chrono>
 #include <memory>
@@ -48,6 +50,7 @@ struct PortOptions {
   Plaintext plaintext = Plaintext::kOwnUsers;
   ServerSecurity security;
   Dialer dialer;
+  grpc::ChannelArguments state_channel;  // of connections to fetch a state over
   // Offered on the same port; they outlive it.
   std::vector<grpc::Service*> services;
 };
@@ -79,6 +82,9 @@ class RingPort {
   // Has connections ready to these (two at most), made in the background, for the Connects and
   // Watches to come, and closes those to others. Addresses that are none of a worker are left out.
   virtual void KeepReady(const std::vector<Successor>& next) = 0;
+  // A connection of those, to fetch a state of `holder` over; null: none is ready.
+  [[nodiscard]] virtual std::shared_ptr<grpc::Channel> TakeStateChannel(
+      const Successor& holder) = 0;
   // Refuses new streams, ends those that exist; a Link returns CANCELLED from then on. Idempotent.
   virtual void Stop() = 0;
 };

@@ -44,7 +44,7 @@ void WarmChannels::Keep(std::vector<Peer> peers) {
   if (stopping_) return;
   before.swap(kept_);
   for (const Peer& peer : peers) {
-    for (const Use use : {Use::kLink, Use::kPulse}) {
+    for (const Use use : {Use::kLink, Use::kPulse, Use::kState}) {
       const auto known = std::find_if(before.begin(), before.end(), [&](const Kept& kept) {
         return kept.peer == peer && kept.use == use;
       });

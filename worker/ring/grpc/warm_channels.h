@@ -1,9 +1,10 @@
 // Connections to those who may be this worker's next successors, made and authenticated before they
-// are needed, so that a regroup waits for no handshake: to each of them one for a Link and one for
-// a Pulse. Each is used once: who takes one has it alone, as if just made. Owned by RingPort, which
-// is told by each generation whom to keep. Thread-safe; thread "ring-warm" makes them, one after
-// the other, and waits for them: with gRPC's `poll` (event_queue.h) a connection that nobody waits
-// for answers no ping, and is ended. It opens no call.
+// are needed, so that a regroup waits for no handshake: to each of them one for a Link, one for a
+// Pulse and one for the fetch of a state. Each is used once: who takes one has it alone, as if just
+// made. Owned by RingPort, which is told by each generation whom to keep. Thread-safe; thread
+// "ring-warm" makes them, one after the other, and waits for them: with gRPC's `poll`
+// (event_queue.h) a connection that nobody waits for answers no ping, and is ended. It opens no
+// call.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -23,7 +24,7 @@ namespace ringmaster::ring {
 
 class WarmChannels {
  public:
-  enum class Use : uint8_t { kLink, kPulse };
+  enum class Use : uint8_t { kLink, kPulse, kState };
   struct Peer {
     std::string name;
     Address address;

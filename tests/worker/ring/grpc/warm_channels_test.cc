@@ -52,6 +52,7 @@ struct Warmed {
     Peer peer;
     Use use;
     std::weak_ptr<grpc::Channel> channel;
+    steady_clock::time_point at = steady_clock::now();
   };
 
   size_t made() {
@@ -105,26 +106,27 @@ Peer To(const std::string& name, const std::unique_ptr<RingPort>& port) {
 
 }  // namespace
 
-TEST_CASE("WarmChannels: each peer has one for a link and one for a pulse, used once") {
+TEST_CASE("WarmChannels: each peer has one for each use, used once") {
   const auto b = Port(), c = Port();
   Warmed warm;
   warm.channels->Keep({To("b", b), To("c", c)});
-  REQUIRE(warm.AreConnected(4));
+  REQUIRE(warm.AreConnected(6));
   const auto link = warm.channels->Take(To("b", b), Use::kLink);
   const auto pulse = warm.channels->Take(To("b", b), Use::kPulse);
   REQUIRE(link != nullptr);
   REQUIRE(pulse != nullptr);
   CHECK(link != pulse);
+  CHECK(warm.channels->Take(To("c", c), Use::kState) != nullptr);
   CHECK(link->GetState(false) == GRPC_CHANNEL_READY);
   CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);
   // Another worker at that address, or this one elsewhere, is somebody else.
   CHECK(warm.channels->Take(To("d", c), Use::kLink) == nullptr);
   CHECK(warm.channels->Take(To("c", b), Use::kLink) == nullptr);
-  CHECK(warm.made() == 4);
+  CHECK(warm.made() == 6);
   // What was taken is made anew when the next generation says so, and what is there stays.
   warm.channels->Keep({To("c", c), To("b", b)});
-  REQUIRE(warm.AreConnected(6));
-  CHECK(warm.made() == 6);
+  REQUIRE(warm.AreConnected(8));  // two of them are in our hands
+  CHECK(warm.made() == 9);
   CHECK(warm.channels->Take(To("b", b), Use::kLink) != nullptr);
   CHECK(warm.channels->Take(To("c", c), Use::kPulse) != nullptr);
 }
@@ -133,26 +135,28 @@ TEST_CASE("WarmChannels: those that the ring does not name any more are closed")
   const auto b = Port(), c = Port(), d = Port();
   Warmed warm;
   warm.channels->Keep({To("b", b), To("c", c)});
-  REQUIRE(warm.AreConnected(4));
+  REQUIRE(warm.AreConnected(6));
   warm.channels->Keep({To("d", d)});
-  CHECK(warm.AreGone(4));
-  REQUIRE(warm.AreConnected(2));
+  CHECK(warm.AreGone(6));
+  REQUIRE(warm.AreConnected(3));
   CHECK(warm.channels->Take(To("c", c), Use::kLink) == nullptr);
   CHECK(warm.channels->Take(To("d", d), Use::kLink) != nullptr);
   warm.channels->Stop();
-  CHECK(warm.AreGone(6));
+  CHECK(warm.AreGone(9));
   CHECK(warm.channels->Take(To("d", d), Use::kPulse) == nullptr);
   warm.channels->Keep({To("b", b)});
-  CHECK(warm.made() == 6);
+  CHECK(warm.made() == 9);
 }
 
 TEST_CASE("WarmChannels: to two peers at most") {
+  const testing::LogLines log;
   const auto b = Port(), c = Port(), d = Port();
   Warmed warm;
   warm.channels->Keep({To("b", b), To("c", c), To("d", d)});
-  REQUIRE(warm.AreConnected(4));
+  REQUIRE(Within(kPatience, [&]() { return log.count() > 0; }));  // all that are kept are there
+  CHECK(log.text().ends_with("next successors are connected already: b c\n"));
   CHECK(warm.channels->Take(To("d", d), Use::kLink) == nullptr);
-  CHECK(warm.made() == 4);
+  CHECK(warm.made() == 6);
 }
 
 TEST_CASE("WarmChannels: one that broke is not handed out, and is connected again") {
@@ -160,14 +164,14 @@ TEST_CASE("WarmChannels: one that broke is not handed out, and is connected agai
   const Peer peer = To("b", b);
   Warmed warm;
   warm.channels->Keep({peer});
-  REQUIRE(warm.AreConnected(2));
+  REQUIRE(warm.AreConnected(3));
   b.reset();
   REQUIRE(warm.AreConnected(0));
   CHECK(warm.channels->Take(peer, Use::kLink) == nullptr);
   b = Port(peer.address.port);
-  REQUIRE(warm.AreConnected(1));
+  REQUIRE(warm.AreConnected(2));
   CHECK(warm.channels->Take(peer, Use::kPulse) != nullptr);
-  CHECK(warm.made() == 2);
+  CHECK(warm.made() == 3);
 }
 
 TEST_CASE("WarmChannels: a peer that is not there does not keep the others from being made") {
@@ -177,7 +181,7 @@ TEST_CASE("WarmChannels: a peer that is not there does not keep the others from 
   b.reset();
   Warmed warm;
   warm.channels->Keep({gone, To("c", c)});
-  REQUIRE(warm.AreConnected(2));
+  REQUIRE(warm.AreConnected(3));
   CHECK(warm.channels->Take(gone, Use::kLink) == nullptr);
   CHECK(warm.channels->Take(To("c", c), Use::kLink) != nullptr);
 }
@@ -193,22 +197,28 @@ TEST_CASE("WarmChannels: new credentials make new ones") {
                    },
                .settling = milliseconds(0)});
   warm.channels->Keep({To("b", b)});
-  REQUIRE(warm.AreConnected(2));
+  REQUIRE(warm.AreConnected(3));
   {
     MutexLock lock(mu);
     issue = "second";
   }
-  CHECK(warm.AreGone(2));
-  REQUIRE(warm.AreConnected(2));
-  CHECK(warm.made() == 4);
+  CHECK(warm.AreGone(3));
+  REQUIRE(warm.AreConnected(3));
+  CHECK(warm.made() == 6);
 }
 
-TEST_CASE("WarmChannels: nothing is made in the pause behind Keep, nor on its thread") {
+TEST_CASE("WarmChannels: nothing is made in the pause behind Keep") {
+  constexpr milliseconds kPause{50};
   const auto b = Port();
-  Warmed warm({.pause = std::chrono::hours(1)});
+  Warmed warm({.pause = kPause});
+  const auto told = steady_clock::now();
   warm.channels->Keep({To("b", b)});
-  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);
-  CHECK(warm.made() == 0);
+  CHECK(warm.channels->Take(To("b", b), Use::kLink) == nullptr);  // and it is not made any more
+  REQUIRE(warm.AreConnected(2));
+  const MutexLock lock(warm.mu);
+  REQUIRE(warm.dialled.size() == 2);
+  CHECK(warm.dialled[0].use == Use::kPulse);
+  CHECK(warm.dialled[0].at - told >= kPause);
 }
 
 TEST_CASE("RingPort: the next ring uses the connections that are ready, and each of them once") {
@@ -250,13 +260,20 @@ TEST_CASE("RingPort: the next ring uses the connections that are ready, and each
     return connections("next successors are connected already: worker-1 worker-2") == 1 &&
            connections("next successors are connected already: worker-0 worker-1") == 1;
   }));
-  // Member 1 is lost.
+  // Member 1 is lost, and one fetches a state.
+  const auto state_channel = [&ring](const std::string& holder) {
+    return ring.port(0)->TakeStateChannel(
+        {holder, "127.0.0.1:" + std::to_string(ring.port(2)->port())});
+  };
+  CHECK(state_channel("worker-1") == nullptr);
+  CHECK(state_channel("worker-2") != nullptr);
+  CHECK(state_channel("worker-2") == nullptr);
   form({0, 2}, {1, 2});
-  CHECK(connections(kReady) == 4);
-  CHECK(connections(kMade) == 6);
+  CHECK(connections(kReady) == 5);
+  CHECK(connections(kMade) == 8);
   form({0, 2}, {1, 3});
-  CHECK(connections(kReady) == 4);
-  CHECK(connections(kMade) == 10);
+  CHECK(connections(kReady) == 5);
+  CHECK(connections(kMade) == 12);
   spdlog::set_level(level);
 }
 
