@@ -78,7 +78,10 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
     reactor->Finish(ToGrpc(passage.refusal.status, passage.refusal.word));
     return reactor;
   }
-  control_.Ask(SubmitAsked{*request, passage.caller.ToString()},
+  using Sources = SubmitAsked::Sources;
+  const Sources sources =
+      passage.caller.role == v1::ROLE_ADMIN ? Sources::kEverybodys : Sources::kOwn;
+  control_.Ask(SubmitAsked{*request, passage.caller.ToString(), sources},
                [reactor, response](const Reply& reply) {
                  response->set_job_id(reply.job_id);
                  response->set_existed(reply.existed);
