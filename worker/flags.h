@@ -23,7 +23,6 @@ struct Flags {
   Address coordinator;
   Address listen;         // without a host: SecurityOf chooses
   std::string advertise;  // host that predecessors connect to; empty: likewise
-  Plaintext plaintext = Plaintext::kOwnUsers;
   std::string join;  // a token; empty: none
   uint32_t cores = 1;
   uint32_t threads_per_core = 1;
