@@ -21,6 +21,9 @@ namespace {
 constexpr std::chrono::minutes kCheckpointDeadline(30);
 constexpr std::chrono::milliseconds kRefusalLimit(1'000);
 constexpr std::chrono::milliseconds kRenewLimit(5'000);
+constexpr char kLogin[] =
+    "`ringctl login TOKEN` makes you known there (`ringctl token create` on the coordinator's host "
+    "prints one); on that host itself it is `ringctl --coordinator unix:DATA_DIR/ringmaster.sock`";
 constexpr char kLoginAgain[] =
     "`ringctl login TOKEN` with a new token (`ringctl token create` on the coordinator's host)";
 
@@ -41,6 +44,23 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
+}
+
+// Where this user is logged in, for who has mistyped an address: contexts are found by its letters.
+std::string Elsewhere(const Contexts& contexts) {
+  const auto known = contexts.List();
+  std::string text;
+  for (const Context& one : known.ok() ? *known : std::vector<Context>()) {
+    text += fmt::format("{}{} ({})", text.empty() ? "; you are at " : ", ",
+                        one.coordinator.ToString(), one.name);
+  }
+  return text;
+}
+
+Status NotLoggedIn(const std::string& coordinator, const std::string& why) {
+  return FailedPrecondition(
+      "you are not logged in at {}, which is not this host, and nothing was sent there{}; {}",
+      coordinator, why, kLogin);
 }
 
 }  // namespace
@@ -66,9 +86,10 @@ StatusOr<Client::Way> Client::WayTo(const std::string& coordinator) {
   // Where the Dialer would not use them no contexts are looked at: they may be broken.
   if (IsLoopback(way.address.host)) return way;
   const auto contexts = Contexts::OfUser();
-  if (!contexts.ok()) return way;
+  if (!contexts.ok()) return NotLoggedIn(coordinator, ": " + Message(contexts.status()));
   RING_ASSIGN_OR_RETURN(way.context, contexts->Of(way.address));
-  if (way.context) way.dialer = Dialer(way.context->credentials);
+  if (!way.context) return NotLoggedIn(coordinator, Elsewhere(*contexts));
+  way.dialer = Dialer(way.context->credentials);
   return way;
 }
 
@@ -124,10 +145,8 @@ Status Client::Translate(const grpc::Status& status) const {
   const bool stopping = reason == "UNAVAILABLE";  // it says so itself, and will be back or not
   if (!reason.empty() && !stopping) return Internal("{}", Message(FromGrpc(status)));
   if (const std::string refusal = Refusal(); !refusal.empty()) {
-    const bool can_log_in = !IsLoopback(way_.address.host);  // there the system says who one is
-    return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}{}",
-                 way_.coordinator, refusal,
-                 can_log_in ? "; `ringctl login TOKEN` makes you known there" : "");
+    return Error(absl::StatusCode::kPermissionDenied, "the coordinator at {} refuses you: {}",
+                 way_.coordinator, refusal);
   }
   return Unreachable(Message(FromGrpc(status)));
 }

@@ -31,12 +31,12 @@ class Client {
   // Called several times a second while a stream is open; false ends it.
   using OnTick = std::function<bool()>;
 
-  // Connects lazily, as whoever this user is in the context of that address (cli/context.h); where
-  // there is none, and on this host, without TLS. INVALID_ARGUMENT: it is no address. NOT_FOUND,
-  // PERMISSION_DENIED, FAILED_PRECONDITION, UNAUTHENTICATED: the context's credentials cannot be
-  // used, why, and what to do. A certificate past two thirds of its life is renewed before; when
-  // that fails the old one is used, as long as it is good. `patience` bounds each call that is not
-  // a stream.
+  // Connects lazily: on this host without TLS, elsewhere as whoever this user is in the context of
+  // that address (cli/context.h). INVALID_ARGUMENT: it is no address. NOT_FOUND, PERMISSION_DENIED,
+  // FAILED_PRECONDITION, UNAUTHENTICATED: there is no such context, or its credentials cannot be
+  // used, why, and what to do; nothing was sent. A certificate past two thirds of its life is
+  // renewed before; when that fails the old one is used, as long as it is good. `patience` bounds
+  // each call that is not a stream.
   static StatusOr<Client> Create(const std::string& coordinator,
                                  std::chrono::milliseconds patience = std::chrono::seconds(10));
 
@@ -88,7 +88,7 @@ class Client {
   [[nodiscard]] const std::string& coordinator() const { return way_.coordinator; }
 
  private:
-  // How it is reached: with the credentials of `context`, or without TLS.
+  // How it is reached: with the credentials of `context`, or, on this host, without TLS.
   struct Way {
     std::string coordinator;
     Address address;

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -22,13 +23,14 @@ constexpr std::chrono::seconds kStartDeadline(60);
 constexpr std::chrono::seconds kStopDeadline(15);
 constexpr std::chrono::milliseconds kPoll(100);
 
-// Where workers of this host find a coordinator that listens on `address`.
-std::string Reachable(const std::string& address) {
+// Where workers of this host find a coordinator that listens on `address`, without certificates.
+std::string Reachable(const std::string& address, const std::string& data_dir) {
   auto parsed = ParseAddress(address, "ringmaster");
   if (!parsed.ok()) return address;
   if (parsed->host == "0.0.0.0") parsed->host = "127.0.0.1";
   if (parsed->host == "::") parsed->host = "::1";
-  return parsed->ToString();
+  if (IsLoopback(parsed->host)) return parsed->ToString();
+  return kUnixScheme + std::filesystem::absolute(data_dir).string() + "/ringmaster.sock";
 }
 
 }  // namespace
@@ -68,7 +70,6 @@ StatusOr<std::string> LocalCluster::Start() {
 Status LocalCluster::StartCoordinator() {
   std::vector<std::string> arguments = {options_.programs + "/ringmaster", "--listen",
                                         options_.listen, "--data-dir", options_.data_dir};
-  if (options_.insecure) arguments.emplace_back("--insecure");
   RING_ASSIGN_OR_RETURN(ChildProcess child, ChildProcess::Start("ringmaster", arguments));
   children_.push_back(std::move(child));
   return Until([this] { return !coordinator_.empty(); }, Clock::now() + kStartDeadline,
@@ -136,7 +137,7 @@ void LocalCluster::Poll(std::chrono::milliseconds timeout) {
 
 void LocalCluster::Forward(const ChildProcess& child, const std::string& line) {
   if (&child == &children_.front() && line.rfind(kListening, 0) == 0) {
-    coordinator_ = Reachable(line.substr(sizeof(kListening) - 1));
+    coordinator_ = Reachable(line.substr(sizeof(kListening) - 1), options_.data_dir);
   }
   std::fprintf(stderr, "%-10s | %s\n", child.name().c_str(), line.c_str());
 }

@@ -20,7 +20,6 @@ namespace ringmaster::cli {
 struct LocalClusterOptions {
   std::string programs;  // folder of ringmaster and ringworker
   std::string listen;    // of the coordinator
-  bool insecure = false;
   std::vector<WorkerShare> workers;
   uint32_t threads_per_core = 1;
   std::string data_root;
@@ -69,7 +68,7 @@ class LocalCluster {
   int signals_;  // a signalfd
 
   std::vector<ChildProcess> children_;  // the coordinator first
-  std::string coordinator_;             // its address, when it was printed
+  std::string coordinator_;             // where it is, when it was printed
   std::optional<Client> client_;
   bool stop_requested_ = false;
 };

@@ -39,10 +39,4 @@ inline constexpr char kUnixScheme[] = "unix:";
 // 127.0.0.0/8, ::1 and localhost; and Unix sockets, which are of this host, too.
 [[nodiscard]] bool IsLoopback(const std::string& host);
 
-// Whose connections need no TLS.
-enum class Plaintext : uint8_t {
-  kOwnUsers,   // on this host, over loopback or a Unix socket: IsOwn (common/rpc/local_user.h)
-  kEverybody,  // wherever they are: --insecure
-};
-
 }  // namespace ringmaster

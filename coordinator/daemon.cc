@@ -181,8 +181,7 @@ std::shared_ptr<Gate> Daemon::MakeGate() {
   return std::make_shared<Gate>(std::move(hands));
 }
 
-// Without TLS they are root, its own user and members of its socket's group, or it was told to take
-// everybody (--insecure): administrators.
+// Without TLS they are root, its own user and members of its socket's group: administrators.
 Passage Daemon::Identify(const grpc::AuthContext& connection) const {
   const StatusOr<std::optional<pki::Identity>> identity = PeerIdentity(connection);
   if (!identity.ok() || *identity) return gate_->Identify(connection);

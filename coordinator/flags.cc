@@ -32,14 +32,12 @@ struct RawFlags {
   std::string certificate_life = "168h";
   std::string checkpoint_quota;
   std::string authority_overlap;
-  bool insecure = false;
 };
 
 Status Finish(const RawFlags& raw, Flags* flags) {
   RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
   const bool any = flags->listen.host == "0.0.0.0" || flags->listen.host == "::";
   if (any && flags->advertise.empty()) flags->advertise = HostName();
-  if (raw.insecure) flags->connections.plaintext = Plaintext::kEverybody;
   Options& options = flags->options;
   RING_ASSIGN_OR_RETURN(options.lease, ParseDuration(raw.lease, "--worker-lease", kLease));
   RING_ASSIGN_OR_RETURN(
@@ -91,7 +89,6 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "a Unix socket to listen at, beside DATA_DIR/ringmaster.sock");
   app.add_option("--socket-group", flags.socket_group,
                  "group whose members may use --socket; default: this user and root alone");
-  app.add_flag("--insecure", raw.insecure, "no TLS, and anybody may connect");
   app.add_option("--worker-lease", raw.lease, "silence after which a worker's session is ended")
       ->type_name("DURATION")
       ->capture_default_str();
@@ -124,6 +121,18 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "of them from one host; more where many workers are behind one address")
       ->check(CLI::Range(1, kMaxConnections))
       ->capture_default_str();
+
+  // Who still gives it has to know.
+  app.add_flag_function("--insecure",
+                        [](int64_t) {
+                          throw CLI::ValidationError(
+                              "--insecure",
+                              "there is no such flag any more, and none is needed: give --listen "
+                              "an address of the network. It makes an authority of its own, and "
+                              "other hosts connect with TLS alone: `ringctl token create` lets "
+                              "them in");
+                        })
+      ->group("");
 
   // CLI11 throws; its exceptions end here.
   try {

@@ -103,7 +103,6 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Create(Flags flags) {
   CompleteInput(*backend, &flags);
   Services services = MakeServices(flags, security);
   ring::PortOptions options;
-  options.plaintext = flags.plaintext;
   options.security = security.server;
   options.dialer = security.dialer;
   options.state_channel = FetchChannelArguments();

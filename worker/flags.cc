@@ -34,7 +34,6 @@ struct RawFlags {
   std::string log_spool = "64MiB";
   std::string drain = "30s";
   std::string cpus;
-  bool insecure = false;
 };
 
 // Takes a secret out of what every user of this host may read in /proc.
@@ -81,7 +80,6 @@ Status Finish(const RawFlags& raw, Flags* flags) {
   if (!raw.listen.empty()) {
     RING_ASSIGN_OR_RETURN(flags->listen, ParseAddress(raw.listen, "--listen"));
   }
-  if (raw.insecure) flags->plaintext = Plaintext::kEverybody;
   RING_RETURN_IF_ERROR(CheckName(flags->name));
   if (flags->advertise.empty()) {
     if (flags->listen.host == "0.0.0.0" || flags->listen.host == "::") {
@@ -232,9 +230,18 @@ ParsedFlags ParseFlags(int argc, char** argv) {
   const CLI::Option* const name =
       app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");
-  app.add_flag("--insecure", raw.insecure, "no TLS, and anybody may connect");
   app.add_flag("--debuggable", flags.debuggable,
                "its user may attach a debugger and get core dumps, which have its key");
+  // Who still gives it has to know.
+  app.add_flag_function("--insecure",
+                        [](int64_t) {
+                          throw CLI::ValidationError(
+                              "--insecure",
+                              "there is no such flag any more: other hosts are reached with TLS "
+                              "alone. `ringctl token create --role worker` on the coordinator's "
+                              "host prints a token; start it once with --join TOKEN");
+                        })
+      ->group("");
   app.set_version_flag("--version", VersionLine("ringworker"),
                        "print version, build and compute id, then end");
   try {

@@ -21,9 +21,8 @@ struct DeviceChoice {
 
 struct Flags {
   Address coordinator;
-  Address listen;         // without a host: SecurityOf chooses
-  std::string advertise;  // host that predecessors connect to; empty: likewise
-  Plaintext plaintext = Plaintext::kOwnUsers;
+  Address listen;           // without a host: SecurityOf chooses
+  std::string advertise;    // host that predecessors connect to; empty: likewise
   std::string join;         // a token; empty: none
   bool debuggable = false;  // else nobody but root looks into a process with a key
   uint32_t cores = 1;

@@ -182,7 +182,6 @@ std::string RandomIncarnation() {
 StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   RING_RETURN_IF_ERROR(SettleListen(flags));
   Security security;
-  if (flags->plaintext == Plaintext::kEverybody) return security;
   const std::string folder = flags->state_dir + "/pki";
   // Before there is a key in memory.
   const bool keys = !flags->join.empty() || std::filesystem::exists(folder);
@@ -203,8 +202,7 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   } else if (none) {
     if (IsLoopback(flags->listen.host) && IsLoopback(flags->coordinator.host)) return security;
     return FailedPrecondition(
-        "this worker has no certificate, and {} is not on this host: {}; or pass --insecure on a "
-        "network that you trust",
+        "this worker has no certificate, and {} is not on this host: {}",
         IsLoopback(flags->listen.host) ? flags->coordinator.ToString() : flags->listen.ToString(),
         kRemedy);
   }

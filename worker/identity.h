@@ -18,7 +18,7 @@ namespace ringmaster::worker {
 
 // How this worker's connections are made and taken.
 struct Security {
-  std::string folder;  // of its credentials; empty: none, or --insecure
+  std::string folder;  // of its credentials; empty: it has none
   Dialer dialer;
   ServerSecurity server;
 };
@@ -28,8 +28,8 @@ struct Security {
 // ended is renewed in the same way. Then settles what depends on it, in `flags`: the name, which is
 // the certificate's; the address to listen on, where none was given, that reaches the coordinator.
 // The state folder is there. FAILED_PRECONDITION: an address that is not loopback, and neither a
-// certificate nor a token nor --insecure; a --name that is not the certificate's; a certificate
-// that no peer would take, and what to do. Errors of pki::Join and pki::Renew.
+// certificate nor a token; a --name that is not the certificate's; a certificate that no peer would
+// take, and what to do. Errors of pki::Join and pki::Renew.
 [[nodiscard]] StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit);
 
 }  // namespace ringmaster::worker

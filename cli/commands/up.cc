@@ -146,8 +146,6 @@ void AddUp(CommandLine& line) {
   command->add_option("--listen", cluster.listen, "the coordinator's address; port 0 picks one")
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  command->add_flag("--insecure", cluster.insecure,
-                    "listen on an address that is not loopback, without TLS");
 }
 
 }  // namespace ringmaster::cli

@@ -358,7 +358,6 @@ void Acceptor::Admit(OwnedFile connection, const Listener& listener, const socka
 }
 
 std::string Acceptor::RefusalOf(int connection, const Listener& listener) const {
-  if (options_.plaintext == Plaintext::kEverybody) return "";
   const StatusOr<std::optional<LocalUser>> user = UserBehind(connection);
   if (!user.ok()) return Message(user.status());
   if (!*user) return "without TLS this port takes connections of its own host alone";

@@ -35,7 +35,6 @@ namespace ringmaster {
 inline constexpr char kForbidden[] = "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain\r\n\r\n";
 
 struct AcceptorOptions {
-  Plaintext plaintext = Plaintext::kOwnUsers;
   // What others of this host can do instead, for the refusal: `connect to unix:...`.
   std::string instead;
   // Connections at a time, in all and from one address (an IPv6 host is its /64); one more is

@@ -58,23 +58,26 @@ grpc::ChannelArguments ChannelOptions(milliseconds longest_backoff) {
   return arguments;
 }
 
-bool Dialer::Secures(const Address& address, pki::Kind peer) const {
-  return !folder_.empty() && (peer == pki::Kind::kCoordinator || !IsLoopback(address.host));
+StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Dialer::CredentialsFor(
+    const Address& address, const ExpectedPeer& peer) const {
+  if (!folder_.empty() && (peer.kind == pki::Kind::kCoordinator || !IsLoopback(address.host))) {
+    return ChannelTls(folder_, peer);
+  }
+  if (IsLoopback(address.host)) return grpc::InsecureChannelCredentials();
+  return FailedPrecondition(
+      "it is not on this host, where there is only TLS, and this process has no certificate");
 }
 
 std::shared_ptr<grpc::Channel> Dialer::Dial(const Address& address, const ExpectedPeer& peer,
                                             grpc::ChannelArguments arguments) const {
-  if (!Secures(address, peer.kind)) {
-    return grpc::CreateCustomChannel(address.Target(), grpc::InsecureChannelCredentials(),
-                                     arguments);
+  auto credentials = CredentialsFor(address, peer);
+  if (!credentials.ok()) {
+    spdlog::error("no connection to {} can be made: {}", address.ToString(),
+                  Message(credentials.status()));
+    credentials = nullptr;  // then gRPC makes a channel that fails
   }
-  auto tls = ChannelTls(folder_, peer);
-  if (!tls.ok()) {
-    spdlog::error("no connection to {} can be made: {}", address.ToString(), Message(tls.status()));
-    tls = nullptr;  // then gRPC makes a channel that fails
-  }
-  SetServerName(peer.kind, &arguments);
-  return grpc::CreateCustomChannel(address.Target(), *tls, arguments);
+  if (!folder_.empty()) SetServerName(peer.kind, &arguments);
+  return grpc::CreateCustomChannel(address.Target(), *credentials, arguments);
 }
 
 std::string Dialer::Issue() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@
 
 #include "common/address.h"
 #include "common/rpc/credentials.h"
+#include "common/status.h"
 
 namespace ringmaster {
 
@@ -24,17 +26,17 @@ namespace ringmaster {
 
 // Connects this process to others, with its credentials where it has some: to the coordinator
 // always, so that it is known there by its name; to workers of its own host (loopback), who see
-// which user it is, without TLS. A value; thread-safe.
+// which user it is, without TLS. Off this host there is only TLS. A value; thread-safe.
 class Dialer {
  public:
-  // Without TLS wherever they are (--insecure).
+  // Without credentials: it reaches loopback and Unix sockets alone.
   Dialer() = default;
   // `folder` as in common/pki/credential_folder.h. It is read for each channel, so that what is
   // renewed there is used.
   explicit Dialer(std::string folder) : folder_(std::move(folder)) {}
 
-  // Lazily, as gRPC does. Where there are no credentials that can be used every call of the channel
-  // fails, and a line of the log says why.
+  // Lazily, as gRPC does. Where there are no credentials that can be used nobody is connected to:
+  // every call of the channel fails, and a line of the log says why.
   [[nodiscard]] std::shared_ptr<grpc::Channel> Dial(const Address& address,
                                                     const ExpectedPeer& peer,
                                                     grpc::ChannelArguments arguments) const;
@@ -42,7 +44,8 @@ class Dialer {
   [[nodiscard]] std::string Issue() const;
 
  private:
-  [[nodiscard]] bool Secures(const Address& address, pki::Kind peer) const;
+  [[nodiscard]] StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
+      const Address& address, const ExpectedPeer& peer) const;
 
   std::string folder_;
 };

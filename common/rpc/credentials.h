@@ -44,7 +44,7 @@ struct ExpectedPeer {
 // The name that servers of a kind have, whatever their address: gRPC asks for it.
 void SetServerName(pki::Kind kind, grpc::ChannelArguments* arguments);
 
-// Who a call is from; nullopt: the connection has no TLS (a local socket, or --insecure).
+// Who a call is from; nullopt: the connection has no TLS (a local socket).
 // UNAUTHENTICATED: it has, and not exactly one identity.
 [[nodiscard]] StatusOr<std::optional<pki::Identity>> PeerIdentity(const grpc::AuthContext& context);
 

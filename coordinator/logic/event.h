@@ -41,8 +41,11 @@ struct SessionClosed {
 
 // The requests; each is answered by exactly one Reply before the next event.
 struct SubmitAsked {
+  // Whose checkpoints the job may begin with or go on from.
+  enum class Sources : uint8_t { kEverybodys, kOwn };
   v1::SubmitRequest submit;
   std::string submitted_by;
+  Sources sources = Sources::kEverybodys;
 };
 struct CancelAsked {
   JobId job;

@@ -168,6 +168,8 @@ class Logic {
   // Of a job that another one resolved: a checkpoint that is what that one began with, byte for
   // byte, whichever job has it.
   [[nodiscard]] Refusal FindSource(const std::string& other_id, JobRecord& record);
+  // Whether a job that is asked for may have the weights of this one, where there is such a job.
+  [[nodiscard]] Refusal CheckSource(const SubmitAsked& asked, const std::string& other_id);
 
   // What it has beside that is that of a new job.
   void Insert(JobRecord record, const std::string& description);

@@ -117,6 +117,20 @@ void TakeOver(const JobRecord& other, const v1::SubmitRequest& submit, JobRecord
   record.status.set_like_job(submit.like_job());
 }
 
+// Whose checkpoint the job is to begin with or go on from; empty: nobody's, or what another job
+// like it began with.
+std::string SourceJob(const v1::SubmitRequest& submit) {
+  if (!submit.resume_job().empty()) return submit.resume_job();
+  const v1::JobSpec& spec = submit.spec();
+  return spec.has_continue_() ? spec.continue_().job() : spec.init().job();
+}
+
+// The same of a job like another one.
+std::string SourceJob(const v1::ResolvedJob& resolved) {
+  return resolved.has_continues() ? resolved.continues().job_id()
+                                  : resolved.init().checkpoint().job_id();
+}
+
 std::string DescribeSubmission(const JobRecord& record) {
   const v1::JobStatus& status = record.status;
   std::string text = "submitted as " + status.spec().name();
@@ -151,7 +165,12 @@ void Logic::On(const SubmitAsked& event) {
         job.record.id());
   }
   JobRecord record;
+  if (Refusal bad = CheckSource(event, SourceJob(submit)); !bad.status.ok()) return Answer(bad);
   if (Refusal bad = FillIn(submit, record); !bad.status.ok()) return Answer(bad);
+  if (!submit.like_job().empty()) {
+    const Refusal bad = CheckSource(event, SourceJob(*record.resolved));
+    if (!bad.status.ok()) return Answer(bad);
+  }
   const auto unfinished = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
     return !IsFinal(entry.second.record.status.state());
   });
@@ -246,6 +265,17 @@ Refusal Logic::FindSource(const std::string& other_id, JobRecord& record) {
   source.set_job_id(found->job_id);
   if (continues) *record.status.mutable_continues() = source;
   return {};
+}
+
+Refusal Logic::CheckSource(const SubmitAsked& asked, const std::string& other_id) {
+  if (asked.sources == SubmitAsked::Sources::kEverybodys) return {};
+  const Job* const other = Find(other_id);
+  if (other == nullptr || other->record.status.submitted_by() == asked.submitted_by) return {};
+  return {Error(absl::StatusCode::kPermissionDenied,
+                "job {} is not {}'s, and this one would have its weights; who submitted it, and an "
+                "administrator, may do that",
+                other_id, asked.submitted_by),
+          "NOT_PERMITTED"};
 }
 
 Refusal Logic::ChooseContinued(const v1::Continue& wanted, v1::CheckpointSource* source) {

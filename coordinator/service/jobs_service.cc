@@ -74,7 +74,10 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
                                               v1::SubmitResponse* response) {
   return calls_.Answer(context, {"Jobs/Submit", CallKind::kSubmission},
                        [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-                         control_.Ask(SubmitAsked{*request, caller.ToString()},
+                         using Sources = SubmitAsked::Sources;
+                         const Sources sources =
+                             caller.role == v1::ROLE_ADMIN ? Sources::kEverybodys : Sources::kOwn;
+                         control_.Ask(SubmitAsked{*request, caller.ToString(), sources},
                                       [reactor, response](const Reply& reply) {
                                         response->set_job_id(reply.job_id);
                                         response->set_existed(reply.existed);

@@ -2,6 +2,7 @@
 """Submits a job to a coordinator over its public gRPC service, follows it, and plots its loss."""
 import argparse
 import os
+import pathlib
 import sys
 import time
 import uuid
@@ -102,11 +103,27 @@ def plot(points, title, arguments):
         print(loss_chart.as_text(points, title))
 
 
+def channel_to(address, credentials):
+    """With TLS where `credentials` is a folder; without it to a coordinator of this host alone."""
+    if credentials is None:
+        if not address.startswith(("127.", "localhost:", "[::1]:", "unix:")):
+            sys.exit(f"{address} is not on this host: --credentials names what `ringctl login` got for it")
+        return grpc.insecure_channel(address, KEEPALIVE)
+    key, certificate, authorities = (
+        (credentials / f"{name}.pem").read_bytes() for name in ("key", "certificate", "authorities"))
+    # The name that every coordinator has; its address means nothing.
+    return grpc.secure_channel(
+        address, grpc.ssl_channel_credentials(authorities, key, certificate),
+        [*KEEPALIVE, ("grpc.ssl_target_name_override", "coordinator.ringmaster")])
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job_file", nargs="?", help="default: a job made in code (spec_in_code)")
     parser.add_argument("--coordinator", metavar="HOST:PORT",
                         default=os.environ.get("RINGMASTER_COORDINATOR", "127.0.0.1:7700"))
+    parser.add_argument("--credentials", metavar="DIR", type=pathlib.Path,
+                        help="of a coordinator of another host: ~/.config/ringmaster/CONTEXT/credentials")
     parser.add_argument("--picture", metavar="FILE", default="loss.png",
                         help="where matplotlib, if installed, draws (default: %(default)s)")
     parser.add_argument("--text", action="store_true", help="draw in the terminal")
@@ -122,7 +139,7 @@ def main():
     except job_file.ERRORS as error:
         print(f"{arguments.job_file}: {error}", file=sys.stderr)
         return 2
-    with grpc.insecure_channel(arguments.coordinator, KEEPALIVE) as channel:
+    with channel_to(arguments.coordinator, arguments.credentials) as channel:
         jobs = jobs_pb2_grpc.JobsStub(channel)
         try:
             job_id = submit(jobs, spec)

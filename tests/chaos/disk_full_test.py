@@ -6,9 +6,9 @@ import re
 import time
 import unittest
 
-import private
 import training  # noqa: I001  finds tests/integration
 import cluster
+import private
 
 DISK_MIB = 96
 STEPS = 60

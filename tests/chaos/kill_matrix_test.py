@@ -26,6 +26,8 @@ def spec():
 
 
 class KillMatrixTest(unittest.TestCase):
+    switch = None  # as of training.Training
+
     @classmethod
     def setUpClass(cls):
         cls.expected = training.References().sha256(spec())
@@ -46,7 +48,7 @@ class KillMatrixTest(unittest.TestCase):
     def run_through(self, points):
         """One job that is killed at these (name, first step, last step), with everyone who died coming back."""
         self.train = training.Training(
-            environment=lambda folder: self.environment(folder, points), silence_ms=2500)
+            environment=lambda folder: self.environment(folder, points), silence_ms=2500, switch=self.switch)
         self.train.submit(spec())
         while self.train.observer.state not in cluster.FINAL:
             for slot in self.train.slots.values():

@@ -1,9 +1,9 @@
 """Links that are down, cut between two hosts, or lossy in one direction, in namespaces of our own."""
 import unittest
 
-import private
 import training  # noqa: I001  finds tests/integration
 import cluster
+import private
 
 STEPS = 40
 ALL = list(training.WORKERS)

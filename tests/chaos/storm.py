@@ -16,6 +16,7 @@ import faults
 import grpc
 import ledger
 import observer
+import private
 
 STEPS = 150          # about a minute undisturbed, on two CPUs
 END_LIMIT = 300.0    # seconds from the last fault to the end of the job
@@ -195,8 +196,10 @@ class Storm:
 class Runner:
     """Runs storms one after the other and keeps the ledger."""
 
-    def __init__(self, book, seed, keep):
+    def __init__(self, book, seed, keep, switch=None):
+        """`switch`: as of training.Training."""
         self._book = book
+        self._switch = switch
         self._seed = seed
         self._keep = keep
         self._references = training.References()
@@ -211,7 +214,7 @@ class Runner:
         began = time.monotonic()
         train = storm = None
         try:
-            train = training.Training(proxied=proxied)
+            train = training.Training(proxied=proxied, switch=self._switch)
             train.submit(spec)
             train.wait_step(3)
             storm = Storm(train, rng)
@@ -258,6 +261,7 @@ def main():
                         "several storms share a machine, so that a job lasts about a minute")
     parser.add_argument("--only", help="kinds of faults, separated by commas: "
                         + ", ".join(kind.kind for kind in faults.ALL))
+    parser.add_argument("--tls", action="store_true", help="between daemons with certificates, off loopback")
     parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs of storms that fail; default: a new one")
     parser.add_argument("--summary", type=pathlib.Path, metavar="FILE", help="only print what a ledger says")
@@ -265,6 +269,8 @@ def main():
     if options.summary:
         print(ledger.summary(ledger.read(options.summary)))
         return 0
+    if options.tls:
+        private.enter()
     kinds = faults.ALL
     if options.only:
         wanted = options.only.split(",")
@@ -275,7 +281,7 @@ def main():
     seed = options.seed if options.seed is not None else int(time.time())
     book = ledger.Ledger(options.ledger)
     keep = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-chaos-"))
-    runner = Runner(book, seed, keep)
+    runner = Runner(book, seed, keep, private.Switch() if options.tls else None)
     storms = options.storms or (sys.maxsize if options.minutes else 3)
     end = time.monotonic() + (options.minutes * 60 if options.minutes else float("inf"))
     print(f"chaos: seed {seed}; the reference run comes first", flush=True)

@@ -12,10 +12,12 @@ SEED = 1
 
 
 class StormsTest(unittest.TestCase):
+    switch = None  # as of training.Training
+
     def run_storms(self, count, least_faults, **how):
         book = ledger.Ledger()
         with tempfile.TemporaryDirectory(prefix="ringmaster-storms-") as keep:
-            runner = storm.Runner(book, SEED, pathlib.Path(keep))
+            runner = storm.Runner(book, SEED, pathlib.Path(keep), self.switch)
             for number in range(count):
                 with self.subTest(storm=number):
                     line = runner.run(number, **how)

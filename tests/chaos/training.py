@@ -78,15 +78,16 @@ class Training:
     """A coordinator at a port of its own, workers with one core each, and one job at a time.
 
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
-    `environment(folder of the cluster)`: of the daemons. `switch`: every worker runs on its host of
-    this private.Switch. `silence_ms`: as of cluster.Cluster.
+    `environment(folder of the cluster)`: of the daemons. `switch`: with TLS, and every worker runs on its
+    host of this private.Switch; who has none there is beside the coordinator. `silence_ms`: as of
+    cluster.Cluster.
     """
 
     CLUSTER = cluster.Cluster
 
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
                  silence_ms=None):
-        self.cluster = self.CLUSTER(silence_ms)
+        self.cluster = self.CLUSTER(silence_ms, host=switch and switch.ADDRESS)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}
@@ -94,8 +95,7 @@ class Training:
         self.job = None
         self._proxied = proxied
         self._switch = switch
-        self._host = 1  # 127.0.0.2 and up: where the proxies of rings listen
-        self._insecure = ["--insecure"] if switch else []
+        self._host = 1  # 127.0.0.2 and up, or other addresses of the switch's: where the proxies of rings listen
         try:
             self._start(prepare, workers)
         except BaseException:
@@ -104,11 +104,12 @@ class Training:
 
     def _start(self, prepare, workers):
         prepare(self.cluster)
-        host = self._switch.ADDRESS if self._switch else "127.0.0.1"
-        self.cluster.start_coordinator(listen=f"{host}:{cluster.free_port()}", extra=self._insecure)
+        self.cluster.start_coordinator()
         for name in workers:
             self.start_worker(name)
         cluster.wait_until(lambda: set(self.cluster.attached()) == set(workers), "the workers attach")
+        if self._switch:
+            self.cluster.check_tls()
 
     # ---- processes ------------------------------------------------------------------------------
 
@@ -116,24 +117,25 @@ class Training:
         """Starts the slot's process, again at the same address."""
         slot = self.slots.setdefault(name, Slot(name))
         slot.port = slot.port or cluster.free_port()
-        host, prefix = "127.0.0.1", ()
-        if self._switch:
+        host, prefix = self.cluster.host or "127.0.0.1", ()
+        if self._switch and name in self._switch.hosts:
             host, prefix = self._switch.hosts[name], self._switch.prefix(name)
-        advertise, coordinator = host, self.cluster.address
+        advertise, coordinator = host, self.cluster.network
         if name in self._proxied:
             if slot.ring is None:
                 self._host += 1
-                slot.ring = proxy.Proxy((f"127.0.0.{self._host}", slot.port), ("127.0.0.1", slot.port))
-                slot.session = proxy.Proxy(("127.0.0.1", 0), ("127.0.0.1", int(coordinator.rsplit(":", 1)[1])))
+                beside = self._switch.alias(self._host) if self._switch else f"127.0.0.{self._host}"
+                slot.ring = proxy.Proxy((beside, slot.port), (host, slot.port))
+                slot.session = proxy.Proxy((host, 0), (host, int(coordinator.rsplit(":", 1)[1])))
             advertise = slot.ring.address[0]
-            coordinator = f"127.0.0.1:{slot.session.address[1]}"
+            coordinator = f"{host}:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
             name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator,
-            prefix=prefix, extra=self._insecure)
+            prefix=prefix)
         slot.paused = slot.drained = False
 
     def restart_coordinator(self):
-        self.cluster.start_coordinator(wait=False, extra=self._insecure)
+        self.cluster.start_coordinator(wait=False)
 
     def submit(self, spec):
         self.job = self.cluster.submit(spec)

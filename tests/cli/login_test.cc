@@ -374,8 +374,32 @@ TEST_CASE("Client: what answers at a context's address has to be its cluster's c
   CHECK(Has(who.err, "no coordinator of cluster home answers at 0.0.0.0:"));
 }
 
+TEST_CASE("Client: where nobody has logged in nobody is connected to, off this host") {
+  const Coordinator elsewhere;
+  const Person person;
+  person.LogIn(elsewhere, seconds(0));
+  uint16_t port = 0;
+  const auto listeners = Must(ListenOn({"127.0.0.1", 0}, seconds(10), &port));
+  const std::string address = kHost + (":" + std::to_string(port));
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"whoami"}, {"submit", "--like", "j0001"}, {"watch", "last"}}) {
+    std::vector<std::string> asked = words;
+    asked.insert(asked.end(), {"--coordinator", address});
+    const Outcome refused = person.Run(asked);
+    CAPTURE(refused.err);
+    CHECK(refused.code == 1);
+    CHECK(Has(refused.err, "not logged in at " + address +
+                               ", which is not this host, and nothing "
+                               "was sent there; you are at " +
+                               elsewhere.address().ToString() + " (home); `ringctl login TOKEN`"));
+    CHECK(Has(refused.err, "`ringctl --coordinator unix:DATA_DIR/ringmaster.sock`"));
+  }
+  pollfd waiting = {listeners[0].get(), POLLIN, 0};
+  CHECK(poll(&waiting, 1, 0) == 0);
+}
+
 // A port that waits for the first byte, refuses, and closes with the others unread.
-TEST_CASE("Client: a port that refuses plaintext names the way in") {
+TEST_CASE("Client: a port of this host that refuses somebody says why") {
   const Person person;
   uint16_t port = 0;
   const auto listeners = Must(ListenOn({"127.0.0.1", 0}, seconds(10), &port));
@@ -387,17 +411,14 @@ TEST_CASE("Client: a port that refuses plaintext names the way in") {
       char first = 0;
       wait = {connection.get(), POLLIN, 0};
       if (poll(&wait, 1, 5'000) != 1 || recv(connection.get(), &first, 1, MSG_PEEK) != 1) continue;
-      const std::string words = std::string(kForbidden) + "TLS alone\n";
+      const std::string words = std::string(kForbidden) + "not you\n";
       (void)!send(connection.get(), words.data(), words.size(), MSG_NOSIGNAL);
     }
   });
   const std::string at = ":" + std::to_string(port);
-  const Outcome away = person.Run({"whoami", "--coordinator", kHost + at});
-  CHECK(away.code == 1);
-  CHECK(Has(away.err, "refuses you: TLS alone; `ringctl login TOKEN` makes you known there"));
   const Outcome here = person.Run({"whoami", "--coordinator", "127.0.0.1" + at});
   CHECK(here.code == 1);
-  CHECK(Has(here.err, "refuses you: TLS alone\n"));
+  CHECK(Has(here.err, "refuses you: not you\n"));
 }
 
 }  // namespace

@@ -151,19 +151,23 @@ class Gate:
 class Cluster:
     """One coordinator, workers, and ringctl, in a temporary folder.
 
+    host: an address that is not loopback, where coordinator and workers listen: they have certificates then, and speak
+    TLS. A worker joins with a token; ringctl, over the coordinator's own socket, is an administrator. None: loopback.
     silence_ms: the coordinator's --silence; None: its default. The default here is longer than a shared
     machine's processors stand still: a worker is lost only where a test takes it away."""
 
-    def __init__(self, silence_ms=2500):
+    def __init__(self, silence_ms=2500, host=None):
         self.silence_ms = silence_ms
+        self.host = host
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ringmaster-"))
         self.data_root = self.folder / "data"
         self.data_root.mkdir()
         self.processes = []
         self.workers = {}
         self.coordinator = None
-        self.address = None
-        self.prefix = ()  # before ringctl, e.g. to run it in a network namespace
+        self.network = None  # HOST:PORT, where workers reach the coordinator
+        self.address = None  # where ringctl does
+        self._token = None
         self.environment = {}  # of the daemons, besides this process' own
         self._number = 0
 
@@ -177,20 +181,26 @@ class Cluster:
 
     def start_coordinator(self, listen=None, wait=True, prefix=(), extra=()):
         """A second start uses the same address and the same --data-dir."""
-        listen = listen or self.address or f"127.0.0.1:{free_port()}"
+        listen = listen or self.network or f"{self.host or '127.0.0.1'}:{free_port()}"
         self.coordinator = self.spawn("ringmaster", [
             BIN / "ringmaster", "--listen", listen, "--data-dir", self.folder / "coordinator",
             *([] if self.silence_ms is None else ["--silence", f"{self.silence_ms}ms"]), *extra], prefix)
         if wait:
-            self.address = self.coordinator.line("ringmaster listening on ")
+            self.network = self.address = self.coordinator.line("ringmaster listening on ")
+            if self.host:
+                self.address = f"unix:{self.folder}/coordinator/ringmaster.sock"
         return self.coordinator
 
     def start_worker(self, name, cores=1, threads=1, data_root=None, coordinator=None, wait=True,
-                     listen="127.0.0.1:0", advertise="127.0.0.1", state=None, memory="4GiB", prefix=(), extra=()):
+                     listen=None, advertise=None, state=None, memory="4GiB", prefix=(), extra=()):
         """`wait`: until it is attached."""
+        host = self.host or "127.0.0.1"
+        if self.host:
+            self._token = self._token or self.token("--uses", 1000)  # each uses it once
+            extra = ["--join", self._token, *extra]
         worker = self.spawn(name, [
-            BIN / "ringworker", "--coordinator", coordinator or self.address, "--listen", listen,
-            "--advertise", advertise, "--cores", cores, "--threads-per-core", threads,
+            BIN / "ringworker", "--coordinator", coordinator or self.network, "--listen", listen or f"{host}:0",
+            "--advertise", advertise or host, "--cores", cores, "--threads-per-core", threads,
             "--memory-per-core", memory, "--data-root", data_root or self.data_root,
             "--state-dir", self.folder / f"state-{state or name}", "--name", name, *extra], prefix)
         self.workers[name] = worker
@@ -221,7 +231,7 @@ class Cluster:
     def ringctl(self, *arguments, expect=OK, timeout=60.0):
         """Runs ringctl to its end; `expect` is the exit code that it must have, None for any."""
         done = subprocess.run(
-            [*_WITH_PARENT, *self.prefix, str(BIN / "ringctl"), *map(str, arguments), "--coordinator",
+            [*_WITH_PARENT, str(BIN / "ringctl"), *map(str, arguments), "--coordinator",
              self.address or "127.0.0.1:1"],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout * SLOW,
             check=False)
@@ -232,6 +242,18 @@ class Cluster:
 
     def json(self, *arguments, **options):
         return json.loads(self.ringctl(*arguments, "-o", "json", **options).stdout)
+
+    def token(self, *arguments, role="worker"):
+        """A line to join with."""
+        return self.ringctl("token", "create", "--role", role, *arguments).stdout.strip()
+
+    def check_tls(self):
+        """Of a cluster with `host`: every worker has a certificate, and is reached where there is only TLS."""
+        workers = self.attached()
+        joined = {identity["name"] for identity in self.json("identity", "ls")["identities"]}
+        on_loopback = [name for name, worker in workers.items() if worker["ring_address"].startswith("127.")]
+        if not workers or not set(workers) <= joined or on_loopback:
+            raise AssertionError(f"workers {workers}, {joined} have joined")
 
     def attached(self):
         """Worker name -> its entry of `ringctl workers`."""

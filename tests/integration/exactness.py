@@ -19,6 +19,8 @@ def sha256(path):
 
 
 class ExactnessCase(cluster.ClusterTest):
+    host = None  # as of cluster.Cluster
+
     def verify_checkpoint(self, running, status, folder):
         """Fetches it and recomputes every SHA-256; returns the bytes of all files."""
         running.ringctl("checkpoint", "get", status["job_id"], folder)
@@ -45,7 +47,7 @@ class ExactnessCase(cluster.ClusterTest):
 
     def run_on(self, workers, jobs, make_data=None):
         """Starts the cluster, runs `jobs` (label -> spec) on it, and returns label -> status."""
-        running = cluster.Cluster()
+        running = cluster.Cluster(host=self.host)
         statuses = {}
         failed = True
         try:
@@ -53,6 +55,8 @@ class ExactnessCase(cluster.ClusterTest):
             running.start_coordinator()
             for worker, cores in workers:
                 running.start_worker(worker, cores)
+            if self.host:
+                running.check_tls()
             for label, job in jobs.items():
                 status = running.run_job(job)
                 self.check_work(status, workers)

@@ -1,52 +1,20 @@
-"""Two workers in two network namespaces, on addresses that are not loopback."""
+"""Hosts as network namespaces: what goes between them has TLS, and its results are those of one host."""
 import os
-import shutil
 import subprocess
-import unittest
 
 import cluster
+import private
 
-NAMES = [f"ringmaster-{os.getpid()}-{i}" for i in (1, 2)]
-ADDRESSES = ["198.18.77.1", "198.18.77.2"]  # reserved for tests of networks (RFC 2544)
-
-
-def ip(*arguments, namespace=None):
-    prefix = ["ip", "-n", namespace] if namespace else ["ip"]
-    return subprocess.run([*prefix, *arguments], capture_output=True, text=True, check=False)
+SWITCH = None
 
 
-def make_namespaces():
-    """Two namespaces with a veth pair between them; the reason why that is not possible, or None."""
-    if shutil.which("ip") is None:
-        return "there is no program ip (package iproute2)"
-    steps = [ip("netns", "add", name) for name in NAMES]
-    # Named inside the first namespace from the start, so that the host never sees the pair.
-    steps.append(ip("link", "add", "veth1", "type", "veth", "peer", "name", "veth2", "netns", NAMES[1],
-                    namespace=NAMES[0]))
-    for i, name in enumerate(NAMES):
-        steps.append(ip("address", "add", f"{ADDRESSES[i]}/24", "dev", f"veth{i + 1}", namespace=name))
-        steps.append(ip("link", "set", f"veth{i + 1}", "up", namespace=name))
-        steps.append(ip("link", "set", "lo", "up", namespace=name))
-    problems = [step.stderr.strip() for step in steps if step.returncode != 0]
-    return problems[0] if problems else None
-
-
-def remove_namespaces():
-    for name in NAMES:
-        ip("netns", "delete", name)
+def setUpModule():
+    global SWITCH  # pylint: disable=global-statement
+    private.enter()
+    SWITCH = private.Switch(["a", "b"])
 
 
 class NamespacesTest(cluster.ClusterTest):
-    def setUp(self):
-        self.addCleanup(remove_namespaces)
-        problem = make_namespaces()
-        if problem:
-            raise unittest.SkipTest(f"SKIP: network namespaces cannot be made here: {problem}")
-        super().setUp()
-
-    def inside(self, i):
-        return ("ip", "netns", "exec", NAMES[i])
-
     def test_a_ring_across_two_namespaces_gives_the_checkpoint_of_one_host(self):
         running = self.cluster
         job = cluster.job_spec(model={"name": "alexnet", "batch_norm": True, "dropout": 0.2},
@@ -57,21 +25,48 @@ class NamespacesTest(cluster.ClusterTest):
         expected = running.run_job(job)["checkpoint"]["sha256"]
         running.stop()
 
-        across = cluster.Cluster()
+        across = cluster.Cluster(host=SWITCH.ADDRESS)
         self.addCleanup(lambda: across.destroy(self._failed()))
         across.make_data()
-        across.start_coordinator(listen=f"{ADDRESSES[0]}:0", prefix=self.inside(0), extra=["--insecure"])
-        for i, name in enumerate(("a", "b")):
-            across.start_worker(name, listen=f"{ADDRESSES[i]}:0", advertise=ADDRESSES[i],
-                                prefix=self.inside(i), extra=["--insecure"], wait=False)
-        across.prefix = self.inside(0)
-        cluster.wait_until(lambda: set(across.attached()) == {"a", "b"}, "both workers attach")
-        for worker in across.attached().values():
-            self.assertIn(worker["ring_address"].rsplit(":", 1)[0], ADDRESSES)
+        across.start_coordinator()
+        for name, address in SWITCH.hosts.items():
+            across.start_worker(name, listen=f"{address}:0", advertise=address, prefix=SWITCH.prefix(name))
+        across.check_tls()
+        self.assertEqual({worker["ring_address"].rsplit(":", 1)[0] for worker in across.attached().values()},
+                         set(SWITCH.hosts.values()))
         status = across.run_job({**job, "workers": {"min": 2, "max": 2}})
         self.assertEqual(status["checkpoint"]["sha256"], expected)
         self.assertTrue(all(worker["ring_bytes"] > 0 for worker in status["workers"]))
         across.stop()
+
+    def away(self, *arguments):
+        """ringctl on host a, of a person of their own."""
+        return subprocess.run(
+            [*SWITCH.prefix("a"), cluster.BIN / "ringctl", *arguments], capture_output=True, text=True,
+            timeout=60 * cluster.SLOW, check=False,
+            env={**os.environ, "XDG_CONFIG_HOME": str(self.cluster.folder / "config")})
+
+    def test_up_off_loopback_is_reached_by_its_socket_and_by_whoever_has_logged_in(self):
+        running = self.cluster
+        running.make_data()
+        network = f"{SWITCH.ADDRESS}:{cluster.free_port()}"
+        up = running.spawn("up", [
+            cluster.BIN / "ringctl", "up", "--workers", 2, "--cores", 1, "--listen", network,
+            "--data-root", running.data_root, "--data-dir", running.folder / "up"])
+        running.address = up.line("ringctl up: coordinator ", timeout=60)
+        self.assertEqual(running.address, f"unix:{running.folder}/up/ringmaster.sock")
+        job = running.run_job(cluster.job_spec(workers={"min": 2}))["job_id"]
+
+        stranger = self.away("ps", "--coordinator", network)
+        self.assertEqual(stranger.returncode, cluster.OTHER)
+        self.assertIn(f"not logged in at {network}", stranger.stderr)
+        self.assertIn("`ringctl login TOKEN`", stranger.stderr)
+        login = self.away("login", running.token("--name", "eva", role="viewer"))
+        self.assertEqual(login.returncode, cluster.OK, login.stderr)
+        known = self.away("ps")
+        self.assertEqual(known.returncode, cluster.OK, known.stderr)
+        self.assertIn(job, known.stdout)
+        self.assertEqual(up.stop(), cluster.OK, up.log())
 
 
 if __name__ == "__main__":

@@ -103,6 +103,7 @@ class RolesTest(two_hosts.HostsTest):
         running.start_pair()
         self.load()
         fleet = importlib.import_module("ringmaster.v1.fleet_pb2")
+        done = self.check_job()["job_id"]  # the administrator's
         beside = running.submit(two_hosts.JOB)
         jobs, submission = self.submission()
         eva, max_, ann = self.join("submitter", "eva"), self.join("submitter", "max"), self.join("admin", "ann")
@@ -112,6 +113,18 @@ class RolesTest(two_hosts.HostsTest):
                                            jobs.SubmitResponse.FromString)
                 return jobs.CancelRequest(job_id=call(submission(key), timeout=20).job_id).SerializeToString()
             first, second = submit("1"), submit("2")
+
+        def take_weights(who, of):
+            with who.channel(running.network) as channel:
+                return outcome(channel, "/ringmaster.v1.Jobs/Submit", of.SerializeToString())
+        begins, continues = submission("3"), submission("4")
+        begins.spec.init.job = getattr(continues.spec, "continue").job = done
+        resumes = jobs.SubmitRequest(idempotency_key="5", resume_job=done)
+        for of, otherwise in ((begins, "OK"), (continues, "INVALID_ARGUMENT"), (resumes, "FAILED_PRECONDITION")):
+            code, words = take_weights(eva, of)
+            self.assertEqual(code, grpc.StatusCode.PERMISSION_DENIED, words)
+            self.assertIn(f"job {done} is not user/eva's, and this one would have its weights", words)
+            self.assertEqual(take_weights(ann, of)[0].name, otherwise)
 
         def cancel(who, job):
             with who.channel(running.network) as channel:

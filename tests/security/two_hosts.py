@@ -1,38 +1,24 @@
 """Two hosts, as network namespaces, for tests of what goes between them: the coordinator is on INSIDE, workers
 are where a test puts them, and the test itself, with whatever attack it runs, is on OUTSIDE."""
-import ctypes
-import os
-import unittest
-
 import cluster  # noqa: I001  before grpc
 import grpc
 
-import namespaces_test
+import private
 
 INSIDE, OUTSIDE = range(2)
-ADDRESSES = namespaces_test.ADDRESSES
+ADDRESSES = ["198.18.77.1", private.Switch.ADDRESS]
 JOB = cluster.job_spec(name="beside", workers={"min": 2, "max": 2})
-_CLONE_NEWNET = 0x40000000
 
 
 def set_up():
-    """For setUpModule: makes the hosts, and moves this process to OUTSIDE for good. First of all: a thread
-    that is there already would stay where it is."""
-    if os.geteuid() != 0:
-        raise unittest.SkipTest("SKIP: only root can make network namespaces")
-    unittest.addModuleCleanup(namespaces_test.remove_namespaces)
-    problem = namespaces_test.make_namespaces()
-    if problem:
-        raise unittest.SkipTest(f"SKIP: network namespaces cannot be made here: {problem}")
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/run/netns/{namespaces_test.NAMES[OUTSIDE]}", "rb") as namespace:
-        if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-            raise unittest.SkipTest(f"SKIP: setns: {os.strerror(ctypes.get_errno())}")
+    """For setUpModule: the script begins anew on OUTSIDE, and INSIDE is there."""
+    private.enter()
+    private.Switch(["inside"])
 
 
 def on(host):
     """In front of a program."""
-    return ("ip", "netns", "exec", namespaces_test.NAMES[host])
+    return ("ip", "netns", "exec", "inside") if host == INSIDE else ()
 
 
 class Credentials:
@@ -61,25 +47,20 @@ def outcome(channel, method, request=b"", timeout=20, metadata=()):
 
 
 class Hosts(cluster.Cluster):
-    """A cluster with certificates. Its ringctl is an administrator, over the coordinator's own socket."""
+    """A cluster with certificates, whose coordinator is on INSIDE."""
 
     def __init__(self):
-        super().__init__()
-        self.network = None  # where others reach the coordinator
+        super().__init__(host=ADDRESSES[INSIDE])
         self.pki = self.folder / "coordinator" / "pki"
 
     def start_coordinator(self, everywhere=False, extra=()):
         """`everywhere`: also on loopback."""
         own = ADDRESSES[INSIDE]
-        self.network = self.network or f"{own}:{cluster.free_port()}"
-        listen = self.network.replace(own, "0.0.0.0") if everywhere else self.network
+        network = self.network or f"{own}:{cluster.free_port()}"
+        listen = network.replace(own, "0.0.0.0") if everywhere else network
         super().start_coordinator(listen=listen, prefix=on(INSIDE), extra=["--advertise", own, *extra])
-        self.address = f"unix:{self.folder}/coordinator/ringmaster.sock"
+        self.network = network
         return self.coordinator
-
-    def token(self, *arguments, role="worker"):
-        """A line to join with."""
-        return self.ringctl("token", "create", "--role", role, *arguments).stdout.strip()
 
     def start_certified(self, name, host, token=None, state=None, wait=True, prefix=(), join=None):
         """A worker with a certificate; it joins with `token`, where it has not joined before. `join`: other

@@ -69,13 +69,9 @@ struct TlsServed {
   std::unique_ptr<grpc::Server> server;
 };
 
-// How a call ends, of a channel of its own that fails as soon as it cannot connect.
-grpc::Status Call(int port, std::shared_ptr<grpc::ChannelCredentials> credentials,
-                  Kind server = Kind::kCoordinator) {
-  grpc::ChannelArguments arguments = ChannelOptions();
-  SetServerName(server, &arguments);
-  grpc::GenericStub stub(grpc::CreateCustomChannel("dns:///127.0.0.1:" + std::to_string(port),
-                                                   std::move(credentials), arguments));
+// How a call ends, which fails as soon as its channel cannot connect.
+grpc::Status CallOn(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + seconds(30));
   const grpc::ByteBuffer request(nullptr, 0);
@@ -84,6 +80,15 @@ grpc::Status Call(int port, std::shared_ptr<grpc::ChannelCredentials> credential
   stub.UnaryCall(&context, "/a.Service/Method", {}, &request, &response,
                  [&](grpc::Status status) { done.set_value(std::move(status)); });
   return done.get_future().get();
+}
+
+// Of a channel of its own.
+grpc::Status Call(int port, std::shared_ptr<grpc::ChannelCredentials> credentials,
+                  Kind server = Kind::kCoordinator) {
+  grpc::ChannelArguments arguments = ChannelOptions();
+  SetServerName(server, &arguments);
+  return CallOn(grpc::CreateCustomChannel("dns:///127.0.0.1:" + std::to_string(port),
+                                          std::move(credentials), arguments));
 }
 
 // Credentials of one cluster, in folders.
@@ -276,6 +281,29 @@ TEST_CASE("Credentials: new connections see a new generation, of both sides, and
 TEST_CASE("Credentials: a connection without TLS has no identity") {
   const TlsServed open(grpc::InsecureServerCredentials());
   CHECK(Call(open.port, grpc::InsecureChannelCredentials()).error_message() == "nobody");
+}
+
+// 0.0.0.0 is this host, and no loopback address.
+TEST_CASE("Dialer: off loopback nothing is sent without credentials, and nobody connected to") {
+  const TlsServed open(grpc::InsecureServerCredentials());
+  const auto port = static_cast<uint16_t>(open.port);
+  const Hosts hosts;
+  for (const Dialer& dialer : {Dialer(), Dialer(hosts.folder / "none")}) {
+    for (const Kind kind : {Kind::kCoordinator, Kind::kWorker}) {
+      const grpc::Status status =
+          CallOn(dialer.Dial({"0.0.0.0", port}, {kind, ""}, ChannelOptions()));
+      CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    }
+  }
+  CHECK(CallOn(Dialer().Dial({"127.0.0.1", port}, {Kind::kCoordinator, ""}, ChannelOptions()))
+            .error_message() == "nobody");
+  const Dialer member(hosts.worker());
+  CHECK(CallOn(member.Dial({"127.0.0.1", port}, {Kind::kWorker, ""}, ChannelOptions()))
+            .error_message() == "nobody");
+  // It speaks TLS, which that one does not.
+  CHECK(
+      CallOn(member.Dial({"0.0.0.0", port}, {Kind::kWorker, ""}, ChannelOptions())).error_code() ==
+      grpc::StatusCode::UNAVAILABLE);
 }
 
 // What a transport says of a peer.

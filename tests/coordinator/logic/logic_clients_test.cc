@@ -64,7 +64,7 @@ struct Fixture {
   const JobRecord* Ask(const v1::SubmitRequest& submit) {
     inserted.reset();
     reply = {};
-    for (const Action& action : logic.Step(SubmitAsked{submit}, {})) {
+    for (const Action& action : logic.Step(SubmitAsked{submit, submitter, sources}, {})) {
       if (const auto* insert = std::get_if<InsertJob>(&action)) inserted = insert->record;
       if (const auto* answer = std::get_if<Reply>(&action)) reply = *answer;
     }
@@ -92,6 +92,8 @@ struct Fixture {
   Restored restored;
   Logic logic{Options{}};
   uint64_t sessions = 0;
+  std::string submitter = "local";
+  SubmitAsked::Sources sources = SubmitAsked::Sources::kEverybodys;
   std::optional<JobRecord> inserted;
   Reply reply;
   v1::Inspect inspect;  // the newest
@@ -379,6 +381,60 @@ TEST_CASE(
   *both.mutable_spec() = testing::MakeSpec();
   CHECK(cluster.Ask(both) == nullptr);
   CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("Submit: whoever has only their own jobs' weights takes no other job's") {
+  Fixture cluster;
+  Tune(&cluster);
+  cluster.restored.jobs[0].status.set_submitted_by("user/eva");
+  cluster.restored.jobs.push_back(MakeRecord(3, v1::JOB_STATE_FAILED));
+  cluster.restored.jobs[1].idempotency_key = "third";
+  cluster.restored.jobs[1].status.set_submitted_by("local");
+  CheckpointRecord begun = Checkpoint(3);
+  begun.job_id = "j0003";
+  begun.ref.set_sha256(std::string(64, '3'));
+  cluster.restored.checkpoints.push_back(begun);
+  cluster.Begin();
+  v1::SubmitRequest begins, continues;
+  for (v1::SubmitRequest* submit : {&begins, &continues}) {
+    submit->set_idempotency_key("key");
+    *submit->mutable_spec() = testing::MakeSpec();
+  }
+  begins.mutable_spec()->mutable_init()->set_job("j0001");
+  continues.mutable_spec()->mutable_continue_()->set_job("j0001");
+  continues.mutable_spec()->set_steps(30);
+
+  const auto refused = [&](const JobRecord* made, const std::string& words) {
+    CHECK(made == nullptr);
+    CHECK(cluster.reply.refusal.status.code() == absl::StatusCode::kPermissionDenied);
+    CHECK(cluster.reply.refusal.word == "NOT_PERMITTED");
+    CHECK_THAT(Message(cluster.reply.refusal.status), Catch::StartsWith(words));
+  };
+  cluster.sources = SubmitAsked::Sources::kOwn;
+  cluster.submitter = "user/max";
+  refused(cluster.Resume("j0001"), "job j0001 is not user/max's, and this one would have");
+  refused(cluster.Ask(begins), "job j0001 is not user/max's");
+  refused(cluster.Ask(continues), "job j0001 is not user/max's");
+  cluster.submitter = "user/eva";
+  refused(cluster.Like("j0001"), "job j0003 is not user/eva's");  // with which her own began
+  CHECK(cluster.Resume("j0001", "1") != nullptr);
+  CHECK(cluster.Resume("j0003", "2") == nullptr);
+  begins.set_idempotency_key("3");
+  CHECK(cluster.Ask(begins) != nullptr);
+  continues.set_idempotency_key("4");
+  CHECK(cluster.Ask(continues) != nullptr);
+  cluster.submitter = "user/ann";
+  cluster.sources = SubmitAsked::Sources::kEverybodys;
+  CHECK(cluster.Like("j0001", "5") != nullptr);
+  CHECK(cluster.Resume("j0003", "6") != nullptr);
+}
+
+TEST_CASE("Submit --like: what began with no other job's weights is for everybody") {
+  Fixture cluster;
+  cluster.Begin();
+  cluster.sources = SubmitAsked::Sources::kOwn;
+  cluster.submitter = "user/max";
+  CHECK(cluster.Like("j0001") != nullptr);
 }
 
 // What a coordinator left that was killed while it wrote a cross-validation of three folds.

@@ -151,9 +151,7 @@ class GrpcRingPort : public RingPort {
 
 Status GrpcRingPort::Listen(const Address& listen) {
   EnableStandardServices();
-  AcceptorOptions connections = RingConnections();
-  connections.plaintext = options_.plaintext;
-  auto acceptor = Acceptor::Listen(listen, connections);
+  auto acceptor = Acceptor::Listen(listen, RingConnections());
   if (!acceptor.ok()) {
     return Error(absl::StatusCode::kUnavailable,
                  "cannot listen on {} for the ring: {} (does another process use the port, or is "

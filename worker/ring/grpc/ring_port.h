@@ -47,7 +47,6 @@ struct PortOptions {
   std::chrono::milliseconds goodbye_limit{2'000};
   std::chrono::milliseconds cancel_limit{500};
   // How it takes connections, and makes those to successors.
-  Plaintext plaintext = Plaintext::kOwnUsers;
   ServerSecurity security;
   Dialer dialer;
   grpc::ChannelArguments state_channel;  // of connections to fetch a state over

@@ -1,4 +1,4 @@
-"""Runs a test script inside of namespaces that are its own, so that it can cut links and fill disks.
+"""Runs a test script inside of namespaces that are its own, so that it can have hosts, cut links and fill disks.
 
 Nothing outside of them is mounted, cut or changed: every function here refuses to act unless the
 namespaces differ from those that the script was started in.
@@ -15,7 +15,8 @@ def _namespaces():
 
 
 def enter():
-    """Returns inside of a network and a mount namespace of this script's own; else ends it, with the reason."""
+    """Returns inside of a network and a mount namespace of this script's own, which begins anew for that; else ends
+    it, with the reason."""
     if _OUTSIDE in os.environ:
         return
     command = ["unshare", "--net", "--mount", "--propagation", "private"]
@@ -27,7 +28,8 @@ def enter():
         print(f"SKIP: namespaces cannot be made here: {probe.stderr.strip()}")
         sys.exit(0)
     os.environ[_OUTSIDE] = _namespaces()
-    os.execvp(command[0], [*command, sys.executable, *sys.argv])
+    sys.stdout.flush()
+    os.execvp(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
 
 
 def run(*command):
@@ -41,17 +43,19 @@ def run(*command):
 
 
 class Switch:
-    """A bridge in this namespace, and a host behind it for each name, in a namespace of its own."""
+    """The script's own host, off loopback, and a host for each name, in a namespace of its own; between them a bridge.
+    One in a process, behind enter()."""
 
-    ADDRESS = "198.18.78.254"  # reserved for tests of networks (RFC 2544)
+    ADDRESS = "198.18.77.254"  # the script's own host; reserved for tests of networks (RFC 2544)
 
-    def __init__(self, names):
-        self.hosts = {name: f"198.18.78.{number}" for number, name in enumerate(names, 1)}
+    def __init__(self, names=()):
+        self.hosts = {name: f"198.18.77.{number}" for number, name in enumerate(names, 1)}
         run("mount", "-t", "tmpfs", "tmpfs", "/run")
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "switch", "type", "bridge")
         run("ip", "address", "add", f"{self.ADDRESS}/24", "dev", "switch")
         run("ip", "link", "set", "switch", "up")
+        run("ip", "route", "add", "local", "198.18.77.128/26", "dev", "switch")
         for name, address in self.hosts.items():
             run("ip", "netns", "add", name)
             run("ip", "link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -59,6 +63,11 @@ class Switch:
             run("ip", "-n", name, "address", "add", f"{address}/24", "dev", "eth0")
             run("ip", "-n", name, "link", "set", "eth0", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
+
+    @staticmethod
+    def alias(number):
+        """Another address of the script's own host; `number` from 0 to 63."""
+        return f"198.18.77.{128 + number}"
 
     def prefix(self, name):
         """Before a command that is to run on this host."""
