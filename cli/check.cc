@@ -106,7 +106,7 @@ Finding DiskFinding(const std::string& about, const std::string& flag, uint64_t 
   return finding;
 }
 
-std::string Rate(double bytes_per_second) {
+std::string RateOf(double bytes_per_second) {
   return FormatBytes(static_cast<uint64_t>(bytes_per_second)) + "/s";
 }
 
@@ -121,6 +121,12 @@ Finding Unreached(const v1::BenchLink& link) {
                       "cannot reach that address at all, start {2} with --listen, or --advertise, "
                       "of one that it can",
                       link.from(), port, link.to())};
+}
+
+bool WayBackIsClosed(const v1::BenchLink& link, const v1::AllReduceReport& report) {
+  return std::any_of(report.links().begin(), report.links().end(), [&](const v1::BenchLink& back) {
+    return back.from() == link.to() && back.to() == link.from() && back.unreached();
+  });
 }
 
 }  // namespace
@@ -242,15 +248,20 @@ Findings CheckLinks(const v1::AllReduceReport& report) {
       continue;
     }
     if (!link.error().empty()) {
-      findings.push_back({Verdict::kSkipped, "link", about, OneLine(link.error(), kMostText)});
+      Finding broken{Verdict::kSkipped, "link", about, OneLine(link.error(), kMostText)};
+      if (!WayBackIsClosed(link, report)) {
+        broken.verdict = Verdict::kFailed;
+        broken.remedy = fmt::format("look at the logs of {} and {}", link.from(), link.to());
+      }
+      findings.push_back(std::move(broken));
       continue;
     }
     Finding finding{Verdict::kOk, "link", about,
-                    fmt::format("{} at {}, round trip {:.3f} ms", Rate(link.bytes_per_second()),
+                    fmt::format("{} at {}, round trip {:.3f} ms", RateOf(link.bytes_per_second()),
                                 link.address(), link.round_trip_seconds() * 1e3)};
     if (link.bytes_per_second() < kSlowLink * middle) {
       finding.verdict = Verdict::kWarning;
-      finding.found += fmt::format("; others have {}", Rate(middle));
+      finding.found += fmt::format("; others have {}", RateOf(middle));
       finding.remedy =
           "a ring is as fast as its slowest link: look at the cable, the port's speed (`ethtool`) "
           "and what else uses it; `ringctl bench allreduce` measures again";
@@ -260,7 +271,7 @@ Findings CheckLinks(const v1::AllReduceReport& report) {
   return findings;
 }
 
-Findings CheckPlan(const Json& plan) {
+Findings CheckJobPlan(const Json& plan) {
   Findings findings;
   for (const Json& one : plan.at("classes")) {
     Finding finding{Verdict::kOk, "job", one.at("profile").at("name")};

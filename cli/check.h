@@ -53,7 +53,7 @@ inline constexpr double kSlowLink = 0.25;
                                                       Findings* findings);
 [[nodiscard]] Findings CheckLinks(const v1::AllReduceReport& report);
 // `plan` as `ringworker plan --json` prints it for classes of workers.
-[[nodiscard]] Findings CheckPlan(const Json& plan);
+[[nodiscard]] Findings CheckJobPlan(const Json& plan);
 // Bytes of the job's weights and optimizer slots, as the plan has them; nothing: it does not say.
 [[nodiscard]] std::optional<uint64_t> StateBytes(const Json& plan);
 

@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -113,7 +114,9 @@ std::string WhyUnreached(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  grpc::ByteBuffer request, response;
+  const grpc::Slice empty;  // a message of no bytes; a buffer without any slice is none
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::ByteBuffer response;
   std::promise<std::string> why;
   stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
                  [&why](const grpc::Status& status) { why.set_value(status.error_message()); });

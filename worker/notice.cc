@@ -200,7 +200,8 @@ StatusOr<std::string> NoticeWatch::Ask(Cloud cloud, const std::stop_token& stop)
                           Request(Method::kGet, kAzureEvents, kAzureHeader, stop));
     return NoticeIn(cloud, said, own_name_);
   }
-  if (token_.empty()) {
+  const bool fresh = token_.empty();
+  if (fresh) {
     RING_ASSIGN_OR_RETURN(const HttpResponse said,
                           Request(Method::kPut, kAwsToken, kAwsTokenLife, stop));
     if (said.status != 200 || said.body.empty() || OneLine(said.body) != said.body) {
@@ -211,7 +212,10 @@ StatusOr<std::string> NoticeWatch::Ask(Cloud cloud, const std::stop_token& stop)
   RING_ASSIGN_OR_RETURN(
       const HttpResponse said,
       Request(Method::kGet, kAwsAction, "X-aws-ec2-metadata-token: " + token_, stop));
-  if (said.status == 401) token_.clear();  // it has expired
+  if (said.status == 401) {
+    token_.clear();
+    if (!fresh) return Ask(cloud, stop);  // it had expired
+  }
   return NoticeIn(cloud, said, "");
 }
 

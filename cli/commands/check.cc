@@ -3,9 +3,7 @@
 // prints a verdict on each thing, with what to do. It changes nothing.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <iterator>
-#include <map>
 #include <optional>
 
 #include "cli/check.h"
@@ -13,7 +11,7 @@
 #include "cli/classes_file.h"
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/show/names.h"
+#include "cli/show/check_report.h"
 #include "cli/show/terminal.h"
 #include "common/amount.h"
 
@@ -23,18 +21,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-struct CheckOptions {
+struct CheckCommand {
   std::string file;
   std::vector<std::string> overrides;
   bool no_links = false;
   std::string limit = "5m";
 };
 
-int64_t UnixMs() {
+int64_t WallMs() {
   return std::chrono::duration_cast<milliseconds>(Client::Clock::now().time_since_epoch()).count();
 }
 
-void Append(Findings more, Findings* findings) {
+void AddAll(Findings more, Findings* findings) {
   std::move(more.begin(), more.end(), std::back_inserter(*findings));
 }
 
@@ -54,7 +52,7 @@ void CheckTheLinks(Client& client, const v1::ListWorkersResponse& workers, milli
   for (const std::string& name : ChooseForLinks(workers, findings)) request.add_workers(name);
   if (request.workers().empty()) return;
   const StatusOr<v1::AllReduceReport> report = client.BenchAllReduce(request, limit);
-  if (report.ok()) return Append(CheckLinks(*report), findings);
+  if (report.ok()) return AddAll(CheckLinks(*report), findings);
   // Somebody was quicker: a job, or another measurement.
   const bool busy = report.status().code() == absl::StatusCode::kFailedPrecondition ||
                     report.status().code() == absl::StatusCode::kResourceExhausted;
@@ -66,7 +64,7 @@ void CheckTheLinks(Client& client, const v1::ListWorkersResponse& workers, milli
   }
 }
 
-StatusOr<Json> PlanOf(const CheckOptions& options, const v1::ListWorkersResponse& workers) {
+StatusOr<Json> PlanOf(const CheckCommand& options, const v1::ListWorkersResponse& workers) {
   constexpr char kProgram[] = "ringworker";
   constexpr int kDoesNotFit = 1;
   ClassesFile classes;
@@ -83,7 +81,7 @@ StatusOr<Json> PlanOf(const CheckOptions& options, const v1::ListWorkersResponse
 }
 
 // Bytes of a checkpoint of the job, where there is one and it can be planned.
-std::optional<uint64_t> CheckTheJob(const CheckOptions& options,
+std::optional<uint64_t> CheckTheJob(const CheckCommand& options,
                                     const v1::ListWorkersResponse& workers, Findings* findings) {
   if (options.file.empty() || workers.workers().empty()) return std::nullopt;
   const StatusOr<Json> plan = PlanOf(options, workers);
@@ -92,14 +90,14 @@ std::optional<uint64_t> CheckTheJob(const CheckOptions& options,
                          "`ringctl plan FILE --cluster` says more"});
     return std::nullopt;
   }
-  Append(CheckPlan(*plan), findings);
+  AddAll(CheckJobPlan(*plan), findings);
   findings->push_back({Verdict::kSkipped, "data", options.file,
                        "the workers look at the dataset when the job starts, before any step; who "
                        "lacks it fetches it"});
   return StateBytes(*plan);
 }
 
-Status CheckAll(const Common& common, const CheckOptions& options, milliseconds limit,
+Status CheckAll(const Common& common, const CheckCommand& options, milliseconds limit,
                 Findings* findings) {
   RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
   const auto asked = steady_clock::now();
@@ -109,11 +107,11 @@ Status CheckAll(const Common& common, const CheckOptions& options, milliseconds 
   const auto again = steady_clock::now();
   RING_ASSIGN_OR_RETURN(workers, client.ListWorkers());
   const auto trip = std::chrono::duration_cast<milliseconds>(steady_clock::now() - again);
-  Append(
-      CheckCoordinator(common.coordinator, workers.coordinator(), UnixMs(), std::min(first, trip)),
+  AddAll(
+      CheckCoordinator(common.coordinator, workers.coordinator(), WallMs(), std::min(first, trip)),
       findings);
   RING_ASSIGN_OR_RETURN(const v1::WhoAmIResponse who, client.WhoAmI());
-  findings->push_back(CheckOwnCertificate(who, UnixMs()));
+  findings->push_back(CheckOwnCertificate(who, WallMs()));
   std::optional<v1::ListIdentitiesResponse> identities;
   StatusOr<v1::ListIdentitiesResponse> listed = client.ListIdentities();
   if (listed.ok()) {
@@ -123,84 +121,31 @@ Status CheckAll(const Common& common, const CheckOptions& options, milliseconds 
   } else {
     return listed.status();
   }
-  Append(CheckWorkers(workers, identities), findings);
+  AddAll(CheckWorkers(workers, identities), findings);
   const std::optional<uint64_t> state = CheckTheJob(options, workers, findings);
-  Append(CheckDisks(workers, state), findings);
+  AddAll(CheckDisks(workers, state), findings);
   if (!options.no_links && !workers.workers().empty()) {
     CheckTheLinks(client, workers, limit, findings);
   }
   return absl::OkStatus();
 }
 
-struct Look {
-  const char* word;
-  const char* json;
-  Colour colour;
-};
-
-Look LookOf(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kOk:
-      return {"ok", "OK", Colour::kGreen};
-    case Verdict::kSkipped:
-      return {"skipped", "SKIPPED", Colour::kPlain};
-    case Verdict::kWarning:
-      return {"warning", "WARNING", Colour::kYellow};
-    case Verdict::kFailed:
-      return {"failed", "FAILED", Colour::kRed};
-  }
-  return {"failed", "FAILED", Colour::kRed};
-}
-
-bool AllGood(const Findings& findings) {
-  return std::none_of(findings.begin(), findings.end(),
-                      [](const Finding& finding) { return finding.verdict == Verdict::kFailed; });
-}
-
-// A line for each, and one below it for what to do.
-std::string Render(const Findings& findings, const Terminal& terminal) {
-  std::string text;
-  std::map<Verdict, size_t> counts;
-  for (const Finding& finding : findings) {
-    const Look look = LookOf(finding.verdict);
-    ++counts[finding.verdict];
-    const std::string about = finding.about.empty() ? "" : finding.about + ": ";
-    text += fmt::format("{}{:{}} {:<12} {}{}\n", terminal.Paint(look.colour, look.word), "",
-                        7 - std::strlen(look.word), finding.check, about, finding.found);
-    if (!finding.remedy.empty()) text += fmt::format("{:21}to do: {}\n", "", finding.remedy);
-  }
-  return text + fmt::format("{} failed, {}, {} skipped, {} ok\n", counts[Verdict::kFailed],
-                            Count(counts[Verdict::kWarning], "warning"), counts[Verdict::kSkipped],
-                            counts[Verdict::kOk]);
-}
-
-Json ToJson(const Findings& findings) {
-  Json list = Json::array();
-  for (const Finding& finding : findings) {
-    list.push_back({{"verdict", LookOf(finding.verdict).json},
-                    {"check", finding.check},
-                    {"about", Known(!finding.about.empty(), finding.about)},
-                    {"found", finding.found},
-                    {"remedy", Known(!finding.remedy.empty(), finding.remedy)}});
-  }
-  return {{"ok", AllGood(findings)}, {"findings", list}};
-}
-
-StatusOr<ExitCode> Check(const Common& common, const CheckOptions& options) {
+StatusOr<ExitCode> Check(const Common& common, const CheckCommand& options) {
   RING_ASSIGN_OR_RETURN(const milliseconds limit, ParseDuration(options.limit, "--limit"));
   Findings findings;
   const Status status = CheckAll(common, options, limit, &findings);
   if (!status.ok()) {
     findings.push_back({Verdict::kFailed, "coordinator", common.coordinator, Message(status)});
   }
-  Print(common.json() ? ToJson(findings).dump(2) + "\n" : Render(findings, Terminal::Of(stdout)));
+  Print(common.json() ? ToJson(findings).dump(2) + "\n"
+                      : RenderFindings(findings, Terminal::Of(stdout)));
   return AllGood(findings) ? ExitCode::kOk : ExitCode::kOther;
 }
 
 }  // namespace
 
 void AddCheck(CommandLine& line) {
-  const auto options = std::make_shared<CheckOptions>();
+  const auto options = std::make_shared<CheckCommand>();
   CLI::App* const command = line.Add(
       "check", "say whether the cluster is ready for a job, and what to do where it is not",
       Examples("ringctl check", "ringctl check job.yaml", "ringctl check --no-links -o json"),

@@ -224,7 +224,10 @@ void Bench::KeepLink() {
 }
 
 void Bench::KeepBroken() {
-  for (const size_t from : {0, 1}) {
+  const bool back_is_next = link_ + 1 < links_.size() &&
+                            links_[link_].from == links_[link_ + 1].to &&
+                            links_[link_].to == links_[link_ + 1].from;
+  for (size_t from = 0; from < (back_is_next ? size_t{2} : size_t{1}); ++from) {
     const Member& member = stage_[from];
     const Member& successor = stage_[1 - from];
     const v1::RingMeasured& said = measured_[member.name()];
@@ -235,15 +238,13 @@ void Bench::KeepBroken() {
     link.set_address(successor.self.ring_address());
     link.set_unreached(said.unreached());
     if (said.unreached() || !other.unreached()) {
-      const bool own = said.unreached() || (!said.error().empty() && !said.by_neighbour());
+      const bool own = said.unreached() || other.error().empty() ||
+                       (!said.error().empty() && !said.by_neighbour());
       link.set_error(own ? said.error() : fmt::format("{}: {}", successor.name(), other.error()));
     } else {
       link.set_error("not measured: the way back cannot be made");
     }
   }
-  const bool back_is_next = link_ + 1 < links_.size() &&
-                            links_[link_].from == links_[link_ + 1].to &&
-                            links_[link_].to == links_[link_ + 1].from;
   if (back_is_next) ++link_;
 }
 

@@ -7,14 +7,12 @@ import threading
 
 import cluster
 
-SPEC = cluster.job_spec(epochs=None, steps=300)
-HELD = 20  # the step at which the job waits for its notice
+SPEC = cluster.job_spec(epochs=None, steps=1500)
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):
     """Speaks all three dialects, and is as strict with headers as they are."""
     protocol_version = "HTTP/1.1"
-    TOKEN = "AQAEA-token=="
 
     def answer(self, status, body):
         self.send_response(status)
@@ -25,7 +23,11 @@ class Metadata(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
         good = (self.server.cloud == "aws" and self.path == "/latest/api/token"
                 and self.headers["X-aws-ec2-metadata-token-ttl-seconds"] == "21600")
-        self.answer(200 if good else 404, self.TOKEN if good else "")
+        if not good:
+            return self.answer(404, "")
+        self.server.tokens += 1
+        self.server.token, self.server.questions = f"AQAEA-{self.server.tokens}==", 0
+        return self.answer(200, self.server.token)
 
     def do_GET(self):
         answers = {
@@ -39,8 +41,10 @@ class Metadata(http.server.BaseHTTPRequestHandler):
         self.answer(status, body)
 
     def aws(self):
-        if self.headers["X-aws-ec2-metadata-token"] != self.TOKEN:
+        # Every token is good for three questions.
+        if self.headers["X-aws-ec2-metadata-token"] != self.server.token or self.server.questions == 3:
             return 401, ""
+        self.server.questions += 1
         if not self.server.noticed:
             return 404, "not found"
         return 200, json.dumps({"action": "terminate", "time": "2026-09-18T08:22:00Z"})
@@ -70,6 +74,7 @@ def metadata(cloud):
     """A metadata service; `noticed` may be set, and its `address` is HOST:PORT."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
     server.cloud, server.noticed, server.asked = cloud, False, []
+    server.tokens, server.token, server.questions = 0, "", 0
     server.address = f"127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -98,37 +103,39 @@ class NoticeTest(cluster.ClusterTest):
                 alone.destroy(False)
         return NoticeTest._expected
 
-    def check_notice(self, cloud, flag=None):
+    def check_notice(self, cloud, flag=None, more=0):
         expected = self.expected()
         with metadata(cloud) as service:
             self.cluster.make_data()
             self.cluster.start_coordinator()
-            [gate] = self.cluster.gates(HELD)
+            [gate] = self.cluster.gates("", milliseconds=20)  # slow as long as it is closed
             self.cluster.start_worker("a")
             leaves = self.cluster.start_worker(
                 "b", extra=("--drain-on-notice", flag or cloud, "--metadata-address", service.address))
             job = self.cluster.submit({**SPEC, "workers": {"min": 1, "max": 2}})
-            self.cluster.watch_until(job, lambda status: status["step"] == HELD and
+            self.cluster.watch_until(job, lambda status: status["step"] > 2 and
                                      len([one for one in status["workers"] if one["shards"]]) == 2, "both compute")
             asked = len(service.asked)
-            cluster.wait_until(lambda: len(service.asked) > asked, "it asks again")
-            self.assertNotIn("preemption notice", leaves.log())
+            cluster.wait_until(lambda: len(service.asked) > asked + more, "it asks again and again")
+            self.assertNotIn("preemption notice of", leaves.log())
             service.noticed = True
             cluster.wait_until(lambda: "this worker leaves" in leaves.log(), "it hears the notice")
-            gate.open()
             self.assertEqual(leaves.wait(), cluster.OK)
+            gate.open()
             del self.cluster.workers["b"]
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
         self.assertEqual(status["checkpoint"]["sha256"], expected)
         self.assertEqual([(one["lost"], one["shards_recomputed"]) for one in status["regroups"]], [(["b"], 0)])
         events = self.cluster.json("events", job)["events"]
-        self.assertIn("preemption notice of ", " ".join(event["message"] for event in events))
+        left = [event["message"] for event in events if event["type"] == "WorkerLeft"]
+        self.assertRegex(" ".join(left), r"^(worker )?b left at step [0-9]+: preemption notice of ")
         self.assertNotIn("WorkerLost", [event["type"] for event in events])
         return leaves
 
-    def test_aws(self):
-        self.check_notice("aws")
+    def test_aws_also_when_tokens_expire(self):
+        log = self.check_notice("aws", more=3).log()
+        self.assertNotIn("no metadata service is understood", log)
 
     def test_google(self):
         self.check_notice("gcp")
