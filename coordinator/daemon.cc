@@ -155,7 +155,7 @@ Daemon::Daemon(const Flags& flags, Opened opened)
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
                                &benches_, opened.data_secret}),
-      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}, calls_),
+      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}, flags.data_dir, calls_),
       fleet_({control_, checkpoints_, disk_, sessions_, uploads_}, sessions_, log_intakes_, calls_),
       bench_(control_, benches_, calls_),
       authority_(std::move(opened.authority)),

@@ -1,12 +1,18 @@
 #include "worker/bench_run.h"
 
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <utility>
 
+#include "common/address.h"
 #include "common/amount.h"
 #include "worker/ring/bench.h"
 
@@ -15,6 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds kRingLimit{20};
 constexpr std::chrono::minutes kFrameLimit{2};
+constexpr uint32_t kMostReach = 6'000;  // milliseconds
 // Stands where a job's id does: no job can have it.
 constexpr char kBenchId[] = "bench";
 
@@ -102,11 +109,50 @@ Status MeasureInto(ring::Link* link, ring::Position position, const v1::MeasureR
   return absl::OkStatus();
 }
 
-Status Measure(ring::RingPort* port, ring::Position position, const v1::MeasureRing& measure,
-               const std::stop_token& stop, v1::RingMeasured* measured) {
+// What a port says to a call that fails at once: why it cannot be connected to.
+std::string WhyUnreached(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  const grpc::Slice empty;  // a message of no bytes; a buffer without any slice is none
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::ByteBuffer response;
+  std::promise<std::string> why;
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
+                 [&why](const grpc::Status& status) { why.set_value(status.error_message()); });
+  return why.get_future().get();
+}
+
+// Whether the successor's port takes a connection of this worker, TLS and all. It is not broken off
+// by a stop: it is short, and both directions are of interest.
+Status Reach(const Dialer& dialer, const ring::LinkOptions& options,
+             std::chrono::milliseconds limit) {
+  RING_ASSIGN_OR_RETURN(const Address successor,
+                        ParsePeerAddress(options.successor_address, "ring_address"));
+  const std::shared_ptr<grpc::Channel> channel =
+      dialer.Dial(successor, {pki::Kind::kWorker, options.successor_name}, ChannelOptions());
+  const bool reached =
+      AwaitConnection(*channel, std::chrono::steady_clock::now() + limit, []() { return false; });
+  if (reached) return absl::OkStatus();
+  std::string why = RefusalAt(successor, std::chrono::seconds(1));
+  if (why.empty()) why = WhyUnreached(channel);
+  return Error(absl::StatusCode::kUnavailable, "no connection to {} within {} s: {}",
+               successor.ToString(), std::chrono::duration<double>(limit).count(), why);
+}
+
+Status Measure(ring::RingPort* port, const Dialer& dialer, ring::Position position,
+               const v1::MeasureRing& measure, const std::stop_token& stop,
+               v1::RingMeasured* measured) {
   RING_RETURN_IF_ERROR(CheckMemory(measure.sums()));
   ring::LinkOptions options = OptionsFor(measure, position);
   options.stop = stop;
+  if (measure.link().reach_ms() > 0) {
+    const Status reached =
+        Reach(dialer, options,
+              std::chrono::milliseconds(std::min(measure.link().reach_ms(), kMostReach)));
+    measured->set_unreached(!reached.ok());
+    RING_RETURN_IF_ERROR(reached);
+  }
   RING_ASSIGN_OR_RETURN(const std::unique_ptr<ring::Link> link,
                         port->Connect(options, std::chrono::steady_clock::now() + kRingLimit));
   const std::stop_callback on_stop(
@@ -118,21 +164,22 @@ Status Measure(ring::RingPort* port, ring::Position position, const v1::MeasureR
 
 }  // namespace
 
-v1::RingMeasured RunBench(ring::RingPort* port, const std::string& name,
+v1::RingMeasured RunBench(ring::RingPort* port, const Dialer& dialer, const std::string& name,
                           const std::string& incarnation, const v1::MeasureRing& measure,
                           const std::stop_token& stop) {
   v1::RingMeasured measured;
   *measured.mutable_generation() = measure.generation();
   StatusOr<ring::Position> position = FindSelf(measure, name, incarnation);
-  const Status status =
-      position.ok() ? Measure(port, *position, measure, stop, &measured) : position.status();
+  const Status status = position.ok() ? Measure(port, dialer, *position, measure, stop, &measured)
+                                      : position.status();
   if (!status.ok()) {
     measured.set_error(Message(status));
     // Whoever ends a ring gives its neighbours one of the first two, and who is told to end is not
     // the cause.
-    measured.set_by_neighbour(status.code() == absl::StatusCode::kUnavailable ||
-                              status.code() == absl::StatusCode::kAborted ||
-                              status.code() == absl::StatusCode::kCancelled);
+    measured.set_by_neighbour(!measured.unreached() &&
+                              (status.code() == absl::StatusCode::kUnavailable ||
+                               status.code() == absl::StatusCode::kAborted ||
+                               status.code() == absl::StatusCode::kCancelled));
   }
   spdlog::info("ring measured: generation={} of={} {}", GenerationOf(measure).ToString(),
                measure.ring_size(), status.ok() ? "ok" : Message(status));

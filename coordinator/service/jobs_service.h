@@ -16,10 +16,15 @@ namespace ringmaster::coordinator {
 
 class JobsService final : public v1::Jobs::CallbackService {
  public:
-  // All outlive it; `disk` reads checkpoints.
+  // All outlive it; `disk` reads checkpoints; `data_dir` is the daemon's.
   JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs,
-              OpenCalls& calls)
-      : control_(control), board_(board), disk_(disk), logs_(logs), calls_(calls) {}
+              std::string data_dir, OpenCalls& calls)
+      : control_(control),
+        board_(board),
+        disk_(disk),
+        logs_(logs),
+        data_dir_(std::move(data_dir)),
+        calls_(calls) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitRequest* request,
@@ -71,6 +76,7 @@ class JobsService final : public v1::Jobs::CallbackService {
   StatusBoard& board_;
   Loop& disk_;
   const LogStream::Hands logs_;
+  const std::string data_dir_;
   OpenCalls& calls_;
 };
 
