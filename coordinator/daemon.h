@@ -42,8 +42,7 @@ class Daemon {
   // Where it listens, with the real port.
   [[nodiscard]] const std::string& address() const { return address_; }
 
-  // Now and then, at least once a minute: renews its certificate when that is due, and
-  // takes the next step of a new authority.
+  // Now and then, at least once a minute: renews its certificate when that is due.
   void Tend();
 
   // Takes no more decisions, ends every stream, lets calls in flight end, stops the threads. Jobs
