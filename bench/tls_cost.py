@@ -146,7 +146,7 @@ def train(options):
     print("| | images/s, median | lowest | highest |\n|---|---|---|---|")
     for team in teams:
         print(f"| {team.name} | {statistics.median(team.rounds):.1f} | {min(team.rounds):.1f} | {max(team.rounds):.1f} |")
-    print(f"\ntraining time with TLS over that without, median of the rounds': "
+    print(f"\ntraining time with TLS over that without, median of the rounds: "
           f"{statistics.median(one / other for one, other in zip(plain, tls)):.3f}")
 
 
