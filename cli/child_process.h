@@ -62,7 +62,9 @@ class ChildProcess {
 [[nodiscard]] StatusOr<int> RunToEnd(const std::vector<std::string>& arguments);
 
 // Runs arguments[0] with this process's own stderr and returns what it printed, at most 64 KiB.
-// FAILED_PRECONDITION: it did not end with 0. UNKNOWN: it was killed after a minute.
-[[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments);
+// FAILED_PRECONDITION: it ended neither with 0 nor, having printed anything, with `good`. UNKNOWN:
+// it was killed after a minute.
+[[nodiscard]] StatusOr<std::string> OutputOf(const std::vector<std::string>& arguments,
+                                             int good = 0);
 
 }  // namespace ringmaster::cli

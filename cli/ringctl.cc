@@ -45,6 +45,7 @@ int Run(int argc, char** argv) {
   AddPlan(line);
   AddTune(line);
   AddBench(line);
+  AddCheck(line);
   AddLogin(line);
   AddLogout(line);
   AddContext(line);

@@ -1,6 +1,9 @@
 #include "common/address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -9,6 +12,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <memory>
 
 #include "common/text.h"
 
@@ -149,6 +153,26 @@ StatusOr<Address> ParsePeerAddress(const std::string& text, const std::string& w
 std::string HostName() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string InterfaceOf(const std::string& host) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> held(all, &freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    const sockaddr* const address = each->ifa_addr;
+    const bool v6 = address != nullptr && address->sa_family == AF_INET6;
+    if (address == nullptr || (!v6 && address->sa_family != AF_INET)) continue;
+    const void* const bytes =
+        v6 ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
+           : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    if (inet_ntop(address->sa_family, bytes, text.data(), text.size()) != nullptr &&
+        host == text.data()) {
+      return each->ifa_name;
+    }
+  }
+  return "";
 }
 
 bool IsLoopback(const std::string& host) {

@@ -36,6 +36,9 @@ inline constexpr char kUnixScheme[] = "unix:";
 // This host's name, as gethostname gives it; empty when it has none.
 [[nodiscard]] std::string HostName();
 
+// The network interface of this host that has this numeric address: eth0. Empty: none has it.
+[[nodiscard]] std::string InterfaceOf(const std::string& host);
+
 // 127.0.0.0/8, ::1 and localhost; and Unix sockets, which are of this host, too.
 [[nodiscard]] bool IsLoopback(const std::string& host);
 

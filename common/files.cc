@@ -18,6 +18,7 @@
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "common/log.h"
 
@@ -78,6 +79,12 @@ Status MakePrivateFile(const std::string& path) {
   const Status status = tight ? absl::OkStatus() : SystemError("make 0600 of", path);
   close(file);
   return status;
+}
+
+uint64_t FreeBytes(const std::string& folder) {
+  struct statvfs disk = {};
+  if (statvfs(folder.c_str(), &disk) != 0) return 0;
+  return uint64_t{disk.f_bavail} * disk.f_frsize;
 }
 
 Status SyncFolder(const std::string& folder) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,9 @@ enum class IfThere { kTighten, kKeep };
 // Makes an empty file for this user alone (0600), or makes one that is there so. Never through a
 // symbolic link.
 [[nodiscard]] Status MakePrivateFile(const std::string& path);
+
+// Of the disk that a folder is on, for this user; 0: it is not known.
+[[nodiscard]] uint64_t FreeBytes(const std::string& folder);
 
 // Makes the names in a folder durable.
 [[nodiscard]] Status SyncFolder(const std::string& folder);

@@ -116,7 +116,7 @@ Daemon::Daemon(const Flags& flags, Opened opened)
       log_intakes_({*log_folder_, logs_, board_, sessions_}),
       control_(flags.options, {store_.get(), &checkpoints_, &disk_, &board_, &sessions_, &uploads_,
                                &benches_, opened.data_secret}),
-      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_},
+      jobs_(control_, board_, disk_, {*log_folder_, logs_, board_}, flags.data_dir,
             [this](grpc::CallbackServerContext* context) {
               return Identify(*context->auth_context());
             }),

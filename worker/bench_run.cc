@@ -1,13 +1,25 @@
 #include "worker/bench_run.h"
 
+#include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+#include <netdb.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <future>
 #include <memory>
 #include <utility>
 
+#include "common/address.h"
 #include "common/amount.h"
+#include "common/files.h"
 #include "worker/ring/bench.h"
 
 namespace ringmaster::worker {
@@ -15,6 +27,7 @@ namespace {
 
 constexpr std::chrono::seconds kRingLimit{20};
 constexpr std::chrono::minutes kFrameLimit{2};
+constexpr uint32_t kMostReach = 6'000;  // milliseconds
 // Stands where a job's id does: no job can have it.
 constexpr char kBenchId[] = "bench";
 
@@ -102,11 +115,79 @@ Status MeasureInto(ring::Link* link, ring::Position position, const v1::MeasureR
   return absl::OkStatus();
 }
 
-Status Measure(ring::RingPort* port, ring::Position position, const v1::MeasureRing& measure,
-               const std::stop_token& stop, v1::RingMeasured* measured) {
+// Why no TCP connection to this place can be made within a second; empty: one can.
+std::string TryPlace(const addrinfo& place) {
+  const OwnedFile file(socket(place.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (file.get() < 0) return std::strerror(errno);
+  if (connect(file.get(), place.ai_addr, place.ai_addrlen) == 0) return "";
+  if (errno != EINPROGRESS) return std::strerror(errno);
+  pollfd wait = {file.get(), POLLOUT, 0};
+  if (poll(&wait, 1, 1'000) != 1) return "nothing answers, as behind a firewall that drops";
+  int error = 0;
+  socklen_t length = sizeof(error);
+  if (getsockopt(file.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  return error == 0 ? "" : std::strerror(error);
+}
+
+std::string WhyNoConnection(const Address& address) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(address.port);
+  if (const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
+      error != 0) {
+    return gai_strerror(error);
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> places(found, &freeaddrinfo);
+  return TryPlace(*found);
+}
+
+// What a port says to a call that fails at once: why it cannot be connected to.
+std::string WhyUnreached(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  const grpc::Slice empty;  // a message of no bytes; a buffer without any slice is none
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::ByteBuffer response;
+  std::promise<std::string> why;
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", {}, &request, &response,
+                 [&why](const grpc::Status& status) { why.set_value(status.error_message()); });
+  return why.get_future().get();
+}
+
+// Whether the successor's port takes a connection of this worker, TLS and all. It is not broken off
+// by a stop: it is short, and both directions are of interest.
+Status Reach(const Dialer& dialer, const ring::LinkOptions& options,
+             std::chrono::milliseconds limit) {
+  RING_ASSIGN_OR_RETURN(const Address successor,
+                        ParsePeerAddress(options.successor_address, "ring_address"));
+  const std::shared_ptr<grpc::Channel> channel =
+      dialer.Dial(successor, {pki::Kind::kWorker, options.successor_name}, ChannelOptions());
+  const bool reached =
+      AwaitConnection(*channel, std::chrono::steady_clock::now() + limit, []() { return false; });
+  if (reached) return absl::OkStatus();
+  std::string why = WhyNoConnection(successor);
+  if (why.empty()) why = RefusalAt(successor, std::chrono::seconds(1));
+  if (why.empty()) why = WhyUnreached(channel);
+  return Error(absl::StatusCode::kUnavailable, "no connection to {} within {} s: {}",
+               successor.ToString(), std::chrono::duration<double>(limit).count(), why);
+}
+
+Status Measure(ring::RingPort* port, const Dialer& dialer, ring::Position position,
+               const v1::MeasureRing& measure, const std::stop_token& stop,
+               v1::RingMeasured* measured) {
   RING_RETURN_IF_ERROR(CheckMemory(measure.sums()));
   ring::LinkOptions options = OptionsFor(measure, position);
   options.stop = stop;
+  if (measure.link().reach_ms() > 0) {
+    const Status reached =
+        Reach(dialer, options,
+              std::chrono::milliseconds(std::min(measure.link().reach_ms(), kMostReach)));
+    measured->set_unreached(!reached.ok());
+    RING_RETURN_IF_ERROR(reached);
+  }
   RING_ASSIGN_OR_RETURN(const std::unique_ptr<ring::Link> link,
                         port->Connect(options, std::chrono::steady_clock::now() + kRingLimit));
   const std::stop_callback on_stop(
@@ -118,21 +199,22 @@ Status Measure(ring::RingPort* port, ring::Position position, const v1::MeasureR
 
 }  // namespace
 
-v1::RingMeasured RunBench(ring::RingPort* port, const std::string& name,
+v1::RingMeasured RunBench(ring::RingPort* port, const Dialer& dialer, const std::string& name,
                           const std::string& incarnation, const v1::MeasureRing& measure,
                           const std::stop_token& stop) {
   v1::RingMeasured measured;
   *measured.mutable_generation() = measure.generation();
   StatusOr<ring::Position> position = FindSelf(measure, name, incarnation);
-  const Status status =
-      position.ok() ? Measure(port, *position, measure, stop, &measured) : position.status();
+  const Status status = position.ok() ? Measure(port, dialer, *position, measure, stop, &measured)
+                                      : position.status();
   if (!status.ok()) {
     measured.set_error(Message(status));
     // Whoever ends a ring gives its neighbours one of the first two, and who is told to end is not
     // the cause.
-    measured.set_by_neighbour(status.code() == absl::StatusCode::kUnavailable ||
-                              status.code() == absl::StatusCode::kAborted ||
-                              status.code() == absl::StatusCode::kCancelled);
+    measured.set_by_neighbour(!measured.unreached() &&
+                              (status.code() == absl::StatusCode::kUnavailable ||
+                               status.code() == absl::StatusCode::kAborted ||
+                               status.code() == absl::StatusCode::kCancelled));
   }
   spdlog::info("ring measured: generation={} of={} {}", GenerationOf(measure).ToString(),
                measure.ring_size(), status.ok() ? "ok" : Message(status));

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -10,7 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "common/address.h"
 #include "common/amount.h"
+#include "common/files.h"
 #include "common/mutex.h"
 
 namespace ringmaster::worker {
@@ -78,6 +81,7 @@ using Clock = std::chrono::steady_clock;
 
 struct DeviceReporter::Shared {
   const Read read;
+  const ReadHost read_host;
   const Send send;
   const std::chrono::milliseconds interval;
 
@@ -89,9 +93,11 @@ struct DeviceReporter::Shared {
   Clock::time_point next ABSL_GUARDED_BY(mu);
 };
 
-DeviceReporter::DeviceReporter(Read read, Send send, Pace pace)
-    : shared_(
-          new Shared{.read = std::move(read), .send = std::move(send), .interval = pace.interval}),
+DeviceReporter::DeviceReporter(Read read, Send send, Pace pace, ReadHost read_host)
+    : shared_(new Shared{.read = std::move(read),
+                         .read_host = std::move(read_host),
+                         .send = std::move(send),
+                         .interval = pace.interval}),
       patience_(pace.patience) {}
 
 DeviceReporter::~DeviceReporter() { Stop(); }
@@ -144,18 +150,33 @@ void DeviceReporter::Run(Shared& shared) {
       shared.reading = true;
     }
     std::vector<v1::DeviceFigures> devices = shared.read();
+    v1::WorkerMessage message;
+    v1::DeviceReport& report = *message.mutable_device_report();
+    for (v1::DeviceFigures& device : devices) *report.add_devices() = std::move(device);
+    if (shared.read_host) *report.mutable_host() = shared.read_host();
     {
       MutexLock lock(shared.mu);
       shared.reading = false;
       shared.changed.NotifyAll();
       if (shared.stopping) return;
-      if (!shared.enabled || devices.empty()) continue;
+      if (!shared.enabled || (devices.empty() && !report.has_host())) continue;
     }
-    v1::WorkerMessage message;
-    v1::DeviceReport& report = *message.mutable_device_report();
-    for (v1::DeviceFigures& device : devices) *report.add_devices() = std::move(device);
     shared.send(std::move(message));
   }
+}
+
+DeviceReporter::ReadHost HostFiguresOf(std::string state_dir, std::string data_cache,
+                                       const std::string& address) {
+  return [state_dir = std::move(state_dir), data_cache = std::move(data_cache),
+          interface = InterfaceOf(address)] {
+    v1::HostFigures host;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    host.set_state_free(FreeBytes(state_dir));
+    host.set_cache_free(FreeBytes(data_cache));
+    host.set_interface(interface);
+    host.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+    return host;
+  };
 }
 
 DeviceReporter::Read FiguresOf(std::shared_ptr<Backend> backend, std::set<uint32_t> devices) {

@@ -30,22 +30,24 @@ namespace ringmaster::worker {
 // `ringworker devices [--device D]`: prints that line; the exit code.
 [[nodiscard]] int DevicesMain(int argc, const char* const* argv);
 
-// What the devices of this worker say of themselves, to the coordinator, from a thread of its own:
-// after each Attached, and every few seconds from then on. Thread-safe: anyone switches it on and
-// off. A reading may hang as long as a sick driver does, and nobody waits for it, not even Stop.
+// What the devices and the host of this worker say of themselves, to the coordinator, from a thread
+// of its own: after each Attached, and every few seconds from then on. Thread-safe: anyone switches
+// it on and off. A reading may hang as long as a sick driver does, and nobody waits for it, not
+// even Stop.
 class DeviceReporter {
  public:
   using Read = std::function<std::vector<v1::DeviceFigures>()>;
+  using ReadHost = std::function<v1::HostFigures()>;
   using Send = std::function<void(v1::WorkerMessage)>;
   struct Pace {
     std::chrono::milliseconds interval{5'000};
     std::chrono::milliseconds patience{1'000};  // of Stop, for a reading that hangs
   };
 
-  // While enabled send(read()), unless that is empty, both on the thread. `read` owns what it
-  // needs, because one that hangs outlives this object; `send` does not block, and is never called
-  // after Stop.
-  DeviceReporter(Read read, Send send, Pace pace);
+  // While enabled sends what `read` and `read_host`, where there is one, return, unless that is
+  // empty, all on the thread. Both own what they need, because one that hangs outlives this object;
+  // `send` does not block, and is never called after Stop.
+  DeviceReporter(Read read, Send send, Pace pace, ReadHost read_host = nullptr);
   ~DeviceReporter();
 
   void Start();
@@ -62,6 +64,10 @@ class DeviceReporter {
   const std::chrono::milliseconds patience_;
   std::jthread thread_;  // "devices"
 };
+
+// Reads this host's figures: its clock, the disks of both folders, and the interface of `address`.
+[[nodiscard]] DeviceReporter::ReadHost HostFiguresOf(std::string state_dir, std::string data_cache,
+                                                     const std::string& address);
 
 // Reads the figures of those of the backend's devices that cores are on.
 [[nodiscard]] DeviceReporter::Read FiguresOf(std::shared_ptr<Backend> backend,

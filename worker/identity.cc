@@ -99,8 +99,9 @@ Status SettleListen(Flags* flags) {
   flags->listen = {"127.0.0.1", 0};
   if (!IsLoopback(flags->coordinator.host)) {
     RING_ASSIGN_OR_RETURN(flags->listen.host, AddressTowards(flags->coordinator));
-    spdlog::info("other workers reach this one at {}, as it reaches the coordinator (--listen)",
-                 flags->listen.host);
+    const std::string interface = InterfaceOf(flags->listen.host);
+    spdlog::info("other workers reach this one at {}{}, as it reaches the coordinator (--listen)",
+                 flags->listen.host, interface.empty() ? "" : ", interface " + interface);
   }
   if (flags->advertise.empty()) flags->advertise = flags->listen.host;
   return absl::OkStatus();

@@ -349,8 +349,8 @@ void JobRunner::Do(const MeasureRing& task) {
     MutexLock lock(mu_);
     stop = bench_.get_token();
   }
-  BenchEnded ended{RunBench(surroundings_.port, surroundings_.name, surroundings_.incarnation,
-                            task.measure, stop)};
+  BenchEnded ended{RunBench(surroundings_.port, options_.dialer, surroundings_.name,
+                            surroundings_.incarnation, task.measure, stop)};
   malloc_trim(0);
   post_(std::move(ended));
 }

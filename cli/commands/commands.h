@@ -52,6 +52,7 @@ void AddModel(CommandLine& line);       // ls, summary
 void AddPlan(CommandLine& line);
 void AddTune(CommandLine& line);
 void AddBench(CommandLine& line);       // allreduce
+void AddCheck(CommandLine& line);
 void AddCompletion(CommandLine& line);  // bash
 
 // `ringctl --complete WORD...`: what the completion script asks for at every Tab.

@@ -1,17 +1,10 @@
 // ringctl plan FILE: whether a job fits cores like this host's, a profile's or those of the workers
 // that are attached, and what it takes, by the ringworker that lies beside ringctl. Asks a
 // coordinator with --cluster alone.
-#include <unistd.h>
-
-#include <filesystem>
-#include <map>
-#include <tuple>
-
 #include "cli/child_process.h"
+#include "cli/classes_file.h"
 #include "cli/client.h"
 #include "cli/commands/commands.h"
-#include "cli/show/json.h"
-#include "common/files.h"
 
 namespace ringmaster::cli {
 namespace {
@@ -22,62 +15,6 @@ struct PlanCommand {
   // Empty: ringworker's default.
   std::string device, cores, threads, memory, workers, data_root, profile;
   bool measure = false, cluster = false;
-};
-
-// What workers have in common for which one plan is true, as ringworker reads it from a profile.
-Json ClassesOf(const v1::ListWorkersResponse& workers) {
-  using Class = std::tuple<std::string, std::string, std::string, uint32_t, uint32_t, uint64_t>;
-  std::map<Class, uint32_t> counts;
-  for (const v1::WorkerStatus& worker : workers.workers()) {
-    const v1::NumericsClass& numerics = worker.numerics_class();
-    ++counts[{numerics.backend(), numerics.device_model(), numerics.instruction_set(),
-              worker.cores(), worker.threads_per_core(), worker.memory_per_core()}];
-  }
-  Json classes = Json::array();
-  for (const auto& [one, count] : counts) {
-    const auto& [backend, model, instructions, cores, threads, memory] = one;
-    classes.push_back({{"name", fmt::format("{} {}", backend, model)},
-                       {"device", backend},
-                       {"device_model", model},
-                       {"instruction_set", instructions},
-                       {"cores", cores},
-                       {"threads_per_core", threads},
-                       {"memory_per_core", memory},
-                       {"workers", count}});
-  }
-  return classes;
-}
-
-// The classes of the workers that are attached, in a file that goes with it.
-class ClassesFile {
- public:
-  ClassesFile() = default;
-  ClassesFile(const ClassesFile&) = delete;
-  ClassesFile& operator=(const ClassesFile&) = delete;
-  ~ClassesFile() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-  StatusOr<std::string> Write(const std::string& coordinator) {
-    RING_ASSIGN_OR_RETURN(Client client, Client::Create(coordinator));
-    RING_ASSIGN_OR_RETURN(const v1::ListWorkersResponse workers, client.ListWorkers());
-    if (workers.workers().empty()) {
-      return FailedPrecondition(
-          "no worker is attached to {}: leave --cluster out, and say "
-          "--cores and --memory-per-core",
-          coordinator);
-    }
-    std::string path = (std::filesystem::temp_directory_path() / "ringctl-plan-XXXXXX").string();
-    const int file = mkstemp(path.data());
-    if (file < 0) return FailedPrecondition("{}: cannot be made", path);
-    close(file);
-    path_ = path;
-    RING_RETURN_IF_ERROR(WriteDurably(path_, ClassesOf(workers).dump(), 0600));
-    return path_;
-  }
-
- private:
-  std::string path_;
 };
 
 Status CheckPlan(const PlanCommand& command) {
@@ -96,7 +33,15 @@ StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
   ClassesFile classes;
   std::string profile = command.profile;
   if (command.cluster) {
-    RING_ASSIGN_OR_RETURN(profile, classes.Write(common.coordinator));
+    RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
+    RING_ASSIGN_OR_RETURN(const v1::ListWorkersResponse workers, client.ListWorkers());
+    if (workers.workers().empty()) {
+      return FailedPrecondition(
+          "no worker is attached to {}: leave --cluster out, and say "
+          "--cores and --memory-per-core",
+          common.coordinator);
+    }
+    RING_ASSIGN_OR_RETURN(profile, classes.Write(workers));
   }
   RING_ASSIGN_OR_RETURN(const std::string folder, FolderOf({kProgram}));
   std::vector<std::string> arguments = {folder + "/" + kProgram, "plan"};

@@ -39,6 +39,13 @@ Json OfFetch(const v1::DataFetch& fetch) {
           {"bytes_per_second", fetch.bytes_per_second()}};
 }
 
+Json OfHost(const v1::HostFigures& host) {
+  return {{"unix_ms", host.unix_ms()},
+          {"state_free_bytes", Known(host.state_free() > 0, host.state_free())},
+          {"cache_free_bytes", Known(host.cache_free() > 0, host.cache_free())},
+          {"interface", Known(!host.interface().empty(), host.interface())}};
+}
+
 }  // namespace
 
 Json ToJson(const google::protobuf::RepeatedPtrField<std::string>& values) {
@@ -63,6 +70,8 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"instruction_set", worker.numerics_class().instruction_set()},
           {"compute_id", worker.numerics_class().compute_id()},
           {"devices", devices},
+          {"clock_ahead_ms", Known(worker.has_clock_ahead_ms(), worker.clock_ahead_ms())},
+          {"host_figures", worker.has_host_figures() ? OfHost(worker.host_figures()) : Json()},
           {"data_fetch", worker.has_data_fetch() ? OfFetch(worker.data_fetch()) : Json()}};
 }
 

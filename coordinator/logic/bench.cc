@@ -20,6 +20,9 @@ double MiddleOf(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+// Of links alone: every pair of so many; of more, neighbours.
+constexpr size_t kMostInPairs = 8;
+
 bool IsTime(double seconds) { return std::isfinite(seconds) && seconds > 0; }
 
 // Of one size and kind of sum: `index` is its place in each member's times.
@@ -71,6 +74,7 @@ Bench::Bench(BenchId id, v1::AllReduceRequest request, std::vector<Member> membe
     : id_(id),
       request_(std::move(request)),
       members_(std::move(members)),
+      links_(LinksOf(request_, members_.size())),
       options_(options),
       generations_(generations) {
   for (const Member& member : members_) report_.add_workers(member.name());
@@ -78,21 +82,40 @@ Bench::Bench(BenchId id, v1::AllReduceRequest request, std::vector<Member> membe
   report_.set_seed(request_.seed());
 }
 
+std::vector<Bench::Link> Bench::LinksOf(const v1::AllReduceRequest& request, size_t count) {
+  std::vector<Link> links;
+  const bool pairs = request.links_alone() && count <= kMostInPairs;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t j = i + 1; pairs && j < count; ++j) {
+      links.push_back({i, j});
+      links.push_back({j, i});
+    }
+    const size_t next = (i + 1) % count;
+    if (!pairs) links.push_back({i, next});
+    if (!pairs && request.links_alone()) links.push_back({next, i});
+  }
+  return links;
+}
+
 void Bench::Begin(Now now, Actions& actions) { BeginStage(now, actions); }
 
 void Bench::BeginStage(Now now, Actions& actions) {
   generation_ = generations_.Next();
   measured_.clear();
+  broken_ = false;
   const bool links = phase_ == Phase::kLinks;
   stage_ = members_;
-  if (links) stage_ = {members_[link_], members_[(link_ + 1) % members_.size()]};
+  if (links) stage_ = {members_[links_[link_].from], members_[links_[link_].to]};
   deadline_ = now.steady + (links ? options_.bench_link_limit : options_.bench_limit);
   v1::CoordinatorMessage message;
   v1::MeasureRing& measure = *message.mutable_measure_ring();
   *measure.mutable_generation() = ToProto(generation_);
   for (const Member& member : stage_) *measure.add_ring() = member.self;
   if (links) {
-    measure.mutable_link();
+    v1::MeasureLink& link = *measure.mutable_link();
+    if (request_.links_alone()) {
+      link.set_reach_ms(static_cast<uint32_t>(options_.reach_limit.count()));
+    }
   } else {
     v1::MeasureSums& sums = *measure.mutable_sums();
     *sums.mutable_bytes() = request_.bytes();
@@ -143,6 +166,13 @@ void Bench::OnMeasured(const std::string& name, const v1::RingMeasured& said, No
   const Certainty certainty =
       !error.empty() && said.by_neighbour() ? Certainty::kByNeighbour : Certainty::kItsOwn;
   if (error.empty() && phase_ != Phase::kEnding) error = Judge(name, said);
+  if (request_.links_alone() && phase_ == Phase::kLinks) {
+    measured_[name] = said;
+    measured_[name].set_error(error);
+    if (!error.empty() && !std::exchange(broken_, true)) EndOthers(error, now, actions);
+    if (asked_.empty()) EndStage(now, actions);
+    return;
+  }
   if (!error.empty()) {
     const Status status =
         Error(absl::StatusCode::kAborted, "worker {} could not measure: {}", name, error);
@@ -171,13 +201,17 @@ void Bench::Fail(Certainty certainty, Refusal fault, Now now, Actions& actions) 
   }
   if (phase_ != Phase::kEnding) {
     phase_ = Phase::kEnding;
-    deadline_ = now.steady + options_.bench_end_limit;
-    v1::CoordinatorMessage message;
-    *message.mutable_end_measuring()->mutable_generation() = ToProto(generation_);
-    message.mutable_end_measuring()->set_reason(Message(fault_.status));
-    for (const auto& [name, session] : asked_) actions.push_back(Send{session, message});
+    EndOthers(Message(fault_.status), now, actions);
   }
   if (asked_.empty()) phase_ = Phase::kOver;
+}
+
+void Bench::EndOthers(const std::string& reason, Now now, Actions& actions) {
+  deadline_ = now.steady + options_.bench_end_limit;
+  v1::CoordinatorMessage message;
+  *message.mutable_end_measuring()->mutable_generation() = ToProto(generation_);
+  message.mutable_end_measuring()->set_reason(reason);
+  for (const auto& [name, session] : asked_) actions.push_back(Send{session, message});
 }
 
 void Bench::KeepLink() {
@@ -186,14 +220,41 @@ void Bench::KeepLink() {
   link.set_to(stage_[1].name());
   link.set_round_trip_seconds(measured_[stage_[0].name()].round_trip_seconds());
   link.set_bytes_per_second(measured_[stage_[1].name()].bytes_per_second());
+  if (request_.links_alone()) link.set_address(stage_[1].self.ring_address());
+}
+
+void Bench::KeepBroken() {
+  const bool back_is_next = link_ + 1 < links_.size() &&
+                            links_[link_].from == links_[link_ + 1].to &&
+                            links_[link_].to == links_[link_ + 1].from;
+  for (size_t from = 0; from < (back_is_next ? size_t{2} : size_t{1}); ++from) {
+    const Member& member = stage_[from];
+    const Member& successor = stage_[1 - from];
+    const v1::RingMeasured& said = measured_[member.name()];
+    const v1::RingMeasured& other = measured_[successor.name()];
+    v1::BenchLink& link = *report_.add_links();
+    link.set_from(member.name());
+    link.set_to(successor.name());
+    link.set_address(successor.self.ring_address());
+    link.set_unreached(said.unreached());
+    if (said.unreached() || !other.unreached()) {
+      const bool own = said.unreached() || other.error().empty() ||
+                       (!said.error().empty() && !said.by_neighbour());
+      link.set_error(own ? said.error() : fmt::format("{}: {}", successor.name(), other.error()));
+    } else {
+      link.set_error("not measured: the way back cannot be made");
+    }
+  }
+  if (back_is_next) ++link_;
 }
 
 void Bench::EndStage(Now now, Actions& actions) {
   switch (phase_) {
     case Phase::kLinks:
-      KeepLink();
-      if (++link_ == members_.size()) phase_ = Phase::kSums;
-      return BeginStage(now, actions);
+      broken_ ? KeepBroken() : KeepLink();
+      if (++link_ == links_.size()) phase_ = request_.links_alone() ? Phase::kOver : Phase::kSums;
+      if (phase_ != Phase::kOver) BeginStage(now, actions);
+      return;
     case Phase::kSums: {
       std::vector<v1::RingMeasured> measured;
       for (const Member& member : members_) measured.push_back(measured_[member.name()]);

@@ -6,7 +6,8 @@
 //
 // Each ring is a stage with a generation of its own: first one of two members for each link, one
 // after the other, then all of them. A fault ends the stage: those who still measure are told so,
-// and their answers waited for, so that nobody is free before it is idle.
+// and their answers waited for, so that nobody is free before it is idle. Where the links alone are
+// asked for (`ringctl check`), a member's fault is what is found out, and the next link follows.
 #pragma once
 
 #include <chrono>
@@ -64,7 +65,17 @@ class Bench {
   void BeginStage(Now now, Actions& actions);
   void EndStage(Now now, Actions& actions);
   void Fail(Certainty certainty, Refusal fault, Now now, Actions& actions);
+  // From `members_[from]` to `members_[to]`.
+  struct Link {
+    size_t from, to;
+  };
+  [[nodiscard]] static std::vector<Link> LinksOf(const v1::AllReduceRequest& request, size_t count);
   void KeepLink();
+  // Of links alone: what those of this stage, there and back, fail at. The way back has no stage of
+  // its own then.
+  void KeepBroken();
+  // Tells those who still measure to end.
+  void EndOthers(const std::string& reason, Now now, Actions& actions);
   // What is wrong with what a member measured; empty when nothing is.
   [[nodiscard]] std::string Judge(const std::string& name, const v1::RingMeasured& said) const;
   // Its place in the ring of this stage.
@@ -74,13 +85,15 @@ class Bench {
   const BenchId id_;
   const v1::AllReduceRequest request_;
   const std::vector<Member> members_;
+  const std::vector<Link> links_;
   const Options& options_;
   GenerationSource& generations_;
 
   Phase phase_ = Phase::kLinks;
   GenerationId generation_;                           // of the stage
   std::vector<Member> stage_;                         // its members, in ring order
-  size_t link_ = 0;                                   // in kLinks: from members_[link_] to the next
+  size_t link_ = 0;                                   // in kLinks: of links_
+  bool broken_ = false;                               // in kLinks: a member said an error
   std::map<std::string, SessionId> asked_;            // who has not answered yet
   std::map<std::string, v1::RingMeasured> measured_;  // in this stage
   std::chrono::milliseconds deadline_{0};             // of the stage

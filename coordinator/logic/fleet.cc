@@ -119,8 +119,17 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   return worker;
 }
 
-void Fleet::KeepDevices(Worker& worker, const v1::DeviceReport& report) {
+void Fleet::KeepDevices(Worker& worker, const v1::DeviceReport& report, Now now) {
   worker.devices.Clear();
+  if (report.has_host()) {
+    v1::HostFigures& host = *worker.devices.mutable_host();
+    host = report.host();
+    host.DiscardUnknownFields();
+    host.set_interface(CleanText(host.interface(), kMaxNameLength));
+    // Of an absurd clock a difference that can be told all the same.
+    const int64_t said = std::clamp(host.unix_ms(), int64_t{0}, int64_t{1} << 53);
+    worker.clock_ahead = std::chrono::milliseconds(said - now.unix_ms);
+  }
   for (int i = 0; i < std::min(report.devices_size(), kMaxDevices); ++i) {
     v1::DeviceFigures& device = *worker.devices.add_devices();
     device = report.devices(i);
@@ -193,6 +202,10 @@ v1::ListWorkersResponse Fleet::View() const {
     *status.mutable_numerics_class() = worker.attach.numerics_class();
     status.set_host(worker.attach.host());
     *status.mutable_devices() = worker.devices.devices();
+    if (worker.devices.has_host()) {
+      *status.mutable_host_figures() = worker.devices.host();
+      status.set_clock_ahead_ms(worker.clock_ahead.count());
+    }
     if (worker.heartbeat.has_data_fetch()) {
       *status.mutable_data_fetch() = Shown(worker.heartbeat.data_fetch());
     }

@@ -21,8 +21,9 @@ namespace ringmaster::coordinator {
 struct Worker {
   SessionId session{};
   v1::Attach attach;
-  v1::Heartbeat heartbeat;   // the newest
-  v1::DeviceReport devices;  // the newest, as far as it is shown
+  v1::Heartbeat heartbeat;                   // the newest
+  v1::DeviceReport devices;                  // the newest, as far as it is shown
+  std::chrono::milliseconds clock_ahead{0};  // of the coordinator's, as the host of `devices` says
   std::chrono::milliseconds last_heard{0};
   JobId job;               // that it serves; empty = free
   bool releasing = false;  // its job is over here, and it has not said yet that it is free
@@ -51,9 +52,9 @@ class Fleet {
   [[nodiscard]] Refusal Check(const v1::Attach& attach, std::optional<SessionId>* superseded) const;
   Worker& Add(SessionId session, const v1::Attach& attach, Now now);
 
-  // What it says of its devices, until it says it again or its session ends. Of an absurd report
-  // that is the first devices, with names cut short.
-  static void KeepDevices(Worker& worker, const v1::DeviceReport& report);
+  // What it says of its devices and its host, until it says it again or its session ends. Of an
+  // absurd report that is the first devices, with names cut short.
+  static void KeepDevices(Worker& worker, const v1::DeviceReport& report, Now now);
 
   // Null when the session has not attached, or is unknown.
   Worker* Find(SessionId session);

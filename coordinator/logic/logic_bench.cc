@@ -18,7 +18,17 @@ Refusal BadBench(const std::string& message) {
   return {InvalidArgument("{}", message), "INVALID_REQUEST"};
 }
 
+Refusal CheckNames(const v1::AllReduceRequest& request) {
+  std::set<std::string> names;
+  for (const std::string& name : request.workers()) {
+    if (!names.insert(name).second)
+      return BadBench(fmt::format("workers: {} is named twice", name));
+  }
+  return {};
+}
+
 Refusal CheckBench(const v1::AllReduceRequest& request) {
+  if (request.links_alone()) return CheckNames(request);
   if (request.bytes_size() < 1 || request.bytes_size() > kMostSizes) {
     return BadBench(
         fmt::format("bytes: expected 1 to {} sizes, got {}", kMostSizes, request.bytes_size()));
@@ -39,12 +49,7 @@ Refusal CheckBench(const v1::AllReduceRequest& request) {
     return BadBench(fmt::format(
         "sums: expected BENCH_SUMS_EXACT and BENCH_SUMS_FLOAT32 once each, got {}", each));
   }
-  std::set<std::string> names;
-  for (const std::string& name : request.workers()) {
-    if (!names.insert(name).second)
-      return BadBench(fmt::format("workers: {} is named twice", name));
-  }
-  return {};
+  return CheckNames(request);
 }
 
 // Why it cannot be measured; empty when it can.

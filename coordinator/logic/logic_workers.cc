@@ -255,7 +255,7 @@ void Logic::On(const WorkerSaid& event) {
       }
       return;
     case Kind::kDeviceReport:
-      Fleet::KeepDevices(*worker, event.message.device_report());
+      Fleet::KeepDevices(*worker, event.message.device_report(), now_);
       devices_changed_ = true;
       return;
     case Kind::kAttach:

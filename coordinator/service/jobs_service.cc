@@ -1,11 +1,14 @@
 #include "coordinator/service/jobs_service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "common/build_id.h"
+#include "common/files.h"
 #include "common/rpc/rpc_status.h"
 #include "coordinator/logic/explain.h"
 #include "coordinator/service/checkpoint_check.h"
@@ -216,6 +219,11 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
                                                    const v1::ListWorkersRequest*,
                                                    v1::ListWorkersResponse* response) {
   *response = board_.Workers(kMaxListBytes);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  v1::CoordinatorFigures& own = *response->mutable_coordinator();
+  own.set_version(VersionLine("ringmaster"));
+  own.set_data_free(FreeBytes(data_dir_));
+  own.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

@@ -2,6 +2,8 @@
 // daemon; thread-safe. It decides nothing.
 #pragma once
 
+#include <string>
+
 #include "common/loop.h"
 #include "coordinator/service/control_loop.h"
 #include "coordinator/service/gate.h"
@@ -13,13 +15,14 @@ namespace ringmaster::coordinator {
 
 class JobsService final : public v1::Jobs::CallbackService {
  public:
-  // All outlive it; `disk` reads checkpoints.
+  // All outlive it; `disk` reads checkpoints; `data_dir` is the daemon's.
   JobsService(ControlLoop& control, StatusBoard& board, Loop& disk, const LogStream::Hands& logs,
-              CallerOf caller_of)
+              std::string data_dir, CallerOf caller_of)
       : control_(control),
         board_(board),
         disk_(disk),
         logs_(logs),
+        data_dir_(std::move(data_dir)),
         caller_of_(std::move(caller_of)) {}
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
@@ -71,6 +74,7 @@ class JobsService final : public v1::Jobs::CallbackService {
   StatusBoard& board_;
   Loop& disk_;
   const LogStream::Hands logs_;
+  const std::string data_dir_;
   const CallerOf caller_of_;
 };
 

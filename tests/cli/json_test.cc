@@ -83,7 +83,7 @@ TEST_CASE("Json: a worker has its cores, and no job when it is free") {
         R"("memory_per_core_bytes":8589934592,"host":null,"ring_address":"127.0.0.1:4000",)"
         R"("job_id":null,)"
         R"("backend":"cpu","device_model":"","instruction_set":"","compute_id":"","devices":[],)"
-        R"("data_fetch":null}]})");
+        R"("clock_ahead_ms":null,"host_figures":null,"data_fetch":null}]})");
 }
 
 TEST_CASE("Json: what a device cannot tell is null, and an idle one is 0 percent busy") {

@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,12 +31,6 @@ constexpr std::chrono::minutes kLockLimit{10};  // somebody may remove a dataset
 bool IsEntryName(const std::string& name) {
   const size_t digits = name.size() - (name.ends_with(kPartial) ? sizeof(kPartial) - 1 : 0);
   return digits == 64 && name.find_first_not_of("0123456789abcdef") >= digits;
-}
-
-uint64_t FreeBytes(const std::string& folder) {
-  struct statvfs disk = {};
-  if (statvfs(folder.c_str(), &disk) != 0) return 0;
-  return uint64_t{disk.f_bavail} * disk.f_frsize;
 }
 
 // What the files of a folder take of the disk.

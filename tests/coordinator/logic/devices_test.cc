@@ -1,5 +1,6 @@
 // What workers say of their devices: kept and shown, and nothing else.
 #include <catch2/catch.hpp>
+#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -163,6 +164,25 @@ TEST_CASE("Devices: of an absurd report the first ones are kept, with names cut 
   REQUIRE(cluster.Shown(0).devices_size() == 64);
   CHECK(cluster.Shown(0).devices(63).memory_used() == 63);
   CHECK(cluster.Shown(0).devices(0).name().size() < 200);
+}
+
+TEST_CASE("Devices: a host's clock is compared with the coordinator's, whatever it says") {
+  Cluster cluster;
+  v1::DeviceReport report;
+  const auto ahead = [&](int64_t unix_ms) {
+    cluster.Pass(1'000);
+    report.mutable_host()->set_unix_ms(unix_ms);
+    (void)cluster.Report(Cluster::kA, report);
+    return cluster.Shown(0).clock_ahead_ms();
+  };
+  report.mutable_host()->set_interface(std::string(100'000, 'x'));
+  report.mutable_host()->set_state_free(7);
+  CHECK(ahead(90'000) == 90'000);  // the coordinator's is at 0 here
+  CHECK(cluster.Shown(0).host_figures().state_free() == 7);
+  CHECK(cluster.Shown(0).host_figures().interface().size() < 200);
+  CHECK_FALSE(cluster.Shown(1).has_clock_ahead_ms());
+  CHECK(ahead(std::numeric_limits<int64_t>::min()) == 0);
+  CHECK(ahead(std::numeric_limits<int64_t>::max()) == int64_t{1} << 53);
 }
 
 }  // namespace ringmaster::coordinator

@@ -14,7 +14,7 @@
 namespace ringmaster::coordinator {
 
 // `bench 1 workers=a,b bytes=1024,4 rounds=2 sums=exact`: without `sums` both, without `workers`
-// all.
+// all. `bench 1 links=alone`: no sums.
 [[nodiscard]] inline BenchAsked ParseBench(const Command& command) {
   BenchAsked asked{BenchId{std::stoull(command.subject)}, {}};
   const auto each = [&](const char* key, const char* otherwise, const auto& take) {
@@ -23,6 +23,8 @@ namespace ringmaster::coordinator {
   };
   v1::AllReduceRequest& request = asked.request;
   each("workers", "", [&](const std::string& name) { request.add_workers(name); });
+  request.set_links_alone(command.options.contains("links"));
+  if (request.links_alone()) return asked;
   each("bytes", "1024", [&](const std::string& bytes) { request.add_bytes(std::stoull(bytes)); });
   each("sums", "", [&](const std::string& sums) {
     request.add_sums(sums == "exact" ? v1::BENCH_SUMS_EXACT : v1::BENCH_SUMS_FLOAT32);
@@ -32,8 +34,9 @@ namespace ringmaster::coordinator {
 }
 
 // What `name` measured of what it was told: `measured a seconds=0.5`: every round takes that long,
-// the first twice; float32 takes three times as long. `error="..." neighbour=yes` instead of all
-// that. `rounds=1`: of so many alone; `generation=1.1`: of that one, and not the newest.
+// the first twice; float32 takes three times as long. `error="..." neighbour=yes`, or
+// `unreached=yes`, instead of all that. `rounds=1`: of so many alone; `generation=1.1`: of that
+// one, and not the newest.
 [[nodiscard]] inline v1::RingMeasured ParseMeasured(const Command& command, const std::string& name,
                                                     const v1::MeasureRing& told) {
   v1::RingMeasured measured;
@@ -43,6 +46,7 @@ namespace ringmaster::coordinator {
   }
   measured.set_error(command.Text("error", ""));
   measured.set_by_neighbour(command.options.contains("neighbour"));
+  measured.set_unreached(command.options.contains("unreached"));
   if (!measured.error().empty()) return measured;
   const double seconds = command.Real("seconds", 0.5);
   if (told.has_link()) {
@@ -67,6 +71,11 @@ namespace ringmaster::coordinator {
 [[nodiscard]] inline std::string Told(const v1::AllReduceReport& report) {
   std::string text;
   for (const v1::BenchLink& link : report.links()) {
+    if (!link.error().empty()) {
+      text += fmt::format(" {}-{} {}: {},", link.from(), link.to(),
+                          link.unreached() ? "unreached" : "not measured", link.error());
+      continue;
+    }
     text += fmt::format(" {}-{} {} B/s {} s,", link.from(), link.to(), link.bytes_per_second(),
                         link.round_trip_seconds());
   }
