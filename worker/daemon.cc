@@ -27,6 +27,10 @@ constexpr std::chrono::seconds kJoinLimit{15};
 // One for each name: a copy of a state folder that another worker uses brings none of its lines.
 std::string SpoolFolder(const Flags& flags) { return flags.state_dir + "/spool-" + flags.name; }
 
+std::string CacheFolder(const Flags& flags) {
+  return flags.data_cache.empty() ? flags.state_dir + "/data" : flags.data_cache;
+}
+
 // Moves this thread to each CPU once, and back: only the kernel knows which ones it may have.
 Status CheckCpus(const std::vector<int>& cpus) {
   cpu_set_t before;
@@ -123,7 +127,7 @@ Daemon::Services Daemon::MakeServices(const Flags& flags, const Security& securi
   options.coordinator = flags.coordinator;
   options.dialer = security.dialer;
   options.ticket = [ticket = services.ticket.get()]() { return ticket->Get(); };
-  options.cache.folder = flags.data_cache.empty() ? flags.state_dir + "/data" : flags.data_cache;
+  options.cache.folder = CacheFolder(flags);
   options.cache.most_bytes = flags.data_cache_bytes;
   options.urls = flags.urls;
   services.data = std::make_unique<JobData>(std::move(options));
@@ -159,9 +163,12 @@ Daemon::Daemon(Flags flags, Security security, std::unique_ptr<FolderLock> state
               services_.data.get(), coordinator_, [this](Event event) { Post(std::move(event)); }),
       heartbeat_([this]() { return runner_.heartbeat(); },
                  [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }),
-      devices_(FiguresOf(backend_, UsedDevices()),
-               [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {}),
+      devices_(
+          FiguresOf(backend_, UsedDevices()),
+          [this](v1::WorkerMessage message) { session_.Send(std::move(message)); }, {},
+          HostFiguresOf(flags_.state_dir, CacheFolder(flags_), flags_.advertise)),
       renewal_(security_.folder, coordinator_),
+      notice_(flags_.notice),
       terms_({flags_.state_dir}, [this](Event event) { Post(std::move(event)); }),
       loop_({.name = "loop", .limit = 4096, .on_tick = [this]() { terms_.GiveUpLate(); }}) {
   // No thread of ours runs yet, and none any more in the destructor: a logger's sinks have no lock.
@@ -234,6 +241,7 @@ void Daemon::Start() {
   devices_.Start();
   session_.Start();
   renewal_.Start();
+  notice_.Start();
 }
 
 void Daemon::Post(Event event) {
@@ -316,6 +324,7 @@ void Daemon::Stop(const std::string& reason) {
   terms_.Stop();
   session_.Stop();
   renewal_.Stop();
+  notice_.Stop();
   shipper_.Stop();
   services_.files->Stop();
   services_.states->Stop();

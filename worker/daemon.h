@@ -23,6 +23,7 @@
 #include "worker/log/spool.h"
 #include "worker/log/spool_sink.h"
 #include "worker/logic/worker_logic.h"
+#include "worker/notice.h"
 #include "worker/renewal.h"
 #include "worker/ring/grpc/ring_port.h"
 #include "worker/session.h"
@@ -40,6 +41,8 @@ class Daemon {
   void Start();
   // True when the daemon ended by itself.
   [[nodiscard]] bool exited() const { return exited_; }
+  // Why this host goes away soon; empty: nobody said so.
+  [[nodiscard]] std::string notice() const { return notice_.notice(); }
   // Says that it leaves, and goes on: exited() once the coordinator let it go. Idempotent.
   void Leave(const std::string& reason);
   // Says that it leaves if it did not, ends the run now, and every stream. Idempotent.
@@ -94,6 +97,7 @@ class Daemon {
   Heartbeat heartbeat_;
   DeviceReporter devices_;
   Renewal renewal_;
+  NoticeWatch notice_;
   TermStore terms_;
   Loop loop_;
 };

@@ -33,6 +33,7 @@ struct RawFlags {
   std::string data_cache_bytes;
   std::string log_spool = "64MiB";
   std::string drain = "30s";
+  std::string notice, metadata;
   std::string cpus;
   bool insecure = false;
 };
@@ -76,6 +77,25 @@ Status FinishJoin(const RawFlags& raw, Flags* flags) {
   return absl::OkStatus();
 }
 
+Status FinishNotice(const RawFlags& raw, Flags* flags) {
+  if (raw.notice.empty()) {
+    if (raw.metadata.empty()) return absl::OkStatus();
+    return InvalidArgument("--metadata-address is for --drain-on-notice; give that, too");
+  }
+  flags->notice.emplace();
+  if (raw.notice == "aws") flags->notice->cloud = Cloud::kAws;
+  if (raw.notice == "gcp") flags->notice->cloud = Cloud::kGcp;
+  if (raw.notice == "azure") flags->notice->cloud = Cloud::kAzure;
+  if (!flags->notice->cloud && raw.notice != "auto") {
+    return InvalidArgument("--drain-on-notice {}: expected aws, gcp, azure or auto", raw.notice);
+  }
+  if (!raw.metadata.empty()) {
+    RING_ASSIGN_OR_RETURN(flags->notice->metadata,
+                          ParseAddress(raw.metadata, "--metadata-address"));
+  }
+  return absl::OkStatus();
+}
+
 Status Finish(const RawFlags& raw, Flags* flags) {
   RING_RETURN_IF_ERROR(FinishJoin(raw, flags));
   if (!raw.listen.empty()) {
@@ -110,6 +130,7 @@ Status Finish(const RawFlags& raw, Flags* flags) {
                            kMinSpoolBytes >> 10);
   }
   RING_ASSIGN_OR_RETURN(flags->drain, ParseDuration(raw.drain, "--drain", kDrain));
+  RING_RETURN_IF_ERROR(FinishNotice(raw, flags));
   RING_RETURN_IF_ERROR(CheckUrlOptions(flags->urls));
   if (!raw.cpus.empty()) {
     RING_ASSIGN_OR_RETURN(flags->cpus, ParseCpuList(raw.cpus));
@@ -229,6 +250,12 @@ ParsedFlags ParseFlags(int argc, char** argv) {
                  "after SIGTERM, wait so long for the ring to go on without it; 0: leave at once")
       ->type_name("DURATION")
       ->capture_default_str();
+  app.add_option("--drain-on-notice", raw.notice,
+                 "leave as after SIGTERM when the cloud says that it takes this host away: aws, "
+                 "gcp, azure, or auto: whose metadata service answers")
+      ->type_name("CLOUD");
+  app.add_option("--metadata-address", raw.metadata, "HOST:PORT of that service")
+      ->default_str("169.254.169.254:80");
   const CLI::Option* const name =
       app.add_option("--name", flags.name, "worker id")->capture_default_str();
   app.add_option("--cpus", raw.cpus, "pin the cores to these CPUs, e.g. 0,2-3");

@@ -10,6 +10,7 @@
 #include "common/address.h"
 #include "common/status.h"
 #include "worker/fetch/url_source.h"
+#include "worker/notice.h"
 
 namespace ringmaster::worker {
 
@@ -38,7 +39,8 @@ struct Flags {
   uint64_t data_cache_bytes = 0;                  // 0: half of what is free there
   uint64_t log_spool_bytes = uint64_t{64} << 20;  // of log lines that were not acknowledged
   std::chrono::milliseconds drain{
-      30'000};  // between SIGTERM and the end of a run that nobody ended
+      30'000};                          // between SIGTERM and the end of a run that nobody ended
+  std::optional<NoticeOptions> notice;  // nothing: no cloud is asked
   std::string name;
   bool name_given = false;  // else it is the host's
   std::vector<int> cpus;    // empty: not pinned; else cores * threads_per_core of them

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "common/amount.h"
@@ -27,10 +28,11 @@ namespace {
 constexpr char kReason[] = "the worker was told to stop";
 
 // Until the coordinator let it go, a second signal, or the limit.
-void WaitUntilReleased(std::chrono::milliseconds limit, ringmaster::worker::Daemon* daemon) {
+void WaitUntilReleased(std::chrono::milliseconds limit, const std::string& reason,
+                       ringmaster::worker::Daemon* daemon) {
   using Clock = std::chrono::steady_clock;
   if (limit.count() == 0 || daemon->exited()) return;
-  daemon->Leave(kReason);
+  daemon->Leave(reason);
   const auto deadline = Clock::now() + limit;
   while (!daemon->exited()) {
     if (ringmaster::WaitForSignal(std::chrono::milliseconds(20))) return;
@@ -91,9 +93,11 @@ int main(int argc, char** argv) {
   fmt::print("ringworker {} listening on {}\n", (*daemon)->name(), (*daemon)->ring_address());
   std::fflush(stdout);
 
-  while (!(*daemon)->exited() && !WaitForSignal(std::chrono::seconds(1))) {
+  while (!(*daemon)->exited() && (*daemon)->notice().empty() &&
+         !WaitForSignal(std::chrono::seconds(1))) {
   }
-  WaitUntilReleased(drain, daemon->get());
-  (*daemon)->Stop(kReason);
+  const std::string notice = (*daemon)->notice(), reason = notice.empty() ? kReason : notice;
+  WaitUntilReleased(drain, reason, daemon->get());
+  (*daemon)->Stop(reason);
   return 0;
 }

@@ -268,6 +268,9 @@ void HttpClient::Connection::SetUp(Transfer* transfer) {
     curl_easy_setopt(easy_, CURLOPT_CAINFO, file);
   }
   if (request.method == HttpRequest::Method::kHead) curl_easy_setopt(easy_, CURLOPT_NOBODY, 1L);
+  if (request.method == HttpRequest::Method::kPut) {
+    curl_easy_setopt(easy_, CURLOPT_CUSTOMREQUEST, "PUT");
+  }
   if (!request.into.empty()) {
     const std::string range =
         fmt::format("{}-{}", request.offset, request.offset + request.into.size() - 1);

@@ -1,7 +1,7 @@
-// GET and HEAD over libcurl, which no other file knows: bounded connections that are used again,
-// deadlines, stop tokens, pauses between tries, and no address that a job could abuse. Owned by a
-// source; thread-safe. It follows no redirect to another host, uses no proxy, and takes nothing
-// from .netrc.
+// GET and HEAD, and PUT of nothing, over libcurl, which no other file knows: bounded connections
+// that are used again, deadlines, stop tokens, pauses between tries, and no address that a job
+// could abuse. Owned by a source; thread-safe. It follows no redirect to another host, uses no
+// proxy, and takes nothing from .netrc.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct SigningKeys {
 };
 
 struct HttpRequest {
-  enum class Method : uint8_t { kGet, kHead };
+  enum class Method : uint8_t { kGet, kHead, kPut };  // kPut: without a body
   Method method = Method::kGet;
   std::string url;                   // percent-encoded
   std::vector<std::string> headers;  // "Name: value"

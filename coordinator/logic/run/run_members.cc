@@ -143,6 +143,7 @@ void Run::Leave(const std::string& worker, const std::string& why) {
   Member* member = Find(worker);
   if (member == nullptr || member->leaving) return;
   member->leaving = true;
+  member->leaves_why = why;
   if (started_) return;  // at a boundary
   last_loss_ = fmt::format("{} left: {}", member->called(), why);
   Tell(event_type::kWorkerLeft, Severity::kInfo, last_loss_, worker);

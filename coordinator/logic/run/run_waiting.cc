@@ -225,7 +225,8 @@ void Run::ReleaseLeavers() {
   for (const std::string& name : names) {
     const Member& member = *Find(name);
     if (member.role == Role::kReady) {
-      last_loss_ = fmt::format("{} left at step {}", member.called(), member.holding.applied);
+      last_loss_ = fmt::format("{} left at step {}{}{}", member.called(), member.holding.applied,
+                               member.leaves_why.empty() ? "" : ": ", member.leaves_why);
       Tell(event_type::kWorkerLeft, Severity::kInfo, last_loss_, name);
     }
     left_.insert(name);
