@@ -51,7 +51,7 @@ void AddDataset(CommandLine& line);     // make, stat, verify
 void AddModel(CommandLine& line);       // ls, summary
 void AddPlan(CommandLine& line);
 void AddTune(CommandLine& line);
-void AddBench(CommandLine& line);       // allreduce
+void AddBench(CommandLine& line);  // allreduce
 void AddCheck(CommandLine& line);
 void AddCompletion(CommandLine& line);  // bash
 
