@@ -126,7 +126,9 @@ class NoticeTest(cluster.ClusterTest):
         status = self.cluster.wait(job)
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
         self.assertEqual(status["checkpoint"]["sha256"], expected)
-        self.assertEqual([(one["lost"], one["shards_recomputed"]) for one in status["regroups"]], [(["b"], 0)])
+        # A machine that stands still may have the ring formed anew without anybody lost.
+        lost = [(one["lost"], one["shards_recomputed"]) for one in status["regroups"] if one["lost"]]
+        self.assertEqual(lost, [(["b"], 0)])
         events = self.cluster.json("events", job)["events"]
         left = [event["message"] for event in events if event["type"] == "WorkerLeft"]
         self.assertRegex(" ".join(left), r"^worker b on host .* left at step [0-9]+: preemption notice of ")
