@@ -8,7 +8,6 @@ import namespaces_test
 
 SECOND = "198.18.77.3"  # of the host inside
 
-
 setUpModule = two_hosts.set_up
 
 
