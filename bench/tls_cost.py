@@ -21,12 +21,12 @@ import signal
 import statistics
 import sys
 
-import certified  # noqa: I001  before the modules of tests: it says where they are
-import recovery
+import recovery  # noqa: I001  before the modules of tests: it says where they are
 from step_times import quantile
 
 import cluster
 import contenders
+import private
 import training
 
 PLAIN, TLS = "without", "with TLS"
@@ -36,13 +36,13 @@ READY = "next successors are connected already"
 # ---- regroup ------------------------------------------------------------------------------------
 
 
-class Plain(recovery.Training):
-    """A job that stands still at a step boundary while its gate is closed."""
+class Job(recovery.Training):
+    """One that stands still at a step boundary while its gate is closed."""
 
-    def __init__(self, workers):
+    def __init__(self, workers, switch):
         self.names = workers
         self.gate = None
-        super().__init__(workers=workers, environment=self._environment)
+        super().__init__(workers=workers, environment=self._environment, switch=switch)
 
     def _environment(self, folder):
         self.gate = cluster.Gate(pathlib.Path(folder, "gate"), milliseconds=500_000)
@@ -78,18 +78,14 @@ class Plain(recovery.Training):
         return sum(parts), parts
 
 
-class Certified(Plain):
-    CLUSTER = certified.Cluster
-
-
 def regroup(options):
     names = training.WORKERS[:options.workers]
     spec = recovery.wide(options.mib)
     clusters, failed = {}, True
     times = {PLAIN: [], TLS: []}
     try:
-        for kind, made in ((PLAIN, Plain), (TLS, Certified)):
-            clusters[kind] = made(names)
+        for kind, switch in ((PLAIN, None), (TLS, options.switch)):
+            clusters[kind] = Job(names, switch)
             clusters[kind].begin(spec)
             clusters[kind].gate.path.touch()
         for number in range(options.rounds):
@@ -119,10 +115,6 @@ def regroup(options):
 # ---- training -----------------------------------------------------------------------------------
 
 
-class CertifiedWorkers(contenders.Workers):
-    CLUSTER = certified.Cluster
-
-
 def train(options):
     options.bin = cluster.BIN
     options.image, options.model_options = (32, 32), {}
@@ -131,8 +123,8 @@ def train(options):
         raise contenders.Failure("two workers need two CPUs")
     clusters, teams = [], []
     try:
-        for kind, made in ((PLAIN, contenders.Workers), (TLS, CertifiedWorkers)):
-            clusters.append(made(options))
+        for kind, host in ((PLAIN, None), (TLS, options.switch.ADDRESS)):
+            clusters.append(contenders.Workers(options, host))
             teams.append(contenders.OursOnWorkers(kind, options, "float32", clusters[-1], 2, options.batch, options.shards))
         for number in range(options.rounds):
             for team in random.sample(teams, 2):
@@ -170,7 +162,8 @@ def main():
     for each in parts.choices.values():
         each.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    certified.enter_namespace()
+    private.enter()
+    options.switch = private.Switch()
     random.seed(options.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no worker is left behind
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, programs of {os.environ['RINGMASTER_BIN']}", flush=True)

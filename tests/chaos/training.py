@@ -83,11 +83,9 @@ class Training:
     cluster.Cluster.
     """
 
-    CLUSTER = cluster.Cluster
-
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
                  silence_ms=None):
-        self.cluster = self.CLUSTER(silence_ms, host=switch and switch.ADDRESS)
+        self.cluster = cluster.Cluster(silence_ms, host=switch and switch.ADDRESS)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}
