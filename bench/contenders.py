@@ -198,14 +198,13 @@ class Theirs:
 
 
 class Workers:
-    """A coordinator and a worker of one core on each CPU: real daemons on loopback, as tests start them."""
-    HOST = None  # loopback; else as of cluster.Cluster
+    """A coordinator and a worker of one core on each CPU: real daemons, as tests start them. `host`: tests' cluster.Cluster's."""
 
-    def __init__(self, options):
+    def __init__(self, options, host=None):
         os.environ["RINGMASTER_BIN"] = str(options.bin)
         sys.path.append(str(ROOT / "tests/integration"))
         import cluster
-        self.cluster = cluster.Cluster(host=self.HOST)
+        self.cluster = cluster.Cluster(host=host)
         self.cluster.environment["RINGMASTER_LOG"] = "debug"  # says when a step was applied
         self.workers = []
         try:

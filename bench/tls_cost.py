@@ -36,15 +36,13 @@ READY = "next successors are connected already"
 # ---- regroup ------------------------------------------------------------------------------------
 
 
-class Plain(recovery.Training):
-    """A job that stands still at a step boundary while its gate is closed."""
+class Job(recovery.Training):
+    """One that stands still at a step boundary while its gate is closed."""
 
-    HOST = None  # loopback
-
-    def __init__(self, workers):
+    def __init__(self, workers, switch):
         self.names = workers
         self.gate = None
-        super().__init__(workers=workers, environment=self._environment, host=self.HOST)
+        super().__init__(workers=workers, environment=self._environment, switch=switch)
 
     def _environment(self, folder):
         self.gate = cluster.Gate(pathlib.Path(folder, "gate"), milliseconds=500_000)
@@ -80,18 +78,14 @@ class Plain(recovery.Training):
         return sum(parts), parts
 
 
-class Certified(Plain):
-    HOST = private.Switch.ADDRESS
-
-
 def regroup(options):
     names = training.WORKERS[:options.workers]
     spec = recovery.wide(options.mib)
     clusters, failed = {}, True
     times = {PLAIN: [], TLS: []}
     try:
-        for kind, made in ((PLAIN, Plain), (TLS, Certified)):
-            clusters[kind] = made(names)
+        for kind, switch in ((PLAIN, None), (TLS, options.switch)):
+            clusters[kind] = Job(names, switch)
             clusters[kind].begin(spec)
             clusters[kind].gate.path.touch()
         for number in range(options.rounds):
@@ -121,10 +115,6 @@ def regroup(options):
 # ---- training -----------------------------------------------------------------------------------
 
 
-class CertifiedWorkers(contenders.Workers):
-    HOST = private.Switch.ADDRESS
-
-
 def train(options):
     options.bin = cluster.BIN
     options.image, options.model_options = (32, 32), {}
@@ -133,8 +123,8 @@ def train(options):
         raise contenders.Failure("two workers need two CPUs")
     clusters, teams = [], []
     try:
-        for kind, made in ((PLAIN, contenders.Workers), (TLS, CertifiedWorkers)):
-            clusters.append(made(options))
+        for kind, host in ((PLAIN, None), (TLS, options.switch.ADDRESS)):
+            clusters.append(contenders.Workers(options, host))
             teams.append(contenders.OursOnWorkers(kind, options, "float32", clusters[-1], 2, options.batch, options.shards))
         for number in range(options.rounds):
             for team in random.sample(teams, 2):
@@ -148,7 +138,7 @@ def train(options):
     print("| | images/s, median | lowest | highest |\n|---|---|---|---|")
     for team in teams:
         print(f"| {team.name} | {statistics.median(team.rounds):.1f} | {min(team.rounds):.1f} | {max(team.rounds):.1f} |")
-    print(f"\ntraining time with TLS over that without, median of the rounds: "
+    print(f"\ntraining time with TLS over that without, median of the rounds': "
           f"{statistics.median(one / other for one, other in zip(plain, tls)):.3f}")
 
 
@@ -173,7 +163,7 @@ def main():
         each.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     private.enter()
-    private.Switch()
+    options.switch = private.Switch()
     random.seed(options.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no worker is left behind
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, programs of {os.environ['RINGMASTER_BIN']}", flush=True)

@@ -2,9 +2,9 @@
 behind a firewall."""
 import unittest
 
-import two_hosts  # noqa: I001  before cluster: it moves this process
 import cluster
-import namespaces_test
+import private
+import two_hosts
 
 SECOND = "198.18.77.3"  # of the host inside
 
@@ -31,7 +31,7 @@ class CheckHostsTest(two_hosts.HostsTest):
         self.start("a", two_hosts.INSIDE)
         self.start("b", two_hosts.OUTSIDE)
         found = self.check()
-        for name, interface in (("a", "veth1"), ("b", "veth2")):
+        for name, interface in (("a", "eth0"), ("b", "switch")):
             self.assertIn(f"on {interface}", found[("worker", name)]["found"])
             self.assertIn(f", interface {interface}, as it reaches the coordinator", self.cluster.workers[name].log())
             self.assertIn("good until", found[("certificate", name)]["found"])
@@ -41,15 +41,12 @@ class CheckHostsTest(two_hosts.HostsTest):
 
     def test_a_port_behind_a_firewall(self):
         """What b sends to a's second address goes nowhere; to the coordinator, on the first, it goes."""
-        added = namespaces_test.ip("address", "add", f"{SECOND}/24", "dev", "veth1",
-                                   namespace=namespaces_test.NAMES[two_hosts.INSIDE])
-        self.assertEqual(added.returncode, 0, added.stderr)
+        private.run(*two_hosts.on(two_hosts.INSIDE), "ip", "address", "add", f"{SECOND}/24", "dev", "eth0")
         self.cluster.start_coordinator()
         self.start("a", two_hosts.INSIDE, "--listen", f"{SECOND}:0")
         self.start("b", two_hosts.OUTSIDE)
-        closed = namespaces_test.ip("route", "add", "blackhole", f"{SECOND}/32")
-        self.assertEqual(closed.returncode, 0, closed.stderr)
-        self.addCleanup(namespaces_test.ip, "route", "delete", "blackhole", f"{SECOND}/32")
+        private.run("ip", "route", "add", "blackhole", f"{SECOND}/32")
+        self.addCleanup(private.run, "ip", "route", "delete", "blackhole", f"{SECOND}/32")
         found = self.check(expect=cluster.OTHER)
         address = self.cluster.attached()["a"]["ring_address"]
         port = found[("port", "b to a")]

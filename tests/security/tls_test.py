@@ -33,7 +33,7 @@ class Capture(threading.Thread):
         super().__init__(daemon=True)
         self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # every protocol
         self._packets.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
-        self._packets.bind((f"veth{OUTSIDE + 1}", 3))
+        self._packets.bind(("to-inside", 3))
         self._packets.settimeout(0.1)
         self._ended = threading.Event()
         self._seen = []
