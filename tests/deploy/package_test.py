@@ -122,6 +122,9 @@ class PackageTest(unittest.TestCase):
             self.assertRegex(symbols, r"__stack_chk_fail")
             self.assertRegex(symbols, r"__(memcpy|snprintf|vsnprintf|read|recv|memmove|memset)_chk")
             self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
+            content = program.read_bytes()
+            for folder in (debian_package.SOURCE, BUILD):  # where it was built
+                self.assertNotIn(bytes(folder) + b"/", content)
 
     def test_the_same_build_makes_the_same_package(self):
         again = debian_package.make_package(self.folder / "again")
