@@ -1,6 +1,7 @@
 # CPack runs this when it has made a package: the list of its parts beside it (package_parts.py).
 if(CPACK_GENERATOR STREQUAL "DEB")
   foreach(package ${CPACK_PACKAGE_FILES})
-    execute_process(COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/package_parts.py ${package} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/package_parts.py ${package} ${CPACK_PACKAGE_DIRECTORY}
+                    COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
 endif()

@@ -11,6 +11,8 @@ add_link_options(-Wl,--build-id=sha1)
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3;-fstack-protector-strong;-fstack-clash-protection;-fcf-protection>")
   add_link_options(-Wl,-z,relro,-z,now)
+  # No program says in which folder it was built: two folders make the same ones. The last that fits counts.
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=;-ffile-prefix-map=${CMAKE_BINARY_DIR}/=build/>")
   include(CheckPIESupported)
   check_pie_supported()
 endif()

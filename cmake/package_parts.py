@@ -1,6 +1,6 @@
-"""package_parts.py PACKAGE.deb: writes PACKAGE.spdx.json (SPDX 2.3), which says what the programs in the package are
-linked with: every shared library, as the Debian package that it is from, with its version and source. Headers alone
-that are compiled in are listed, too. The same package and host give the same list."""
+"""package_parts.py PACKAGE.deb FOLDER: writes PACKAGE.spdx.json (SPDX 2.3) into FOLDER, which says what the programs in
+the package are linked with: every shared library, as the Debian package that it is from, with its version and source.
+What is compiled in is listed, too. The same package and host give the same list."""
 import datetime
 import hashlib
 import json
@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-# Compiled in; there is no file of theirs at run time.
-HEADERS = ("libcli11-dev", "nlohmann-json3-dev")
+# Headers alone, and archives: there is no file of theirs at run time.
+COMPILED_IN = ("libcli11-dev", "libeigen3-dev", "libjpeg62-turbo-dev", "libpng-dev", "nlohmann-json3-dev")
 FORMAT = "${Package}\\t${Version}\\t${Architecture}\\t${source:Package}\\t${source:Version}\\n"
 
 
@@ -70,9 +70,9 @@ def document(package):
                 owner = package_of(path)
                 if owner:
                     (asked if library in its_own else needed).add(owner)
-    headers = {header for header in HEADERS
-               if subprocess.run(["dpkg-query", "--show", header], capture_output=True, check=False).returncode == 0}
-    kinds = {**dict.fromkeys(needed, "DEPENDS_ON"), **dict.fromkeys(headers, "STATIC_LINK"),
+    inside = {part for part in COMPILED_IN
+              if subprocess.run(["dpkg-query", "--show", part], capture_output=True, check=False).returncode == 0}
+    kinds = {**dict.fromkeys(needed, "DEPENDS_ON"), **dict.fromkeys(inside, "STATIC_LINK"),
              **dict.fromkeys(asked, "DYNAMIC_LINK")}
     parts = {part: entry(part) for part in sorted(kinds)}
     time = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
@@ -95,4 +95,5 @@ def document(package):
 
 if __name__ == "__main__":
     made = pathlib.Path(sys.argv[1])
-    made.with_suffix(".spdx.json").write_text(json.dumps(document(made), indent=1) + "\n")
+    listed = pathlib.Path(sys.argv[2]) / made.with_suffix(".spdx.json").name
+    listed.write_text(json.dumps(document(made), indent=1) + "\n")

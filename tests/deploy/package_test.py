@@ -1,4 +1,6 @@
 """The Debian package as a set of files: what is in it, its units, and its maintainer scripts."""
+import hashlib
+import json
 import os
 import pathlib
 import re
@@ -106,6 +108,44 @@ class PackageTest(unittest.TestCase):
             self.assertNotIn(".symtab", packed)
             build_id = re.search(r"Build ID: ([0-9a-f]{40})", built).group(1)
             self.assertIn(build_id, packed)
+
+    def test_programs_are_hardened(self):
+        for name in (*DAEMONS, "ringctl"):
+            program = self.root / "usr/bin" / name
+            header, dynamic, segments = (run("readelf", "-W", *flags, program).stdout
+                                         for flags in (["-h"], ["-d"], ["-l"]))
+            symbols = run("readelf", "-W", "--dyn-syms", program).stdout
+            self.assertRegex(header, r"Type:\s+DYN")  # anywhere in memory
+            self.assertIn("GNU_RELRO", segments)
+            self.assertRegex(dynamic, r"FLAGS_1\).*NOW")
+            self.assertRegex(segments, r"GNU_STACK\s.*\sRW\s")
+            self.assertRegex(symbols, r"__stack_chk_fail")
+            self.assertRegex(symbols, r"__(memcpy|snprintf|vsnprintf|read|recv|memmove|memset)_chk")
+            self.assertNotRegex(dynamic, r"\((RPATH|RUNPATH)\)")
+            content = program.read_bytes()
+            for folder in (debian_package.SOURCE, BUILD):  # where it was built
+                self.assertNotIn(bytes(folder) + b"/", content)
+
+    def test_the_same_build_makes_the_same_package(self):
+        again = debian_package.make_package(self.folder / "again")
+        self.assertEqual(again.read_bytes(), self.package.read_bytes())
+        first, second = (json.loads(made.with_suffix(".spdx.json").read_text()) for made in (self.package, again))
+        self.assertEqual(first, second)
+
+    def test_its_parts_are_listed(self):
+        listed = json.loads(self.package.with_suffix(".spdx.json").read_text())
+        self.assertEqual(listed["spdxVersion"], "SPDX-2.3")
+        parts = {part["SPDXID"]: part for part in listed["packages"]}
+        links = {(each["relationshipType"], parts[each["relatedSpdxElement"]]["name"])
+                 for each in listed["relationships"]}
+        for link in (("DESCRIBES", "ringmaster"), ("DYNAMIC_LINK", "libgrpc++1.51"), ("DYNAMIC_LINK", "libssl3"),
+                     ("DEPENDS_ON", "libc-ares2"), ("STATIC_LINK", "libpng-dev")):
+            self.assertIn(link, links)
+        itself = next(part for part in listed["packages"] if part["name"] == "ringmaster")
+        self.assertEqual(itself["checksums"][0]["checksumValue"], hashlib.sha256(self.package.read_bytes()).hexdigest())
+        for part in listed["packages"]:
+            if part is not itself:
+                self.assertRegex(part["externalRefs"][0]["referenceLocator"], r"^pkg:deb/debian/\S+@\S+\?arch=")
 
     def test_every_file_below_etc_is_a_conffile(self):
         conffiles = (self.control / "conffiles").read_text().split()

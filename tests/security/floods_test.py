@@ -17,12 +17,12 @@ import grpc
 
 import h2
 import join_wire
-import namespaces_test
+import private
 import two_hosts
-from two_hosts import OUTSIDE, outcome
+from two_hosts import outcome
 
 # Attackers' own: what one address may have is for that one.
-SOURCES = [f"198.18.77.{number}" for number in range(10, 18)]
+SOURCES = [private.Switch.alias(number) for number in range(8)]
 JOB = cluster.job_spec(name="beside", epochs=300, workers={"min": 2, "max": 2})
 WHO_AM_I = "/ringmaster.v1.Access/WhoAmI"
 SESSION = "/ringmaster.v1.Fleet/Session"
@@ -33,9 +33,6 @@ MIB = 1 << 20
 
 def setUpModule():
     two_hosts.set_up()
-    for source in SOURCES:
-        namespaces_test.ip("address", "add", f"{source}/24", "dev", "veth2",
-                           namespace=namespaces_test.NAMES[OUTSIDE])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
