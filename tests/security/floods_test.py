@@ -186,13 +186,14 @@ class StrangersTest(Floods):
         begins = (b"", b"\x16\x03\x01", client_hello(), b"CONNECT link HTTP/1.1\r\n", join_wire.GREETING, h2.PREFACE)
         spoken = h2.PREFACE + h2.frame(h2.SETTINGS) + h2.call(1, WHO_AM_I) + h2.message(1, b"", flags=h2.END_STREAM)
         with self.beside():
-            for address, _ in self.ports():
+            for address, process in self.ports():
                 for i in range(1500):
                     with contextlib.suppress(OSError), h2.connect(address, SOURCES[i % len(SOURCES)]) as stranger:
                         begin = bytearray(chance.choice(begins))
                         if begin and chance.random() < 0.5:
                             begin[chance.randrange(len(begin))] ^= 1 << chance.randrange(8)
                         stranger.sendall(bytes(begin) + chance.randbytes(chance.randrange(400)))
+                self.answers_again(address, "coordinator" if process is self.cluster.coordinator else "worker")
                 # The same behind the handshake, from somebody with a certificate.
                 settings = self.b()
                 for _ in range(150):
