@@ -2,6 +2,7 @@
 the package are linked with: every shared library, as the Debian package that it is from, with its version and source.
 What is compiled in is listed, too. The same package and host give the same list."""
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ def loaded(program):
     return found, set(asked)
 
 
+@functools.cache
 def package_of(path):
     """Which package brought a file; dpkg knows some by where they were before /usr was merged."""
     path = os.path.realpath(path)
