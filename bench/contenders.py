@@ -199,13 +199,13 @@ class Theirs:
 
 class Workers:
     """A coordinator and a worker of one core on each CPU: real daemons on loopback, as tests start them."""
-    CLUSTER = None  # tests' own, unless a class behind this one has another
+    HOST = None  # loopback; else as of cluster.Cluster
 
     def __init__(self, options):
         os.environ["RINGMASTER_BIN"] = str(options.bin)
         sys.path.append(str(ROOT / "tests/integration"))
         import cluster
-        self.cluster = (self.CLUSTER or cluster.Cluster)()
+        self.cluster = cluster.Cluster(host=self.HOST)
         self.cluster.environment["RINGMASTER_LOG"] = "debug"  # says when a step was applied
         self.workers = []
         try:

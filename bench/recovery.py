@@ -55,11 +55,11 @@ class Training(training.Training):
         if self.observer.state in cluster.FINAL:
             raise AssertionError(f"the job ended: {self.observer.status.reason}")
 
-    def regroup_of(self, lost=(), joined=()):
-        """The newest with these names, once all members compute in it."""
+    def regroup_of(self, since, lost=(), joined=()):
+        """One with these names that began after `since`, once all members compute in it."""
         def find():
             return next((one for one in reversed(self.observer.regroups())
-                         if set(lost) <= set(one.lost) and set(joined) <= set(one.joined) and one.form_ms > 0), None)
+                         if one.noticed_unix_ms >= int(1000 * since) and set(lost) <= set(one.lost) and set(joined) <= set(one.joined) and one.form_ms > 0), None)
         cluster.wait_until(find, "the regroup", 120)
         return find()
 
@@ -76,7 +76,7 @@ def lose(train, victim, usual):
     train.slots[victim].process.kill()
     train.wait_ring([name for name in train.slots if name != victim], 120)
     train.wait_steps(2)
-    regroup = train.regroup_of(lost=[victim])
+    regroup = train.regroup_of(killed, lost=[victim])
     return regroup, max([killed] + [moment for moment, step in train.steps() if step == regroup.start_step])
 
 
@@ -91,9 +91,10 @@ def kill(train, victim, usual):
 def join(train, victim):
     """(ms from the fence to the moment at which it was in, the longest step of the witness in seconds)."""
     before = len(train.steps())
+    began = time.time()
     train.start_worker(victim)
     train.wait_ring(training.WORKERS, 120)
-    regroup = train.regroup_of(joined=[victim])
+    regroup = train.regroup_of(began, joined=[victim])
     train.wait_steps(2)
     return regroup.fence_ms + regroup.form_ms, max(gaps(train.steps()[before - 1:]))
 

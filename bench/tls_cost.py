@@ -21,12 +21,12 @@ import signal
 import statistics
 import sys
 
-import certified  # noqa: I001  before the modules of tests: it says where they are
-import recovery
+import recovery  # noqa: I001  before the modules of tests: it says where they are
 from step_times import quantile
 
 import cluster
 import contenders
+import private
 import training
 
 PLAIN, TLS = "without", "with TLS"
@@ -39,10 +39,12 @@ READY = "next successors are connected already"
 class Plain(recovery.Training):
     """A job that stands still at a step boundary while its gate is closed."""
 
+    HOST = None  # loopback
+
     def __init__(self, workers):
         self.names = workers
         self.gate = None
-        super().__init__(workers=workers, environment=self._environment)
+        super().__init__(workers=workers, environment=self._environment, host=self.HOST)
 
     def _environment(self, folder):
         self.gate = cluster.Gate(pathlib.Path(folder, "gate"), milliseconds=500_000)
@@ -79,7 +81,7 @@ class Plain(recovery.Training):
 
 
 class Certified(Plain):
-    CLUSTER = certified.Cluster
+    HOST = private.Switch.ADDRESS
 
 
 def regroup(options):
@@ -120,7 +122,7 @@ def regroup(options):
 
 
 class CertifiedWorkers(contenders.Workers):
-    CLUSTER = certified.Cluster
+    HOST = private.Switch.ADDRESS
 
 
 def train(options):
@@ -146,7 +148,7 @@ def train(options):
     print("| | images/s, median | lowest | highest |\n|---|---|---|---|")
     for team in teams:
         print(f"| {team.name} | {statistics.median(team.rounds):.1f} | {min(team.rounds):.1f} | {max(team.rounds):.1f} |")
-    print(f"\ntraining time with TLS over that without, median of the rounds': "
+    print(f"\ntraining time with TLS over that without, median of the rounds: "
           f"{statistics.median(one / other for one, other in zip(plain, tls)):.3f}")
 
 
@@ -170,7 +172,8 @@ def main():
     for each in parts.choices.values():
         each.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    certified.enter_namespace()
+    private.enter()
+    private.Switch()
     random.seed(options.seed)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no worker is left behind
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, programs of {os.environ['RINGMASTER_BIN']}", flush=True)

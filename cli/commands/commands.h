@@ -35,8 +35,8 @@ void AddWorkers(CommandLine& line);
 void AddDrain(CommandLine& line);
 
 // access.cc
-void AddToken(CommandLine& line);     // create, ls, revoke
-void AddIdentity(CommandLine& line);  // ls, revoke
+void AddToken(CommandLine& line);      // create, ls, revoke
+void AddIdentity(CommandLine& line);   // ls, revoke
 void AddAuthority(CommandLine& line);  // ls, rotate
 void AddAudit(CommandLine& line);
 void AddWhoAmI(CommandLine& line);

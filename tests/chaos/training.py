@@ -79,15 +79,13 @@ class Training:
 
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
     `environment(folder of the cluster)`: of the daemons. `switch`: with TLS, and every worker runs on its
-    host of this private.Switch; who has none there is beside the coordinator. `silence_ms`: as of
-    cluster.Cluster.
+    host of this private.Switch; who has none there is beside the coordinator. `silence_ms`,
+    `host`: as of cluster.Cluster.
     """
 
-    CLUSTER = cluster.Cluster
-
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
-                 silence_ms=None):
-        self.cluster = self.CLUSTER(silence_ms, host=switch and switch.ADDRESS)
+                 silence_ms=None, host=None):
+        self.cluster = cluster.Cluster(silence_ms, host=switch.ADDRESS if switch else host)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
         self.slots = {name: Slot(name) for name in workers}

@@ -52,8 +52,8 @@ class RegroupTest(two_hosts.HostsTest):
         self.lose_one({name: two_hosts.ADDRESSES[host] for name, host in hosts.items()})
 
     def test_in_plaintext_on_one_host(self):
+        self.cluster.destroy(False)
         self.cluster = cluster.Cluster()
-        self.addCleanup(lambda: self.cluster.destroy(self._failed()))
         self.cluster.make_data()
         self.debugged()
         self.cluster.start_coordinator()

@@ -1,7 +1,6 @@
 """Certificates and the authority that signs them change while jobs run: certificates of a minute through a run
 in which a worker and the coordinator are killed, a new authority in the middle of another, and hosts that come
 back when theirs have ended. RINGMASTER_ROTATION_SECONDS is how long the first one takes; 600 for the whole."""
-import collections
 import datetime
 import os
 import shutil
@@ -84,11 +83,12 @@ class RotationTest(two_hosts.HostsTest):
     def wait_for(self, seconds, what, begun):
         cluster.wait_until(lambda: (datetime.datetime.now() - begun).total_seconds() >= seconds, what, seconds + 5)
 
-    def check_no_gap(self, job, leaves, forged=False):
+    def check_no_gap(self, job, kills, forged=False):
         """Nobody was refused anything, and the ring changed as often as somebody was killed, and no oftener.
         `forged`: but for a certificate that the test itself showed."""
         running = self.cluster
-        self.assertEqual([entry for entry in running.json("audit", "-n", 1000)["entries"] if entry["result"] != "ok"], [])
+        audit = running.json("audit", "-n", 1000)["entries"]
+        self.assertEqual([entry for entry in audit if entry["result"] != "ok"], [])
         for process in running.processes:
             if process.name.split("-", 1)[1] not in ("ringmaster", "a", "b"):
                 continue
@@ -98,9 +98,9 @@ class RotationTest(two_hosts.HostsTest):
                 # While the coordinator is away nobody renews.
                 away = [line for line in lines if word == "cannot be renewed" and "onnect" in line]
                 self.assertEqual(lines, away, process.name)
-        kinds = collections.Counter(event["type"] for event in running.json("events", job)["events"])
-        self.assertEqual(kinds["WorkerLost"], leaves, kinds)
-        self.assertLessEqual(kinds["Regrouped"], 2 * leaves + 1, kinds)
+        said = "".join(process.log() for process in running.processes if process.name.endswith("-ringmaster"))
+        self.assertEqual(said.count(" was lost: "), kills)
+        self.assertLessEqual(said.count(f" info job={job} Regrouped: "), 2 * kills + 1)
 
     def test_certificates_of_a_minute_through_a_run(self):
         running = self.cluster
@@ -130,8 +130,6 @@ class RotationTest(two_hosts.HostsTest):
         for name in "ab":
             self.assertGreaterEqual(renewals.count(f"worker/{name}"), least)
             self.assertGreater(end_of(running.certificate(name))[0], first[name][0])
-        print(running.json("audit", "-n", 1)["entries"][-1]["number"], collections.Counter(
-            event["type"] for event in running.json("events", job)["events"]), flush=True)
         print(f"{SECONDS} s with certificates of {life} s: {len(renewals)} renewals", flush=True)
         self.check_no_gap(job, 1)
         running.stop()
@@ -153,7 +151,6 @@ class RotationTest(two_hosts.HostsTest):
         running.wait_ring(job, "a", "b")
 
         [old] = running.authorities()
-        begun = datetime.datetime.now()
         rotated = running.json("authority", "rotate")["authorities"]
         self.assertEqual([(one["id"] == old["id"], one["signs"]) for one in rotated], [(True, True), (False, False)])
         new = rotated[1]
@@ -196,9 +193,8 @@ class RotationTest(two_hosts.HostsTest):
         self.assertIn("start it once with --join TOKEN", off.log())
         gate.open()
         self.check_end(job, spec)
-        self.assertLess(begun, datetime.datetime.now())
-        said = [(entry["who"], entry["what"], entry["result"]) for entry in running.audit() if "authority" in entry["what"]]
-        self.assertEqual([what for _, what, _ in said], ["authority rotate", "authority", "authority", "authority"])
+        said = [entry["what"] for entry in running.audit() if "authority" in entry["what"]]
+        self.assertEqual(said, ["authority rotate", "authority", "authority", "authority"])
         self.check_no_gap(job, 0, forged=True)
         running.stop()
 
@@ -218,8 +214,8 @@ class RotationTest(two_hosts.HostsTest):
         running.ringctl("identity", "revoke", "gone", "--worker")
         running.workers["asleep"].signal(signal.SIGSTOP)
         ends = [end_of(running.certificate(name))[0] for name in ("a", "gone", "asleep")]
-        cluster.wait_until(lambda: datetime.datetime.now(datetime.timezone.utc) > max(ends) + datetime.timedelta(seconds=2),
-                           "certificates end", LIFE + 10)
+        over = max(ends) + datetime.timedelta(seconds=2)
+        cluster.wait_until(lambda: datetime.datetime.now(datetime.timezone.utc) > over, "certificates end", LIFE + 10)
 
         running.workers["asleep"].signal(signal.SIGCONT)
         worker = running.start_certified("a", INSIDE)

@@ -148,7 +148,8 @@ void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
     if (IsCurrent(said.generation())) from.beat = said.applied();
     from.phase = said.phase().substr(0, kMaxPhaseBytes);
     from.watch.Observe(from.phase, from.work, now);
-    if (from.phase != "idle") {
+    // Between two steps it may be seen idle each time.
+    if (from.phase != "idle" || worked) {
       from.idle_since.reset();
     } else if (!from.idle_since) {
       from.idle_since = now.steady;

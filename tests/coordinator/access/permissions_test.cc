@@ -18,11 +18,13 @@ const std::map<std::string, std::string>& Expected() {
   static const std::map<std::string, std::string> kExpected = {
       {"/ringmaster.v1.Access/CreateToken", "--x-"},
       {"/ringmaster.v1.Access/ListAudit", "--x-"},
+      {"/ringmaster.v1.Access/ListAuthorities", "--x-"},
       {"/ringmaster.v1.Access/ListIdentities", "--x-"},
       {"/ringmaster.v1.Access/ListTokens", "--x-"},
       {"/ringmaster.v1.Access/Renew", "xxxx"},
       {"/ringmaster.v1.Access/RevokeIdentity", "--x-"},
       {"/ringmaster.v1.Access/RevokeToken", "--x-"},
+      {"/ringmaster.v1.Access/RotateAuthority", "--x-"},
       {"/ringmaster.v1.Access/WhoAmI", "xxxx"},
       {"/ringmaster.v1.Bench/AllReduce", "--x-"},
       {"/ringmaster.v1.DataFiles/List", "---o"},
