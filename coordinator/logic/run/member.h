@@ -79,7 +79,7 @@ struct Member {
   uint64_t applied = 0;  // as far as is known
   GenerationId ran;      // the newest that it was part of, as far as is known
   bool leaving = false;
-  std::string leaves_why;  // as it, or who drained it, said; empty: nobody did
+  std::string leaves_why;     // as it, or who drained it, said; empty: nobody did
   bool data_differs = false;  // its dataset is not the job's
   bool lost_told = false;     // that it is out of the ring, since its last acknowledgement
 
