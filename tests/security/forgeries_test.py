@@ -12,7 +12,7 @@ from two_hosts import INSIDE, OUTSIDE
 setUpModule = two_hosts.set_up
 
 PERMISSION_DENIED, UNAVAILABLE = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAVAILABLE
-LATER = 447
+LATER = 446  # none that the job keeps: every third
 
 
 class ForgeriesTest(two_hosts.HostsTest, strangers_test.StrangersTestCase):
