@@ -11,7 +11,7 @@ namespace {
 
 constexpr Time kLastPause = seconds(2);
 
-// As in worker/checkpoint_upload.cc.
+// As in worker/job/checkpoint_upload.cc.
 bool MayPass(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:

@@ -1,5 +1,5 @@
 // Delivers checkpoints to the coordinator, one at a time, in the order of steps: what
-// worker/checkpoint_upload does below the trainer's writer. While the coordinator is away, or
+// worker/job/checkpoint_upload does below the trainer's writer. While the coordinator is away, or
 // cannot store, it tries again with a growing pause. Owned by a run of the first member, or by a
 // trainer that was asked for its state.
 #pragma once

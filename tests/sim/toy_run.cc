@@ -16,7 +16,7 @@ using worker::Outcome;
 using worker::RunStop;
 
 // A neighbour that left of its own accord has told the coordinator why: the end that follows from
-// it is waited for (worker/job_runner.cc).
+// it is waited for (worker/job/job_runner.cc).
 constexpr Time kBetterReasonLimit = seconds(2);
 // A source is given up when nobody answers there for so long (worker/transfer/state_fetch.h).
 constexpr Time kSilentSource = seconds(2);
@@ -124,7 +124,7 @@ void ToyRun::Stop(RunStop when) {
 
 // ---- S(K) ---------------------------------------------------------------------------------------
 
-// Behind Connect: the others compute their shards meanwhile (worker/generation_run.cc).
+// Behind Connect: the others compute their shards meanwhile (worker/job/generation_run.cc).
 void ToyRun::CatchUp() {
   // With a restore the first member has it as soon as it came from the folder.
   if (start_.has_restore()) sources_ = {0};

@@ -1,6 +1,6 @@
 // One run of a toy job in one generation: fetches S(K) where it is missing, connects the ring,
-// computes steps, sends checkpoints off. What worker/job_runner with worker/train and worker/ring
-// is in the product; it obeys the same rules of docs/regroup.md. Owned by a ToyTrainer.
+// computes steps, sends checkpoints off. What worker/job/job_runner with worker/train and
+// worker/ring is in the product; it obeys the same rules of docs/regroup.md. Owned by a ToyTrainer.
 #pragma once
 
 #include <functional>

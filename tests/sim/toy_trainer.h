@@ -1,6 +1,6 @@
 // The data plane of one simulated worker: takes the tasks of the job thread one after the other
-// (inspect, prepare, run, deliver, drop), as worker/job_runner does, and serves what other workers
-// ask for. Owned by a SimWorker; it decides nothing.
+// (inspect, prepare, run, deliver, drop), as worker/job/job_runner does, and serves what other
+// workers ask for. Owned by a SimWorker; it decides nothing.
 #pragma once
 
 #include <deque>

@@ -1,4 +1,4 @@
-#include "worker/job_data.h"
+#include "worker/job/job_data.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,4 +1,4 @@
-#include "worker/job_runner.h"
+#include "worker/job/job_runner.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -11,8 +11,8 @@
 #include "common/check.h"
 #include "common/data/beneath.h"
 #include "common/signals.h"
-#include "worker/bench_run.h"
-#include "worker/checkpoint_upload.h"
+#include "worker/job/bench_run.h"
+#include "worker/job/checkpoint_upload.h"
 
 namespace ringmaster::worker {
 namespace {

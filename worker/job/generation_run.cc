@@ -1,4 +1,4 @@
-#include "worker/generation_run.h"
+#include "worker/job/generation_run.h"
 
 #include <spdlog/spdlog.h>
 
@@ -8,7 +8,7 @@
 
 #include "common/failpoint.h"
 #include "common/signals.h"
-#include "worker/run_observer.h"
+#include "worker/job/run_observer.h"
 
 namespace ringmaster::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/generation_run.h"
+#include "worker/job/generation_run.h"
 
 #include <catch2/catch.hpp>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/checkpoint_upload.h"
+#include "worker/job/checkpoint_upload.h"
 
 #include <spdlog/spdlog.h>
 

@@ -14,12 +14,12 @@
 
 #include "common/ids.h"
 #include "common/status.h"
-#include "worker/catch_up.h"
-#include "worker/checkpoint_upload.h"
+#include "worker/job/catch_up.h"
+#include "worker/job/checkpoint_upload.h"
+#include "worker/job/run_observer.h"
 #include "worker/logic/action.h"
 #include "worker/logic/event.h"
 #include "worker/ring/grpc/ring_port.h"
-#include "worker/run_observer.h"
 #include "worker/train/trainer.h"
 
 namespace ringmaster::worker {

@@ -1,4 +1,4 @@
-#include "worker/run_observer.h"
+#include "worker/job/run_observer.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/catch_up.h"
+#include "worker/job/catch_up.h"
 
 #include <catch2/catch.hpp>
 #include <utility>

@@ -1,12 +1,12 @@
 // Real runners in one process: states and frames go over loopback, kernels are fakes.
-#include "worker/job_runner.h"
+#include "worker/job/job_runner.h"
 
 #include <catch2/catch.hpp>
 
 #include "common/data/sample_data.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/worker/fake_checkpoint_folder.h"
-#include "tests/worker/runner_node.h"
+#include "tests/worker/job/fake_checkpoint_folder.h"
+#include "tests/worker/job/runner_node.h"
 #include "tests/worker/train/fake_case.h"
 #include "tests/worker/transfer/gate.h"
 

@@ -1,4 +1,4 @@
-#include "worker/bench_run.h"
+#include "worker/job/bench_run.h"
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>

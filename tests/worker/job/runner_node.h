@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/mutex.h"
 #include "tests/support/fake_backend.h"
-#include "worker/job_runner.h"
+#include "worker/job/job_runner.h"
 
 namespace ringmaster::worker {
 
