@@ -92,11 +92,16 @@ Finding CheckCertificate(const std::string& worker, const v1::ListIdentitiesResp
   return finding;
 }
 
-Finding DiskFinding(const std::string& about, const std::string& flag, uint64_t free,
-                    uint64_t needed) {
+std::optional<uint64_t> Known(bool known, uint64_t value) {
+  return known ? std::optional(value) : std::nullopt;
+}
+
+Finding DiskFinding(const std::string& about, const std::string& flag,
+                    std::optional<uint64_t> known, uint64_t needed) {
   Finding finding{Verdict::kOk, "disk", about};
+  if (!known) return {Verdict::kSkipped, "disk", about, "what is free is not known"};
+  const uint64_t free = *known;
   finding.found = fmt::format("{} free where {} is", FormatBytes(free), flag);
-  if (free == 0) return {Verdict::kSkipped, "disk", about, "what is free is not known"};
   if (needed > 0) finding.found += fmt::format(", the job needs {}", FormatBytes(needed));
   if (free < kNoSpace || free < needed) finding.verdict = Verdict::kFailed;
   if (finding.verdict == Verdict::kOk && free < kLittleSpace) finding.verdict = Verdict::kWarning;
@@ -200,14 +205,17 @@ Findings CheckWorkers(const v1::ListWorkersResponse& workers,
 
 Findings CheckDisks(const v1::ListWorkersResponse& workers, std::optional<uint64_t> needed_bytes) {
   const uint64_t checkpoints = needed_bytes.value_or(0) * kCheckpointsAtOnce;
-  Findings findings{
-      DiskFinding("coordinator", "--data-dir", workers.coordinator().data_free(), checkpoints)};
+  const v1::CoordinatorFigures& own = workers.coordinator();
+  Findings findings{DiskFinding("coordinator", "--data-dir",
+                                Known(own.has_data_free(), own.data_free()), checkpoints)};
   for (const v1::WorkerStatus& worker : workers.workers()) {
     if (!worker.has_host_figures()) continue;
     const v1::HostFigures& host = worker.host_figures();
-    findings.push_back(DiskFinding(worker.name(), "--state-dir", host.state_free(), 0));
-    if (host.cache_free() == 0 || host.cache_free() == host.state_free()) continue;
-    findings.push_back(DiskFinding(worker.name(), "--data-cache", host.cache_free(), 0));
+    const auto state = Known(host.has_state_free(), host.state_free());
+    const auto cache = Known(host.has_cache_free(), host.cache_free());
+    findings.push_back(DiskFinding(worker.name(), "--state-dir", state, 0));
+    if (!cache || cache == state) continue;  // one disk, as it seems
+    findings.push_back(DiskFinding(worker.name(), "--data-cache", cache, 0));
   }
   return findings;
 }

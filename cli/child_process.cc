@@ -122,7 +122,7 @@ namespace {
 constexpr int kNotExecuted = 127;
 
 constexpr std::chrono::minutes kAnswerDeadline(1);
-constexpr size_t kMostOutput = 64 << 10;
+constexpr size_t kMostOutput = 8 << 20;
 
 // In the child, between fork and exec: async-signal-safe calls only. `output`: its stdout; -1: this
 // process's own.

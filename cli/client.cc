@@ -10,6 +10,7 @@
 #include "cli/read_stream.h"
 #include "common/amount.h"
 #include "common/pki/credential_folder.h"
+#include "common/pki/key.h"
 #include "common/rpc/clean_strings.h"
 #include "common/rpc/renewal.h"
 #include "common/rpc/rpc_status.h"
@@ -89,6 +90,7 @@ StatusOr<Client::Way> Client::WayTo(const std::string& coordinator) {
   if (!contexts.ok()) return NotLoggedIn(coordinator, ": " + Message(contexts.status()));
   RING_ASSIGN_OR_RETURN(way.context, contexts->Of(way.address));
   if (!way.context) return NotLoggedIn(coordinator, Elsewhere(*contexts));
+  RING_RETURN_IF_ERROR(pki::ForbidDumps());
   way.dialer = Dialer(way.context->credentials);
   return way;
 }

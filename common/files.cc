@@ -81,9 +81,9 @@ Status MakePrivateFile(const std::string& path) {
   return status;
 }
 
-uint64_t FreeBytes(const std::string& folder) {
+std::optional<uint64_t> FreeBytes(const std::string& folder) {
   struct statvfs disk = {};
-  if (statvfs(folder.c_str(), &disk) != 0) return 0;
+  if (statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
   return uint64_t{disk.f_bavail} * disk.f_frsize;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -31,8 +32,8 @@ enum class IfThere { kTighten, kKeep };
 // symbolic link.
 [[nodiscard]] Status MakePrivateFile(const std::string& path);
 
-// Of the disk that a folder is on, for this user; 0: it is not known.
-[[nodiscard]] uint64_t FreeBytes(const std::string& folder);
+// Of the disk that a folder is on, for this user; nullopt: it is not known.
+[[nodiscard]] std::optional<uint64_t> FreeBytes(const std::string& folder);
 
 // Makes the names in a folder durable.
 [[nodiscard]] Status SyncFolder(const std::string& folder);

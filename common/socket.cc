@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,13 +33,30 @@ StatusOr<OwnedFile> ConnectToOne(const addrinfo& place, steady_clock::time_point
   (void)setsockopt(file.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
   if (connect(file.get(), place.ai_addr, place.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return failed(errno);
-    RING_RETURN_IF_ERROR(AwaitSocket(file.get(), POLLOUT, until, shown));
+    if (!AwaitSocket(file.get(), POLLOUT, until, shown).ok()) {
+      return Error(absl::StatusCode::kUnavailable,
+                   "{}: nothing answers, as behind a firewall that drops", shown);
+    }
     int error = 0;
     socklen_t length = sizeof(error);
     if (getsockopt(file.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     if (error != 0) return failed(error);
   }
   return file;
+}
+
+// A Unix socket takes a connection at once, or has no room.
+StatusOr<OwnedFile> ConnectToPath(const std::string& path) {
+  sockaddr_un place = {};
+  place.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(place.sun_path)) return InvalidArgument("{} is too long", path);
+  std::memcpy(place.sun_path, path.data(), path.size());
+  OwnedFile file(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (file.get() >= 0 &&
+      connect(file.get(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) == 0) {
+    return file;
+  }
+  return Error(absl::StatusCode::kUnavailable, "{}: {}", path, std::strerror(errno));
 }
 
 }  // namespace
@@ -66,6 +84,7 @@ Status AwaitSocket(int socket, short events, steady_clock::time_point deadline,
 }
 
 StatusOr<OwnedFile> ConnectTo(const Address& address, steady_clock::time_point deadline) {
+  if (IsUnix(address)) return ConnectToPath(address.host.substr(std::strlen(kUnixScheme)));
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;

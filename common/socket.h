@@ -22,9 +22,10 @@ namespace ringmaster {
                                  std::chrono::steady_clock::time_point deadline,
                                  const std::string& what);
 
-// Over TCP, to one of the host's addresses after the other; each has an equal part of the time that
-// is left. The socket does not block, and delays nothing that is written. Resolving a name is not
-// bounded by the deadline, but by resolv.conf. UNAVAILABLE: why, for each address.
+// Over TCP, to one of the host's addresses after the other, or to a Unix socket's path; each has an
+// equal part of the time that is left. The socket does not block, and delays nothing that is
+// written. Resolving a name is not bounded by the deadline, but by resolv.conf. UNAVAILABLE: why,
+// for each address.
 [[nodiscard]] StatusOr<OwnedFile> ConnectTo(const Address& address,
                                             std::chrono::steady_clock::time_point deadline);
 

@@ -171,8 +171,8 @@ DeviceReporter::ReadHost HostFiguresOf(std::string state_dir, std::string data_c
           interface = InterfaceOf(address)] {
     v1::HostFigures host;
     const auto now = std::chrono::system_clock::now().time_since_epoch();
-    host.set_state_free(FreeBytes(state_dir));
-    host.set_cache_free(FreeBytes(data_cache));
+    if (const auto free = FreeBytes(state_dir)) host.set_state_free(*free);
+    if (const auto free = FreeBytes(data_cache)) host.set_cache_free(*free);
     host.set_interface(interface);
     host.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
     return host;

@@ -185,7 +185,8 @@ StatusOr<Security> SecurityOf(Flags* flags, std::chrono::milliseconds limit) {
   Security security;
   const std::string folder = flags->state_dir + "/pki";
   // Before there is a key in memory.
-  const bool keys = !flags->join.empty() || std::filesystem::exists(folder);
+  std::error_code error;  // what cannot be looked at is said below
+  const bool keys = !flags->join.empty() || std::filesystem::exists(folder, error) || error;
   if (keys && !flags->debuggable) RING_RETURN_IF_ERROR(pki::ForbidDumps());
   StatusOr<pki::Credentials> own = pki::LoadCredentials(folder);
   const bool none = own.status().code() == absl::StatusCode::kNotFound;

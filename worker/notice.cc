@@ -149,10 +149,12 @@ std::string NoticeWatch::notice() const {
 void NoticeWatch::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const StatusOr<std::string> notice = Look(stop);
+    if (notice.ok()) said_.clear();
     if (!notice.ok() && !stop.stop_requested()) SayOnce(notice.status());
+    const bool leaves = notice.ok() && !notice->empty();
+    if (leaves) spdlog::warn("{}: this worker leaves", *notice);
     MutexLock lock(mu_);
-    if (notice.ok() && !notice->empty()) {
-      spdlog::warn("{}: this worker leaves", *notice);
+    if (leaves) {
       notice_ = *notice;
       return;  // it is not taken back
     }

@@ -93,6 +93,7 @@ void SayWhoOneIs(const pki::Issued& issued, const Address& coordinator, const st
 }
 
 StatusOr<ExitCode> Login(const Common& common, LoginOptions& options) {
+  RING_RETURN_IF_ERROR(pki::ForbidDumps());
   RING_ASSIGN_OR_RETURN(const pki::JoinToken token, TokenOf(&options.token));
   RING_ASSIGN_OR_RETURN(const Contexts contexts, Contexts::OfUser());
   const bool named = !options.context.empty();

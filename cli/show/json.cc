@@ -41,8 +41,8 @@ Json OfFetch(const v1::DataFetch& fetch) {
 
 Json OfHost(const v1::HostFigures& host) {
   return {{"unix_ms", host.unix_ms()},
-          {"state_free_bytes", Known(host.state_free() > 0, host.state_free())},
-          {"cache_free_bytes", Known(host.cache_free() > 0, host.cache_free())},
+          {"state_free_bytes", Known(host.has_state_free(), host.state_free())},
+          {"cache_free_bytes", Known(host.has_cache_free(), host.cache_free())},
           {"interface", Known(!host.interface().empty(), host.interface())}};
 }
 

@@ -21,6 +21,7 @@ namespace ringmaster::pki {
 namespace {
 
 constexpr char kCoordinatorName[] = "coordinator";
+constexpr char kHalfMade[] = ".new-";
 constexpr size_t kClusterLetters = 16;  // 80 bits: two clusters are never called the same
 
 using Files = std::vector<std::pair<const char*, Secret>>;
@@ -30,7 +31,7 @@ using Files = std::vector<std::pair<const char*, Secret>>;
 Status MakeWhole(const std::string& folder, const Authority& authority, Files files) {
   files.emplace_back(kAuthorityKeyFile, authority.key().ToPem());
   files.emplace_back(kAuthorityFile, Secret(authority.certificate().ToPem()));
-  std::string made = folder + ".new-XXXXXX";
+  std::string made = folder + kHalfMade + "XXXXXX";
   if (mkdtemp(made.data()) == nullptr) return CannotWrite("make a folder beside", folder);
   Status status;
   for (const auto& [name, content] : files) {
@@ -108,6 +109,18 @@ Status PutNext(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// Of a folder `next` without a key: whether PutNext has moved it, and nobody lost it.
+Status CheckMoved(const std::string& folder, const PrivateFolder& next) {
+  RING_ASSIGN_OR_RETURN(const auto certificate, ReadIfThere(next, kAuthorityFile));
+  if (!certificate) return absl::OkStatus();
+  RING_ASSIGN_OR_RETURN(const PrivateFolder files, PrivateFolder::Open(folder));
+  RING_ASSIGN_OR_RETURN(const Secret key, files.Read(kAuthorityKeyFile));
+  if (Authority::FromPem(key.text(), certificate->text()).ok()) return absl::OkStatus();
+  return FailedPrecondition(
+      "{0}/{1} is missing: restore it from a backup; or remove {0}, and no new authority comes",
+      next.path(), kAuthorityKeyFile);
+}
+
 // nullopt: there is none. One whose end was under way is ended.
 StatusOr<std::optional<Rotation>> RotationIn(const std::string& folder) {
   const auto files = PrivateFolder::Open(folder + "/" + kNextFolder);
@@ -115,6 +128,7 @@ StatusOr<std::optional<Rotation>> RotationIn(const std::string& folder) {
   if (!files.ok()) return files.status();
   RING_ASSIGN_OR_RETURN(const auto key, ReadIfThere(*files, kAuthorityKeyFile));
   if (!key) {
+    RING_RETURN_IF_ERROR(CheckMoved(folder, *files));
     RING_RETURN_IF_ERROR(PutNext(folder));
     return std::optional<Rotation>();
   }
@@ -128,6 +142,22 @@ StatusOr<std::optional<Rotation>> RotationIn(const std::string& folder) {
   }
   return std::optional<Rotation>(Rotation{std::move(next), Time(std::chrono::seconds(signs)),
                                           Time(std::chrono::seconds(ends))});
+}
+
+Secret TimesOf(const Rotation& rotation) {
+  const auto seconds = [](Time time) { return time.time_since_epoch().count(); };
+  return Secret(fmt::format("{} {}\n", seconds(rotation.signs), seconds(rotation.ends)));
+}
+
+// What a crash of MakeWhole left.
+void RemoveHalfMade(const std::string& folder) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(std::string(kNextFolder) + kHalfMade)) found.push_back(entry.path());
+  }
+  for (const std::filesystem::path& path : found) std::filesystem::remove_all(path, ignored);
 }
 
 bool AreSame(const std::vector<Certificate>& a, const std::vector<Certificate>& b) {
@@ -165,12 +195,30 @@ StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time no
   RING_ASSIGN_OR_RETURN(Authority authority, AuthorityOf(folder, *key, *certificate));
   RING_ASSIGN_OR_RETURN(std::string cluster, ClusterOf(files));
   AuthorityFolder opened(folder, std::move(cluster), std::move(authority), options);
-  {
-    MutexLock lock(opened.state_->mu);
-    opened.state_->rotation = std::move(rotation);
-  }
+  RemoveHalfMade(folder);
+  if (rotation) RING_RETURN_IF_ERROR(opened.GoOn(*std::move(rotation), now));
   RING_RETURN_IF_ERROR(opened.Tend(now));
   return opened;
+}
+
+Status AuthorityFolder::GoOn(Rotation rotation, Time now) {
+  // Who signed what it has told last says which half it was in.
+  const StatusOr<Credentials> server = LoadCredentials(this->server());
+  const bool second = server.ok() && Verify(server->certificate, {rotation.next.certificate()},
+                                            Side::kServer, RenewalOf(server->certificate))
+                                         .ok();
+  const Time signs = rotation.signs, ends = rotation.ends;
+  if (!second && now >= signs) rotation.signs = now + options_.overlap / 2;
+  if (second && now >= ends) rotation.ends = now + options_.overlap / 2;
+  // What the old one signs until then may be good for longer than it was when the rotation began.
+  if (!second) rotation.ends = std::max(ends, rotation.signs + options_.leaf_validity);
+  if (rotation.signs != signs || rotation.ends != ends) {
+    RING_RETURN_IF_ERROR(
+        WriteDurably(folder_ + "/" + kNextFolder + "/" + kTimesFile, TimesOf(rotation).text()));
+  }
+  MutexLock lock(state_->mu);
+  state_->rotation = std::move(rotation);
+  return absl::OkStatus();
 }
 
 Authorities AuthorityFolder::At(Time now) const {
@@ -263,11 +311,15 @@ Status AuthorityFolder::Rotate(Time now) {
   }
   RING_ASSIGN_OR_RETURN(Authority next, Authority::Create(cluster_, now));
   Rotation rotation{std::move(next), now + options_.overlap / 2, now + options_.overlap};
-  const auto seconds = [](Time time) { return time.time_since_epoch().count(); };
   Files files;
-  files.emplace_back(
-      kTimesFile, Secret(fmt::format("{} {}\n", seconds(rotation.signs), seconds(rotation.ends))));
-  RING_RETURN_IF_ERROR(MakeWhole(folder_ + "/" + kNextFolder, rotation.next, std::move(files)));
+  files.emplace_back(kTimesFile, TimesOf(rotation));
+  const std::string folder = folder_ + "/" + kNextFolder;
+  const Status made = MakeWhole(folder, rotation.next, std::move(files));
+  if (!made.ok()) {  // nobody has heard of it
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    return made;
+  }
   state_->rotation = std::move(rotation);
   return absl::OkStatus();
 }

@@ -108,6 +108,9 @@ class AuthorityFolder {
                                                  std::vector<Certificate> trusted, Time now) const;
   [[nodiscard]] Status RenewServer(const Authorities& authorities, Time now);
   [[nodiscard]] Status EndRotation(Time now);
+  // With one that an earlier process began. A half that ended while nobody served begins again: in
+  // it everybody was to renew.
+  [[nodiscard]] Status GoOn(Rotation rotation, Time now);
 
   std::string folder_;
   std::string cluster_;

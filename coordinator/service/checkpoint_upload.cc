@@ -124,6 +124,7 @@ bool CheckpointUploadCall::Place() {
 
 void CheckpointUploadCall::Commit() {
   const StatusOr<std::string> path = hands_.folder.Commit(*staged_);
+  if (path.ok()) staged_->Release();  // it is one of the files there now
   UploadPlaced placed{id_, path.ok() ? *path : "", path.status()};
   // The job's uploads wait for this word: it is never lost.
   if (!hands_.control.Post(placed).ok()) hands_.uploads.KeepUnheard(std::move(placed));

@@ -9,15 +9,9 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// A call that is refused before anything is read; `Reactor` is gRPC's.
-template <typename Reactor>
-class RefusedCall : public Reactor {
- public:
-  explicit RefusedCall(const Refusal& refusal) {
-    this->Finish(ToGrpc(refusal.status, refusal.word));
-  }
-  void OnDone() override { delete this; }  // gRPC decides its lifetime
-};
+grpc::Status StatusOf(const OpenCalls::Entry& entry) {
+  return ToGrpc(entry.refusal.status, entry.refusal.word);
+}
 
 }  // namespace
 
@@ -27,7 +21,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* FleetService
   OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/Session", CallKind::kSession});
   if (!entry.call) {
     return new RefusedCall<grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>>(
-        entry.refusal);
+        StatusOf(entry));
   }
   const auto session =
       std::make_shared<WorkerSession>(hands_.control, sessions_, *context, std::move(entry.call));
@@ -39,7 +33,7 @@ grpc::ServerReadReactor<v1::CheckpointUpload>* FleetService::UploadCheckpoint(
     grpc::CallbackServerContext* context, v1::CheckpointReceipt* response) {
   OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/UploadCheckpoint", CallKind::kUpload});
   if (!entry.call) {
-    return new RefusedCall<grpc::ServerReadReactor<v1::CheckpointUpload>>(entry.refusal);
+    return new RefusedCall<grpc::ServerReadReactor<v1::CheckpointUpload>>(StatusOf(entry));
   }
   const auto upload =
       std::make_shared<CheckpointUploadCall>(hands_, *response, std::move(entry.call));
@@ -51,7 +45,7 @@ grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>* FleetService::ShipLogs(
     grpc::CallbackServerContext* context) {
   OpenCalls::Entry entry = calls_.Enter(context, {"Fleet/ShipLogs", CallKind::kLogLines});
   if (!entry.call) {
-    return new RefusedCall<grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>>(entry.refusal);
+    return new RefusedCall<grpc::ServerBidiReactor<v1::LogChunk, v1::LogAck>>(StatusOf(entry));
   }
   return logs_.Begin(std::move(entry.call)).get();
 }

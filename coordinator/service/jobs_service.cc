@@ -44,13 +44,8 @@ grpc::Status CheckOwn(const Caller& caller, const v1::JobStatus& job) {
 
 grpc::Status StatusOf(const Refusal& refusal) { return ToGrpc(refusal.status, refusal.word); }
 
-// A call that is refused before it writes anything.
 template <typename Message>
-class Refused : public grpc::ServerWriteReactor<Message> {
- public:
-  explicit Refused(const grpc::Status& status) { this->Finish(status); }
-  void OnDone() override { delete this; }  // gRPC decides its lifetime
-};
+using Refused = RefusedCall<grpc::ServerWriteReactor<Message>>;
 
 std::vector<v1::CheckpointRef> WithStep(const std::vector<v1::CheckpointRef>& all, uint64_t step) {
   std::vector<v1::CheckpointRef> found;
@@ -92,17 +87,17 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
                                               const v1::CancelRequest* request,
                                               v1::CancelResponse*) {
-  return calls_.Answer(
-      context, {"Jobs/Cancel", CallKind::kShort},
-      [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
-        const StatusBoard::View view = board_.Find(request->job_id());
-        if (const grpc::Status own = view ? CheckOwn(caller, view->status) : grpc::Status();
-            !own.ok()) {
-          return reactor->Finish(own);
-        }
-        control_.Ask(CancelAsked{JobId(request->job_id())},
-                     [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
-      });
+  return calls_.Answer(context, {"Jobs/Cancel", CallKind::kShort},
+                       [&](grpc::ServerUnaryReactor* reactor, const Caller& caller) {
+                         const StatusBoard::View view = board_.Find(request->job_id());
+                         if (!view) return reactor->Finish(NoSuchJob(request->job_id()));
+                         if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
+                           return reactor->Finish(own);
+                         }
+                         control_.Ask(
+                             CancelAsked{JobId(request->job_id())},
+                             [reactor](const Reply& reply) { reactor->Finish(StatusOf(reply)); });
+                       });
 }
 
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* context,
@@ -148,7 +143,7 @@ grpc::ServerWriteReactor<v1::JobStatus>* JobsService::Watch(grpc::CallbackServer
   OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/Watch", CallKind::kLasting});
   if (!entry.call) return new Refused<v1::JobStatus>(StatusOf(entry.refusal));
   if (!board_.Find(request->job_id())) {
-    return new Refused<v1::JobStatus>(NoSuchJob(request->job_id()));
+    return new Refused<v1::JobStatus>(NoSuchJob(request->job_id()), std::move(entry.call));
   }
   const auto watch = std::make_shared<JobWatch>(board_, request->job_id(), std::move(entry.call));
   watch->Begin();
@@ -206,7 +201,7 @@ grpc::ServerWriteReactor<v1::LogLine>* JobsService::Logs(grpc::CallbackServerCon
   OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/Logs", CallKind::kLasting});
   if (!entry.call) return new Refused<v1::LogLine>(StatusOf(entry.refusal));
   if (!board_.Find(request->job_id())) {
-    return new Refused<v1::LogLine>(NoSuchJob(request->job_id()));
+    return new Refused<v1::LogLine>(NoSuchJob(request->job_id()), std::move(entry.call));
   }
   const auto stream = std::make_shared<LogStream>(logs_, *request, std::move(entry.call));
   stream->Begin();
@@ -236,7 +231,7 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
         const auto now = std::chrono::system_clock::now().time_since_epoch();
         v1::CoordinatorFigures& own = *response->mutable_coordinator();
         own.set_version(VersionLine("ringmaster"));
-        own.set_data_free(FreeBytes(data_dir_));
+        if (const auto free = FreeBytes(data_dir_)) own.set_data_free(*free);
         own.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
         reactor->Finish(grpc::Status::OK);
       });
@@ -291,17 +286,19 @@ grpc::ServerWriteReactor<v1::FilePiece>* JobsService::GetCheckpoint(
   OpenCalls::Entry entry = calls_.Enter(context, {"Jobs/GetCheckpoint", CallKind::kLasting});
   if (!entry.call) return new Refused<v1::FilePiece>(StatusOf(entry.refusal));
   const Caller caller = entry.call->caller();
+  const auto refuse = [&entry](const grpc::Status& status) {
+    return new Refused<v1::FilePiece>(status, std::move(entry.call));
+  };
   const StatusBoard::View view = board_.Find(request->job_id());
-  if (!view) return new Refused<v1::FilePiece>(NoSuchJob(request->job_id()));
+  if (!view) return refuse(NoSuchJob(request->job_id()));
   if (const grpc::Status own = CheckOwn(caller, view->status); !own.ok()) {
-    return new Refused<v1::FilePiece>(own);
+    return refuse(own);
   }
   const std::vector<v1::CheckpointRef> refs =
       request->has_step() ? WithStep(view->checkpoints, request->step()) : view->checkpoints;
   if (refs.empty()) {
-    return new Refused<v1::FilePiece>(request->has_step()
-                                          ? NoSuchStep(request->job_id(), request->step())
-                                          : NoSuchCheckpoint(request->job_id(), "checkpoint yet"));
+    return refuse(request->has_step() ? NoSuchStep(request->job_id(), request->step())
+                                      : NoSuchCheckpoint(request->job_id(), "checkpoint yet"));
   }
   const auto download =
       std::make_shared<CheckpointDownload>(disk_, refs.back(), std::move(entry.call));

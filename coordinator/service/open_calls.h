@@ -71,6 +71,25 @@ class OpenCall : public std::enable_shared_from_this<OpenCall> {
   std::function<void(const std::string&)> cut_ ABSL_GUARDED_BY(mu_);
 };
 
+// A call of gRPC's `Reactor` that is refused before anything is read or written; `call` where it
+// was entered.
+template <typename Reactor>
+class RefusedCall : public Reactor {
+ public:
+  explicit RefusedCall(const grpc::Status& status, std::shared_ptr<OpenCall> call = nullptr)
+      : call_(std::move(call)) {
+    this->Finish(status);
+  }
+
+ private:
+  void OnDone() override {
+    if (call_) call_->Leave();
+    delete this;  // gRPC decides its lifetime
+  }
+
+  const std::shared_ptr<OpenCall> call_;
+};
+
 class OpenCalls {
  public:
   struct Hands {

@@ -25,8 +25,9 @@ class StagedCheckpoint {
   StagedCheckpoint(const StagedCheckpoint&) = delete;
   StagedCheckpoint& operator=(const StagedCheckpoint&) = delete;
 
-  // Kept for as long as it lives.
+  // Kept for as long as it lives, or until Release.
   void Hold(std::shared_ptr<const void> held) { held_ = std::move(held); }
+  void Release() { held_.reset(); }
 
   // Pieces of a file come in order and files one after the other, manifest.json last.
   // INVALID_ARGUMENT: they do not, or are too many bytes; UNAVAILABLE: the disk. After an error the

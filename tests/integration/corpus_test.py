@@ -68,13 +68,13 @@ class CorpusTest(cluster.ClusterTest):
     def test_flags_of_the_daemons(self):
         for words, said in bad_inputs.BAD_FLAGS:
             with self.subTest(command=" ".join(words)[:80]):
-                program, flag, value = words
+                program, flag, *value = words
                 must = bad_inputs.MUST[program]
                 if flag in must:
                     at = must.index(flag)
                     must = must[:at] + must[at + 2:]
                 command = [word.format(data=self.cluster.data_root, new=self.cluster.folder / "none")
-                           for word in [program, *must, flag, value]]
+                           for word in [program, *must, flag, *value]]
                 done = subprocess.run([cluster.BIN / command[0], *command[1:]], stdin=subprocess.DEVNULL,
                                       capture_output=True, text=True, timeout=60 * cluster.SLOW, check=False,
                                       cwd=self.cluster.folder)

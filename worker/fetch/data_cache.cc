@@ -167,7 +167,7 @@ Status DataCache::MakeRoom(const std::string& own, const DataList& list) {
   const uint64_t needed = list.bytes();
   const bool bounded = options_.most_bytes > 0;
   const uint64_t most =
-      bounded ? options_.most_bytes : (used + has + FreeBytes(options_.folder)) / 2;
+      bounded ? options_.most_bytes : (used + has + FreeBytes(options_.folder).value_or(0)) / 2;
   const std::string allowed =
       bounded ? fmt::format("--data-cache-bytes allows {}", FormatBytes(most))
               : fmt::format("{}, half of what is free, are allowed", FormatBytes(most));
@@ -178,7 +178,7 @@ Status DataCache::MakeRoom(const std::string& own, const DataList& list) {
                  FormatBytes(needed), options_.folder, why);
   };
   if (needed > most) return refused(allowed);
-  const auto on_disk = [&]() { return needed <= has + FreeBytes(options_.folder); };
+  const auto on_disk = [&]() { return needed <= has + FreeBytes(options_.folder).value_or(0); };
   for (const auto& [found, bytes] : others) {
     if (used + needed <= most && on_disk()) break;
     if (InUse(found.folder)) continue;
@@ -191,7 +191,8 @@ Status DataCache::MakeRoom(const std::string& own, const DataList& list) {
     return refused(fmt::format("{}, and {} are in use", allowed, FormatBytes(used)));
   }
   if (on_disk()) return absl::OkStatus();
-  return refused(fmt::format("{} are free there", FormatBytes(FreeBytes(options_.folder))));
+  return refused(
+      fmt::format("{} are free there", FormatBytes(FreeBytes(options_.folder).value_or(0))));
 }
 
 StatusOr<std::shared_ptr<const CachedData>> DataCache::Finish(

@@ -4,15 +4,10 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
-#include <netdb.h>
-#include <poll.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <memory>
 #include <utility>
@@ -20,6 +15,8 @@
 #include "common/address.h"
 #include "common/amount.h"
 #include "common/files.h"
+#include "common/rpc/channel.h"
+#include "common/socket.h"
 #include "worker/ring/bench.h"
 
 namespace ringmaster::worker {
@@ -115,34 +112,6 @@ Status MeasureInto(ring::Link* link, ring::Position position, const v1::MeasureR
   return absl::OkStatus();
 }
 
-// Why no TCP connection to this place can be made within a second; empty: one can.
-std::string TryPlace(const addrinfo& place) {
-  const OwnedFile file(socket(place.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (file.get() < 0) return std::strerror(errno);
-  if (connect(file.get(), place.ai_addr, place.ai_addrlen) == 0) return "";
-  if (errno != EINPROGRESS) return std::strerror(errno);
-  pollfd wait = {file.get(), POLLOUT, 0};
-  if (poll(&wait, 1, 1'000) != 1) return "nothing answers, as behind a firewall that drops";
-  int error = 0;
-  socklen_t length = sizeof(error);
-  if (getsockopt(file.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-  return error == 0 ? "" : std::strerror(error);
-}
-
-std::string WhyNoConnection(const Address& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(address.port);
-  if (const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
-      error != 0) {
-    return gai_strerror(error);
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> places(found, &freeaddrinfo);
-  return TryPlace(*found);
-}
-
 // What a port says to a call that fails at once: why it cannot be connected to.
 std::string WhyUnreached(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::GenericStub stub(channel);
@@ -168,8 +137,10 @@ Status Reach(const Dialer& dialer, const ring::LinkOptions& options,
   const bool reached =
       AwaitConnection(*channel, std::chrono::steady_clock::now() + limit, []() { return false; });
   if (reached) return absl::OkStatus();
-  std::string why = WhyNoConnection(successor);
-  if (why.empty()) why = RefusalAt(successor, std::chrono::seconds(1));
+  constexpr std::chrono::seconds kLook{1};
+  const auto file = ConnectTo(successor, std::chrono::steady_clock::now() + kLook);
+  std::string why = file.ok() ? "" : Message(file.status());
+  if (why.empty() && IsLoopback(successor.host)) why = RefusalAt(successor, kLook);
   if (why.empty()) why = WhyUnreached(channel);
   return Error(absl::StatusCode::kUnavailable, "no connection to {} within {} s: {}",
                successor.ToString(), std::chrono::duration<double>(limit).count(), why);

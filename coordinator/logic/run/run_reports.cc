@@ -72,11 +72,12 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   if (!IsCurrent(said.generation()) || !InRing(from.name()) || !resolved_) return {};
   const v1::ResultSpec& spec = resolved_->result();
   // What members of a job that is cancelled say last: nobody is accused any more.
-  if (phase_ == Phase::kStopping && CheckMetrics(from, said, spec).ok()) {
+  const bool possible = said.applied() <= spec.total_steps();
+  if (phase_ == Phase::kStopping && possible && CheckMetrics(from, said, spec).ok()) {
     history_.Add(said, spec.steps_per_epoch(), now);
   }
   if (!runs) return {};
-  if (said.applied() > spec.total_steps()) {
+  if (!possible) {
     return Violation(from, fmt::format("says that it holds step {}, but the job has {} steps",
                                        said.applied(), spec.total_steps()));
   }

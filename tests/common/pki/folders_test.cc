@@ -383,6 +383,45 @@ TEST_CASE("Authority folder: an end that a crash broke off is brought to its end
   CHECK_FALSE(fs::exists(next));
 }
 
+TEST_CASE("Authority folder: a half that ended while nobody served begins again") {
+  Rotated folder;
+  const Time late = kToday + days(30);
+  const auto names_at = [&](const AuthorityFolder& opened, Time now) {
+    return folder.NamesOf(opened.At(now).trusted());
+  };
+  SECTION("the first one: nobody knows the new authority") {
+    AuthorityFolder again = Must(AuthorityFolder::Open(folder.path, late));
+    CHECK(names_at(again, late + days(7) - std::chrono::seconds(1)) == "AB");
+    REQUIRE(again.Tend(late + days(7)).ok());
+    CHECK(names_at(again, late + days(14) - std::chrono::seconds(1)) == "BA");
+    CHECK(names_at(Must(AuthorityFolder::Open(folder.path, late + days(8))), late + days(8)) ==
+          "BA");
+    CHECK(names_at(again, late + days(14)) == "B");
+  }
+  SECTION("the second one: some have no certificate of it yet") {
+    REQUIRE(folder.made.Tend(kToday + days(7)).ok());
+    const AuthorityFolder again = Must(AuthorityFolder::Open(folder.path, late));
+    CHECK(names_at(again, late + days(7) - std::chrono::seconds(1)) == "BA");
+    CHECK(names_at(again, late + days(7)) == "B");
+  }
+  SECTION("certificates that are good for longer from now on end before their authority does") {
+    const AuthorityFolder again = Must(AuthorityFolder::Open(
+        folder.path, kToday + days(1), {.leaf_validity = days(20), .overlap = days(40)}));
+    CHECK(names_at(again, kToday + days(27) - std::chrono::seconds(1)) == "BA");
+    CHECK(names_at(again, kToday + days(27)) == "B");
+  }
+}
+
+TEST_CASE("Authority folder: the lost key of a new authority harms the old one not") {
+  Rotated folder;
+  REQUIRE(folder.made.Tend(kToday).ok());
+  fs::remove(folder.path + "/next/ca.key");
+  const auto open = [&]() { return AuthorityFolder::Open(folder.path, kToday).status(); };
+  CHECK_THAT(Message(open()), Catch::Contains("next/ca.key is missing: restore it"));
+  fs::remove_all(folder.path + "/next");
+  CHECK(open().ok());
+}
+
 TEST_CASE("Authority folder: a rotation that cannot be read is no start") {
   Rotated folder;
   const std::string times = folder.path + "/next/times";

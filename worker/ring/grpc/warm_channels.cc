@@ -173,8 +173,8 @@ void WarmChannels::Tell() {
     MutexLock lock(mu_);
     const bool all = std::all_of(kept_.begin(), kept_.end(),
                                  [](const Kept& kept) { return IsReady(kept.channel); });
-    const bool told = std::exchange(told_, all && !kept_.empty());
-    if (told || !told_) return;
+    if (told_ || !all || kept_.empty()) return;
+    told_ = true;
     for (const Kept& kept : kept_) {
       if (kept.use == Use::kLink) names.push_back(OneLine(kept.peer.name, kMaxNameText));
     }
