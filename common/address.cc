@@ -98,8 +98,6 @@ std::string Address::ToString() const {
 
 std::string Address::Target() const {
   if (IsUnix(*this)) return host;
-  // Whatever a resolver says of it: connections to it have no TLS.
-  if (host == "localhost") return Address{"127.0.0.1", port}.Target();
   // Brackets stand in no path of a URI but encoded.
   if (host.find(':') != std::string::npos) return fmt::format("dns:///%5B{}%5D:{}", host, port);
   return "dns:///" + ToString();
