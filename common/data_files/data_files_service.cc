@@ -58,6 +58,10 @@ class ServedStream : public grpc::ServerWriteReactor<Message>,
     MutexLock lock(mu_);
     if (context_ != nullptr) context_->TryCancel();
   }
+  bool Ended() const override {
+    MutexLock lock(mu_);
+    return ended_;
+  }
   bool StalledSince(Clock::time_point then) const override {
     MutexLock lock(mu_);
     return writing_since_ && *writing_since_ < then;
@@ -266,9 +270,11 @@ Status DataFilesService::Add(const std::shared_ptr<ServedCall>& call, Calls* cal
     return Error(absl::StatusCode::kUnavailable, "the source {}",
                  stopping_ ? "stops" : "is not ready yet");
   }
-  if (calls->size() >= most) {
+  // What has ended, and gRPC is not done with yet, takes nobody's place.
+  const auto open = std::ranges::count_if(*calls, [](const auto& one) { return !one->Ended(); });
+  if (static_cast<size_t>(open) >= most) {
     return Error(absl::StatusCode::kResourceExhausted,
-                 "{} workers fetch data here already, which is the limit", calls->size());
+                 "{} workers fetch data here already, which is the limit", open);
   }
   calls->insert(call);
   return absl::OkStatus();

@@ -41,6 +41,8 @@ class ServedCall {
   virtual void Begin() = 0;
   // The call ends soon, whatever it waits for.
   virtual void Cancel() = 0;
+  // All was said; gRPC may still be busy with it.
+  [[nodiscard]] virtual bool Ended() const = 0;
   // Whether a write has been waiting for who fetches since before then.
   [[nodiscard]] virtual bool StalledSince(std::chrono::steady_clock::time_point then) const = 0;
 };

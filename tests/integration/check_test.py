@@ -97,7 +97,7 @@ class CheckTest(cluster.ClusterTest):
         for other in "ac":
             port = found[("port", f"{other} to b")]
             self.assertEqual(port["verdict"], "FAILED")
-            self.assertEqual(f"no connection to {address} within 5 s: Connection refused", port["found"])
+            self.assertEqual(f"no connection to {address} within 5 s: 127.0.0.3: Connection refused", port["found"])
             self.assertIn(f"let {other} in at TCP port {address.rsplit(':')[-1]} on the host of b", port["remedy"])
             self.assertEqual(found[("link", f"b to {other}")]["verdict"], "SKIPPED")
         for pair in ("a to c", "c to a"):
