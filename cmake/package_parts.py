@@ -1,6 +1,7 @@
 """package_parts.py PACKAGE.deb FOLDER: writes PACKAGE.spdx.json (SPDX 2.3) into FOLDER, which says what the programs in
 the package are linked with: every shared library, as the Debian package that it is from, with its version and source.
-What is compiled in is listed, too. The same package and host give the same list."""
+What is compiled in is listed, too. The same package and host give the same list. Before that it takes the umask of who
+packs out of the package."""
 import datetime
 import functools
 import hashlib
@@ -95,7 +96,20 @@ def document(package):
     }
 
 
+def settle_modes(package):
+    """Its members' modes, which no one looks at, are else those of the umask of who packs (ar(5): 60 bytes in front of
+    each member, the mode at 40, the size at 48)."""
+    content = bytearray(package.read_bytes())
+    at = len(b"!<arch>\n")
+    while at < len(content):
+        content[at + 40:at + 48] = b"100644  "
+        size = int(content[at + 48:at + 58])
+        at += 60 + size + size % 2
+    package.write_bytes(content)
+
+
 if __name__ == "__main__":
     made = pathlib.Path(sys.argv[1])
+    settle_modes(made)
     listed = pathlib.Path(sys.argv[2]) / made.with_suffix(".spdx.json").name
     listed.write_text(json.dumps(document(made), indent=1) + "\n")
