@@ -296,13 +296,14 @@ TEST_CASE("Join: a certificate that ended is renewed for who has its key") {
     return issued;
   };
   SECTION("long ago, and before") {
-    const Time now = GENERATE_COPY(later, kToday2 + hours(1));
-    const Issued issued = Must(renew(now, now));
-    CHECK(issued.identity == own.identity);
-    CHECK(issued.certificate.KeyHash() == key.Hash());
-    CHECK(issued.certificate.not_after() > now);
-    CHECK(issued.clocks.empty());
-    CHECK(heard.secret().empty());
+    for (const Time now : {later, kToday2 + hours(1)}) {
+      const Issued issued = Must(renew(now, now));
+      CHECK(issued.identity == own.identity);
+      CHECK(issued.certificate.KeyHash() == key.Hash());
+      CHECK(issued.certificate.not_after() > now);
+      CHECK(issued.clocks.empty());
+      CHECK(heard.secret().empty());
+    }
   }
   SECTION("with another key") {
     own.key = Must(Key::Generate());
