@@ -1,5 +1,6 @@
 #include "common/pki/authority_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -149,6 +150,19 @@ Secret TimesOf(const Rotation& rotation) {
   return Secret(fmt::format("{} {}\n", seconds(rotation.signs), seconds(rotation.ends)));
 }
 
+// A rotation's file of times was changed when its coordinator was seen last.
+void SetSeen(const std::string& file, Time now) {
+  const timespec at = {now.time_since_epoch().count(), 0};
+  const timespec both[] = {at, at};
+  (void)utimensat(AT_FDCWD, file.c_str(), both, AT_SYMLINK_NOFOLLOW);
+}
+
+Time SeenAt(const std::string& file, Time now) {
+  struct stat status = {};
+  if (stat(file.c_str(), &status) != 0) return now;
+  return std::min(Time(std::chrono::seconds(status.st_mtim.tv_sec)), now);
+}
+
 // What a crash of MakeWhole left.
 void RemoveHalfMade(const std::string& folder) {
   std::error_code ignored;
@@ -202,19 +216,17 @@ StatusOr<AuthorityFolder> AuthorityFolder::Open(const std::string& path, Time no
 }
 
 Status AuthorityFolder::GoOn(Rotation rotation, Time now) {
-  // Who signed what it has told last says which half it was in.
-  const StatusOr<Credentials> server = LoadCredentials(this->server());
-  const bool second = server.ok() && Verify(server->certificate, {rotation.next.certificate()},
-                                            Side::kServer, RenewalOf(server->certificate))
-                                         .ok();
-  const Time signs = rotation.signs, ends = rotation.ends;
-  if (!second && now >= signs) rotation.signs = now + options_.overlap / 2;
-  if (second && now >= ends) rotation.ends = now + options_.overlap / 2;
+  const Time signs = rotation.signs, ends = rotation.ends, seen = SeenAt(TimesFile(), now);
+  const auto off = now - seen;
+  if (off > (ends - signs) / 10) {
+    if (seen < signs) rotation.signs += off;
+    if (seen < ends) rotation.ends += off;
+  }
   // What the old one signs until then may be good for longer than it was when the rotation began.
-  if (!second) rotation.ends = std::max(ends, rotation.signs + options_.leaf_validity);
+  if (seen < signs)
+    rotation.ends = std::max(rotation.ends, rotation.signs + options_.leaf_validity);
   if (rotation.signs != signs || rotation.ends != ends) {
-    RING_RETURN_IF_ERROR(
-        WriteDurably(folder_ + "/" + kNextFolder + "/" + kTimesFile, TimesOf(rotation).text()));
+    RING_RETURN_IF_ERROR(WriteDurably(TimesFile(), TimesOf(rotation).text()));
   }
   MutexLock lock(state_->mu);
   state_->rotation = std::move(rotation);
@@ -283,6 +295,7 @@ Status AuthorityFolder::RenewServer(const Authorities& authorities, Time now) {
 }
 
 Status AuthorityFolder::Tend(Time now) {
+  if (At(now).rotation) SetSeen(TimesFile(), now);
   if (RenewalDue(now) <= now) RING_RETURN_IF_ERROR(RenewServer(At(now), now));
   return EndRotation(now);
 }
@@ -321,6 +334,7 @@ Status AuthorityFolder::Rotate(Time now) {
     return made;
   }
   state_->rotation = std::move(rotation);
+  SetSeen(TimesFile(), now);
   return absl::OkStatus();
 }
 

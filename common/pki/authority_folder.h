@@ -108,8 +108,11 @@ class AuthorityFolder {
                                                  std::vector<Certificate> trusted, Time now) const;
   [[nodiscard]] Status RenewServer(const Authorities& authorities, Time now);
   [[nodiscard]] Status EndRotation(Time now);
-  // With one that an earlier process began. A half that ended while nobody served begins again: in
-  // it everybody was to renew.
+  [[nodiscard]] std::string TimesFile() const {
+    return folder_ + "/" + kNextFolder + "/" + kTimesFile;
+  }
+  // With one that an earlier process began. The time in which nobody served does not count, but for
+  // a restart's: in each half everybody is to renew.
   [[nodiscard]] Status GoOn(Rotation rotation, Time now);
 
   std::string folder_;

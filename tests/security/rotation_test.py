@@ -171,6 +171,7 @@ class RotationTest(two_hosts.HostsTest):
         # The second half, in which the new one signs, and tokens of before are still good.
         cluster.wait_until(lambda: running.authorities()[0]["id"] == new["id"], "the new one signs", LIFE + 10)
         self.assertEqual(of_the_old_one(), grpc.StatusCode.OK)
+        cluster.wait_until(lambda: [entry["what"] for entry in running.audit()].count("authority") == 2, "its audit", 10)
         running.restart_coordinator()
         self.assertEqual([one["id"] for one in running.authorities()], [new["id"], old["id"]])
         running.start_certified("c", OUTSIDE, join=["--join", before, "--name", "c"])

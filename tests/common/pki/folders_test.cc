@@ -383,7 +383,7 @@ TEST_CASE("Authority folder: an end that a crash broke off is brought to its end
   CHECK_FALSE(fs::exists(next));
 }
 
-TEST_CASE("Authority folder: a half that ended while nobody served begins again") {
+TEST_CASE("Authority folder: the time in which nobody served is no part of a rotation") {
   Rotated folder;
   const Time late = kToday + days(30);
   const auto names_at = [&](const AuthorityFolder& opened, Time now) {
@@ -407,8 +407,8 @@ TEST_CASE("Authority folder: a half that ended while nobody served begins again"
   SECTION("certificates that are good for longer from now on end before their authority does") {
     const AuthorityFolder again = Must(AuthorityFolder::Open(
         folder.path, kToday + days(1), {.leaf_validity = days(20), .overlap = days(40)}));
-    CHECK(names_at(again, kToday + days(27) - std::chrono::seconds(1)) == "BA");
-    CHECK(names_at(again, kToday + days(27)) == "B");
+    CHECK(names_at(again, kToday + days(28) - std::chrono::seconds(1)) == "BA");
+    CHECK(names_at(again, kToday + days(28)) == "B");
   }
 }
 
