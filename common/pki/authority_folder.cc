@@ -327,7 +327,7 @@ Status AuthorityFolder::Rotate(Time now) {
   Files files;
   files.emplace_back(kTimesFile, TimesOf(rotation));
   const std::string folder = folder_ + "/" + kNextFolder;
-  const Status made = MakeWhole(folder, rotation.next, std::move(files));
+  Status made = MakeWhole(folder, rotation.next, std::move(files));
   if (!made.ok()) {  // nobody has heard of it
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
