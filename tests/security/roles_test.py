@@ -164,7 +164,8 @@ class RolesTest(two_hosts.HostsTest):
             next(call)
         return calls, outcome(channel, method, request)
 
-    def test_a_person_is_revoked_who_watches(self):
+    def begin_a_long_one(self):
+        """A job that trains until the gate is open, and a call that watches it."""
         running = self.cluster
         [gate] = running.gates("", milliseconds=80)  # at every step
         running.start_pair()
@@ -173,6 +174,11 @@ class RolesTest(two_hosts.HostsTest):
         job = running.submit(LONG)
         running.wait_ring(job, "a", "b")
         watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
+        return gate, job, jobs, watch
+
+    def test_a_person_is_revoked_who_watches(self):
+        running = self.cluster
+        gate, job, jobs, watch = self.begin_a_long_one()
         logs = ("/ringmaster.v1.Jobs/Logs", jobs.LogsRequest(job_id=job, follow=True).SerializeToString())
         eva, max_ = self.join("admin", "eva"), self.join("viewer", "max")
         with eva.channel(running.network) as evas, max_.channel(running.network) as others:
@@ -194,13 +200,7 @@ class RolesTest(two_hosts.HostsTest):
 
     def test_one_identity_has_so_much_open_and_not_more(self):
         running = self.cluster
-        [gate] = running.gates("", milliseconds=80)  # at every step
-        running.start_pair()
-        self.load()
-        jobs = importlib.import_module("ringmaster.v1.jobs_pb2")
-        job = running.submit(LONG)
-        running.wait_ring(job, "a", "b")
-        watch = ("/ringmaster.v1.Jobs/Watch", jobs.WatchRequest(job_id=job).SerializeToString())
+        gate, job, _, watch = self.begin_a_long_one()
         eva, max_ = self.join("submitter", "eva"), self.join("submitter", "max")
         with eva.channel(running.network) as channel, max_.channel(running.network) as others:
             calls, (code, words) = self.streams(channel, *watch, 64)

@@ -139,18 +139,17 @@ class SoakTest(two_hosts.HostsTest):
             attacker.start()
         growth = Growth({"coordinator": running.coordinator, "a": running.workers["a"], "b": running.workers["b"]})
         begin, jobs, revoked, joined = time.monotonic(), [], 0, time.monotonic()
-        job = running.submit(JOB)
-        while time.monotonic() < begin + SECONDS:
+
+        def seen(status):
+            """Each status of a job that trains: how large everybody is, and whether it is time for c to go."""
+            nonlocal revoked, joined
             growth.look()
-            status = running.status(job)
-            if status["state"] in cluster.FINAL:
-                jobs.append(status)
-                job = running.submit(JOB)
             if time.monotonic() > joined + REVOKE_EVERY:
                 self.revoke_and_join()
                 revoked, joined = revoked + 1, time.monotonic()
-            time.sleep(0.5)
-        jobs.append(running.wait(job, timeout=300))
+            return status["state"] in cluster.FINAL
+        while time.monotonic() < begin + SECONDS:
+            jobs.append(running.watch_until(running.submit(JOB), seen, "the job ends", 300))
         for attacker in attackers:
             attacker.end()
         print(f"soak: {len(jobs)} jobs, c revoked {revoked} times, {sum(a.done for a in attackers)} attacks; " + ", ".join(
