@@ -6,7 +6,6 @@
 
 #include "common/mutex.h"
 #include "common/rpc/rpc_status.h"
-#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "coordinator/service/stopping.h"
+#include "coordinator/service/control_loop.h"
 
 namespace ringmaster::coordinator {
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/rpc/rpc_status.h"
-#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {

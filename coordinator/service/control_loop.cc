@@ -13,7 +13,6 @@
 #include "common/sha256.h"
 #include "common/ticket.h"
 #include "coordinator/service/checkpoint_check.h"
-#include "coordinator/service/stopping.h"
 
 namespace ringmaster::coordinator {
 namespace {

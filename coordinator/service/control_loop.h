@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/loop.h"
+#include "common/status.h"
 #include "coordinator/logic/logic.h"
 #include "coordinator/service/bench_table.h"
 #include "coordinator/service/checkpoint_retirement.h"
@@ -25,6 +26,11 @@
 #include "coordinator/store/store.h"
 
 namespace ringmaster::coordinator {
+
+// For a call that a Loop did not take: it has stopped, or its queue is full.
+[[nodiscard]] inline Status Stopping() {
+  return absl::UnavailableError("the coordinator is stopping or overloaded; try again");
+}
 
 class ControlLoop {
  public:

@@ -6,7 +6,7 @@
 
 #include "common/rpc/rpc_status.h"
 #include "common/text.h"
-#include "coordinator/service/stopping.h"
+#include "coordinator/service/control_loop.h"
 
 namespace ringmaster::coordinator {
 namespace {
