@@ -1,5 +1,7 @@
 #include "common/json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ringmaster {
@@ -42,6 +44,13 @@ StatusOr<nlohmann::json> ParseJson(const std::string& text, const JsonLimits& li
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgument("{}", error.what());
   }
+}
+
+uint64_t WholeNumber(const nlohmann::json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  constexpr int kWrongType = 302;  // the library's number for it
+  throw nlohmann::json::type_error::create(
+      kWrongType, fmt::format("expected a whole number, got a {}", value.type_name()), &value);
 }
 
 }  // namespace ringmaster

@@ -62,8 +62,11 @@ StatusOr<TensorView> ParseTensor(const std::string& name, const Json& entry,
   }
   TensorView view;
   view.type = type->type;
-  view.shape = entry.at("shape").get<std::vector<int64_t>>();
-  const auto range = entry.at("data_offsets").get<std::array<uint64_t, 2>>();
+  for (const Json& length : entry.at("shape").get_ref<const Json::array_t&>()) {
+    view.shape.push_back(static_cast<int64_t>(WholeNumber(length)));
+  }
+  const Json& offsets = entry.at("data_offsets");
+  const std::array<uint64_t, 2> range = {WholeNumber(offsets.at(0)), WholeNumber(offsets.at(1))};
   const bool inside = range[0] <= range[1] && range[1] <= data.size();
   if (!inside || range[1] - range[0] != ExpectedBytes(view)) {
     return Error(absl::StatusCode::kDataLoss,

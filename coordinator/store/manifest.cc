@@ -8,7 +8,7 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int kFormat = 1;
+constexpr uint64_t kFormat = 1;
 
 // Of whole bytes, at least one.
 bool IsHex(const std::string& text) {
@@ -18,11 +18,11 @@ bool IsHex(const std::string& text) {
 
 Manifest Read(const nlohmann::json& json) {
   Manifest manifest;
-  manifest.step = json.at("step").get<uint64_t>();
+  manifest.step = WholeNumber(json.at("step"));
   manifest.result_digest = json.at("result_digest").get<std::string>();
   manifest.digest = json.at("digest").get<std::string>();
   for (const nlohmann::json& file : json.at("files")) {
-    manifest.files[file.at("name").get<std::string>()] = {file.at("bytes").get<uint64_t>(),
+    manifest.files[file.at("name").get<std::string>()] = {WholeNumber(file.at("bytes")),
                                                           file.at("sha256").get<std::string>()};
   }
   return manifest;
@@ -38,7 +38,7 @@ StatusOr<Manifest> ParseManifest(const std::string& text) {
   // The JSON library throws; its exceptions end here.
   try {
     const nlohmann::json& json = *parsed;
-    if (const int format = json.at("format").get<int>(); format != kFormat) {
+    if (const uint64_t format = WholeNumber(json.at("format")); format != kFormat) {
       return InvalidArgument("{} has format {}, expected {}", kManifestName, format, kFormat);
     }
     Manifest manifest = Read(json);

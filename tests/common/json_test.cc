@@ -29,6 +29,20 @@ TEST_CASE("Json: as long as allowed, and no longer") {
         "11 bytes of JSON, at most 10 are allowed");
 }
 
+TEST_CASE("Json: whole numbers, and what is none") {
+  const auto json = ParseJson(R"([0, 18446744073709551615, -1, 1.0, 4e18, 1e400, "1", true, null])",
+                              {.depth = 1});
+  CHECK_FALSE(json.ok());  // 1e400
+  const auto numbers =
+      ParseJson(R"([0, 18446744073709551615, -1, 1.0, 4e18, "1", true, null])", {.depth = 1});
+  REQUIRE(numbers.ok());
+  CHECK(WholeNumber(numbers->at(0)) == 0);
+  CHECK(WholeNumber(numbers->at(1)) == UINT64_MAX);
+  for (size_t i = 2; i < numbers->size(); ++i) {
+    CHECK_THROWS_AS((void)WholeNumber(numbers->at(i)), nlohmann::json::type_error);
+  }
+}
+
 TEST_CASE("Json: brackets without end cost no more than reading them") {
   const std::string brackets(20'000'000, '[');
   CHECK(JsonError(brackets, {.bytes = 20'000'000, .depth = 3}) ==

@@ -1,11 +1,13 @@
 """Certificates and the authority that signs them change while jobs run: certificates of a minute through a run
 in which a worker and the coordinator are killed, a new authority in the middle of another, and hosts that come
-back when theirs have ended. RINGMASTER_ROTATION_SECONDS is how long the first one takes; 600 for the whole."""
+back when theirs have ended. RINGMASTER_ROTATION_SECONDS is how long the first two take: 600 for the whole of the
+first one, 3600 for the whole of the second."""
 import datetime
 import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 import cluster  # noqa: I001  before grpc
@@ -21,6 +23,7 @@ SECONDS = int(os.environ.get("RINGMASTER_ROTATION_SECONDS", "120"))
 STEP_MS = 200  # with a closed gate
 STEPS_PER_EPOCH = 3
 LIFE = 30  # seconds; the least that --certificate-life takes
+NAMES = "abcdefgh"  # of workers that nobody refuses anything
 WHO_AM_I = "/ringmaster.v1.Access/WhoAmI"
 
 
@@ -90,7 +93,7 @@ class RotationTest(two_hosts.HostsTest):
         audit = running.json("audit", "-n", 1000)["entries"]
         self.assertEqual([entry for entry in audit if entry["result"] != "ok"], [])
         for process in running.processes:
-            if process.name.split("-", 1)[1] not in ("ringmaster", "a", "b"):
+            if process.name.split("-", 1)[1] not in ("ringmaster", *NAMES):
                 continue
             for word in ("cannot be renewed", "REVOKED", "UNAUTHENTICATED", "NOT_AUTHENTICATED",
                          *(() if forged else ("certificate verify",))):
@@ -132,6 +135,41 @@ class RotationTest(two_hosts.HostsTest):
             self.assertGreater(end_of(running.certificate(name))[0], first[name][0])
         print(f"{SECONDS} s with certificates of {life} s: {len(renewals)} renewals", flush=True)
         self.check_no_gap(job, 1)
+        running.stop()
+
+    def test_an_authority_after_the_other_under_eight_workers(self):
+        running = self.cluster
+        running.flags = ("--certificate-life", f"{LIFE}s", "--authority-overlap", f"{2 * LIFE}s")
+        [gate] = running.gates("", milliseconds=STEP_MS)
+        running.start_coordinator()
+        for name in NAMES:
+            host = INSIDE if name < "e" else OUTSIDE
+            running.start_certified(name, host, running.token("--name", name))
+        spec = {**job_of(SECONDS), "workers": {"min": 1, "max": len(NAMES)}}
+        job = running.submit(spec)
+        running.wait_ring(job, *NAMES)
+        begun = time.monotonic()
+        rotations, renewals = 0, set()
+        while rotations == 0 or time.monotonic() < begun + SECONDS - 2.5 * LIFE:
+            [old] = running.authorities()
+            of_a = running.credentials_of("a")
+            running.ringctl("authority", "rotate")
+            cluster.wait_until(lambda: all(one["id"] != old["id"] for one in running.authorities()), "the overlap ends",
+                               3 * LIFE)
+            cluster.wait_until(lambda: not (running.pki / "next").exists(), "its folder is tidied")
+            rotations += 1
+            with of_a.channel(running.network) as channel:
+                self.assertEqual(outcome(channel, WHO_AM_I)[0], grpc.StatusCode.UNAVAILABLE, "a leaf of before")
+            for name in NAMES:
+                self.assertEqual(end_of(running.certificate(name))[1], key_of(running.pki / "ca.pem"))
+            entries = running.json("audit", "-n", 1000)["entries"]
+            self.assertEqual([entry for entry in entries if entry["result"] != "ok"], [])
+            renewals |= {entry["number"] for entry in entries if entry["what"] == "renew"}
+        self.assertEqual(running.status(job)["state"], "RUNNING")
+        gate.open()
+        self.check_end(job, spec)
+        print(f"{time.monotonic() - begun:.0f} s: {rotations} authorities, {len(renewals)} certificates", flush=True)
+        self.check_no_gap(job, 0, forged=True)
         running.stop()
 
     def test_a_new_authority_in_the_middle_of_a_run(self):

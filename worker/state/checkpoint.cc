@@ -334,7 +334,7 @@ StatusOr<Json> ParseManifest(const std::string& text) {
 StatusOr<ManifestFacts> FactsOf(const Json& manifest) {
   try {
     ManifestFacts facts;
-    facts.step = manifest.at("step").get<uint64_t>();
+    facts.step = WholeNumber(manifest.at("step"));
     facts.exact = manifest.at("exact").get<bool>();
     RING_ASSIGN_OR_RETURN(facts.digest, ParseDigest(manifest.at("digest").get<std::string>()));
     RING_ASSIGN_OR_RETURN(facts.result_digest,
