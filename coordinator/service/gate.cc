@@ -25,7 +25,8 @@ Refusal NotPermitted(const Caller& caller, const std::string& path) {
           "NOT_PERMITTED"};
 }
 
-// gRPC looks at a certificate when a connection is made, and never again.
+// gRPC looks at a certificate when a connection is made, and never again. Who has a newer one by
+// now is still who it was, and connects anew before long (its connections have an age).
 Refusal Ended(const Caller& caller, UnixTime now) {
   return {Error(absl::StatusCode::kUnauthenticated,
                 "{} made this connection with a certificate that was good until {}, and the "
@@ -61,7 +62,10 @@ Passage Gate::Pass(const grpc::AuthContext& connection, const std::string& path)
   if (ScopeOf(path, passage.caller.role) == v1::SCOPE_NONE) {
     passage.refusal = NotPermitted(passage.caller, path);
   } else if (*passage.caller.certificate_expires <= now && path != kRenew) {
-    passage.refusal = Ended(passage.caller, now);
+    const auto identities = hands_.identities->Get();
+    const IdentityRecord* const record = identities->Find(*passage.caller.identity);
+    const bool renewed = record != nullptr && record->certificate_expires > now;
+    if (!renewed) passage.refusal = Ended(passage.caller, now);
   }
   return passage;
 }

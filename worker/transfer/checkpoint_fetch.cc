@@ -118,6 +118,7 @@ StatusOr<Checkpoint> Try(v1::Jobs::Stub* stub, const v1::CheckpointSource& sourc
 
 bool MayPass(const Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
+         status.code() == absl::StatusCode::kUnauthenticated ||  // a certificate is to be renewed
          status.code() == absl::StatusCode::kCancelled;
 }
 

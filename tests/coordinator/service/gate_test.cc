@@ -178,6 +178,19 @@ TEST_CASE("Gate: a connection is worth what its certificate is") {
   CHECK(at.Word("worker/gone", "/ringmaster.v1.Access/Renew") == "REVOKED");
 }
 
+TEST_CASE("Gate: who has renewed goes on over a connection of before") {
+  GateAtWork at;
+  Identities identities = *at.board.Get();
+  IdentityRecord eva = *identities.Find({IdentityKind::kUser, "eva"});
+  eva.certificate_expires = kJoined + seconds(200);
+  identities.Put(eva);
+  at.board.Publish(std::make_shared<const Identities>(identities));
+  at.now = kJoined + seconds(199);
+  CHECK(at.Word("user/eva", "/ringmaster.v1.Jobs/List") == "ok");
+  at.now = kJoined + seconds(200);
+  CHECK(at.Word("user/eva", "/ringmaster.v1.Jobs/List") == "CERTIFICATE_EXPIRED");
+}
+
 TEST_CASE("Gate: refusals are counted, and told once a minute") {
   GateAtWork at;
   for (int i = 0; i < 9; ++i) (void)at.Call("user/vera", "/ringmaster.v1.Jobs/Cancel");
