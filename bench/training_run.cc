@@ -131,7 +131,7 @@ StatusOr<TrainMeasurement> MeasureTraining(const TrainOptions& options, const Tr
                                            const SampleImages& images, Backend* backend) {
   RING_ASSIGN_OR_RETURN(const v1::ResolvedJob resolved, Resolve(options, one, images, *backend));
   TrainMeasurement measured;
-  measured.device_model = resolved.result().numerics_class().device_model();
+  measured.device_model = resolved.result().class_maps(0).classes(0).numerics().device_model();
   RING_RETURN_IF_ERROR(CountModel(resolved.result(), &measured));
 
   ResetPeak();

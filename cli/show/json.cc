@@ -65,6 +65,7 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"host", Known(!worker.host().empty(), worker.host())},
           {"ring_address", worker.ring_address()},
           {"job_id", Known(!worker.job_id().empty(), worker.job_id())},
+          {"class", worker.class_()},
           {"backend", worker.numerics_class().backend()},
           {"device_model", worker.numerics_class().device_model()},
           {"instruction_set", worker.numerics_class().instruction_set()},
@@ -150,6 +151,7 @@ Json WorkersOf(const v1::JobStatus& status) {
     workers.push_back(
         {{"name", worker.name()},
          {"shards", shards},
+         {"class", TextOrNull(worker.class_())},
          {"ring_bytes", worker.ring_bytes()},
          {"host", TextOrNull(worker.host())},
          {"phase", TextOrNull(worker.phase())},
@@ -158,6 +160,20 @@ Json WorkersOf(const v1::JobStatus& status) {
          {"step_times", worker.has_step_times() ? StepOf(worker.step_times()) : Json(nullptr)}});
   }
   return workers;
+}
+
+Json ClassMapsOf(const v1::JobStatus& status) {
+  Json maps = Json::array();
+  for (const v1::ClassMap& map : status.class_maps()) {
+    Json classes = Json::array();
+    for (const v1::MappedClass& each : map.classes()) {
+      classes.push_back({{"class", each.class_()}, {"shards", each.shards()}});
+    }
+    maps.push_back({{"step", map.step()},
+                    {"before_evaluation", map.before_evaluation()},
+                    {"classes", std::move(classes)}});
+  }
+  return maps;
 }
 
 Json StartPhasesOf(const v1::JobStatus& status) {
@@ -308,6 +324,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"best_checkpoint", OrNull(status.has_best_checkpoint(), status.best_checkpoint())},
           {"start_phases", StartPhasesOf(status)},
           {"failure", OrNull(status.has_failure(), status.failure())},
+          {"class_maps", ClassMapsOf(status)},
           {"regroup_count", status.regroup_count()},
           {"regroups", RegroupsOf(status)},
           {"shards_recomputed", status.shards_recomputed()},
@@ -367,8 +384,20 @@ Json OfValue(const Settings& message, const FieldDescriptor& field, int index) {
   }
 }
 
+Json ByName(const Settings& message, const FieldDescriptor& field) {
+  Json object = Json::object();
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    const Settings& element = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+    const auto& type = *element.GetDescriptor();
+    object[OfValue(element, *type.field(0), -1).get<std::string>()] =
+        OfValue(element, *type.field(1), -1);
+  }
+  return object;
+}
+
 Json OfField(const Settings& message, const FieldDescriptor& field) {
   if (!field.is_repeated()) return OfValue(message, field, -1);
+  if (job::IsByName(field)) return ByName(message, field);
   Json list = Json::array();
   for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
     list.push_back(OfValue(message, field, i));

@@ -92,6 +92,25 @@ void AddOrigin(const v1::JobStatus& status, JobLines* lines) {
              fmt::format("step {} in {}", from.step(), from.path()));
 }
 
+// `from step 0: cpu-avx2-04bd77e1 2 shards, cpu-avx512_core-9a31f02c 6 shards`, of a job that mixes
+// classes.
+void AddClassMaps(const v1::JobStatus& status, JobLines* lines) {
+  const bool mixed = status.class_maps_size() > 1 ||
+                     (status.class_maps_size() == 1 && status.class_maps(0).classes_size() > 1);
+  if (!mixed) return;
+  const char* key = "class map";
+  for (const v1::ClassMap& map : status.class_maps()) {
+    std::string text = fmt::format("from step {}:", map.step());
+    const char* separator = " ";
+    for (const v1::MappedClass& each : map.classes()) {
+      text += fmt::format("{}{} {} shard{}", separator, Printable(each.class_()), each.shards(),
+                          each.shards() == 1 ? "" : "s");
+      separator = ", ";
+    }
+    lines->Add(true, std::exchange(key, ""), std::move(text));
+  }
+}
+
 // The newest change of the ring, how many there were, and whom the others wait for.
 void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(status.regroup_count() > 0, "regroups", fmt::format("{}", status.regroup_count()));
@@ -179,6 +198,7 @@ void AddCheckpoint(const char* key, const v1::CheckpointRef& checkpoint, JobLine
 
 void AddState(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(!GenerationName(status).empty(), "generation", GenerationName(status));
+  AddClassMaps(status, lines);
   AddRegroups(status, lines);
   if (status.has_checkpoint()) AddCheckpoint("checkpoint", status.checkpoint(), lines);
   if (status.has_best_checkpoint()) {
@@ -380,11 +400,11 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
 }
 
 std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
-  Table table({"WORKER", "HOST", "STATE", "DEVICE", "CORES", "THREADS/CORE", "MEMORY/CORE",
+  Table table({"WORKER", "HOST", "STATE", "CLASS", "CORES", "THREADS/CORE", "MEMORY/CORE",
                "ADDRESS", "JOB"});
   for (const v1::WorkerStatus& worker : workers.workers()) {
     table.Add({worker.name(), worker.host().empty() ? "-" : worker.host(), worker.state(),
-               worker.numerics_class().backend(), fmt::format("{}", worker.cores()),
+               Printable(worker.class_()), fmt::format("{}", worker.cores()),
                fmt::format("{}", worker.threads_per_core()), FormatBytes(worker.memory_per_core()),
                worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
   }

@@ -119,13 +119,26 @@ std::string JsonOf(const Message& message) {
 
 }  // namespace
 
-std::string CanonicalJson(const v1::ResultSpec& result) { return JsonOf(result); }
+std::string CanonicalJson(const v1::ResultSpec& result) {
+  if (result.class_maps_size() <= 1) return JsonOf(result);
+  v1::ResultSpec first = result;
+  first.mutable_class_maps()->DeleteSubrange(1, first.class_maps_size() - 1);
+  return JsonOf(first);
+}
 
 std::string CanonicalJson(const v1::Graph& graph) { return JsonOf(graph); }
 
 Sha256Digest ModelDigest(const v1::Graph& graph) { return Sha256Of(CanonicalJson(graph)); }
 
 Sha256Digest ResultDigest(const v1::ResultSpec& result) { return Sha256Of(CanonicalJson(result)); }
+
+Sha256Digest MapsDigest(const v1::ResultSpec& result, uint64_t step) {
+  std::string maps;
+  for (int i = 1; i < result.class_maps_size(); ++i) {
+    if (result.class_maps(i).step() == step) maps += JsonOf(result.class_maps(i));
+  }
+  return maps.empty() ? Sha256Digest{} : Sha256Of(maps);
+}
 
 Sha256Digest StatesDigest(const v1::ResultSpec& result) {
   const v1::Schedule& schedule = result.optimizer().schedule();

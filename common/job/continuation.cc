@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/job/class_map.h"
 #include "common/job/field_names.h"
 #include "common/job/job_file.h"
 #include "common/job/resolve.h"
@@ -171,7 +172,8 @@ StatusOr<v1::ResolvedJob> ResolveContinued(const v1::JobSpec& spec, const Contin
     return Refused(*differing, checkpoint.job_id());
   }
   const v1::ResultSpec& before = source.resolved.result();
-  StatusOr<v1::ResolvedJob> resolved = Resolve(spec, before.data(), before.numerics_class());
+  const v1::ClassMap& map = NewestMap(before);
+  StatusOr<v1::ResolvedJob> resolved = Resolve(spec, before.data(), map.classes(0).numerics());
   if (!resolved.ok()) {
     return InvalidArgument("with the data of {}, which this job continues: {}", checkpoint.job_id(),
                            ringmaster::Message(resolved.status()));
@@ -179,6 +181,9 @@ StatusOr<v1::ResolvedJob> ResolveContinued(const v1::JobSpec& spec, const Contin
   RING_RETURN_IF_ERROR(CheckSame(spec, *resolved, source));
   v1::ResultSpec& result = *resolved->mutable_result();
   RING_RETURN_IF_ERROR(CheckMoreSteps(spec, result.total_steps(), checkpoint));
+  *result.mutable_class_maps(0) = map;  // the newest one of that job is the first one of this
+  result.mutable_class_maps(0)->clear_step();
+  result.mutable_class_maps(0)->set_before_evaluation(true);
   result.mutable_continues()->set_step(checkpoint.step());
   result.mutable_continues()->set_manifest_sha256(checkpoint.manifest_sha256());
   *resolved->mutable_continues() = checkpoint;

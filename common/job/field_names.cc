@@ -53,6 +53,8 @@ const FieldDescriptor* ListField(const Descriptor& type) {
   return field->is_repeated() && field->name() == "values" ? field : nullptr;
 }
 
+bool IsByName(const FieldDescriptor& field) { return RulesOf(field).by_name(); }
+
 const FieldDescriptor* AloneField(const Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (RulesOf(*type.field(i)).alone()) return type.field(i);

@@ -23,5 +23,8 @@ namespace ringmaster::job {
 // there is none.
 [[nodiscard]] const google::protobuf::FieldDescriptor* AloneField(
     const google::protobuf::Descriptor& type);
+// Whether a list is written as a mapping (its rules say `by_name`) from the first field of its
+// messages to the second.
+[[nodiscard]] bool IsByName(const google::protobuf::FieldDescriptor& field);
 
 }  // namespace ringmaster::job

@@ -88,6 +88,22 @@ Status ReadList(const YamlNode& node, const FieldDescriptor& field, const std::s
   return absl::OkStatus();
 }
 
+// `{a: 1, b: 2}`, of which each member is a message of two fields.
+Status ReadByName(const YamlNode& node, const FieldDescriptor& field, Message* message,
+                  const model::ReadFile& files) {
+  if (node.kind != YamlNode::Kind::kMap) {
+    return InvalidArgument("{}: {}: expected a mapping, got {}", node.where, field.name(),
+                           Describe(node));
+  }
+  const Descriptor& type = *field.message_type();
+  for (const YamlNode::Member& member : node.members) {
+    Message* const part = message->GetReflection()->AddMessage(message, &field);
+    part->GetReflection()->SetString(part, type.field(0), member.key);
+    RING_RETURN_IF_ERROR(ReadValue(member.value, member.key, *type.field(1), part, files));
+  }
+  return absl::OkStatus();
+}
+
 Status UnknownKey(const YamlNode::Member& member, const Descriptor& type) {
   std::vector<std::string> known;
   for (int i = 0; i < type.field_count(); ++i) known.push_back(type.field(i)->name());
@@ -124,6 +140,7 @@ Status ReadMember(const YamlNode::Member& member, Message* message, const model:
     *(loss ? spec->mutable_loss() : spec->mutable_metrics()) = outputs;
     return absl::OkStatus();
   }
+  if (IsByName(*field)) return ReadByName(member.value, *field, message, files);
   if (field->is_repeated()) return ReadList(member.value, *field, field->name(), message, files);
   return ReadValue(member.value, field->name(), *field, message, files);
 }

@@ -48,7 +48,7 @@ std::string TypeOf(const FieldDescriptor& field) {
       if (const FieldDescriptor* const alone = AloneField(*field.message_type())) {
         return fmt::format("mapping, or its {} alone", alone->name());
       }
-      return field.is_repeated() ? "list of mappings" : "mapping";
+      return field.is_repeated() && !IsByName(field) ? "list of mappings" : "mapping";
     default:
       return field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
                  ? "list of texts"
@@ -100,6 +100,11 @@ void AddKeys(const Descriptor& type, const std::string& prefix, std::vector<Key>
         key.path.insert(0, path + ".");
         keys->push_back(std::move(key));
       }
+      continue;
+    }
+    if (IsByName(field)) {
+      keys->push_back(Describe(*part->field(1)));
+      keys->back().path = path + ".NAME";
       continue;
     }
     AddKeys(*part, path + (field.is_repeated() ? ".N." : "."), keys);

@@ -45,12 +45,22 @@ std::string ValueYaml(const Message& message, const FieldDescriptor& field, int 
   }
 }
 
+// Of an element of a list that is written as a mapping.
+std::string MemberYaml(const Message& element) {
+  const auto& type = *element.GetDescriptor();
+  return ValueYaml(element, *type.field(0), -1) + ": " + ValueYaml(element, *type.field(1), -1);
+}
+
 std::string FieldYaml(const Message& message, const FieldDescriptor& field) {
   if (!field.is_repeated()) return ValueYaml(message, field, -1);
+  const Reflection& reflection = *message.GetReflection();
+  const bool by_name = IsByName(field);
   std::vector<std::string> items;
-  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
-    items.push_back(ValueYaml(message, field, i));
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    items.push_back(by_name ? MemberYaml(reflection.GetRepeatedMessage(message, &field, i))
+                            : ValueYaml(message, field, i));
   }
+  if (by_name) return '{' + absl::StrJoin(items, ", ") + '}';
   return '[' + absl::StrJoin(items, ", ") + ']';
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "common/job/class_map.h"
 #include "common/job/image_rules.h"
 #include "common/job/metrics.h"
 #include "common/job/rules.h"
@@ -156,7 +157,7 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   *result.mutable_evaluation_augment() = complete.evaluate().augment();
   result.set_reduction(complete.reduction());
   result.set_precision_bits(complete.precision_bits());
-  *result.mutable_numerics_class() = numerics_class;
+  *result.add_class_maps() = OneClass(result.shards(), numerics_class);
   job.set_name(complete.name());
   job.set_data_path(complete.data().path());
   job.set_model_sha256(Hex(ModelDigest(result.graph())));
@@ -169,40 +170,6 @@ StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec, const v1::DatasetFact
   }
   *job.mutable_memory() = complete.memory();
   return job;
-}
-
-std::string Difference(const v1::NumericsClass& a, const v1::NumericsClass& b) {
-  const auto differ = [](const char* field, const auto& x, const auto& y) {
-    return x == y ? std::string() : fmt::format("{}: {} and {}", field, x, y);
-  };
-  const auto caches = [](const v1::NumericsClass& c) {
-    return fmt::format("{}", fmt::join(c.cache_bytes(), "/"));
-  };
-  std::vector<std::string> found = {
-      differ("backend", a.backend(), b.backend()),
-      differ("device_model", a.device_model(), b.device_model()),
-      differ("cache_bytes", caches(a), caches(b)),
-      differ("instruction_set", a.instruction_set(), b.instruction_set()),
-      differ("threads_per_core", a.threads_per_core(), b.threads_per_core()),
-      differ("compute_id", a.compute_id(), b.compute_id()),
-  };
-  // Both ways, so that a library that only one side has is found; in order of name.
-  std::vector<std::string> names;
-  for (const auto* side : {&a, &b}) {
-    for (const auto& [name, version] : side->libraries()) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  const auto version = [](const v1::NumericsClass& c, const std::string& name) {
-    const auto at = c.libraries().find(name);
-    return at == c.libraries().end() ? std::string("none") : at->second;
-  };
-  for (const std::string& name : names) {
-    found.push_back(
-        differ(fmt::format("library {}", name).c_str(), version(a, name), version(b, name)));
-  }
-  const auto first = std::find_if(found.begin(), found.end(),
-                                  [](const std::string& text) { return !text.empty(); });
-  return first == found.end() ? "" : *first;
 }
 
 }  // namespace ringmaster::job

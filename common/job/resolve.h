@@ -18,7 +18,8 @@ namespace ringmaster::job {
 // model as it is.
 [[nodiscard]] v1::JobSpec WithDefaults(v1::JobSpec spec);
 
-// `spec` valid, `data` and `numerics_class` as the workers reported them. steps_per_epoch =
+// `spec` valid, `data` and `numerics_class` as the workers reported them; that class has all shards
+// (a job that mixes classes gets its map when they were measured). steps_per_epoch =
 // ceil(train_samples / batch); an epoch's last batch may be smaller. `init`: what the source of the
 // spec's init was found to be; nullptr: as if everything were drawn.
 [[nodiscard]] StatusOr<v1::ResolvedJob> Resolve(const v1::JobSpec& spec,
@@ -35,8 +36,8 @@ namespace ringmaster::job {
 // are counted whether it has them or not. A checkpoint has little more.
 [[nodiscard]] uint64_t StateBytes(const v1::ResultSpec& result);
 
-// Canonical JSON of the result-determining part: sorted keys, no spaces, every field; and its
-// SHA-256, which stands in manifests and starts the digest chain.
+// Canonical JSON of the result-determining part: sorted keys, no spaces, every field, and of class
+// maps the first one alone; and its SHA-256, which stands in manifests and starts the digest chain.
 [[nodiscard]] std::string CanonicalJson(const v1::ResultSpec& result);
 [[nodiscard]] Sha256Digest ResultDigest(const v1::ResultSpec& result);
 // Likewise of what S(k) is a function of, for every k: without the number of steps, unless the
@@ -45,8 +46,8 @@ namespace ringmaster::job {
 // Likewise of the graph alone: models are equal when these are.
 [[nodiscard]] std::string CanonicalJson(const v1::Graph& graph);
 [[nodiscard]] Sha256Digest ModelDigest(const v1::Graph& graph);
-
-// Two numerics classes are equal when every field is; `Difference` names the first that is not.
-[[nodiscard]] std::string Difference(const v1::NumericsClass& a, const v1::NumericsClass& b);
+// M of digest(step + 1): of the class maps that begin at `step`, but for the first; zeros where
+// none does.
+[[nodiscard]] Sha256Digest MapsDigest(const v1::ResultSpec& result, uint64_t step);
 
 }  // namespace ringmaster::job

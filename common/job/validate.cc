@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -142,6 +143,30 @@ Status CheckBegin(const v1::JobSpec& spec) {
   return spec.has_init() ? model::CheckInit(spec.init()) : absl::OkStatus();
 }
 
+Status CheckClasses(const v1::JobSpec& complete) {
+  const v1::WorkerRange& workers = complete.workers();
+  if (workers.classes().empty()) return absl::OkStatus();
+  if (workers.mix() == v1::MIX_NONE) {
+    return InvalidArgument(
+        "workers.classes: with workers.mix none one class computes all shards; add mix: fixed or "
+        "mix: fallback, or leave the classes out");
+  }
+  std::set<std::string> names;
+  uint64_t sum = 0;
+  for (const v1::ClassShards& each : workers.classes()) {
+    sum += each.shards();
+    if (names.insert(each.class_()).second) continue;
+    return InvalidArgument("workers.classes: {} stands there twice", each.class_());
+  }
+  if (sum != complete.shards()) {
+    return InvalidArgument("workers.classes: {} shards in all, but the job has {}", sum,
+                           complete.shards());
+  }
+  if (names.size() <= workers.max()) return absl::OkStatus();
+  return InvalidArgument("workers.max {} is smaller than the number of workers.classes, {}",
+                         workers.max(), names.size());
+}
+
 Status CheckShards(const v1::JobSpec& complete) {
   const v1::WorkerRange& workers = complete.workers();
   if (complete.batch() < complete.shards()) {
@@ -156,9 +181,11 @@ Status CheckShards(const v1::JobSpec& complete) {
         "raise shards",
         workers.min(), complete.shards());
   }
-  if (workers.max() >= workers.min()) return absl::OkStatus();
-  return InvalidArgument("workers.max {} is smaller than workers.min {}", workers.max(),
-                         workers.min());
+  if (workers.max() < workers.min()) {
+    return InvalidArgument("workers.max {} is smaller than workers.min {}", workers.max(),
+                           workers.min());
+  }
+  return CheckClasses(complete);
 }
 
 }  // namespace

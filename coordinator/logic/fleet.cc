@@ -5,6 +5,7 @@
 
 #include "common/address.h"
 #include "common/ids.h"
+#include "common/job/class_map.h"
 #include "common/text.h"
 #include "coordinator/logic/run/member.h"
 
@@ -111,6 +112,7 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   Worker& worker = workers_[attach.name()];
   worker.session = session;
   worker.attach = attach;
+  worker.class_name = job::ClassName(attach.numerics_class());
   worker.last_heard = now.steady;
   const auto drained = drained_.find(attach.name());
   if (drained == drained_.end()) return worker;
@@ -200,6 +202,7 @@ v1::ListWorkersResponse Fleet::View() const {
     status.set_ring_address(worker.attach.ring_address());
     status.set_job_id(worker.job.value());
     *status.mutable_numerics_class() = worker.attach.numerics_class();
+    status.set_class_(worker.class_name);
     status.set_host(worker.attach.host());
     *status.mutable_devices() = worker.devices.devices();
     if (worker.devices.has_host()) {

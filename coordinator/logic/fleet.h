@@ -21,6 +21,7 @@ namespace ringmaster::coordinator {
 struct Worker {
   SessionId session{};
   v1::Attach attach;
+  std::string class_name;                    // of its numerics class (common/job/class_map.h)
   v1::Heartbeat heartbeat;                   // the newest
   v1::DeviceReport devices;                  // the newest, as far as it is shown
   std::chrono::milliseconds clock_ahead{0};  // of the coordinator's, as the host of `devices` says

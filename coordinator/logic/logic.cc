@@ -85,13 +85,13 @@ void Logic::Schedule() {
   if (fleet_changed_) queue_changed_ = true;
   if (std::exchange(queue_changed_, false)) {
     for (auto& [number, job] : jobs_) {
-      if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job);
+      if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job, nullptr);
     }
     Supply supply(fleet_);
     StartQueued(supply);
     for (auto& [number, job] : jobs_) {
       if (!job.run || job.record.status.state() != v1::JOB_STATE_RUNNING) continue;
-      if (!supply.Held(job.run->resolved()->result().numerics_class())) AddJoiners(job);
+      AddJoiners(job, &supply);
     }
   }
   ShowWorkers();
@@ -111,27 +111,27 @@ void Logic::StartQueued(Supply& supply) {
   size_t position = 0;
   for (auto& [number, job] : jobs_) {
     if (job.record.status.state() != v1::JOB_STATE_QUEUED || IsDivided(job.record)) continue;
-    const v1::JobSpec& spec = job.record.status.spec();
-    const std::vector<std::string> workers = supply.Take(spec, job.record.resolved);
+    const Needs needs(job.record);
+    const std::vector<std::string> workers = supply.Take(needs);
     if (!workers.empty()) {
       Start(job, workers);
       continue;
     }
     ++position;
-    const std::string first = supply.HeldFor(job.record.resolved);
+    const std::string first = supply.HeldFor(needs);
     if (first.empty()) {
-      Lack lack = supply.Explain(spec, job.record.resolved);
+      Lack lack = supply.Explain(needs);
       job.advice = std::move(lack.advice);
       Wait(job, lack.reason);
     } else {
       WaitBehind(job, *Find(first), position);
     }
-    supply.Hold(job.record.id(), spec, job.record.resolved);
+    supply.Hold(job.record.id(), needs);
   }
 }
 
-void Logic::AddJoiners(Job& job) {
-  for (const std::string& name : FindJoiners(*job.run, fleet_, now_)) {
+void Logic::AddJoiners(Job& job, const Supply* supply) {
+  for (const std::string& name : FindJoiners(*job.run, fleet_, supply, now_)) {
     Worker& worker = *fleet_.Find(name);
     worker.job = JobId(job.record.id());
     worker.joining = true;

@@ -124,7 +124,8 @@ class Logic {
   void ShowPhase(Job& job);
   void ShowStart(Job& job);
   void Start(Job& job, const std::vector<std::string>& workers);
-  void AddJoiners(Job& job);
+  // As FindJoiners.
+  void AddJoiners(Job& job, const Supply* supply);
   void MarkJoining(Job& job);
   // After a restart.
   void Readopt(Job& job);

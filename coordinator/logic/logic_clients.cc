@@ -2,9 +2,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
+#include "common/job/class_map.h"
 #include "common/job/continuation.h"
 #include "common/job/resolve.h"
 #include "common/planted_bug.h"
@@ -82,20 +82,29 @@ Refusal CheckStepsLeft(const JobRecord& other, const CheckpointList& checkpoints
   return {};
 }
 
-// A result has one numerics class. With no worker at all the job waits for one.
+// A result has the numerics classes of its map, and needs a worker of each, or of one where others
+// may take their shards. With no worker at all the job waits for them.
 Refusal CheckClass(const JobRecord& other, const Fleet& fleet) {
-  const v1::NumericsClass& wanted = other.resolved->result().numerics_class();
-  std::string difference, name;
-  for (const auto& [worker_name, worker] : fleet.workers()) {
-    const std::string differs = job::Difference(wanted, worker.attach.numerics_class());
-    if (differs.empty()) return {};
-    if (name.empty()) std::tie(name, difference) = std::tie(worker_name, differs);
+  const v1::ClassMap& map = job::NewestMap(other.resolved->result());
+  const bool fallback = other.status.spec().workers().mix() == v1::MIX_FALLBACK;
+  if (fleet.workers().empty()) return {};
+  const Worker& any = fleet.workers().begin()->second;
+  const v1::MappedClass* lacking = nullptr;
+  int lacks = 0;
+  for (const v1::MappedClass& each : map.classes()) {
+    const bool there = std::ranges::any_of(fleet.workers(), [&](const auto& entry) {
+      return entry.second.class_name == each.class_();
+    });
+    if (there) continue;
+    lacking = &each;
+    ++lacks;
   }
-  if (name.empty()) return {};
-  return {FailedPrecondition("no attached worker has the numerics class of job {}, without which "
-                             "its bits cannot be had: worker {} differs in {}; attach a worker "
-                             "like those that ran it",
-                             other.id(), name, difference),
+  if (lacks == 0 || (fallback && lacks < map.classes_size())) return {};
+  return {FailedPrecondition("no attached worker has the numerics class {} of job {}, without "
+                             "which its bits cannot be had: worker {} differs in {}; attach a "
+                             "worker like those that ran it",
+                             lacking->class_(), other.id(), any.name(),
+                             job::Difference(lacking->numerics(), any.attach.numerics_class())),
           "NUMERICS_CLASS"};
 }
 

@@ -115,7 +115,13 @@ void Logic::Readopt(Job& job) {
 
 void Logic::Advance(Job& job, Fault fault) {
   Run& run = *job.run;
+  const auto before_it = static_cast<long>(actions_.size());
   if (fault.ok()) fault = run.Settle(now_, actions_);
+  if (run.TakeMapsChanged()) {
+    // A coordinator that starts again has to know by which map steps are computed.
+    job.record.resolved = run.resolved();
+    actions_.insert(actions_.begin() + before_it, SaveJob{job.record});
+  }
   if (const auto step = run.TakeDistrusted()) DropDistrusted(job, *step);
   if (fault.ok() && run.TakeSearch()) fault = Search(job);
   for (const Happening& told : run.TakeHappenings()) Record(job, told);

@@ -29,6 +29,7 @@ inline constexpr char kStateChanged[] = "StateChanged";
 inline constexpr char kPlaced[] = "Placed";
 inline constexpr char kPhaseEntered[] = "PhaseEntered";
 inline constexpr char kInitialized[] = "Initialized";
+inline constexpr char kClassMap[] = "ClassMap";
 inline constexpr char kFirstStep[] = "FirstStep";
 inline constexpr char kEvaluated[] = "Evaluated";
 inline constexpr char kCheckpointSaved[] = "CheckpointSaved";

@@ -1,6 +1,7 @@
 // Which free workers a job starts on, or why it waits. Pure; thread-safe (a free function).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,42 +18,59 @@ struct Lack {
   std::vector<std::string> advice;
 };
 
+// Whom a job needs before it can start.
+struct Needs {
+  explicit Needs(const JobRecord& job);
+
+  size_t least = 1, most = 1;  // workers in all
+  bool mixes = false;          // workers of several classes: at least one of each of `classes`
+  // What is known of its class map: of each class, by name, at most so many workers. Empty:
+  // nothing.
+  std::map<std::string, size_t> classes;
+
+  [[nodiscard]] bool Uses(const std::string& name) const {
+    return classes.empty() || classes.contains(name);
+  }
+};
+
 // What the fleet has for the queue, by numerics class, and for which job the workers of a class are
 // held: no later job gets them, so that none overtakes another by taking what that one waits for.
 // Made for one walk along the queue, first job first; the fleet outlives it.
 class Supply {
  public:
-  using Resolved = std::optional<v1::ResolvedJob>;
-
   explicit Supply(const Fleet& fleet);
 
-  // A gang, its names in ring order: at least workers.min free workers of one numerics class that
-  // is held for nobody, at most min(workers.max, V) of them. Of several classes the one with most
-  // free workers is taken (ties: the one of the first name), or that of `resolved`, when the job
-  // has one; in it, workers by name. They are not offered again. Empty: it does not fit. `spec` is
-  // valid.
-  [[nodiscard]] std::vector<std::string> Take(const v1::JobSpec& spec, const Resolved& resolved);
+  // A gang, its names in ring order, of free workers of classes that are held for nobody: at least
+  // needs.least, at most needs.most. Of one class: of several that it might use the one with most
+  // free workers (ties: the one of the first name); in it, workers by name. Of a job that mixes
+  // classes: one of each class, then one more of each as long as there are any, by name. They are
+  // not offered again. Empty: it does not fit.
+  [[nodiscard]] std::vector<std::string> Take(const Needs& needs);
 
   // The earliest job for which workers are held that this one might use; empty: there is none.
-  [[nodiscard]] std::string HeldFor(const Resolved& resolved) const;
+  [[nodiscard]] std::string HeldFor(const Needs& needs) const;
   // Of a job that does not fit.
-  [[nodiscard]] Lack Explain(const v1::JobSpec& spec, const Resolved& resolved) const;
-  // `job` does not fit. The class that it is resolved for is held for it; of one that has none yet
-  // every class with enough workers once they are free, and when none has so many, every class.
-  void Hold(const std::string& job, const v1::JobSpec& spec, const Resolved& resolved);
-  [[nodiscard]] bool Held(const v1::NumericsClass& numerics_class) const;
+  [[nodiscard]] Lack Explain(const Needs& needs) const;
+  // `job` does not fit. The classes that it is resolved for are held for it, and all that a job
+  // that mixes them might use; of one that has none yet every class with enough workers once they
+  // are free, and when none has so many, every class.
+  void Hold(const std::string& job, const Needs& needs);
+  [[nodiscard]] bool Held(const std::string& class_name) const;
 
  private:
   struct Class {
+    std::string name;
     v1::NumericsClass numerics_class;
     std::vector<std::string> free;  // by name
     size_t attached = 0;            // and not draining: free, or free when their jobs end
     std::string held_for;           // a job; empty: nobody
     size_t held_since = 0;          // the place of that job among those that hold one
   };
-  Class& At(const v1::NumericsClass& numerics_class);
+  Class& At(const std::string& name);
   // Classes that the job might use, those with most free workers first.
-  [[nodiscard]] std::vector<const Class*> Usable(const Resolved& resolved) const;
+  [[nodiscard]] std::vector<const Class*> Usable(const Needs& needs) const;
+  [[nodiscard]] std::vector<std::string> TakeMixed(const Needs& needs);
+  [[nodiscard]] Lack ExplainMixed(const Needs& needs) const;
 
   const Fleet& fleet_;
   std::vector<Class> classes_;  // few
@@ -60,8 +78,10 @@ class Supply {
   size_t holders_ = 0;
 };
 
-// Free workers that a running or waiting job may have beside its own, by name: of its numerics
-// class and not barred from it, as many as it has room for.
-[[nodiscard]] std::vector<std::string> FindJoiners(const Run& run, const Fleet& fleet, Now now);
+// Free workers that a running or waiting job may have beside its own, by name: of a class of its
+// map and not barred from it, as many as it has room for. `supply`: none of a class that is held
+// for another job; nullptr: the job comes first.
+[[nodiscard]] std::vector<std::string> FindJoiners(const Run& run, const Fleet& fleet,
+                                                   const Supply* supply, Now now);
 
 }  // namespace ringmaster::coordinator

@@ -77,6 +77,7 @@ RunEnded GenerationRun::Run(const RunStops& stops) {
     return std::move(ended_);
   }
   assignment_ = *std::move(assignment);
+  trainer_->TakeClassMaps(task_->start.class_maps());
   surroundings_->phases->Enter(task_->job, "ring");
   // Before the first step there is no step to finish.
   const EitherStop either(stops.now.get_token(), stops.at_boundary.get_token());
@@ -108,6 +109,7 @@ StatusOr<Assignment> GenerationRun::FindSelf() const {
   assignment.shards.assign(self->shards().begin(), self->shards().end());
   assignment.start_step = start.start_step();
   assignment.evaluated = start.evaluated();
+  assignment.class_map = static_cast<int>(start.class_map());
   return assignment;
 }
 

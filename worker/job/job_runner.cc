@@ -272,10 +272,18 @@ void JobRunner::Do(const PrepareJob& task) {
   };
   PrepareDone done;
   done.job = task.job;
+  if (const std::shared_ptr<Trainer> prepared = this->trainer(); prepared != nullptr) {
+    prepared->BeginWith(task.resolved.result().class_maps());
+    done.known_shard_sha256 = prepared->known_shard_sha256();
+    done.known_shard_seconds = prepared->known_shard_seconds();
+    done.digest = DigestBytes(prepared->digest());
+    return post_(std::move(done));
+  }
   StatusOr<std::unique_ptr<Trainer>> trainer =
       Trainer::Prepare(task.job, task.resolved, dataset_, backend_, options_.cores, options);
   if (trainer.ok()) {
     done.known_shard_sha256 = (*trainer)->known_shard_sha256();
+    done.known_shard_seconds = (*trainer)->known_shard_seconds();
     done.digest = DigestBytes((*trainer)->digest());
     mark_ = StateMark();
     const std::shared_ptr<Trainer> prepared = *std::move(trainer);

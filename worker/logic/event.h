@@ -43,6 +43,7 @@ struct InspectDone {
 struct PrepareDone {
   JobId job;
   std::vector<std::string> known_shard_sha256;
+  double known_shard_seconds = 0;
   std::string digest;  // digest(0)
   std::string error;
 };

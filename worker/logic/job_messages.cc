@@ -28,6 +28,7 @@ v1::WorkerMessage PreparedMessage(const PrepareDone& event) {
   prepared.set_job_id(event.job.value());
   prepared.set_error(event.error);
   prepared.set_digest(event.digest);
+  prepared.set_known_shard_seconds(event.known_shard_seconds);
   for (const std::string& sha256 : event.known_shard_sha256) {
     prepared.add_known_shard_sha256(sha256);
   }

@@ -213,7 +213,10 @@ Decision WorkerLogic::On(const InspectDone& event, Time) {
 }
 
 Decision WorkerLogic::OnPrepare(const v1::Prepare& message) {
-  if (!Has(message.job_id()) || job_->phase != Phase::kInspected) {
+  // A second one brings other class maps.
+  const bool again = Has(message.job_id()) && job_->phase == Phase::kPrepared &&
+                     !job_->ever_started() && !job_->delivering;
+  if (!Has(message.job_id()) || (job_->phase != Phase::kInspected && !again)) {
     return Nothing("prepare for a job that was not inspected here is ignored");
   }
   job_->phase = Phase::kPreparing;

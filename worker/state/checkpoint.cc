@@ -321,7 +321,7 @@ StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
 }
 
 StatusOr<Json> ParseManifest(const std::string& text) {
-  StatusOr<Json> parsed = ParseJson(text, {});
+  StatusOr<Json> parsed = ParseJson(text, {.depth = kManifestDepth});
   if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
   Json& manifest = *parsed;
   if (!manifest.is_object()) return DataLoss("manifest.json is not a JSON object");
@@ -444,6 +444,13 @@ Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
                    {"exact", facts.exact},        {"model_digest", facts.model_digest},
                    {"files", Json::array()}};
   for (const CheckpointFile& file : files) manifest["files"].push_back(EntryOf(file));
+  for (const v1::ClassMap& map : facts.class_maps) {
+    Json& entry = manifest["class_maps"].emplace_back();
+    entry = {{"step", map.step()}, {"before_evaluation", map.before_evaluation()}};
+    for (const v1::MappedClass& each : map.classes()) {
+      entry["classes"][each.class_()] = each.shards();
+    }
+  }
   if (const v1::ContinueFacts& from = facts.continues; from.step() > 0) {
     manifest["continues"] = {{"step", from.step()}, {"manifest_sha256", from.manifest_sha256()}};
   }

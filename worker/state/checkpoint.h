@@ -84,7 +84,11 @@ struct ManifestFacts {
   std::string model_digest;      // hex, of its graph alone
   bool exact = true;             // the bytes depend on the job alone
   v1::ContinueFacts continues;   // step 0: it began with S(0)
+  // By which the state was computed.
+  google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;
 };
+// In a manifest: arrays and objects in each other.
+inline constexpr size_t kManifestDepth = 4;
 // Hashes the files and adds the manifest.
 [[nodiscard]] Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files);
 

@@ -47,5 +47,8 @@ void AddToRecord(const ShardResult& result, exact::Record* record);
 // step 0 (which is never empty) adds under S(0): all gradients in the order of backward, then the
 // scalars record. The state must be S(0); it is not changed.
 [[nodiscard]] StatusOr<std::vector<std::string>> KnownShardSha256(TrainingJob* job);
+// Seconds that a core takes for the same shard while all compute it: of three, the median of the
+// slowest core's. Nothing is kept of them.
+[[nodiscard]] StatusOr<double> KnownShardSeconds(TrainingJob* job);
 
 }  // namespace ringmaster::worker

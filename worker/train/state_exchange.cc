@@ -173,12 +173,18 @@ Status AdoptCheckpoint(const Checkpoint& checkpoint, TrainingJob* job) {
 }
 
 ManifestFacts FactsOf(const TrainingJob& job) {
-  return {.step = job.state->step,
-          .digest = job.state->digest,
-          .result_digest = job::ResultDigest(job.spec()),
-          .model_digest = job.resolved.model_sha256(),
-          .exact = job.spec().reduction() == v1::REDUCTION_EXACT,
-          .continues = job.spec().continues()};
+  ManifestFacts facts = {.step = job.state->step,
+                         .digest = job.state->digest,
+                         .result_digest = job::ResultDigest(job.spec()),
+                         .model_digest = job.resolved.model_sha256(),
+                         .exact = job.spec().reduction() == v1::REDUCTION_EXACT,
+                         .continues = job.spec().continues()};
+  for (const v1::ClassMap& map : job.spec().class_maps()) {
+    const bool used =
+        map.step() < facts.step || (map.step() == facts.step && map.before_evaluation());
+    if (used) *facts.class_maps.Add() = map;
+  }
+  return facts;
 }
 
 }  // namespace ringmaster::worker

@@ -113,10 +113,26 @@ void DescribeState(const TrainingJob& job, RunResult* result) {
   result->evaluated = EvaluationsAreKnown(job);
 }
 
+// The next class map begins with the state that is held: others may compute what follows, and what
+// is to be evaluated of it where the map says so.
+bool StepLoop::MapEnds(Evaluated evaluated) const {
+  const int next = assignment_.class_map + 1;
+  if (next >= job_->spec().class_maps_size()) return false;
+  const v1::ClassMap& map = job_->spec().class_maps(next);
+  return map.step() == job_->state->step &&
+         (evaluated == Evaluated::kYes || map.before_evaluation());
+}
+
+Status StepLoop::LeaveForMap() {
+  left_at_boundary_ = true;
+  return absl::CancelledError("the next class map begins");
+}
+
 Status StepLoop::Train() {
   RING_RETURN_IF_ERROR(ReachBoundary());
   while (!IsLast(job_->spec(), *job_->state)) {
     if (stop_.stop_requested()) return absl::CancelledError("the run was stopped");
+    if (MapEnds(Evaluated::kYes)) return LeaveForMap();
     left_at_boundary_ = EndsHere();
     if (left_at_boundary_) return absl::CancelledError("the run was stopped at a step boundary");
     RING_RETURN_IF_ERROR(Step());
@@ -142,6 +158,7 @@ bool StepLoop::EndsHere() const {
 }
 
 Status StepLoop::ReachBoundary() {
+  if (MapEnds(Evaluated::kNo)) return LeaveForMap();
   RING_ASSIGN_OR_RETURN(const Evaluated evaluated, boundary_.Reach());
   if (evaluated == Evaluated::kYes) reporter_.Evaluated();
   return absl::OkStatus();

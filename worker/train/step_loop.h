@@ -39,6 +39,8 @@ class StepLoop {
   Status Train();
   Status DeliverLast();
   [[nodiscard]] bool EndsHere() const;
+  [[nodiscard]] bool MapEnds(Evaluated evaluated) const;
+  Status LeaveForMap();
   Status Step();
   // Waits for the cores, which fold what is missing of the step's shards.
   Status Compute();

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "common/exact/digest.h"
 #include "common/float_mode.h"
+#include "common/job/resolve.h"
 #include "common/log.h"
 #include "worker/train/shard_work.h"
 #include "worker/train/state_check.h"
@@ -12,8 +14,8 @@
 
 namespace ringmaster::worker {
 
-Trainer::Trainer(std::unique_ptr<TrainingJob> job, std::vector<std::string> known_shard_sha256)
-    : job_(std::move(job)), known_shard_sha256_(std::move(known_shard_sha256)) {}
+Trainer::Trainer(std::unique_ptr<TrainingJob> job, KnownShard known)
+    : job_(std::move(job)), known_(std::move(known)) {}
 
 Trainer::~Trainer() = default;
 
@@ -26,9 +28,24 @@ StatusOr<std::unique_ptr<Trainer>> Trainer::Prepare(
       BuildTrainingJob(job, resolved, std::move(dataset), backend, cores, options));
   // Of drawn weights, whatever the job begins with: a job that resumes another one does not read
   // that, and has the other one's known shard.
-  RING_ASSIGN_OR_RETURN(std::vector<std::string> known, KnownShardSha256(built.get()));
+  KnownShard known;
+  RING_ASSIGN_OR_RETURN(known.sha256, KnownShardSha256(built.get()));
+  if (resolved.workers().mix() != v1::MIX_NONE) {
+    RING_ASSIGN_OR_RETURN(known.seconds, KnownShardSeconds(built.get()));
+  }
   RING_RETURN_IF_ERROR(built->TakeInit());
   return std::unique_ptr<Trainer>(new Trainer(std::move(built), std::move(known)));
+}
+
+void Trainer::TakeClassMaps(const ClassMaps& maps) {
+  MutexLock lock(job_->state_mu);
+  *job_->resolved.mutable_result()->mutable_class_maps() = maps;
+}
+
+void Trainer::BeginWith(const ClassMaps& maps) {
+  TakeClassMaps(maps);
+  MutexLock lock(job_->state_mu);
+  job_->state->digest = exact::FirstDigest(job::StatesDigest(job_->spec()));
 }
 
 uint64_t Trainer::applied() const { return job_->state->step; }

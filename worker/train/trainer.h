@@ -39,6 +39,7 @@ struct Assignment {
   std::vector<uint32_t> shards;  // this worker's, ascending; may be empty
   uint64_t start_step = 0;       // K: must equal applied()
   bool evaluated = false;        // what is due on S(K) was evaluated by every holder of S(K)
+  int class_map = 0;  // of the job's; where the next one begins the run ends as at a boundary
 };
 
 // Who else takes part in a run. All outlive it, but for the sink, which is shared: a delivery goes
@@ -121,9 +122,15 @@ class Trainer {
 
   // Of each core: hex SHA-256 of the quantized integers of one shard of step 0. Workers whose
   // values differ would not train the same model.
-  [[nodiscard]] const std::vector<std::string>& known_shard_sha256() const {
-    return known_shard_sha256_;
-  }
+  [[nodiscard]] const std::vector<std::string>& known_shard_sha256() const { return known_.sha256; }
+  // That it took a core once it was warm; 0: the job mixes no classes, and it was not measured.
+  [[nodiscard]] double known_shard_seconds() const { return known_.seconds; }
+  // By which class maps its steps are computed from now on. Step thread, no run is on. BeginWith:
+  // before the first one; the first map may be another one than that of Prepare, and digest(0) is
+  // of it.
+  using ClassMaps = google::protobuf::RepeatedPtrField<v1::ClassMap>;
+  void TakeClassMaps(const ClassMaps& maps);
+  void BeginWith(const ClassMaps& maps);
   [[nodiscard]] PlannedMemory planned_memory() const;
   // Bytes of the largest payload that a member of its rings sends.
   [[nodiscard]] size_t largest_payload() const;
@@ -170,11 +177,15 @@ class Trainer {
   [[nodiscard]] Pulse pulse() const;
 
  private:
-  Trainer(std::unique_ptr<TrainingJob> job, std::vector<std::string> known_shard_sha256);
+  struct KnownShard {
+    std::vector<std::string> sha256;
+    double seconds = 0;
+  };
+  Trainer(std::unique_ptr<TrainingJob> job, KnownShard known);
   [[nodiscard]] Status CheckAssignment(const Assignment& assignment, const RunPeers& peers) const;
 
   const std::unique_ptr<TrainingJob> job_;
-  const std::vector<std::string> known_shard_sha256_;
+  const KnownShard known_;
   std::unique_ptr<IncomingState> room_;
 };
 

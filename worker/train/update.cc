@@ -9,6 +9,7 @@
 
 #include "common/exact/digest.h"
 #include "common/failpoint.h"
+#include "common/job/resolve.h"
 #include "common/job/shards.h"
 #include "worker/state/state_hash.h"
 #include "worker/train/state_check.h"
@@ -69,7 +70,8 @@ void EndStep(const exact::Record& total, exact::BlockSum sum, TrainingJob* job) 
   AddRecord(total, &sum);
   State& state = *job->state;
   AddWatched(state, static_cast<uint32_t>(total.blocks().size()), &sum);
-  state.link = {.before = state.digest, .maps = {}, .sums = sum};
+  state.link = {
+      .before = state.digest, .maps = job::MapsDigest(job->spec(), state.step), .sums = sum};
   state.written.numbers = HashNumbers(state);
   state.digest = exact::NextDigest(state.link, state.step, state.written.total());
   ++state.step;

@@ -65,6 +65,7 @@ struct Holding {
 
 struct Member {
   v1::Attach attach;
+  std::string class_name;  // of its numerics class
   SessionId session{};
   Role role = Role::kInspecting;
   std::chrono::milliseconds since{0};  // in that role

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job/class_map.h"
 #include "common/job/shards.h"
 #include "common/planted_bug.h"
 
@@ -96,39 +97,54 @@ void Suspicions::Forget(const std::string& worker) {
 
 namespace {
 
-bool MayKeep(const std::vector<uint32_t>& folded, size_t count, const std::vector<bool>& taken) {
+bool MayKeep(const std::vector<uint32_t>& folded, size_t count, job::Range range,
+             const std::vector<bool>& taken) {
   return folded.size() <= count && std::all_of(folded.begin(), folded.end(), [&](uint32_t shard) {
-           return shard < taken.size() && !taken[shard];
+           return range.begin <= shard && shard < range.end && !taken[shard];
          });
 }
 
-}  // namespace
-
-Assignment Assign(uint32_t shards, std::span<const Seat> seats) {
+// The shards of one class, for its seats.
+void AssignClass(job::Range shards, std::span<const Seat> seats, const std::vector<size_t>& its,
+                 Assignment* assignment) {
   std::vector<uint32_t> cores;
-  for (const Seat& seat : seats) cores.push_back(seat.cores);
-  const std::vector<job::Range> ranges = job::AssignShards(shards, cores);
-  Assignment assignment;
-  assignment.shards.resize(seats.size());
-  std::vector<bool> taken(shards, false);
-  for (size_t i = 0; i < seats.size(); ++i) {
-    std::vector<uint32_t> folded = seats[i].folded;
+  for (const size_t seat : its) cores.push_back(seats[seat].cores);
+  const auto counts = job::AssignShards(static_cast<uint32_t>(shards.size()), cores);
+  std::vector<bool> taken(shards.end, false);
+  bool kept = false;
+  for (size_t i = 0; i < its.size(); ++i) {
+    std::vector<uint32_t> folded = seats[its[i]].folded;
     std::sort(folded.begin(), folded.end());
     folded.erase(std::unique(folded.begin(), folded.end()), folded.end());
-    if (!MayKeep(folded, ranges[i].size(), taken)) continue;
+    if (!MayKeep(folded, counts[i].size(), shards, taken)) continue;
     for (const uint32_t shard : folded) taken[shard] = true;
-    assignment.kept += static_cast<uint32_t>(folded.size());
-    assignment.shards[i] = std::move(folded);
+    kept = kept || !folded.empty();
+    assignment->kept += static_cast<uint32_t>(folded.size());
+    assignment->shards[its[i]] = std::move(folded);
   }
-  uint32_t next = 0;
-  for (size_t i = 0; i < seats.size(); ++i) {
-    std::vector<uint32_t>& own = assignment.shards[i];
-    while (own.size() < ranges[i].size()) {
-      if (RING_PLANTED(kDealsNoMissingShards) && assignment.kept > 0) break;
+  auto next = static_cast<uint32_t>(shards.begin);
+  for (size_t i = 0; i < its.size(); ++i) {
+    std::vector<uint32_t>& own = assignment->shards[its[i]];
+    while (own.size() < counts[i].size()) {
+      if (RING_PLANTED(kDealsNoMissingShards) && kept) break;
       while (taken[next] && !RING_PLANTED(kTwoOwners)) ++next;
       own.push_back(next++);
     }
     std::sort(own.begin(), own.end());
+  }
+}
+
+}  // namespace
+
+Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats) {
+  Assignment assignment;
+  assignment.shards.resize(seats.size());
+  for (const v1::MappedClass& each : map.classes()) {
+    std::vector<size_t> its;
+    for (size_t i = 0; i < seats.size(); ++i) {
+      if (seats[i].class_name == each.class_()) its.push_back(i);
+    }
+    if (!its.empty()) AssignClass(job::ShardsOfClass(map, each.class_()), seats, its, &assignment);
   }
   return assignment;
 }

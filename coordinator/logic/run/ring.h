@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/logic/event.h"
+#include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
 
@@ -58,6 +59,7 @@ class Suspicions {
 struct Seat {
   uint32_t cores = 1;            // >= 1
   std::vector<uint32_t> folded;  // shards of the first step that it has finished
+  std::string class_name;        // of the map
 };
 
 struct Assignment {
@@ -65,10 +67,11 @@ struct Assignment {
   uint32_t kept = 0;                          // finished before, and not computed again
 };
 
-// How many shards a seat gets is a function of cores alone (job::AssignShards). A seat whose folded
-// shards are no more than that, and nobody's yet, keeps them all; any other seat keeps none, as a
-// worker does. What is missing is dealt out in ring order, ascending: without folded shards
-// everybody gets a contiguous range. 1 <= seats.size() <= shards.
-[[nodiscard]] Assignment Assign(uint32_t shards, std::span<const Seat> seats);
+// Each seat gets shards of its class, and of those as many as follows from cores alone
+// (job::AssignShards). A seat whose folded shards are no more than that, of its class, and nobody's
+// yet, keeps them all; any other seat keeps none, as a worker does. What is missing is dealt out in
+// ring order, ascending: without folded shards everybody gets a contiguous range. Each class of the
+// map has at least one seat, and at most as many as shards; a seat of another class gets none.
+[[nodiscard]] Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats);
 
 }  // namespace ringmaster::coordinator

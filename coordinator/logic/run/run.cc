@@ -23,9 +23,11 @@ Run::Run(const Options& options, GenerationSource& generations, const JobRecord&
       shards_(job::ShardsOf(spec_)),
       min_(job::WorkersOf(spec_).min()),
       most_(std::min(job::WorkersOf(spec_).max(), shards_)),
+      mixes_(job::WorkersOf(spec_).mix() != v1::MIX_NONE),
       continues_(job.resolved && job.resolved->has_continues()),
       restores_(continues_ || !job.status.resumes_job().empty()),
       resolved_(job.resolved),
+      like_job_(job.status.like_job()),
       regroups_(job.status.regroups().begin(), job.status.regroups().end()),
       regroup_count_(job.status.regroup_count()),
       recomputed_(job.status.shards_recomputed()),
@@ -71,6 +73,7 @@ void Run::Adopt(const JobRecord& job, Now now) {
   for (const v1::Regroup& regroup : regroups_) {
     if (FromProto(regroup.generation()) == generation_) start_step_ = regroup.start_step();
   }
+  ChooseMap(start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
   if (!ring_.empty()) {
@@ -300,10 +303,10 @@ std::vector<Run::Place> Run::PlannedPlaces() const {
   std::vector<Seat> seats;
   for (const Member& member : members_) {
     places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
-    seats.push_back({member.attach.cores(), {}});
+    seats.push_back({member.attach.cores(), {}, member.class_name});
   }
-  if (seats.empty() || seats.size() > shards_) return places;
-  const Assignment assignment = Assign(shards_, seats);
+  if (!resolved_ || seats.empty() || seats.size() > shards_) return places;
+  const Assignment assignment = Assign(map(), seats);
   for (size_t i = 0; i < places.size(); ++i) places[i].shards = assignment.shards[i];
   return places;
 }
@@ -321,6 +324,11 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     if (!placed) places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
   }
   status.clear_workers();
+  status.clear_class_maps();
+  if (resolved_ && !map_due_) *status.mutable_class_maps() = resolved_->result().class_maps();
+  for (v1::ClassMap& each : *status.mutable_class_maps()) {
+    for (v1::MappedClass& its : *each.mutable_classes()) its.clear_numerics();
+  }
   for (const Place& place : places) {
     v1::JobWorker& worker = *status.add_workers();
     worker.set_name(place.name);
@@ -328,6 +336,7 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     worker.mutable_shards()->Add(place.shards.begin(), place.shards.end());
     const Member* member = At(place);
     if (member == nullptr) continue;
+    worker.set_class_(member->class_name);
     worker.set_ring_bytes(member->progress.ring_bytes());
     worker.set_phase(PhaseOf(*member));
     worker.set_applied(member->applied);

@@ -6,6 +6,7 @@
 // What happened is written down by the On... functions, each short; what follows from it is decided
 // in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
 // and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
+// run_classes.cc which numerics classes share the job;
 // run_regroup.cc the fence, and Start; run_faults.cc states with wrong bits; run_steps.cc while the
 // ring runs; run_reports.cc what members say then; run_waiting.cc while it cannot run.
 #pragma once
@@ -15,9 +16,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
+#include "common/job/class_map.h"
 #include "common/status.h"
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/checkpoints.h"
@@ -153,6 +156,10 @@ class Run {
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
   uint64_t committed_step() const { return committed_; }  // applied by every member
   size_t room() const;                                    // so many more workers may join
+  // Of each class of its map, by name: so many more, without regard to the others. It is resolved.
+  [[nodiscard]] std::map<std::string, size_t> rooms() const;
+  // Its class maps are others than at the last call: to be durable before what was said of them.
+  [[nodiscard]] bool TakeMapsChanged() { return std::exchange(maps_changed_, false); }
   bool Barred(const v1::Attach& attach, Now now) const {
     return readmission_.Barred(attach.name(), attach.incarnation(), now);
   }
@@ -220,6 +227,7 @@ class Run {
   void SendInspect(const Member& member, Actions& actions) const;
   void AddPeers(const Member& member, v1::Inspect& inspect) const;
   void SendPrepare(Member& member, Now now, Actions& actions);
+  void KeepKnownShards();
   [[nodiscard]] Status CheckInit(const Member& member) const;
   Fault SettleInspecting(Now now, Actions& actions);
   Fault SettlePreparing(Now now, Actions& actions);
@@ -227,6 +235,29 @@ class Run {
   Fault DataDiffer(const Status& how);
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
+
+  // run_classes.cc
+  const v1::ClassMap& map() const;  // by which it goes on; it is resolved
+  bool repeats() const { return !like_job_.empty(); }
+  void ChooseMap(uint64_t step, bool evaluated);
+  bool NextMapBegins() const;
+  const v1::KnownShard* KnownShardOf(const std::string& class_name) const;  // null: not known
+  Status MakeFirstMap();
+  bool MeasureFirstMap();
+  std::vector<std::string> MemberNames() const;
+  enum class Measured : uint8_t { kNo, kYes };
+  std::vector<job::ClassSpeed> SpeedsOf(const std::vector<std::string>& names,
+                                        Measured measured) const;
+  void TellMap(const v1::ClassMap& map, const std::vector<std::string>& left_out);
+  void LetClassesGo(const std::vector<std::string>& left_out);
+  std::vector<std::string> MissingClasses(const std::vector<std::string>& names) const;
+  bool Enough(const std::vector<std::string>& names) const;
+  std::vector<std::string> ReadyNames(Now now) const;  // who may be in the next generation
+  bool EnoughReady(Now now) const { return Enough(ReadyNames(now)); }
+  std::vector<std::string> MissingReady(Now now) const { return MissingClasses(ReadyNames(now)); }
+  std::vector<std::string> ChooseSeats(const std::vector<std::string>& names) const;
+  void FallBack(std::vector<std::string>& names, uint64_t step, bool evaluated);
+  bool MayFallBack() const { return spec_.workers().mix() == v1::MIX_FALLBACK && !repeats(); }
 
   // run_regroup.cc
   bool Silent(const Member& member, Now now) const;
@@ -241,7 +272,10 @@ class Run {
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);
-  uint64_t HighestApplied(const std::vector<std::string>& names);
+  uint64_t HighestApplied(const std::vector<std::string>& names) const;
+  uint64_t StepFor(const std::vector<std::string>& names) const;
+  // Every holder of S(step) among them evaluated what is due on it.
+  bool Evaluated(const std::vector<std::string>& names, uint64_t step) const;
   // Of these workers it is the only one that holds their newest state.
   bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
@@ -323,6 +357,7 @@ class Run {
   const v1::JobSpec spec_;
   const uint32_t shards_;
   const size_t min_, most_;
+  const bool mixes_;      // workers of several classes may share it
   const bool continues_;  // that one's result is not its own: without it there is no S(0)
   const bool restores_;   // it begins with another job's checkpoint
 
@@ -342,6 +377,10 @@ class Run {
 
   // What every member must have.
   std::optional<v1::ResolvedJob> resolved_;
+  const std::string like_job_;          // whose class maps it repeats
+  int map_ = 0;                         // of the class maps, by which it goes on
+  bool map_due_ = false;                // its first class map is made when all were measured
+  bool maps_changed_ = false;           // since TakeMapsChanged
   std::optional<v1::InitSource> init_;  // none of a job that resumes another one
 
   // The newest generation.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/job/class_map.h"
 #include "common/planted_bug.h"
 #include "coordinator/logic/run/run.h"
 
@@ -11,6 +12,7 @@ namespace ringmaster::coordinator {
 Member& Run::Add(const Worker& worker, Role role, Now now) {
   Member& member = members_.emplace_back();
   member.attach = worker.attach;
+  member.class_name = worker.class_name;
   member.session = worker.session;
   member.role = role;
   member.since = now.steady;
@@ -28,10 +30,12 @@ bool Run::MayReturn(const v1::Attach& attach) const {
   if (attach.applied() > resolved_->result().total_steps()) return false;
   if (IsSpoilt(FromProto(attach.generation()), attach.applied())) return false;
   if (attach.known_shard_sha256_size() != static_cast<int>(attach.cores())) return false;
+  const v1::MappedClass* its = job::FindClass(map(), attach.numerics_class());
+  const v1::KnownShard* wanted = its == nullptr ? nullptr : KnownShardOf(its->class_());
+  if (wanted == nullptr) return false;
   const auto& known = attach.known_shard_sha256();
-  return std::all_of(known.begin(), known.end(), [&](const std::string& core) {
-    return core == resolved_->known_shard().sha256();
-  });
+  return std::all_of(known.begin(), known.end(),
+                     [&](const std::string& core) { return core == wanted->sha256(); });
 }
 
 void Run::Return(const Worker& worker, Now now, Actions& actions) {
@@ -163,6 +167,15 @@ size_t Run::room() const {
   const auto stays = static_cast<size_t>(
       std::count_if(members_.begin(), members_.end(), [](const Member& m) { return !m.leaving; }));
   return most_ - std::min(most_, stays);
+}
+
+std::map<std::string, size_t> Run::rooms() const {
+  std::map<std::string, size_t> rooms;
+  for (const v1::MappedClass& each : map().classes()) rooms[each.class_()] = each.shards();
+  for (const Member& member : members_) {
+    if (size_t& room = rooms[member.class_name]; !member.leaving && room > 0) --room;
+  }
+  return rooms;
 }
 
 }  // namespace ringmaster::coordinator

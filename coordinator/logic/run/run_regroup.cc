@@ -127,10 +127,17 @@ std::vector<std::string> Run::Answered(Now now) {
   return names;
 }
 
-uint64_t Run::HighestApplied(const std::vector<std::string>& names) {
+uint64_t Run::HighestApplied(const std::vector<std::string>& names) const {
   uint64_t highest = 0;
   for (const std::string& name : names) highest = std::max(highest, Find(name)->holding.applied);
   return highest;
+}
+
+bool Run::Evaluated(const std::vector<std::string>& names, uint64_t step) const {
+  return std::ranges::all_of(names, [&](const std::string& name) {
+    const Holding& holding = Find(name)->holding;
+    return holding.applied != step || holding.evaluated;
+  });
 }
 
 bool Run::HoldsAlone(const std::string& name, const std::vector<std::string>& names) {
@@ -168,7 +175,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
   std::vector<std::string> names = Answered(now);
   LeaveOutSpoilt(names);
   LeaveOutAccused(names, now);
-  const bool enough = names.size() >= std::max<size_t>(min_, 1);
+  const bool enough = Enough(names);
   const uint64_t highest = HighestApplied(names);
   if (enough && highest >= NeededStep()) restore_.reset();
   if (!enough && !started_) {
@@ -179,9 +186,17 @@ Fault Run::Conclude(Now now, Actions& actions) {
     Wait(now);
     return {};
   }
+  const uint64_t step = StepFor(names);
+  const bool evaluated = step == highest && Evaluated(names, step);
+  ChooseMap(step, evaluated);
+  if (!Enough(names)) {  // of another map than before
+    Wait(now);
+    return {};
+  }
+  if (!MissingClasses(names).empty()) FallBack(names, step, evaluated);
   names = TakeSeats(std::move(names), now);
-  const bool still_enough = names.size() >= std::max<size_t>(min_, 1);
-  if (!still_enough || (HighestApplied(names) < NeededStep() && !restore_)) {
+  if (!Enough(names) || !MissingClasses(names).empty() ||
+      (HighestApplied(names) < NeededStep() && !restore_)) {
     Wait(now);
     return {};
   }
@@ -215,17 +230,15 @@ void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {
 
 // The ring's order, at most workers.max, with one that has the most.
 std::vector<std::string> Run::TakeSeats(std::vector<std::string> names, Now now) {
-  if (names.size() > most_) {
-    const uint64_t highest = HighestApplied(names);
-    const auto holder = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
-      return Find(name)->holding.applied == highest;
-    });
-    if (static_cast<size_t>(holder - names.begin()) >= most_) std::swap(names[most_ - 1], *holder);
-    for (size_t i = most_; i < names.size(); ++i) {
-      LetGo(names[i], false, fmt::format("the job has its {} workers", most_));
-    }
-    names.resize(most_);
+  const std::vector<std::string> seats = ChooseSeats(names);
+  for (const std::string& name : names) {
+    if (Has(seats, name)) continue;
+    LetGo(name, false,
+          seats.size() == most_
+              ? fmt::format("the job has its {} workers", most_)
+              : fmt::format("the job has no more shards for class {}", Find(name)->class_name));
   }
+  names = seats;
   while (names.size() > 1) {
     std::optional<std::vector<std::string>> order = OrderRing(names, suspicions_.BadPairs(now));
     if (order) return *std::move(order);
@@ -264,12 +277,19 @@ double Milliseconds(std::chrono::milliseconds time) { return static_cast<double>
 
 }  // namespace
 
-void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& actions) {
-  const bool first = !std::exchange(started_, true);
+// K of a generation of these.
+uint64_t Run::StepFor(const std::vector<std::string>& names) const {
   uint64_t highest = HighestApplied(names);
   if (RING_PLANTED(kStartsAtLowest)) highest = Find(names.back())->holding.applied;
   const bool restores = restore_ && restore_->found && restore_->found->ref.step() > highest;
-  const uint64_t step = restores ? restore_->found->ref.step() : highest;
+  return restores ? restore_->found->ref.step() : highest;
+}
+
+void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& actions) {
+  const bool first = !std::exchange(started_, true);
+  const uint64_t step = StepFor(names);
+  const bool restores = restore_ && restore_->found && restore_->found->ref.step() == step &&
+                        step > HighestApplied(names);
   const uint64_t rewound_from = step < committed_ ? committed_ : 0;
   generation_ = regroup_->generation;
   start_step_ = step;
@@ -280,10 +300,10 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   for (const std::string& name : names) {
     const Member& member = *Find(name);
     const bool holds = member.holding.applied == step;
-    seats.push_back(
-        {member.attach.cores(), holds ? member.holding.folded : std::vector<uint32_t>()});
+    seats.push_back({member.attach.cores(), holds ? member.holding.folded : std::vector<uint32_t>(),
+                     member.class_name});
   }
-  const Assignment assignment = Assign(shards_, seats);
+  const Assignment assignment = Assign(map(), seats);
   std::vector<Place> ring;
   for (size_t i = 0; i < names.size(); ++i) {
     const Member& member = *Find(names[i]);
@@ -331,6 +351,8 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     start.set_digest(member.holding.digest);
     if (!member.holding.evaluated) start.set_evaluated(false);
   }
+  *start.mutable_class_maps() = resolved_->result().class_maps();
+  start.set_class_map(static_cast<uint32_t>(map_));
   if (restores) {
     start.set_digest(Unhex(restore_->digest));
     start.mutable_restore()->set_job_id(restore_->found->job_id);

@@ -2,6 +2,7 @@
 // them cannot do the job cannot; a later one is compared with the job, and refused. Nothing of it
 // has a limit while the worker lives: a large dataset takes its time, and who is silent is lost.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/job/resolve.h"
@@ -127,8 +128,15 @@ Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
 
 Fault Run::CheckKnownShard(const Member& member) const {
   if (RING_PLANTED(kTakesOddWorkers)) return {};
+  const v1::KnownShard* known = KnownShardOf(member.class_name);
+  if (known == nullptr) {
+    return {Cause::kKnownShardDiffers,
+            fmt::format("{} is of class {}, which is not in the class map (CLASS_NOT_IN_MAP)",
+                        member.called(), member.class_name),
+            member.name()};
+  }
   return FaultOf(Cause::kKnownShardDiffers,
-                 SameKnownShard(resolved_->known_shard(), {member.name(), *member.prepared}));
+                 SameKnownShard(*known, {member.name(), *member.prepared}));
 }
 
 // ---- the first ring -----------------------------------------------------------------------------
@@ -143,7 +151,7 @@ Fault Run::SettleInspecting(Now now, Actions& actions) {
   if (LacksWorkers()) return {};
   const auto looked = [](const Member& m) { return m.facts.has_value(); };
   if (!std::all_of(members_.begin(), members_.end(), looked)) return {};
-  if (Fault fault = ResolveFacts(); !fault.ok()) return fault;
+  if (Fault fault = ResolveFacts(); !fault.ok() || !requeue_.empty()) return fault;
   for (Member& member : members_) SendPrepare(member, now, actions);
   Enter(Phase::kPreparing, {}, now);
   return {};
@@ -179,6 +187,11 @@ Fault Run::ResolveFacts() {
       spec_, *first.facts, first.attach.numerics_class(), init_ ? &first.init : nullptr);
   if (!resolved.ok()) return FaultOf(Cause::kInvalidJob, resolved.status());
   resolved_ = *std::move(resolved);
+  if (const Status made = MakeFirstMap(); !made.ok()) {
+    resolved_.reset();
+    requeue_ = Message(made);
+    return {};
+  }
   if (init_) {
     *resolved_->mutable_init() = *init_;
     const v1::CheckpointSource& checkpoint = init_->checkpoint();
@@ -190,19 +203,39 @@ Fault Run::ResolveFacts() {
   return {};
 }
 
+// Of a class that has one it is that of its first worker, or of the job that this one repeats; S(0)
+// is the same for all.
+void Run::KeepKnownShards() {
+  for (const Member& member : members_) {
+    const v1::Prepared& said = *member.prepared;
+    if (KnownShardOf(member.class_name) == nullptr) {
+      v1::KnownShard& known = *resolved_->add_known_shards();
+      known.set_class_(member.class_name);
+      known.set_sha256(said.known_shard_sha256(0));
+      known.set_worker(member.name());
+      if (std::isfinite(said.known_shard_seconds())) known.set_seconds(said.known_shard_seconds());
+    }
+  }
+  for (v1::KnownShard& known : *resolved_->mutable_known_shards()) {
+    if (known.digest().empty()) known.set_digest(members_.front().prepared->digest());
+  }
+}
+
 Fault Run::SettlePreparing(Now now, Actions& actions) {
   if (LacksWorkers()) return {};
   const auto built = [](const Member& m) { return m.prepared.has_value(); };
   if (!std::all_of(members_.begin(), members_.end(), built)) return {};
-  if (!resolved_->has_known_shard()) {  // else it is that of the job that this one repeats
-    const v1::Prepared& first = *members_.front().prepared;
-    v1::KnownShard& known = *resolved_->mutable_known_shard();
-    known.set_sha256(first.known_shard_sha256(0));
-    known.set_digest(first.digest());
-    known.set_worker(members_.front().name());
-  }
+  KeepKnownShards();
   for (const Member& member : members_) {
     if (Fault fault = CheckKnownShard(member); !fault.ok()) return fault;
+  }
+  if (std::exchange(map_due_, false) && MeasureFirstMap()) {
+    for (v1::KnownShard& known : *resolved_->mutable_known_shards()) known.clear_digest();
+    for (Member& member : members_) {
+      member.prepared.reset();
+      SendPrepare(member, now, actions);
+    }
+    return {};
   }
   for (Member& member : members_) {
     member.role = Role::kReady;

@@ -94,6 +94,8 @@ Fault Run::SettleRunning(Now now, Actions& actions) {
                fmt::format("no worker finished any work for {} ms", limit_.count()), now, actions);
   } else if (const std::optional<std::string> idle = FindIdle(now)) {
     BeginFence(FenceWhen::kNow, *idle, now, actions);
+  } else if (NextMapBegins()) {
+    BeginFence(FenceWhen::kAtBoundary, "the next class map begins", now, actions);
   } else {
     ShowFinishing(now);
     RegroupComers(now, actions);

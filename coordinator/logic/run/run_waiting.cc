@@ -1,5 +1,7 @@
 // While the ring cannot run: too few workers, or nobody who is there has the newest state. Also
 // the way out of a restart, and of a state that only leaves.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +29,7 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
   const bool lacks_state = !NewestIsHere(now) && !restore_;
   if (!lacks_state) holder_deadline_.reset();
   if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
-  const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
+  const bool enough = EnoughReady(now);
   if (enough && !lacks_state) {
     BeginFence(FenceWhen::kNow, last_loss_.empty() ? "enough workers are ready" : last_loss_, now,
                actions);
@@ -50,8 +52,7 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
 // The search has no limit: a slow or full disk is no proof that nothing is there. Who comes back
 // with the newest state ends it.
 void Run::SettleSearching(Now now) {
-  const bool enough = CountEligible(now) >= std::max<size_t>(min_, 1);
-  if (started_ && enough && NewestIsHere(now)) Wait(now);
+  if (started_ && EnoughReady(now) && NewestIsHere(now)) Wait(now);
 }
 
 // Who has no more than one step less can compute the newest state. A checkpoint says what was
@@ -75,6 +76,10 @@ std::string Run::LacksReason(Now now) const {
   if (others > 0) {
     text += fmt::format(" and {} {} on the way: {}", others, others == 1 ? "is" : "are", names);
   }
+  if (const std::vector<std::string> missing = MissingReady(now);
+      !missing.empty() && map().classes_size() > 1) {
+    text += fmt::format("; of its class map {} has no worker", fmt::join(missing, " and "));
+  }
   text += fmt::format("; it goes on at step {} by itself", committed_);
   if (!last_loss_.empty()) text += ". " + last_loss_;
   return text;
@@ -93,7 +98,14 @@ std::vector<std::string> Run::Advise(Now now) const {
         "is wrong with its disk"};
   }
   const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
-  if (have >= least) return {};
+  if (EnoughReady(now)) return {};
+  if (have >= least) {
+    return {fmt::format("start a worker of {}, or end a drain (`ringctl workers` shows classes)",
+                        fmt::join(MissingReady(now), ", and one of ")),
+            "wait: workers that were lost, or are busy, join it by themselves when they are back",
+            "with workers.mix fallback in its job file others would take its shards, as another "
+            "result"};
+  }
   return {
       fmt::format("start {} more worker{} of the numerics class of its others (`ringctl workers` "
                   "shows it), or end a drain",
