@@ -137,7 +137,7 @@ v1::ClassMap MakeClassMap(uint32_t shards, std::vector<ClassSpeed> classes,
                           std::vector<std::string>* left_out) {
   const auto name = [](const ClassSpeed& each) { return ClassName(each.numerics); };
   std::ranges::sort(classes, {}, name);
-  while (classes.size() > 1) {
+  while (left_out != nullptr && classes.size() > 1) {
     double total = 0;
     for (const ClassSpeed& each : classes) total += each.shards_per_second();
     const auto slowest = std::ranges::min_element(classes, {}, &ClassSpeed::shards_per_second);
@@ -145,7 +145,7 @@ v1::ClassMap MakeClassMap(uint32_t shards, std::vector<ClassSpeed> classes,
     left_out->push_back(name(*slowest));
     classes.erase(slowest);
   }
-  std::ranges::sort(*left_out);
+  if (left_out != nullptr) std::ranges::sort(*left_out);
   std::vector<double> speeds;
   for (const ClassSpeed& each : classes) speeds.push_back(each.shards_per_second());
   const std::vector<uint32_t> parts = Divide(shards, speeds);
@@ -161,8 +161,7 @@ v1::ClassMap MakeClassMap(uint32_t shards, std::vector<ClassSpeed> classes,
 }
 
 v1::ClassMap OneClass(uint32_t shards, const v1::NumericsClass& numerics) {
-  std::vector<std::string> nobody;
-  return MakeClassMap(shards, {{.numerics = numerics}}, &nobody);
+  return MakeClassMap(shards, {{.numerics = numerics}}, nullptr);
 }
 
 }  // namespace ringmaster::job

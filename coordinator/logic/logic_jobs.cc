@@ -15,11 +15,11 @@ namespace {
 std::string DescribePlaces(const v1::JobStatus& status) {
   std::string text;
   for (const v1::JobWorker& worker : status.workers()) {
+    text += (text.empty() ? "on " : ", ") + worker.name();
     if (worker.shards().empty()) continue;
     const uint32_t first = worker.shards(0), last = worker.shards(worker.shards_size() - 1);
-    text += fmt::format("{}{} ({})", text.empty() ? "on " : ", ", worker.name(),
-                        first == last ? fmt::format("shard {}", first)
-                                      : fmt::format("shards {} to {}", first, last));
+    text += fmt::format(" ({})", first == last ? fmt::format("shard {}", first)
+                                               : fmt::format("shards {} to {}", first, last));
   }
   return text;
 }

@@ -297,16 +297,20 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   }
 }
 
-// The ring that would be formed of the first workers.
+// The ring that would be formed of the first workers; who computes what of a job that mixes classes
+// is not known before it is resolved.
 std::vector<Run::Place> Run::PlannedPlaces() const {
+  v1::ClassMap whole;
+  whole.add_classes()->set_shards(shards_);
   std::vector<Place> places;
   std::vector<Seat> seats;
   for (const Member& member : members_) {
     places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
-    seats.push_back({member.attach.cores(), {}, member.class_name});
+    seats.push_back({member.attach.cores(), {}, resolved_ ? member.class_name : ""});
   }
-  if (!resolved_ || seats.empty() || seats.size() > shards_) return places;
-  const Assignment assignment = Assign(map(), seats);
+  const bool known = resolved_ || !mixes_;
+  if (!known || seats.empty() || seats.size() > shards_) return places;
+  const Assignment assignment = Assign(resolved_ ? map() : whole, seats);
   for (size_t i = 0; i < places.size(); ++i) places[i].shards = assignment.shards[i];
   return places;
 }

@@ -73,7 +73,7 @@ TEST_CASE("Continue: the job is that one's, with more steps, and says which stat
   CHECK(resolved->result().continues().step() == 20);
   CHECK(resolved->result().continues().manifest_sha256() == "abcd");
   CHECK(resolved->continues().job_id() == "j0001");
-  CHECK_FALSE(resolved->has_known_shard());
+  CHECK(resolved->known_shards().empty());
   v1::ResultSpec longer = ResolvedSource(Written({"steps=40"})).result();
   *longer.mutable_continues() = resolved->result().continues();
   CHECK(CanonicalJson(longer) == CanonicalJson(resolved->result()));

@@ -480,22 +480,5 @@ TEST_CASE("Result digest: changes with what determines the result and with nothi
   CHECK(base != digest({"optimizer.adam.epsilon=1e-8"}));
 }
 
-TEST_CASE("Numerics class: the first difference is named") {
-  const v1::NumericsClass a = Numerics();
-  v1::NumericsClass b = a;
-  CHECK(Difference(a, b).empty());
-  (*b.mutable_libraries())["blas"] = "3.11";
-  CHECK(Difference(a, b) == "library blas: none and 3.11");
-  (*b.mutable_libraries())["glibc"] = "2.37";
-  b.mutable_libraries()->erase("blas");
-  CHECK(Difference(a, b) == "library glibc: 2.36 and 2.37");
-  b.add_cache_bytes(1 << 20);
-  CHECK(Difference(a, b) == "cache_bytes: 32768 and 32768/1048576");
-  b.set_compute_id("b2");
-  b.set_instruction_set("avx512_core");
-  b.set_cache_bytes(0, 32768);
-  CHECK(Difference(Numerics(), b).find("cache_bytes") == 0);
-}
-
 }  // namespace
 }  // namespace ringmaster::job

@@ -104,7 +104,27 @@ TEST_CASE("Suspicions: a bad link is remembered for a while, or until one of its
 
 using Lists = std::vector<std::vector<uint32_t>>;
 
-Assignment Of(uint32_t shards, const std::vector<Seat>& seats) { return Assign(shards, seats); }
+Assignment Of(uint32_t shards, const std::vector<Seat>& seats) {
+  v1::ClassMap map;
+  map.add_classes()->set_shards(shards);
+  return Assign(map, seats);
+}
+
+TEST_CASE("Assign: each seat gets shards of its class") {
+  v1::ClassMap map;
+  for (const auto& [name, shards] : {std::pair{"a", 2U}, {"b", 5U}, {"c", 1U}}) {
+    map.add_classes()->set_class_(name);
+    map.mutable_classes()->rbegin()->set_shards(shards);
+  }
+  const std::vector<Seat> seats = {{1, {}, "b"}, {4, {}, "a"}, {1, {6}, "b"}, {9, {}, "c"}};
+  const Assignment assignment = Assign(map, seats);
+  CHECK(assignment.shards == Lists{{2, 3, 4}, {0, 1}, {5, 6}, {7}});
+  CHECK(assignment.kept == 1);
+  // What another class computes now is not kept.
+  const std::vector<Seat> moved = {{1, {}, "b"}, {4, {1, 2}, "a"}, {1, {}, "b"}, {9, {}, "c"}};
+  CHECK(Assign(map, moved).shards == Lists{{2, 3, 4}, {0, 1}, {5, 6}, {7}});
+  CHECK(Assign(map, moved).kept == 0);
+}
 
 TEST_CASE("Assign: without finished shards everybody gets a contiguous range by cores") {
   const Assignment assignment = Of(8, {{2, {}}, {1, {}}, {1, {}}});

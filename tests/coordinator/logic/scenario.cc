@@ -125,6 +125,9 @@ class Player {
     };
     set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
+    if (const std::string mix = command.Text("mix", ""); !mix.empty()) {
+      spec.mutable_workers()->set_mix(mix == "fixed" ? v1::MIX_FIXED : v1::MIX_FALLBACK);
+    }
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
     set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
     set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
@@ -226,6 +229,7 @@ class Player {
       said.set_job_id(command.Text("job", "j0001"));
       said.set_error(command.Text("error", ""));
       said.set_digest(command.Text("digest", "d0"));
+      said.set_known_shard_seconds(command.Real("seconds", 0));
       for (uint64_t core = 0; core < command.Number("cores", cores_[command.subject]); ++core) {
         said.add_known_shard_sha256(command.Text("sha", "known"));
       }

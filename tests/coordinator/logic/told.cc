@@ -15,6 +15,23 @@ std::string PrintGeneration(const v1::Generation& generation) {
   return fmt::format("{}.{}", generation.term(), generation.counter());
 }
 
+namespace {
+
+// Of a job that mixes classes: `, map avx2 3 avx512 1`.
+std::string ToldMap(const google::protobuf::RepeatedPtrField<v1::ClassMap>& maps) {
+  std::string text;
+  if (maps.size() < 2 && (maps.empty() || maps[0].classes_size() < 2)) return text;
+  for (const v1::ClassMap& map : maps) {
+    text += map.step() == 0 ? ", map" : fmt::format(", map from step {}", map.step());
+    for (const v1::MappedClass& each : map.classes()) {
+      text += fmt::format(" {} {}", each.numerics().instruction_set(), each.shards());
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string Told(const v1::CoordinatorMessage& m) {
   using Kind = v1::CoordinatorMessage::KindCase;
   std::string text;
@@ -32,6 +49,7 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("prepare {} steps={}{}", m.prepare().job_id(),
                          m.prepare().job().result().total_steps(),
                          m.prepare().joins() ? ", it joins" : "");
+      text += ToldMap(m.prepare().job().result().class_maps());
       break;
     case Kind::kFence:
       text = fmt::format("fence {} generation={}{}", m.fence().job_id(),
@@ -54,6 +72,7 @@ std::string Told(const v1::CoordinatorMessage& m) {
         text += fmt::format(", from the checkpoint of step {} of {}", m.start().restore().step(),
                             m.start().restore().job_id());
       }
+      text += ToldMap(m.start().class_maps());
       break;
     case Kind::kSaveState:
       text = fmt::format("save the state of {}", m.save_state().job_id());
