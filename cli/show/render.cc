@@ -410,7 +410,12 @@ std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal
   }
   const std::string devices = DeviceTable(workers, terminal);
   const std::string fetches = FetchTable(workers, terminal);
-  return table.Print(terminal) + (devices.empty() ? "" : "\n" + devices) +
+  std::string reasons;
+  for (const v1::WorkerStatus& worker : workers.workers()) {
+    if (worker.reason().empty()) continue;
+    reasons += fmt::format("{} is free: {}\n", worker.name(), Printable(worker.reason()));
+  }
+  return table.Print(terminal) + reasons + (devices.empty() ? "" : "\n" + devices) +
          (fetches.empty() ? "" : "\n" + fetches);
 }
 

@@ -1,5 +1,8 @@
 #include "coordinator/logic/logic.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "common/planted_bug.h"
@@ -104,7 +107,27 @@ void Logic::ShowWorkers() {
   if (!fleet_changed_ && !due) return;
   fleet_changed_ = devices_changed_ = false;
   workers_shown_at_ = now_.steady;
-  actions_.push_back(PublishWorkers{fleet_.View()});
+  v1::ListWorkersResponse view = fleet_.View();
+  NameOutsiders(&view);
+  actions_.push_back(PublishWorkers{std::move(view)});
+}
+
+// Free workers that no job takes because of their class, though one has room.
+void Logic::NameOutsiders(v1::ListWorkersResponse* view) {
+  std::map<std::string, std::set<std::string>> wanted;  // classes, by job
+  for (const auto& [number, job] : jobs_) {
+    if (!job.run || job.run->room() == 0) continue;
+    for (const auto& [name, room] : job.run->rooms()) wanted[job.record.id()].insert(name);
+  }
+  if (wanted.empty()) return;
+  for (v1::WorkerStatus& worker : *view->mutable_workers()) {
+    if (worker.state() != "FREE") continue;
+    const auto takes = [&](const auto& entry) { return entry.second.contains(worker.class_()); };
+    if (std::ranges::any_of(wanted, takes)) continue;
+    const auto& [job, classes] = *wanted.begin();
+    worker.set_reason(fmt::format("CLASS_NOT_IN_MAP: {} has room for workers of {}", job,
+                                  fmt::join(classes, " or ")));
+  }
 }
 
 void Logic::StartQueued(Supply& supply) {

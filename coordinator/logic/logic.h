@@ -142,6 +142,7 @@ class Logic {
   void Schedule();
   void StartQueued(Supply& supply);
   void ShowWorkers();
+  void NameOutsiders(v1::ListWorkersResponse* view);
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
   void DropDistrusted(Job& job, uint64_t step);

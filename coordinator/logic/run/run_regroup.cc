@@ -233,6 +233,7 @@ std::vector<std::string> Run::TakeSeats(std::vector<std::string> names, Now now)
   const std::vector<std::string> seats = ChooseSeats(names);
   for (const std::string& name : names) {
     if (Has(seats, name)) continue;
+    left_.insert(name);
     LetGo(name, false,
           seats.size() == most_
               ? fmt::format("the job has its {} workers", most_)

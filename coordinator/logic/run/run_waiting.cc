@@ -99,12 +99,13 @@ std::vector<std::string> Run::Advise(Now now) const {
   }
   const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
   if (EnoughReady(now)) return {};
-  if (have >= least) {
+  const std::vector<std::string> missing = MissingReady(now);
+  if (!missing.empty() && map().classes_size() > 1) {
     return {fmt::format("start a worker of {}, or end a drain (`ringctl workers` shows classes)",
-                        fmt::join(MissingReady(now), ", and one of ")),
+                        fmt::join(missing, ", and one of ")),
             "wait: workers that were lost, or are busy, join it by themselves when they are back",
-            "with workers.mix fallback in its job file others would take its shards, as another "
-            "result"};
+            "submit it again with workers.mix fallback: others would take the shards of a class "
+            "that is lost, as another result"};
   }
   return {
       fmt::format("start {} more worker{} of the numerics class of its others (`ringctl workers` "

@@ -101,7 +101,7 @@ precision: {policy: float32}
 optimizer: {adam: {learning_rate: 0.001, beta_1: 0.9, beta_2: 0.999, epsilon: 1e-07}}
 augment: [{random_crop: {padding: 4}}, {random_brightness: {max_delta: 63}}, )"
         R"({random_contrast: {lower: 0.2, upper: 1.8}}]
-workers: {min: 1, max: 4}
+workers: {min: 1, max: 4, mix: none}
 checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
@@ -120,7 +120,7 @@ steps: 10
 seed: 0
 precision: {policy: mixed_float16, initial_loss_scale: 32768, growth_steps: 2000}
 optimizer: {sgd: {learning_rate: 0.01, momentum: 0, nesterov: false}}
-workers: {min: 1, max: 8}
+workers: {min: 1, max: 8, mix: none}
 checkpoint: {every_steps: 0, keep: 3, every_seconds: 0}
 reduction: exact
 precision_bits: 21
