@@ -59,7 +59,7 @@ Json ToJson(const v1::WorkerStatus& worker) {
   for (const v1::DeviceFigures& device : worker.devices()) devices.push_back(OfDevice(device));
   return {{"name", worker.name()},
           {"state", worker.state()},
-          {"reason", TextOrNull(worker.reason())},
+          {"reason", Known(!worker.reason().empty(), worker.reason())},
           {"cores", worker.cores()},
           {"threads_per_core", worker.threads_per_core()},
           {"memory_per_core_bytes", worker.memory_per_core()},

@@ -43,9 +43,9 @@ struct InspectDone {
 struct PrepareDone {
   JobId job;
   std::vector<std::string> known_shard_sha256;
-  double known_shard_seconds = 0;
   std::string digest;  // digest(0)
   std::string error;
+  double known_shard_seconds = 0;
 };
 
 // A phase of starting began on the job thread; `done` after the first step.

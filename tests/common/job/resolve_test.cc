@@ -182,6 +182,24 @@ TEST_CASE("Validate: worker ranges") {
   CHECK(ErrorOf({"workers={min: 4, max: 100}"}) == "valid");
 }
 
+TEST_CASE("Validate: classes of workers") {
+  CHECK(ErrorOf({"workers={mix: fixed, classes: {a: 3, b: 1}}"}) == "valid");
+  CHECK(ErrorOf({"workers={mix: fallback}"}) == "valid");
+  CHECK(ErrorOf({"workers={classes: {a: 3, b: 1}}"}) ==
+        "workers.classes: with workers.mix none one class computes all shards; add mix: fixed or "
+        "mix: fallback, or leave the classes out");
+  CHECK(ErrorOf({"workers={mix: fixed, classes: {a: 3, b: 2}}"}) ==
+        "workers.classes: 5 shards in all, but the job has 4");
+  CHECK(ErrorOf({"workers={mix: fixed, max: 1, classes: {a: 3, b: 1}}"}) ==
+        "workers.max 1 is smaller than the number of workers.classes, 2");
+  CHECK(ErrorOf({"workers={mix: fixed, classes: {a: 4, b: 0}}"}) ==
+        "workers.classes.1.shards: expected 1 to 4096, got 0");
+  CHECK(ErrorOf({"workers={mix: fixed, classes: [a]}"}).find("expected a mapping") !=
+        std::string::npos);
+  CHECK(PrintJobFile(Spec({"workers={mix: fixed, classes: {b: 3, \"a c\": 1}}"}))
+            .find("workers: {mix: fixed, classes: {b: 3, a c: 1}}") != std::string::npos);
+}
+
 TEST_CASE("Validate: values that no job file can hold") {
   v1::JobSpec spec = Spec();
   spec.mutable_precision()->set_policy(static_cast<v1::Policy>(99));

@@ -221,6 +221,18 @@ TEST_CASE("WorkerLogic: a job released while it runs is dropped when the step lo
   CHECK(logic.job().empty());
 }
 
+TEST_CASE("WorkerLogic: before its first generation a job may be prepared anew, for another map") {
+  WorkerLogic logic = PreparedLogic();
+  const Decision again = logic.Step(Prepare("j1"), kNow);
+  CHECK(Find<PrepareJob>(again) != nullptr);
+  CHECK(logic.Step(Prepare("j1"), kNow).actions.empty());  // it is at it
+  const Decision done = logic.Step(PrepareDone{JobId("j1"), {"aa"}, "e0", "", 0.25}, kNow);
+  CHECK(Sent(done).prepared().digest() == "e0");
+  CHECK(Sent(done).prepared().known_shard_seconds() == 0.25);
+  WorkerLogic running = RunningLogic();
+  CHECK(running.Step(Prepare("j1"), kNow).actions.empty());
+}
+
 TEST_CASE("WorkerLogic: a job released while it is prepared is dropped when that returns") {
   WorkerLogic logic = AttachedLogic();
   (void)logic.Step(Inspect("j1"), kNow);

@@ -341,6 +341,74 @@ TEST_CASE("Trainer: an assignment that does not fit the state is refused") {
   REQUIRE(link.end == RunEnd::kFailed);
 }
 
+// Of the job's own class, all shards, from `step` on.
+v1::ClassMap MapFrom(const v1::ResolvedJob& job, uint64_t step) {
+  v1::ClassMap map = job.result().class_maps(0);
+  map.set_step(step);
+  map.set_before_evaluation(false);
+  return map;
+}
+
+TEST_CASE("Trainer: a run ends where the next class map begins, and digests are of the maps") {
+  FakeCase job;
+  const auto undisturbed = job.Run(kAlone);
+  RequireFinished(undisturbed);
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  auto maps = job.resolved.result().class_maps();
+  *maps.Add() = MapFrom(job.resolved, 2);
+  (*trainer)->TakeClassMaps(maps);
+  Assignment assignment = Alone(1, 0);
+  const RunResult first = (*trainer)->Run(assignment, {}, {});
+  CHECK(first.end == RunEnd::kStopped);
+  CHECK(first.applied == 2);
+  CHECK(first.reason == "the next class map begins");
+  assignment = Alone(2, 2);
+  assignment.class_map = 1;
+  const RunResult second = (*trainer)->Run(assignment, {}, {});
+  CHECK(second.end == RunEnd::kFinished);
+  CHECK(second.applied == kSteps);
+  // Equal sums and states, but not an equal history.
+  CHECK(second.digest != undisturbed[0].run.digest);
+  const StatusOr<Checkpoint> checkpoint = (*trainer)->MakeCheckpoint();
+  REQUIRE(checkpoint.ok());
+  CHECK(checkpoint->files.back().bytes.find(R"("before_evaluation":false)") != std::string::npos);
+}
+
+TEST_CASE("Trainer: what is to be evaluated before the next class map, or by it") {
+  FakeCase job;  // evaluated at steps 3 and 6
+  for (const bool before : {false, true}) {
+    const auto trainer = job.Prepare();
+    REQUIRE(trainer.ok());
+    auto maps = job.resolved.result().class_maps();
+    *maps.Add() = MapFrom(job.resolved, 3);
+    maps.rbegin()->set_before_evaluation(before);
+    (*trainer)->TakeClassMaps(maps);
+    const RunResult first = (*trainer)->Run(Alone(1, 0), {}, {});
+    CHECK(first.end == RunEnd::kStopped);
+    CHECK(first.applied == 3);
+    CHECK(first.evaluated == !before);
+  }
+}
+
+TEST_CASE("Trainer: digest(0) is of the first class map with which a job begins") {
+  FakeCase job;
+  const auto trainer = job.Prepare();
+  REQUIRE(trainer.ok());
+  CHECK((*trainer)->known_shard_seconds() == 0);
+  const Sha256Digest before = (*trainer)->digest();
+  auto maps = job.resolved.result().class_maps();
+  (*trainer)->BeginWith(maps);
+  CHECK((*trainer)->digest() == before);
+  maps[0].mutable_classes(0)->set_class_("another");
+  (*trainer)->BeginWith(maps);
+  CHECK((*trainer)->digest() != before);
+  job.resolved.mutable_workers()->set_mix(v1::MIX_FIXED);
+  const auto measured = job.Prepare();
+  REQUIRE(measured.ok());
+  CHECK((*measured)->known_shard_seconds() > 0);
+}
+
 TEST_CASE("Trainer: another dataset is refused by name") {
   FakeCase job;
   job.resolved.mutable_result()->mutable_data()->mutable_files(0)->set_sha256("00");
