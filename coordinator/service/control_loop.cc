@@ -120,8 +120,10 @@ Status ControlLoop::PostSized(size_t bytes, std::function<void()> task) {
     status = Error(absl::StatusCode::kResourceExhausted,
                    "{} MiB of large messages wait for the coordinator, {} allowed; try again",
                    (waiting - counted) >> 20, kMaxWaitingBytes >> 20);
-  } else if (!loop_.Post([this, counted, task = std::move(task)] {
+  } else if (!loop_.Post([this, counted, came = std::chrono::steady_clock::now(),
+                          task = std::move(task)] {
                waiting_bytes_ -= counted;
+               waits_.Add(std::chrono::steady_clock::now() - came);
                task();
              })) {
     status = Stopping();

@@ -18,6 +18,7 @@
 #include "coordinator/logic/logic.h"
 #include "coordinator/service/bench_table.h"
 #include "coordinator/service/checkpoint_retirement.h"
+#include "coordinator/service/loop_waits.h"
 #include "coordinator/service/session_table.h"
 #include "coordinator/service/status_board.h"
 #include "coordinator/service/store_trouble.h"
@@ -67,6 +68,8 @@ class ControlLoop {
   // stopped or many reads wait already, at once: with UNAVAILABLE or RESOURCE_EXHAUSTED.
   using Metrics = StatusOr<v1::GetMetricsResponse>;
   void ReadMetrics(const v1::GetMetricsRequest& request, std::function<void(const Metrics&)> done);
+  // How long events waited. Thread-safe.
+  [[nodiscard]] const LoopWaits& waits() const { return waits_; }
 
  private:
   // Runs `task` on the loop, and lets the next large event in before it.
@@ -105,6 +108,7 @@ class ControlLoop {
   const std::string secret_;  // that tickets of generations are made from; never leaves here
   std::atomic<size_t> waiting_bytes_{0};  // of large events
   std::atomic<int> waiting_reads_{0};     // of metrics
+  LoopWaits waits_;
   Logic logic_;
   ActionQueue queue_;
   Reply reply_;                // of the event being handled
