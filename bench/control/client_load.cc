@@ -20,8 +20,8 @@ using Done = std::function<void(const grpc::Status&)>;
 // Begins call number `index` on a stub; `done` runs once, later.
 using Begin = std::function<void(v1::Jobs::Stub&, uint64_t index, Done done)>;
 
-// Keeps calls under way until enough were begun or the time is over.
-class Load {
+// Keeps calls under way until enough were begun or the time is over. Each of them holds it.
+class Load : public std::enable_shared_from_this<Load> {
  public:
   Load(const CoordinatorProcess& coordinator, const LoadOptions& options, Begin begin)
       : options_(options), begin_(std::move(begin)) {
@@ -54,12 +54,13 @@ class Load {
       index = begun_++;
       ++under_way_;
     }
-    begin_(*stubs_[index % stubs_.size()], index, [this, now](const grpc::Status& status) {
-      Note(status, now);
-      Next();
-      MutexLock lock(mu_);
-      if (--under_way_ == 0) condition_.NotifyAll();
-    });
+    begin_(*stubs_[index % stubs_.size()], index,
+           [this, self = shared_from_this(), now](const grpc::Status& status) {
+             Note(status, now);
+             Next();
+             MutexLock lock(mu_);
+             if (--under_way_ == 0) condition_.NotifyAll();
+           });
   }
 
   void Note(const grpc::Status& status, Clock::time_point begun) {
@@ -95,14 +96,14 @@ struct Call {
 LoadResult Submit(const CoordinatorProcess& coordinator, const v1::JobSpec& spec,
                   const LoadOptions& options) {
   const std::string salt = fmt::format("{}-{}", getpid(), Clock::now().time_since_epoch().count());
-  Load load(coordinator, options, [&](v1::Jobs::Stub& stub, uint64_t index, Done done) {
+  const Begin begin = [&](v1::Jobs::Stub& stub, uint64_t index, Done done) {
     const auto call = std::make_shared<Call<v1::SubmitRequest, v1::SubmitResponse>>();
     *call->request.mutable_spec() = spec;
     call->request.set_idempotency_key(fmt::format("{}-{}", salt, index));
     stub.async()->Submit(&call->context, &call->request, &call->response,
                          [call, done = std::move(done)](const grpc::Status& s) { done(s); });
-  });
-  return load.Run();
+  };
+  return std::make_shared<Load>(coordinator, options, begin)->Run();
 }
 
 LoadResult AskLoop(const CoordinatorProcess& coordinator, const LoadOptions& options) {
@@ -138,13 +139,13 @@ LoadResult AskLoop(const CoordinatorProcess& coordinator, const LoadOptions& opt
 
 LoadResult ReadStatus(const CoordinatorProcess& coordinator, const std::string& job_id,
                       const LoadOptions& options) {
-  Load load(coordinator, options, [&](v1::Jobs::Stub& stub, uint64_t, Done done) {
+  const Begin begin = [&](v1::Jobs::Stub& stub, uint64_t, Done done) {
     const auto call = std::make_shared<Call<v1::GetRequest, v1::JobStatus>>();
     call->request.set_job_id(job_id);
     stub.async()->Get(&call->context, &call->request, &call->response,
                       [call, done = std::move(done)](const grpc::Status& s) { done(s); });
-  });
-  return load.Run();
+  };
+  return std::make_shared<Load>(coordinator, options, begin)->Run();
 }
 
 }  // namespace ringmaster::bench
