@@ -54,12 +54,12 @@ class SimulatedFleet {
     for (const auto& worker : workers_) worker->Stop();
   }
 
-  FleetCounts& counts() { return counts_; }
+  FleetCounts& counts() { return *counts_; }
   // Whether all run within so long.
   bool AwaitRunning(double seconds) {
     const Clock::time_point end =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
-    while (counts_.running < static_cast<int>(workers_.size())) {
+    while (counts_->running < static_cast<int>(workers_.size())) {
       if (Clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -83,7 +83,8 @@ class SimulatedFleet {
     }
   }
 
-  FleetCounts counts_;
+  // Sessions that end behind it count, too.
+  const std::shared_ptr<FleetCounts> counts_ = std::make_shared<FleetCounts>();
   std::vector<std::shared_ptr<SimulatedWorker>> workers_;
   std::vector<std::jthread> threads_;
 };

@@ -100,7 +100,7 @@ class SimulatedWorker::Session final
     MutexLock lock(worker_->mu_);
     if (worker_->session_.get() != this) return;
     worker_->session_.reset();
-    if (worker_->attached_ && !worker_->stopped_) ++worker_->counts_.ended;
+    if (worker_->attached_ && !worker_->stopped_) ++worker_->counts_->ended;
     worker_->attached_ = false;
     worker_->SetRuns(false);
   }
@@ -114,8 +114,9 @@ class SimulatedWorker::Session final
   std::deque<v1::WorkerMessage> outgoing_ ABSL_GUARDED_BY(mu_);  // front: being written
 };
 
-SimulatedWorker::SimulatedWorker(std::string name, std::string address, FleetCounts& counts)
-    : name_(std::move(name)), address_(std::move(address)), counts_(counts) {}
+SimulatedWorker::SimulatedWorker(std::string name, std::string address,
+                                 std::shared_ptr<FleetCounts> counts)
+    : name_(std::move(name)), address_(std::move(address)), counts_(std::move(counts)) {}
 
 void SimulatedWorker::Stop() {
   std::shared_ptr<Session> session;
@@ -149,7 +150,7 @@ void SimulatedWorker::Beat(Clock::time_point now) {
   if (!session_) return Connect();
   if (!attached_) return;
   if (session_->waiting() >= kMostWaiting) {
-    ++counts_.skipped;
+    ++counts_->skipped;
     return;
   }
   Advance(now);
@@ -229,7 +230,7 @@ void SimulatedWorker::SayAttach() {
 }
 
 void SimulatedWorker::SetRuns(bool runs) {
-  if (job_.runs != runs) counts_.running += runs ? 1 : -1;
+  if (job_.runs != runs) counts_->running += runs ? 1 : -1;
   job_.runs = runs;
 }
 
@@ -271,7 +272,7 @@ void SimulatedWorker::Hear(const v1::CoordinatorMessage& message) {
       answer.mutable_fence_ack()->set_digest(DigestOf(job_.applied));
       return Say(std::move(answer));
     case v1::CoordinatorMessage::kStart:
-      ++counts_.starts;
+      ++counts_->starts;
       job_.generation = message.start().generation();
       job_.first = job_.applied = message.start().start_step();
       job_.began = job_.reported = now;
@@ -294,7 +295,7 @@ void SimulatedWorker::Hear(const v1::CoordinatorMessage& message) {
 
 void SimulatedWorker::Say(v1::WorkerMessage message) {
   if (!session_) return;
-  ++counts_.said;
+  ++counts_->said;
   session_->Write(std::move(message));
 }
 

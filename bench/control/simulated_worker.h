@@ -31,7 +31,7 @@ class SimulatedWorker : public std::enable_shared_from_this<SimulatedWorker> {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kStep{20};  // of a job
 
-  SimulatedWorker(std::string name, std::string address, FleetCounts& counts);
+  SimulatedWorker(std::string name, std::string address, std::shared_ptr<FleetCounts> counts);
 
   // Every 100 ms: a heartbeat, and a report when its job runs and that is due; a new session when
   // it has none.
@@ -59,7 +59,7 @@ class SimulatedWorker : public std::enable_shared_from_this<SimulatedWorker> {
 
   const std::string name_;
   const std::string address_;
-  FleetCounts& counts_;
+  const std::shared_ptr<FleetCounts> counts_;
 
   Mutex mu_;
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mu_);
