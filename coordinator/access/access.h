@@ -1,6 +1,6 @@
 // Who may use the cluster, as one state: tokens, identities, revocations and the audit. Each
 // decision is stored before it is returned, with its entry in the audit, and carries its reason;
-// what cannot be stored is refused. Owned by AccessService, control loop only. It reads no clock,
+// what cannot be stored is refused. Owned by AccessService, store's thread only. It reads no clock,
 // draws no random numbers of its own, signs nothing and knows no connection.
 //
 //   token create ──► redeem (join) ──► live ──► revoke ──► revoked ──► redeem of another token ──►

@@ -1,9 +1,16 @@
 // Everything that the logic can decide. Plain values; service/control_loop.h carries them out in
 // order.
+//
+// What waits for which commit: writes (kIsWrite) go to the store in the order in which they were
+// decided, those of many events in one transaction. Every other action but a Note waits until each
+// write that was decided before it, for whichever event, has ended. So nothing that is sent, shown
+// or answered runs ahead of what is stored; two of them that wait keep their order; and events are
+// handled while the disk writes. A write that fails keeps nothing back but what it says below.
 #pragma once
 
 #include <deque>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -35,9 +42,10 @@ struct CloseSession {
   Refusal refusal;
 };
 
-// Answered by the event of the same name, with the status of the write, before any other event;
-// what follows from that comes after everything that was decided before (ActionQueue). A checkpoint
-// of a step that is known replaces what is said about it.
+// Answered by the event of the same name, with the status of the write, when that has ended; other
+// events may come before. An answer to who asked for a job, or brought a checkpoint, comes from
+// that event. RaiseTerm is answered when the term was raised. A checkpoint of a step that is known
+// replaces what is said about it.
 struct InsertJob {
   JobRecord record;
 };
@@ -60,7 +68,7 @@ struct PlaceUpload {
   UploadId upload;
 };
 // Its answer: with status OK the checkpoint is durable, else its files are removed. OK becomes
-// UNAVAILABLE when something before it could not be written.
+// UNAVAILABLE when a write of the same event failed.
 struct EndUpload {
   UploadId upload;
   Refusal refusal;
@@ -80,7 +88,7 @@ struct FindCheckpoint {
   std::vector<CheckpointRecord> candidates;  // newest first
 };
 
-// A change of state. If it cannot be written it is not published, an OK reply that follows it
+// A change of state. If it cannot be written it is not published, an OK reply to the same event
 // becomes UNAVAILABLE, and it is tried again.
 struct SaveJob {
   JobRecord record;
@@ -95,7 +103,7 @@ struct SaveMetrics {
   MetricBatch batch;
 };
 
-// An OK reply that follows it becomes UNAVAILABLE when it cannot be written.
+// An OK reply to the same event becomes UNAVAILABLE when it cannot be written.
 struct SaveDrain {
   DrainRecord record;
 };
@@ -134,8 +142,15 @@ using Action =
                  RemoveCheckpoint, SaveDrain, PublishJob, PublishWorkers, Reply, Note>;
 using Actions = std::vector<Action>;
 
+template <typename A>
+inline constexpr bool kIsWrite =
+    std::is_same_v<A, InsertJob> || std::is_same_v<A, InsertCheckpoint> ||
+    std::is_same_v<A, RaiseTerm> || std::is_same_v<A, SaveJob> || std::is_same_v<A, SaveMetrics> ||
+    std::is_same_v<A, SaveDrain>;
+
 // Carries actions out in the order in which they were decided, also when carrying one out leads to
-// more of them. Thread-compatible: it belongs to whoever feeds the logic.
+// more of them: for a store that writes at once. Thread-compatible: it belongs to whoever feeds the
+// logic.
 class ActionQueue {
  public:
   // All of `actions` through `act`, and all that `act` adds by calling this meanwhile, after them.

@@ -21,10 +21,15 @@ namespace ringmaster::coordinator {
 // One session stream of one worker process; never reused.
 enum class SessionId : uint64_t {};
 
-// When an event happened. `steady` decides, `unix_ms` is only shown.
+// When an event is handled. `steady` decides, `unix_ms` is only shown.
 struct Now {
   std::chrono::milliseconds steady{0};
   int64_t unix_ms = 0;
+  // How long this event has waited since it came; of a Tick the oldest one that still waits.
+  std::chrono::milliseconds waited{0};
+  // When it came, or of a Tick until when everything that came was handled, by the clock of silence
+  // (silence_clock.h). Logic sets it.
+  std::chrono::milliseconds heard{0};
 };
 
 struct SessionOpened {

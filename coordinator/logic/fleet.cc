@@ -113,7 +113,7 @@ Worker& Fleet::Add(SessionId session, const v1::Attach& attach, Now now) {
   worker.session = session;
   worker.attach = attach;
   worker.class_name = job::ClassName(attach.numerics_class());
-  worker.last_heard = now.steady;
+  worker.last_heard = now.heard;
   const auto drained = drained_.find(attach.name());
   if (drained == drained_.end()) return worker;
   worker.draining = drained->second == attach.incarnation();
@@ -173,7 +173,7 @@ std::vector<Fleet::Overdue> Fleet::FindOverdue(Now now) const {
     }
   }
   for (const auto& [name, worker] : workers_) {
-    const auto silence = now.steady - worker.last_heard;
+    const auto silence = now.heard - worker.last_heard;
     if (silence > options_.lease) {
       overdue.push_back({worker.session, fmt::format("it was silent for {} ms, its lease is {} ms",
                                                      silence.count(), options_.lease.count())});
@@ -186,7 +186,6 @@ std::vector<Fleet::Overdue> Fleet::FindOverdue(Now now) const {
 }
 
 void Fleet::Excuse(std::chrono::milliseconds late) {
-  for (auto& [name, worker] : workers_) worker.last_heard += late;
   for (auto& [session, opened] : waiting_) opened += late;
 }
 

@@ -25,8 +25,8 @@ struct Worker {
   v1::Heartbeat heartbeat;                   // the newest
   v1::DeviceReport devices;                  // the newest, as far as it is shown
   std::chrono::milliseconds clock_ahead{0};  // of the coordinator's, as the host of `devices` says
-  std::chrono::milliseconds last_heard{0};
-  JobId job;               // that it serves; empty = free
+  std::chrono::milliseconds last_heard{0};   // of Now::heard
+  JobId job;                                 // that it serves; empty = free
   bool releasing = false;  // its job is over here, and it has not said yet that it is free
   std::chrono::milliseconds released_at{0};
   bool measuring = false;  // is in a Bench
@@ -82,7 +82,8 @@ class Fleet {
   };
   [[nodiscard]] std::vector<Overdue> FindOverdue(Now now) const;
 
-  // The coordinator itself was late by `late`: nobody is accused for that time.
+  // The coordinator itself was late by `late`: no session is accused for that time. (By which clock
+  // workers are silent: silence_clock.h.)
   void Excuse(std::chrono::milliseconds late);
 
   [[nodiscard]] v1::ListWorkersResponse View() const;

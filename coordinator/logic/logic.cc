@@ -10,9 +10,11 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// A step that comes this much after the one before it means that the coordinator itself stood still
-// (a slow disk, a stopped process): no worker is accused for that time.
+// When the coordinator stood still for this much (a slow disk, a stopped process), or was behind
+// for as long, everything that has a limit is given that time.
 constexpr std::chrono::milliseconds kLate{500};
+// A list of so many workers is shown at most once a millisecond.
+constexpr size_t kShownEachMillisecond = 10;
 
 }  // namespace
 
@@ -29,7 +31,7 @@ std::string StateName(v1::JobState state) {
 
 Actions Logic::Restore(const Restored& restored, Now now) {
   fleet_.RestoreDrains(restored.drains);
-  now_ = now;
+  SetNow(now);
   generations_.BeginTerm(restored.term);
   taken_ids_ = {restored.taken_ids.begin(), restored.taken_ids.end()};
   for (const JobRecord& record : restored.jobs) {
@@ -44,6 +46,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
     DescribeCheckpoints(*job);
   }
   for (auto& [number, job] : jobs_) {
+    if (!IsFinal(job.record.status.state())) unfinished_[number] = &job;
     if (Job* const parent = Find(job.record.status.fold_of())) {
       parent->folds.push_back(job.record.id());
     }
@@ -67,17 +70,24 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   return std::exchange(actions_, {});
 }
 
-Actions Logic::Step(const Event& event, Now now) {
-  const auto gap = now.steady - now_.steady;
-  if (gap > kLate) Excuse(gap);
-  now_ = now;
+Actions Logic::Step(const Event& event, Now now, Next next) {
+  SetNow(now);
+  if (const auto late = silence_.TakeStood(kLate); late.count() > 0) Excuse(late);
   std::visit([this](const auto& e) { On(e); }, event);
   SettleUploads();
   std::optional<EndBench> measured = SettleBench();
-  Schedule();
-  // Behind what shows its workers: who is answered finds them free.
-  if (measured) actions_.push_back(*std::move(measured));
+  if (next == Next::kMayWait || measured) Schedule();
+  if (measured) {
+    // Behind what shows its workers: who is answered finds them free.
+    if (std::exchange(workers_unshown_, false)) actions_.push_back(PublishWorkers{fleet_.View()});
+    actions_.push_back(*std::move(measured));
+  }
   return std::exchange(actions_, {});
+}
+
+void Logic::SetNow(Now now) {
+  now.heard = silence_.At(now.steady, now.waited);
+  now_ = now;
 }
 
 // ---- the queue ----------------------------------------------------------------------------------
@@ -87,25 +97,31 @@ Actions Logic::Step(const Event& event, Now now) {
 void Logic::Schedule() {
   if (fleet_changed_) queue_changed_ = true;
   if (std::exchange(queue_changed_, false)) {
-    for (auto& [number, job] : jobs_) {
+    for (auto& [number, entry] : unfinished_) {
+      Job& job = *entry;
       if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job, nullptr);
     }
     Supply supply(fleet_);
     StartQueued(supply);
-    for (auto& [number, job] : jobs_) {
+    for (auto& [number, entry] : unfinished_) {
+      Job& job = *entry;
       if (!job.run || job.record.status.state() != v1::JOB_STATE_RUNNING) continue;
       AddJoiners(job, &supply);
     }
   }
+  if (std::exchange(fleet_changed_, false)) workers_unshown_ = true;
   ShowWorkers();
 }
 
-// A change of the fleet at once; figures of devices, which thousands of workers send every few
-// seconds, all together.
+// A change of the fleet at once, of a large one soon; figures of devices, which thousands of
+// workers send every few seconds, all together.
 void Logic::ShowWorkers() {
-  const bool due = devices_changed_ && now_.steady - workers_shown_at_ >= options_.show_devices;
-  if (!fleet_changed_ && !due) return;
-  fleet_changed_ = devices_changed_ = false;
+  const auto shown_for = now_.steady - workers_shown_at_;
+  const bool devices = devices_changed_ && shown_for >= options_.show_devices;
+  const std::chrono::milliseconds pause(fleet_.workers().size() / kShownEachMillisecond);
+  const bool fleet = workers_unshown_ && shown_for >= pause;
+  if (!fleet && !devices) return;
+  workers_unshown_ = devices_changed_ = false;
   workers_shown_at_ = now_.steady;
   v1::ListWorkersResponse view = fleet_.View();
   NameOutsiders(&view);
@@ -115,9 +131,9 @@ void Logic::ShowWorkers() {
 // Free workers that no job takes because of their class, though one has room.
 void Logic::NameOutsiders(v1::ListWorkersResponse* view) {
   std::map<std::string, std::set<std::string>> wanted;  // classes, by job
-  for (const auto& [number, job] : jobs_) {
-    if (!job.run || job.run->room() == 0) continue;
-    for (const auto& [name, room] : job.run->rooms()) wanted[job.record.id()].insert(name);
+  for (const auto& [number, job] : unfinished_) {
+    if (!job->run || job->run->room() == 0) continue;
+    for (const auto& [name, room] : job->run->rooms()) wanted[job->record.id()].insert(name);
   }
   if (wanted.empty()) return;
   for (v1::WorkerStatus& worker : *view->mutable_workers()) {
@@ -132,7 +148,8 @@ void Logic::NameOutsiders(v1::ListWorkersResponse* view) {
 
 void Logic::StartQueued(Supply& supply) {
   size_t position = 0;
-  for (auto& [number, job] : jobs_) {
+  for (Job* const each : Unfinished()) {
+    Job& job = *each;
     if (job.record.status.state() != v1::JOB_STATE_QUEUED || IsDivided(job.record)) continue;
     const Needs needs(job.record);
     const std::vector<std::string> workers = supply.Take(needs);
@@ -177,7 +194,7 @@ void Logic::WaitBehind(Job& job, const Job& head, size_t position) {
   if (job.record.status.reason().empty()) return Wait(job, reason);
   if (job.record.status.reason() == reason) return;
   job.record.status.set_reason(reason);
-  Publish(job);
+  ShowSoon(job);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -185,8 +202,8 @@ void Logic::WaitBehind(Job& job, const Job& head, size_t position) {
 void Logic::Excuse(std::chrono::milliseconds late) {
   fleet_.Excuse(late);
   if (bench_) bench_->Excuse(late);
-  for (auto& [number, job] : jobs_) {
-    if (job.run) job.run->Excuse(late);
+  for (auto& [number, job] : unfinished_) {
+    if (job->run) job->run->Excuse(late);
   }
 }
 
@@ -198,9 +215,13 @@ void Logic::On(const Tick&) {
            {Error(absl::StatusCode::kDeadlineExceeded, "{}", overdue.reason), "LEASE_EXPIRED"});
     Lose(overdue.session, overdue.reason);
   }
-  for (auto& [number, job] : jobs_) {
+  for (Job* const each : Unfinished()) {
+    Job& job = *each;
     if (IsDivided(job.record)) SubmitNextFold(job);  // when the store had failed
-    if (!job.run) continue;
+    if (!job.run) {
+      if (job.unshown) ShowSoon(job);
+      continue;
+    }
     Run& run = *job.run;
     const Phase phase = run.phase();
     const std::string reason = run.reason();
@@ -209,15 +230,26 @@ void Logic::On(const Tick&) {
     KeepMetrics(job, run.history().TakeDue(now_));
     if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
       Advance(job, fault);
+    } else if (job.unshown && IsDue(job)) {
+      Advance(job, {});
     } else {
       ShowStart(job);
     }
   }
 }
 
+// A copy: ending one takes it out.
+std::vector<Logic::Job*> Logic::Unfinished() const {
+  std::vector<Job*> unfinished;
+  unfinished.reserve(unfinished_.size());
+  for (const auto& [number, job] : unfinished_) unfinished.push_back(job);
+  return unfinished;
+}
+
 // While a phase of starting lasts, those who watch see it.
 void Logic::ShowStart(Job& job) {
-  if (!job.run->phases().under_way() || now_.steady - job.shown_at < options_.show_every) return;
+  const bool shown = job.shown_at && now_.steady - *job.shown_at < options_.show_every;
+  if (shown || !job.run->phases().under_way()) return;
   job.run->Describe(now_, job.record.status);
   ShowPhase(job);
   Publish(job);

@@ -24,6 +24,7 @@
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/run.h"
 #include "coordinator/logic/scheduler.h"
+#include "coordinator/logic/silence_clock.h"
 
 namespace ringmaster::coordinator {
 
@@ -43,7 +44,9 @@ class Logic {
   // Takes over what an earlier reign left (checkpoints of a job by step): first call, once. Jobs
   // whose ring was formed wait for their workers to attach again; others are queued again.
   [[nodiscard]] Actions Restore(const Restored& restored, Now now);
-  [[nodiscard]] Actions Step(const Event& event, Now now);
+  // kComes: the next event is handled at once, and what the queue makes of both is decided then.
+  enum class Next : uint8_t { kMayWait, kComes };
+  [[nodiscard]] Actions Step(const Event& event, Now now, Next next = Next::kMayWait);
 
  private:
   struct Job {
@@ -56,7 +59,8 @@ class Logic {
     ProgressEvents progress_events;   // of the run
     bool first_step = false;          // of the run: told
     std::vector<std::string> folds;   // of one that is divided: their ids, in their order
-    std::chrono::milliseconds shown_at{0};
+    std::optional<std::chrono::milliseconds> shown_at;
+    bool unshown = false;  // there is something newer than what was shown
   };
 
   // A checkpoint on its way in.
@@ -111,6 +115,14 @@ class Logic {
 
   // Something happened to a job on workers: it goes on, ends, or is queued again.
   void Advance(Job& job, Fault fault);
+  // Whether what is new is more than figures, or these were not shown for a
+  // while.
+  [[nodiscard]] bool IsDue(const Job& job) const;
+  [[nodiscard]] bool HasNews(const Job& job) const;
+  // Now or soon, so that nobody is shown a job more often than can be seen.
+  void ShowSoon(Job& job);
+  // By number.
+  [[nodiscard]] std::vector<Job*> Unfinished() const;
   void ShowState(Job& job);
   [[nodiscard]] Fault Search(Job& job);
   // nullptr: the job continues none, or that checkpoint is gone.
@@ -143,6 +155,7 @@ class Logic {
   void StartQueued(Supply& supply);
   void ShowWorkers();
   void NameOutsiders(v1::ListWorkersResponse* view);
+  void SetNow(Now now);
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
   void DropDistrusted(Job& job, uint64_t step);
@@ -216,18 +229,23 @@ class Logic {
 
   const Options options_;
   Fleet fleet_;
-  std::map<uint64_t, Job> jobs_;             // by number: the order of the queue
-  std::map<std::string, uint64_t> numbers_;  // by id
-  std::map<std::string, uint64_t> keys_;     // by idempotency key
-  std::set<std::string> taken_ids_;          // that no new job may have
+  std::map<uint64_t, Job> jobs_;               // by number: the order of the queue
+  std::map<uint64_t, Job*> unfinished_;        // of them
+  std::map<std::string, uint64_t> numbers_;    // by id
+  std::map<std::string, uint64_t> keys_;       // by idempotency key
+  std::map<std::string, uint64_t> inserting_;  // by idempotency key: what is not stored yet
+  std::set<std::string> taken_ids_;            // that no new job may have
   GenerationSource generations_;
   std::set<std::string> obeyed_;        // workers that this term was told to
   std::unique_ptr<Bench> bench_;        // one at a time, so that none disturbs another
   std::map<UploadId, Upload> uploads_;  // one a job, and those that are being placed
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
+  bool workers_unshown_ = false;
   bool devices_changed_ = false;  // nothing is decided by them
   std::chrono::milliseconds workers_shown_at_{0};
+
+  SilenceClock silence_;
 
   // Of the step in progress.
   Now now_;

@@ -130,7 +130,7 @@ void Logic::On(const BenchAsked& event) {
     return;
   }
   for (const Bench::Member& member : members) fleet_.Find(member.name())->measuring = true;
-  fleet_changed_ = queue_changed_ = true;
+  workers_unshown_ = queue_changed_ = true;
   ShowWorkers();  // before they hear of it
   actions_.push_back(Note{"bench", fmt::format("measures the ring of {} workers", members.size())});
   bench_ = std::make_unique<Bench>(event.bench, std::move(request), std::move(members), options_,

@@ -425,9 +425,10 @@ void Logic::DropOldCheckpoints(Job& job) {
 
 std::set<uint64_t> Logic::PinnedSteps(const std::string& job_id) const {
   std::set<uint64_t> steps;
-  for (const auto& [number, other] : jobs_) {
+  for (const auto& [number, job] : unfinished_) {
+    const Job& other = *job;
     const v1::JobStatus& status = other.record.status;
-    if (IsFinal(status.state()) || !status.resumes_job().empty()) continue;
+    if (!status.resumes_job().empty()) continue;
     std::optional<v1::InitSource> init;
     if (other.run) init = other.run->init();
     if (!init && other.record.resolved) init = other.record.resolved->init();

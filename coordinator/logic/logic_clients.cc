@@ -173,6 +173,11 @@ void Logic::On(const SubmitAsked& event) {
          "IDEMPOTENCY_KEY_REUSED"},
         job.record.id());
   }
+  if (inserting_.contains(submit.idempotency_key())) {
+    return Answer({Error(absl::StatusCode::kUnavailable,
+                         "the job with this idempotency key is being stored; try again"),
+                   "SUBMISSION_UNDER_WAY"});
+  }
   JobRecord record;
   if (Refusal bad = CheckSource(event, SourceJob(submit)); !bad.status.ok()) return Answer(bad);
   if (Refusal bad = FillIn(submit, record); !bad.status.ok()) return Answer(bad);
@@ -180,16 +185,14 @@ void Logic::On(const SubmitAsked& event) {
     const Refusal bad = CheckSource(event, SourceJob(*record.resolved));
     if (!bad.status.ok()) return Answer(bad);
   }
-  const auto unfinished = std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return !IsFinal(entry.second.record.status.state());
-  });
+  const size_t known = jobs_.size() + inserting_.size();
+  const size_t unfinished = unfinished_.size() + inserting_.size();
   const size_t folds = record.status.spec().validation().folds();  // 0: it is not divided
-  if (jobs_.size() + folds >= options_.max_jobs ||
-      static_cast<size_t>(unfinished) + folds >= options_.max_unfinished_jobs) {
+  if (known + folds >= options_.max_jobs || unfinished + folds >= options_.max_unfinished_jobs) {
     return Answer({Error(absl::StatusCode::kResourceExhausted,
                          "{} jobs are known ({} allowed), {} of them unfinished ({} allowed); wait "
                          "for some to end, or cancel them",
-                         jobs_.size(), options_.max_jobs, unfinished, options_.max_unfinished_jobs),
+                         known, options_.max_jobs, unfinished, options_.max_unfinished_jobs),
                    "TOO_MANY_JOBS"});
   }
   record.idempotency_key = submit.idempotency_key();
@@ -201,6 +204,7 @@ void Logic::On(const SubmitAsked& event) {
 
 void Logic::Insert(JobRecord record, const std::string& description) {
   record.number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+  for (const auto& [key, number] : inserting_) record.number = std::max(record.number, number + 1);
   while (taken_ids_.contains(MakeJobId(record.number))) ++record.number;
   record.status.set_job_id(MakeJobId(record.number));
   record.status.set_name(record.status.spec().name());
@@ -208,6 +212,7 @@ void Logic::Insert(JobRecord record, const std::string& description) {
   record.status.set_submitted_unix_ms(now_.unix_ms);
   record.events.Add({event_type::kSubmitted, Severity::kInfo, description}, now_.unix_ms,
                     options_.max_history);
+  inserting_[record.idempotency_key] = record.number;
   actions_.push_back(InsertJob{std::move(record)});
 }
 
@@ -329,12 +334,14 @@ const CheckpointRecord* Logic::FindContinued(const JobRecord& record) {
 
 void Logic::On(const JobInserted& event) {
   const JobRecord& record = event.record;
+  inserting_.erase(record.idempotency_key);
   const std::string& parent = record.status.fold_of();  // whose submission is answered
   if (!event.status.ok() && !RING_PLANTED(kAcknowledgesUnstored)) {
     if (parent.empty()) Answer({event.status, "STORE_UNAVAILABLE"});
     return;
   }
   jobs_[record.number].record = record;
+  unfinished_[record.number] = &jobs_[record.number];
   numbers_[record.id()] = record.number;
   keys_[record.idempotency_key] = record.number;
   queue_changed_ = true;

@@ -104,6 +104,7 @@ void Logic::SubmitNextFold(Job& parent) {
   *record.status.mutable_spec() = SpecOfFold(spec, fold);
   record.status.set_fold_of(parent.record.id());
   record.idempotency_key = fmt::format("fold {} of {}", fold, parent.record.id());
+  if (inserting_.contains(record.idempotency_key)) return;
   record.status.set_submitted_by(parent.record.status.submitted_by());
   Insert(std::move(record), fmt::format("submitted as fold {} of {}", fold, parent.record.id()));
 }
@@ -131,7 +132,10 @@ void Logic::ShowFolds(const std::string& parent_id) {
   const std::vector<v1::MetricSpread> spread = SpreadOf(status.folds());
   status.mutable_spread()->Assign(spread.begin(), spread.end());
   const FoldsState now = StateOf(status, folds, parent->record.cancel_requested);
-  if (IsFinal(now.state)) status.set_finished_unix_ms(now_.unix_ms);
+  if (IsFinal(now.state)) {
+    status.set_finished_unix_ms(now_.unix_ms);
+    unfinished_.erase(parent->record.number);
+  }
   if (SetState(*parent, now.state, now.reason)) return Save(*parent);
   Publish(*parent);
 }

@@ -113,9 +113,30 @@ void Logic::Readopt(Job& job) {
   Advance(job, {});
 }
 
+bool Logic::HasNews(const Job& job) const {
+  const Run& run = *job.run;
+  const v1::JobStatus& status = job.record.status;
+  if (run.phase() == Phase::kDone || (run.resolved() && !job.record.resolved)) return true;
+  if (!run.started()) return run.phase() == Phase::kPreparing && job.state_reason != kBuilds;
+  if (FromProto(status.generation()) != run.generation()) return true;
+  if (!job.first_step && run.phases().over()) return true;
+  return !job.record.cancel_requested &&
+         (run.state() != status.state() || run.reason() != job.state_reason);
+}
+
+bool Logic::IsDue(const Job& job) const {
+  return !job.shown_at || now_.steady - *job.shown_at >= options_.show_figures;
+}
+
+void Logic::ShowSoon(Job& job) {
+  if (IsDue(job)) return Publish(job);
+  job.unshown = true;
+}
+
 void Logic::Advance(Job& job, Fault fault) {
   Run& run = *job.run;
   const auto before_it = static_cast<long>(actions_.size());
+  run.CatchUp();
   if (fault.ok()) fault = run.Settle(now_, actions_);
   if (run.TakeMapsChanged()) {
     // A coordinator that starts again has to know by which map steps are computed.
@@ -124,10 +145,15 @@ void Logic::Advance(Job& job, Fault fault) {
   }
   if (const auto step = run.TakeDistrusted()) DropDistrusted(job, *step);
   if (fault.ok() && run.TakeSearch()) fault = Search(job);
-  for (const Happening& told : run.TakeHappenings()) Record(job, told);
+  const std::vector<Happening> told = run.TakeHappenings();
+  for (const Happening& each : told) Record(job, each);
   for (const Departure& departure : run.TakeDepartures()) LetGo(job, departure);
   if (!fault.ok()) return Fail(job, fault);
   if (!run.requeue().empty()) return Requeue(job, run.requeue());
+  if (told.empty() && !HasNews(job) && !IsDue(job)) {
+    job.unshown = true;
+    return;
+  }
   v1::JobStatus& status = job.record.status;
   const GenerationId before = FromProto(status.generation());
   run.Describe(now_, status);
@@ -279,6 +305,7 @@ void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
   }
   job.record.status.set_finished_unix_ms(now_.unix_ms);
   SetState(job, state, reason);
+  unfinished_.erase(job.record.number);
   Save(job);
   queue_changed_ = true;
 }
@@ -386,6 +413,7 @@ void Logic::KeepMetrics(const Job& job, MetricBatch batch) {
 
 void Logic::Publish(Job& job) {
   job.shown_at = now_.steady;
+  job.unshown = false;
   JobView view{job.record.status, job.record.events, {}, {}};
   for (const CheckpointRecord& checkpoint : job.checkpoints) {
     view.checkpoints.push_back(checkpoint.ref);

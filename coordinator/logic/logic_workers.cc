@@ -81,9 +81,9 @@ void Logic::TakeBack(Worker& worker) {
                           fmt::format("attached with {} core{} at {}", attach.cores(),
                                       attach.cores() == 1 ? "" : "s", attach.ring_address())});
   worker.heartbeat.set_job_id(attach.job_id());
-  for (auto& [number, other] : jobs_) {
-    if (!other.run || (resume && &other == job)) continue;
-    other.run->OnStranger(attach, now_);
+  for (auto& [number, other] : unfinished_) {
+    if (!other->run || (resume && other == job)) continue;
+    other->run->OnStranger(attach, now_);
   }
   if (resume) {
     worker.job = JobId(attach.job_id());
@@ -225,6 +225,15 @@ std::string JobIn(const v1::WorkerMessage& message) {
   }
 }
 
+// The step of the newest evaluation; 0: there was none.
+uint64_t EvaluatedAt(const google::protobuf::RepeatedPtrField<v1::Metric>& metrics) {
+  uint64_t step = 0;
+  for (const v1::Metric& metric : metrics) {
+    if (metric.split() != v1::SAMPLE_SPLIT_TRAIN) step = std::max(step, metric.step());
+  }
+  return step;
+}
+
 Fault WorkerFailed(const Run& run, const Member& member, const v1::JobFailed& said) {
   return {CauseOfError(said.reason()),
           fmt::format("{} failed {}: {}", member.called(), At(said.step(), run.PhaseOf(member)),
@@ -242,7 +251,7 @@ void Logic::On(const WorkerSaid& event) {
     return Refuse(event.session, {InvalidArgument("the first message of a session is Attach"),
                                   "PROTOCOL_VIOLATION"});
   }
-  worker->last_heard = now_.steady;
+  worker->last_heard = std::max(worker->last_heard, now_.heard);
   if (Job* job = JobOf(*worker); job != nullptr) job->run->OnHeard(worker->name(), now_);
   switch (event.message.kind_case()) {
     case Kind::kHeartbeat:
@@ -301,8 +310,17 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
       return Advance(*job, run.OnPrepared(from, message.prepared(), now_));
     case Kind::kFenceAck:
       return Advance(*job, run.OnFenceAck(from, message.fence_ack()));
-    case Kind::kProgress:
-      return Advance(*job, run.OnProgress(from, message.progress(), now_));
+    case Kind::kProgress: {
+      const v1::Progress& said = message.progress();
+      const Fault fault = run.OnProgress(from, said, now_);
+      // Each evaluation is told, however soon the next one follows.
+      if (EvaluatedAt(said.metrics()) > EvaluatedAt(job->record.status.metrics())) {
+        job->shown_at.reset();
+      }
+      if (!fault.ok() || run.unsettled() || IsDue(*job)) return Advance(*job, fault);
+      job->unshown = true;  // figures alone
+      return;
+    }
     case Kind::kJobFinished:
       return Advance(*job, run.OnFinished(from, message.job_finished(), now_));
     case Kind::kJobFailed:

@@ -23,7 +23,9 @@ struct Options {
   Duration settle{1'000};          // longer than any heartbeat is on its way
   Duration stall_limit{300'000};   // without any finished work: the ring is formed anew
   Duration show_every{500};        // phases of a start, while they last
-  Duration show_devices{1'000};    // figures of devices, of all workers together
+  // What changes no state of a job: its figures, its place in the queue.
+  Duration show_figures{100};
+  Duration show_devices{1'000};  // figures of devices, of all workers together
   // From the first JobFinished; a job that has not ended then is shown to wait for it.
   Duration finish_patience{10'000};
   // After a state that could not be saved, or a last checkpoint that did not come; doubled each

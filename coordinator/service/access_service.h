@@ -1,6 +1,6 @@
-// The Access service, and joining, which is no RPC: translates, asks Access on the control loop,
-// replies. Owned by the daemon; thread-safe. It decides nothing. Certificates are signed on the
-// loop, too: one takes less than the write before it.
+// The Access service, and joining, which is no RPC: translates, asks Access on the store's thread,
+// replies. Owned by the daemon; thread-safe. It decides nothing. Certificates are signed on that
+// thread, too: one takes less than the write before it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace ringmaster::coordinator {
 
-// Who signs for the cluster. Each is called on the control loop, but for `uri`: on any thread.
+// Who signs for the cluster. Each is called on the store's thread, but for `uri`: on any thread.
 struct Authority {
   // All of the certificate, issued at `now`, for the key of a signing request. INVALID_ARGUMENT: it
   // is none.
@@ -37,16 +37,16 @@ struct Authority {
 class AccessService final : public v1::Access::CallbackService {
  public:
   struct Hands {
-    AccessStore* store;         // control loop only, from Restore on
+    AccessStore* store;         // store's thread only, from Restore on
     IdentityBoard* identities;  // is told of every change, before it is answered
-    // Runs a task on the control loop, as ControlLoop::Run does.
+    // Runs a task on the store's thread, as ControlLoop::Run does.
     std::function<Status(size_t bytes, std::function<void()> task)> run;
     OpenCalls* calls;  // outlives it
     std::optional<Authority> authority;
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);  // that `sign` gives
     std::function<std::string(size_t bytes)> random_bytes;
     std::function<UnixTime()> now;
-    // On the control loop, when it is stored and no call of theirs comes in any more. May be empty.
+    // On the store's thread, when it is stored and no call of theirs comes in any more. May be empty.
     std::function<void(const IdentityName&)> on_revoked;
   };
   explicit AccessService(Hands hands);
@@ -54,14 +54,14 @@ class AccessService final : public v1::Access::CallbackService {
   // Takes over what the store holds. Before the loop starts.
   [[nodiscard]] Status Restore();
 
-  // Somebody shows a token, or an old certificate. `done` always runs, on the control loop or, when
+  // Somebody shows a token, or an old certificate. `done` always runs, on the store's thread or, when
   // that takes nothing, at once. `key_sha256` is that of the key that the request's own signature
   // proves.
   void Join(const v1::JoinRequest& request, const std::string& key_sha256,
             const std::string& address, std::function<void(const v1::JoinReply&)> done);
   // What the coordinator does itself, for the audit. Thread-safe, as NoteRefusal.
   void NoteDone(const std::string& what, const std::string& subject);
-  // For the audit. Thread-safe, waits for nothing; while the loop takes nothing it is lost.
+  // For the audit. Thread-safe, waits for nothing; while that thread takes nothing it is lost.
   void NoteRefusal(const v1::AuditEntry& refused, UnixTime now);
 
   grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context,
@@ -105,7 +105,7 @@ class AccessService final : public v1::Access::CallbackService {
   [[nodiscard]] Refusal Sign(const Grant& grant, const std::string& signing_request,
                              v1::IssuedCertificate* issued) const;
   [[nodiscard]] std::string UriOf(const IdentityName& identity) const;
-  // The end of a join, on the control loop.
+  // The end of a join, on the store's thread.
   [[nodiscard]] Grant Admit(const v1::JoinRequest& request, const std::string& key_sha256,
                             const std::string& address,
                             const std::optional<StatusOr<PeerCertificate>>& shown);
@@ -114,7 +114,7 @@ class AccessService final : public v1::Access::CallbackService {
   void OnWrite(const Status& status);
 
   const Hands hands_;
-  StoreTrouble trouble_;  // control loop only, from Restore on
+  StoreTrouble trouble_;  // store's thread only, from Restore on
   Access access_;         // likewise
 };
 

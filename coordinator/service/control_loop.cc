@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "common/check.h"
-#include "common/job/resolve.h"
 #include "common/sha256.h"
 #include "common/ticket.h"
 #include "coordinator/service/checkpoint_check.h"
+#include "coordinator/service/stray_checkpoints.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -27,13 +28,7 @@ constexpr int kMaxWaitingReads = 64;  // each keeps decisions waiting for as lon
 constexpr size_t kMetricPageBytes = 256 << 10;
 constexpr std::chrono::milliseconds kStorePause{500};  // between two tries of one that fails
 constexpr std::chrono::seconds kSessionPause{1};       // between two looks for stuck sessions
-
-Now ReadClocks() {
-  using std::chrono::duration_cast;
-  using std::chrono::milliseconds;
-  return {duration_cast<milliseconds>(std::chrono::steady_clock::now().time_since_epoch()),
-          duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
-}
+constexpr int kMostInRow = 64;                         // events before the queue is looked at
 
 // As far as a peer chooses it.
 size_t BytesOf(const Event& event) {
@@ -48,15 +43,20 @@ ControlLoop::ControlLoop(const Options& options, const Hands& hands)
     : hands_(hands),
       secret_(RandomTicket() + RandomTicket()),
       logic_(options),
-      retirement_(
-          {hands.checkpoints, hands.disk,
-           [this](std::function<void()> task) { (void)loop_.Post(std::move(task)); },
-           [this](const CheckpointRecord& record) {
-             return Write(hands_.store->RemoveCheckpoint(record), "forget a checkpoint").ok();
-           },
-           [this](const CheckpointRecord& record, const std::string& why) {
-             Handle(CheckpointRetained{record, why});
-           }}),
+      retirement_({hands.checkpoints, hands.disk,
+                   [this](std::function<void()> task) { (void)loop_.Post(std::move(task)); },
+                   [this](const CheckpointRecord& record) {
+                     return Judge(commits_.Call([&record](coordinator::Store& store) {
+                              return store.RemoveCheckpoint(record);
+                            }),
+                                  "forget a checkpoint")
+                         .ok();
+                   },
+                   [this](const CheckpointRecord& record, const std::string& why) {
+                     Handle(CheckpointRetained{record, why});
+                   }}),
+      commits_(hands.store,
+               [this](std::function<void()> task) { (void)loop_.Post(std::move(task)); }),
       loop_({"control", kMaxEvents, kTick, [this] { OnTick(); }}) {}
 
 Status ControlLoop::Restore() {
@@ -65,54 +65,36 @@ Status ControlLoop::Restore() {
   RING_ASSIGN_OR_RETURN(restored.jobs, hands_.store->LoadJobs());
   RING_ASSIGN_OR_RETURN(restored.checkpoints, hands_.store->LoadCheckpoints());
   RING_ASSIGN_OR_RETURN(restored.drains, hands_.store->LoadDrains());
-  RING_RETURN_IF_ERROR(RestoreStrays(restored));
+  RING_RETURN_IF_ERROR(AdoptStrays(*hands_.checkpoints, *hands_.store, restored));
   for (const CheckpointRecord& checkpoint : restored.checkpoints) retirement_.Add(checkpoint);
   spdlog::info("term={} jobs={} checkpoints={}", restored.term, restored.jobs.size(),
                restored.checkpoints.size());
+  commits_.Start();
+  outcome_ = std::make_shared<Outcome>();
   CarryOut(logic_.Restore(restored, ReadClocks()));
+  commits_.Finish();
   return absl::OkStatus();
 }
 
-// A store that was restored from an older copy knows less than the folder holds.
-Status ControlLoop::RestoreStrays(Restored& restored) {
-  CheckpointFolder::Known known;
-  for (const JobRecord& job : restored.jobs) known.jobs.insert(job.id());
-  for (const CheckpointRecord& checkpoint : restored.checkpoints) {
-    known.paths.insert(checkpoint.ref.path());
-  }
-  RING_ASSIGN_OR_RETURN(const CheckpointFolder::Swept swept, hands_.checkpoints->Sweep(known));
-  for (const std::string& warning : swept.warnings) spdlog::warn("checkpoints: {}", warning);
-  restored.taken_ids = swept.unknown_jobs;
-  for (const CheckpointFolder::Stray& stray : swept.strays) {
-    if (const std::string why = CheckStray(stray, restored.jobs); !why.empty()) {
-      spdlog::warn("checkpoints: {} is not in the store, and it is left as it is: {}",
-                   stray.ref.path(), why);
-      continue;
-    }
-    const CheckpointRecord record{stray.job_id, stray.ref, false};
-    RING_RETURN_IF_ERROR(hands_.store->InsertCheckpoint(record));
-    restored.checkpoints.push_back(record);
-    spdlog::warn("checkpoints: {} was whole and not in the store: it is now", stray.ref.path());
-  }
-  return absl::OkStatus();
+void ControlLoop::Stop() {
+  loop_.Stop();
+  commits_.Finish();
+  commits_.Stop();
 }
 
-// Why it is none of its job's; empty when it is.
-std::string ControlLoop::CheckStray(const CheckpointFolder::Stray& stray,
-                                    const std::vector<JobRecord>& jobs) {
-  const auto job = std::find_if(jobs.begin(), jobs.end(), [&](const JobRecord& record) {
-    return record.id() == stray.job_id;
-  });
-  if (job == jobs.end() || !job->resolved) {
-    return fmt::format("job {} had not started yet when the store was copied", stray.job_id);
-  }
-  const std::string expected = Hex(job::ResultDigest(job->resolved->result()));
-  if (stray.result_digest == expected) return "";
-  return fmt::format("it is of another job that had the id {}: result_digest {}, expected {}",
-                     stray.job_id, stray.result_digest, expected);
+Now ControlLoop::ReadClocks() const {
+  using std::chrono::duration_cast;
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::steady_clock::now();
+  Now read;
+  read.steady = duration_cast<milliseconds>(now.time_since_epoch());
+  read.unix_ms =
+      duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  read.waited = duration_cast<milliseconds>(now - came_);
+  return read;
 }
 
-Status ControlLoop::PostSized(size_t bytes, std::function<void()> task) {
+Status ControlLoop::PostSized(size_t bytes, std::function<void()> task, const PostTask& post) {
   const size_t counted = bytes < kLargeEvent ? 0 : bytes;
   const size_t waiting = waiting_bytes_.fetch_add(counted) + counted;
   Status status;
@@ -120,7 +102,7 @@ Status ControlLoop::PostSized(size_t bytes, std::function<void()> task) {
     status = Error(absl::StatusCode::kResourceExhausted,
                    "{} MiB of large messages wait for the coordinator, {} allowed; try again",
                    (waiting - counted) >> 20, kMaxWaitingBytes >> 20);
-  } else if (!loop_.Post([this, counted, task = std::move(task)] {
+  } else if (!post([this, counted, task = std::move(task)] {
                waiting_bytes_ -= counted;
                task();
              })) {
@@ -130,9 +112,29 @@ Status ControlLoop::PostSized(size_t bytes, std::function<void()> task) {
   return status;
 }
 
+Status ControlLoop::PostEvent(size_t bytes, std::function<void()> task) {
+  ++waiting_events_;
+  Status posted = PostSized(
+      bytes,
+      [this, came = std::chrono::steady_clock::now(), task = std::move(task)] {
+        --waiting_events_;
+        came_ = came;
+        waits_.Add(std::chrono::steady_clock::now() - came);
+        task();
+      },
+      [this](std::function<void()> sized) { return loop_.Post(std::move(sized)); });
+  if (!posted.ok()) --waiting_events_;
+  return posted;
+}
+
+Status ControlLoop::Run(size_t bytes, std::function<void()> task) {
+  return PostSized(bytes, std::move(task),
+                   [this](std::function<void()> sized) { return commits_.Post(std::move(sized)); });
+}
+
 Status ControlLoop::Post(Event event, std::function<void()> done) {
   const size_t bytes = BytesOf(event);
-  return PostSized(bytes, [this, event = std::move(event), done = std::move(done)] {
+  return PostEvent(bytes, [this, event = std::move(event), done = std::move(done)] {
     Handle(event);
     if (done) done();
   });
@@ -140,10 +142,13 @@ Status ControlLoop::Post(Event event, std::function<void()> done) {
 
 void ControlLoop::Ask(Event event, std::function<void(const Reply&)> done) {
   const size_t bytes = BytesOf(event);
-  Status posted = PostSized(bytes, [this, event = std::move(event), done] {
-    reply_ = {{Internal("bug: the event was not answered"), "INTERNAL"}, "", false};
+  Status posted = PostEvent(bytes, [this, event = std::move(event), done] {
+    const auto asked = std::make_shared<Asked>(Asked{done});
+    asked_ = asked;
     Handle(event);
-    done(reply_);
+    asked_ = nullptr;
+    if (asked->answered) return;
+    done({{Internal("bug: the event was not answered"), "INTERNAL"}, "", false});
   });
   if (posted.ok()) return;
   const char* word = absl::IsResourceExhausted(posted) ? "OVERLOADED" : "UNAVAILABLE";
@@ -158,7 +163,7 @@ void ControlLoop::ReadMetrics(const v1::GetMetricsRequest& request,
                       "{} requests for metrics wait for the coordinator; try again",
                       kMaxWaitingReads));
   }
-  const bool posted = loop_.Post([this, request, done] {
+  const bool posted = commits_.Post([this, request, done] {
     --waiting_reads_;
     done(LoadMetrics(request));
   });
@@ -193,51 +198,82 @@ ControlLoop::Metrics ControlLoop::LoadMetrics(const v1::GetMetricsRequest& reque
 
 void ControlLoop::Handle(const Event& event) {
   RING_CHECK(loop_.InLoop(), "events are handled on the control loop");
-  write_failed_ = false;
-  CarryOut(logic_.Step(event, ReadClocks()));
+  outcome_ = std::make_shared<Outcome>();
+  const bool comes = waiting_events_ > 0 && ++row_ < kMostInRow;
+  if (!comes) row_ = 0;
+  CarryOut(logic_.Step(event, ReadClocks(), comes ? Logic::Next::kComes : Logic::Next::kMayWait));
+  commits_.Begin();
+}
+
+void ControlLoop::Follow(const Event& event, const std::shared_ptr<Asked>& asked) {
+  outcome_ = std::make_shared<Outcome>();
+  asked_ = asked;
+  Now now = ReadClocks();
+  now.waited = {};
+  CarryOut(
+      logic_.Step(event, now, commits_.goes_on() ? Logic::Next::kComes : Logic::Next::kMayWait));
+  asked_ = nullptr;
 }
 
 void ControlLoop::CarryOut(Actions actions) {
-  queue_.CarryOut(std::move(actions), [this](const Action& action) {
-    std::visit([this](const auto& a) { Do(a); }, action);
+  for (Action& action : actions) {
+    std::visit([this](auto& a) { CarryOutOne(a); }, action);
+  }
+}
+
+template <typename A>
+void ControlLoop::CarryOutOne(A& action) {
+  constexpr bool kAnswers = std::is_same_v<A, Reply> || std::is_same_v<A, InsertJob>;
+  if (kAnswers && asked_) asked_->answered = true;
+  if (kIsWrite<A> || std::is_same_v<A, Note> || commits_.idle()) return Do(action);
+  commits_.Then([this, action = std::move(action), outcome = outcome_, asked = asked_] {
+    outcome_ = outcome;
+    asked_ = asked;
+    Do(action);
+    asked_ = nullptr;
   });
 }
 
 void ControlLoop::OnTick() {
+  commits_.Collect();
   SaveUnsaved();
   for (const FindCheckpoint& search : std::exchange(put_off_, {})) Do(search);
   for (UploadPlaced& placed : hands_.uploads->TakeUnheard()) Handle(std::move(placed));
-  Handle(Tick{});
+  // The oldest event that waits came after the one that was handled last.
   const auto now = std::chrono::steady_clock::now();
+  if (waiting_events_ == 0) came_ = now;
+  row_ = kMostInRow;
+  Handle(Tick{});
   if (now - sessions_seen_ < kSessionPause) return;
   sessions_seen_ = now;
   hands_.sessions->CancelStuck(now);
 }
 
-// Oldest debt first: what is shown must be stored. When all of it is, one more write that changes
-// nothing says that the trouble is over.
+// What is shown must be stored. When all of it is, one more write that changes nothing says that
+// the trouble is over.
 void ControlLoop::SaveUnsaved() {
-  const Now now = ReadClocks();
-  if (!trouble_.lasts() || trouble_.Recent(now.steady, kStorePause)) return;
-  for (auto entry = unsaved_.begin(); entry != unsaved_.end();) {
-    if (!Write(hands_.store->SaveJob(entry->second), "save " + entry->first).ok()) return;
-    if (auto view = withheld_.extract(entry->first))
-      hands_.board->Publish(std::move(view.mapped()));
-    entry = unsaved_.erase(entry);
+  if (saving_unsaved_ || !trouble_.lasts()) return;
+  if (trouble_.Recent(ReadClocks().steady, kStorePause)) return;
+  saving_unsaved_ = true;
+  outcome_ = std::make_shared<Outcome>();
+  for (const auto& [id, record] : unsaved_) Do(SaveJob{record});
+  for (auto& [id, batch] : std::exchange(unsaved_metrics_, {})) {
+    Do(SaveMetrics{id, std::move(batch)});
   }
-  for (auto entry = unsaved_metrics_.begin(); entry != unsaved_metrics_.end();) {
-    const Status saved = hands_.store->SaveMetrics(entry->first, entry->second);
-    if (!Write(saved, "save the metrics of " + entry->first).ok()) return;
-    entry = unsaved_metrics_.erase(entry);
-  }
-  if (!Write(hands_.store->TryWrite(), "try it").ok()) return;
-  spdlog::warn("store: it can be written again, after {} ms", trouble_.End(now.steady).count());
-  hands_.board->NoteStoreTrouble("");
+  commits_.Write(WriteNothing(), [this](const Status& status, const StoreWrite&) {
+    outcome_ = std::make_shared<Outcome>();
+    saving_unsaved_ = false;
+    if (!Judge(status, "try it").ok() || !unsaved_.empty() || !unsaved_metrics_.empty()) return;
+    const auto lasted = trouble_.End(ReadClocks().steady);
+    spdlog::warn("store: it can be written again, after {} ms", lasted.count());
+    hands_.board->NoteStoreTrouble("");
+  });
+  commits_.Begin();
 }
 
-Status ControlLoop::Write(const Status& status, const std::string& what) {
+Status ControlLoop::Judge(const Status& status, const std::string& what) {
   if (status.ok()) return status;
-  write_failed_ = true;
+  outcome_->failed = true;
   const std::string reason = Message(status);
   if (trouble_.Failed(status, ReadClocks().steady)) {
     spdlog::error("store: {}: {}; nothing is acknowledged until it can be written", what, reason);
@@ -249,6 +285,81 @@ Status ControlLoop::Write(const Status& status, const std::string& what) {
   return Error(absl::StatusCode::kUnavailable, "the coordinator cannot write its store: {}",
                reason);
 }
+
+// ---- writes -------------------------------------------------------------------------------------
+
+void ControlLoop::Do(const InsertJob& action) {
+  commits_.Write(action, [this, asked = asked_, outcome = outcome_](const Status& status,
+                                                                    const StoreWrite& write) {
+    outcome_ = outcome;
+    const JobRecord& record = std::get<InsertJob>(write).record;
+    Follow(JobInserted{record, Judge(status, "insert " + record.id())}, asked);
+  });
+}
+
+void ControlLoop::Do(const InsertCheckpoint& action) {
+  commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
+    outcome_ = outcome;
+    const auto& [upload, record, digest] = std::get<InsertCheckpoint>(write);
+    const Status judged = Judge(status, "checkpoint of " + record.job_id);
+    if (judged.ok()) retirement_.Add(record);
+    Follow(CheckpointInserted{upload, record, digest, judged}, nullptr);
+  });
+}
+
+void ControlLoop::Do(const RaiseTerm& action) {
+  commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
+    // Two workers asked for it, and it was raised for the first one.
+    if (absl::IsFailedPrecondition(status)) return;
+    outcome_ = outcome;
+    if (!Judge(status, "raise the term").ok()) return;
+    Follow(TermRaised{std::get<RaiseTerm>(write).term}, nullptr);
+  });
+}
+
+void ControlLoop::Do(const SaveJob& action) {
+  commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
+    outcome_ = outcome;
+    OnSaved(std::get<SaveJob>(write).record, status);
+  });
+}
+
+void ControlLoop::OnSaved(const JobRecord& record, const Status& status) {
+  const std::string& id = record.id();
+  if (!Judge(status, "save " + id).ok()) {
+    unsaved_[id] = record;
+    return;
+  }
+  unsaved_.erase(id);
+  if (auto view = withheld_.extract(id)) hands_.board->Publish(std::move(view.mapped()));
+}
+
+// What could not be written goes with the next, or is tried again.
+void ControlLoop::Do(const SaveMetrics& action) {
+  SaveMetrics save{action.job_id, {}};
+  if (auto unsaved = unsaved_metrics_.extract(action.job_id)) save.batch = unsaved.mapped();
+  save.batch.Append(action.batch);
+  commits_.Write(std::move(save), [this](const Status& status, const StoreWrite& write) {
+    OnMetricsSaved(std::get<SaveMetrics>(write), status);
+  });
+}
+
+// Nobody's answer depends on it. Behind one that failed it is written again, in their order.
+void ControlLoop::OnMetricsSaved(const SaveMetrics& saved, const Status& status) {
+  outcome_ = std::make_shared<Outcome>();
+  const bool stored = Judge(status, "save the metrics of " + saved.job_id).ok();
+  if (stored && !unsaved_metrics_.contains(saved.job_id)) return;
+  unsaved_metrics_[saved.job_id].Append(saved.batch);
+}
+
+void ControlLoop::Do(const SaveDrain& action) {
+  commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
+    outcome_ = outcome;
+    (void)Judge(status, "save the drain of " + std::get<SaveDrain>(write).record.worker);
+  });
+}
+
+// ---- what may wait for them ---------------------------------------------------------------------
 
 // Members of one generation have one ticket, which no other generation ever has. The one of a job's
 // data is the same for all its members, also of those that were told by an earlier reign.
@@ -273,20 +384,6 @@ void ControlLoop::Do(const CloseSession& action) {
   hands_.sessions->End(action.session, action.refusal);
 }
 
-void ControlLoop::Do(const InsertJob& action) {
-  const Status status =
-      Write(hands_.store->InsertJob(action.record), "insert " + action.record.id());
-  CarryOut(logic_.Step(JobInserted{action.record, status}, ReadClocks()));
-}
-
-void ControlLoop::Do(const InsertCheckpoint& action) {
-  const Status status =
-      Write(hands_.store->InsertCheckpoint(action.record), "checkpoint of " + action.record.job_id);
-  if (status.ok()) retirement_.Add(action.record);
-  CarryOut(logic_.Step(CheckpointInserted{action.upload, action.record, action.digest, status},
-                       ReadClocks()));
-}
-
 void ControlLoop::Do(const AdmitUpload& action) {
   if (const auto call = hands_.uploads->Find(action.upload)) call->Admit(action.max_bytes);
 }
@@ -306,11 +403,6 @@ void ControlLoop::Do(const EndUpload& action) {
 void ControlLoop::Do(const EndBench& action) {
   if (const auto call = hands_.benches->Find(action.bench))
     call->End(action.refusal, action.report);
-}
-
-void ControlLoop::Do(const RaiseTerm& action) {
-  if (!Write(hands_.store->RaiseTerm(action.term), "raise the term").ok()) return;
-  CarryOut(logic_.Step(TermRaised{action.term}, ReadClocks()));
 }
 
 void ControlLoop::Do(const FindCheckpoint& action) {
@@ -351,33 +443,7 @@ void ControlLoop::Do(const FindCheckpoint& action) {
   CheckpointCheck::Begin(*hands_.disk, std::move(refs), std::move(hearer));
 }
 
-void ControlLoop::Do(const SaveJob& action) {
-  const std::string& id = action.record.id();
-  if (Write(hands_.store->SaveJob(action.record), "save " + id).ok()) {
-    unsaved_.erase(id);
-    withheld_.erase(id);
-  } else {
-    unsaved_[id] = action.record;
-  }
-}
-
-// What could not be written goes with the next, or is tried again.
-void ControlLoop::Do(const SaveMetrics& action) {
-  MetricBatch& batch = unsaved_metrics_[action.job_id];
-  batch.Append(action.batch);
-  const bool failed = write_failed_;  // nobody's answer depends on this one
-  if (Write(hands_.store->SaveMetrics(action.job_id, batch), "save the metrics of " + action.job_id)
-          .ok()) {
-    unsaved_metrics_.erase(action.job_id);
-  }
-  write_failed_ = failed;
-}
-
 void ControlLoop::Do(const RemoveCheckpoint& action) { retirement_.Retire(action.record); }
-
-void ControlLoop::Do(const SaveDrain& action) {
-  (void)Write(hands_.store->SaveDrain(action.record), "save the drain of " + action.record.worker);
-}
 
 void ControlLoop::Do(const PublishJob& action) {
   const std::string& id = action.view.status.job_id();
@@ -391,15 +457,17 @@ void ControlLoop::Do(const PublishJob& action) {
 void ControlLoop::Do(const PublishWorkers& action) { hands_.board->PublishWorkers(action.workers); }
 
 Refusal ControlLoop::IfStored(const Refusal& refusal) const {
-  if (!write_failed_ || !refusal.status.ok()) return refusal;
+  if (!outcome_->failed || !refusal.status.ok()) return refusal;
   return {Error(absl::StatusCode::kUnavailable,
                 "the coordinator cannot write its store; see its log, then try again"),
           "STORE_UNAVAILABLE"};
 }
 
 void ControlLoop::Do(const Reply& action) {
-  reply_ = action;
-  reply_.refusal = IfStored(action.refusal);
+  if (!asked_) return;
+  Reply reply = action;
+  reply.refusal = IfStored(action.refusal);
+  asked_->done(reply);
 }
 
 void ControlLoop::Do(const Note& action) { spdlog::info("{} {}", action.subject, action.text); }

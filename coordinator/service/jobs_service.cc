@@ -232,6 +232,7 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
         v1::CoordinatorFigures& own = *response->mutable_coordinator();
         own.set_version(VersionLine("ringmaster"));
         if (const auto free = FreeBytes(data_dir_)) own.set_data_free(*free);
+        control_.waits().Show(own);
         own.set_unix_ms(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
         reactor->Finish(grpc::Status::OK);
       });

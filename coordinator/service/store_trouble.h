@@ -1,5 +1,5 @@
 // That the store cannot be written: so that the log says it once, however often it is tried, and
-// that it is not tried all the time. A value; control loop only.
+// that it is not tried all the time. A value; thread-compatible.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// AccessStore in the coordinator's database, beside jobs. Control loop only; owned by SqliteStore,
+// AccessStore in the coordinator's database, beside jobs. Store's thread only; owned by SqliteStore,
 // whose schema it is a part of.
 #pragma once
 

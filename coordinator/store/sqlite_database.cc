@@ -94,8 +94,11 @@ Status SqliteDatabase::Run(const std::string& sql, const std::vector<SqlValue>& 
 }
 
 Status SqliteDatabase::Transact(const std::function<Status()>& run) {
+  if (within_) return run();
   RING_RETURN_IF_ERROR(Run("BEGIN IMMEDIATE"));
+  within_ = true;
   Status status = run();
+  within_ = false;
   if (status.ok()) status = Run("COMMIT");
   // What broke is opened anew by the next statement, without what was not committed; SQLite may
   // have rolled back already, which is all that this could fail for.

@@ -50,7 +50,7 @@ class SqliteDatabase {
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
   // All that `run` changes, or nothing: when it or the end of it fails nothing is left of it but
-  // for a failure of the disk, as below. Not within another one.
+  // for a failure of the disk, as below. Within another one it is a part of that.
   [[nodiscard]] Status Transact(const std::function<Status()>& run);
   // Runs one statement; a change is on disk when it returns OK. `on_row` may refuse a row.
   [[nodiscard]] Status Run(const std::string& sql, const std::vector<SqlValue>& values = {},
@@ -69,6 +69,7 @@ class SqliteDatabase {
   const std::string path_;
   sqlite3* handle_ = nullptr;
   bool broken_ = false;  // by an I/O error
+  bool within_ = false;  // a transaction
 };
 
 }  // namespace ringmaster::coordinator

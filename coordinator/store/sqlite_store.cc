@@ -1,5 +1,7 @@
 #include "coordinator/store/sqlite_store.h"
 
+#include <algorithm>
+
 #include "coordinator/logic/run/generation.h"
 #include "ringmaster/v1/jobs.pb.h"
 
@@ -281,6 +283,21 @@ Status SqliteStore::SaveDrain(const DrainRecord& drain) {
   }
   return database_->Run("INSERT OR REPLACE INTO drains (worker, incarnation) VALUES (?, ?)",
                         {drain.worker, drain.incarnation});
+}
+
+std::vector<Status> SqliteStore::WriteAll(const std::vector<const StoreWrite*>& writes) {
+  // What these leave behind in memory, or say of the disk, is not taken back with others.
+  const bool apart = std::any_of(writes.begin(), writes.end(), [](const StoreWrite* write) {
+    return std::holds_alternative<coordinator::RaiseTerm>(*write) ||
+           std::holds_alternative<WriteNothing>(*write);
+  });
+  if (apart || writes.size() < 2) return Store::WriteAll(writes);
+  const Status together = database_->Transact([&]() -> Status {
+    for (const StoreWrite* const write : writes) RING_RETURN_IF_ERROR(Write(*write));
+    return absl::OkStatus();
+  });
+  if (together.ok()) return {writes.size(), absl::OkStatus()};
+  return Store::WriteAll(writes);
 }
 
 }  // namespace ringmaster::coordinator

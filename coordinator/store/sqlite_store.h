@@ -1,9 +1,10 @@
-// Store in one SQLite file, and AccessStore beside it. Loop thread only; owned by the daemon. Never
-// on a network filesystem: WAL does not work there.
+// Store in one SQLite file, and AccessStore beside it. Thread-compatible, as Store says; owned by
+// the daemon. Never on a network filesystem: WAL does not work there.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "coordinator/store/sqlite_access.h"
 #include "coordinator/store/sqlite_database.h"
@@ -34,6 +35,8 @@ class SqliteStore : public Store {
   StatusOr<MetricPage> LoadMetrics(const std::string& job_id, v1::MetricSeries series,
                                    std::optional<uint64_t> after, size_t max_bytes) override;
   Status SaveDrain(const DrainRecord& drain) override;
+  // One transaction, synced once; when it fails each of them is tried alone.
+  std::vector<Status> WriteAll(const std::vector<const StoreWrite*>& writes) override;
 
  private:
   SqliteStore(std::string path, std::unique_ptr<SqliteDatabase> database)

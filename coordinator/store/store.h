@@ -1,20 +1,28 @@
 // What outlives the coordinator: its term, jobs with the history of their metrics, checkpoints and
-// drains. A call that returned OK is
-// on disk. Nothing per step is written. Loop thread only; owned by the daemon. Errors are
-// UNAVAILABLE: the caller does not acknowledge, and may try again.
+// drains. A call that returned OK is on disk. Nothing per step is written. Thread-compatible: on
+// the store's thread (service/group_commit.h) once that has started; owned by the daemon. Errors
+// are UNAVAILABLE: the caller does not acknowledge, and may try again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/status.h"
+#include "coordinator/logic/action.h"
 #include "coordinator/logic/history.h"
 #include "coordinator/logic/record.h"
 
 namespace ringmaster::coordinator {
+
+// TryWrite, below.
+struct WriteNothing {};
+// One of the writes below.
+using StoreWrite = std::variant<InsertJob, InsertCheckpoint, RaiseTerm, SaveJob, SaveMetrics,
+                                SaveDrain, WriteNothing>;
 
 class Store {
  public:
@@ -55,6 +63,10 @@ class Store {
                                                          size_t max_bytes) = 0;
   // In place of what was stored of that worker.
   [[nodiscard]] virtual Status SaveDrain(const DrainRecord& drain) = 0;
+
+  [[nodiscard]] Status Write(const StoreWrite& write);
+  // In their order, together where the store can: how each ended.
+  [[nodiscard]] virtual std::vector<Status> WriteAll(const std::vector<const StoreWrite*>& writes);
 };
 
 }  // namespace ringmaster::coordinator

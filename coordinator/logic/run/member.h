@@ -68,8 +68,8 @@ struct Member {
   std::string class_name;  // of its numerics class
   SessionId session{};
   Role role = Role::kInspecting;
-  std::chrono::milliseconds since{0};  // in that role
-  std::chrono::milliseconds last_heard{0};
+  std::chrono::milliseconds since{0};       // in that role
+  std::chrono::milliseconds last_heard{0};  // of Now::heard
   std::optional<v1::DatasetFacts> facts;
   v1::InitSourceFacts init;  // of a job that begins with other weights
   std::optional<v1::Prepared> prepared;
@@ -101,7 +101,7 @@ struct Member {
   const std::string& incarnation() const { return attach.incarnation(); }
   // `worker w2 on host node-b`
   std::string called() const { return Called(attach.name(), attach.host()); }
-  std::chrono::milliseconds silent_for(Now now) const { return now.steady - last_heard; }
+  std::chrono::milliseconds silent_for(Now now) const { return now.heard - last_heard; }
 };
 
 // As far as it is shown: of an absurd one finite numbers and a short name.

@@ -2,6 +2,7 @@
 #include "coordinator/logic/run/run.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "common/job/metrics.h"
@@ -55,12 +56,14 @@ void Run::Adopt(const JobRecord& job, Now now) {
   started_ = true;
   generation_ = FromProto(status.generation());
   state_ = status.state();
+  std::vector<Place> ring;
   for (const v1::JobWorker& worker : status.workers()) {
     lost_holders_[worker.name()] = "";
     if (worker.shards().empty()) continue;  // it was about to join, or waited
-    ring_.push_back(
+    ring.push_back(
         {worker.name(), "", worker.host(), {worker.shards().begin(), worker.shards().end()}});
   }
+  members_.SetRing(std::move(ring));
   committed_ = std::max(status.step(), status.checkpoint().step());
   kept_step_ = status.checkpoint().step();
   skipped_ = status.step() - std::min(status.step(), status.updates());
@@ -76,7 +79,7 @@ void Run::Adopt(const JobRecord& job, Now now) {
   ChooseMap(start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
-  if (!ring_.empty()) {
+  if (!members_.ring().empty()) {
     return Enter(Phase::kAdopting, options_.adopt_limit, now);
   }
   holder_deadline_ = now.steady + options_.adopt_limit;
@@ -95,6 +98,8 @@ void Run::Stop(const std::string& reason, Now now, Actions& actions) {
 // ---- what follows -------------------------------------------------------------------------------
 
 Fault Run::Settle(Now now, Actions& actions) {
+  CatchUp();
+  unsettled_ = false;
   for (int i = 0; i < kMaxPhaseChanges; ++i) {
     const Phase before = phase_;
     if (Fault fault = SettleOnce(now, actions); !fault.ok()) return fault;
@@ -139,6 +144,7 @@ Fault Run::SettleOnce(Now now, Actions& actions) {
 }
 
 Fault Run::OnTick(Now now, Actions& actions) {
+  CatchUp();
   if (phase_ == Phase::kStopping && now.steady >= deadline_) StopWaiting();
   if (started_) EvictFrozen(now);
   may_join_ = true;
@@ -161,7 +167,6 @@ void Run::Excuse(std::chrono::milliseconds late) {
   if (holder_deadline_) *holder_deadline_ += late;
   if (all_finished_at_) *all_finished_at_ += late;
   for (Member& member : members_) {
-    member.last_heard += late;
     member.since += late;
     member.watch.Excuse(late);
     if (member.idle_since) *member.idle_since += late;
@@ -176,34 +181,18 @@ void Run::Enter(Phase phase, std::chrono::milliseconds limit, Now now) {
 
 // ---- small things -------------------------------------------------------------------------------
 
-const Member* Run::Find(const std::string& worker) const {
-  const auto found = std::find_if(members_.begin(), members_.end(),
-                                  [&](const Member& m) { return m.name() == worker; });
-  return found == members_.end() ? nullptr : &*found;
-}
+const Member* Run::Find(const std::string& worker) const { return members_.Find(worker); }
 
-Member* Run::Find(const std::string& worker) {
-  return const_cast<Member*>(std::as_const(*this).Find(worker));
-}
+Member* Run::Find(const std::string& worker) { return members_.Find(worker); }
 
-const Member* Run::At(const Place& place) const {
-  const Member* member = Find(place.name);
-  return member != nullptr && member->incarnation() == place.incarnation ? member : nullptr;
-}
+const Member* Run::At(const Place& place) const { return members_.At(place); }
 
-Member* Run::At(const Place& place) { return const_cast<Member*>(std::as_const(*this).At(place)); }
+Member* Run::At(const Place& place) { return members_.At(place); }
 
-bool Run::InRing(const std::string& worker) const {
-  return std::any_of(ring_.begin(), ring_.end(), [&](const Place& place) {
-    return place.name == worker && At(place) != nullptr;
-  });
-}
+bool Run::InRing(const std::string& worker) const { return members_.RankOf(worker).has_value(); }
 
 std::optional<size_t> Run::RankOf(const std::string& worker) const {
-  for (size_t rank = 0; rank < ring_.size(); ++rank) {
-    if (ring_[rank].name == worker && At(ring_[rank]) != nullptr) return rank;
-  }
-  return std::nullopt;
+  return members_.RankOf(worker);
 }
 
 Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) const {
@@ -218,8 +207,9 @@ Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) 
     return owes == members_.end() ? OtherHolder() : OtherHolder{owes->name(), ""};
   }
   // Its first two take it; a snapshot from before this generation was told.
-  if (step < start_step_ || ring_.size() < 2) return {};
-  return {ring_[ring_[0].name == writer ? 1 : 0].name, ""};
+  if (step < start_step_ || members_.ring().size() < 2) return {};
+  const std::vector<Place>& ring = members_.ring();
+  return {ring[ring[0].name == writer ? 1 : 0].name, ""};
 }
 
 std::vector<Departure> Run::TakeDepartures() { return std::exchange(departures_, {}); }
@@ -299,7 +289,7 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
 
 // The ring that would be formed of the first workers; who computes what of a job that mixes classes
 // is not known before it is resolved.
-std::vector<Run::Place> Run::PlannedPlaces() const {
+std::vector<Place> Run::PlannedPlaces() const {
   v1::ClassMap whole;
   whole.add_classes()->set_shards(shards_);
   std::vector<Place> places;
@@ -321,11 +311,12 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
       phase_ == Phase::kWaiting || phase_ == Phase::kSearching || phase_ == Phase::kSaving;
   std::vector<Place> places = !started_   ? PlannedPlaces()
                               : none_runs ? std::vector<Place>()
-                                          : ring_;
+                                          : members_.ring();
+  std::unordered_set<const Member*> placed;
+  for (const Place& place : places) placed.insert(At(place));
   for (const Member& member : members_) {
-    const bool placed =
-        std::any_of(places.begin(), places.end(), [&](const Place& p) { return At(p) == &member; });
-    if (!placed) places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
+    if (placed.contains(&member)) continue;
+    places.push_back({member.name(), member.incarnation(), member.attach.host(), {}});
   }
   status.clear_workers();
   status.clear_class_maps();

@@ -33,6 +33,7 @@
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
+#include "coordinator/logic/run/membership.h"
 #include "coordinator/logic/run/ring.h"
 #include "coordinator/logic/run/start_phases.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -115,6 +116,11 @@ class Run {
   // The answer to TakeSearch().
   [[nodiscard]] Fault OnCheckpointFound(const CheckpointFound& event, Now now);
 
+  // Members that report their steps bring figures most of the time, from which nothing follows:
+  // what all of them applied is counted when it is asked for.
+  void CatchUp();
+  // Whether something may follow from what was said since the last Settle, beside figures.
+  [[nodiscard]] bool unsettled() const { return unsettled_ || has_news(); }
   // Decides what follows from all that was said so far.
   [[nodiscard]] Fault Settle(Now now, Actions& actions);
   // Time passed: the same, with everything that has a limit.
@@ -125,7 +131,7 @@ class Run {
   // ---- what Logic asks --------------------------------------------------------------------------
   Member* Find(const std::string& worker);
   const Member* Find(const std::string& worker) const;
-  const std::vector<Member>& members() const { return members_; }
+  const std::vector<Member>& members() const { return members_.all(); }
   Phase phase() const { return phase_; }
   bool started() const { return started_; }  // a generation was
   const GenerationId& generation() const { return generation_; }
@@ -190,16 +196,11 @@ class Run {
   // What `member` does now: its phase of starting, or what its step thread does.
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
+  const StartPhases& phases() const { return phases_; }
   MetricHistory& history() { return history_; }
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
-  // A worker's place in the current ring. After a restart its process is not known until it is
-  // back.
-  struct Place {
-    std::string name, incarnation, host;
-    std::vector<uint32_t> shards;
-  };
   struct Restore {
     std::optional<CheckpointRecord> found;
     std::string digest;  // hex
@@ -321,7 +322,7 @@ class Run {
                      const google::protobuf::RepeatedPtrField<v1::StepDigest>& said);
   Fault CheckEnd();
   void RaiseCommitted();
-  bool AnyFinished() const;
+  bool AnyFinished() const { return finished_ > 0; }
   // Where the job ends: where a member finished, else after all of its steps.
   uint64_t EndStep() const;
   bool MayEndAt(uint64_t step) const;
@@ -361,7 +362,8 @@ class Run {
   const bool continues_;  // that one's result is not its own: without it there is no S(0)
   const bool restores_;   // it begins with another job's checkpoint
 
-  std::vector<Member> members_;
+  Membership members_;   // and the places of the newest generation's ring
+  size_t finished_ = 0;  // of the members
   Phase phase_ = Phase::kInspecting;
   std::chrono::milliseconds begun_{0};
   std::chrono::milliseconds limit_{0};
@@ -386,7 +388,6 @@ class Run {
   // The newest generation.
   bool started_ = false;
   GenerationId generation_;
-  std::vector<Place> ring_;
   uint64_t start_step_ = 0;
   std::chrono::milliseconds started_at_{0};
 
@@ -409,6 +410,8 @@ class Run {
   std::string saver_;
   std::chrono::milliseconds save_pause_{0};  // after the newest failure to save; 0: none failed
 
+  bool unsettled_ = false;
+  bool behind_ = false;  // committed_, of reports
   uint64_t committed_ = 0;
   uint64_t skipped_ = 0;  // of those steps
   v1::Progress newest_;   // of the member that is furthest

@@ -24,7 +24,7 @@ std::string Run::FindBehind(const std::string& writer, uint64_t step,
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
   // Holders of the state that a generation begins with acknowledged it.
   if (!runs || step <= start_step_) return "";
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || place.name == writer) continue;
     // Progress may be held back for as long as no step ends; heartbeats are not.

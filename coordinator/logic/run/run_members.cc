@@ -10,15 +10,15 @@
 namespace ringmaster::coordinator {
 
 Member& Run::Add(const Worker& worker, Role role, Now now) {
-  Member& member = members_.emplace_back();
+  Member member;
   member.attach = worker.attach;
   member.class_name = worker.class_name;
   member.session = worker.session;
   member.role = role;
   member.since = now.steady;
-  member.last_heard = now.steady;
+  member.last_heard = now.heard;
   member.leaving = worker.draining;
-  return member;
+  return members_.Add(std::move(member));
 }
 
 void Run::Join(const Worker& worker, Now now, Actions& actions) {
@@ -50,9 +50,7 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
   member.ran = member.holding.started;
   lost_holders_.erase(attach.name());
   if (phase_ == Phase::kAdopting) {
-    for (Place& place : ring_) {
-      if (place.name == member.name()) place.incarnation = member.incarnation();
-    }
+    members_.Recognize(member.name(), member.incarnation());
     member.fence = generation_;
     if (InRing(member.name()) && member.holding.started != generation_) {
       deadline_ = std::min(deadline_, now.steady + options_.settle);
@@ -85,6 +83,7 @@ void Run::OnLost(const std::string& worker, const std::string& why, uint64_t app
   const Member* member = Find(worker);
   if (member == nullptr) return;
   if (phase_ == Phase::kStopping) return Remove(worker);
+  CatchUp();
   const uint64_t step = std::max({applied, committed_, member->applied});
   last_loss_ = fmt::format("{} was lost {}: {}", member->called(),
                            coordinator::At(step, PhaseOf(*member)), why);
@@ -95,6 +94,7 @@ void Run::OnLost(const std::string& worker, const std::string& why, uint64_t app
 }
 
 void Run::Remove(std::string worker) {
+  CatchUp();
   const Member* member = Find(worker);
   if (member == nullptr) return;
   const uint64_t has = std::max(member->holding.applied, member->applied);
@@ -102,7 +102,8 @@ void Run::Remove(std::string worker) {
     lost_holders_[worker] = member->incarnation();
   }
   phases_.Remove(worker);
-  std::erase_if(members_, [&](const Member& m) { return m.name() == worker; });
+  if (member->finished) --finished_;
+  members_.Remove(worker);
 }
 
 // By value: it may be the name inside what is removed.

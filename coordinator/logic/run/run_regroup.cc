@@ -1,6 +1,8 @@
 // From the fence to those who will be in the next generation: who answers, and who is left out.
 
 #include <algorithm>
+#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "common/planted_bug.h"
@@ -64,6 +66,7 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
     if (asked && !Silent(member, now)) next.asked.insert(member.name());
     SendFence(member, next.generation, when, actions);
   }
+  finished_ = 0;
   if (started_)
     actions.push_back(Note{"job=" + job_id_, fmt::format("fences generation {}: {}",
                                                          next.generation.ToString(), reason)});
@@ -109,12 +112,13 @@ bool Run::FenceOver(Now now) {
 
 std::vector<std::string> Run::Answered(Now now) {
   std::vector<std::string> names;
+  std::unordered_set<std::string> taken;
   const auto take = [&](const std::string& name) {
     const Member* member = Find(name);
-    if (member == nullptr || Has(names, name) || member->fence != regroup_->generation) return;
-    if (Eligible(*member, now)) names.push_back(name);
+    if (member == nullptr || member->fence != regroup_->generation) return;
+    if (Eligible(*member, now) && taken.insert(name).second) names.push_back(name);
   };
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     if (At(place) != nullptr) take(place.name);
   }
   std::vector<std::string> others;  // who has more first, else by name
@@ -208,8 +212,10 @@ Fault Run::Conclude(Now now, Actions& actions) {
 void Run::LeaveOutAccused(std::vector<std::string>& names, Now now) {
   const std::optional<Accusation> accusation = std::exchange(accusation_, std::nullopt);
   if (!accusation || !Has(names, accusation->accuser) || !Has(names, accusation->accused)) return;
+  const std::unordered_set<std::string> answered(names.begin(), names.end());
   const bool lost_one =
-      std::any_of(ring_.begin(), ring_.end(), [&](const Place& p) { return !Has(names, p.name); });
+      std::any_of(members_.ring().begin(), members_.ring().end(),
+                  [&](const Place& place) { return !answered.contains(place.name); });
   if (lost_one) return;
   const bool again = suspicions_.Add(*accusation, now);
   const std::string& a = accusation->accuser;
@@ -310,7 +316,7 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
     const Member& member = *Find(names[i]);
     ring.push_back({names[i], member.incarnation(), member.attach.host(), assignment.shards[i]});
   }
-  const std::vector<Place> before = std::exchange(ring_, std::move(ring));
+  const std::vector<Place> before = members_.SetRing(std::move(ring));
   SendAllStart(restores, actions);
   // Also what a member that is gone said of a step that nobody else had reached.
   if (std::max(newest_.applied(), rewound_from) > start_step_) history_.GoBack(start_step_);
@@ -340,7 +346,7 @@ void Run::SendAllStart(bool restores, Actions& actions) {
   start.set_start_step(start_step_);
   start.set_evaluated(!restores);
   start.set_silence_ms(static_cast<uint32_t>(options_.silence.count()));
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member& member = *Find(place.name);
     v1::RingMember& seat = *start.add_ring();
     seat.set_name(place.name);
@@ -360,12 +366,13 @@ void Run::SendAllStart(bool restores, Actions& actions) {
     start.mutable_restore()->set_step(start_step_);
     start.mutable_restore()->set_manifest_sha256(restore_->found->ref.sha256());
   }
-  for (const Place& place : ring_) Send(*Find(place.name), message, actions);
+  for (const Place& place : members_.ring()) Send(*Find(place.name), message, actions);
 }
 
 void Run::BeginGeneration() {
   digests_.GoOnFrom(start_step_);
   all_finished_at_.reset();
+  finished_ = 0;
   for (Member& member : members_) {
     member.joined = false;
     member.finished.reset();
@@ -403,34 +410,37 @@ uint32_t Run::CountRecomputed(const std::vector<Place>& before) const {
   }
   for (const Member& member : members_) {
     if (member.owes || member.holding.applied != start_step_) continue;
-    const auto place = std::find_if(ring_.begin(), ring_.end(),
-                                    [&](const Place& p) { return p.name == member.name(); });
+    const std::optional<size_t> rank = members_.RankOf(member.name());
     const std::vector<uint32_t>& folded = member.holding.folded;
-    const bool keeps =
-        place != ring_.end() && std::all_of(folded.begin(), folded.end(), [&](uint32_t shard) {
-          return std::find(place->shards.begin(), place->shards.end(), shard) !=
-                 place->shards.end();
-        });
+    const bool keeps = rank && std::all_of(folded.begin(), folded.end(), [&](uint32_t shard) {
+                         const std::vector<uint32_t>& own = members_.ring()[*rank].shards;
+                         return std::find(own.begin(), own.end(), shard) != own.end();
+                       });
     if (!keeps) count += folded.size();
   }
   return static_cast<uint32_t>(count);
 }
 
 Run::Change Run::Compare(const std::vector<Place>& before) const {
-  const auto has = [](const std::vector<Place>& ring, const Place& other) {
-    return std::any_of(ring.begin(), ring.end(), [&](const Place& p) {
-      return p.name == other.name && p.incarnation == other.incarnation;
-    });
+  using Processes = std::set<std::pair<std::string, std::string>>;
+  const auto processes = [](const std::vector<Place>& ring) {
+    Processes all;
+    for (const Place& place : ring) all.emplace(place.name, place.incarnation);
+    return all;
   };
+  const auto has = [](const Processes& all, const Place& place) {
+    return all.contains({place.name, place.incarnation});
+  };
+  const Processes were = processes(before), are = processes(members_.ring());
   Change change;
   for (const Place& place : before) {
-    if (has(ring_, place)) continue;
+    if (has(are, place)) continue;
     const Member* member = At(place);
     const bool left = left_.contains(place.name) || (member != nullptr && member->leaving);
     (left ? change.left : change.lost).push_back(place.name);
   }
-  for (const Place& place : ring_) {
-    if (!has(before, place)) change.joined.push_back(place.name);
+  for (const Place& place : members_.ring()) {
+    if (!has(were, place)) change.joined.push_back(place.name);
   }
   return change;
 }
@@ -465,7 +475,7 @@ void Run::TellRegroup(const Change& change, const v1::Regroup& record) {
          fmt::format("{} joined at step {}", Find(name)->called(), start_step_), name);
   }
   std::vector<std::string> names;
-  for (const Place& place : ring_) names.push_back(place.name);
+  for (const Place& place : members_.ring()) names.push_back(place.name);
   const auto changed = [](const char* what, const std::vector<std::string>& who) {
     return who.empty() ? "" : fmt::format("; {} {}", what, List(who));
   };
@@ -484,10 +494,11 @@ void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
   from.applied = std::max(from.applied, start_step_);
   RaiseCommitted();
   if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
-  const bool all = std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
-    const Member* member = At(place);
-    return member != nullptr && member->joined;
-  });
+  const bool all =
+      std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
+        const Member* member = At(place);
+        return member != nullptr && member->joined;
+      });
   if (!all || regroups_.back().form_ms() > 0) return;
   // 0 would mean: not yet.
   regroups_.back().set_form_ms(std::max(1.0, Milliseconds(now.steady - started_at_)));

@@ -63,7 +63,9 @@ Fault CheckMetrics(const Member& from, const v1::Progress& said, const v1::Resul
 }  // namespace
 
 void Run::OnHeard(const std::string& worker, Now now) {
-  if (Member* member = Find(worker); member != nullptr) member->last_heard = now.steady;
+  if (Member* member = Find(worker); member != nullptr) {
+    member->last_heard = std::max(member->last_heard, now.heard);
+  }
 }
 
 Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
@@ -84,22 +86,28 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckMetrics(from, said, spec); !fault.ok()) return fault;
   history_.Add(said, spec.steps_per_epoch(), now);
+  unsettled_ = unsettled_ || !from.joined || phase_ != Phase::kRunning || disagreement_ ||
+               !phases_.settled();
   if (said.applied() > from.applied) {
     OnHeartbeat(from, {}, now);
-    phases_.Finish(from.name(), now);
+    if (!phases_.settled()) phases_.Finish(from.name(), now);
   }
   from.joined = true;
   from.progress = said;
   from.applied = std::max(from.applied, said.applied());
   if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
   if (said.applied() >= newest_.applied()) newest_ = said;
-  RaiseCommitted();
+  behind_ = true;
   return {};
+}
+
+void Run::CatchUp() {
+  if (std::exchange(behind_, false)) RaiseCommitted();
 }
 
 void Run::RaiseCommitted() {
   const Member* lowest = nullptr;
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr) return;
     if (lowest == nullptr || member->applied < lowest->applied) lowest = member;
@@ -112,16 +120,11 @@ void Run::RaiseCommitted() {
       skipped_, progress.has_loss_scale() ? progress.applied() - progress.updates() : uint64_t{0});
 }
 
-bool Run::AnyFinished() const {
-  return std::any_of(members_.begin(), members_.end(),
-                     [](const Member& m) { return m.finished.has_value(); });
-}
-
 uint64_t Run::EndStep() const {
+  if (!AnyFinished()) return resolved_->result().total_steps();
   const auto finished = std::find_if(members_.begin(), members_.end(),
                                      [](const Member& m) { return m.finished.has_value(); });
-  return finished != members_.end() ? finished->finished->applied()
-                                    : resolved_->result().total_steps();
+  return finished->finished->applied();
 }
 
 // With `stop` the members know when; all of them at the same step.
@@ -174,6 +177,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
   if (phase_ == Phase::kRunning && !AnyFinished()) {
     Enter(Phase::kRunning, options_.finish_patience, now);
   }
+  if (!from.finished) ++finished_;
   from.finished = said;
   phases_.Finish(from.name(), now);
   // Its last steps were not skipped, as far as is known: a last Progress said so before this.
@@ -218,11 +222,11 @@ void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, 
 Fault Run::CheckEnd() {
   if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) phase_ = Phase::kDone;
   if (!resolved_ || !HasLastCheckpoint()) return {};
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || !member->finished) return {};
   }
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member& member = *At(place);
     const v1::JobFinished& end = *member.finished;
     if (EndStep() == 0) continue;

@@ -79,7 +79,7 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
     return {};
   }
   if (!started_) return {};
-  const std::string first = ring_.empty() ? job_id_ : ring_.front().name;
+  const std::string first = members_.ring().empty() ? job_id_ : members_.ring().front().name;
   Status same = SameDataset({first, resolved_->result().data()}, {from.name(), *from.facts});
   from.data_differs = !same.ok();
   if (same.ok()) same = CheckInit(from);

@@ -10,7 +10,7 @@ namespace ringmaster::coordinator {
 // A member of the ring that is gone or silent, as a sentence.
 std::optional<std::string> Run::FindLost(Now now) {
   std::optional<std::string> lost;
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     Member* member = At(place);
     if (member == nullptr) {
       if (!lost) lost = last_loss_;
@@ -33,7 +33,7 @@ std::optional<std::string> Run::FindLost(Now now) {
 // A member whose run has ended although it should go on: it was fenced by a coordinator that died,
 // or its report was lost.
 std::optional<std::string> Run::FindIdle(Now now) const {
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || !member->joined || member->finished || !member->idle_since) continue;
     if (now.steady - *member->idle_since < options_.idle_limit) continue;
@@ -46,10 +46,11 @@ std::optional<std::string> Run::FindIdle(Now now) const {
 // A store that was restored from an older copy does not know a checkpoint that was delivered: the
 // ring is asked to deliver it again, until it is there.
 bool Run::LacksLastCheckpoint(Now now) {
-  const bool all = std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
-    const Member* member = At(place);
-    return member != nullptr && member->finished.has_value();
-  });
+  const bool all =
+      std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
+        const Member* member = At(place);
+        return member != nullptr && member->finished.has_value();
+      });
   if (!all || HasLastCheckpoint()) return false;
   if (!all_finished_at_) all_finished_at_ = now.steady;
   if (now.steady - *all_finished_at_ < std::max(finish_pause_, options_.ask_again)) return false;
@@ -61,7 +62,7 @@ bool Run::LacksLastCheckpoint(Now now) {
 void Run::ShowFinishing(Now now) {
   if (!AnyFinished() || now.steady < deadline_) return;
   std::string names;
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || member->finished) continue;
     names += (names.empty() ? "" : ", ") + member->called();
@@ -104,7 +105,7 @@ Fault Run::SettleRunning(Now now, Actions& actions) {
 }
 
 bool Run::RingJoined() const {
-  return std::all_of(ring_.begin(), ring_.end(), [&](const Place& place) {
+  return std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
     const Member* member = At(place);
     return member != nullptr && (member->joined || member->finished);
   });
@@ -125,7 +126,7 @@ void Run::RegroupComers(Now now, Actions& actions) {
   for (const std::string& name : idle) LetGo(name, false, "it leaves");
   // A ring that is being connected has no boundary at which all of it could end.
   if (!RingJoined()) return;
-  const bool full = ring_.size() >= most_;
+  const bool full = members_.ring().size() >= most_;
   if (full) {
     std::vector<std::string> spare;
     for (const Member& member : members_) {
@@ -183,7 +184,7 @@ void Run::EvictFrozen(Now now) {
                     member.watch.phase(), std::chrono::duration<double>(*still).count()));
   }
   // All at once: what they wait for is not one of them.
-  if (frozen.size() == ring_.size() && ring_.size() > 1) return;
+  if (frozen.size() == members_.ring().size() && members_.ring().size() > 1) return;
   for (const auto& [name, why] : frozen) Evict(name, why, now);
 }
 

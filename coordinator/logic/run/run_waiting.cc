@@ -252,7 +252,7 @@ void Run::ReleaseLeavers() {
 void Run::SettleAdopting(Now now, Actions& actions) {
   bool same = true, all_known = true;
   std::string missing;
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     same = same && member != nullptr && member->holding.started == generation_;
     if (member != nullptr) continue;
@@ -264,7 +264,7 @@ void Run::SettleAdopting(Now now, Actions& actions) {
                 ? "the coordinator restarted: the ring is formed again"
                 : fmt::format("the coordinator restarted: waits for {} to attach again", missing);
   if (!all_known && now.steady < deadline_) return;
-  for (const Place& place : ring_) {
+  for (const Place& place : members_.ring()) {
     if (At(place) != nullptr) continue;
     last_loss_ = fmt::format(
         "{} was lost: it did not attach again with its state after the "
@@ -283,7 +283,7 @@ void Run::SettleAdopting(Now now, Actions& actions) {
 // The generation runs on as it is.
 void Run::TakeOver(Now now) {
   std::string names;
-  for (const Place& place : ring_) names += (names.empty() ? "" : ", ") + place.name;
+  for (const Place& place : members_.ring()) names += (names.empty() ? "" : ", ") + place.name;
   Tell(event_type::kAdopted, Severity::kInfo,
        fmt::format("generation {} runs on after the coordinator restarted: {} attached again",
                    generation_.ToString(), names),

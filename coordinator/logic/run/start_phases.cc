@@ -22,7 +22,10 @@ std::string FormatSeconds(double seconds) {
 
 StartPhases::StartPhases(const std::vector<std::string>& workers) {
   static_assert(kNames.size() == kPhases + 2);
-  for (const std::string& worker : workers) tracks_.emplace_back().worker = worker;
+  for (const std::string& worker : workers) {
+    numbers_[worker] = tracks_.size();
+    tracks_.emplace_back().worker = worker;
+  }
 }
 
 size_t StartPhases::NumberOf(const std::string& phase) {
@@ -31,13 +34,18 @@ size_t StartPhases::NumberOf(const std::string& phase) {
 }
 
 StartPhases::Track* StartPhases::Find(const std::string& worker) {
-  const auto track = std::find_if(tracks_.begin(), tracks_.end(),
-                                  [&](const Track& t) { return t.worker == worker; });
-  return track == tracks_.end() ? nullptr : &*track;
+  const auto number = numbers_.find(worker);
+  return number == numbers_.end() ? nullptr : &tracks_[number->second];
 }
 
 void StartPhases::Remove(const std::string& worker) {
-  std::erase_if(tracks_, [&](const Track& t) { return t.worker == worker; });
+  const auto found = numbers_.find(worker);
+  if (found == numbers_.end()) return;
+  const size_t gone = found->second;
+  if (tracks_[gone].current > kPhases) --done_;
+  numbers_.erase(found);
+  tracks_.erase(tracks_.begin() + static_cast<std::ptrdiff_t>(gone));
+  for (size_t i = gone; i < tracks_.size(); ++i) numbers_[tracks_[i].worker] = i;
 }
 
 void StartPhases::Enter(const std::string& worker, const std::string& phase, double seconds,
@@ -52,6 +60,7 @@ void StartPhases::Enter(const std::string& worker, const std::string& phase, dou
     track.seconds[track.current] = seconds;
   }
   track.current = number;
+  if (number > kPhases) ++done_;
   track.open = number <= kPhases;
   track.began[number] = true;
   track.since = now.steady;
@@ -74,16 +83,13 @@ bool StartPhases::under_way() const {
   return std::any_of(tracks_.begin(), tracks_.end(), [](const Track& t) { return t.open; });
 }
 
-bool StartPhases::over() const {
-  return !tracks_.empty() && std::all_of(tracks_.begin(), tracks_.end(),
-                                         [](const Track& t) { return t.current > kPhases; });
-}
+bool StartPhases::over() const { return !tracks_.empty() && settled(); }
 
 std::string StartPhases::PhaseOf(const std::string& worker) const {
-  for (const Track& track : tracks_) {
-    if (track.worker == worker && track.open) return kNames[track.current];
-  }
-  return "";
+  const auto number = numbers_.find(worker);
+  if (number == numbers_.end()) return "";
+  const Track& track = tracks_[number->second];
+  return track.open ? kNames[track.current] : "";
 }
 
 std::string StartPhases::Reason() const {

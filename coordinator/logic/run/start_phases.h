@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "coordinator/logic/event.h"
@@ -33,6 +34,8 @@ class StartPhases {
 
   bool under_way() const;  // some worker is in a phase
   bool over() const;       // every worker applied its first step
+  // Nothing more is to come: it is over, or there was no start.
+  bool settled() const { return done_ == tracks_.size(); }
   // The phase that `worker` is in; empty when it is in none.
   [[nodiscard]] std::string PhaseOf(const std::string& worker) const;
   // The first phase that has not ended everywhere and the workers in it: `bind on w2, w3`; empty
@@ -64,6 +67,8 @@ class StartPhases {
   v1::StartPhase Show(size_t phase, Now now) const;
 
   std::vector<Track> tracks_;
+  std::unordered_map<std::string, size_t> numbers_;  // of tracks
+  size_t done_ = 0;                                  // of them
   std::array<bool, kPhases + 2> taken_{};
 };
 

@@ -50,6 +50,7 @@ v1::Progress ParseProgress(const Command& command) {
     metric.set_split(v1::SAMPLE_SPLIT_TEST);
     metric.set_name("accuracy");
     metric.set_value(command.Real("test", 0));
+    metric.set_step(said.applied());
   }
   for (const auto split : {v1::SAMPLE_SPLIT_TRAIN, v1::SAMPLE_SPLIT_TEST}) {
     if (!command.options.contains("ended")) break;

@@ -18,9 +18,20 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// A store whose disk can be full, and what it holds at the start.
+// A store whose disk can be full, or take its time, and what it holds at the start.
 class FullStore : public Store {
  public:
+  std::atomic<bool> slow = false;
+  std::promise<void> written;  // when it is slow: a write begins, and ends when it may
+  std::promise<void> may_end;
+
+  std::vector<Status> WriteAll(const std::vector<const StoreWrite*>& writes) override {
+    if (slow.exchange(false)) {
+      written.set_value();
+      may_end.get_future().wait();
+    }
+    return Store::WriteAll(writes);
+  }
   std::atomic<bool> full = false;
   std::atomic<int> writes = 0;
   std::vector<JobRecord> jobs;
@@ -116,6 +127,47 @@ TEST_CASE_METHOD(RunningLoop,
   REQUIRE(board.Listen("j0001", seen));
   store.full = false;  // the next tick tries again
   CHECK(seen->promise.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+}
+
+TEST_CASE_METHOD(RunningLoop,
+                 "ControlLoop: while the disk writes events are handled, and none is answered") {
+  store.slow = true;
+  std::promise<Reply> submitted, asked;
+  SubmitAsked submit;
+  *submit.submit.mutable_spec() = testing::MakeSpec();
+  submit.submit.set_idempotency_key("key");
+  control.Ask(submit, [&](const Reply& reply) { submitted.set_value(reply); });
+  store.written.get_future().wait();
+  // It is not stored yet, so that it is not there; the same one is not stored twice.
+  control.Ask(CancelAsked{JobId("j0001")}, [&](const Reply& reply) { asked.set_value(reply); });
+  std::promise<Reply> again;
+  control.Ask(submit, [&](const Reply& reply) { again.set_value(reply); });
+  std::promise<void> handled;
+  REQUIRE(control.Post(Tick{}, [&] { handled.set_value(); }).ok());
+  handled.get_future().wait();
+  std::future<Reply> first = submitted.get_future(), second = asked.get_future();
+  CHECK(first.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  CHECK(second.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+  CHECK(board.Find("j0001") == nullptr);
+  store.may_end.set_value();
+  CHECK(first.get().job_id == "j0001");
+  CHECK(second.get().refusal.word == "JOB_NOT_FOUND");
+  CHECK(again.get_future().get().refusal.word == "SUBMISSION_UNDER_WAY");
+}
+
+TEST_CASE_METHOD(RunningLoop, "ControlLoop: who waits for a commit is answered before it stops") {
+  store.slow = true;
+  std::promise<Reply> submitted;
+  SubmitAsked submit;
+  *submit.submit.mutable_spec() = testing::MakeSpec();
+  submit.submit.set_idempotency_key("key");
+  control.Ask(submit, [&](const Reply& reply) { submitted.set_value(reply); });
+  store.written.get_future().wait();
+  store.may_end.set_value();
+  control.Stop();
+  std::future<Reply> answer = submitted.get_future();
+  REQUIRE(answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+  CHECK(answer.get().job_id == "j0001");
 }
 
 TEST_CASE_METHOD(RunningLoop,

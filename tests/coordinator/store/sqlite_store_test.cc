@@ -308,6 +308,36 @@ TEST_CASE("SqliteStore: a job that is not there cannot be saved") {
   CHECK_FALSE((*store)->SaveJob(MakeJob(1, "k")).ok());
 }
 
+TEST_CASE("SqliteStore: of writes that go together one that fails takes no other with it") {
+  TemporaryFolder folder;
+  const std::string path = folder.path() + "/db";
+  {
+    const auto store = SqliteStore::Open(path);
+    REQUIRE(store.ok());
+    MetricBatch batch;
+    batch.epochs[4].set_step(4);
+    const std::vector<StoreWrite> writes = {InsertJob{MakeJob(1, "k1")}, SaveMetrics{"j1", batch},
+                                            SaveJob{MakeJob(7, "k7")}, RaiseTerm{9},
+                                            InsertJob{MakeJob(2, "k2")}};
+    std::vector<const StoreWrite*> together;
+    for (const StoreWrite& write : writes) together.push_back(&write);
+    const std::vector<const StoreWrite*> right = {together[0], together[1]};
+    CHECK((*store)->WriteAll(right) == std::vector<Status>(2));
+    const std::vector<Status> statuses = (*store)->WriteAll({together[2], together[4]});
+    REQUIRE(statuses.size() == 2);
+    CHECK(statuses[0].code() == absl::StatusCode::kInternal);
+    CHECK(statuses[1].ok());
+    CHECK((*store)->WriteAll({together[0], together[3]}) == std::vector<Status>(2));
+    CHECK((*store)->term() == 9);
+  }
+  const auto store = SqliteStore::Open(path);
+  REQUIRE(store.ok());
+  CHECK((*store)->LoadJobs()->size() == 2);
+  const auto page = (*store)->LoadMetrics("j1", v1::METRIC_SERIES_EPOCHS, std::nullopt, 1'000);
+  REQUIRE(page.ok());
+  CHECK(page->points.size() == 1);
+}
+
 TEST_CASE("SqliteStore: a second opener is refused while the first lives") {
   TemporaryFolder folder;
   auto first = SqliteStore::Open(folder.path() + "/db");
