@@ -142,6 +142,7 @@ class TemplateWriter {
 
   void WriteKey(const FieldDescriptor& field, const YamlNode* chosen, const Level& level, Form form,
                 const std::string& dash) {
+    if (job::IsByName(field)) form = Form::kOther;  // no mapping without names is right
     const Key key = job::Describe(field);
     const Descriptor* const part = field.message_type();
     const bool nested = part != nullptr && part->field_count() > 0 &&
@@ -159,7 +160,10 @@ class TemplateWriter {
     if (!nested) return;
     const Level below{level.indent + sign + std::string(dash.size() + 2, ' '),
                       level.commented || form != Form::kPlain};
-    if (field.is_repeated()) {
+    if (job::IsByName(field)) {
+      const Key each = job::Describe(*part->field(1));
+      WriteLine(below.indent + "NAME: " + each.example, Words(each, each.example));
+    } else if (field.is_repeated()) {
       WriteItems(*part, chosen, below);
     } else {
       WriteMapping(*part, chosen, below);

@@ -44,7 +44,8 @@ TEST_CASE("Completion: bash offers commands, options, values, jobs, workers and 
   CHECK(Offered(at, "submit job.yaml --set reduction \"=\"") == "exact float32");
   CHECK(Offered(at, "run --set reduction \"=\" e") == "exact");
   CHECK(Offered(at, "run --set model.name=ml") == "model.name=mlp");
-  CHECK(Offered(at, "keys work") == "workers workers.min workers.max");
+  CHECK(Offered(at, "keys work") ==
+        "workers workers.min workers.max workers.mix workers.classes workers.classes.NAME");
   CHECK(Offered(at, "run --set batch \"=\"").empty());
   CHECK(Offered("127.0.0.1:1", "status \"\"").empty());
 }
