@@ -37,8 +37,8 @@ struct ClassSpeed {
 
 // From step 0 on: shards in proportion to speed, by largest remainder, at least one for each class.
 // One whose part would be less than a shard is left out, the slowest first: with it each step would
-// take longer. Their names come back in `left_out`, ascending; nullptr: none is. `classes` are different ones, at
-// least one.
+// take longer. Their names come back in `left_out`, ascending; nullptr: none is. `classes` are
+// different ones, at least one.
 [[nodiscard]] v1::ClassMap MakeClassMap(uint32_t shards, std::vector<ClassSpeed> classes,
                                         std::vector<std::string>* left_out);
 // All shards for one class.

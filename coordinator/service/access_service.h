@@ -46,7 +46,8 @@ class AccessService final : public v1::Access::CallbackService {
     std::chrono::seconds certificate_life = std::chrono::hours(7 * 24);  // that `sign` gives
     std::function<std::string(size_t bytes)> random_bytes;
     std::function<UnixTime()> now;
-    // On the store's thread, when it is stored and no call of theirs comes in any more. May be empty.
+    // On the store's thread, when it is stored and no call of theirs comes in any more. May be
+    // empty.
     std::function<void(const IdentityName&)> on_revoked;
   };
   explicit AccessService(Hands hands);
@@ -54,9 +55,9 @@ class AccessService final : public v1::Access::CallbackService {
   // Takes over what the store holds. Before the loop starts.
   [[nodiscard]] Status Restore();
 
-  // Somebody shows a token, or an old certificate. `done` always runs, on the store's thread or, when
-  // that takes nothing, at once. `key_sha256` is that of the key that the request's own signature
-  // proves.
+  // Somebody shows a token, or an old certificate. `done` always runs, on the store's thread or,
+  // when that takes nothing, at once. `key_sha256` is that of the key that the request's own
+  // signature proves.
   void Join(const v1::JoinRequest& request, const std::string& key_sha256,
             const std::string& address, std::function<void(const v1::JoinReply&)> done);
   // What the coordinator does itself, for the audit. Thread-safe, as NoteRefusal.

@@ -12,7 +12,9 @@ constexpr std::chrono::seconds kStoreTick{1};
 }  // namespace
 
 GroupCommit::GroupCommit(Store* store, OnLoop on_loop)
-    : store_(store), on_loop_(std::move(on_loop)), thread_({"store", kStoreTasks, kStoreTick, nullptr}) {}
+    : store_(store),
+      on_loop_(std::move(on_loop)),
+      thread_({"store", kStoreTasks, kStoreTick, nullptr}) {}
 
 void GroupCommit::Write(StoreWrite write, Stored stored) {
   entries_.push_back({std::move(write), std::move(stored), nullptr});

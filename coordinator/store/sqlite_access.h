@@ -1,5 +1,5 @@
-// AccessStore in the coordinator's database, beside jobs. Store's thread only; owned by SqliteStore,
-// whose schema it is a part of.
+// AccessStore in the coordinator's database, beside jobs. Store's thread only; owned by
+// SqliteStore, whose schema it is a part of.
 #pragma once
 
 #include <string>

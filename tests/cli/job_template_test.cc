@@ -31,7 +31,7 @@ const std::string kContinuation(27, ' ');  // NOLINT: of a test
 
 // The key of a line, `# or steps: 1000` too; empty where there is none.
 std::string KeyOf(const std::string& line) {
-  static const std::regex key("^[ #]{0,20}(or )?(- )?([a-z_0-9]+):( .*)?$");
+  static const std::regex key("^[ #]{0,20}(or )?(- )?([a-z_0-9]+|NAME):( .*)?$");
   std::smatch match;
   return std::regex_match(line, match, key) ? match[3].str() : "";
 }

@@ -77,11 +77,12 @@ TEST_CASE("Json: a worker has its cores, and no job when it is free") {
   worker.set_threads_per_core(1);
   worker.set_memory_per_core(uint64_t{8} << 30);
   worker.set_ring_address("127.0.0.1:4000");
+  worker.set_class_("cpu-avx2-04bd77e1");
   worker.mutable_numerics_class()->set_backend("cpu");
   CHECK(ToJson(workers).dump() ==
-        R"({"workers":[{"name":"a","state":"FREE","cores":2,"threads_per_core":1,)"
+        R"({"workers":[{"name":"a","state":"FREE","reason":null,"cores":2,"threads_per_core":1,)"
         R"("memory_per_core_bytes":8589934592,"host":null,"ring_address":"127.0.0.1:4000",)"
-        R"("job_id":null,)"
+        R"("job_id":null,"class":"cpu-avx2-04bd77e1",)"
         R"("backend":"cpu","device_model":"","instruction_set":"","compute_id":"","devices":[],)"
         R"("clock_ahead_ms":null,"host_figures":null,"data_fetch":null}]})");
 }

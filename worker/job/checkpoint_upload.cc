@@ -36,7 +36,8 @@ bool WriteFile(const CheckpointFile& file, Writer* writer) {
 }
 
 // A coordinator that is down, stops, restarts, or cannot write now; a ticket of a session that
-// broke, a generation that has just changed, a certificate that is to be renewed. What it says about the checkpoint itself stays.
+// broke, a generation that has just changed, a certificate that is to be renewed. What it says
+// about the checkpoint itself stays.
 bool MayPass(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:

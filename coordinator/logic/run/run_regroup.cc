@@ -280,8 +280,6 @@ std::string Unhex(const std::string& hex) {
   return bytes;
 }
 
-double Milliseconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()); }
-
 }  // namespace
 
 // K of a generation of these.
@@ -458,7 +456,7 @@ void Run::RecordRegroup(const std::vector<Place>& before, const Assignment& assi
   record.set_shards_kept(assignment.kept);
   record.set_shards_recomputed(rewound_from > 0 ? 0 : CountRecomputed(before));
   record.set_noticed_unix_ms(regroup_->unix_ms);
-  record.set_fence_ms(Milliseconds(now.steady - regroup_->begun));
+  record.set_fence_ms(static_cast<double>((now.steady - regroup_->begun).count()));
   record.set_rewound(rewound_from > 0);
   record.set_rewound_from(rewound_from);
   recomputed_ += record.shards_recomputed();
@@ -486,22 +484,6 @@ void Run::TellRegroup(const Change& change, const v1::Regroup& record) {
                    changed("left", change.left), changed("joined", change.joined),
                    record.shards_kept(), shards_, record.shards_recomputed()),
        kJobSubject);
-}
-
-void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
-  if (phase_ != Phase::kRunning || !IsCurrent(said.generation()) || !InRing(from.name())) return;
-  from.joined = true;
-  from.applied = std::max(from.applied, start_step_);
-  RaiseCommitted();
-  if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
-  const bool all =
-      std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
-        const Member* member = At(place);
-        return member != nullptr && member->joined;
-      });
-  if (!all || regroups_.back().form_ms() > 0) return;
-  // 0 would mean: not yet.
-  regroups_.back().set_form_ms(std::max(1.0, Milliseconds(now.steady - started_at_)));
 }
 
 }  // namespace ringmaster::coordinator

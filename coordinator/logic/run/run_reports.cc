@@ -68,6 +68,22 @@ void Run::OnHeard(const std::string& worker, Now now) {
   }
 }
 
+void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
+  if (phase_ != Phase::kRunning || !IsCurrent(said.generation()) || !InRing(from.name())) return;
+  from.joined = true;
+  from.applied = std::max(from.applied, start_step_);
+  RaiseCommitted();
+  if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
+  const bool all =
+      std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
+        const Member* member = At(place);
+        return member != nullptr && member->joined;
+      });
+  if (!all || regroups_.back().form_ms() > 0) return;
+  const std::chrono::duration<double, std::milli> formed = now.steady - started_at_;
+  regroups_.back().set_form_ms(std::max(1.0, formed.count()));  // 0 would mean: not yet
+}
+
 Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   const bool runs =
       phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
