@@ -81,6 +81,7 @@ TEST_CASE("Daemon: no worker can use up the terms") {
     *message.mutable_attach() = testing::MakeAttach("a");
     message.mutable_attach()->set_highest_term(term);
     worker.Say(message);
+    CHECK_FALSE(worker.Hear(v1::CoordinatorMessage::kAttached).ok());  // until it is refused
     return worker.End();
   };
   for (const uint64_t term : {UINT64_MAX, uint64_t{1} << 63, (uint64_t{1} << 24) + 2}) {

@@ -51,6 +51,7 @@ struct Member {
     const auto prepared = node.Await<PrepareDone>();
     RING_CHECK(prepared && prepared->error.empty(), "the job is prepared");
     digest = prepared->digest;
+    class_maps = world->resolved.result().class_maps();
   }
   RunEnded Ended() {
     auto ended = node.Await<RunEnded>();
@@ -60,6 +61,7 @@ struct Member {
 
   RunnerNode node;
   std::string digest;  // digest(0)
+  Trainer::ClassMaps class_maps;
 };
 
 struct Part {
@@ -77,6 +79,7 @@ v1::Start StartOf(uint64_t counter, uint64_t step, const std::string& digest,
   start.set_start_step(step);
   start.set_ticket(std::string(16, 't'));
   start.set_digest(digest);
+  *start.mutable_class_maps() = parts.front().member->class_maps;
   for (const Part& part : parts) {
     v1::RingMember& member = *start.add_ring();
     member.set_name(part.member->node.name());
