@@ -110,7 +110,7 @@ class HostsTest(cluster.ClusterTest):
         self.cluster.make_data()
 
     @classmethod
-    def expected(cls, job=None):
+    def expected(cls, job=None, timeout=120.0):
         """SHA-256 of the job's checkpoint as one worker on loopback makes it, without TLS."""
         job = {**(job or JOB), "workers": {"min": 1, "max": 1}}
         key = repr(job)
@@ -120,7 +120,7 @@ class HostsTest(cluster.ClusterTest):
                 alone.make_data()
                 alone.start_coordinator()
                 alone.start_worker("alone")
-                cls._expected[key] = alone.run_job(job)["checkpoint"]["sha256"]
+                cls._expected[key] = alone.run_job(job, timeout)["checkpoint"]["sha256"]
                 alone.stop()
             finally:
                 alone.destroy(False)
@@ -132,9 +132,9 @@ class HostsTest(cluster.ClusterTest):
         self.assertEqual(status["checkpoint"]["sha256"], self.expected(job))
         return status
 
-    def check_end(self, identifier, job=None):
+    def check_end(self, identifier, job=None, timeout=120.0):
         """The same of one that was submitted before."""
-        status = self.cluster.wait(identifier)
+        status = self.cluster.wait(identifier, timeout)
         self.assertEqual(status["state"], "SUCCEEDED", status["reason"])
-        self.assertEqual(status["checkpoint"]["sha256"], self.expected(job))
+        self.assertEqual(status["checkpoint"]["sha256"], self.expected(job, timeout))
         return status
