@@ -203,18 +203,23 @@ class Runner:
         self._seed = seed
         self._keep = keep
         self._references = training.References()
+        self._mixed = None  # the workers of a job that mixes classes
 
-    def run(self, number, seconds=60.0, kinds=faults.ALL, steps=STEPS):
-        """One storm; returns its line of the ledger."""
+    def run(self, number, seconds=60.0, kinds=faults.ALL, steps=STEPS, mixed=False):
+        """One storm; returns its line of the ledger. `mixed`: of workers of two numerics classes."""
         rng = random.Random(f"{self._seed}/{number}")
         spec = training.alexnet(steps)
+        if mixed:
+            self._mixed = self._mixed or training.mixed(spec)["workers"]
+            spec = {**spec, "workers": self._mixed}
         expected = self._references.sha256(spec)
         proxied = [name for name in training.WORKERS if rng.random() < 0.5]
         line = {"seed": self._seed, "storm": number, "result": "failed", "sha256": None}
         began = time.monotonic()
         train = storm = None
         try:
-            train = training.Training(proxied=proxied, switch=self._switch)
+            train = training.Training(proxied=proxied, switch=self._switch,
+                                      two_threads=training.TWO_THREADS if mixed else ())
             train.submit(spec)
             train.wait_step(3)
             storm = Storm(train, rng)
@@ -262,6 +267,7 @@ def main():
     parser.add_argument("--only", help="kinds of faults, separated by commas: "
                         + ", ".join(kind.kind for kind in faults.ALL))
     parser.add_argument("--tls", action="store_true", help="between daemons with certificates, off loopback")
+    parser.add_argument("--mixed", action="store_true", help="a job of two numerics classes")
     parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs of storms that fail; default: a new one")
     parser.add_argument("--summary", type=pathlib.Path, metavar="FILE", help="only print what a ledger says")
@@ -289,7 +295,7 @@ def main():
     for number in range(storms):
         if time.monotonic() >= end:
             break
-        line = runner.run(number, kinds=kinds, steps=options.steps)
+        line = runner.run(number, kinds=kinds, steps=options.steps, mixed=options.mixed)
         print(f"storm {number}: {line['result']}, {line['faults']} faults, {line['regroups']} regroups, "
               f"{line['rewinds']} rewinds, {line['seconds']:.0f} s", flush=True)
         if line["result"] != "ok":

@@ -1,4 +1,4 @@
-"""Storms: a short one, and three of a minute each."""
+"""Storms: a short one, three of a minute each, and one over workers of two numerics classes."""
 import pathlib
 import tempfile
 import unittest
@@ -32,6 +32,9 @@ class StormsTest(unittest.TestCase):
 
     def test_three_storms(self):
         self.run_storms(3, 10)
+
+    def test_a_storm_over_two_classes(self):
+        self.run_storms(1, 10, mixed=True)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,26 @@ def make_data(running):
     running.make_data(train=320, test=64)
 
 
+TWO_THREADS = ("c", "d")  # who has so many for a core where classes are mixed
+
+
+def mixed(spec):
+    """The job, for workers of one and of two threads a core: they are of two numerics classes."""
+    running = cluster.Cluster()
+    try:
+        running.start_coordinator()
+        for name, threads in (("one", 1), ("two", 2)):
+            running.start_worker(name, threads=threads, data_root=running.folder)
+        classes = {worker["name"]: worker["class"] for worker in running.json("workers")["workers"]}
+        running.stop()
+    finally:
+        running.destroy(False)
+    return {**spec, "workers": {"min": 2, "max": 8, "mix": "fixed", "classes": {classes["one"]: 5, classes["two"]: 3}}}
+
+
 class References:
-    """SHA-256 of the checkpoint of an undisturbed run on one worker, computed once for each job."""
+    """SHA-256 of the checkpoint of an undisturbed run on one worker, of each class where the job mixes them,
+    computed once for each job."""
 
     def __init__(self):
         self._known = {}
@@ -46,6 +64,9 @@ class References:
                 running.start_coordinator()
                 running.start_worker("alone", cores=2)
                 alone = {**spec, "workers": {"min": 1}}
+                if "mix" in spec["workers"]:
+                    running.start_worker("beside", threads=2)
+                    alone["workers"] = spec["workers"]
                 self._known[key] = running.run_job(alone, timeout=900)["checkpoint"]["sha256"]
                 running.stop()
                 failed = False
@@ -80,11 +101,11 @@ class Training:
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
     `environment(folder of the cluster)`: of the daemons. `switch`: with TLS, and every worker runs on its
     host of this private.Switch; who has none there is beside the coordinator. `silence_ms`: as of
-    cluster.Cluster.
+    cluster.Cluster. `two_threads`: workers that have so many for a core.
     """
 
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
-                 silence_ms=None):
+                 silence_ms=None, two_threads=()):
         self.cluster = cluster.Cluster(silence_ms, host=switch and switch.ADDRESS)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
@@ -93,6 +114,7 @@ class Training:
         self.job = None
         self._proxied = proxied
         self._switch = switch
+        self._two_threads = two_threads
         self._host = 1  # 127.0.0.2 and up, or other addresses of the switch's: where the proxies of rings listen
         try:
             self._start(prepare, workers)
@@ -129,7 +151,7 @@ class Training:
             coordinator = f"{host}:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
             name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator,
-            prefix=prefix)
+            prefix=prefix, threads=2 if name in self._two_threads else 1)
         slot.paused = slot.drained = False
 
     def restart_coordinator(self):

@@ -21,6 +21,7 @@ namespace {
 
 struct Port {
   std::unique_ptr<Acceptor> acceptor;
+  grpc::CallbackGenericService nothing, nothing_behind;  // every method is unknown
   std::unique_ptr<grpc::Server> server, behind;
 
   Port() {
@@ -37,6 +38,8 @@ struct Port {
     acceptor->SetGreeted("RMJOIN1\n", [](const OwnedFile& connection, const std::string&) {
       (void)send(connection.get(), "joined", 6, MSG_NOSIGNAL | MSG_DONTWAIT);
     });
+    builder.RegisterCallbackGenericService(&nothing);
+    door.RegisterCallbackGenericService(&nothing_behind);
     server = builder.BuildAndStart();
     behind = door.BuildAndStart();
     RING_CHECK(server != nullptr && behind != nullptr, "two servers");
