@@ -2,6 +2,7 @@
 // greeting, and gRPC's server behind it. The first byte of the input says how many bytes are sent
 // at a time. gRPC itself is not instrumented.
 #include <arpa/inet.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <poll.h>
