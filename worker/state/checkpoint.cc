@@ -1,5 +1,7 @@
 #include "worker/state/checkpoint.h"
 
+#include <absl/strings/escaping.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -308,15 +310,9 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 
 StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
   Sha256Digest digest{};
-  const auto nibble = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  if (hex.size() != 2 * digest.size()) return DataLoss("a digest of another length than 64");
-  for (size_t i = 0; i < digest.size(); ++i) {
-    const int high = nibble(hex[2 * i]), low = nibble(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return DataLoss("a digest that is not lower-case hex");
-    digest[i] = static_cast<uint8_t>(high * 16 + low);
-  }
+  if (hex.size() == 2 * digest.size())
+    std::ranges::copy(absl::HexStringToBytes(hex), digest.begin());
+  if (Hex(digest) != hex) return DataLoss("a digest that is not 64 digits of lower-case hex");
   return digest;
 }
 
@@ -447,9 +443,7 @@ Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files) {
   for (const v1::ClassMap& map : facts.class_maps) {
     Json& entry = manifest["class_maps"].emplace_back();
     entry = {{"step", map.step()}, {"before_evaluation", map.before_evaluation()}};
-    for (const v1::MappedClass& each : map.classes()) {
-      entry["classes"][each.class_()] = each.shards();
-    }
+    for (const auto& each : map.classes()) entry["classes"][each.class_()] = each.shards();
   }
   if (const v1::ContinueFacts& from = facts.continues; from.step() > 0) {
     manifest["continues"] = {{"step", from.step()}, {"manifest_sha256", from.manifest_sha256()}};

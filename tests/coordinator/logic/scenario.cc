@@ -125,9 +125,8 @@ class Player {
     };
     set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
     set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
-    if (const std::string mix = command.Text("mix", ""); !mix.empty()) {
+    if (const std::string mix = command.Text("mix", ""); !mix.empty())
       spec.mutable_workers()->set_mix(mix == "fixed" ? v1::MIX_FIXED : v1::MIX_FALLBACK);
-    }
     set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
     set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
     set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
@@ -589,9 +588,8 @@ class Player {
 
 std::string PlayScenario(const std::string& text) {
   Player player;
-  std::string told;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
+  std::string told, line;
+  for (std::istringstream lines(text); std::getline(lines, line);) {
     if (line.rfind("  ", 0) == 0) continue;
     told += line + "\n";
     if (!line.empty() && line[0] != '#') told += player.Play(ParseCommand(line));
