@@ -310,8 +310,7 @@ StatusOr<std::string> ReadFile(const std::string& path) {
 
 StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
   Sha256Digest digest{};
-  if (hex.size() == 2 * digest.size())
-    std::ranges::copy(absl::HexStringToBytes(hex), digest.begin());
+  if (hex.size() == 64) std::ranges::copy(absl::HexStringToBytes(hex), digest.begin());
   if (Hex(digest) != hex) return DataLoss("a digest that is not 64 digits of lower-case hex");
   return digest;
 }
