@@ -22,7 +22,7 @@ std::string AllOf(const v1::NumericsClass& numerics) {
       fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", numerics.backend(), numerics.device_model(),
                   fmt::join(numerics.cache_bytes(), "/"), numerics.instruction_set(),
                   numerics.threads_per_core(), numerics.compute_id());
-  for (const auto& [name, version] : libraries) text += name + '=' + version + '\n';
+  for (const auto& [name, version] : libraries) text += fmt::format("{}={}\n", name, version);
   return text;
 }
 
