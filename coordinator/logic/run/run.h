@@ -210,7 +210,7 @@ class Run {
 
   // run_members.cc
   Member& Add(const Worker& worker, Role role, Now now);
-  void Remove(std::string worker);
+  void Remove(const std::string& worker);
   void LetGo(std::string worker, bool evicted, const std::string& reason);
   void Evict(std::string worker, const std::string& why, Now now);
 

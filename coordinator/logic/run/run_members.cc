@@ -93,7 +93,7 @@ void Run::OnLost(const std::string& worker, const std::string& why, uint64_t app
   Remove(worker);
 }
 
-void Run::Remove(std::string worker) {
+void Run::Remove(const std::string& worker) {
   CatchUp();
   const Member* member = Find(worker);
   if (member == nullptr) return;
