@@ -76,11 +76,17 @@ Actions Logic::Step(const Event& event, Now now, Next next) {
   std::visit([this](const auto& e) { On(e); }, event);
   SettleUploads();
   std::optional<EndBench> measured = SettleBench();
-  if (next == Next::kMayWait || measured) Schedule();
-  if (measured) {
-    // Behind what shows its workers: who is answered finds them free.
-    if (std::exchange(workers_unshown_, false)) actions_.push_back(PublishWorkers{fleet_.View()});
-    actions_.push_back(*std::move(measured));
+  const bool drains = std::holds_alternative<DrainAsked>(event);
+  if (next == Next::kMayWait || measured || drains) Schedule();
+  // Behind what shows the workers: who is answered finds them as they are now.
+  if ((measured || drains) && std::exchange(workers_unshown_, false)) {
+    actions_.push_back(PublishWorkers{fleet_.View()});
+  }
+  if (measured) actions_.push_back(*std::move(measured));
+  if (drains) {
+    std::stable_partition(actions_.begin(), actions_.end(), [](const Action& action) {
+      return !std::holds_alternative<Reply>(action);
+    });
   }
   return std::exchange(actions_, {});
 }

@@ -307,7 +307,7 @@ TEST_CASE("Daemon: a drained worker leaves its job, and takes others once it is 
   REQUIRE(cluster.Drain("b", true, &leaves).ok());
   CHECK(leaves.empty());
   CHECK(b.AnswerInspect().ok());  // it joins again
-  CHECK(cluster.StateOf("b") == "JOINING");
+  CHECK(Eventually(cluster, [&] { return cluster.StateOf("b") == "JOINING"; }));
 }
 
 TEST_CASE("Daemon: cancelling stops the workers first") {
