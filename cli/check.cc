@@ -68,9 +68,11 @@ Finding CheckClasses(const v1::ListWorkersResponse& workers) {
   for (const auto& [key, members] : classes) {
     found += fmt::format("; {}: {}", fmt::join(members, ", "), names[key]);
   }
-  return {Verdict::kWarning, "numerics", "", found,
-          "the workers of one job are of one class: install one release on all hosts, and start "
-          "all workers with the same --device and --threads-per-core, or run a job on each class"};
+  return {
+      Verdict::kWarning, "numerics", "", found,
+      "the workers of one job are of one class, unless it says workers: {mix: fixed}: install one "
+      "release on all hosts, and start all workers with the same --device and "
+      "--threads-per-core, or let jobs mix classes"};
 }
 
 Finding CheckCertificate(const std::string& worker, const v1::ListIdentitiesResponse& identities,

@@ -44,7 +44,7 @@ std::string ReadWhole(const std::string& path) {
 
 // Name and SHA-256 of each file of a manifest: {"files": [{"name": ..., "sha256": ...}, ...]}.
 StatusOr<std::vector<DownloadedFile>> ReadManifest(const std::string& path) {
-  const StatusOr<nlohmann::json> parsed = ParseJson(ReadWhole(path), {.depth = 4});
+  const StatusOr<nlohmann::json> parsed = ParseJson(ReadWhole(path), {});
   if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
   const nlohmann::json& manifest = *parsed;
   if (!manifest.is_object() || !manifest.contains("files") || !manifest["files"].is_array()) {

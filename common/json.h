@@ -12,7 +12,7 @@ namespace ringmaster {
 
 struct JsonLimits {
   size_t bytes = 1 << 20;
-  size_t depth = 3;  // of arrays and objects in each other; a number alone has 0
+  size_t depth = 4;  // of arrays and objects in each other, as manifests have; a number has 0
 };
 
 // INVALID_ARGUMENT: longer or deeper than allowed, or no JSON, and where. Time and memory are

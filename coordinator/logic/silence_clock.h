@@ -1,6 +1,6 @@
-// The clock by which workers are silent: it stands still while the coordinator
-// does not listen, so that no worker is accused of what the coordinator's own
-// load or disk did. A value, owned by Logic, loop thread only.
+// The clock by which workers are silent: it stands still while the coordinator does not listen, so
+// that no worker is accused of what the coordinator's own load or disk did. A value, owned by
+// Logic, loop thread only.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ class SilenceClock {
   // From the arrival of an event until it is handled.
   static constexpr Time kBehind{100};
 
-  // What it shows at `steady`, when everything has been handled that came
-  // `waited` before and earlier. Times grow; the first one is where it begins.
+  // What it shows at `steady`, when everything has been handled that came `waited` before and
+  // earlier. Times grow; the first one is where it begins.
   [[nodiscard]] Time At(Time steady, Time waited) {
     const Time gap = began_ ? steady - seen_ : Time(0);
     began_ = true;
@@ -29,8 +29,8 @@ class SilenceClock {
     return steady - stood_ - (waited > kBehind ? Time(0) : waited);
   }
 
-  // For how long it stood still since the last call that did not return 0: 0
-  // while that is less than `least`.
+  // For how long it stood still since the last call that did not return 0: 0 while that is less
+  // than `least`.
   [[nodiscard]] Time TakeStood(Time least) {
     return untold_ < least ? Time(0) : std::exchange(untold_, Time(0));
   }

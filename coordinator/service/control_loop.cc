@@ -13,7 +13,6 @@
 #include "common/sha256.h"
 #include "common/ticket.h"
 #include "coordinator/service/checkpoint_check.h"
-#include "coordinator/service/stray_checkpoints.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -60,12 +59,7 @@ ControlLoop::ControlLoop(const Options& options, const Hands& hands)
       loop_({"control", kMaxEvents, kTick, [this] { OnTick(); }}) {}
 
 Status ControlLoop::Restore() {
-  Restored restored;
-  restored.term = hands_.store->term();
-  RING_ASSIGN_OR_RETURN(restored.jobs, hands_.store->LoadJobs());
-  RING_ASSIGN_OR_RETURN(restored.checkpoints, hands_.store->LoadCheckpoints());
-  RING_ASSIGN_OR_RETURN(restored.drains, hands_.store->LoadDrains());
-  RING_RETURN_IF_ERROR(AdoptStrays(*hands_.checkpoints, *hands_.store, restored));
+  RING_ASSIGN_OR_RETURN(const Restored restored, LoadAll(*hands_.store, *hands_.checkpoints));
   for (const CheckpointRecord& checkpoint : restored.checkpoints) retirement_.Add(checkpoint);
   spdlog::info("term={} jobs={} checkpoints={}", restored.term, restored.jobs.size(),
                restored.checkpoints.size());

@@ -31,7 +31,7 @@ Manifest Read(const nlohmann::json& json) {
 }  // namespace
 
 StatusOr<Manifest> ParseManifest(const std::string& text) {
-  const StatusOr<nlohmann::json> parsed = ParseJson(text, {.bytes = kMaxManifestBytes, .depth = 4});
+  const StatusOr<nlohmann::json> parsed = ParseJson(text, {.bytes = kMaxManifestBytes});
   if (!parsed.ok()) {
     return InvalidArgument("{} cannot be read: {}", kManifestName, Message(parsed.status()));
   }

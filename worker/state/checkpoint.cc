@@ -316,7 +316,7 @@ StatusOr<Sha256Digest> ParseDigest(const std::string& hex) {
 }
 
 StatusOr<Json> ParseManifest(const std::string& text) {
-  StatusOr<Json> parsed = ParseJson(text, {.depth = kManifestDepth});
+  StatusOr<Json> parsed = ParseJson(text, {});
   if (!parsed.ok()) return DataLoss("manifest.json: {}", Message(parsed.status()));
   Json& manifest = *parsed;
   if (!manifest.is_object()) return DataLoss("manifest.json is not a JSON object");

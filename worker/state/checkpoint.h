@@ -87,8 +87,6 @@ struct ManifestFacts {
   // By which the state was computed.
   google::protobuf::RepeatedPtrField<v1::ClassMap> class_maps;
 };
-// In a manifest: arrays and objects in each other.
-inline constexpr size_t kManifestDepth = 4;
 // Hashes the files and adds the manifest.
 [[nodiscard]] Checkpoint Seal(const ManifestFacts& facts, std::vector<CheckpointFile> files);
 

@@ -1,6 +1,5 @@
-// The members of a job, in the order in which they came, and the places of its
-// ring, both found by name at once however many there are. A value, owned by
-// Run, loop thread only. It decides nothing.
+// The members of a job, in the order in which they came, and the places of its ring, both found by
+// name at once however many there are. A value, owned by Run, loop thread only. It decides nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +13,7 @@
 
 namespace ringmaster::coordinator {
 
-// A worker's place in the current ring. After a restart its process is not
-// known until it is back.
+// A worker's place in the current ring. After a restart its process is not known until it is back.
 struct Place {
   std::string name, incarnation, host;
   std::vector<uint32_t> shards;

@@ -55,6 +55,16 @@ void Run::OnPhase(Member& from, const v1::PhaseEntered& said, Now now) {
   if (started_ && from.role != Role::kReady) from.phase = said.phase().substr(0, 32);
 }
 
+namespace {
+
+// As a worker says it, within what can be: nothing that comes of it divides by nothing.
+double BoundedSeconds(double said) {
+  constexpr double kLeast = 1e-6, kMost = 1e6;
+  return std::isfinite(said) && said > 0 ? std::clamp(said, kLeast, kMost) : 0;
+}
+
+}  // namespace
+
 Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions& actions) {
   if (from.role != Role::kInspecting || from.facts || phase_ == Phase::kStopping) return {};
   if (!said.error().empty()) {
@@ -213,7 +223,7 @@ void Run::KeepKnownShards() {
       known.set_class_(member.class_name);
       known.set_sha256(said.known_shard_sha256(0));
       known.set_worker(member.name());
-      if (std::isfinite(said.known_shard_seconds())) known.set_seconds(said.known_shard_seconds());
+      known.set_seconds(BoundedSeconds(said.known_shard_seconds()));
     }
   }
   for (v1::KnownShard& known : *resolved_->mutable_known_shards()) {

@@ -12,6 +12,7 @@
 
 #include "common/job/resolve.h"
 #include "tests/support/cluster_messages.h"
+#include "tests/support/empty_store.h"
 #include "tests/support/fake_checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
@@ -19,7 +20,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 // A store whose disk can be full, or take its time, and what it holds at the start.
-class FullStore : public Store {
+class FullStore : public testing::EmptyStore {
  public:
   std::atomic<bool> slow = false;
   std::promise<void> written;  // when it is slow: a write begins, and ends when it may
@@ -38,28 +39,15 @@ class FullStore : public Store {
   std::vector<CheckpointRecord> checkpoints;
   std::vector<CheckpointRecord> inserted;  // control loop only, and before it starts
 
-  uint64_t term() const override { return 1; }
   StatusOr<std::vector<JobRecord>> LoadJobs() override { return jobs; }
   StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override { return checkpoints; }
-  StatusOr<std::vector<DrainRecord>> LoadDrains() override { return std::vector<DrainRecord>(); }
-  Status RaiseTerm(uint64_t) override { return Write(); }
-  Status TryWrite() override { return Write(); }
-  Status InsertJob(const JobRecord&) override { return Write(); }
-  Status SaveJob(const JobRecord&) override { return Write(); }
   Status InsertCheckpoint(const CheckpointRecord& record) override {
     inserted.push_back(record);
-    return Write();
+    return Ended();
   }
-  Status RemoveCheckpoint(const CheckpointRecord&) override { return Write(); }
-  Status SaveMetrics(const std::string&, const MetricBatch&) override { return Write(); }
-  StatusOr<MetricPage> LoadMetrics(const std::string&, v1::MetricSeries, std::optional<uint64_t>,
-                                   size_t) override {
-    return MetricPage();
-  }
-  Status SaveDrain(const DrainRecord&) override { return Write(); }
 
  private:
-  Status Write() {
+  Status Ended() override {
     ++writes;
     return full ? absl::UnavailableError("the disk is full") : absl::OkStatus();
   }

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/empty_store.h"
+
 namespace ringmaster::coordinator {
 namespace {
 
 // A store whose commits wait until they may end, and which of them were one.
-class SlowStore : public Store {
+class SlowStore : public testing::EmptyStore {
  public:
   std::vector<std::vector<std::string>> commits;  // the store's thread
   std::vector<std::promise<void>> gates = std::vector<std::promise<void>>(4);
@@ -24,23 +26,6 @@ class SlowStore : public Store {
   Status SaveDrain(const DrainRecord& drain) override {
     commits.back().push_back(drain.worker);
     return drain.worker == fails ? absl::UnavailableError("full") : absl::OkStatus();
-  }
-  uint64_t term() const override { return 1; }
-  StatusOr<std::vector<JobRecord>> LoadJobs() override { return std::vector<JobRecord>(); }
-  StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override {
-    return std::vector<CheckpointRecord>();
-  }
-  StatusOr<std::vector<DrainRecord>> LoadDrains() override { return std::vector<DrainRecord>(); }
-  Status RaiseTerm(uint64_t) override { return absl::OkStatus(); }
-  Status TryWrite() override { return absl::OkStatus(); }
-  Status InsertJob(const JobRecord&) override { return absl::OkStatus(); }
-  Status SaveJob(const JobRecord&) override { return absl::OkStatus(); }
-  Status InsertCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
-  Status RemoveCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
-  Status SaveMetrics(const std::string&, const MetricBatch&) override { return absl::OkStatus(); }
-  StatusOr<MetricPage> LoadMetrics(const std::string&, v1::MetricSeries, std::optional<uint64_t>,
-                                   size_t) override {
-    return MetricPage();
   }
 };
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "coordinator/service/fleet_service.h"
+#include "tests/support/empty_store.h"
 #include "tests/support/fake_worker.h"
 #include "tests/support/served.h"
 #include "tests/support/temporary_folder.h"
@@ -20,29 +21,6 @@ namespace {
 
 using std::chrono::seconds;
 using std::chrono::steady_clock;
-
-// A store that holds nothing.
-class EmptyStore : public Store {
- public:
-  uint64_t term() const override { return 1; }
-  StatusOr<std::vector<JobRecord>> LoadJobs() override { return std::vector<JobRecord>(); }
-  StatusOr<std::vector<CheckpointRecord>> LoadCheckpoints() override {
-    return std::vector<CheckpointRecord>();
-  }
-  StatusOr<std::vector<DrainRecord>> LoadDrains() override { return std::vector<DrainRecord>(); }
-  Status RaiseTerm(uint64_t) override { return absl::OkStatus(); }
-  Status TryWrite() override { return absl::OkStatus(); }
-  Status InsertJob(const JobRecord&) override { return absl::OkStatus(); }
-  Status SaveJob(const JobRecord&) override { return absl::OkStatus(); }
-  Status InsertCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
-  Status RemoveCheckpoint(const CheckpointRecord&) override { return absl::OkStatus(); }
-  Status SaveMetrics(const std::string&, const MetricBatch&) override { return absl::OkStatus(); }
-  StatusOr<MetricPage> LoadMetrics(const std::string&, v1::MetricSeries, std::optional<uint64_t>,
-                                   size_t) override {
-    return MetricPage();
-  }
-  Status SaveDrain(const DrainRecord&) override { return absl::OkStatus(); }
-};
 
 // The Fleet service, and what the control loop logs of its workers. Leases are longer than the
 // test.
@@ -88,7 +66,7 @@ struct Sessions {
   std::shared_ptr<spdlog::logger> logger = std::make_shared<spdlog::logger>(
       "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
   TemporaryFolder checkpoint_folder, log_folder;
-  EmptyStore store;
+  testing::EmptyStore store;
   CheckpointFolder checkpoints{checkpoint_folder.path()};
   std::unique_ptr<LogFolder> logs = *LogFolder::Open({log_folder.path()});
   Loop disk{{"disk", 16, seconds(1), nullptr}};

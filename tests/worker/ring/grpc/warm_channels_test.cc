@@ -1,10 +1,11 @@
 #include "worker/ring/grpc/warm_channels.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/rpc/channel.h"
@@ -21,26 +22,24 @@ using std::chrono::steady_clock;
 using Peer = WarmChannels::Peer;
 using Use = WarmChannels::Use;
 
-template <typename Condition>
-bool Within(std::chrono::seconds limit, const Condition& condition) {
-  const auto end = steady_clock::now() + limit;
-  while (!condition()) {
-    if (steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return true;
-}
-
 constexpr std::chrono::seconds kPatience{20};
 
 // Channels to ports of this process, counted as they are made.
 struct Warmed {
   explicit Warmed(WarmChannels::Options options = {}) {
     options.dial = [this](const Peer& peer, Use use) {
-      const auto channel = Dialer().Dial(
+      auto made = Dialer().Dial(
           peer.address, {}, use == Use::kLink ? LinkChannelArguments() : PulseChannelArguments());
+      grpc::Channel* const raw = made.get();
+      const std::shared_ptr<grpc::Channel> channel(
+          raw, [this, made = std::move(made)](grpc::Channel*) mutable {
+            made.reset();
+            MutexLock lock(mu);
+            changed.NotifyAll();
+          });
       MutexLock lock(mu);
       dialled.push_back({peer, use, channel});
+      changed.NotifyAll();
       return channel;
     };
     if (options.pause == WarmChannels::Options{}.pause) options.pause = milliseconds(0);
@@ -59,31 +58,55 @@ struct Warmed {
     MutexLock lock(mu);
     return dialled.size();
   }
-  // Of the channels that were made, how many exist and are connected.
-  size_t connected() {
-    MutexLock lock(mu);
-    size_t count = 0;
-    for (const Dialled& each : dialled) {
-      const auto channel = each.channel.lock();
-      if (channel != nullptr && channel->GetState(false) == GRPC_CHANNEL_READY) ++count;
-    }
-    return count;
-  }
+  // Whether so many of the channels that were made exist and are connected.
   bool AreConnected(size_t count) {
-    return Within(kPatience, [&]() { return connected() == count; });
-  }
-  // How many of the first `count` that were made are gone.
-  bool AreGone(size_t count) {
-    return Within(kPatience, [&]() {
-      MutexLock lock(mu);
-      for (size_t i = 0; i < count; ++i) {
-        if (!dialled[i].channel.expired()) return false;
+    const auto end = steady_clock::now() + kPatience;
+    while (true) {
+      size_t ready = 0, seen = 0;
+      std::shared_ptr<grpc::Channel> other;  // is not connected
+      for (const auto& channel : Existing(&seen)) {
+        if (channel->GetState(false) == GRPC_CHANNEL_READY) {
+          ++ready;
+        } else {
+          other = channel;
+        }
       }
-      return true;
-    });
+      if (ready == count || steady_clock::now() > end) return ready == count;
+      // Nobody tells of a connection that breaks: a look in between finds it.
+      const auto soon = std::chrono::system_clock::now() + milliseconds(100);
+      if (other != nullptr) {
+        (void)other->WaitForStateChange(other->GetState(false), soon);
+        continue;
+      }
+      MutexLock lock(mu);
+      (void)changed.WaitUntil(
+          mu, steady_clock::now() + milliseconds(100),
+          [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return dialled.size() != seen; });
+    }
+  }
+  // Whether the first `count` that were made are gone.
+  bool AreGone(size_t count) {
+    MutexLock lock(mu);
+    return changed.WaitUntil(
+        mu, steady_clock::now() + kPatience, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          return std::all_of(dialled.begin(), dialled.begin() + static_cast<long>(count),
+                             [](const Dialled& each) { return each.channel.expired(); });
+        });
+  }
+
+  // Those that exist; how many were made.
+  std::vector<std::shared_ptr<grpc::Channel>> Existing(size_t* all) {
+    MutexLock lock(mu);
+    *all = dialled.size();
+    std::vector<std::shared_ptr<grpc::Channel>> existing;
+    for (const Dialled& each : dialled) {
+      if (auto channel = each.channel.lock()) existing.push_back(std::move(channel));
+    }
+    return existing;
   }
 
   Mutex mu;
+  Condition changed;  // one was made, or is gone
   std::vector<Dialled> dialled ABSL_GUARDED_BY(mu);
   std::unique_ptr<WarmChannels> channels;  // last: its thread uses everything above
 };
@@ -91,11 +114,11 @@ struct Warmed {
 std::unique_ptr<RingPort> Port(uint16_t at = 0) {
   std::unique_ptr<RingPort> port;
   // A port that has just been left may be refused for a moment.
-  (void)Within(kPatience, [&]() {
+  for (const auto end = steady_clock::now() + kPatience;
+       port == nullptr && steady_clock::now() < end;) {
     auto made = RingPort::Create({"127.0.0.1", at});
     if (made.ok()) port = *std::move(made);
-    return port != nullptr;
-  });
+  }
   REQUIRE(port != nullptr);
   return port;
 }
@@ -153,7 +176,7 @@ TEST_CASE("WarmChannels: to two peers at most") {
   const auto b = Port(), c = Port(), d = Port();
   Warmed warm;
   warm.channels->Keep({To("b", b), To("c", c), To("d", d)});
-  REQUIRE(Within(kPatience, [&]() { return log.count() > 0; }));  // all that are kept are there
+  REQUIRE(log.Await("\n"));  // all that are kept are there
   CHECK(log.text().ends_with("next successors are connected already: b c\n"));
   CHECK(warm.channels->Take(To("d", d), Use::kLink) == nullptr);
   CHECK(warm.made() == 6);
@@ -256,10 +279,8 @@ TEST_CASE("RingPort: the next ring uses the connections that are ready, and each
   CHECK(connections(kMade) == 6);
   keep(0, {1, 2});
   keep(2, {0, 1});
-  REQUIRE(Within(kPatience, [&]() {
-    return connections("next successors are connected already: worker-1 worker-2") == 1 &&
-           connections("next successors are connected already: worker-0 worker-1") == 1;
-  }));
+  REQUIRE(log.Await("next successors are connected already: worker-1 worker-2",
+                    "next successors are connected already: worker-0 worker-1"));
   // Member 1 is lost, and one fetches a state.
   const auto state_channel = [&ring](const std::string& holder) {
     return ring.port(0)->TakeStateChannel(
