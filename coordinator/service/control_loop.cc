@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "common/check.h"
-#include "common/sha256.h"
 #include "common/ticket.h"
 #include "coordinator/service/checkpoint_check.h"
 
