@@ -19,6 +19,9 @@
 
 namespace ringmaster::coordinator {
 
+class Store;
+struct Restored;  // logic.h
+
 class CheckpointFolder {
  public:
   static constexpr uint64_t kNoQuota = std::numeric_limits<uint64_t>::max();
@@ -69,5 +72,10 @@ class CheckpointFolder {
   const std::shared_ptr<std::atomic<uint64_t>> arriving_ =
       std::make_shared<std::atomic<uint64_t>>(0);
 };
+
+// All that `store` holds, before the control loop starts. A store that was restored from an older
+// copy knows less than the folder: checkpoints there that are whole and of their job go into it,
+// and ids of jobs that it lacks are taken.
+[[nodiscard]] StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder);
 
 }  // namespace ringmaster::coordinator

@@ -18,9 +18,6 @@
 
 namespace ringmaster::coordinator {
 
-class CheckpointFolder;
-struct Restored;  // logic.h
-
 // TryWrite, below.
 struct WriteNothing {};
 // One of the writes below.
@@ -71,10 +68,5 @@ class Store {
   // In their order, together where the store can: how each ended.
   [[nodiscard]] virtual std::vector<Status> WriteAll(const std::vector<const StoreWrite*>& writes);
 };
-
-// All that `store` holds, before the control loop starts. A store that was restored from an older
-// copy knows less than the folder: checkpoints there that are whole and of their job go into it,
-// and ids of jobs that it lacks are taken.
-[[nodiscard]] StatusOr<Restored> LoadAll(Store& store, const CheckpointFolder& folder);
 
 }  // namespace ringmaster::coordinator

@@ -68,9 +68,10 @@ Status NodeRun::Fill(const graph::Value& value, void* to) {
     std::vector<T> values(static_cast<size_t>(graph::Elements(value.shape)));
     Noise noise;
     for (T& element : values) element = T(noise.Next());
-    return FromCuda(
-        cudaMemcpy(to, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-        "filling an input");
+    RING_RETURN_IF_ERROR(FromCuda(cudaMemcpyAsync(to, values.data(), values.size() * sizeof(T),
+                                                  cudaMemcpyHostToDevice, stream_.get()),
+                                  "filling an input"));
+    return FromCuda(cudaStreamSynchronize(stream_.get()), "filling an input");
   });
 }
 
@@ -107,7 +108,9 @@ StatusOr<double> NodeRun::Microseconds() {
 }
 
 Status NodeRun::Scribble(int byte) {
-  return FromCuda(cudaMemset(memory_.data() + inputs_bytes_, byte, memory_.size() - inputs_bytes_),
+  // In the stream of the runs: the one without a name waits for none of ours, nor they for it.
+  return FromCuda(cudaMemsetAsync(memory_.data() + inputs_bytes_, byte,
+                                  memory_.size() - inputs_bytes_, stream_.get()),
                   "filling a workspace");
 }
 

@@ -53,6 +53,9 @@ void CheckSameBits(const testing::OpProgram& op) {
 
 }  // namespace
 
+// Sums in another order differ by 1e-5 of a gradient. But where two values of a pool, or a value and
+// a relu's zero, are as near as that, each side may decide otherwise, and one element of millions
+// then has its whole gradient elsewhere: 1e-3 of the gradients before it, on an H100 for vgg.
 TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
   for (const char* model : {"mlp", "alexnet", "vgg"}) {
     const auto program = testing::ModelProgram({.name = model, .samples = 8});
@@ -65,7 +68,7 @@ TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
     for (const auto& gradient : cpu.gradients) all = std::hypot(all, Norm(gradient));
     for (size_t p = 0; p < program->parameters.size(); ++p) {
       INFO(model << ", " << program->parameters[p].name);
-      const double allowed = 1e-4 * (Norm(cpu.gradients[p]) + 1e-3 * all);
+      const double allowed = 3e-3 * (Norm(cpu.gradients[p]) + 1e-3 * all);
       CHECK(Distance(gpu.gradients[p], cpu.gradients[p]) <= allowed);
     }
   }
