@@ -118,7 +118,7 @@ Status CudaExecutable::RunShard(const ShardInput& input, const GradientSink& sin
   RING_RETURN_IF_ERROR(Launch(delivery));
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(done_.get(), lane_.compute.get()), "step"));
   RING_RETURN_IF_ERROR(Deliver(sink));
-  RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(done_.get()), "step"));
+  RING_RETURN_IF_ERROR(Await(done_.get(), "step"));
   ways_[static_cast<size_t>(delivery)].warm = true;
   return absl::OkStatus();
 }
@@ -280,7 +280,7 @@ Status CudaExecutable::Deliver(const GradientSink& sink) const {
   size_t place = 0;
   for (const CopyBack& copy : layout_.copies) {
     if (!copy.parameter) continue;
-    RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(gradient_events_[place].get()), "step"));
+    RING_RETURN_IF_ERROR(Await(gradient_events_[place].get(), "step"));
     if (sink.summed) {
       sink.summed(*copy.parameter, RefusedKind(HostFlags()[place]));
     } else {

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace ringmaster::cuda {
@@ -11,6 +13,18 @@ Status FromCuda(cudaError_t error, std::string_view what) {
   const auto code = error == cudaErrorMemoryAllocation ? absl::StatusCode::kResourceExhausted
                                                        : absl::StatusCode::kInternal;
   return Error(code, "{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+Status Await(cudaEvent_t event, std::string_view what) {
+  constexpr std::chrono::milliseconds kAwake(3);
+  const auto end = std::chrono::steady_clock::now() + kAwake;
+  do {
+    const cudaError_t state = cudaEventQuery(event);
+    if (state != cudaErrorNotReady) return FromCuda(state, what);
+    (void)cudaGetLastError();  // no error of the next launch
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return FromCuda(cudaEventSynchronize(event), what);
 }
 
 void Arena::Free() {

@@ -47,8 +47,7 @@ using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
   return Stream(stream);
 }
 
-// A thread that waits for it sleeps: the host's processors add gradients and load samples
-// meanwhile, and waking takes microseconds where a step takes milliseconds.
+// For Await.
 [[nodiscard]] inline StatusOr<Event> MakeEvent() {
   cudaEvent_t event = nullptr;
   RING_RETURN_IF_ERROR(FromCuda(
@@ -56,11 +55,16 @@ using GraphExec = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
   return Event(event);
 }
 
+// Waits on the calling thread until the event is there. The thread asks again and again for the
+// first milliseconds, and lets others run between two questions; then it sleeps. Waking takes some
+// 50 us (an H100's host), four of which in a step of 3 ms cost a twentieth of it.
+[[nodiscard]] Status Await(cudaEvent_t event, std::string_view what);
+
 // Waits on the calling thread for everything that is on the stream now. `event` is any event that
 // nobody else waits for.
 [[nodiscard]] inline Status WaitFor(cudaStream_t stream, cudaEvent_t event, std::string_view what) {
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(event, stream), what));
-  return FromCuda(cudaEventSynchronize(event), what);
+  return Await(event, what);
 }
 
 // Memory that grows: of the GPU that is current, or of the host, page-locked, so that copies

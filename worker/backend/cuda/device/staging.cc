@@ -21,7 +21,7 @@ Status Uploader::NextSlot() {
   RING_RETURN_IF_ERROR(FromCuda(cudaEventRecord(sent_[slot_].get(), stream_), "upload"));
   slot_ = (slot_ + 1) % kSlots;
   used_ = 0;
-  return FromCuda(cudaEventSynchronize(sent_[slot_].get()), "upload");
+  return Await(sent_[slot_].get(), "upload");
 }
 
 Status Uploader::Copy(const void* from, void* to, size_t bytes) {
@@ -63,7 +63,7 @@ Status Downloader::Start(const std::byte* from, size_t part, size_t bytes) {
 Status Downloader::Finish(std::byte* to, size_t part, size_t bytes) {
   const size_t slot = part % arrived_.size();
   const size_t at = part * kSlotBytes;
-  RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(arrived_[slot].get()), "download"));
+  RING_RETURN_IF_ERROR(Await(arrived_[slot].get(), "download"));
   std::memcpy(to + at, memory_.data() + slot * kSlotBytes, std::min(bytes - at, kSlotBytes));
   return absl::OkStatus();
 }

@@ -12,8 +12,8 @@ namespace {
 
 using exact::Halves;
 
-constexpr int kHashWarps = 8;  // of one block of threads
-constexpr int kBlocksOfWarp = 8;
+constexpr int kHashWarps = 8;     // of one block of threads
+constexpr int kBlocksOfWarp = 2;  // few: what a block of threads waits for is its last warp's loads
 constexpr int kHashedOfLane = exact::kBlockElements / kWarpLanes;
 constexpr int kHashSumThreads = 64;
 

@@ -129,7 +129,7 @@ StatusOr<PackedBlocks> SumTransfer::Place(const Bucket& slice, Slot& slot) {
 }
 
 Status SumTransfer::FinishReading(const Bucket& slice, Slot& slot, std::span<int64_t> to) {
-  RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(slot.done.get()), "copy of sums"));
+  RING_RETURN_IF_ERROR(Await(slot.done.get(), "copy of sums"));
   const auto* packed = reinterpret_cast<const uint8_t*>(slot.packed.data());
   for (size_t b = 0; b < slice.block_count; ++b) {
     const size_t count = layout_.blocks()[slice.first_block + b].count;
@@ -147,7 +147,7 @@ Status SumTransfer::WriteSlices(std::span<const int64_t> from, const Bucket& buc
   for (size_t i = 0; i < slices.size(); ++i) {
     Slot& slot = slots_[i % slots_.size()];
     // An event that was never recorded counts as done.
-    RING_RETURN_IF_ERROR(FromCuda(cudaEventSynchronize(slot.done.get()), "copy of totals"));
+    RING_RETURN_IF_ERROR(Await(slot.done.get(), "copy of totals"));
     RING_RETURN_IF_ERROR(StartWriting(PartOf(from, bucket, slices[i]), slices[i], slot, to));
   }
   return WaitFor(stream_.get(), slots_[0].done.get(), "copy of totals");
