@@ -73,9 +73,24 @@ std::optional<std::chrono::milliseconds> ProgressWatch::Frozen(std::chrono::mill
 
 std::chrono::milliseconds Readmission::Bar(const std::string& worker,
                                            const std::string& incarnation, Now now) {
+  return Bar(worker, incarnation, now, kFirst, kMost);
+}
+
+std::chrono::milliseconds Readmission::BarSlow(const std::string& worker,
+                                               const std::string& incarnation, Now now) {
+  const auto lasts = Bar(worker, incarnation, now, kMost, kMostOfSlow);
+  records_[worker].slow = true;
+  return lasts;
+}
+
+std::chrono::milliseconds Readmission::Bar(const std::string& worker,
+                                           const std::string& incarnation, Now now,
+                                           std::chrono::milliseconds first,
+                                           std::chrono::milliseconds most) {
   Record& record = records_[worker];
-  if (record.incarnation != incarnation) record = {incarnation, {}, {}, false};
-  record.lasts = record.lasts.count() == 0 ? kFirst : std::min(2 * record.lasts, kMost);
+  if (record.incarnation != incarnation) record = {incarnation, {}, {}, false, false};
+  record.slow = false;
+  record.lasts = std::clamp(2 * record.lasts, first, most);
   record.until = now.steady + record.lasts;
   record.told = false;
   return record.lasts;
@@ -84,6 +99,12 @@ std::chrono::milliseconds Readmission::Bar(const std::string& worker,
 void Readmission::Lift(const std::string& worker, Now now) {
   const auto record = records_.find(worker);
   if (record != records_.end()) record->second.until = std::min(record->second.until, now.steady);
+}
+
+void Readmission::LiftSlow(Now now) {
+  for (auto& [worker, record] : records_) {
+    if (record.slow) record.until = std::min(record.until, now.steady);
+  }
 }
 
 bool Readmission::Barred(const std::string& worker, const std::string& incarnation, Now now) const {

@@ -89,6 +89,7 @@ struct Member {
   std::optional<v1::JobFinished> finished;
   bool stopped = false;
   v1::Progress progress;               // the newest
+  double shard_seconds = 0;            // that it took for one of its last shards; 0: not known
   uint64_t work = 0;                   // Heartbeat.progress
   uint64_t beat = 0;                   // Heartbeat.applied, of this generation
   std::string phase;                   // Heartbeat.phase, shortened
@@ -115,17 +116,23 @@ struct Member {
 }
 
 // When a worker that was evicted from a job, or could not take part in it, may join it again: after
-// 1 s, doubled each time up to 5 min. Owned by Run, loop thread only. A new process of the same
-// name has a clean record.
+// 1 s, doubled each time up to 5 min; one that was too slow after 5 min, up to an hour. Owned by
+// Run, loop thread only. A new process of the same name has a clean record.
 class Readmission {
  public:
   static constexpr std::chrono::milliseconds kFirst{1'000};
   static constexpr std::chrono::milliseconds kMost{300'000};
 
+  static constexpr std::chrono::milliseconds kMostOfSlow{3'600'000};
+
   // Bars it from now on; for how long comes back.
   std::chrono::milliseconds Bar(const std::string& worker, const std::string& incarnation, Now now);
+  std::chrono::milliseconds BarSlow(const std::string& worker, const std::string& incarnation,
+                                    Now now);
   // It may join again from now on; the next bar is longer all the same.
   void Lift(const std::string& worker, Now now);
+  // Who was only too slow may join again from now on.
+  void LiftSlow(Now now);
   [[nodiscard]] bool Barred(const std::string& worker, const std::string& incarnation,
                             Now now) const;
   // Whether a bar ended since the last call.
@@ -137,7 +144,11 @@ class Readmission {
     std::string incarnation;
     std::chrono::milliseconds until{0}, lasts{0};
     bool told = false;
+    bool slow = false;
   };
+  std::chrono::milliseconds Bar(const std::string& worker, const std::string& incarnation, Now now,
+                                std::chrono::milliseconds first, std::chrono::milliseconds most);
+
   std::map<std::string, Record> records_;
 };
 

@@ -5,6 +5,7 @@
 #include "common/job/class_map.h"
 #include "common/job/shards.h"
 #include "common/planted_bug.h"
+#include "coordinator/logic/run/balance.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -107,16 +108,16 @@ bool MayKeep(const std::vector<uint32_t>& folded, size_t count, job::Range range
 // The shards of one class, for its seats.
 void AssignClass(job::Range shards, std::span<const Seat> seats, const std::vector<size_t>& its,
                  Assignment* assignment) {
-  std::vector<uint32_t> cores;
-  for (const size_t seat : its) cores.push_back(seats[seat].cores);
-  const auto counts = job::AssignShards(static_cast<uint32_t>(shards.size()), cores);
+  std::vector<Pace> paces;
+  for (const size_t seat : its) paces.push_back({seats[seat].cores, seats[seat].shard_seconds});
+  const std::vector<uint32_t> counts = Balance(static_cast<uint32_t>(shards.size()), paces);
   std::vector<bool> taken(shards.end, false);
   bool kept = false;
   for (size_t i = 0; i < its.size(); ++i) {
     std::vector<uint32_t> folded = seats[its[i]].folded;
     std::sort(folded.begin(), folded.end());
     folded.erase(std::unique(folded.begin(), folded.end()), folded.end());
-    if (!MayKeep(folded, counts[i].size(), shards, taken)) continue;
+    if (!MayKeep(folded, counts[i], shards, taken)) continue;
     for (const uint32_t shard : folded) taken[shard] = true;
     kept = kept || !folded.empty();
     assignment->kept += static_cast<uint32_t>(folded.size());
@@ -125,7 +126,7 @@ void AssignClass(job::Range shards, std::span<const Seat> seats, const std::vect
   auto next = static_cast<uint32_t>(shards.begin);
   for (size_t i = 0; i < its.size(); ++i) {
     std::vector<uint32_t>& own = assignment->shards[its[i]];
-    while (own.size() < counts[i].size()) {
+    while (own.size() < counts[i]) {
       if (RING_PLANTED(kDealsNoMissingShards) && kept) break;
       while (taken[next] && !RING_PLANTED(kTwoOwners)) ++next;
       own.push_back(next++);

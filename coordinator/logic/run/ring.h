@@ -60,6 +60,7 @@ struct Seat {
   uint32_t cores = 1;            // >= 1
   std::vector<uint32_t> folded;  // shards of the first step that it has finished
   std::string class_name;        // of the map
+  double shard_seconds = 0;      // that it was seen to take for one; 0: not known
 };
 
 struct Assignment {
@@ -67,11 +68,12 @@ struct Assignment {
   uint32_t kept = 0;                          // finished before, and not computed again
 };
 
-// Each seat gets shards of its class, and of those as many as follows from cores alone
-// (job::AssignShards). A seat whose folded shards are no more than that, of its class, and nobody's
-// yet, keeps them all; any other seat keeps none, as a worker does. What is missing is dealt out in
-// ring order, ascending: without folded shards everybody gets a contiguous range. Each class of the
-// map has at least one seat, and at most as many as shards; a seat of another class gets none.
+// Each seat gets shards of its class, and of those as many as make the step shortest (Balance),
+// which follows from cores alone while nobody was measured. A seat whose folded shards are no more
+// than that, of its class, and nobody's yet, keeps them all; any other seat keeps none, as a worker
+// does. What is missing is dealt out in ring order, ascending: without folded shards everybody gets
+// a contiguous range. Each class of the map has at least one seat, and at most as many as shards; a
+// seat of another class gets none.
 [[nodiscard]] Assignment Assign(const v1::ClassMap& map, std::span<const Seat> seats);
 
 }  // namespace ringmaster::coordinator

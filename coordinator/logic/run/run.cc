@@ -281,6 +281,7 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   if (phase_ != Phase::kRunning) return;
   if (std::optional<v1::Straggler> straggler = FindStraggler(status)) {
     *status.mutable_straggler() = *std::move(straggler);
+    status.mutable_straggler()->mutable_text()->append(DescribeWithout(status));
   }
   if (std::optional<v1::InputWait> wait = FindInputWait(status)) {
     *status.mutable_input_wait() = *std::move(wait);

@@ -8,7 +8,8 @@
 // and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
 // run_classes.cc which numerics classes share the job;
 // run_regroup.cc the fence, and Start; run_faults.cc states with wrong bits; run_steps.cc while the
-// ring runs; run_reports.cc what members say then; run_waiting.cc while it cannot run.
+// ring runs; run_balance.cc how many shards each computes; run_reports.cc what members say then;
+// run_waiting.cc while it cannot run.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/agreement.h"
+#include "coordinator/logic/run/balance.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
@@ -315,6 +317,23 @@ class Run {
   void RegroupComers(Now now, Actions& actions);
   void EvictFrozen(Now now);
 
+  // run_balance.cc
+  // The members of a class that all were measured, at least two, and the seconds until the last one
+  // has its shards: as it is, by speed, and by speed without the slowest.
+  struct ClassPace {
+    std::vector<const Member*> members;
+    std::vector<uint32_t> counts;
+    std::vector<Pace> paces;
+    double now = 0, balanced = 0, without = 0;
+    const Member* slowest = nullptr;
+  };
+  void MeasurePace(Member& member) const;
+  std::optional<ClassPace> PaceOfClass(const v1::MappedClass& its) const;
+  std::string FindBalance(Now now);  // why the ring is to be formed again; empty: it is not
+  void LeaveOutSlow(std::vector<std::string>& names, Now now);
+  double KnownPace(const Member& member) const;
+  std::string DescribeWithout(const v1::JobStatus& status) const;
+
   // run_reports.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
   // Of a report by a member that holds S(applied).
@@ -397,6 +416,15 @@ class Run {
   bool may_join_ = false;                 // a tick: those who became ready since the last enter now
   Suspicions suspicions_;
   Readmission readmission_;
+
+  // Who computes how much.
+  struct SlowWorker {
+    std::string incarnation;
+    double shard_seconds = 0;
+  };
+  std::map<std::string, SlowWorker> slow_;  // that were left out
+  std::string too_slow_;                    // is left out of the next generation
+  std::chrono::milliseconds balance_at_{0}, balance_pause_{0};  // when it is looked at next
 
   // The newest state, and how it comes back when nobody has it.
   std::map<std::string, std::string> lost_holders_;  // incarnation, empty when it is not known

@@ -179,6 +179,7 @@ Fault Run::Conclude(Now now, Actions& actions) {
   std::vector<std::string> names = Answered(now);
   LeaveOutSpoilt(names);
   LeaveOutAccused(names, now);
+  LeaveOutSlow(names, now);
   const bool enough = Enough(names);
   const uint64_t highest = HighestApplied(names);
   if (enough && highest >= NeededStep()) restore_.reset();
@@ -306,7 +307,7 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
     const Member& member = *Find(name);
     const bool holds = member.holding.applied == step;
     seats.push_back({member.attach.cores(), holds ? member.holding.folded : std::vector<uint32_t>(),
-                     member.class_name});
+                     member.class_name, KnownPace(member)});
   }
   const Assignment assignment = Assign(map(), seats);
   std::vector<Place> ring;

@@ -111,6 +111,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   from.joined = true;
   from.progress = said;
   from.applied = std::max(from.applied, said.applied());
+  MeasurePace(from);
   if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
   if (said.applied() >= newest_.applied()) newest_ = said;
   behind_ = true;

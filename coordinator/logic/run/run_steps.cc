@@ -97,6 +97,8 @@ Fault Run::SettleRunning(Now now, Actions& actions) {
     BeginFence(FenceWhen::kNow, *idle, now, actions);
   } else if (NextMapBegins()) {
     BeginFence(FenceWhen::kAtBoundary, "the next class map begins", now, actions);
+  } else if (const std::string balance = FindBalance(now); !balance.empty()) {
+    BeginFence(FenceWhen::kAtBoundary, balance, now, actions);
   } else {
     ShowFinishing(now);
     RegroupComers(now, actions);

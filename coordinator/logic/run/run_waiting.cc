@@ -18,6 +18,7 @@ constexpr size_t kMostNamed = 4;  // workers in a reason
 void Run::Wait(Now now) {
   regroup_.reset();
   accusation_.reset();
+  readmission_.LiftSlow(now);
   Enter(Phase::kWaiting, {}, now);
 }
 

@@ -63,6 +63,7 @@ v1::Progress ParseProgress(const Command& command) {
   v1::StepTimes& times = *said.mutable_step_times();
   times.set_input(command.Real("input", 0));
   times.set_compute(command.Real("compute", 0));
+  times.set_ring_wait(command.Real("waits", 0));
   times.set_ring_transfer(command.Real("ring", 0));
   times.set_total(command.Real("total", 0));
   times.set_input_work(command.Real("work", 0));
