@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "common/graph/ops/unary.h"
+#include "common/host_device.h"
 
 namespace ringmaster::graph {
 
@@ -31,17 +32,17 @@ struct SigmoidCrossEntropy {
                                        .float32_inputs = 0b11,
                                        .recompute = Recompute::kNever};
   template <typename R>
-  R Value(R p, R t) const {
+  RING_HOST_DEVICE R Value(R p, R t) const {
     return Select(p <= R(0), R(0), p) - p * Smooth(t) + Log1p(Exp(R(0) - Abs(p)));
   }
   template <typename R>
-  R Slope(R p, R t) const {
+  RING_HOST_DEVICE R Slope(R p, R t) const {
     return Logistic(p) - Smooth(t);
   }
 
  private:
   template <typename R>
-  R Smooth(R t) const {
+  RING_HOST_DEVICE R Smooth(R t) const {
     return t * R(1 - label_smoothing) + R(label_smoothing / 2);
   }
 };
@@ -53,11 +54,11 @@ struct MeanSquaredError {
                                        .float32_inputs = 0b11,
                                        .recompute = Recompute::kNever};
   template <typename R>
-  R Value(R p, R t) const {
+  RING_HOST_DEVICE R Value(R p, R t) const {
     return (p - t) * (p - t);
   }
   template <typename R>
-  R Slope(R p, R t) const {
+  RING_HOST_DEVICE R Slope(R p, R t) const {
     return R(2) * (p - t);
   }
 };
@@ -69,11 +70,11 @@ struct MeanAbsoluteError {
                                        .float32_inputs = 0b11,
                                        .recompute = Recompute::kNever};
   template <typename R>
-  R Value(R p, R t) const {
+  RING_HOST_DEVICE R Value(R p, R t) const {
     return Abs(p - t);
   }
   template <typename R>
-  R Slope(R p, R t) const {
+  RING_HOST_DEVICE R Slope(R p, R t) const {
     return Select(p <= t, Select(p >= t, R(0), R(-1)), R(1));
   }
 };
@@ -92,12 +93,12 @@ struct Huber {
   static constexpr OpTraits kTraits = {
       .name = "huber", .keras = "Huber", .float32_inputs = 0b11, .recompute = Recompute::kNever};
   template <typename R>
-  R Value(R p, R t) const {
+  RING_HOST_DEVICE R Value(R p, R t) const {
     const R d = Abs(p - t);
     return Select(d <= R(delta), R(0.5) * d * d, R(delta) * (d - R(delta / 2)));
   }
   template <typename R>
-  R Slope(R p, R t) const {
+  RING_HOST_DEVICE R Slope(R p, R t) const {
     const R d = p - t;
     return Select(d <= R(-delta), R(-delta), Select(d >= R(delta), R(delta), d));
   }
@@ -116,13 +117,13 @@ struct BinaryAccuracy {
                                        .float32_inputs = 0b11,
                                        .recompute = Recompute::kNever};
   template <typename R>
-  R Value(R p, R t) const {
+  RING_HOST_DEVICE R Value(R p, R t) const {
     return R(1) - Abs(Yes(p, threshold) - Yes(t, 0.5));
   }
 
  private:
   template <typename R>
-  static R Yes(R x, double threshold) {
+  RING_HOST_DEVICE static R Yes(R x, double threshold) {
     return Select(x <= R(threshold), R(0), R(1));
   }
 };

@@ -4,8 +4,9 @@
 // thread-safe.
 //
 // R is a number type with + - * / and comparisons, made from double: float64 in the reference, a
-// packet of float32 on a CPU. Formulas call only what `Scalar functions` lists, so that no backend
-// needs a library of its own behind them. NaN passes. relu and cast, last, have rules of their own.
+// packet of float32 on a CPU, one float32 on a GPU. Formulas call only what `Scalar functions`
+// lists, so that no backend needs a library of its own behind them. NaN passes. relu and cast,
+// last, have rules of their own.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <tuple>
 
 #include "common/graph/ops/op.h"
+#include "common/host_device.h"
 
 namespace ringmaster::graph {
 
@@ -35,19 +37,19 @@ constexpr bool ReadsX(Reads reads) { return reads != Reads::kY; }
 constexpr bool ReadsY(Reads reads) { return reads != Reads::kX; }
 
 template <typename R>
-R Logistic(R x) {
+RING_HOST_DEVICE R Logistic(R x) {
   return R(1) / (R(1) + Exp(R(0) - x));
 }
 
 // max(x, 0) where that is less than `most`.
 template <typename R>
-R Clamp(R x, double most) {
+RING_HOST_DEVICE R Clamp(R x, double most) {
   return Select(x <= R(0), R(0), Select(x >= R(most), R(most), x));
 }
 
 // `inside` where 0 < y < most, else 0.
 template <typename R>
-R InsideClamp(R y, double most, R inside) {
+RING_HOST_DEVICE R InsideClamp(R y, double most, R inside) {
   return Select(y <= R(0), R(0), Select(y >= R(most), R(0), inside));
 }
 
@@ -57,11 +59,11 @@ struct Relu6 {
       .name = "relu6", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Clamp(x, 6);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return InsideClamp(y, 6, dy);
   }
 };
@@ -80,11 +82,11 @@ struct LeakyRelu {
       .name = "leaky_relu", .keras = "LeakyReLU", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Select(x <= R(0), R(slope) * x, x);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return Select(y <= R(0), R(slope) * dy, dy);
   }
 };
@@ -102,11 +104,11 @@ struct Elu {
   static constexpr OpTraits kTraits = {.name = "elu", .keras = "ELU", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Select(x <= R(0), R(alpha) * Expm1(x), x);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return Select(y <= R(0), dy * (y + R(alpha)), dy);
   }
 };
@@ -117,11 +119,11 @@ struct Sigmoid {
       .name = "sigmoid", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Logistic(x);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return dy * y * (R(1) - y);
   }
 };
@@ -132,11 +134,11 @@ struct HardSigmoid {
       .name = "hard_sigmoid", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Clamp(x + R(3), 6) / R(6);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return InsideClamp(y, 1, dy / R(6));
   }
 };
@@ -147,11 +149,11 @@ struct HardSwish {
       .name = "hard_swish", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kX;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return x * (Clamp(x + R(3), 6) / R(6));
   }
   template <typename R>
-  R Backward(R x, R, R dy) const {
+  RING_HOST_DEVICE R Backward(R x, R, R dy) const {
     const R inside = dy * (R(2) * x + R(3)) / R(6);
     return Select(x <= R(-3), R(0), Select(x >= R(3), dy, inside));
   }
@@ -162,11 +164,11 @@ struct Tanh {
       .name = "tanh", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kY;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return TanhOf(x);
   }
   template <typename R>
-  R Backward(R, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R, R y, R dy) const {
     return dy * (R(1) - y * y);
   }
 };
@@ -177,11 +179,11 @@ struct Swish {
       .name = "swish", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kBoth;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return x * Logistic(x);
   }
   template <typename R>
-  R Backward(R x, R y, R dy) const {
+  RING_HOST_DEVICE R Backward(R x, R y, R dy) const {
     const R s = Logistic(x);
     return dy * (s + y * (R(1) - s));
   }
@@ -193,11 +195,11 @@ struct Softplus {
       .name = "softplus", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kX;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return Select(x <= R(0), R(0), x) + Log1p(Exp(R(0) - Abs(x)));
   }
   template <typename R>
-  R Backward(R x, R, R dy) const {
+  RING_HOST_DEVICE R Backward(R x, R, R dy) const {
     return dy * Logistic(x);
   }
 };
@@ -217,11 +219,11 @@ struct Gelu {
       .name = "gelu", .keras = "Activation", .storage = Storage::kInPlace};
   static constexpr Reads kReads = Reads::kX;
   template <typename R>
-  R Forward(R x) const {
+  RING_HOST_DEVICE R Forward(R x) const {
     return x * R(0.5) * (R(1) + Bend(x));
   }
   template <typename R>
-  R Backward(R x, R, R dy) const {
+  RING_HOST_DEVICE R Backward(R x, R, R dy) const {
     const R bend = Bend(x);
     return dy * R(0.5) * (R(1) + bend + x * BendSlope(x, bend));
   }
@@ -232,12 +234,12 @@ struct Gelu {
 
   // 2 Phi(x) - 1 and its derivative.
   template <typename R>
-  R Bend(R x) const {
+  RING_HOST_DEVICE R Bend(R x) const {
     if (approximate == Approximate::kNone) return Erf(x * R(1 / std::numbers::sqrt2));
     return TanhOf(R(kTanhScale) * (x + R(kCube) * x * x * x));
   }
   template <typename R>
-  R BendSlope(R x, R bend) const {
+  RING_HOST_DEVICE R BendSlope(R x, R bend) const {
     if (approximate == Approximate::kNone) return R(kTanhScale) * Exp(x * x * R(-0.5));
     return (R(1) - bend * bend) * R(kTanhScale) * (R(1) + R(3 * kCube) * x * x);
   }

@@ -6,8 +6,9 @@ namespace ringmaster::cuda {
 BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
     BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
     BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
-    BindMaxPool, BindMaxPoolGradient, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient, BindTopK;
+    BindMaxPool, BindMaxPoolGradient, BindPairLoss, BindRelu, BindReluGradient, BindReshape,
+    BindSoftmax, BindSoftmaxGradient, BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient,
+    BindTopK, BindUnary;
 
 namespace {
 
@@ -31,12 +32,16 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
     KernelOf<graph::MaxPool>(&BindMaxPool),
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
+    KernelOf<graph::PairLossFamily>(&BindPairLoss),
     KernelOf<graph::Relu>(&BindRelu),
     KernelOf<graph::ReluGradient>(&BindReluGradient),
     KernelOf<graph::Reshape>(&BindReshape),
+    KernelOf<graph::Softmax>(&BindSoftmax),
+    KernelOf<graph::SoftmaxGradient>(&BindSoftmaxGradient),
     KernelOf<graph::SoftmaxCrossEntropy>(&BindSoftmaxCrossEntropy),
     KernelOf<graph::SoftmaxCrossEntropyGradient>(&BindSoftmaxCrossEntropyGradient),
     KernelOf<graph::TopK>(&BindTopK),
+    KernelOf<graph::UnaryFamily>(&BindUnary),
 });
 
 // What of an op that has a kernel that kernel cannot do; nullptr: the node asks for nothing of it.

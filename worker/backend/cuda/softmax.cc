@@ -1,9 +1,35 @@
-// softmax_cross_entropy and its gradient, in float32 logits with sums in double, and top_k.
+// softmax and its gradient; softmax_cross_entropy and its gradient, in float32 logits with sums in
+// double, and top_k.
 #include "worker/backend/cuda/kernels/softmax.h"
 #include "worker/backend/cuda/device/runtime.h"
 #include "worker/backend/cuda/kernel_table.h"
 
 namespace ringmaster::cuda {
+
+// Over the last axis.
+StatusOr<std::unique_ptr<Kernel>> BindSoftmax(const BindContext& context) {
+  const graph::Shape& shape = context.output(0).shape;
+  const int64_t classes = shape.back(), rows = graph::Elements(shape) / classes;
+  return WithStorage(context.output(0).dtype, [&]<typename T>(T) {
+    return MakeLaunch([rows, classes](const Operands& o, cudaStream_t stream) {
+      return FromCuda(LaunchSoftmax(rows, classes, o.input<T>(0), o.output<T>(0), stream),
+                      "softmax");
+    });
+  });
+}
+
+StatusOr<std::unique_ptr<Kernel>> BindSoftmaxGradient(const BindContext& context) {
+  const graph::Shape& shape = context.output(0).shape;
+  const int64_t classes = shape.back(), rows = graph::Elements(shape) / classes;
+  return WithStorage(context.output(0).dtype, [&]<typename T>(T) {
+    return MakeLaunch([rows, classes](const Operands& o, cudaStream_t stream) {
+      return FromCuda(LaunchSoftmaxGradient(rows, classes, o.input<T>(0), o.input<T>(1),
+                                            o.output<T>(0), stream),
+                      "softmax_gradient");
+    });
+  });
+}
+
 namespace {
 
 LogitsShape LogitsShapeOf(const BindContext& context) {

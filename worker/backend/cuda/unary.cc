@@ -56,4 +56,18 @@ StatusOr<std::unique_ptr<Kernel>> BindCast(const BindContext& context) {
   });
 }
 
+// The elementwise family and its gradients.
+StatusOr<std::unique_ptr<Kernel>> BindUnary(const BindContext& context) {
+  const graph::Value& y = context.output(0);
+  return WithStorage(y.dtype, [&]<typename T>(T) {
+    return MakeLaunch([kind = context.node.kind, count = graph::Elements(y.shape)](
+                          const Operands& operands, cudaStream_t stream) {
+      const T* inputs[3] = {};
+      for (size_t i = 0; i < operands.inputs.size(); ++i) inputs[i] = operands.input<T>(i);
+      return FromCuda(LaunchUnary(kind, inputs, operands.output<T>(0), count, stream),
+                      graph::TraitsOf(kind).name);
+    });
+  });
+}
+
 }  // namespace ringmaster::cuda

@@ -266,10 +266,11 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
+TEST_CASE("Emulated kernels: NaN passes activations, pooling, softmax and losses") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto first_output = [&](const graph::Kind& kind, size_t at) {
-    const auto op = testing::MakeOpProgram({"NaN", kind, {{{1, 2, 2, 8}}}}, DType::kBFloat16);
+  const auto first_output = [&](const graph::Kind& kind, size_t at, size_t inputs = 1) {
+    const std::vector<graph::TensorType> types(inputs, {{1, 2, 2, 8}});
+    const auto op = testing::MakeOpProgram({"NaN", kind, types}, DType::kBFloat16);
     REQUIRE(Message(op.status()) == "");
     auto feeds = testing::FeedOp(*op);
     feeds[op->program.parameters[0].value][at] = nan;
@@ -279,6 +280,17 @@ TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
   // The first of a window, which no comparison displaces.
   CHECK(std::isnan(first_output(graph::MaxPool{}, 3)[3]));
   CHECK(std::isnan(first_output(graph::GlobalAveragePool{}, 30)[6]));
+  const auto softmax = first_output(graph::Softmax{}, 13);
+  for (size_t i = 0; i < softmax.size(); ++i) CHECK(std::isnan(softmax[i]) == (i / 8 == 1));
+  const auto passes = graph::ForEachOp([&]<typename Op>(std::type_identity<Op>) {
+    if constexpr (graph::UnaryOp<Op>) return std::isnan(first_output(Op{}, 5)[5]);
+    if constexpr (graph::PairLossWithSlope<Op>) return std::isnan(first_output(Op{}, 31, 2)[0]);
+    return true;
+  });
+  for (size_t i = 0; i < passes.size(); ++i) {
+    INFO(graph::OpTable()[i].traits.name);
+    CHECK(passes[i]);
+  }
 }
 
 }  // namespace ringmaster::cuda

@@ -3,6 +3,9 @@
 // needs before it writes, and reads nothing that another one writes.
 #pragma once
 
+#include <cmath>
+
+#include "common/host_device.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
 
@@ -60,42 +63,35 @@ __device__ int64_t ElementwisePlace(int i) {
   return pack * kWidth;
 }
 
-template <typename X, typename Y, typename Function>
-__global__ void __launch_bounds__(kElementwiseThreads)
-    MapOne(const X* x, Y* y, int64_t count, Function function) {
-  constexpr int kWidth = kElementwiseWidth<X, Y>;
-  Pack<X, kWidth> in[kElementwisePacks];
+// What a thread reads of one array: all of it before it computes.
+template <int kWidth, typename T>
+struct ElementwiseStrip {
+  Pack<T, kWidth> packs[kElementwisePacks];
+
+  __device__ ElementwiseStrip(const T* from, int64_t count) {
 #pragma unroll
-  for (int i = 0; i < kElementwisePacks; ++i) {
-    in[i] = LoadUpTo<kWidth>(x, ElementwisePlace<kWidth>(i), count);
+    for (int i = 0; i < kElementwisePacks; ++i) {
+      packs[i] = LoadUpTo<kWidth>(from, ElementwisePlace<kWidth>(i), count);
+    }
   }
+};
+
+template <int kWidth, typename Y, typename Function, typename... X>
+__device__ void MapStrips(Y* y, int64_t count, const Function& function,
+                          const ElementwiseStrip<kWidth, X>&... in) {
 #pragma unroll
   for (int i = 0; i < kElementwisePacks; ++i) {
     Pack<Y, kWidth> out;
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) out.set(k, function(in[i].get(k)));
+    for (int k = 0; k < kWidth; ++k) out.set(k, function(in.packs[i].get(k)...));
     StoreUpTo<kWidth>(out, y, ElementwisePlace<kWidth>(i), count);
   }
 }
 
-template <typename T, typename Function>
+template <int kWidth, typename Y, typename Function, typename... X>
 __global__ void __launch_bounds__(kElementwiseThreads)
-    MapTwo(const T* a, const T* b, T* y, int64_t count, Function function) {
-  constexpr int kWidth = kPackWidth<T>;
-  Pack<T, kWidth> first[kElementwisePacks];
-  Pack<T, kWidth> second[kElementwisePacks];
-#pragma unroll
-  for (int i = 0; i < kElementwisePacks; ++i) {
-    first[i] = LoadUpTo<kWidth>(a, ElementwisePlace<kWidth>(i), count);
-    second[i] = LoadUpTo<kWidth>(b, ElementwisePlace<kWidth>(i), count);
-  }
-#pragma unroll
-  for (int i = 0; i < kElementwisePacks; ++i) {
-    Pack<T, kWidth> out;
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) out.set(k, function(first[i].get(k), second[i].get(k)));
-    StoreUpTo<kWidth>(out, y, ElementwisePlace<kWidth>(i), count);
-  }
+    MapElements(Y* y, int64_t count, Function function, const X*... x) {
+  MapStrips<kWidth>(y, count, function, ElementwiseStrip<kWidth, X>(x, count)...);
 }
 
 template <int kWidth>
@@ -103,19 +99,58 @@ int64_t ElementwiseBlocks(int64_t count) {
   return CeilDiv(count, int64_t{kWidth} * kElementwisePacks * kElementwiseThreads);
 }
 
+template <int kWidth, typename Y, typename Function, typename... X>
+cudaError_t EnqueueMap(Y* y, int64_t count, Function function, cudaStream_t stream, const X*... x) {
+  void (*const kernel)(Y*, int64_t, Function, const X*...) = MapElements<kWidth, Y, Function, X...>;
+  return Enqueue(kernel, ElementwiseBlocks<kWidth>(count), dim3(kElementwiseThreads), stream, y,
+                 count, function, x...);
+}
+
 // y[i] = function(x[i]).
 template <typename X, typename Y, typename Function>
 cudaError_t LaunchMap(const X* x, Y* y, int64_t count, Function function, cudaStream_t stream) {
-  return Enqueue(MapOne<X, Y, Function>, ElementwiseBlocks<kElementwiseWidth<X, Y>>(count),
-                 dim3(kElementwiseThreads), stream, x, y, count, function);
+  return EnqueueMap<kElementwiseWidth<X, Y>>(y, count, function, stream, x);
 }
 
 // y[i] = function(a[i], b[i]).
 template <typename T, typename Function>
 cudaError_t LaunchMap(const T* a, const T* b, T* y, int64_t count, Function function,
                       cudaStream_t stream) {
-  return Enqueue(MapTwo<T, Function>, ElementwiseBlocks<kPackWidth<T>>(count),
-                 dim3(kElementwiseThreads), stream, a, b, y, count, function);
+  return EnqueueMap<kPackWidth<T>>(y, count, function, stream, a, b);
 }
+
+// y[i] = function(a[i], b[i], c[i]).
+template <typename T, typename Function>
+cudaError_t LaunchMap(const T* a, const T* b, const T* c, T* y, int64_t count, Function function,
+                      cudaStream_t stream) {
+  return EnqueueMap<kPackWidth<T>>(y, count, function, stream, a, b, c);
+}
+
+// The number type of the graph's formulas (common/graph/ops/unary.h) on a GPU.
+class Real {
+ public:
+  template <typename Number>
+  RING_HOST_DEVICE explicit Real(Number number) : value_(static_cast<float>(number)) {}
+  RING_HOST_DEVICE explicit operator float() const { return value_; }
+
+  RING_HOST_DEVICE friend Real operator+(Real a, Real b) { return Real(a.value_ + b.value_); }
+  RING_HOST_DEVICE friend Real operator-(Real a, Real b) { return Real(a.value_ - b.value_); }
+  RING_HOST_DEVICE friend Real operator*(Real a, Real b) { return Real(a.value_ * b.value_); }
+  RING_HOST_DEVICE friend Real operator/(Real a, Real b) { return Real(a.value_ / b.value_); }
+  RING_HOST_DEVICE friend bool operator<=(Real a, Real b) { return a.value_ <= b.value_; }
+  RING_HOST_DEVICE friend bool operator>=(Real a, Real b) { return a.value_ >= b.value_; }
+  RING_HOST_DEVICE friend Real Select(bool condition, Real yes, Real no) {
+    return condition ? yes : no;
+  }
+  RING_HOST_DEVICE friend Real Abs(Real x) { return Real(fabsf(x.value_)); }
+  RING_HOST_DEVICE friend Real Erf(Real x) { return Real(erff(x.value_)); }
+  RING_HOST_DEVICE friend Real Exp(Real x) { return Real(expf(x.value_)); }
+  RING_HOST_DEVICE friend Real Expm1(Real x) { return Real(expm1f(x.value_)); }
+  RING_HOST_DEVICE friend Real Log1p(Real x) { return Real(log1pf(x.value_)); }
+  RING_HOST_DEVICE friend Real TanhOf(Real x) { return Real(tanhf(x.value_)); }
+
+ private:
+  float value_;
+};
 
 }  // namespace ringmaster::cuda

@@ -1,5 +1,5 @@
-// softmax_cross_entropy of float32 logits(rows, classes) and int32 labels, computed in double, and
-// top_k. Labels lie in [0, classes).
+// softmax over rows of classes; softmax_cross_entropy of float32 logits(rows, classes) and int32
+// labels, computed in double, and top_k. Labels lie in [0, classes).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,6 +8,16 @@
 #include <cstdint>
 
 namespace ringmaster::cuda {
+
+// y = exp(x) / sum(exp(x)) of each row, in float32 with sums in double. T: float, __nv_bfloat16,
+// __half.
+template <typename T>
+cudaError_t LaunchSoftmax(int64_t rows, int64_t classes, const T* x, T* y, cudaStream_t stream);
+
+// dx = y (dy - sum(dy y)) of each row.
+template <typename T>
+cudaError_t LaunchSoftmaxGradient(int64_t rows, int64_t classes, const T* y, const T* dy, T* dx,
+                                  cudaStream_t stream);
 
 struct LogitsShape {
   int64_t rows, classes;

@@ -57,4 +57,52 @@ template cudaError_t LaunchCast(const __half*, float*, int64_t, cudaStream_t);
 template cudaError_t LaunchCast(const __half*, __nv_bfloat16*, int64_t, cudaStream_t);
 template cudaError_t LaunchCast(const __half*, __half*, int64_t, cudaStream_t);
 
+namespace {
+
+template <typename Op>
+struct UnaryForward {
+  Op op;
+  __device__ float operator()(float x) const { return static_cast<float>(op.Forward(Real(x))); }
+};
+
+template <typename Op>
+struct UnaryBackward {
+  Op op;
+  __device__ float operator()(float x, float y, float dy) const {
+    return static_cast<float>(op.Backward(Real(x), Real(y), Real(dy)));
+  }
+  // Where the formula reads one of x and y both are that one.
+  __device__ float operator()(float read, float dy) const { return (*this)(read, read, dy); }
+};
+
+}  // namespace
+
+template <typename T>
+cudaError_t LaunchUnary(const graph::Kind& kind, const T* const inputs[3], T* y, int64_t count,
+                        cudaStream_t stream) {
+  return std::visit(
+      [&]<typename Op>(const Op& op) {
+        if constexpr (graph::UnaryOp<Op>) {
+          return LaunchMap(inputs[0], y, count, UnaryForward<Op>{op}, stream);
+        } else if constexpr (graph::UnaryGradientOp<Op>) {
+          const UnaryBackward<typename Op::Of> function = {op};
+          if constexpr (Op::kReads == graph::Reads::kBoth) {
+            return LaunchMap(inputs[0], inputs[1], inputs[2], y, count, function, stream);
+          } else {
+            return LaunchMap(inputs[0], inputs[1], y, count, function, stream);
+          }
+        } else {
+          return cudaErrorInvalidValue;
+        }
+      },
+      kind);
+}
+
+template cudaError_t LaunchUnary(const graph::Kind&, const float* const[3], float*, int64_t,
+                                 cudaStream_t);
+template cudaError_t LaunchUnary(const graph::Kind&, const __nv_bfloat16* const[3], __nv_bfloat16*,
+                                 int64_t, cudaStream_t);
+template cudaError_t LaunchUnary(const graph::Kind&, const __half* const[3], __half*, int64_t,
+                                 cudaStream_t);
+
 }  // namespace ringmaster::cuda
