@@ -1,4 +1,5 @@
-// conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels.
+// conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels;
+// depthwise ones by own kernels.
 #include <utility>
 
 #include "worker/backend/cuda/device/device.h"
@@ -31,16 +32,18 @@ StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   const graph::Node& node = context.node;
   const auto shape = ConvolutionOf(context.program.graph, node);
   if (!shape) return Internal("{}: {} is no convolution", node.name, node.op());
+  const BiasGradient bias_gradient =
+      node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone;
+  if (shape->is_depthwise()) return MakeDepthwiseKernel(node.name, *shape, bias_gradient);
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
   const CudnnTarget target = {.handle = context.device.cudnn()};
   auto chosen = ChooseConvolution(target, context.device.facts().name, *shape, *plans);
   if (!chosen.ok()) return Annotate(chosen.status(), node.name);
   return MakeConvolutionKernel(
-      node.name,
-      {.shape = *shape,
-       .variant = chosen->choice.variant,
-       .engine = std::make_unique<CudnnEngine>(target.handle, std::move(chosen->plan)),
-       .bias_gradient = node.outputs.size() > 1 ? BiasGradient::kWanted : BiasGradient::kNone});
+      node.name, {.shape = *shape,
+                  .variant = chosen->choice.variant,
+                  .engine = std::make_unique<CudnnEngine>(target.handle, std::move(chosen->plan)),
+                  .bias_gradient = bias_gradient});
 }
 
 }  // namespace

@@ -54,10 +54,6 @@ const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
     if (!norm->scale) return "no gamma";
     if (!norm->center) return "no beta";
   }
-  if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
-    if (conv2d->groups != 1) return "groups";
-    if (conv2d->dilations != graph::Conv2dAttributes().dilations) return "dilations";
-  }
   if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
     if (dropout->per_sample) return "per_sample";
   }

@@ -44,10 +44,10 @@ StatusOr<Question> MatmulQuestion(const Device& device, const MatmulShape& shape
   return question;
 }
 
-// nullopt: the node is neither a convolution nor a product.
+// nullopt: the node is neither a library's convolution nor a product.
 StatusOr<std::optional<Question>> QuestionOf(const BindContext& context) {
   const graph::Graph& graph = context.program.graph;
-  if (const auto shape = ConvolutionOf(graph, context.node)) {
+  if (const auto shape = ConvolutionOf(graph, context.node); shape && !shape->is_depthwise()) {
     RING_ASSIGN_OR_RETURN(auto question, ConvolutionQuestion(context.device, *shape));
     return std::optional<Question>(std::move(question));
   }

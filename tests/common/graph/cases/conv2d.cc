@@ -35,6 +35,16 @@ void AddGrouped(std::vector<OpCase>* cases) {
          {1, 9, 7, 67}, cases);
   AddAll("depthwise, rows of 12, 2 samples", Grouped({{2, 1}, {3, 7, 2, 4}}, 33), {2, 9, 8, 33},
          {33, 5, 12, 1}, {2, 5, 8, 33}, cases);
+  AddAll("depthwise, whole vectors", Grouped(same, 72), {2, 6, 7, 72}, {72, 3, 3, 1}, {2, 6, 7, 72},
+         cases);
+  AddAll("depthwise 5x5, stride 2, whole vectors", Grouped(Window(2, 1, 2), 24), {2, 8, 11, 24},
+         {24, 5, 5, 1}, {2, 4, 5, 24}, cases);
+  AddAll("depthwise 5x5, whole vectors", Grouped({{1, 1}, {2, 3, 1, 0}}, 8), {3, 7, 10, 8},
+         {8, 5, 5, 1}, {3, 6, 9, 8}, cases);
+  AddAll("depthwise 7x7, whole vectors", Grouped(Window(1, 3, 3), 16), {2, 9, 5, 16}, {16, 7, 7, 1},
+         {2, 9, 5, 16}, cases);
+  AddAll("depthwise, stride 3, whole vectors", Grouped(Window(3, 1, 1), 8), {2, 7, 9, 8},
+         {8, 3, 3, 1}, {2, 3, 3, 8}, cases);
   AddAll("32 groups", Grouped(same, 32), {1, 6, 5, 128}, {128, 3, 3, 4}, {1, 6, 5, 128}, cases);
   AddAll("dilation", Grouped(Window(1, 2, 2), 1, 2), {2, 5, 6, 2}, {3, 3, 3, 2}, {2, 5, 6, 3},
          cases);
@@ -106,6 +116,9 @@ std::vector<OpCase> Conv2dCases() {
   AddAll("1x1, more channels than positions", plain, {2, 1, 3, 40}, {24, 1, 1, 40}, {2, 1, 3, 24},
          &cases);
   AddAll("1x1, many filters", plain, {1, 1, 2, 8}, {300, 1, 1, 8}, {1, 1, 2, 300}, &cases);
+  cases.push_back({"depthwise, relu",
+                   Conv2d{Grouped(Window(1, 1, 1, relu), 16)},
+                   {{{1, 5, 6, 16}}, {{16, 3, 3, 1}}, {{16}}}});
   cases.push_back({"1x1, relu, more filters than positions",
                    Conv2d{Window(1, 0, 0, relu)},
                    {{{1, 2, 2, 16}}, {{16, 1, 1, 16}}, {{16}}}});

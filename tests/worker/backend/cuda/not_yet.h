@@ -40,9 +40,6 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
     return !norm->scale || !norm->center || NotYetOnCuda(test.kind);
   }
-  if (const auto* conv2d = node.attributes<graph::Conv2dAttributes>()) {
-    return conv2d->groups != 1 || conv2d->dilations != graph::Conv2dAttributes().dilations;
-  }
   if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
     return dropout->per_sample;
   }

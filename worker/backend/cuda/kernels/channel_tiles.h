@@ -23,7 +23,7 @@ struct ChannelTiles {
   int64_t packs;
   int64_t tiles;
   int64_t pieces;
-  int64_t piece_rows;  // of each piece but the last; a multiple of lanes() * kBatch
+  int64_t piece_rows;  // of each piece but the last; a multiple of lanes() times the batch
 
   RING_HOST_DEVICE int lanes() const { return kThreads / tile_packs; }
   int64_t blocks() const { return tiles * pieces; }
@@ -35,8 +35,10 @@ struct ChannelTiles {
   RING_HOST_DEVICE int64_t rows_of(int64_t piece) const { return end(piece) - piece * piece_rows; }
 };
 
-// Pieces are as small as makes `wanted_blocks` blocks in all, or fewer where rows are few.
-inline ChannelTiles CutIntoTiles(int64_t rows, int64_t channels, int width, int64_t wanted_blocks) {
+// Pieces are as small as makes `wanted_blocks` blocks in all, or fewer where rows are few: a thread
+// has a batch of them at least.
+inline ChannelTiles CutIntoTiles(int64_t rows, int64_t channels, int width, int64_t wanted_blocks,
+                                 int batch = ChannelTiles::kBatch) {
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   ChannelTiles tiles = {rows, channels, width, 1, ceil_div(channels, width), 0, 0, 0};
   // 128 bytes of a row, which are one line of the cache; of single elements a warp.
@@ -44,7 +46,7 @@ inline ChannelTiles CutIntoTiles(int64_t rows, int64_t channels, int width, int6
   while (tiles.tile_packs < most && tiles.tile_packs < tiles.packs) tiles.tile_packs *= 2;
   tiles.tiles = ceil_div(tiles.packs, tiles.tile_packs);
   const int64_t wanted = tiles.tiles < wanted_blocks ? wanted_blocks / tiles.tiles : 1;
-  const int64_t step = int64_t{tiles.lanes()} * ChannelTiles::kBatch;
+  const int64_t step = int64_t{tiles.lanes()} * batch;
   tiles.piece_rows = ceil_div(ceil_div(rows, wanted), step) * step;
   tiles.pieces = ceil_div(rows, tiles.piece_rows);
   return tiles;

@@ -39,7 +39,7 @@ DeviceMatrix MatrixX(const ConvolutionShape& s) {
 }
 
 DeviceMatrix MatrixW(const ConvolutionShape& s) {
-  return {nullptr, s.filters * s.window_height * s.window_width, s.channels,
+  return {nullptr, s.filters * s.window_height * s.window_width, s.group_channels(),
           TypeOf(s, ConvolutionPass::kWeightGradient)};
 }
 

@@ -48,4 +48,9 @@ struct ConvolutionParts {
 [[nodiscard]] std::unique_ptr<Kernel> MakeConvolutionKernel(std::string name,
                                                             ConvolutionParts parts);
 
+// Of a depthwise shape, without a library: depthwise.cc. UNIMPLEMENTED when the image is too large.
+[[nodiscard]] StatusOr<std::unique_ptr<Kernel>> MakeDepthwiseKernel(std::string name,
+                                                                    const ConvolutionShape& shape,
+                                                                    BiasGradient bias_gradient);
+
 }  // namespace ringmaster::cuda

@@ -1,7 +1,5 @@
 #include "worker/backend/cuda/libraries/convolution_shape.h"
 
-#include "common/graph/ops/window.h"
-
 namespace ringmaster::cuda {
 namespace {
 
@@ -46,18 +44,22 @@ ConvolutionShape ConvolutionShape::Of(ConvolutionPass pass,
           .result = type};
 }
 
-int64_t ConvolutionShape::output_height() const {
-  return graph::HeightAxis(attributes, height, window_height).output();
+graph::WindowAxis ConvolutionShape::rows() const {
+  graph::WindowAxis axis = graph::HeightAxis(attributes, height, window_height);
+  axis.dilation = attributes.dilations[0];
+  return axis;
 }
 
-int64_t ConvolutionShape::output_width() const {
-  return graph::WidthAxis(attributes, width, window_width).output();
+graph::WindowAxis ConvolutionShape::columns() const {
+  graph::WindowAxis axis = graph::WidthAxis(attributes, width, window_width);
+  axis.dilation = attributes.dilations[1];
+  return axis;
 }
 
 TensorLayout ConvolutionShape::x() const { return ChannelsLast(samples, channels, height, width); }
 
 TensorLayout ConvolutionShape::w() const {
-  return ChannelsLast(filters, channels, window_height, window_width);
+  return ChannelsLast(filters, group_channels(), window_height, window_width);
 }
 
 TensorLayout ConvolutionShape::y() const {
@@ -94,12 +96,16 @@ std::string Key(const ConvolutionShape& shape) {
   const graph::Conv2dAttributes& a = shape.attributes;
   std::string key = fmt::format("x {},{},{},{} w {},{},{},{}", shape.samples, shape.height,
                                 shape.width, shape.channels, shape.filters, shape.window_height,
-                                shape.window_width, shape.channels);
+                                shape.window_width, shape.group_channels());
   key += fmt::format(" stride {},{} pad {},{},{},{} {} to {}", a.strides[0], a.strides[1],
                      a.pads[0], a.pads[2], a.pads[1], a.pads[3], graph::Name(shape.type),
                      graph::Name(shape.result));
   if (shape.bias) key += " bias";
   if (a.activation == graph::Activation::kRelu) key += " relu";
+  if (a.groups != 1) key += fmt::format(" groups {}", a.groups);
+  if (a.dilations != graph::Conv2dAttributes().dilations) {
+    key += fmt::format(" dilation {},{}", a.dilations[0], a.dilations[1]);
+  }
   return key;
 }
 
@@ -131,7 +137,9 @@ ConvolutionShape Apply(const ConvolutionShape& shape, const ConvolutionVariant& 
 std::vector<ConvolutionVariant> Variants(const ConvolutionShape& shape) {
   const bool wide = shape.type == graph::DType::kFloat32;
   const int64_t unit = ChannelUnit(shape.type);
-  const bool ragged = shape.channels % unit != 0 || shape.filters % unit != 0;
+  // Copies do not reach into groups.
+  const bool ragged =
+      shape.attributes.groups == 1 && (shape.channels % unit != 0 || shape.filters % unit != 0);
   // For ragged channels in 16 bits cuDNN's heuristics name engines without tensor cores first, or
   // none; the copy costs less.
   std::vector<bool> paddings = {false};

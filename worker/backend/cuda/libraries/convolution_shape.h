@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/graph/graph.h"
+#include "common/graph/ops/window.h"
 
 namespace ringmaster::cuda {
 
@@ -24,8 +25,8 @@ struct TensorLayout {
   bool operator==(const TensorLayout&) const = default;
 };
 
-// Sizes are those of the forward pass, whichever pass it is. Strides, pads and the activation are
-// in `attributes`; bias and activation belong to the forward pass alone.
+// Sizes are those of the forward pass, whichever pass it is. Strides, pads, dilations, groups and
+// the activation are in `attributes`; bias and activation belong to the forward pass alone.
 struct ConvolutionShape {
   ConvolutionPass pass = ConvolutionPass::kForward;
   int64_t samples = 0, height = 0, width = 0, channels = 0;  // of x
@@ -35,18 +36,24 @@ struct ConvolutionShape {
   graph::DType result = graph::DType::kFloat32;  // of what is written
   bool bias = false;
 
-  // x(N,H,W,C) and w(O,h,w,C) as they stand in the graph; `result` becomes `type`.
+  // x(N,H,W,C) and w(O,h,w,C/groups) as they stand in the graph; `result` becomes `type`.
   [[nodiscard]] static ConvolutionShape Of(ConvolutionPass pass,
                                            const graph::Conv2dAttributes& attributes,
                                            const graph::Shape& x, const graph::Shape& w,
                                            graph::DType type);
 
-  [[nodiscard]] int64_t output_height() const;
-  [[nodiscard]] int64_t output_width() const;
+  [[nodiscard]] graph::WindowAxis rows() const;
+  [[nodiscard]] graph::WindowAxis columns() const;
+  [[nodiscard]] int64_t output_height() const { return rows().output(); }
+  [[nodiscard]] int64_t output_width() const { return columns().output(); }
+  // Of x, that a filter reads.
+  [[nodiscard]] int64_t group_channels() const { return channels / attributes.groups; }
+  // Every filter reads one channel, and there are several channels.
+  [[nodiscard]] bool is_depthwise() const { return channels > 1 && group_channels() == 1; }
   [[nodiscard]] bool fuses_anything() const {
     return bias || attributes.activation != graph::Activation::kNone;
   }
-  // N,H,W,C in memory; O,h,w,C for w.
+  // N,H,W,C in memory; O,h,w,C/groups for w.
   [[nodiscard]] TensorLayout x() const;
   [[nodiscard]] TensorLayout w() const;
   [[nodiscard]] TensorLayout y() const;
@@ -58,14 +65,15 @@ struct ConvolutionShape {
                                                             const graph::Node& node);
 
 // `x 64,32,32,96 w 256,3,3,96 stride 1,1 pad 1,1,1,1 bfloat16 to bfloat16 bias relu`, pads as top,
-// bottom, left, right: the key of a kernel table's row.
+// bottom, left, right, then `groups 2` and `dilation 2,2` where there are some: the key of a kernel
+// table's row.
 [[nodiscard]] std::string Key(const ConvolutionShape& shape);
 
 // What the library is asked for in place of the shape itself; the rest is done by own kernels, with
 // copies in the workspace.
 struct ConvolutionVariant {
   bool fused = false;   // bias and activation inside the convolution
-  bool padded = false;  // channels and filters rounded up with zeros
+  bool padded = false;  // channels and filters rounded up with zeros; not with groups
   bool narrow = false;  // a gradient of weights written in 16 bits
 
   bool operator==(const ConvolutionVariant&) const = default;

@@ -49,7 +49,7 @@ StatusOr<CudnnDescriptor> ConvolutionDescriptor(const graph::Conv2dAttributes& a
   const std::array<int64_t, 2> before = {a.pads[0], a.pads[1]};
   const std::array<int64_t, 2> after = {a.pads[2], a.pads[3]};
   const std::array<int64_t, 2>& strides = a.strides;
-  const std::array<int64_t, 2> dilations = {1, 1};
+  const std::array<int64_t, 2>& dilations = a.dilations;
   return CudnnBuilder(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)
       .Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})
       .Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)

@@ -8,7 +8,6 @@
 
 #include "common/graph/ops/op_table.h"
 #include "common/graph/ops/reference_executor.h"
-#include "common/graph/ops/window.h"
 #include "tests/support/program_feeds.h"
 #include "tests/support/relative_error.h"
 #include "worker/backend/cuda/kernel.h"
@@ -77,7 +76,7 @@ class LoopEngine final : public ConvolutionEngine {
         y.ForEach([&](int64_t n, int64_t k, int64_t p, int64_t q) {
           double sum = 0;
           w.ForEach([&](int64_t o, int64_t c, int64_t r, int64_t s) {
-            if (o == k) sum += At(x, n, c, p, r, q, s) * w.Get(o, c, r, s);
+            if (o == k) sum += At(x, n, First(o) + c, p, r, q, s) * w.Get(o, c, r, s);
           });
           if (shape_.bias) sum += static_cast<const float*>(operands_.bias)[k];
           if (shape_.attributes.activation == Activation::kRelu) sum = std::max(sum, 0.0);
@@ -87,7 +86,10 @@ class LoopEngine final : public ConvolutionEngine {
       case ConvolutionPass::kInputGradient:
         x.ForEach([&](int64_t n, int64_t c, int64_t h, int64_t v) {
           double sum = 0;
-          for (int64_t k = 0; k < shape_.filters; ++k) sum += Spread(y, w, n, c, h, v, k);
+          for (int64_t k = 0; k < shape_.filters; ++k) {
+            const bool reads = c >= First(k) && c < First(k) + shape_.group_channels();
+            if (reads) sum += Spread(y, w, n, c, h, v, k);
+          }
           x.Set(n, c, h, v, static_cast<float>(sum));
         });
         break;
@@ -97,7 +99,7 @@ class LoopEngine final : public ConvolutionEngine {
           for (int64_t n = 0; n < shape_.samples; ++n) {
             for (int64_t p = 0; p < shape_.output_height(); ++p) {
               for (int64_t q = 0; q < shape_.output_width(); ++q) {
-                sum += At(x, n, c, p, r, q, s) * y.Get(n, k, p, q);
+                sum += At(x, n, First(k) + c, p, r, q, s) * y.Get(n, k, p, q);
               }
             }
           }
@@ -109,26 +111,30 @@ class LoopEngine final : public ConvolutionEngine {
   }
 
  private:
+  // The first channel that filter k reads.
+  [[nodiscard]] int64_t First(int64_t k) const {
+    return k / (shape_.filters / shape_.attributes.groups) * shape_.group_channels();
+  }
   // x under output (p, q) and window offset (r, s), 0 in the padding.
   [[nodiscard]] double At(const Tensor& x, int64_t n, int64_t c, int64_t p, int64_t r, int64_t q,
                           int64_t s) const {
-    const auto rows = graph::HeightAxis(shape_.attributes, shape_.height, shape_.window_height);
-    const auto columns = graph::WidthAxis(shape_.attributes, shape_.width, shape_.window_width);
+    const auto rows = shape_.rows();
+    const auto columns = shape_.columns();
     if (!rows.inside(rows.at(p, r)) || !columns.inside(columns.at(q, s))) return 0;
     return x.Get(n, c, rows.at(p, r), columns.at(q, s));
   }
   // What filter k sends to dx(n, c, h, v).
   [[nodiscard]] double Spread(const Tensor& y, const Tensor& w, int64_t n, int64_t c, int64_t h,
                               int64_t v, int64_t k) const {
-    const auto rows = graph::HeightAxis(shape_.attributes, shape_.height, shape_.window_height);
-    const auto columns = graph::WidthAxis(shape_.attributes, shape_.width, shape_.window_width);
+    const auto rows = shape_.rows();
+    const auto columns = shape_.columns();
     double sum = 0;
     for (int64_t p = 0; p < shape_.output_height(); ++p) {
       for (int64_t r = 0; r < shape_.window_height; ++r) {
         if (rows.at(p, r) != h) continue;
         for (int64_t q = 0; q < shape_.output_width(); ++q) {
           for (int64_t s = 0; s < shape_.window_width; ++s) {
-            if (columns.at(q, s) == v) sum += y.Get(n, k, p, q) * w.Get(k, c, r, s);
+            if (columns.at(q, s) == v) sum += y.Get(n, k, p, q) * w.Get(k, c - First(k), r, s);
           }
         }
       }
@@ -240,21 +246,34 @@ double ErrorOf(const Case& test, const ConvolutionVariant& variant) {
 
 constexpr graph::Conv2dAttributes kUneven = {{2, 1}, {0, 2, 1, 1}};
 
-std::vector<Case> Cases(DType type, int64_t channels, int64_t filters) {
+std::vector<Case> Cases(const graph::Conv2dAttributes& attributes, DType type, int64_t channels,
+                        int64_t filters) {
   const graph::Shape x = {2, 6, 5, channels};
-  const graph::Shape w = {filters, 3, 4, channels};
-  const graph::Shape y = {2, 3, 5, filters};
-  graph::Conv2dAttributes relu = kUneven;
+  const graph::Shape w = {filters, 3, 4, channels / attributes.groups};
+  const int64_t outputs = attributes.dilations[0] == 1 ? 3 : 2;
+  const graph::Shape y = {2, outputs, 5, filters};
+  graph::Conv2dAttributes relu = attributes;
   relu.activation = Activation::kRelu;
   const graph::TensorType dw = {w, DType::kFloat32};
   const graph::TensorType db = {{filters}, DType::kFloat32};
-  return {MakeCase(graph::Conv2d{kUneven}, type, {x, w}, {}),
-          MakeCase(graph::Conv2d{kUneven}, type, {x, w, {filters}}, {}),
+  return {MakeCase(graph::Conv2d{attributes}, type, {x, w}, {}),
+          MakeCase(graph::Conv2d{attributes}, type, {x, w, {filters}}, {}),
           MakeCase(graph::Conv2d{relu}, type, {x, w, {filters}}, {}),
           MakeCase(graph::Conv2d{relu}, type, {x, w}, {}),
-          MakeCase(graph::Conv2dInputGradient{kUneven}, type, {y, w}, {{x, type}}),
-          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw}),
-          MakeCase(graph::Conv2dWeightGradient{kUneven}, type, {x, y}, {dw, db})};
+          MakeCase(graph::Conv2dInputGradient{attributes}, type, {y, w}, {{x, type}}),
+          MakeCase(graph::Conv2dWeightGradient{attributes}, type, {x, y}, {dw}),
+          MakeCase(graph::Conv2dWeightGradient{attributes}, type, {x, y}, {dw, db})};
+}
+
+void CheckVariants(const std::vector<Case>& cases, double limit) {
+  for (const Case& test : cases) {
+    const auto shape = ConvolutionOf(test.graph, test.node());
+    REQUIRE(shape.has_value());
+    for (const ConvolutionVariant& variant : Variants(*shape)) {
+      INFO(test.node().op() << " " << Key(*shape) << ": " << Describe(variant));
+      CHECK(ErrorOf(test, variant) < limit);
+    }
+  }
 }
 
 }  // namespace
@@ -264,16 +283,13 @@ TEST_CASE("Convolution kernel: every variant computes the node") {
     const double limit = type == DType::kFloat32 ? 1e-5 : type == DType::kFloat16 ? 1e-3 : 1e-2;
     for (const auto& [channels, filters] :
          {std::pair<int64_t, int64_t>{8, 16}, {3, 8}, {8, 5}, {3, 10}}) {
-      for (const Case& test : Cases(type, channels, filters)) {
-        for (const ConvolutionVariant& variant :
-             Variants(*ConvolutionOf(test.graph, test.node()))) {
-          INFO(test.node().op() << " " << graph::Name(type) << " " << channels << " to " << filters
-                                << ", inputs " << test.node().inputs.size() << ": "
-                                << Describe(variant));
-          CHECK(ErrorOf(test, variant) < limit);
-        }
-      }
+      CheckVariants(Cases(kUneven, type, channels, filters), limit);
     }
+    // Rows under a window lie two apart.
+    graph::Conv2dAttributes grouped = kUneven;
+    grouped.groups = 2;
+    grouped.dilations = {2, 1};
+    CheckVariants(Cases(grouped, type, 6, 10), limit);
   }
 }
 

@@ -36,6 +36,20 @@ TEST_CASE("ConvolutionShape: tensors lie channels last, under the names that lib
   CHECK(shape.bias_layout() == TensorLayout{{1, 8, 1, 1}, {8, 1, 8, 8}});
 }
 
+TEST_CASE("ConvolutionShape: a group's filters read its own channels, a dilated window more rows") {
+  ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kFloat32);
+  shape.attributes.groups = 2;
+  shape.attributes.dilations = {2, 1};
+  CHECK(shape.group_channels() == 3);
+  CHECK(!shape.is_depthwise());
+  CHECK(shape.w() == TensorLayout{{8, 3, 3, 5}, {3 * 5 * 3, 1, 5 * 3, 3}});
+  CHECK(shape.output_height() == 3);
+  CHECK(shape.output_width() == 8);
+  shape.attributes.groups = 6;
+  CHECK(shape.is_depthwise());
+  CHECK(!Shape(ConvolutionPass::kForward, 1, 8, DType::kFloat32).is_depthwise());
+}
+
 TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
   ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kBFloat16);
   shape.bias = true;
@@ -43,6 +57,10 @@ TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
   shape = Apply(shape, {});
   shape.result = DType::kFloat32;
   CHECK(Key(shape) == "x 4,9,7,6 w 8,3,5,6 stride 2,1 pad 0,1,2,3 bfloat16 to float32");
+  shape.attributes.groups = 2;
+  shape.attributes.dilations = {1, 2};
+  CHECK(Key(shape) ==
+        "x 4,9,7,6 w 8,3,5,3 stride 2,1 pad 0,1,2,3 bfloat16 to float32 groups 2 dilation 1,2");
 }
 
 TEST_CASE("ConvolutionShape: a variant changes what it says and nothing else") {
@@ -84,6 +102,9 @@ TEST_CASE("ConvolutionShape: what is tried, in order") {
   gradient.attributes.activation = Activation::kNone;
   CHECK(VariantsOf(gradient) == Names{"padded", "plain", "padded+narrow", "narrow"});
   gradient.channels = 8;
+  CHECK(VariantsOf(gradient) == Names{"plain", "narrow"});
+  gradient.channels = 6;
+  gradient.attributes.groups = 2;
   CHECK(VariantsOf(gradient) == Names{"plain", "narrow"});
 }
 

@@ -84,6 +84,41 @@ TEST_CASE("cuDNN convolution: uneven strides, pads and channels have an engine i
   }
 }
 
+TEST_CASE("cuDNN convolution: groups and dilations have an engine in every type") {
+  const CudnnDescriptor properties = H200();
+  const CudnnTarget target = {.properties = &properties};
+  struct Grouped {
+    int64_t channels, filters, groups, window, stride, dilation;
+  };
+  // Groups of whole vectors, of a few channels, of odd ones, of one filter.
+  for (const Grouped& g : {Grouped{256, 256, 32, 3, 2, 1},
+                           {128, 128, 32, 3, 1, 1},
+                           {24, 24, 2, 1, 1, 1},
+                           {10, 20, 5, 3, 1, 1},
+                           {66, 33, 33, 3, 1, 1},
+                           {15, 15, 3, 3, 1, 3},
+                           {4, 4, 2, 3, 2, 2},
+                           {64, 64, 1, 3, 1, 2},
+                           {2, 3, 1, 3, 1, 2}}) {
+    graph::Conv2dAttributes attributes = {{g.stride, g.stride}, {1, 1, 1, 1}};
+    if (g.window == 1) attributes.pads = {};
+    attributes.groups = g.groups;
+    attributes.dilations = {g.dilation, g.dilation};
+    for (const auto pass : {ConvolutionPass::kForward, ConvolutionPass::kInputGradient,
+                            ConvolutionPass::kWeightGradient}) {
+      for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        ConvolutionShape shape =
+            ConvolutionShape::Of(pass, attributes, {32, 14, 14, g.channels},
+                                 {g.filters, g.window, g.window, g.channels / g.groups}, type);
+        shape.bias = pass == ConvolutionPass::kForward;
+        if (pass == ConvolutionPass::kWeightGradient) shape.result = DType::kFloat32;
+        INFO(Name(pass) << " " << Key(shape));
+        CHECK(Message(ChooseConvolution(target, kDevice, shape, PlanTable()).status()) == "");
+      }
+    }
+  }
+}
+
 TEST_CASE("cuDNN convolution: float32 is offered nothing less than float32") {
   const CudnnDescriptor properties = H200();
   const auto graph = ConvolutionGraph::Create({.properties = &properties},
