@@ -1,5 +1,6 @@
 // conv2d and its gradients by cuDNN's graph API, on N,H,W,C and the canonical O,H,W,I of kernels;
 // depthwise ones by own kernels.
+#include <span>
 #include <utility>
 
 #include "worker/backend/cuda/device/device.h"
@@ -16,8 +17,8 @@ class CudnnEngine final : public ConvolutionEngine {
       : handle_(handle), plan_(std::move(plan)) {}
 
   [[nodiscard]] size_t workspace_bytes() const override { return plan_.workspace_bytes(); }
-  [[nodiscard]] Status Attach(const ConvolutionOperands& operands) override {
-    return plan_.Attach(operands);
+  [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts) override {
+    return plan_.Attach(parts);
   }
   [[nodiscard]] Status Launch(cudaStream_t stream) override {
     return plan_.Launch(handle_, stream);
@@ -37,11 +38,14 @@ StatusOr<std::unique_ptr<Kernel>> BindConvolution(const BindContext& context) {
   if (shape->is_depthwise()) return MakeDepthwiseKernel(node.name, *shape, bias_gradient);
   RING_ASSIGN_OR_RETURN(const PlanTable* plans, PlanTableOrInstalled(context.plans));
   const CudnnTarget target = {.handle = context.device.cudnn()};
-  auto chosen = ChooseConvolution(target, context.device.facts().name, *shape, *plans);
+  const int64_t parts = PartsOf(*shape);
+  auto chosen =
+      ChooseConvolution(target, context.device.facts().name, PartOf(*shape, parts), *plans);
   if (!chosen.ok()) return Annotate(chosen.status(), node.name);
   return MakeConvolutionKernel(
       node.name, {.shape = *shape,
                   .variant = chosen->choice.variant,
+                  .parts = parts,
                   .engine = std::make_unique<CudnnEngine>(target.handle, std::move(chosen->plan)),
                   .bias_gradient = bias_gradient});
 }

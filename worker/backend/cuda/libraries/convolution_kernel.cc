@@ -1,6 +1,7 @@
 #include "worker/backend/cuda/libraries/convolution_kernel.h"
 
 #include <utility>
+#include <vector>
 
 #include "worker/backend/cuda/kernel.h"
 #include "worker/backend/cuda/libraries/bias_activation.h"
@@ -20,6 +21,10 @@ struct Side {
   void Attach(const void* address, std::byte* workspace) {
     outside.data = const_cast<void*>(address);
     inside.data = copied() ? workspace + offset : outside.data;
+  }
+  // Where part i of as many begins, of a tensor with a row for each position of each sample.
+  [[nodiscard]] void* PartOf(size_t parts, size_t i) const {
+    return static_cast<std::byte*>(inside.data) + inside.bytes() / parts * i;
   }
   [[nodiscard]] Status CopyIn(cudaStream_t stream) const {
     return copied() ? Resize(outside, inside, stream) : absl::OkStatus();
@@ -60,6 +65,7 @@ class ConvolutionKernel final : public Kernel {
         shape_(parts.shape),
         fused_(parts.variant.fused),
         sums_bias_(parts.bias_gradient == BiasGradient::kWanted),
+        parts_(static_cast<size_t>(parts.parts)),
         engine_(std::move(parts.engine)) {
     const ConvolutionShape inside = Apply(shape_, parts.variant);
     x_ = {MatrixX(shape_), MatrixX(inside)};
@@ -95,8 +101,12 @@ class ConvolutionKernel final : public Kernel {
         break;
     }
     sums_ = workspace + sums_offset_;
-    return engine_->Attach({x_.inside.data, w_.inside.data, y_.inside.data, bias_.inside.data,
-                            workspace + engine_offset_});
+    std::vector<ConvolutionOperands> each;
+    for (size_t i = 0; i < parts_; ++i) {
+      each.push_back({x_.PartOf(parts_, i), w_.inside.data, y_.PartOf(parts_, i), bias_.inside.data,
+                      workspace + engine_offset_});
+    }
+    return engine_->Attach(each);
   }
 
   Status Launch(cudaStream_t stream) override {
@@ -138,6 +148,7 @@ class ConvolutionKernel final : public Kernel {
   const std::string name_;
   const ConvolutionShape shape_;
   const bool fused_, sums_bias_;
+  const size_t parts_;
   Side x_, w_, y_, bias_;
   const std::unique_ptr<ConvolutionEngine> engine_;
   WorkspaceLayout layout_;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "common/status.h"
@@ -30,8 +31,9 @@ class ConvolutionEngine {
  public:
   virtual ~ConvolutionEngine() = default;
   [[nodiscard]] virtual size_t workspace_bytes() const = 0;
-  [[nodiscard]] virtual Status Attach(const ConvolutionOperands& operands) = 0;
-  // Enqueues, and waits for nothing.
+  // Of each part.
+  [[nodiscard]] virtual Status Attach(std::span<const ConvolutionOperands> parts) = 0;
+  // Enqueues the parts one after the other, and waits for nothing.
   [[nodiscard]] virtual Status Launch(cudaStream_t stream) = 0;
 };
 
@@ -39,7 +41,8 @@ enum class BiasGradient : uint8_t { kNone, kWanted };
 
 struct ConvolutionParts {
   ConvolutionShape shape;      // of the node
-  ConvolutionVariant variant;  // that `engine` computes
+  ConvolutionVariant variant;  // that `engine` computes, of a part
+  int64_t parts = 1;           // PartsOf, which divides the samples
   std::unique_ptr<ConvolutionEngine> engine;
   BiasGradient bias_gradient = BiasGradient::kNone;  // of a gradient of weights
 };

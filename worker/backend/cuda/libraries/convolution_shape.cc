@@ -92,6 +92,25 @@ std::optional<ConvolutionShape> ConvolutionOf(const graph::Graph& graph, const g
   return made;
 }
 
+int64_t PartsOf(const ConvolutionShape& shape) {
+  if (shape.pass == ConvolutionPass::kWeightGradient) return 1;
+  // 512 MiB of float32: an H100's engines for 3x3 windows then stay below 1 GiB of scratch.
+  const int64_t most = shape.type == graph::DType::kFloat32 ? int64_t{1} << 27 : int64_t{1} << 31;
+  const int64_t x = shape.samples * shape.height * shape.width * shape.channels;
+  const int64_t y = shape.samples * shape.output_height() * shape.output_width() * shape.filters;
+  const int64_t least = (std::max(x, y) + most - 1) / most;
+  for (int64_t parts = least; parts <= std::min(4 * least, shape.samples); ++parts) {
+    if (shape.samples % parts == 0) return parts;
+  }
+  return 1;
+}
+
+ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts) {
+  ConvolutionShape part = shape;
+  part.samples /= parts;
+  return part;
+}
+
 std::string Key(const ConvolutionShape& shape) {
   const graph::Conv2dAttributes& a = shape.attributes;
   std::string key = fmt::format("x {},{},{},{} w {},{},{},{}", shape.samples, shape.height,

@@ -69,6 +69,13 @@ struct ConvolutionShape {
 // table's row.
 [[nodiscard]] std::string Key(const ConvolutionShape& shape);
 
+// In how many equal parts of its samples, one after the other, a convolution is computed that
+// writes by sample. Engines of float32 that are quick want more scratch than they may have, and
+// other ones count elements in 32 bits, when a tensor is too large; a number that divides the
+// samples, 1 where none near does. A rule of the shape alone, so that every GPU has the same bits.
+[[nodiscard]] int64_t PartsOf(const ConvolutionShape& shape);
+[[nodiscard]] ConvolutionShape PartOf(const ConvolutionShape& shape, int64_t parts);
+
 // What the library is asked for in place of the shape itself; the rest is done by own kernels, with
 // copies in the workspace.
 struct ConvolutionVariant {

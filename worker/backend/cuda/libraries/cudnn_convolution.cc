@@ -211,22 +211,28 @@ StatusOr<std::vector<CudnnDescriptor>> Operations(const ConvolutionShape& shape)
 
 }  // namespace
 
-Status ConvolutionPlan::Attach(const ConvolutionOperands& operands) {
+Status ConvolutionPlan::Attach(std::span<const ConvolutionOperands> parts) {
   const std::array<int64_t, 4> uids = {kX, kW, kY, kBias};
-  const std::array<void*, 4> addresses = {operands.x, operands.w, operands.y, operands.bias};
   const size_t used = bias_ ? 4 : 3;
-  auto pack = CudnnBuilder(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
-                  .SetAll(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, View(uids).first(used))
-                  .SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, View(addresses).first(used))
-                  .Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, operands.workspace)
-                  .Finalize(what_ + ": operands");
-  RING_ASSIGN_OR_RETURN(operands_, std::move(pack));
+  operands_.clear();
+  for (const ConvolutionOperands& part : parts) {
+    const std::array<void*, 4> addresses = {part.x, part.w, part.y, part.bias};
+    auto pack = CudnnBuilder(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+                    .SetAll(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, View(uids).first(used))
+                    .SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, View(addresses).first(used))
+                    .Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, part.workspace)
+                    .Finalize(what_ + ": operands");
+    RING_ASSIGN_OR_RETURN(operands_.emplace_back(), std::move(pack));
+  }
   return absl::OkStatus();
 }
 
 Status ConvolutionPlan::Launch(cudnnHandle_t handle, cudaStream_t stream) const {
   RING_RETURN_IF_ERROR(FromCudnn(cudnnSetStream(handle, stream), what_));
-  return FromCudnn(cudnnBackendExecute(handle, plan_.raw(), operands_.raw()), what_);
+  for (const CudnnDescriptor& part : operands_) {
+    RING_RETURN_IF_ERROR(FromCudnn(cudnnBackendExecute(handle, plan_.raw(), part.raw()), what_));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<ConvolutionGraph> ConvolutionGraph::Create(const CudnnTarget& target,

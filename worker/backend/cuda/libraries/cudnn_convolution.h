@@ -5,6 +5,7 @@
 
 #include <cudnn.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ class ConvolutionPlan {
  public:
   // What cuDNN's engine wants, exactly.
   [[nodiscard]] size_t workspace_bytes() const { return workspace_bytes_; }
-  [[nodiscard]] Status Attach(const ConvolutionOperands& operands);
+  // Of each part that a launch computes.
+  [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts);
   // Enqueues on the stream, which may be captured.
   [[nodiscard]] Status Launch(cudnnHandle_t handle, cudaStream_t stream) const;
 
@@ -37,7 +39,7 @@ class ConvolutionPlan {
   bool bias_ = false;
   size_t workspace_bytes_ = 0;
   CudnnDescriptor plan_;
-  CudnnDescriptor operands_;
+  std::vector<CudnnDescriptor> operands_;  // of each part
 };
 
 class ConvolutionGraph {

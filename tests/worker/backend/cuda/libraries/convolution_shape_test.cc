@@ -50,6 +50,26 @@ TEST_CASE("ConvolutionShape: a group's filters read its own channels, a dilated 
   CHECK(!Shape(ConvolutionPass::kForward, 1, 8, DType::kFloat32).is_depthwise());
 }
 
+TEST_CASE("ConvolutionShape: too large a tensor is computed in parts that divide the samples") {
+  const auto parts = [](ConvolutionPass pass, int64_t samples, DType type) {
+    const auto shape = ConvolutionShape::Of(pass, {.pads = {1, 1, 1, 1}}, {samples, 32, 32, 3},
+                                            {96, 3, 3, 3}, type);
+    const int64_t found = PartsOf(shape);
+    CHECK(PartOf(shape, found).samples * found == samples);
+    return found;
+  };
+  const auto forward = ConvolutionPass::kForward;
+  // A sample has 98,304 elements of y; 2^27 of float32 are 1,365 samples.
+  CHECK(parts(forward, 1'365, DType::kFloat32) == 1);
+  CHECK(parts(forward, 1'366, DType::kFloat32) == 2);
+  CHECK(parts(forward, 8'192, DType::kFloat32) == 8);  // 7 do not divide them
+  CHECK(parts(ConvolutionPass::kInputGradient, 4'096, DType::kFloat32) == 4);
+  CHECK(parts(ConvolutionPass::kWeightGradient, 4'096, DType::kFloat32) == 1);
+  CHECK(parts(forward, 1'367, DType::kFloat32) == 1);  // a prime
+  CHECK(parts(forward, 16'384, DType::kBFloat16) == 1);
+  CHECK(parts(forward, 50'000, DType::kBFloat16) == 4);  // 2^31 are 21,845 samples
+}
+
 TEST_CASE("ConvolutionShape: the key says all that a kernel depends on") {
   ConvolutionShape shape = Shape(ConvolutionPass::kForward, 6, 8, DType::kBFloat16);
   shape.bias = true;
