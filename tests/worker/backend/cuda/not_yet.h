@@ -14,7 +14,6 @@ namespace ringmaster::testing {
 inline constexpr std::string_view kNotYetOnCuda[] = {
     "average_pool",
     "average_pool_gradient",
-    "batch_norm_inference_gradient",
     "binary_accuracy",
     "concat",
     "elu",
@@ -22,16 +21,12 @@ inline constexpr std::string_view kNotYetOnCuda[] = {
     "gelu",
     "gelu_gradient",
     "global_max_pool",
-    "group_norm",
-    "group_norm_gradient",
     "hard_sigmoid",
     "hard_sigmoid_gradient",
     "hard_swish",
     "hard_swish_gradient",
     "huber",
     "huber_gradient",
-    "layer_norm",
-    "layer_norm_gradient",
     "leaky_relu",
     "leaky_relu_gradient",
     "mean_absolute_error",
@@ -68,9 +63,6 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   // A node only for its attributes.
   const graph::Node node = {"", test.kind, {}};
   if (node.as<graph::Add>() != nullptr) return test.inputs[0].shape != test.inputs[1].shape;
-  if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
-    return !norm->scale || !norm->center || NotYetOnCuda(test.kind);
-  }
   if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
     return dropout->per_sample;
   }
