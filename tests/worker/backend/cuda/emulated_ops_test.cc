@@ -284,10 +284,13 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
+TEST_CASE("Emulated kernels: NaN passes relu, pooling, convolutions, norms and the loss") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto first_output = [&](const graph::Kind& kind, size_t at) {
-    const auto op = testing::MakeOpProgram({"NaN", kind, {{{1, 2, 2, 8}}}}, DType::kBFloat16);
+  const auto first_output = [&](const graph::Kind& kind, size_t at,
+                                const std::vector<graph::TensorType>& others = {}) {
+    OpCase test = {"NaN", kind, {{{1, 2, 2, 8}}}};
+    test.inputs.insert(test.inputs.end(), others.begin(), others.end());
+    const auto op = testing::MakeOpProgram(test, DType::kBFloat16);
     REQUIRE(Message(op.status()) == "");
     auto feeds = testing::FeedOp(*op);
     feeds[op->program.parameters[0].value][at] = nan;
@@ -297,6 +300,13 @@ TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
   // The first of a window, which no comparison displaces.
   CHECK(std::isnan(first_output(graph::MaxPool{}, 3)[3]));
   CHECK(std::isnan(first_output(graph::GlobalAveragePool{}, 30)[6]));
+  graph::Conv2dAttributes depthwise = {.pads = {1, 1, 1, 1},
+                                       .activation = graph::Activation::kRelu};
+  depthwise.groups = 8;
+  const auto convolved = first_output(graph::Conv2d{depthwise}, 5, {{{8, 3, 3, 1}}});
+  for (size_t i = 0; i < convolved.size(); ++i) CHECK(std::isnan(convolved[i]) == (i % 8 == 5));
+  const auto normed = first_output(graph::LayerNorm{{.scale = false, .center = false}}, 12);
+  for (size_t i = 0; i < normed.size(); ++i) CHECK(std::isnan(normed[i]) == (i / 8 == 1));
 }
 
 }  // namespace ringmaster::cuda
