@@ -17,12 +17,15 @@ struct ModelChoice {
   graph::Labels labels = graph::Labels::kOwn;
 };
 
-// 32 x 32 x 3 images, 10 classes; batch normalization and dropout on where the model has them.
+// 32 x 32 x 3 images, 10 classes; batch normalization and dropout on where the model has the
+// choice.
 inline StatusOr<graph::Program> ModelProgram(const ModelChoice& choice) {
   v1::Model model;
   model.set_name(choice.name);
   testing::SetOption("dropout", 0.2, &model);
-  if (choice.name != "mlp") testing::SetOption("batch_norm", true, &model);
+  if (choice.name == "alexnet" || choice.name == "vgg") {
+    testing::SetOption("batch_norm", true, &model);
+  }
   if (choice.name == "vgg") testing::SetOption("depth", 11, &model);
   if (choice.name == "mlp") testing::SetHidden({96, 64}, &model);
   return zoo::BuildProgram(model, {.mode = choice.mode,

@@ -14,51 +14,97 @@ BatchNormShape NormShapeOf(const BindContext& context) {
           attributes.activation == graph::Activation::kRelu};
 }
 
+// Where gamma and beta, or their gradients, stand among the operands; 0, where x and dx are: there
+// is none.
+struct NormPlaces {
+  size_t gamma, beta;
+  size_t end;  // what comes after them
+
+  NormPlaces(const graph::BatchNormAttributes& attributes, size_t first)
+      : gamma(attributes.scale ? first : 0),
+        beta(attributes.center ? first + (attributes.scale ? 1 : 0) : 0),
+        end(first + (attributes.scale ? 1 : 0) + (attributes.center ? 1 : 0)) {}
+};
+
+NormPlaces PlacesIn(const BindContext& context, size_t first) {
+  return {context.attributes<graph::BatchNormAttributes>(), first};
+}
+
+const float* InputOrNone(const Operands& o, size_t i) {
+  return i == 0 ? nullptr : o.input<float>(i);
+}
+float* OutputOrNone(const Operands& o, size_t i) { return i == 0 ? nullptr : o.output<float>(i); }
+
 }  // namespace
 
+// x [gamma] [beta] -> y mean variance
 StatusOr<std::unique_ptr<Kernel>> BindBatchNorm(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
+  const NormPlaces at = PlacesIn(context, 1);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
-        [shape](const Operands& o, cudaStream_t stream) {
-          return FromCuda(LaunchBatchNorm(shape, o.input<T>(0), o.input<float>(1),
-                                          o.input<float>(2), o.output<T>(0), o.output<float>(1),
-                                          o.output<float>(2), o.workspace, stream),
-                          "batch_norm");
+        [=](const Operands& o, cudaStream_t stream) {
+          return FromCuda(
+              LaunchBatchNorm(shape, o.input<T>(0), InputOrNone(o, at.gamma),
+                              InputOrNone(o, at.beta), o.output<T>(0), o.output<float>(1),
+                              o.output<float>(2), o.workspace, stream),
+              "batch_norm");
         },
         BatchNormWorkspace(shape, sizeof(T)));
   });
 }
 
+// x [gamma] [beta] mean variance -> y
 StatusOr<std::unique_ptr<Kernel>> BindBatchNormInference(const BindContext& context) {
   const BatchNormShape shape = NormShapeOf(context);
+  const NormPlaces at = PlacesIn(context, 1);
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
-        [shape](const Operands& o, cudaStream_t stream) {
-          return FromCuda(
-              LaunchBatchNormInference(shape, o.input<T>(0), o.input<float>(1), o.input<float>(2),
-                                       o.input<float>(3), o.input<float>(4), o.output<T>(0),
-                                       o.workspace, stream),
-              "batch_norm_inference");
+        [=](const Operands& o, cudaStream_t stream) {
+          return FromCuda(LaunchBatchNormInference(shape, o.input<T>(0), InputOrNone(o, at.gamma),
+                                                   InputOrNone(o, at.beta), o.input<float>(at.end),
+                                                   o.input<float>(at.end + 1), o.output<T>(0),
+                                                   o.workspace, stream),
+                          "batch_norm_inference");
         },
         BatchNormWorkspace(shape, sizeof(T)));
   });
 }
 
-StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
-  const BatchNormShape shape = NormShapeOf(context);
+// dy [gamma] variance -> dx
+StatusOr<std::unique_ptr<Kernel>> BindBatchNormInferenceGradient(const BindContext& context) {
+  BatchNormShape shape = NormShapeOf(context);
+  shape.relu = false;
+  const bool scale = context.attributes<graph::BatchNormAttributes>().scale;
   return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
     return MakeLaunch(
-        [shape](const Operands& o, cudaStream_t stream) {
+        [=](const Operands& o, cudaStream_t stream) {
+          return FromCuda(LaunchBatchNormInferenceGradient(
+                              shape, o.input<T>(0), InputOrNone(o, scale ? 1 : 0),
+                              o.input<float>(scale ? 2 : 1), o.output<T>(0), o.workspace, stream),
+                          "batch_norm_inference_gradient");
+        },
+        BatchNormWorkspace(shape, sizeof(T)));
+  });
+}
+
+// x dy mean variance [gamma] [y] -> dx [dgamma] [dbeta]; with relu there is a gamma.
+StatusOr<std::unique_ptr<Kernel>> BindBatchNormGradient(const BindContext& context) {
+  const BatchNormShape shape = NormShapeOf(context);
+  const NormPlaces gradients = PlacesIn(context, 1);
+  const size_t gamma = gradients.gamma == 0 ? 0 : 4;
+  return WithStorage(context.input(0).dtype, [&]<typename T>(T) {
+    return MakeLaunch(
+        [=](const Operands& o, cudaStream_t stream) {
           const BatchNormGradientOperands<T> operands = {.x = o.input<T>(0),
                                                          .dy = o.input<T>(1),
                                                          .y = shape.relu ? o.input<T>(5) : nullptr,
-                                                         .gamma = o.input<float>(4),
+                                                         .gamma = InputOrNone(o, gamma),
                                                          .mean = o.input<float>(2),
                                                          .variance = o.input<float>(3),
                                                          .dx = o.output<T>(0),
-                                                         .dgamma = o.output<float>(1),
-                                                         .dbeta = o.output<float>(2),
+                                                         .dgamma = OutputOrNone(o, gradients.gamma),
+                                                         .dbeta = OutputOrNone(o, gradients.beta),
                                                          .workspace = o.workspace};
           return FromCuda(LaunchBatchNormGradient(shape, operands, stream), "batch_norm_gradient");
         },

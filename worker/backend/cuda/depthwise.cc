@@ -39,8 +39,8 @@ class DepthwiseEngine final : public ConvolutionEngine {
     if (pass_ != ConvolutionPass::kWeightGradient) return 0;
     return DepthwiseWorkspace(shape_, graph::ByteSize(type_));
   }
-  [[nodiscard]] Status Attach(const ConvolutionOperands& operands) override {
-    operands_ = operands;
+  [[nodiscard]] Status Attach(std::span<const ConvolutionOperands> parts) override {
+    operands_ = parts.front();  // it takes any number of samples
     return absl::OkStatus();
   }
   [[nodiscard]] Status Launch(cudaStream_t stream) override {

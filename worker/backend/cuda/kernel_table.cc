@@ -3,12 +3,13 @@
 namespace ringmaster::cuda {
 
 // Each in the file of its op.
-BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference, BindCast, BindConv2d,
-    BindConv2dInputGradient, BindConv2dWeightGradient, BindDense, BindDenseInputGradient,
-    BindDenseWeightGradient, BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient,
-    BindMaxPool, BindMaxPoolGradient, BindPairLoss, BindRelu, BindReluGradient, BindReshape,
-    BindSoftmax, BindSoftmaxGradient, BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient,
-    BindTopK, BindUnary;
+BindOp BindAdd, BindBatchNorm, BindBatchNormGradient, BindBatchNormInference,
+    BindBatchNormInferenceGradient, BindCast, BindConv2d, BindConv2dInputGradient,
+    BindConv2dWeightGradient, BindDense, BindDenseInputGradient, BindDenseWeightGradient,
+    BindDropout, BindGlobalAveragePool, BindGlobalAveragePoolGradient, BindMaxPool,
+    BindMaxPoolGradient, BindNorm, BindNormGradient, BindPairLoss, BindRelu, BindReluGradient,
+    BindReshape, BindSoftmax, BindSoftmaxCrossEntropy, BindSoftmaxCrossEntropyGradient,
+    BindSoftmaxGradient, BindTopK, BindUnary;
 
 namespace {
 
@@ -19,6 +20,7 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::BatchNorm>(&BindBatchNorm),
     KernelOf<graph::BatchNormGradient>(&BindBatchNormGradient),
     KernelOf<graph::BatchNormInference>(&BindBatchNormInference),
+    KernelOf<graph::BatchNormInferenceGradient>(&BindBatchNormInferenceGradient),
     KernelOf<graph::Cast>(&BindCast),
     KernelOf<graph::Conv2d>(&BindConv2d),
     KernelOf<graph::Conv2dInputGradient>(&BindConv2dInputGradient),
@@ -30,6 +32,10 @@ constexpr auto kTable = graph::MakeKernelTable<BindFunction>({
     KernelOf<graph::DropoutGradient>(&BindDropout),
     KernelOf<graph::GlobalAveragePool>(&BindGlobalAveragePool),
     KernelOf<graph::GlobalAveragePoolGradient>(&BindGlobalAveragePoolGradient),
+    KernelOf<graph::GroupNorm>(&BindNorm),
+    KernelOf<graph::GroupNormGradient>(&BindNormGradient),
+    KernelOf<graph::LayerNorm>(&BindNorm),
+    KernelOf<graph::LayerNormGradient>(&BindNormGradient),
     KernelOf<graph::MaxPool>(&BindMaxPool),
     KernelOf<graph::MaxPoolGradient>(&BindMaxPoolGradient),
     KernelOf<graph::PairLossFamily>(&BindPairLoss),
@@ -49,10 +55,6 @@ const char* MissingForm(const graph::Graph& graph, const graph::Node& node) {
   if (node.as<graph::Add>() != nullptr &&
       graph.value(node.inputs[0]).shape != graph.value(node.inputs[1]).shape) {
     return "operands of different shapes";
-  }
-  if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
-    if (!norm->scale) return "no gamma";
-    if (!norm->center) return "no beta";
   }
   if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
     if (dropout->per_sample) return "per_sample";

@@ -53,6 +53,9 @@ std::vector<OpCase> GroupNormCases() {
   AddGroupNorm("neither gamma nor beta", {{1e-3, false, false}, 2}, {3, 3, 4}, &cases);
   AddGroupNorm("32 groups, several blocks of channels", {{}, 32}, {5, 9, 7, 160}, &cases);
   AddGroupNorm("features", {{}, 3}, {7, 57}, &cases);
+  AddGroupNorm("whole vectors", {{}, 4}, {3, 5, 6, 64}, &cases);
+  AddGroupNorm("many positions, whole vectors", {{}, 2}, {2, 23, 31, 16}, &cases);
+  AddGroupNorm("many positions", {{}, 3}, {2, 17, 19, 9}, &cases);
   AddLayerNorm("features", {}, {7, 13}, &cases);
   AddLayerNorm("a sequence, large epsilon", {0.5}, {2, 3, 9}, &cases);
   AddLayerNorm("no gamma", {1e-3, false, true}, {3, 2, 7}, &cases);

@@ -284,11 +284,13 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Emulated kernels: NaN passes activations, pooling, softmax and losses") {
+TEST_CASE("Emulated kernels: NaN passes activations, pooling, convolutions, norms and losses") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto first_output = [&](const graph::Kind& kind, size_t at, size_t inputs = 1) {
-    const std::vector<graph::TensorType> types(inputs, {{1, 2, 2, 8}});
-    const auto op = testing::MakeOpProgram({"NaN", kind, types}, DType::kBFloat16);
+  const auto first_output = [&](const graph::Kind& kind, size_t at,
+                                const std::vector<graph::TensorType>& others = {}) {
+    OpCase test = {"NaN", kind, {{{1, 2, 2, 8}}}};
+    test.inputs.insert(test.inputs.end(), others.begin(), others.end());
+    const auto op = testing::MakeOpProgram(test, DType::kBFloat16);
     REQUIRE(Message(op.status()) == "");
     auto feeds = testing::FeedOp(*op);
     feeds[op->program.parameters[0].value][at] = nan;
@@ -302,13 +304,21 @@ TEST_CASE("Emulated kernels: NaN passes activations, pooling, softmax and losses
   for (size_t i = 0; i < softmax.size(); ++i) CHECK(std::isnan(softmax[i]) == (i / 8 == 1));
   const auto passes = graph::ForEachOp([&]<typename Op>(std::type_identity<Op>) {
     if constexpr (graph::UnaryOp<Op>) return std::isnan(first_output(Op{}, 5)[5]);
-    if constexpr (graph::PairLossWithSlope<Op>) return std::isnan(first_output(Op{}, 31, 2)[0]);
+    if constexpr (graph::PairLossWithSlope<Op>)
+      return std::isnan(first_output(Op{}, 31, {{{1, 2, 2, 8}}})[0]);
     return true;
   });
   for (size_t i = 0; i < passes.size(); ++i) {
     INFO(graph::OpTable()[i].traits.name);
     CHECK(passes[i]);
   }
+  graph::Conv2dAttributes depthwise = {.pads = {1, 1, 1, 1},
+                                       .activation = graph::Activation::kRelu};
+  depthwise.groups = 8;
+  const auto convolved = first_output(graph::Conv2d{depthwise}, 5, {{{8, 3, 3, 1}}});
+  for (size_t i = 0; i < convolved.size(); ++i) CHECK(std::isnan(convolved[i]) == (i % 8 == 5));
+  const auto normed = first_output(graph::LayerNorm{{.scale = false, .center = false}}, 12);
+  for (size_t i = 0; i < normed.size(); ++i) CHECK(std::isnan(normed[i]) == (i / 8 == 1));
 }
 
 }  // namespace ringmaster::cuda

@@ -14,13 +14,8 @@ namespace ringmaster::testing {
 inline constexpr std::string_view kNotYetOnCuda[] = {
     "average_pool",
     "average_pool_gradient",
-    "batch_norm_inference_gradient",
     "concat",
     "global_max_pool",
-    "group_norm",
-    "group_norm_gradient",
-    "layer_norm",
-    "layer_norm_gradient",
     "multiply",
     "pad",
     "reduce_to",
@@ -37,9 +32,6 @@ inline bool NotYetOnCuda(const graph::OpCase& test) {
   // A node only for its attributes.
   const graph::Node node = {"", test.kind, {}};
   if (node.as<graph::Add>() != nullptr) return test.inputs[0].shape != test.inputs[1].shape;
-  if (const auto* norm = node.attributes<graph::BatchNormAttributes>()) {
-    return !norm->scale || !norm->center || NotYetOnCuda(test.kind);
-  }
   if (const auto* dropout = node.attributes<graph::DropoutAttributes>()) {
     return dropout->per_sample;
   }

@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   if (!inside || threadIdx.y != 0) return;
   mean[channel] = static_cast<float>(whole);
   variance[channel] = static_cast<float>(all);
-  scale[channel] = gamma[channel] / sqrtf(static_cast<float>(all) + epsilon);
+  scale[channel] = GammaAt(gamma, channel) / sqrtf(static_cast<float>(all) + epsilon);
 }
 
 // scale = gamma / sqrt(variance + epsilon).
@@ -137,10 +137,17 @@ __global__ void __launch_bounds__(kNormThreads)
     Scales(int64_t channels, float epsilon, const float* __restrict__ gamma,
            const float* __restrict__ variance, float* __restrict__ scale) {
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kNormThreads + threadIdx.x;
-  if (channel < channels) scale[channel] = gamma[channel] / sqrtf(variance[channel] + epsilon);
+  if (channel >= channels) return;
+  scale[channel] = GammaAt(gamma, channel) / sqrtf(variance[channel] + epsilon);
 }
 
-// y = (x - mean) scale + beta, clamped at 0 where there is an activation.
+template <int kWidth>
+__device__ Pack<float, kWidth> LoadOrZero(const float* from, int64_t channel) {
+  return from == nullptr ? Pack<float, kWidth>{} : LoadPack<kWidth>(from + channel);
+}
+
+// y = (x - mean) scale + beta, clamped at 0 where there is an activation; mean and beta may be
+// nullptr: 0.
 template <typename T, int kWidth, bool kRelu>
 __global__ void __launch_bounds__(kNormThreads)
     NormalizeRows(ChannelTiles tiles, const T* __restrict__ x, const float* __restrict__ mean,
@@ -149,9 +156,9 @@ __global__ void __launch_bounds__(kNormThreads)
   constexpr int kRows = 4;
   const TilePlace place(tiles, gridDim.x - 1 - blockIdx.x);
   if (!place.inside) return;
-  const auto means = LoadPack<kWidth>(mean + place.channel);
+  const auto means = LoadOrZero<kWidth>(mean, place.channel);
   const auto scales = LoadPack<kWidth>(scale + place.channel);
-  const auto betas = LoadPack<kWidth>(beta + place.channel);
+  const auto betas = LoadOrZero<kWidth>(beta, place.channel);
   const int64_t lanes = tiles.lanes();
   for (int64_t row = place.row; row < place.end; row += lanes * kRows) {
     const int64_t at = row * tiles.channels + place.channel;
@@ -230,12 +237,22 @@ cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, co
   return normalize(shape, x, mean, scale, beta, y, stream);
 }
 
+template <typename T>
+cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const T* dy,
+                                             const float* gamma, const float* variance, T* dx,
+                                             void* workspace, cudaStream_t stream) {
+  return LaunchBatchNormInference<T>(shape, dy, gamma, nullptr, nullptr, variance, dx, workspace,
+                                     stream);
+}
+
 #define RING_INSTANTIATE_NORM(T)                                                               \
   template cudaError_t LaunchBatchNorm(const BatchNormShape&, const T*, const float*,          \
                                        const float*, T*, float*, float*, void*, cudaStream_t); \
   template cudaError_t LaunchBatchNormInference(const BatchNormShape&, const T*, const float*, \
                                                 const float*, const float*, const float*, T*,  \
-                                                void*, cudaStream_t);
+                                                void*, cudaStream_t);                          \
+  template cudaError_t LaunchBatchNormInferenceGradient(                                       \
+      const BatchNormShape&, const T*, const float*, const float*, T*, void*, cudaStream_t);
 RING_INSTANTIATE_NORM(float)
 RING_INSTANTIATE_NORM(__nv_bfloat16)
 RING_INSTANTIATE_NORM(__half)

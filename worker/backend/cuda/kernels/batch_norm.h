@@ -1,6 +1,7 @@
 // batch_norm over rows by channels: statistics, application, and both passes of the gradient. T:
-// float, __nv_bfloat16, __half; statistics and parameters are float32. Sums run in one fixed order:
-// float32 inside a piece of rows, double over the pieces.
+// float, __nv_bfloat16, __half; statistics and parameters are float32. A gamma or beta that is
+// nullptr stands for 1 or 0, and a gradient of theirs that is nullptr is not wanted. Sums run in
+// one fixed order: float32 inside a piece of rows, double over the pieces.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,6 +32,12 @@ template <typename T>
 cudaError_t LaunchBatchNormInference(const BatchNormShape& shape, const T* x, const float* gamma,
                                      const float* beta, const float* mean, const float* variance,
                                      T* y, void* workspace, cudaStream_t stream);
+
+// dx of y by given statistics; it does without the activation.
+template <typename T>
+cudaError_t LaunchBatchNormInferenceGradient(const BatchNormShape& shape, const T* dy,
+                                             const float* gamma, const float* variance, T* dx,
+                                             void* workspace, cudaStream_t stream);
 
 // y is read where the shape has relu only.
 template <typename T>

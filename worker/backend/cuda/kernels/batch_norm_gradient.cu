@@ -131,11 +131,11 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishLanes)
   if (!inside || threadIdx.y != 0) return;
   const double inverse =
       1 / sqrt(static_cast<double>(g.variance[channel]) + static_cast<double>(epsilon));
-  const double scale =
-      static_cast<double>(g.gamma[channel]) * inverse / static_cast<double>(tiles.rows);
-  g.dgamma[channel] = static_cast<float>(product * inverse);
-  g.dbeta[channel] = static_cast<float>(sum);
-  g.scale[channel] = g.gamma[channel] / sqrtf(g.variance[channel] + epsilon);
+  const float gamma = GammaAt(g.gamma, channel);
+  const double scale = static_cast<double>(gamma) * inverse / static_cast<double>(tiles.rows);
+  if (g.dgamma != nullptr) g.dgamma[channel] = static_cast<float>(product * inverse);
+  if (g.dbeta != nullptr) g.dbeta[channel] = static_cast<float>(sum);
+  g.scale[channel] = gamma / sqrtf(g.variance[channel] + epsilon);
   g.offset[channel] = static_cast<float>(scale * sum);
   g.slope[channel] = static_cast<float>(scale * product * inverse * inverse);
 }

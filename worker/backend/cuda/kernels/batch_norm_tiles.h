@@ -31,6 +31,10 @@ inline int64_t FinishBlocks(const BatchNormShape& shape) {
   return CeilDiv(shape.channels, kFinishChannels);
 }
 
+__device__ inline float GammaAt(const float* gamma, int64_t channel) {
+  return gamma == nullptr ? 1.0F : gamma[channel];
+}
+
 // Two vectors of channels for each piece, then what the applying pass reads.
 struct BatchNormScratch {
   float *pieces, *scale, *offset, *slope;

@@ -58,7 +58,7 @@ TEST_CASE("CUDA convolutions and products: the same bits in every run") {
   const auto device = OpenOrSkip();
   if (device == nullptr) return;
   const PlanTable none;
-  for (const char* model : {"alexnet", "vgg", "mlp"}) {
+  for (const char* model : {"alexnet", "vgg", "mlp", "mobilenet"}) {
     for (const v1::Policy policy :
          {v1::POLICY_FLOAT32, v1::POLICY_MIXED_BFLOAT16, v1::POLICY_MIXED_FLOAT16}) {
       const auto program = testing::ModelProgram({.name = model, .samples = 64, .policy = policy});
