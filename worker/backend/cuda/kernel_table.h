@@ -12,6 +12,6 @@ namespace ringmaster::cuda {
 
 // The same for a node. UNIMPLEMENTED names the node and its op where there is no kernel, or none
 // for what the node asks of the op.
-[[nodiscard]] StatusOr<BindFunction> FindKernel(const graph::Graph& graph, const graph::Node& node);
+[[nodiscard]] StatusOr<BindFunction> FindKernel(const graph::Node& node);
 
 }  // namespace ringmaster::cuda

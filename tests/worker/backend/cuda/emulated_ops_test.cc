@@ -257,7 +257,7 @@ TEST_CASE(
     const auto op = testing::MakeOpProgram(test, DType::kFloat32);
     REQUIRE(Message(op.status()) == "");
     const graph::Node& node = op->program.graph.node(0);
-    const Status found = FindKernel(op->program.graph, node).status();
+    const Status found = FindKernel(node).status();
     CHECK(absl::IsUnimplemented(found) == testing::NotYetOnCuda(test));
     CHECK(found.ok() != testing::NotYetOnCuda(test));
     if (!found.ok()) {
@@ -278,6 +278,10 @@ TEST_CASE("Emulated kernels: NaN passes relu, pooling and the loss") {
   CHECK(std::isnan(first_output(graph::Relu{}, 5)[5]));
   // The first of a window, which no comparison displaces.
   CHECK(std::isnan(first_output(graph::MaxPool{}, 3)[3]));
+  CHECK(std::isnan(first_output(graph::GlobalMaxPool{}, 3)[3]));
+  CHECK_FALSE(std::isnan(first_output(graph::GlobalMaxPool{}, 11)[3]));
+  CHECK(std::isnan(first_output(graph::AveragePool{}, 30)[6]));
+  CHECK(std::isnan(first_output(graph::Pad{{1, 0, 0, 0, 0, 0}}, 5)[16 + 5]));
   CHECK(std::isnan(first_output(graph::GlobalAveragePool{}, 30)[6]));
 }
 
