@@ -16,11 +16,15 @@ struct ProductOfTwo {
 // kWidth elements side by side, or one of them so many times.
 template <int kWidth, typename T>
 __device__ Pack<T, kWidth> LoadOperand(const T* from, bool moves) {
-  if (kWidth == 1 || moves) return LoadPack<kWidth>(from);
-  Pack<T, kWidth> pack;
+  if constexpr (kWidth == 1) {
+    return LoadPack<1>(from);
+  } else {
+    if (moves) return LoadPack<kWidth>(from);
+    Pack<T, kWidth> pack;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) pack.elements[i] = *from;
-  return pack;
+    for (int i = 0; i < kWidth; ++i) pack.elements[i] = *from;
+    return pack;
+  }
 }
 
 // A step of the last axis is a pack.
