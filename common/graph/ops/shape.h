@@ -88,8 +88,13 @@ class BoxCopy {
   };
   [[nodiscard]] Offsets At(int64_t row) const;
 
+  // The axes outside a row, outermost first: extents, and elements that a step moves.
+  [[nodiscard]] const Shape& outer() const { return outer_; }
+  [[nodiscard]] const Shape& from_strides() const { return from_strides_; }
+  [[nodiscard]] const Shape& to_strides() const { return to_strides_; }
+
  private:
-  Shape outer_, from_strides_, to_strides_;  // by axis outside a row
+  Shape outer_, from_strides_, to_strides_;
   Offsets first_ = {0, 0};
   int64_t rows_ = 1, row_ = 1;
 };

@@ -8,16 +8,12 @@
 #include <vector>
 
 #include "common/graph/graph.h"
-#include "tests/common/graph/cases/table.h"
 #include "worker/backend/backend.h"
 
 namespace ringmaster::testing {
 
 // As errors call it: CPU.
 [[nodiscard]] std::string BackendName();
-
-// Whether the backend computes such a node at all.
-[[nodiscard]] bool HasKernelFor(const graph::OpCase& test);
 
 // Anew, computing as it does by default.
 StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest();

@@ -16,8 +16,6 @@ StatusOr<Way> MakeWay(Bf16Arithmetic arithmetic, uint32_t threads) {
 
 std::string BackendName() { return "CPU"; }
 
-bool HasKernelFor(const graph::OpCase&) { return true; }
-
 StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest() { return MakeBackend("cpu"); }
 
 StatusOr<std::vector<Way>> WaysFor(graph::DType compute) {

@@ -27,7 +27,7 @@ StatusOr<StepKernels> BindKernels(const graph::Program& program, const graph::Au
     RING_ASSIGN_OR_RETURN(kernels.augment, CudaAugment::Create(*augmenter, use));
   }
   for (const graph::Node& node : program.graph.nodes()) {
-    RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(program.graph, node));
+    RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(node));
     auto kernel = bind({program, node, device});
     if (!kernel.ok())
       return Annotate(kernel.status(), fmt::format("{} ({})", node.name, node.op()));

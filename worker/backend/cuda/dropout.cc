@@ -28,7 +28,7 @@ StatusOr<std::unique_ptr<Kernel>> BindDropout(const BindContext& context) {
   const graph::Value& y = context.output(0);
   const int64_t rows = y.shape[0];
   const int64_t row_elements = graph::Elements(y.shape) / rows;
-  const DropoutMask mask = MakeDropoutMask(attributes.rate);
+  const DropoutMask mask = MakeDropoutMask(attributes.rate, attributes.per_sample);
   RING_ASSIGN_OR_RETURN(const StreamName name, NameOf(context, attributes.layer));
   return WithStorage(y.dtype, [&]<typename T>(T) {
     return MakeLaunch(

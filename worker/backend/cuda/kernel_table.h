@@ -10,8 +10,7 @@ namespace ringmaster::cuda {
 // nullptr when the CUDA backend lacks the op.
 [[nodiscard]] BindFunction FindKernel(const graph::Kind& kind);
 
-// The same for a node. UNIMPLEMENTED names the node and its op where there is no kernel, or none
-// for what the node asks of the op.
-[[nodiscard]] StatusOr<BindFunction> FindKernel(const graph::Graph& graph, const graph::Node& node);
+// The same for a node: UNIMPLEMENTED names it and its op where there is none.
+[[nodiscard]] StatusOr<BindFunction> FindKernel(const graph::Node& node);
 
 }  // namespace ringmaster::cuda

@@ -33,7 +33,7 @@ class Noise {
 
 StatusOr<std::unique_ptr<NodeRun>> NodeRun::Create(const BindContext& context) {
   const graph::Node& node = context.node;
-  RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(context.program.graph, node));
+  RING_ASSIGN_OR_RETURN(const BindFunction bind, FindKernel(node));
   std::unique_ptr<NodeRun> run(new NodeRun);
   RING_ASSIGN_OR_RETURN(run->kernel_, bind(context));
   RING_ASSIGN_OR_RETURN(run->stream_, MakeStream());

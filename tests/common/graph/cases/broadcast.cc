@@ -14,6 +14,9 @@ std::vector<OpCase> BroadcastCases(const Kind& kind) {
       {"the parameter first", kind, {{{4, 5}}, {{3, 4, 5}}}},
       {"many channels", kind, {{{2, 9, 9, 129}}, {{2, 1, 1, 129}}}},
       {"rows longer than a piece", kind, {{{2, 2, 9001}}, {{2, 1, 9001}}}},
+      {"one number a place of 24 channels", kind, {{{2, 1, 3, 24}}, {{2, 1, 3, 1}}}},
+      {"one number a channel, 24 of them", kind, {{{2, 1, 1, 24}}, {{2, 2, 2, 24}}}},
+      {"both are broadcast, 16 channels", kind, {{{3, 30, 1, 16}}, {{3, 1, 20, 16}}}},
   };
 }
 
@@ -62,6 +65,8 @@ std::vector<OpCase> ReduceToCases() {
       SumCase("to a vector", {20, 9, 9, 64}, {64}),
       SumCase("to one element", {50, 3, 41}, {1}),
       SumCase("nothing", {2, 3, 5}, {2, 3, 5}),
+      SumCase("two axes apart, 24 channels", {40, 9, 20, 24}, {9, 1, 24}),
+      SumCase("height and channels of many", {2, 130, 3, 70}, {2, 1, 3, 1}),
   };
 }
 

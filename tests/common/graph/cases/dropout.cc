@@ -19,10 +19,11 @@ std::vector<OpCase> DropoutCases() {
                        {{shape}}});
     }
   }
-  for (OpCase& test : cases) test.same_bits = true;
   cases.push_back({"per sample", Dropout{{0.4, "layer", true}}, {{{9, 3, 5}}}});
   cases.push_back({"per sample, many elements", Dropout{{0.2, "layer", true}}, {{{20, 1025}}}});
+  cases.push_back({"per sample, packs", Dropout{{0.3, "layer", true}}, {{{20, 4, 16}}}});
   cases.push_back({"per sample", DropoutGradient{{0.4, "layer", true}}, {{{9, 3, 5}}}});
+  for (OpCase& test : cases) test.same_bits = true;
   return cases;
 }
 

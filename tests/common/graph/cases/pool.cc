@@ -46,6 +46,7 @@ std::vector<OpCase> MaxPoolCases() {
       {"odd image", GlobalMaxPool{}, {{{2, 3, 5, 3}}}},
       {"dimensions kept", GlobalMaxPool{.keep_dims = true}, {{{2, 3, 2, 5}}}},
       {"many places and channels", GlobalMaxPool{}, {{{3, 20, 17, 129}}}},
+      {"many places, packs", GlobalMaxPool{}, {{{2, 20, 17, 40}}}},
       // Tiles with an edge, overlaps on every side, a tail that no window reaches.
       PoolGradient("ties, a pad below", Pool(2, 2, 0, 1), {1, 7, 5, 24}, {1, 4, 3, 24}, PooledTies),
       PoolGradient("ties, stride 1", Pool(3, 1, 1, 1), {2, 5, 6, 16}, {2, 5, 6, 16}, PooledTies),

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "tests/worker/backend/backend_under_test.h"
-#include "tests/worker/backend/cuda/not_yet.h"
 
 namespace ringmaster::testing {
 namespace {
@@ -30,8 +29,6 @@ CATCH_REGISTER_LISTENER(NeedsGpu)
 }  // namespace
 
 std::string BackendName() { return "CUDA"; }
-
-bool HasKernelFor(const graph::OpCase& test) { return !NotYetOnCuda(test); }
 
 StatusOr<std::unique_ptr<Backend>> MakeBackendUnderTest() { return MakeBackend("cuda"); }
 

@@ -11,7 +11,6 @@
 
 #include "tests/worker/backend/cuda/emulation/block_emulator.h"
 #include "tests/worker/backend/cuda/emulation/guarded_memory.h"
-#include "tests/worker/backend/cuda/not_yet.h"
 #include "tests/worker/backend/op_program.h"
 #include "worker/backend/cpu/cpu_backend.h"
 #include "worker/backend/cuda/kernel_table.h"
@@ -188,7 +187,7 @@ void CheckNode(const OpProgram& op) {
 void CheckAll(DType compute) {
   std::set<std::string> checked;
   for (const OpCase& test : graph::AllCases()) {
-    if (!IsOwn(test) || testing::NotYetOnCuda(test)) continue;
+    if (!IsOwn(test)) continue;
     INFO(graph::NameOf(test));
     const auto op = testing::MakeOpProgram(test, compute);
     REQUIRE(Message(op.status()) == "");
@@ -214,9 +213,7 @@ TEST_CASE("Emulated kernels: a batch_norm is computed again by its statistics wi
   int checked = 0;
   for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const OpCase& test : graph::AllCases()) {
-      if (!std::holds_alternative<graph::BatchNorm>(test.kind) || testing::NotYetOnCuda(test)) {
-        continue;
-      }
+      if (!std::holds_alternative<graph::BatchNorm>(test.kind)) continue;
       INFO(graph::NameOf(test) << ", " << graph::Name(compute));
       const auto op = testing::MakeOpProgram(test, compute);
       REQUIRE(Message(op.status()) == "");
@@ -250,7 +247,7 @@ TEST_CASE("Emulated kernels: the bits of the CPU backend where the case says so"
   REQUIRE(Message(backend.status()) == "");
   for (DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const OpCase& test : graph::AllCases()) {
-      if (!test.same_bits || !IsOwn(test) || testing::NotYetOnCuda(test)) continue;
+      if (!test.same_bits || !IsOwn(test)) continue;
       INFO(graph::NameOf(test) << ", " << graph::Name(compute));
       const auto op = testing::MakeOpProgram(test, compute);
       REQUIRE(Message(op.status()) == "");
@@ -268,19 +265,10 @@ TEST_CASE("Emulated kernels: the bits of the CPU backend where the case says so"
   }
 }
 
-TEST_CASE(
-    "Emulated kernels: what the list says is not there yet is refused by name, the rest is not") {
-  for (const OpCase& test : graph::AllCases()) {
-    INFO(graph::NameOf(test));
-    const auto op = testing::MakeOpProgram(test, DType::kFloat32);
-    REQUIRE(Message(op.status()) == "");
-    const graph::Node& node = op->program.graph.node(0);
-    const Status found = FindKernel(op->program.graph, node).status();
-    CHECK(absl::IsUnimplemented(found) == testing::NotYetOnCuda(test));
-    CHECK(found.ok() != testing::NotYetOnCuda(test));
-    if (!found.ok()) {
-      CHECK_THAT(Message(found), Catch::Contains(node.name) && Catch::Contains(node.op()));
-    }
+TEST_CASE("Emulated kernels: the backend has a kernel for every op") {
+  for (const graph::Op& op : graph::OpTable()) {
+    INFO(op.traits.name);
+    CHECK(FindKernel(*graph::KindNamed(op.traits.name)) != nullptr);
   }
 }
 
@@ -299,6 +287,10 @@ TEST_CASE("Emulated kernels: NaN passes activations, pooling, convolutions, norm
   CHECK(std::isnan(first_output(graph::Relu{}, 5)[5]));
   // The first of a window, which no comparison displaces.
   CHECK(std::isnan(first_output(graph::MaxPool{}, 3)[3]));
+  CHECK(std::isnan(first_output(graph::GlobalMaxPool{}, 3)[3]));
+  CHECK_FALSE(std::isnan(first_output(graph::GlobalMaxPool{}, 11)[3]));
+  CHECK(std::isnan(first_output(graph::AveragePool{}, 30)[6]));
+  CHECK(std::isnan(first_output(graph::Pad{{1, 0, 0, 0, 0, 0}}, 5)[16 + 5]));
   CHECK(std::isnan(first_output(graph::GlobalAveragePool{}, 30)[6]));
   const auto softmax = first_output(graph::Softmax{}, 13);
   for (size_t i = 0; i < softmax.size(); ++i) CHECK(std::isnan(softmax[i]) == (i / 8 == 1));

@@ -34,9 +34,13 @@ __global__ void __launch_bounds__(kDropThreads)
   Pack<T, kGroup> out;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const StreamWords bits = StreamBlock(key, static_cast<uint64_t>(2 * group + half));
+    const int64_t block = mask.per_sample ? 0 : 2 * group + half;
+    const StreamWords bits = StreamBlock(key, static_cast<uint64_t>(block));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out.set(4 * half + i, Drop(mask, bits.x[i], in.get(4 * half + i)));
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t own = mask.per_sample ? bits.x[0] : bits.x[i];
+      out.set(4 * half + i, Drop(mask, own, in.get(4 * half + i)));
+    }
   }
   T* to = y + row * row_elements;
   if (kVector) {

@@ -16,11 +16,13 @@ namespace ringmaster::cuda {
 struct DropoutMask {
   uint32_t threshold;  // an element is kept when the upper 24 of its bits reach this
   float divisor;       // 1 - rate
+  bool per_sample;     // element 0 of a sample decides for all of it
 };
 
 // Uniform() is an integer times 2^-24, so comparing integers is the same comparison.
-inline DropoutMask MakeDropoutMask(double rate) {
-  return {static_cast<uint32_t>(std::ceil(rate * 0x1p24)), static_cast<float>(1 - rate)};
+inline DropoutMask MakeDropoutMask(double rate, bool per_sample) {
+  return {static_cast<uint32_t>(std::ceil(rate * 0x1p24)), static_cast<float>(1 - rate),
+          per_sample};
 }
 
 RING_HOST_DEVICE inline float Drop(const DropoutMask& mask, uint32_t bits, float x) {

@@ -68,7 +68,7 @@ TEST_CASE("Packs: a pack is as wide as one access, and holds what was put there"
 TEST_CASE("DropoutMask: an element is kept exactly when its uniform number reaches the rate") {
   for (double rate : {0.0, 0x1p-24, 0.1, 0.25, 0.3, 0.5, 0.9, 1 - 0x1p-24}) {
     INFO(rate);
-    const DropoutMask mask = MakeDropoutMask(rate);
+    const DropoutMask mask = MakeDropoutMask(rate, false);
     const auto around = static_cast<int64_t>(rate * 0x1p24);
     for (int64_t upper = std::max<int64_t>(0, around - 3);
          upper < std::min<int64_t>(around + 4, 1 << 24); ++upper) {
