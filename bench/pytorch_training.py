@@ -119,7 +119,7 @@ class Training:
         if not self.spec.get("compile"):
             self.step()
             return
-        for mode in ("max-autotune", None):
+        for mode in self.spec.get("modes", ("max-autotune", None)):
             try:
                 self.loss_of = self.torch.compile(plain, mode=mode)
                 self.step()

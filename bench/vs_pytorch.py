@@ -95,6 +95,8 @@ def make_parser():
     parser.add_argument("--cpu-time", action="store_true",
                         help="images per second of CPU time, for a busy machine; only on one CPU")
     parser.add_argument("--tf32", action="store_true", help="cuda: PyTorch's float32 may use TF32")
+    parser.add_argument("--quick-compile", action="store_true",
+                        help="cuda: torch.compile by default, not max-autotune, which tries kernels for minutes")
     parser.add_argument("--bin", type=pathlib.Path, default=programs(), help="programs (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="one object a net instead of its table")
     return parser
@@ -197,7 +199,8 @@ def specs_of(options, policy):
         ways = [(layout, layout, False) for layout in LAYOUTS[options.model]]
     return {name: {"policy": policy, "model": options.model, "options": options.model_options,
                    "image": [*options.image, 3], "batch": options.batch, "device": options.device,
-                   "precision": PRECISION_OF[policy], "layout": layout, "compile": compiled, "tf32": options.tf32}
+                   "precision": PRECISION_OF[policy], "layout": layout, "compile": compiled, "tf32": options.tf32,
+                   "modes": (None,) if options.quick_compile else ("max-autotune", None)}
             for name, layout, compiled in ways}
 
 
