@@ -71,6 +71,20 @@ TEST_CASE("Readmission: a bar lasts twice as long each time, at most 5 minutes")
   CHECK(readmission.Bar("a", "x", AtMs(4'000)) == milliseconds(300'000));
 }
 
+TEST_CASE(
+    "Readmission: who was too slow is out for minutes, up to an hour, or until it is needed") {
+  Readmission readmission;
+  CHECK(readmission.BarSlow("a", "x", AtMs(0)) == milliseconds(300'000));
+  CHECK(readmission.Barred("a", "x", AtMs(299'999)));
+  CHECK(readmission.BarSlow("a", "x", AtMs(300'000)) == milliseconds(600'000));
+  for (int i = 0; i < 5; ++i) readmission.BarSlow("a", "x", AtMs(400'000));
+  CHECK(readmission.BarSlow("a", "x", AtMs(400'000)) == milliseconds(3'600'000));
+  readmission.Bar("b", "y", AtMs(400'000));
+  readmission.LiftSlow(AtMs(400'100));
+  CHECK_FALSE(readmission.Barred("a", "x", AtMs(400'100)));
+  CHECK(readmission.Barred("b", "y", AtMs(400'100)));  // that was for something else
+}
+
 TEST_CASE("Readmission: a new process of that name has a clean record") {
   Readmission readmission;
   readmission.Bar("a", "x", AtMs(0));

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "tests/support/bound_program.h"
 #include "tests/support/program_feeds.h"
@@ -57,17 +57,25 @@ void CheckSameBits(const testing::OpProgram& op) {
 
 // Sums in another order differ by 1e-5 of a gradient. But where two values of a pool, or a value
 // and a relu's zero, are as near as that, each side may decide otherwise, and one element of
-// millions then has its whole gradient elsewhere: 1e-3 of the gradients before it, on an H100 for
-// vgg.
+// millions then has its whole gradient elsewhere: on an H100 1e-3 of the gradients before it for
+// vgg, and 1e-2 to 3e-2 for deep nets, whose last stages normalize a few numbers.
 TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
-  std::map<std::string, StatusOr<graph::Program>> programs;
+  struct Compared {
+    std::string model;
+    StatusOr<graph::Program> program;
+    double tolerance;
+  };
+  std::vector<Compared> compared;
   for (const char* model : {"mlp", "alexnet", "vgg"}) {
-    programs.emplace(model, testing::ModelProgram({.name = model, .samples = 8}));
+    compared.push_back({model, testing::ModelProgram({.name = model, .samples = 8}), 3e-3});
   }
-  for (const char* model : {"resnet20", "resnet50gn", "mobilenetv2"}) {
-    programs.emplace(model, zoo::BuildProgram(zoo::Model(model), {.samples = 8}));
-  }
-  for (const auto& [model, program] : programs) {
+  const auto add = [&](const char* model, double tolerance) {
+    compared.push_back({model, zoo::BuildProgram(zoo::Model(model), {.samples = 8}), tolerance});
+  };
+  add("resnet20", 3e-3);
+  add("resnet50gn", 5e-2);
+  add("mobilenetv2", 5e-2);
+  for (const auto& [model, program, tolerance] : compared) {
     REQUIRE(Message(program.status()) == "");
     const auto feeds = testing::FeedProgram(*program, {.loss_seed = 0.125});
     const auto gpu = RunOn("cuda", *program, feeds);
@@ -77,7 +85,7 @@ TEST_CASE("CUDA beside CPU: gradients of the zoo's models agree in float32") {
     for (const auto& gradient : cpu.gradients) all = std::hypot(all, Norm(gradient));
     for (size_t p = 0; p < program->parameters.size(); ++p) {
       INFO(model << ", " << program->parameters[p].name);
-      const double allowed = 3e-3 * (Norm(cpu.gradients[p]) + 1e-3 * all);
+      const double allowed = tolerance * (Norm(cpu.gradients[p]) + 1e-3 * all);
       CHECK(Distance(gpu.gradients[p], cpu.gradients[p]) <= allowed);
     }
   }
