@@ -1,15 +1,16 @@
 #!/usr/bin/python3
-"""What unequal hosts of one class do together, beside the sum of what each does alone. Needs root (cgroups).
+"""What unequal hosts of one class do together, beside the sum of what each does by itself. Needs root (cgroups).
 
 usage: bench/unequal_hosts.py [--quotas 100 50 25] [--slow 5] [--shards 28] [--seconds S]
 
-The programs: RINGMASTER_BIN, or build/release/bin. Workers of one core, each in a cgroup that has a part of a
-core (percent, over periods of 10 ms). Each trains the same job alone; then all do it together, twice over: before the
-coordinator has dealt shards by speed and after it. Then one that has --slow percent joins. Printed are images/s of
-each, and together over the sum; a worker that only delays the others is left out, and the last line says what
-its coming cost in the end. Two CPUs are not enough for quotas of more than 150 percent beside the coordinator.
+The programs: RINGMASTER_BIN, or build/release/bin. Workers of one core, each in a cgroup that has a part of a core
+(percent; 1 ms at a time, as short as the kernel allows). First each trains a job of its own, all at the same time,
+because CPUs of one processor take from each other whatever their quotas; then all of them train one job: soon after its
+begin, and 30 s later. Then one that has --slow percent joins. Printed are images/s, and together over the sum; a worker
+that only delays the others is left out, and the last figure says what its coming cost in the end.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import sys
@@ -21,7 +22,7 @@ sys.path.append(str(ROOT / "tests/integration"))
 
 import cluster  # noqa: E402
 
-PERIOD = 10_000  # microseconds
+QUOTA = 1_000  # microseconds
 OLD, NEW = pathlib.Path("/sys/fs/cgroup/cpu"), pathlib.Path("/sys/fs/cgroup")
 
 
@@ -29,16 +30,15 @@ class Quota:
     """A cgroup whose processes have so many percent of a core; by cgroup v2, or v1's cpu controller."""
 
     def __init__(self, percent):
-        quota = max(1000, PERIOD * percent // 100)
-        period = quota * 100 // percent
+        period = QUOTA * 100 // percent
         old = (OLD / "cpu.cfs_quota_us").exists()
         self.folder = (OLD if old else NEW) / f"ringmaster-{os.getpid()}-{percent}"
         self.folder.mkdir()
         if old:
             (self.folder / "cpu.cfs_period_us").write_text(str(period))
-            (self.folder / "cpu.cfs_quota_us").write_text(str(quota))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(QUOTA))
         else:
-            (self.folder / "cpu.max").write_text(f"{quota} {period}")
+            (self.folder / "cpu.max").write_text(f"{QUOTA} {period}")
 
     def prefix(self):
         return ("sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$0" "$@"')
@@ -51,10 +51,10 @@ class Quota:
                 time.sleep(0.1)
 
 
-def job(shards, least):
+def job(shards, least, most):
     return cluster.job_spec(
         name="unequal", model={"name": "resnet20"}, batch=16 * shards, shards=shards, epochs=10 ** 6,
-        workers={"min": least, "max": 8}, checkpoint={"every_steps": 10 ** 6, "keep": 1})
+        workers={"min": least, "max": most}, checkpoint={"every_steps": 10 ** 6, "keep": 1})
 
 
 class Bench:
@@ -86,8 +86,8 @@ class Bench:
             if now[0] - begin[0] > seconds and end[1] > begin[1]:
                 return (end[1] - begin[1]) * 16 * self.options.shards / (end[0] - begin[0])
 
-    def submit(self, least):
-        return self.cluster.submit(job(self.options.shards, least))
+    def submit(self, least, most=8):
+        return self.cluster.submit(job(self.options.shards, least, most))
 
     def end(self, identifier):
         self.cluster.ringctl("cancel", identifier)
@@ -100,27 +100,29 @@ class Bench:
         return {worker["name"]: len(worker["shards"]) for worker in self.cluster.status(identifier)["workers"]}
 
     def run(self):
-        alone = {}
         for percent in self.options.quotas:
-            worker = self.start(percent)
-            identifier = self.submit(1)
-            self.running(identifier, 2)
-            alone[percent] = self.rate(identifier, self.options.seconds)
-            print(f"{percent:3}% of a core alone: {alone[percent]:8.1f} images/s", flush=True)
-            self.end(identifier)
-            if percent != self.options.quotas[-1]:
-                worker.stop()
-                self.quotas.pop(percent).remove()
-        for percent in self.options.quotas[:-1]:
             self.start(percent)
         self.cluster.wait_free(*(f"w{percent}" for percent in self.options.quotas))
+        # A job each at the same time: CPUs of one processor take from each other, whatever their quotas.
+        own = [self.submit(1, most=1) for _ in self.options.quotas]
+        for identifier in own:
+            self.running(identifier, 2)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            rates = list(pool.map(lambda identifier: self.rate(identifier, self.options.seconds), own))
+        total = sum(rates)
+        for identifier, rate in zip(own, rates):
+            [worker] = self.cluster.status(identifier)["workers"]
+            print(f"{worker['name']}, a job of its own: {rate:8.1f} images/s", flush=True)
+        for identifier in own:
+            self.end(identifier)
         together = self.submit(len(self.options.quotas))
         self.running(together, 1)
         before, dealt = self.rate(together, self.options.seconds), self.shards(together)
         time.sleep(30)
         after = self.rate(together, self.options.seconds)
-        total = sum(alone.values())
         print(f"together at first:   {before:8.1f} images/s, {before / total:.2f} of the sum; shards {dealt}")
+        for worker in self.cluster.status(together)["workers"]:
+            print("   ", worker["name"], worker["step_times"])
         print(f"together, by speed:  {after:8.1f} images/s, {after / total:.2f} of the sum; shards {self.shards(together)}", flush=True)
         self.start(self.options.slow)
         time.sleep(60)
