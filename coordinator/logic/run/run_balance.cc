@@ -71,8 +71,7 @@ std::string Run::FindBalance(Now now) {
     if (leaves) too_slow_ = pace->slowest->name();
   }
   // The longest class is what a step waits for.
-  if (reason.empty() || next > (1 - kWorthwhile) * longest ||
-      (longest - next) * left < kLeastWon) {
+  if (reason.empty() || next > (1 - kWorthwhile) * longest || (longest - next) * left < kLeastWon) {
     too_slow_.clear();
     return "";
   }
