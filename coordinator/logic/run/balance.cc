@@ -38,7 +38,8 @@ std::vector<Pace> Completed(std::span<const Pace> paces) {
 }  // namespace
 
 double SecondsOf(const Pace& pace, uint32_t shards) {
-  return static_cast<double>((shards + pace.cores - 1) / pace.cores) * pace.seconds;
+  const uint32_t rounds = (shards + pace.cores - 1) / pace.cores;
+  return rounds * pace.seconds;
 }
 
 // One shard after the other goes to whoever has it done first; among equals to whoever has less to
