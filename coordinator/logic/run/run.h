@@ -318,8 +318,8 @@ class Run {
   void EvictFrozen(Now now);
 
   // run_balance.cc
-  // The members of a class that all were measured, at least two, and the seconds until the last one
-  // has its shards: as it is, by speed, and by speed without the slowest.
+  // The ring's members of a class, and the seconds until the last one has its shards: as it is, by
+  // speed, and by speed without the slowest, where there are others.
   struct ClassPace {
     std::vector<const Member*> members;
     std::vector<uint32_t> counts;

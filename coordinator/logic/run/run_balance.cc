@@ -2,6 +2,7 @@
 // formed again at a step boundary with other counts, or without a member that only delays it. No
 // bit of the result depends on it.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "coordinator/logic/run/balance.h"
@@ -11,7 +12,7 @@ namespace ringmaster::coordinator {
 namespace {
 
 constexpr uint64_t kMeasuredSteps = 4;  // of a generation, before its times count
-constexpr double kWorthwhile = 0.1;     // of the time that all of the cores need for a step
+constexpr double kWorthwhile = 0.1;     // part of a step's computing that must be won
 // A ring is formed again in tenths of a second; what is won until the job ends must be far more.
 constexpr double kLeastWon = 5;
 constexpr std::chrono::milliseconds kLook{1'000}, kFirstPause{10'000}, kMostPause{300'000};
@@ -22,13 +23,14 @@ void Run::MeasurePace(Member& member) const {
   const std::optional<size_t> rank = members_.RankOf(member.name());
   const v1::StepTimes& times = member.progress.step_times();
   const double seconds = times.input() + times.compute();
-  if (!rank || member.applied < start_step_ + kMeasuredSteps || !(seconds > 0)) return;
+  const bool said = seconds > 0 && std::isfinite(seconds);
+  if (!rank || member.applied < start_step_ + kMeasuredSteps || !said) return;
   const auto shards = static_cast<uint32_t>(members_.ring()[*rank].shards.size());
   if (shards == 0) return;
   member.shard_seconds = seconds / SecondsOf({member.attach.cores(), 1}, shards);
 }
 
-// What a member of this generation would show of the others of its class.
+// Nothing while some of the ring's members of the class were not measured in this generation.
 std::optional<Run::ClassPace> Run::PaceOfClass(const v1::MappedClass& its) const {
   ClassPace pace;
   for (const Place& place : members_.ring()) {
@@ -42,8 +44,10 @@ std::optional<Run::ClassPace> Run::PaceOfClass(const v1::MappedClass& its) const
     pace.counts.push_back(static_cast<uint32_t>(place.shards.size()));
     pace.paces.push_back({member->attach.cores(), member->shard_seconds});
   }
-  if (pace.members.size() < 2) return std::nullopt;
-  pace.now = LongestOf(pace.counts, pace.paces);
+  if (pace.members.empty()) return std::nullopt;
+  pace.now = pace.balanced = pace.without = LongestOf(pace.counts, pace.paces);
+  pace.slowest = pace.members.front();
+  if (pace.members.size() == 1) return pace;
   pace.balanced = LongestOf(Balance(its.shards(), pace.paces), pace.paces);
   const Without best = BestWithoutOne(its.shards(), pace.paces);
   pace.slowest = pace.members[best.member];
@@ -55,11 +59,11 @@ std::string Run::FindBalance(Now now) {
   if (now.steady < balance_at_ || AnyFinished() || !RingJoined()) return "";
   balance_at_ = now.steady + kLook;
   const auto left = static_cast<double>(resolved_->result().total_steps() - committed_);
-  double longest = 0, next = 0;
-  std::string reason;
+  double longest = 0, next = 0;  // of all classes: a step waits for the last one
+  std::string reason, slow;
   for (const v1::MappedClass& each : map().classes()) {
     const std::optional<ClassPace> pace = PaceOfClass(each);
-    if (!pace) continue;
+    if (!pace) return "";
     longest = std::max(longest, pace->now);
     const bool spare = members_.ring().size() > min_;
     const bool leaves = spare && pace->without < (1 - kWorthwhile) * pace->balanced;
@@ -68,13 +72,12 @@ std::string Run::FindBalance(Now now) {
     if (best > (1 - kWorthwhile) * pace->now) continue;
     reason = fmt::format("shards follow speed: {} instead of {} of computing a step",
                          FormatSeconds(best), FormatSeconds(pace->now));
-    if (leaves) too_slow_ = pace->slowest->name();
+    if (leaves) slow = pace->slowest->name();
   }
-  // The longest class is what a step waits for.
-  if (reason.empty() || next > (1 - kWorthwhile) * longest || (longest - next) * left < kLeastWon) {
-    too_slow_.clear();
-    return "";
-  }
+  const bool worthwhile = !reason.empty() && next <= (1 - kWorthwhile) * longest &&
+                          (longest - next) * left >= kLeastWon;
+  if (!worthwhile) return "";
+  too_slow_ = slow;
   balance_pause_ = std::clamp(2 * balance_pause_, kFirstPause, kMostPause);
   balance_at_ = now.steady + balance_pause_;
   return reason;
