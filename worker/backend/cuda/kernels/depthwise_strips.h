@@ -8,7 +8,7 @@
 #include "worker/backend/cuda/kernels/depthwise.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
-#include "worker/backend/cuda/kernels/tile_sums.h"
+#include "worker/backend/cuda/kernels/sums.h"
 
 namespace ringmaster::cuda {
 

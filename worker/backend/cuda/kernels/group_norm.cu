@@ -6,7 +6,7 @@
 #include "worker/backend/cuda/kernels/channel_tiles.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
-#include "worker/backend/cuda/kernels/tile_sums.h"
+#include "worker/backend/cuda/kernels/sums.h"
 
 namespace ringmaster::cuda {
 namespace {

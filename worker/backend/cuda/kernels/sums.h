@@ -1,6 +1,7 @@
-// Sums over threads, each in one fixed order. For .cu files only.
+// Sums over threads, and by channel over ChannelTiles, each in one fixed order. For .cu files only.
 #pragma once
 
+#include "worker/backend/cuda/kernels/channel_tiles.h"
 #include "worker/backend/cuda/kernels/launch.h"
 #include "worker/backend/cuda/kernels/packs.h"
 
@@ -46,6 +47,49 @@ inline cudaError_t LaunchSum(int64_t count, const double* values, double divisor
                              cudaStream_t stream) {
   return Enqueue(SumOverAll<kSumThreads>, 1, dim3(kSumThreads), stream, count, values, divisor,
                  whole);
+}
+
+// By channel: where a thread stands, and how what the pieces of rows gave is combined.
+
+// Channels, and lanes over the pieces, of a block that combines sums of pieces.
+inline constexpr int kFinishChannels = 32;
+inline constexpr int kFinishLanes = 32;
+
+// This thread's part of block `block`.
+struct TilePlace {
+  int64_t piece;
+  int64_t tile;
+  int64_t channel;  // first of its pack
+  int64_t row;      // its first one
+  int64_t end;      // of the piece
+  bool inside;      // whether there is such a pack
+
+  __device__ TilePlace(const ChannelTiles& tiles, unsigned block) {
+    const auto wide = static_cast<unsigned>(tiles.tiles);
+    const unsigned tile_packs = static_cast<unsigned>(tiles.tile_packs);
+    piece = block / wide;
+    tile = block % wide;
+    const int64_t pack = tile * tile_packs + threadIdx.x % tile_packs;
+    channel = pack * tiles.width;
+    row = piece * tiles.piece_rows + threadIdx.x / tile_packs;
+    end = tiles.end(piece);
+    inside = pack < tiles.packs;
+  }
+};
+
+// The sum of `value` over threadIdx.y, for every thread of a block of kFinishChannels by
+// kFinishLanes; by halves, so in one fixed order.
+__device__ inline double SumFinishLanes(double value) {
+  __shared__ double values[kFinishLanes][kFinishChannels];
+  double* const mine = &values[threadIdx.y][threadIdx.x];
+  __syncthreads();  // nobody still reads what the last call left
+  *mine = value;
+  for (unsigned half = kFinishLanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) *mine += values[threadIdx.y + half][threadIdx.x];
+  }
+  __syncthreads();
+  return values[0][threadIdx.x];
 }
 
 }  // namespace ringmaster::cuda
