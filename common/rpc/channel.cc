@@ -23,8 +23,10 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kFirstBackoff{50};
-constexpr milliseconds kConnectLimit{1'000};  // of one attempt
-constexpr milliseconds kSlice{20};            // between two looks at `stop`
+// Of one attempt, with its handshake on a host that is busy: one that is given up too early makes
+// the host busier.
+constexpr milliseconds kConnectLimit{3'000};
+constexpr milliseconds kSlice{20};  // between two looks at `stop`
 
 constexpr size_t kMaxRefusal = 1'024;
 constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";  // RFC 9113, 3.4

@@ -52,8 +52,8 @@ class Dialer {
 
 // Waits until the channel is connected, `until` at the longest, or until `stop`, which is asked
 // every few milliseconds; whether it is. Whoever calls again behind a failure waits here and does
-// not sleep: gRPC's `poll` engine (ring::PollQueuesApart) moves a connection on only while somebody
-// waits for the channel or a call of it, and calls fail at once until it stands again.
+// not sleep: gRPC's `poll` engine (ring::PollQueuesApart) moves a connection on at once only while
+// somebody waits for the channel or a call of it, and calls fail until it stands again.
 bool AwaitConnection(grpc::Channel& channel, std::chrono::steady_clock::time_point until,
                      const std::function<bool()>& stop);
 

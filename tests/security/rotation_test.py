@@ -237,6 +237,26 @@ class RotationTest(two_hosts.HostsTest):
         self.check_no_gap(job, 0, forged=True)
         running.stop()
 
+    def test_a_renewal_of_a_coordinator_that_was_busy(self):
+        running = self.cluster
+        running.start_coordinator()
+        worker = running.start_certified("b", OUTSIDE, running.token("--name", "b"))
+        end = end_of(running.certificate("b"))[0]
+        # Around the renewal; a handshake is given up meanwhile.
+        due = end - datetime.timedelta(seconds=LIFE / 3)
+
+        def wait_until(moment, what):
+            cluster.wait_until(lambda: datetime.datetime.now(datetime.timezone.utc) > moment, what, LIFE + 5)
+        wait_until(due - datetime.timedelta(seconds=0.5), "the renewal is near")
+        running.coordinator.signal(signal.SIGSTOP)
+        wait_until(due + datetime.timedelta(seconds=4), "it was tried")
+        running.coordinator.signal(signal.SIGCONT)
+        cluster.wait_until(lambda: end_of(running.certificate("b"))[0] > end, "b renews", 5)
+        self.assertIn("cannot be renewed", worker.log())
+        wait_until(end + datetime.timedelta(seconds=1), "the old one ends")
+        self.assertNotIn("session lost", worker.log())
+        running.stop()
+
     def test_certificates_that_ended_are_renewed(self):
         running = self.cluster
         running.start_pair()

@@ -10,7 +10,7 @@ namespace {
 // gRPC's keepalive of the session, as worker/session.cc and coordinator/daemon.cc set it.
 constexpr Time kKeepalive = seconds(7);
 constexpr Time kRefused = milliseconds(2);
-constexpr Time kConnectLimit = seconds(1);
+constexpr Time kConnectLimit = seconds(3);  // common/rpc/channel.cc
 
 }  // namespace
 

@@ -29,7 +29,13 @@ gpr_timespec TimespecOf(EventQueue::TimePoint deadline) {
 
 }  // namespace
 
-void PollQueuesApart() { (void)setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0); }
+// With `poll`, only who waits for a channel or a call of it moves its connection on. Where nobody
+// does, after a call that failed, a timer of gRPC's looks for all of them, every 5 s by itself: an
+// attempt to connect is given up before that, and so is each one behind it.
+void PollQueuesApart() {
+  (void)setenv("GRPC_POLL_STRATEGY", "poll", /*overwrite=*/0);
+  (void)setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "50", /*overwrite=*/0);
+}
 
 EventQueue::EventQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
     : queue_(std::move(queue)),

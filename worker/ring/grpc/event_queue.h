@@ -18,9 +18,9 @@
 
 namespace ringmaster::ring {
 
-// Has gRPC poll each queue's connections by themselves, on a thread that waits at that queue.
-// Before the first thing of gRPC's in a process; without it all is right, and slower. A
-// GRPC_POLL_STRATEGY of the environment stays.
+// Has gRPC poll each queue's connections by themselves, on a thread that waits at that queue, and
+// move channels on that nobody waits for. Before the first thing of gRPC's in a process; without it
+// all is right, and slower. What the environment says of either stays.
 void PollQueuesApart();
 
 class EventQueue {
