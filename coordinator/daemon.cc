@@ -167,8 +167,11 @@ Daemon::Daemon(const Flags& flags, Opened opened)
                access_.Join(request, key_sha256, address, std::move(done));
              }),
       data_root_(flags.data_root),
-      data_files_({.state_dir = folder_->path(),
-                   .admit = [this](const v1::DataAsker& asker) { return AdmitToData(asker); }}) {}
+      data_files_(
+          {.state_dir = folder_->path(),
+           .admit = [this](const grpc::AuthContext& connection, const v1::DataAsker& asker) {
+             return AdmitToData(connection, asker);
+           }}) {}
 
 std::shared_ptr<Gate> Daemon::MakeGate() {
   Gate::Hands hands;
@@ -269,8 +272,9 @@ void Daemon::Tend() {
   spdlog::error("the coordinator's certificate cannot be renewed: {}", Message(renewed));
 }
 
-StatusOr<data_files::Place> Daemon::AdmitToData(const v1::DataAsker& asker) const {
-  const auto holder = sessions_.FindByTicket(asker.ticket());
+StatusOr<data_files::Place> Daemon::AdmitToData(const grpc::AuthContext& connection,
+                                                const v1::DataAsker& asker) const {
+  const auto holder = sessions_.FindByTicket(asker.ticket(), Identify(connection).caller.identity);
   if (!holder || !holder->open) {
     return Error(absl::StatusCode::kPermissionDenied,
                  "data are given to attached workers alone: the ticket that came with the request "

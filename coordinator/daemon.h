@@ -68,7 +68,8 @@ class Daemon {
   [[nodiscard]] Passage Identify(const grpc::AuthContext& connection) const;
   [[nodiscard]] OpenCalls::Hands CallHands();
   // What a worker may read of --data-root.
-  [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const v1::DataAsker& asker) const;
+  [[nodiscard]] StatusOr<data_files::Place> AdmitToData(const grpc::AuthContext& connection,
+                                                        const v1::DataAsker& asker) const;
   [[nodiscard]] Status Listen(const Flags& flags);
   [[nodiscard]] Status ListenLocally(const Flags& flags);
 

@@ -1,5 +1,6 @@
 // ringmaster: flags -> Daemon. Signals are waited for here and nowhere else.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -34,6 +35,10 @@ void SayReady() {
                reinterpret_cast<const sockaddr*>(&address), size);
 }
 
+// gRPC's threads free what others allocated. With an arena for each of them, most of each stays
+// empty and in memory: twice of what is used, behind some minutes of connections that come and go.
+void ShareArenas() { mallopt(M_ARENA_MAX, 2); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -45,6 +50,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   BlockSignals();
+  ShareArenas();
   InitializeLog("ringmaster");
   if (const Status armed = ArmFailpoints(std::getenv(kFailpointVariable)); !armed.ok()) {
     fmt::print(stderr, "ringmaster: {}\n", Message(armed));

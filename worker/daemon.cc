@@ -133,7 +133,8 @@ Daemon::Services Daemon::MakeServices(const Flags& flags, const Security& securi
   services.data = std::make_unique<JobData>(std::move(options));
   data_files::DataFilesService::Options serves;
   serves.state_dir = flags.state_dir;
-  serves.admit = [data = services.data.get()](const v1::DataAsker& asker) {
+  serves.admit = [data = services.data.get()](const grpc::AuthContext& /*connection*/,
+                                              const v1::DataAsker& asker) {
     return data->Admit(asker);
   };
   services.files = std::make_unique<data_files::DataFilesService>(std::move(serves));

@@ -257,8 +257,9 @@ std::set<std::shared_ptr<ServedCall>> DataFilesService::All() {
   return all;
 }
 
-StatusOr<Place> DataFilesService::Admit(const v1::DataAsker& asker) const {
-  if (asker.protocol() == kProtocolVersion) return options_.admit(asker);
+StatusOr<Place> DataFilesService::Admit(const grpc::AuthContext& connection,
+                                        const v1::DataAsker& asker) const {
+  if (asker.protocol() == kProtocolVersion) return options_.admit(connection, asker);
   return FailedPrecondition("worker {} speaks protocol version {}, the source {}: update the older",
                             OneLine(asker.worker(), kMaxNameText), asker.protocol(),
                             kProtocolVersion);
@@ -284,7 +285,7 @@ template <typename Message, typename Next>
 grpc::ServerWriteReactor<Message>* DataFilesService::Open(grpc::CallbackServerContext* context,
                                                           const v1::DataAsker& asker, Calls* calls,
                                                           size_t most, Next next) {
-  StatusOr<Place> place = Admit(asker);
+  StatusOr<Place> place = Admit(*context->auth_context(), asker);
   if (!place.ok()) return new Refused<Message>(Refusal(place.status()));
   const auto stream =
       std::make_shared<ServedStream<Message>>(this, context, next(*std::move(place)));

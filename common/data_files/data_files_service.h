@@ -6,6 +6,8 @@
 // outside of that folder is read is its own concern.
 #pragma once
 
+#include <grpcpp/security/auth_context.h>
+
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -57,7 +59,7 @@ class DataFilesService : public v1::DataFiles::CallbackService {
     std::chrono::milliseconds write_limit{10'000};
     // What this asker may read. Any thread; quick. NOT_FOUND: nothing of that path is here, nor
     // will be; UNAVAILABLE: not yet; PERMISSION_DENIED: the ticket.
-    std::function<StatusOr<Place>(const v1::DataAsker&)> admit;
+    std::function<StatusOr<Place>(const grpc::AuthContext&, const v1::DataAsker&)> admit;
   };
 
   explicit DataFilesService(Options options);
@@ -83,7 +85,8 @@ class DataFilesService : public v1::DataFiles::CallbackService {
  private:
   using Calls = std::set<std::shared_ptr<ServedCall>>;
 
-  [[nodiscard]] StatusOr<Place> Admit(const v1::DataAsker& asker) const;
+  [[nodiscard]] StatusOr<Place> Admit(const grpc::AuthContext& connection,
+                                      const v1::DataAsker& asker) const;
   // Takes it in, unless there are `most` of its kind.
   [[nodiscard]] Status Add(const std::shared_ptr<ServedCall>& call, Calls* calls, size_t most);
   template <typename Message, typename Next>

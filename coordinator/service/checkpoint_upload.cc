@@ -63,7 +63,7 @@ void CheckpointUploadCall::OnBegin() {
   }
   begun_ = true;
   begin_ = incoming_.begin();
-  const auto holder = hands_.sessions.FindByTicket(begin_.ticket());
+  const auto holder = hands_.sessions.FindByTicket(begin_.ticket(), call_->caller().identity);
   if (!holder || !holder->open) {
     return Fail(Error(absl::StatusCode::kPermissionDenied,
                       "the ticket of this upload is of no open session: only attached workers may "

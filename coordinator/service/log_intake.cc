@@ -63,7 +63,7 @@ void LogIntake::Begin() {
 void LogIntake::OnReadDone(bool ok) {
   if (!ok) return End(grpc::Status::OK);
   spoke_ = true;
-  const auto holder = hands_.sessions.FindByTicket(chunk_.ticket());
+  const auto holder = hands_.sessions.FindByTicket(chunk_.ticket(), call_->caller().identity);
   if (!holder || holder->worker != chunk_.worker()) {
     return End(ToGrpc(Error(absl::StatusCode::kPermissionDenied,
                             "the ticket of these lines is not that of worker {}: only workers ship "

@@ -62,13 +62,16 @@ void SessionTable::EndTicket(SessionId session) {
   ended_.pop_front();
 }
 
-std::optional<SessionTable::Holder> SessionTable::FindByTicket(const std::string& ticket) const {
+std::optional<SessionTable::Holder> SessionTable::FindByTicket(
+    const std::string& ticket, const std::optional<IdentityName>& shows) const {
   if (ticket.size() != kTicketBytes) return std::nullopt;
   const TicketKey key = Sha256Of(ticket);
   MutexLock lock(mu_);
   const auto known = tickets_.find(key);
   if (known == tickets_.end() || !SameTicket(known->second.ticket, ticket)) return std::nullopt;
-  return known->second.holder;
+  const Holder& holder = known->second.holder;
+  const bool other = shows && *shows != IdentityName{IdentityKind::kWorker, holder.worker};
+  return other ? std::nullopt : std::optional(holder);
 }
 
 std::shared_ptr<SessionStream> SessionTable::Find(SessionId session) const {

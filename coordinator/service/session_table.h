@@ -13,6 +13,7 @@
 
 #include "common/mutex.h"
 #include "common/sha256.h"
+#include "coordinator/access/access_store.h"
 #include "coordinator/logic/action.h"
 #include "coordinator/logic/event.h"
 #include "ringmaster/v1/fleet.pb.h"
@@ -50,13 +51,15 @@ class SessionTable {
   // Ends all, takes no more.
   void Close(const Refusal& refusal);
 
-  // Whose ticket it is; nothing when it is nobody's.
+  // Whose ticket it is; nothing when it is nobody's, or who shows it has the certificate of
+  // somebody else.
   struct Holder {
     SessionId session{};
     std::string worker;
     bool open = true;  // the session; else its worker has opened no other since, as far as is known
   };
-  [[nodiscard]] std::optional<Holder> FindByTicket(const std::string& ticket) const;
+  [[nodiscard]] std::optional<Holder> FindByTicket(const std::string& ticket,
+                                                   const std::optional<IdentityName>& shows) const;
 
  private:
   // By its hash, so that a look-up takes a time that says nothing about a ticket.

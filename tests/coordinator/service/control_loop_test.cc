@@ -301,5 +301,24 @@ TEST_CASE_METHOD(OlderStore,
   control.Stop();
 }
 
+TEST_CASE("LoopWaits: four entries an octave from 16 us on, and everything is in one") {
+  using std::chrono::microseconds;
+  LoopWaits waits;
+  const std::pair<microseconds, int> expected[] = {
+      {microseconds(0), 0},  {microseconds(15), 0},         {microseconds(17), 0},
+      {microseconds(20), 1}, {microseconds(33), 4},         {microseconds(16'385), 40},
+      {microseconds(-5), 0}, {microseconds(40'000'000), 83}};
+  for (const auto& [waited, entry] : expected) {
+    v1::CoordinatorFigures before, after;
+    waits.Show(before);
+    waits.Add(waited);
+    waits.Show(after);
+    REQUIRE(after.loop_waits_size() == 84);
+    for (int i = 0; i < 84; ++i) {
+      CHECK(after.loop_waits(i) - before.loop_waits(i) == (i == entry ? 1 : 0));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ringmaster::coordinator

@@ -128,6 +128,33 @@ TEST_CASE_METHOD(Sessions, "WorkerSession: one that reads is not stuck, however 
   CHECK(worker.Hear(v1::CoordinatorMessage::kRelease).ok());
 }
 
+TEST_CASE_METHOD(Sessions, "WorkerSession: its ticket is worth nothing with another certificate") {
+  const IdentityName own{IdentityKind::kWorker, "b"};
+  testing::FakeWorker worker(served.channel(), "b");
+  REQUIRE(worker.Attach().ok());
+  CHECK(sessions.FindByTicket(worker.ticket(), std::nullopt)->worker == "b");
+  CHECK(sessions.FindByTicket(worker.ticket(), own)->worker == "b");
+  CHECK(!sessions.FindByTicket(worker.ticket(), IdentityName{IdentityKind::kWorker, "a"}));
+  CHECK(!sessions.FindByTicket(worker.ticket(), IdentityName{IdentityKind::kUser, "b"}));
+
+  const auto ship = [&](const std::string& as) {
+    passage.caller.identity = IdentityName{IdentityKind::kWorker, as};
+    const auto stub = v1::Fleet::NewStub(served.channel());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+    const auto stream = stub->ShipLogs(&context);
+    v1::LogChunk chunk;
+    chunk.set_worker("b");
+    chunk.set_spool(std::string(32, '0'));
+    chunk.set_ticket(worker.ticket());
+    stream->Write(chunk);
+    stream->WritesDone();
+    return stream->Finish().error_code();
+  };
+  CHECK(ship("a") == grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(ship("b") != grpc::StatusCode::PERMISSION_DENIED);
+}
+
 TEST_CASE_METHOD(Sessions, "WorkerSession: one that is cut off is lost at once, and says why") {
   passage.caller = {IdentityName{IdentityKind::kWorker, "b"}, v1::ROLE_WORKER, UnixSeconds()};
   testing::FakeWorker worker(served.channel(), "b");

@@ -66,7 +66,8 @@ class Served {
  private:
   DataFilesService::Options Admitting(DataFilesService::Options options) {
     if (!options.admit) {
-      options.admit = [this](const v1::DataAsker& asker) -> StatusOr<Place> {
+      options.admit = [this](const grpc::AuthContext&,
+                             const v1::DataAsker& asker) -> StatusOr<Place> {
         ++admitted;
         if (asker.ticket() == kDataTicket) return Place{folder / "root", asker.path()};
         return absl::PermissionDeniedError("not its ticket");
@@ -267,7 +268,8 @@ TEST_CASE("PeerSource: a source that is not there, stops or stands still is aske
   CHECK(gone.List(Soon()).status().code() == absl::StatusCode::kUnavailable);
   DataFilesService::Options late;
   std::promise<void> answer;
-  late.admit = [&, wait = answer.get_future().share()](const v1::DataAsker&) -> StatusOr<Place> {
+  late.admit = [&, wait = answer.get_future().share()](const grpc::AuthContext&,
+                                                       const v1::DataAsker&) -> StatusOr<Place> {
     wait.wait();
     return absl::UnavailableError("it still looks at its own");
   };
