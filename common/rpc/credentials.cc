@@ -4,19 +4,16 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
+#include <openssl/bio.h>
 #include <openssl/conf.h>
 #include <openssl/crypto.h>
 #include <openssl/ssl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cstring>
 #include <functional>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "common/files.h"
 #include "common/mutex.h"
 #include "common/pki/certificate.h"
 #include "common/pki/credential_folder.h"
@@ -116,20 +113,16 @@ Status CheckExpected(const pki::Identity& peer, const ExpectedPeer& expected) {
 
 }  // namespace
 
+// No file is read, neither these settings nor the host's.
 Status UseTls13() {
-  const OwnedFile file(memfd_create("openssl", MFD_CLOEXEC));
-  const auto size = static_cast<ssize_t>(std::strlen(kOpensslSettings));
-  if (file.get() < 0 ||
-      write(file.get(), kOpensslSettings, std::strlen(kOpensslSettings)) != size) {
-    return Internal("cannot write OpenSSL's settings into memory: {}", std::strerror(errno));
-  }
-  OPENSSL_INIT_SETTINGS* const settings = OPENSSL_INIT_new();
-  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-  const bool done = settings != nullptr &&
-                    OPENSSL_INIT_set_config_filename(settings, path.c_str()) == 1 &&
-                    OPENSSL_init_ssl(OPENSSL_INIT_LOAD_CONFIG, settings) == 1;
-  OPENSSL_INIT_free(settings);
-  if (!done || !IsTls13Alone()) {
+  const std::unique_ptr<CONF, decltype(&NCONF_free)> settings(NCONF_new(nullptr), &NCONF_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> text(BIO_new_mem_buf(kOpensslSettings, -1),
+                                                       &BIO_free);
+  const bool done = settings != nullptr && text != nullptr &&
+                    OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr) == 1 &&
+                    NCONF_load_bio(settings.get(), text.get(), nullptr) == 1;
+  if (done) OPENSSL_load_builtin_modules();
+  if (!done || CONF_modules_load(settings.get(), "openssl_conf", 0) <= 0 || !IsTls13Alone()) {
     return Internal("TLS 1.2 cannot be switched off: OpenSSL has other settings already");
   }
   return absl::OkStatus();
