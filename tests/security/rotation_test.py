@@ -103,7 +103,10 @@ class RotationTest(two_hosts.HostsTest):
                 self.assertEqual(lines, away, process.name)
         said = "".join(process.log() for process in running.processes if process.name.endswith("-ringmaster"))
         self.assertEqual(said.count(" was lost: "), kills)
-        self.assertLessEqual(said.count(f" info job={job} Regrouped: "), 2 * kills + 1)
+        # Shards move on a host that has other things to do, too.
+        moves = said.count(": shards follow speed: ")
+        regroups = [line for line in said.splitlines() if " Regrouped: " in line or " fences generation " in line]
+        self.assertLessEqual(said.count(f" info job={job} Regrouped: ") - moves, 2 * kills + 1, "\n".join(regroups))
 
     def test_certificates_of_a_minute_through_a_run(self):
         running = self.cluster
