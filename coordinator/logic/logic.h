@@ -47,6 +47,8 @@ class Logic {
   // kComes: the next event is handled at once, and what the queue makes of both is decided then.
   enum class Next : uint8_t { kMayWait, kComes };
   [[nodiscard]] Actions Step(const Event& event, Now now, Next next = Next::kMayWait);
+  // Of all runs since it started.
+  [[nodiscard]] const PhaseCounts& phase_counts() const { return phase_counts_; }
 
  private:
   struct Job {
@@ -236,6 +238,7 @@ class Logic {
   std::map<std::string, uint64_t> inserting_;  // by idempotency key: what is not stored yet
   std::set<std::string> taken_ids_;            // that no new job may have
   GenerationSource generations_;
+  PhaseCounts phase_counts_;
   std::set<std::string> obeyed_;        // workers that this term was told to
   std::unique_ptr<Bench> bench_;        // one at a time, so that none disturbs another
   std::map<UploadId, Upload> uploads_;  // one a job, and those that are being placed

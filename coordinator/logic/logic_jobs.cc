@@ -49,7 +49,7 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
     gang.push_back(&worker);
     names += (names.empty() ? "" : ", ") + name;
   }
-  job.run = std::make_unique<Run>(options_, generations_, job.record);
+  job.run = std::make_unique<Run>(options_, generations_, phase_counts_, job.record);
   Fault no_init;
   if (job.record.status.spec().has_init() && !job.record.resolved) {
     v1::InitSource init;
@@ -104,7 +104,7 @@ void Logic::Readopt(Job& job) {
     return End(job, v1::JOB_STATE_CANCELLED, stopped + " and being cancelled");
   }
   if (!record.resolved || record.status.generation().term() == 0) return Requeue(job, stopped);
-  job.run = std::make_unique<Run>(options_, generations_, record);
+  job.run = std::make_unique<Run>(options_, generations_, phase_counts_, record);
   job.run->Adopt(record, now_);
   job.first_step = true;
   if (!job.checkpoints.empty()) {

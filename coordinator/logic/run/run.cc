@@ -16,9 +16,11 @@ constexpr int kMaxPhaseChanges = 16;  // that one event can cause
 
 }  // namespace
 
-Run::Run(const Options& options, GenerationSource& generations, const JobRecord& job)
+Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& phase_counts,
+         const JobRecord& job)
     : options_(options),
       generations_(generations),
+      phase_counts_(phase_counts),
       job_id_(job.id()),
       spec_(job.status.spec()),
       shards_(job::ShardsOf(spec_)),
@@ -48,7 +50,7 @@ void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& act
   phases_ = StartPhases(names);
   begun_ = now.steady;
   for (const Member& member : members_) SendInspect(member, actions);
-  Enter(Phase::kInspecting, {}, now);
+  Become(Phase::kInspecting, now);
 }
 
 void Run::Adopt(const JobRecord& job, Now now) {
@@ -79,11 +81,9 @@ void Run::Adopt(const JobRecord& job, Now now) {
   ChooseMap(start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
-  if (!members_.ring().empty()) {
-    return Enter(Phase::kAdopting, options_.adopt_limit, now);
-  }
+  if (!members_.ring().empty()) return Become(Phase::kAdopting, now);
   holder_deadline_ = now.steady + options_.adopt_limit;
-  Wait(now);
+  Become(Phase::kWaiting, now);
 }
 
 void Run::Stop(const std::string& reason, Now now, Actions& actions) {
@@ -91,8 +91,7 @@ void Run::Stop(const std::string& reason, Now now, Actions& actions) {
   message.mutable_cancel()->set_job_id(job_id_);
   message.mutable_cancel()->set_reason(reason);
   SendAll(message, actions);
-  regroup_.reset();
-  Enter(Phase::kStopping, options_.stop_limit, now);
+  Become(Phase::kStopping, now);
 }
 
 // ---- what follows -------------------------------------------------------------------------------
@@ -102,62 +101,64 @@ Fault Run::Settle(Now now, Actions& actions) {
   unsettled_ = false;
   for (int i = 0; i < kMaxPhaseChanges; ++i) {
     const Phase before = phase_;
-    if (Fault fault = SettleOnce(now, actions); !fault.ok()) return fault;
+    if (Fault fault = Step(now, actions); !fault.ok()) return fault;
     if (phase_ == before) break;
   }
   return {};
 }
 
-Fault Run::SettleOnce(Now now, Actions& actions) {
+Fault Run::Step(Now now, Actions& actions) {
   if (Fault fault = AskAboutDisagreement(now, actions); !fault.ok()) return fault;
   switch (phase_) {
     case Phase::kInspecting:
-      return SettleInspecting(now, actions);
+      return StepInspecting(now, actions);
     case Phase::kPreparing:
-      return SettlePreparing(now, actions);
+      return StepPreparing(now, actions);
     case Phase::kFencing:
-      if (regroup_->when == FenceWhen::kAtBoundary && FenceAtOnce(now, actions)) return {};
-      return FenceOver(now) ? Conclude(now, actions) : Fault();
+      return StepFencing(now, actions);
     case Phase::kRunning:
-      return SettleRunning(now, actions);
+      return StepRunning(now, actions);
     case Phase::kWaiting:
-      return SettleWaiting(now, actions);
-    case Phase::kAdopting:
-      SettleAdopting(now, actions);
-      return {};
-    case Phase::kSaving:
-      SettleSaving(now, actions);
-      return {};
+      StepWaiting(now, actions);
+      break;
     case Phase::kSearching:
-      SettleSearching(now);
-      return {};
+      StepSearching(now);
+      break;
+    case Phase::kSaving:
+      StepSaving(now, actions);
+      break;
+    case Phase::kAdopting:
+      StepAdopting(now, actions);
+      break;
     case Phase::kStopping:
-      if (std::all_of(members_.begin(), members_.end(),
-                      [](const Member& m) { return m.stopped; })) {
-        phase_ = Phase::kDone;
-      }
-      return {};
+      StepStopping(now);
+      break;
+    case Phase::kNew:
     case Phase::kDone:
-      return {};
+      break;
   }
   return {};
 }
 
 Fault Run::OnTick(Now now, Actions& actions) {
   CatchUp();
-  if (phase_ == Phase::kStopping && now.steady >= deadline_) StopWaiting();
   if (started_) EvictFrozen(now);
-  may_join_ = true;
+  ticks_ = true;
   Fault fault = Settle(now, actions);
-  may_join_ = false;
+  ticks_ = false;
   return fault;
 }
 
-void Run::StopWaiting() {
+// Who has not stopped in time is named, and not waited for.
+void Run::StepStopping(Now now) {
+  std::string still;
   for (const Member& member : members_) {
-    if (!member.stopped) unstopped_ += (unstopped_.empty() ? "" : ", ") + member.called();
+    if (!member.stopped) still += (still.empty() ? "" : ", ") + member.called();
   }
-  phase_ = Phase::kDone;
+  const bool over = ticks_ && now.steady >= deadline_;
+  if (!still.empty() && !over) return;
+  unstopped_ = still;
+  Become(Phase::kDone, now);
 }
 
 void Run::Excuse(std::chrono::milliseconds late) {
@@ -173,8 +174,43 @@ void Run::Excuse(std::chrono::milliseconds late) {
   }
 }
 
-void Run::Enter(Phase phase, std::chrono::milliseconds limit, Now now) {
-  phase_ = phase;
+// ---- phases -------------------------------------------------------------------------------------
+
+void Run::Become(Phase next, Now now) {
+  if (!phase_counts_.Count(phase_, next)) {
+    Tell(
+        event_type::kUnforeseen, Severity::kError,
+        fmt::format("BUG: the job's run was {} and becomes {}, which no rule foresees; it goes on, "
+                    "please report this",
+                    NameOf(phase_), NameOf(next)),
+        kJobSubject);
+  }
+  if (next != Phase::kFencing) {
+    regroup_.reset();
+    accusation_.reset();
+  }
+  phase_ = next;
+  GiveTime(LimitOf(next), now);
+  if (next == Phase::kFencing && state_ == v1::JOB_STATE_WAITING) reason_ = "forms the ring";
+  if (next == Phase::kRunning) {
+    state_ = v1::JOB_STATE_RUNNING;
+    reason_.clear();
+  }
+  if (next == Phase::kWaiting) readmission_.LiftSlow(now);
+  if (next == Phase::kSearching) search_ = true;
+}
+
+std::chrono::milliseconds Run::LimitOf(Phase phase) const {
+  if (phase == Phase::kFencing) return options_.fence_limit;
+  if (phase == Phase::kRunning) {
+    return AnyFinished() ? options_.finish_patience : options_.stall_limit;
+  }
+  if (phase == Phase::kAdopting) return options_.adopt_limit;
+  if (phase == Phase::kStopping) return options_.stop_limit;
+  return {};
+}
+
+void Run::GiveTime(std::chrono::milliseconds limit, Now now) {
   limit_ = limit;
   deadline_ = now.steady + limit;
 }
@@ -260,7 +296,8 @@ std::string Run::DescribeEnd() const {
                                   kept_step_);
   }
   if (unstopped_.empty()) return text;
-  return text + fmt::format("; {} did not stop within {} ms", unstopped_, limit_.count());
+  return text +
+         fmt::format("; {} did not stop within {} ms", unstopped_, options_.stop_limit.count());
 }
 
 void Run::Describe(Now now, v1::JobStatus& status) const {

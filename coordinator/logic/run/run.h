@@ -4,12 +4,23 @@
 // that take a message return no fault, or the one for which the job cannot go on.
 //
 // What happened is written down by the On... functions, each short; what follows from it is decided
-// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
-// and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
-// run_classes.cc which numerics classes share the job;
-// run_regroup.cc the fence, and Start; run_faults.cc states with wrong bits; run_steps.cc while the
-// ring runs; run_balance.cc how many shards each computes; run_reports.cc what members say then;
-// run_waiting.cc while it cannot run.
+// in one place, Settle, which Logic calls after each of them. It is a state machine: Step calls the
+// one step function of its phase, and Become alone changes the phase, by the table in phase.h
+// (docs/life_of_a_job.md shows it). A step function may change:
+//
+//   inspecting  StepInspecting  run_start.cc    what the job is resolved to; who is prepared
+//   preparing   StepPreparing   run_start.cc    known shards, the first class map; who is ready
+//   fencing     StepFencing     run_regroup.cc  who is in; class maps; the newest generation
+//   running     StepRunning     run_steps.cc    the reason; it begins fences
+//   waiting     StepWaiting     run_waiting.cc  the reason, how long a holder is waited for
+//   searching   StepSearching   run_waiting.cc  nothing; the answer comes by OnCheckpointFound
+//   saving      StepSaving      run_waiting.cc  nothing; it asks the holder again
+//   adopting    StepAdopting    run_waiting.cc  the reason; who is not back is lost
+//   stopping    StepStopping    run.cc          who did not stop in time
+//
+// The rest in files: run_members.cc who comes and goes, run_classes.cc which numerics classes share
+// the job, run_balance.cc how many shards each computes, run_faults.cc states with wrong bits,
+// run_reports.cc what members say while the ring runs, run.cc Settle, Become and what is told.
 #pragma once
 
 #include <chrono>
@@ -36,25 +47,13 @@
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
 #include "coordinator/logic/run/membership.h"
+#include "coordinator/logic/run/phase.h"
 #include "coordinator/logic/run/ring.h"
 #include "coordinator/logic/run/start_phases.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
-
-enum class Phase {
-  kInspecting,  // the first ring's workers look at the dataset
-  kPreparing,   // and build the job
-  kFencing,     // a generation is being formed
-  kRunning,     // a generation runs
-  kWaiting,     // too few workers, or nobody has the newest state
-  kSearching,   // for a checkpoint that verifies
-  kSaving,      // the last holder of the state writes it before it leaves
-  kAdopting,    // after a restart: workers of the stored generation attach again
-  kStopping,
-  kDone,
-};
 
 // A worker that the run has let go.
 struct Departure {
@@ -66,8 +65,9 @@ struct Departure {
 
 class Run {
  public:
-  // A run of `job` without workers; `options` and `generations` outlive it.
-  Run(const Options& options, GenerationSource& generations, const JobRecord& job);
+  // A run of `job` without workers; what it refers to outlives it.
+  Run(const Options& options, GenerationSource& generations, PhaseCounts& phase_counts,
+      const JobRecord& job);
 
   // ---- who comes and goes -----------------------------------------------------------------------
   void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
@@ -219,12 +219,16 @@ class Run {
   // run.cc
   const Member* At(const Place& place) const;  // null: that process is not here
   Member* At(const Place& place);
-  void Enter(Phase phase, std::chrono::milliseconds limit, Now now);
-  void StopWaiting();  // for those that were told to stop
+  // The one place where phase_ changes: what it means to leave the one and to be in the other. What
+  // is not in kTransitions is told as a bug of the coordinator.
+  void Become(Phase next, Now now);
+  std::chrono::milliseconds LimitOf(Phase phase) const;
+  void GiveTime(std::chrono::milliseconds limit, Now now);  // to the phase, from now on
   void Tell(const char* type, Severity severity, std::string message, const std::string& subject);
   void Send(const Member& member, const v1::CoordinatorMessage& message, Actions& actions) const;
   void SendAll(const v1::CoordinatorMessage& message, Actions& actions) const;
-  Fault SettleOnce(Now now, Actions& actions);
+  Fault Step(Now now, Actions& actions);  // the one of its phase
+  void StepStopping(Now now);
 
   // run_start.cc
   void SendInspect(const Member& member, Actions& actions) const;
@@ -232,8 +236,8 @@ class Run {
   void SendPrepare(Member& member, Now now, Actions& actions);
   void KeepKnownShards();
   [[nodiscard]] Status CheckInit(const Member& member) const;
-  Fault SettleInspecting(Now now, Actions& actions);
-  Fault SettlePreparing(Now now, Actions& actions);
+  Fault StepInspecting(Now now, Actions& actions);
+  Fault StepPreparing(Now now, Actions& actions);
   Fault ResolveFacts();
   Fault DataDiffer(const Status& how);
   bool LacksWorkers();
@@ -269,6 +273,7 @@ class Run {
   void BeginFence(FenceWhen when, const std::string& reason, Now now, Actions& actions);
   void SendFence(Member& member, const GenerationId& generation, FenceWhen when,
                  Actions& actions) const;
+  Fault StepFencing(Now now, Actions& actions);
   bool FenceOver(Now now);
   Fault Conclude(Now now, Actions& actions);
   std::vector<std::string> Answered(Now now);
@@ -307,7 +312,7 @@ class Run {
   Fault SettleDisagreement(Now now, Actions& actions);
 
   // run_steps.cc
-  Fault SettleRunning(Now now, Actions& actions);
+  Fault StepRunning(Now now, Actions& actions);
   std::optional<std::string> FindLost(Now now);
   std::optional<std::string> FindIdle(Now now) const;
   bool LacksLastCheckpoint(Now now);
@@ -339,7 +344,7 @@ class Run {
   // Of a report by a member that holds S(applied).
   Fault CheckDigests(const Member& from, uint64_t applied,
                      const google::protobuf::RepeatedPtrField<v1::StepDigest>& said);
-  Fault CheckEnd();
+  Fault CheckEnd(Now now);
   void RaiseCommitted();
   bool AnyFinished() const { return finished_ > 0; }
   // Where the job ends: where a member finished, else after all of its steps.
@@ -349,11 +354,10 @@ class Run {
   bool HasLastCheckpoint() const;
 
   // run_waiting.cc
-  void Wait(Now now);
-  Fault SettleWaiting(Now now, Actions& actions);
-  void SettleAdopting(Now now, Actions& actions);
-  void SettleSaving(Now now, Actions& actions);
-  void SettleSearching(Now now);
+  void StepWaiting(Now now, Actions& actions);
+  void StepSearching(Now now);
+  void StepSaving(Now now, Actions& actions);
+  void StepAdopting(Now now, Actions& actions);
   void TakeOver(Now now);
   bool SaveBeforeLeaving(Now now, Actions& actions);
   void AskToSave(const Member& holder, Now now, Actions& actions);
@@ -373,6 +377,7 @@ class Run {
 
   const Options& options_;
   GenerationSource& generations_;
+  PhaseCounts& phase_counts_;
   const std::string job_id_;
   const v1::JobSpec spec_;
   const uint32_t shards_;
@@ -383,10 +388,11 @@ class Run {
 
   Membership members_;   // and the places of the newest generation's ring
   size_t finished_ = 0;  // of the members
-  Phase phase_ = Phase::kInspecting;
+  Phase phase_ = Phase::kNew;
   std::chrono::milliseconds begun_{0};
   std::chrono::milliseconds limit_{0};
   std::chrono::milliseconds deadline_{0};
+  bool ticks_ = false;  // time passed: those who became ready since the last tick enter now
   StartPhases phases_{{}};
   v1::JobState state_ = v1::JOB_STATE_STARTING;
   std::string reason_;
@@ -413,7 +419,6 @@ class Run {
   // The next one.
   std::optional<Regroup> regroup_;
   std::optional<Accusation> accusation_;  // that caused it
-  bool may_join_ = false;                 // a tick: those who became ready since the last enter now
   Suspicions suspicions_;
   Readmission readmission_;
 

@@ -70,9 +70,8 @@ void Run::BeginFence(FenceWhen when, const std::string& reason, Now now, Actions
   if (started_)
     actions.push_back(Note{"job=" + job_id_, fmt::format("fences generation {}: {}",
                                                          next.generation.ToString(), reason)});
-  if (state_ == v1::JOB_STATE_WAITING) reason_ = "forms the ring";
   regroup_ = std::move(next);
-  Enter(Phase::kFencing, options_.fence_limit, now);
+  Become(Phase::kFencing, now);
 }
 
 Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
@@ -98,13 +97,18 @@ Fault Run::OnFenceAck(Member& from, const v1::FenceAck& said) {
   return {};
 }
 
+Fault Run::StepFencing(Now now, Actions& actions) {
+  if (regroup_->when == FenceWhen::kAtBoundary && FenceAtOnce(now, actions)) return {};
+  return FenceOver(now) ? Conclude(now, actions) : Fault();
+}
+
 // Everyone who was asked has acknowledged, or is out: gone, silent, or too late.
 bool Run::FenceOver(Now now) {
   const bool at_boundary = regroup_->when == FenceWhen::kAtBoundary;
   return std::all_of(regroup_->asked.begin(), regroup_->asked.end(), [&](const std::string& name) {
     const Member* member = Find(name);
     if (member == nullptr || !member->owes) return true;
-    // A step that cannot end has no boundary: SettleOnce asks the ring again, at once.
+    // A step that cannot end has no boundary: StepFencing asks the ring again, at once.
     if (at_boundary && InRing(name)) return false;
     return Silent(*member, now) || now.steady >= regroup_->deadline;
   });
@@ -188,21 +192,21 @@ Fault Run::Conclude(Now now, Actions& actions) {
     return {};
   }
   if (!enough || (highest < NeededStep() && !restore_)) {
-    Wait(now);
+    Become(Phase::kWaiting, now);
     return {};
   }
   const uint64_t step = StepFor(names);
   const bool evaluated = step == highest && Evaluated(names, step);
   ChooseMap(step, evaluated);
   if (!Enough(names)) {  // of another map than before
-    Wait(now);
+    Become(Phase::kWaiting, now);
     return {};
   }
   if (!MissingClasses(names).empty()) FallBack(names, step, evaluated);
   names = TakeSeats(std::move(names), now);
   if (!Enough(names) || !MissingClasses(names).empty() ||
       (HighestApplied(names) < NeededStep() && !restore_)) {
-    Wait(now);
+    Become(Phase::kWaiting, now);
     return {};
   }
   SendStart(names, now, actions);
@@ -328,13 +332,10 @@ void Run::SendStart(const std::vector<std::string>& names, Now now, Actions& act
   }
   if (!first) RecordRegroup(before, assignment, rewound_from, now);
   ReleaseLeavers();
-  regroup_.reset();
   lost_holders_.clear();
   left_.clear();
   holder_deadline_.reset();
-  state_ = v1::JOB_STATE_RUNNING;
-  reason_.clear();
-  Enter(Phase::kRunning, options_.stall_limit, now);
+  Become(Phase::kRunning, now);
 }
 
 void Run::SendAllStart(bool restores, Actions& actions) {

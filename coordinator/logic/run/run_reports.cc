@@ -192,7 +192,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
                                        said.applied(), EndStep()));
   }
   if (phase_ == Phase::kRunning && !AnyFinished()) {
-    Enter(Phase::kRunning, options_.finish_patience, now);
+    GiveTime(options_.finish_patience, now);
   }
   if (!from.finished) ++finished_;
   from.finished = said;
@@ -236,8 +236,11 @@ void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, 
 }
 
 // The job is done when every member finished with the state that the last checkpoint holds.
-Fault Run::CheckEnd() {
-  if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) phase_ = Phase::kDone;
+Fault Run::CheckEnd(Now now) {
+  if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) {
+    Become(Phase::kDone, now);
+    return {};
+  }
   if (!resolved_ || !HasLastCheckpoint()) return {};
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
@@ -260,7 +263,7 @@ Fault Run::CheckEnd() {
               member.name()};
     }
   }
-  phase_ = Phase::kDone;
+  Become(Phase::kDone, now);
   return {};
 }
 

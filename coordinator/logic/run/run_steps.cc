@@ -83,8 +83,8 @@ bool Run::FenceAtOnce(Now now, Actions& actions) {
   return true;
 }
 
-Fault Run::SettleRunning(Now now, Actions& actions) {
-  if (Fault fault = CheckEnd(); !fault.ok() || phase_ == Phase::kDone) return fault;
+Fault Run::StepRunning(Now now, Actions& actions) {
+  if (Fault fault = CheckEnd(now); !fault.ok() || phase_ == Phase::kDone) return fault;
   if (const std::optional<std::string> lost = FindLost(now)) {
     BeginFence(FenceWhen::kNow, *lost, now, actions);
   } else if (LacksLastCheckpoint(now)) {
@@ -121,7 +121,7 @@ void Run::RegroupComers(Now now, Actions& actions) {
       if (member.leaving) leaves += (leaves.empty() ? "" : ", ") + member.name();
     } else if (member.leaving) {
       idle.push_back(member.name());
-    } else if (may_join_ && !AnyFinished() && Eligible(member, now)) {
+    } else if (ticks_ && !AnyFinished() && Eligible(member, now)) {
       joins += (joins.empty() ? "" : ", ") + member.name();
     }
   }

@@ -15,16 +15,9 @@ constexpr size_t kMostNamed = 4;  // workers in a reason
 
 }  // namespace
 
-void Run::Wait(Now now) {
-  regroup_.reset();
-  accusation_.reset();
-  readmission_.LiftSlow(now);
-  Enter(Phase::kWaiting, {}, now);
-}
-
-Fault Run::SettleWaiting(Now now, Actions& actions) {
-  if (!started_ && LacksWorkers()) return {};
-  if (SaveBeforeLeaving(now, actions)) return {};
+void Run::StepWaiting(Now now, Actions& actions) {
+  if (!started_ && LacksWorkers()) return;
+  if (SaveBeforeLeaving(now, actions)) return;
   ReleaseLeavers();
   LiftBars(now, actions);
   const bool lacks_state = !NewestIsHere(now) && !restore_;
@@ -34,7 +27,7 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
   if (enough && !lacks_state) {
     BeginFence(FenceWhen::kNow, last_loss_.empty() ? "enough workers are ready" : last_loss_, now,
                actions);
-    return {};
+    return;
   }
   state_ = v1::JOB_STATE_WAITING;
   if (!enough) {
@@ -44,16 +37,14 @@ Fault Run::SettleWaiting(Now now, Actions& actions) {
                           options_.holder_wait.count(), committed_);
   } else {
     reason_ = fmt::format("nobody holds the state of step {}: looks for a checkpoint", committed_);
-    search_ = true;
-    Enter(Phase::kSearching, {}, now);
+    Become(Phase::kSearching, now);
   }
-  return {};
 }
 
 // The search has no limit: a slow or full disk is no proof that nothing is there. Who comes back
 // with the newest state ends it.
-void Run::SettleSearching(Now now) {
-  if (started_ && EnoughReady(now) && NewestIsHere(now)) Wait(now);
+void Run::StepSearching(Now now) {
+  if (started_ && EnoughReady(now) && NewestIsHere(now)) Become(Phase::kWaiting, now);
 }
 
 // Who has no more than one step less can compute the newest state. A checkpoint says what was
@@ -198,18 +189,18 @@ void Run::AskToSave(const Member& holder, Now now, Actions& actions) {
   saver_ = holder.name();
   reason_ = fmt::format("{} leaves, and writes the state of step {} before, as nobody else has it",
                         holder.called(), holder.holding.applied);
-  Enter(Phase::kSaving, {}, now);
+  Become(Phase::kSaving, now);
 }
 
 // It has no limit, and a failure is no reason to let the state go: the disk of the coordinator may
 // be full.
-void Run::SettleSaving(Now now, Actions& actions) {
+void Run::StepSaving(Now now, Actions& actions) {
   const Member* saver = Find(saver_);
   const bool stays = saver != nullptr && !saver->leaving;
   const bool another = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
     return Eligible(m, now) && HoldsNewest(m);
   });
-  if (saver == nullptr || stays || another) return Wait(now);
+  if (saver == nullptr || stays || another) return Become(Phase::kWaiting, now);
   if (limit_.count() == 0 || now.steady < deadline_) return;
   AskToSave(*saver, now, actions);
 }
@@ -224,11 +215,11 @@ void Run::OnSaved(Member& from, const v1::StateSaved& said, Now now) {
         "be saved: {}; it keeps it, and tries again after {} ms",
         from.called(), from.holding.applied, said.error(), save_pause_.count());
     if (first) Tell(event_type::kWorkerLeft, Severity::kWarning, reason_, from.name());
-    return Enter(Phase::kSaving, save_pause_, now);
+    return GiveTime(save_pause_, now);
   }
   holder_deadline_ = now.steady;  // it does not come back with it
   ReleaseLeavers();
-  Wait(now);
+  Become(Phase::kWaiting, now);
 }
 
 void Run::ReleaseLeavers() {
@@ -250,7 +241,7 @@ void Run::ReleaseLeavers() {
 
 // ---- after a restart ----------------------------------------------------------------------------
 
-void Run::SettleAdopting(Now now, Actions& actions) {
+void Run::StepAdopting(Now now, Actions& actions) {
   bool same = true, all_known = true;
   std::string missing;
   for (const Place& place : members_.ring()) {
@@ -295,10 +286,8 @@ void Run::TakeOver(Now now) {
   }
   lost_holders_.clear();
   started_at_ = now.steady;
-  state_ = v1::JOB_STATE_RUNNING;
-  reason_.clear();
   RaiseCommitted();
-  Enter(Phase::kRunning, AnyFinished() ? options_.finish_patience : options_.stall_limit, now);
+  Become(Phase::kRunning, now);
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
@@ -343,7 +332,7 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
         fmt::format("begins at step {} with the checkpoint of {}", committed_, event.found->job_id),
         kJobSubject);
   }
-  Enter(Phase::kWaiting, {}, now);
+  Become(Phase::kWaiting, now);
   return {};
 }
 
