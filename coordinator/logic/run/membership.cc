@@ -1,5 +1,6 @@
 #include "coordinator/logic/run/membership.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ringmaster::coordinator {
@@ -52,6 +53,26 @@ std::optional<size_t> Membership::RankOf(const std::string& name) const {
   const auto rank = ranks_.find(name);
   if (rank == ranks_.end() || At(ring_[rank->second]) == nullptr) return std::nullopt;
   return rank->second;
+}
+
+uint64_t Membership::HighestApplied(const Names& names) const {
+  uint64_t highest = 0;
+  for (const std::string& name : names) highest = std::max(highest, Find(name)->holding.applied);
+  return highest;
+}
+
+bool Membership::Evaluated(const Names& names, uint64_t step) const {
+  return std::ranges::all_of(names, [&](const std::string& name) {
+    const Holding& holding = Find(name)->holding;
+    return holding.applied != step || holding.evaluated;
+  });
+}
+
+bool Membership::HoldsAlone(const std::string& name, const Names& names) const {
+  const uint64_t highest = HighestApplied(names);
+  return std::ranges::all_of(names, [&](const std::string& each) {
+    return (Find(each)->holding.applied == highest) == (each == name);
+  });
 }
 
 }  // namespace ringmaster::coordinator

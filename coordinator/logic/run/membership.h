@@ -49,6 +49,13 @@ class Membership {
   // Of a member; nothing: it has no place, or there is no such member.
   [[nodiscard]] std::optional<size_t> RankOf(const std::string& name) const;
 
+  // Of these members, by what each holds: the newest state's step; whether all that hold S(step)
+  // evaluated what is due on it; whether `name` alone holds the newest one.
+  using Names = std::vector<std::string>;
+  [[nodiscard]] uint64_t HighestApplied(const Names& names) const;
+  [[nodiscard]] bool Evaluated(const Names& names, uint64_t step) const;
+  [[nodiscard]] bool HoldsAlone(const std::string& name, const Names& names) const;
+
  private:
   std::vector<Member> members_;
   std::unordered_map<std::string, size_t> numbers_;  // of members

@@ -31,14 +31,11 @@ Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& pha
       restores_(continues_ || !job.status.resumes_job().empty()),
       resolved_(job.resolved),
       like_job_(job.status.like_job()),
-      regroups_(job.status.regroups().begin(), job.status.regroups().end()),
-      regroup_count_(job.status.regroup_count()),
-      recomputed_(job.status.shards_recomputed()),
-      rewinds_(job.status.rewinds()) {
-  state_faults_ = job.status.state_faults();
+      fence_(options),
+      custody_(options),
+      report_(options, job.status) {
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
-  if (job.status.has_resumed_from()) resumed_from_ = job.status.resumed_from();
 }
 
 void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions) {
@@ -60,29 +57,21 @@ void Run::Adopt(const JobRecord& job, Now now) {
   state_ = status.state();
   std::vector<Place> ring;
   for (const v1::JobWorker& worker : status.workers()) {
-    lost_holders_[worker.name()] = "";
+    custody_.Lose(worker.name(), "");
     if (worker.shards().empty()) continue;  // it was about to join, or waited
     ring.push_back(
         {worker.name(), "", worker.host(), {worker.shards().begin(), worker.shards().end()}});
   }
   members_.SetRing(std::move(ring));
   committed_ = std::max(status.step(), status.checkpoint().step());
-  kept_step_ = status.checkpoint().step();
-  skipped_ = status.step() - std::min(status.step(), status.updates());
-  newest_.set_applied(committed_);
-  newest_.set_epoch(status.epoch());
-  *newest_.mutable_metrics() = status.metrics();
-  newest_.set_learning_rate(status.learning_rate());
-  newest_unix_ms_ = status.last_step_unix_ms();
-  start_step_ = resumed_from_ ? resumed_from_->step() : 0;
-  for (const v1::Regroup& regroup : regroups_) {
-    if (FromProto(regroup.generation()) == generation_) start_step_ = regroup.start_step();
-  }
+  custody_.set_kept_step(status.checkpoint().step());
+  report_.Adopt(status, committed_);
+  start_step_ = report_.StartOf(generation_);
   ChooseMap(start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
   if (!members_.ring().empty()) return Become(Phase::kAdopting, now);
-  holder_deadline_ = now.steady + options_.adopt_limit;
+  custody_.WaitUntil(now.steady + options_.adopt_limit);
   Become(Phase::kWaiting, now);
 }
 
@@ -164,8 +153,8 @@ void Run::StepStopping(Now now) {
 void Run::Excuse(std::chrono::milliseconds late) {
   deadline_ += late;
   readmission_.Excuse(late);
-  if (regroup_) regroup_->deadline += late;
-  if (holder_deadline_) *holder_deadline_ += late;
+  fence_.Excuse(late);
+  custody_.Excuse(late);
   if (all_finished_at_) *all_finished_at_ += late;
   for (Member& member : members_) {
     member.since += late;
@@ -185,10 +174,7 @@ void Run::Become(Phase next, Now now) {
                     NameOf(phase_), NameOf(next)),
         kJobSubject);
   }
-  if (next != Phase::kFencing) {
-    regroup_.reset();
-    accusation_.reset();
-  }
+  if (next != Phase::kFencing) fence_.End();
   phase_ = next;
   GiveTime(LimitOf(next), now);
   if (next == Phase::kFencing && state_ == v1::JOB_STATE_WAITING) reason_ = "forms the ring";
@@ -197,7 +183,7 @@ void Run::Become(Phase next, Now now) {
     reason_.clear();
   }
   if (next == Phase::kWaiting) readmission_.LiftSlow(now);
-  if (next == Phase::kSearching) search_ = true;
+  if (next == Phase::kSearching) custody_.Search();
 }
 
 std::chrono::milliseconds Run::LimitOf(Phase phase) const {
@@ -250,8 +236,6 @@ Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) 
 
 std::vector<Departure> Run::TakeDepartures() { return std::exchange(departures_, {}); }
 std::vector<Happening> Run::TakeHappenings() { return std::exchange(told_, {}); }
-bool Run::TakeSearch() { return std::exchange(search_, false); }
-
 void Run::Tell(const char* type, Severity severity, std::string message,
                const std::string& subject) {
   told_.push_back({type, severity, std::move(message), subject});
@@ -287,13 +271,14 @@ std::string Run::DescribeStop() const {
 
 std::string Run::DescribeEnd() const {
   std::string text = "cancelled on request";
-  if (started_ && committed_ > kept_step_) {
+  const uint64_t kept = custody_.kept_step();
+  if (started_ && committed_ > kept) {
     text += fmt::format(" at step {}: ", committed_);
-    text += kept_step_ == 0 ? "it has no checkpoint, all of it is lost"
-                            : fmt::format(
-                                  "the checkpoint of step {} is kept, the steps after it "
-                                  "are lost",
-                                  kept_step_);
+    text += kept == 0 ? "it has no checkpoint, all of it is lost"
+                      : fmt::format(
+                            "the checkpoint of step {} is kept, the steps after it "
+                            "are lost",
+                            kept);
   }
   if (unstopped_.empty()) return text;
   return text +
@@ -301,18 +286,13 @@ std::string Run::DescribeEnd() const {
 }
 
 void Run::Describe(Now now, v1::JobStatus& status) const {
-  DescribeProgress(status);
+  report_.Describe(committed_, status);
+  DescribeResolved(status);
   if (started_) *status.mutable_generation() = ToProto(generation_);
   const int told = status.start_phases_size();
   const bool final = phases_.over() && told > 0 && status.start_phases(told - 1).done();
   if (!final) phases_.Describe(now, status);
   DescribeWorkers(status);
-  *status.mutable_regroups() = {regroups_.begin(), regroups_.end()};
-  status.set_regroup_count(regroup_count_);
-  status.set_rewinds(rewinds_);
-  status.set_state_faults(state_faults_);
-  status.set_shards_recomputed(recomputed_);
-  if (resumed_from_) *status.mutable_resumed_from() = *resumed_from_;
   status.clear_straggler();
   status.clear_input_wait();
   if (phase_ != Phase::kRunning) return;
@@ -380,22 +360,15 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
   }
 }
 
-void Run::DescribeProgress(v1::JobStatus& status) const {
-  status.set_step(committed_);
-  status.set_updates(committed_ - std::min(committed_, skipped_));
-  if (resolved_) {
-    status.set_model_sha256(resolved_->model_sha256());
-    status.set_total_steps(resolved_->result().total_steps());
-    status.set_steps_per_epoch(resolved_->result().steps_per_epoch());
-  }
-  status.set_stopped_early(resolved_ && phase_ == Phase::kDone && AnyFinished() &&
-                           EndStep() < resolved_->result().total_steps());
-  status.set_epoch(newest_.epoch());
-  *status.mutable_metrics() = newest_.metrics();
-  status.set_samples_per_second(newest_.samples_per_second());
-  status.set_learning_rate(newest_.learning_rate());
-  status.set_last_step_unix_ms(newest_unix_ms_);
-  if (newest_.has_loss_scale()) status.set_loss_scale(newest_.loss_scale());
+void Run::DescribeResolved(v1::JobStatus& status) const {
+  status.clear_stopped_early();
+  if (!resolved_) return;
+  const v1::ResultSpec& result = resolved_->result();
+  status.set_model_sha256(resolved_->model_sha256());
+  status.set_total_steps(result.total_steps());
+  status.set_steps_per_epoch(result.steps_per_epoch());
+  status.set_stopped_early(phase_ == Phase::kDone && AnyFinished() &&
+                           EndStep() < result.total_steps());
 }
 
 }  // namespace ringmaster::coordinator

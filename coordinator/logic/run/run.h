@@ -38,18 +38,20 @@
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/fleet.h"
-#include "coordinator/logic/history.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/agreement.h"
 #include "coordinator/logic/run/balance.h"
 #include "coordinator/logic/run/failure.h"
+#include "coordinator/logic/run/fence.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
 #include "coordinator/logic/run/membership.h"
 #include "coordinator/logic/run/phase.h"
 #include "coordinator/logic/run/ring.h"
+#include "coordinator/logic/run/run_report.h"
 #include "coordinator/logic/run/start_phases.h"
+#include "coordinator/logic/run/state_custody.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -145,7 +147,7 @@ class Run {
   const std::optional<v1::InitSource>& init() const { return init_; }
   // Whether it was told to write the state that it holds alone.
   bool Saves(const std::string& worker) const {
-    return phase_ == Phase::kSaving && saver_ == worker;
+    return phase_ == Phase::kSaving && custody_.saver() == worker;
   }
   // Who holds, or will hold, a snapshot of this step beside `writer`, as far as it need not have
   // told it (SnapshotTaken): empty when there is nobody, a sentence when it cannot be said now.
@@ -160,7 +162,7 @@ class Run {
   // States after this step may have wrong bits, so no checkpoint of one is kept, or taken in; once.
   [[nodiscard]] std::optional<uint64_t> TakeDistrusted();
   // They are gone; this one is left, step 0: none.
-  void ForgetKept(const v1::CheckpointRef& newest);
+  void ForgetKept(const v1::CheckpointRef& newest) { custody_.ForgetKept(newest); }
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
   uint64_t committed_step() const { return committed_; }  // applied by every member
   size_t room() const;                                    // so many more workers may join
@@ -178,10 +180,10 @@ class Run {
   [[nodiscard]] std::vector<Happening> TakeHappenings();
   [[nodiscard]] bool TakeBarEnded(Now now) { return readmission_.TakeEnded(now); }
   bool has_news() const {
-    return search_ || !told_.empty() || !departures_.empty() || !requeue_.empty();
+    return custody_.searches() || !told_.empty() || !departures_.empty() || !requeue_.empty();
   }
   // A checkpoint is to be searched for; once.
-  [[nodiscard]] bool TakeSearch();
+  [[nodiscard]] bool TakeSearch() { return custody_.TakeSearch(); }
 
   // Copies what the run knows into a status: step, metrics, generation, workers, regroups, phases
   // of starting.
@@ -199,15 +201,10 @@ class Run {
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
   const StartPhases& phases() const { return phases_; }
-  MetricHistory& history() { return history_; }
+  MetricHistory& history() { return report_.history(); }
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
-  struct Restore {
-    std::optional<CheckpointRecord> found;
-    std::string digest;  // hex
-  };
-
   static constexpr char kJobSubject[] = "job";  // of an event that is about no worker
 
   // run_members.cc
@@ -267,25 +264,19 @@ class Run {
   bool MayFallBack() const { return spec_.workers().mix() == v1::MIX_FALLBACK && !repeats(); }
 
   // run_regroup.cc
-  bool Silent(const Member& member, Now now) const;
   bool Eligible(const Member& member, Now now) const;
+  auto MayJoin(Now now) const {
+    return [this, now](const Member& member) { return Eligible(member, now); };
+  }
   size_t CountEligible(Now now) const;
   void BeginFence(FenceWhen when, const std::string& reason, Now now, Actions& actions);
-  void SendFence(Member& member, const GenerationId& generation, FenceWhen when,
-                 Actions& actions) const;
+  void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
   Fault StepFencing(Now now, Actions& actions);
-  bool FenceOver(Now now);
   Fault Conclude(Now now, Actions& actions);
-  std::vector<std::string> Answered(Now now);
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);
-  uint64_t HighestApplied(const std::vector<std::string>& names) const;
   uint64_t StepFor(const std::vector<std::string>& names) const;
-  // Every holder of S(step) among them evaluated what is due on it.
-  bool Evaluated(const std::vector<std::string>& names, uint64_t step) const;
-  // Of these workers it is the only one that holds their newest state.
-  bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
   // Start
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
@@ -350,8 +341,6 @@ class Run {
   // Where the job ends: where a member finished, else after all of its steps.
   uint64_t EndStep() const;
   bool MayEndAt(uint64_t step) const;
-  // The checkpoint of the state that members finished with is there, or there is nothing to keep.
-  bool HasLastCheckpoint() const;
 
   // run_waiting.cc
   void StepWaiting(Now now, Actions& actions);
@@ -362,16 +351,13 @@ class Run {
   bool SaveBeforeLeaving(Now now, Actions& actions);
   void AskToSave(const Member& holder, Now now, Actions& actions);
   void ReleaseLeavers();
-  bool HoldsNewest(const Member& member) const;
   bool NewestIsHere(Now now) const;
-  bool HolderMayReturn() const;
   void LiftBars(Now now, Actions& actions);
-  uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
   // run.cc: what is told
   std::vector<std::string> AdviseFinishing() const;
-  void DescribeProgress(v1::JobStatus& status) const;
+  void DescribeResolved(v1::JobStatus& status) const;
   void DescribeWorkers(v1::JobStatus& status) const;
   std::vector<Place> PlannedPlaces() const;
 
@@ -417,9 +403,7 @@ class Run {
   std::chrono::milliseconds started_at_{0};
 
   // The next one.
-  std::optional<Regroup> regroup_;
-  std::optional<Accusation> accusation_;  // that caused it
-  Suspicions suspicions_;
+  Fence fence_;
   Readmission readmission_;
 
   // Who computes how much.
@@ -431,25 +415,12 @@ class Run {
   std::string too_slow_;                    // is left out of the next generation
   std::chrono::milliseconds balance_at_{0}, balance_pause_{0};  // when it is looked at next
 
-  // The newest state, and how it comes back when nobody has it.
-  std::map<std::string, std::string> lost_holders_;  // incarnation, empty when it is not known
-  std::optional<std::chrono::milliseconds> holder_deadline_;
-  bool search_ = false;
-  std::optional<Restore> restore_;  // until somebody has it
-  int failed_restores_ = 0;
-  uint64_t kept_step_ = 0;     // of the newest checkpoint
-  std::string kept_manifest_;  // its SHA-256; empty when it is not known
-  std::string kept_digest_;    // hex, in it; likewise
-  std::string saver_;
-  std::chrono::milliseconds save_pause_{0};  // after the newest failure to save; 0: none failed
+  StateCustody custody_;
+  RunReport report_;
 
   bool unsettled_ = false;
   bool behind_ = false;  // committed_, of reports
   uint64_t committed_ = 0;
-  uint64_t skipped_ = 0;  // of those steps
-  v1::Progress newest_;   // of the member that is furthest
-  MetricHistory history_;
-  int64_t newest_unix_ms_ = 0;
   StateDigests digests_;
 
   // States with wrong bits. What was applied in generations up to this one after this step.
@@ -458,7 +429,6 @@ class Run {
     uint64_t step = 0;
   };
   std::optional<Spoilt> spoilt_;
-  uint32_t state_faults_ = 0;  // that were named
   // Digests that differ, first at this step; `asked`: a fence was sent for it.
   struct Disagreement {
     uint64_t step = 0;
@@ -470,11 +440,6 @@ class Run {
   std::optional<std::chrono::milliseconds> all_finished_at_;
   std::chrono::milliseconds finish_pause_{0};  // before it is asked for again; 0: it was not yet
   std::string unstopped_;                      // who did not stop in time
-
-  // What the status has of it from before.
-  std::vector<v1::Regroup> regroups_;
-  uint64_t regroup_count_ = 0, recomputed_ = 0, rewinds_ = 0;
-  std::optional<v1::CheckpointRef> resumed_from_;
 };
 
 }  // namespace ringmaster::coordinator

@@ -180,7 +180,7 @@ std::vector<std::string> Run::ReadyNames(Now now) const {
 // Those of these members that a ring has room for, in their order: one that holds the most, one of
 // each class, then the first ones.
 std::vector<std::string> Run::ChooseSeats(const std::vector<std::string>& names) const {
-  const uint64_t highest = HighestApplied(names);
+  const uint64_t highest = members_.HighestApplied(names);
   std::map<std::string, size_t> rooms;
   for (const v1::MappedClass& each : map().classes()) rooms[each.class_()] = each.shards();
   std::set<std::string> chosen, classes;
@@ -216,7 +216,7 @@ void Run::FallBack(std::vector<std::string>& names, uint64_t step, bool evaluate
   };
   std::vector<std::string> rest;
   std::ranges::remove_copy_if(names, std::back_inserter(rest), without);
-  if (!Enough(rest) || HighestApplied(rest) < HighestApplied(names)) {
+  if (!Enough(rest) || members_.HighestApplied(rest) < members_.HighestApplied(names)) {
     left_out.clear();
     rest = names;
     next = job::MakeClassMap(shards_, speeds, nullptr);

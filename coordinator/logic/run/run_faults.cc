@@ -55,7 +55,7 @@ Fault Run::OnStateFault(const Member& from, const v1::JobFailed& said, Now now, 
 Fault Run::LeaveFor(const std::vector<std::string>& names, uint64_t good, const std::string& reason,
                     Now now, Actions& actions) {
   Tell(event_type::kStateFault, Severity::kError, reason, names.front());
-  if (++state_faults_ > kMostStateFaults) {
+  if (report_.CountStateFault() > kMostStateFaults) {
     return {Cause::kStateDiffers, reason + "; it is the second time in this job", names.front(),
             good};
   }
@@ -65,13 +65,12 @@ Fault Run::LeaveFor(const std::vector<std::string>& names, uint64_t good, const 
   for (const std::string& name : names) {
     if (const Member* member = Find(name); member != nullptr) {
       (void)readmission_.Bar(name, member->incarnation(), now);
-      suspicions_.Forget(name);
+      fence_.Forget(name);
       LetGo(name, false, reason);
     }
   }
-  accusation_.reset();
-  const bool at_boundary = phase_ == Phase::kFencing && regroup_->when == FenceWhen::kAtBoundary;
-  if (phase_ == Phase::kRunning || at_boundary) {
+  fence_.DropAccusation();
+  if (phase_ == Phase::kRunning || fence_.at_boundary()) {
     BeginFence(FenceWhen::kNow, reason, now, actions);
   }
   return {};
@@ -135,11 +134,5 @@ Fault Run::SettleDisagreement(Now now, Actions& actions) {
 }
 
 std::optional<uint64_t> Run::TakeDistrusted() { return std::exchange(distrusted_, std::nullopt); }
-
-void Run::ForgetKept(const v1::CheckpointRef& newest) {
-  kept_step_ = newest.step();
-  kept_manifest_ = newest.sha256();
-  kept_digest_.clear();
-}
 
 }  // namespace ringmaster::coordinator

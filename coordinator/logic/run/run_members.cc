@@ -41,14 +41,14 @@ bool Run::MayReturn(const v1::Attach& attach) const {
 void Run::Return(const Worker& worker, Now now, Actions& actions) {
   const v1::Attach& attach = worker.attach;
   // The term was raised since: whoever obeyed the new one obeys no fence of the old one.
-  if (phase_ == Phase::kFencing && regroup_->generation.term < generations_.term()) {
-    BeginFence(regroup_->when, "the term was raised", now, actions);
+  if (fence_.under_way() && fence_.generation().term < generations_.term()) {
+    BeginFence(fence_.when(), "the term was raised", now, actions);
   }
   Member& member = Add(worker, Role::kReady, now);
   member.holding = {FromProto(attach.generation()), attach.applied(), attach.digest(), {}, false};
   member.applied = attach.applied();
   member.ran = member.holding.started;
-  lost_holders_.erase(attach.name());
+  (void)custody_.Settle(attach.name());
   if (phase_ == Phase::kAdopting) {
     members_.Recognize(member.name(), member.incarnation());
     member.fence = generation_;
@@ -63,19 +63,17 @@ void Run::Return(const Worker& worker, Now now, Actions& actions) {
        fmt::format("{} attached again, with the state of step {}", member.called(),
                    attach.applied()),
        attach.name());
-  if (phase_ == Phase::kFencing) {
-    if (InRing(member.name()) && !Barred(attach, now)) regroup_->asked.insert(member.name());
-    SendFence(member, regroup_->generation, regroup_->when, actions);
+  if (fence_.under_way()) {
+    fence_.Include(member, InRing(member.name()) && !Barred(attach, now));
+    SendFence(member, fence_.when(), actions);
   } else {
-    SendFence(member, generations_.Next(), FenceWhen::kNow, actions);
+    Fence::Owe(member, generations_.Next());
+    SendFence(member, FenceWhen::kNow, actions);
   }
 }
 
 void Run::OnStranger(const v1::Attach& attach, Now now) {
-  const auto holder = lost_holders_.find(attach.name());
-  if (holder == lost_holders_.end()) return;
-  lost_holders_.erase(holder);
-  if (phase_ != Phase::kAdopting) return;
+  if (!custody_.Settle(attach.name()) || phase_ != Phase::kAdopting) return;
   deadline_ = std::min(deadline_, now.steady + options_.settle);
 }
 
@@ -99,7 +97,7 @@ void Run::Remove(const std::string& worker) {
   if (member == nullptr) return;
   const uint64_t has = std::max(member->holding.applied, member->applied);
   if (started_ && member->role == Role::kReady && has >= committed_) {
-    lost_holders_[worker] = member->incarnation();
+    custody_.Lose(worker, member->incarnation());
   }
   phases_.Remove(worker);
   if (member->finished) --finished_;
@@ -115,7 +113,7 @@ void Run::LetGo(std::string worker, bool evicted, const std::string& reason) {
     departures_.push_back({member->session, evicted, member->data_differs, reason});
   }
   Remove(worker);
-  if (!evicted) lost_holders_.erase(worker);  // it drops what it has
+  if (!evicted) (void)custody_.Settle(worker);  // it drops what it has
 }
 
 // By value: it may be the name inside what is removed.
@@ -128,7 +126,7 @@ void Run::Evict(std::string worker, const std::string& why, Now now) {
                            coordinator::At(committed_, PhaseOf(*member)), why,
                            FormatSeconds(std::chrono::duration<double>(bar).count()));
   Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, worker);
-  suspicions_.Forget(worker);
+  fence_.Forget(worker);
   LetGo(worker, true, why);
 }
 

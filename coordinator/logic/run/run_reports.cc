@@ -73,15 +73,13 @@ void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
   from.joined = true;
   from.applied = std::max(from.applied, start_step_);
   RaiseCommitted();
-  if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
+  if (!report_.Forms(generation_)) return;
   const bool all =
       std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
         const Member* member = At(place);
         return member != nullptr && member->joined;
       });
-  if (!all || regroups_.back().form_ms() > 0) return;
-  const std::chrono::duration<double, std::milli> formed = now.steady - started_at_;
-  regroups_.back().set_form_ms(std::max(1.0, formed.count()));  // 0 would mean: not yet
+  if (all) report_.OnFormed(generation_, now.steady - started_at_);
 }
 
 Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
@@ -92,7 +90,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   // What members of a job that is cancelled say last: nobody is accused any more.
   const bool possible = said.applied() <= spec.total_steps();
   if (phase_ == Phase::kStopping && possible && CheckMetrics(from, said, spec).ok()) {
-    history_.Add(said, spec.steps_per_epoch(), now);
+    report_.OnLastProgress(said, spec.steps_per_epoch(), now);
   }
   if (!runs) return {};
   if (!possible) {
@@ -101,7 +99,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   }
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckMetrics(from, said, spec); !fault.ok()) return fault;
-  history_.Add(said, spec.steps_per_epoch(), now);
+  report_.OnProgress(said, spec.steps_per_epoch(), now);
   unsettled_ = unsettled_ || !from.joined || phase_ != Phase::kRunning || disagreement_ ||
                !phases_.settled();
   if (said.applied() > from.applied) {
@@ -112,8 +110,6 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   from.progress = said;
   from.applied = std::max(from.applied, said.applied());
   MeasurePace(from);
-  if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
-  if (said.applied() >= newest_.applied()) newest_ = said;
   behind_ = true;
   return {};
 }
@@ -131,10 +127,7 @@ void Run::RaiseCommitted() {
   }
   if (lowest == nullptr) return;
   committed_ = std::max(committed_, lowest->applied);
-  const v1::Progress& progress = lowest->progress;
-  if (progress.updates() > progress.applied() || progress.applied() != lowest->applied) return;
-  skipped_ = std::max(
-      skipped_, progress.has_loss_scale() ? progress.applied() - progress.updates() : uint64_t{0});
+  report_.CountSkipped(lowest->progress, lowest->applied);
 }
 
 uint64_t Run::EndStep() const {
@@ -149,10 +142,6 @@ bool Run::MayEndAt(uint64_t step) const {
   const bool stops = job::StopWatch(resolved_->result()).patience() > 0;
   if (!stops || AnyFinished()) return step == EndStep();
   return step > 0 && step <= resolved_->result().total_steps();
-}
-
-bool Run::HasLastCheckpoint() const {
-  return EndStep() == 0 || (kept_step_ == EndStep() && !kept_manifest_.empty());
 }
 
 void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
@@ -220,13 +209,7 @@ void Run::OnDropped(const Member& from, const v1::CheckpointsDropped& said) {
 }
 
 void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
-  if (ref.step() >= kept_step_) {
-    kept_step_ = ref.step();
-    kept_manifest_ = ref.sha256();
-    kept_digest_ = digest;
-  }
-  // The one that was found may go now.
-  if (restore_ && restore_->found && restore_->found->ref.step() < ref.step()) restore_.reset();
+  custody_.OnKept(ref, digest);
   v1::CoordinatorMessage message;
   message.mutable_checkpoint_kept()->set_job_id(job_id_);
   message.mutable_checkpoint_kept()->set_step(ref.step());
@@ -241,27 +224,14 @@ Fault Run::CheckEnd(Now now) {
     Become(Phase::kDone, now);
     return {};
   }
-  if (!resolved_ || !HasLastCheckpoint()) return {};
+  if (!resolved_ || !custody_.HasLast(EndStep())) return {};
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || !member->finished) return {};
   }
   for (const Place& place : members_.ring()) {
-    const Member& member = *At(place);
-    const v1::JobFinished& end = *member.finished;
-    if (EndStep() == 0) continue;
-    if (!kept_digest_.empty() && HexOf(end.digest()) != kept_digest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("the last checkpoint holds the state with digest {}, {} ends with {}",
-                          kept_digest_, member.called(), HexOf(end.digest())),
-              member.name()};
-    }
-    if (!end.manifest_sha256().empty() && end.manifest_sha256() != kept_manifest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("{} wrote a last checkpoint with manifest {}, but {} arrived",
-                          member.called(), end.manifest_sha256(), kept_manifest_),
-              member.name()};
-    }
+    if (EndStep() == 0) break;
+    if (Fault fault = custody_.CheckLast(*At(place)); !fault.ok()) return fault;
   }
   Become(Phase::kDone, now);
   return {};
