@@ -16,7 +16,7 @@
 #include "common/ids.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/options.h"
-#include "coordinator/logic/run/membership.h"
+#include "coordinator/logic/run/member.h"
 #include "coordinator/logic/run/ring.h"
 #include "ringmaster/v1/fleet.pb.h"
 

@@ -18,9 +18,11 @@
 //   adopting    StepAdopting    run_waiting.cc  the reason; who is not back is lost
 //   stopping    StepStopping    run.cc          who did not stop in time
 //
-// The rest in files: run_members.cc who comes and goes, run_classes.cc which numerics classes share
-// the job, run_balance.cc how many shards each computes, run_faults.cc states with wrong bits,
-// run_reports.cc what members say while the ring runs, run.cc Settle, Become and what is told.
+// What it decides by values of their own is in Membership (who there is), Fence (a regroup, whom it
+// waits for, bad links), StateCustody (where the newest state is), RunReport (what is shown). The
+// rest in files: run_members.cc who comes and goes and which numerics classes share the job,
+// run_balance.cc how many shards each computes, run_heard.cc what members say while the ring runs
+// and states with wrong bits, run.cc Settle, Become and what is told.
 #pragma once
 
 #include <chrono>
@@ -46,11 +48,9 @@
 #include "coordinator/logic/run/fence.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
-#include "coordinator/logic/run/membership.h"
 #include "coordinator/logic/run/phase.h"
 #include "coordinator/logic/run/ring.h"
 #include "coordinator/logic/run/run_report.h"
-#include "coordinator/logic/run/start_phases.h"
 #include "coordinator/logic/run/state_custody.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
@@ -240,7 +240,7 @@ class Run {
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
 
-  // run_classes.cc
+  // run_members.cc: classes
   const v1::ClassMap& map() const;  // by which it goes on; it is resolved
   bool repeats() const { return !like_job_.empty(); }
   void ChooseMap(uint64_t step, bool evaluated);
@@ -293,7 +293,7 @@ class Run {
                      uint64_t rewound_from, Now now);
   uint32_t CountRecomputed(const std::vector<Place>& before) const;
 
-  // run_faults.cc
+  // run_heard.cc: states with wrong bits
   Fault LeaveFor(const std::vector<std::string>& names, uint64_t good, const std::string& reason,
                  Now now, Actions& actions);
   bool IsSpoilt(const GenerationId& ran, uint64_t applied) const;
@@ -330,7 +330,7 @@ class Run {
   double KnownPace(const Member& member) const;
   std::string DescribeWithout(const v1::JobStatus& status) const;
 
-  // run_reports.cc
+  // run_heard.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
   // Of a report by a member that holds S(applied).
   Fault CheckDigests(const Member& from, uint64_t applied,

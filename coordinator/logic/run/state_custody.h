@@ -16,7 +16,7 @@
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/failure.h"
-#include "coordinator/logic/run/membership.h"
+#include "coordinator/logic/run/member.h"
 #include "ringmaster/v1/jobs.pb.h"
 
 namespace ringmaster::coordinator {
