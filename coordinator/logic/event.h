@@ -28,7 +28,7 @@ struct Now {
   // How long this event has waited since it came; of a Tick the oldest one that still waits.
   std::chrono::milliseconds waited{0};
   // When it came, or of a Tick until when everything that came was handled, by the clock of silence
-  // (silence_clock.h). Logic sets it.
+  // (SilenceClock). Logic sets it.
   std::chrono::milliseconds heard{0};
 };
 

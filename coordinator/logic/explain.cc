@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "coordinator/logic/run/failure.h"
-#include "coordinator/logic/run/start_phases.h"
+#include "coordinator/logic/run/run_report.h"
 
 namespace ringmaster::coordinator {
 namespace {

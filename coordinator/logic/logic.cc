@@ -1,6 +1,7 @@
 #include "coordinator/logic/logic.h"
 
 #include <fmt/ranges.h>
+#include <set>
 
 #include <algorithm>
 #include <utility>
@@ -18,15 +19,16 @@ constexpr size_t kShownEachMillisecond = 10;
 
 }  // namespace
 
-std::string MakeJobId(uint64_t number) { return fmt::format("j{:04}", number); }
+Logic::Logic(const Options& options)
+    : options_(options),
+      fleet_(options_),
+      desk_{options_, now_, actions_, [this](const std::string& parent) { ShowFolds(parent); }} {}
 
-bool IsFinal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
-std::string StateName(v1::JobState state) {
-  return v1::JobState_Name(state).substr(std::string("JOB_STATE_").size());
+Job& Logic::Add(const JobRecord& record) {
+  numbers_[record.id()] = record.number;
+  const auto [place, fresh] = jobs_.try_emplace(record.number, desk_, record);
+  if (!fresh) place->second.record = record;
+  return place->second;
 }
 
 Actions Logic::Restore(const Restored& restored, Now now) {
@@ -35,15 +37,14 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   generations_.BeginTerm(restored.term);
   taken_ids_ = {restored.taken_ids.begin(), restored.taken_ids.end()};
   for (const JobRecord& record : restored.jobs) {
-    jobs_[record.number].record = record;
-    numbers_[record.id()] = record.number;
+    Add(record);
     if (!RING_PLANTED(kForgetsKeys)) keys_[record.idempotency_key] = record.number;
   }
   for (const CheckpointRecord& checkpoint : restored.checkpoints) {
     Job* job = Find(checkpoint.job_id);
     if (job == nullptr) continue;
     Keep(checkpoint, job->checkpoints);
-    DescribeCheckpoints(*job);
+    job->DescribeCheckpoints();
   }
   for (auto& [number, job] : jobs_) {
     if (!IsFinal(job.record.status.state())) unfinished_[number] = &job;
@@ -53,14 +54,14 @@ Actions Logic::Restore(const Restored& restored, Now now) {
   }
   for (auto& [number, job] : jobs_) {
     const v1::JobState state = job.record.status.state();
-    if (state != v1::JOB_STATE_QUEUED && !IsFinal(state) && !IsDivided(job.record)) {
+    if (state != v1::JOB_STATE_QUEUED && !IsFinal(state) && !job.divided()) {
       Readopt(job);
     } else {
-      Publish(job);
+      job.Publish();
     }
   }
   for (auto& [number, job] : jobs_) {
-    if (!IsDivided(job.record)) continue;
+    if (!job.divided()) continue;
     if (job.record.cancel_requested) Cancel(job);  // those that it had not come to
     ShowFolds(job.record.id());
     SubmitNextFold(job);
@@ -156,7 +157,7 @@ void Logic::StartQueued(Supply& supply) {
   size_t position = 0;
   for (Job* const each : Unfinished()) {
     Job& job = *each;
-    if (job.record.status.state() != v1::JOB_STATE_QUEUED || IsDivided(job.record)) continue;
+    if (job.record.status.state() != v1::JOB_STATE_QUEUED || job.divided()) continue;
     const Needs needs(job.record);
     const std::vector<std::string> workers = supply.Take(needs);
     if (!workers.empty()) {
@@ -167,10 +168,10 @@ void Logic::StartQueued(Supply& supply) {
     const std::string first = supply.HeldFor(needs);
     if (first.empty()) {
       Lack lack = supply.Explain(needs);
-      job.advice = std::move(lack.advice);
-      Wait(job, lack.reason);
+      job.set_advice(std::move(lack.advice));
+      job.Wait(lack.reason);
     } else {
-      WaitBehind(job, *Find(first), position);
+      job.WaitBehind(*Find(first), position);
     }
     supply.Hold(job.record.id(), needs);
   }
@@ -186,21 +187,6 @@ void Logic::AddJoiners(Job& job, const Supply* supply) {
     job.run->Join(worker, now_, actions_);
     actions_.push_back(Note{"job=" + job.record.id(), fmt::format("{} is to join", name)});
   }
-}
-
-void Logic::Wait(Job& job, const std::string& reason) {
-  if (SetState(job, v1::JOB_STATE_QUEUED, reason)) Publish(job);
-}
-
-void Logic::WaitBehind(Job& job, const Job& head, size_t position) {
-  const std::string reason = fmt::format("number {} in the queue: behind {}, which {}", position,
-                                         head.record.id(), head.record.status.reason());
-  job.advice = {fmt::format("it starts after {}: `ringctl why {}` shows what that one waits for",
-                            head.record.id(), head.record.id())};
-  if (job.record.status.reason().empty()) return Wait(job, reason);
-  if (job.record.status.reason() == reason) return;
-  job.record.status.set_reason(reason);
-  ShowSoon(job);
 }
 
 // ---- time ---------------------------------------------------------------------------------------
@@ -223,9 +209,9 @@ void Logic::On(const Tick&) {
   }
   for (Job* const each : Unfinished()) {
     Job& job = *each;
-    if (IsDivided(job.record)) SubmitNextFold(job);  // when the store had failed
+    if (job.divided()) SubmitNextFold(job);  // when the store had failed
     if (!job.run) {
-      if (job.unshown) ShowSoon(job);
+      if (job.unshown()) job.ShowSoon();
       continue;
     }
     Run& run = *job.run;
@@ -233,32 +219,23 @@ void Logic::On(const Tick&) {
     const std::string reason = run.reason();
     const Fault fault = run.OnTick(now_, actions_);
     if (run.TakeBarEnded(now_)) queue_changed_ = true;
-    KeepMetrics(job, run.history().TakeDue(now_));
+    job.KeepMetrics(Job::Which::kDue);
     if (!fault.ok() || run.phase() != phase || run.reason() != reason || run.has_news()) {
       Advance(job, fault);
-    } else if (job.unshown && IsDue(job)) {
+    } else if (job.unshown() && job.IsDue()) {
       Advance(job, {});
     } else {
-      ShowStart(job);
+      job.ShowStart();
     }
   }
 }
 
 // A copy: ending one takes it out.
-std::vector<Logic::Job*> Logic::Unfinished() const {
+std::vector<Job*> Logic::Unfinished() const {
   std::vector<Job*> unfinished;
   unfinished.reserve(unfinished_.size());
   for (const auto& [number, job] : unfinished_) unfinished.push_back(job);
   return unfinished;
-}
-
-// While a phase of starting lasts, those who watch see it.
-void Logic::ShowStart(Job& job) {
-  const bool shown = job.shown_at && now_.steady - *job.shown_at < options_.show_every;
-  if (shown || !job.run->phases().under_way()) return;
-  job.run->Describe(now_, job.record.status);
-  ShowPhase(job);
-  Publish(job);
 }
 
 Refusal Logic::NoSuchJob(const std::string& job_id) {
@@ -266,9 +243,175 @@ Refusal Logic::NoSuchJob(const std::string& job_id) {
           "JOB_NOT_FOUND"};
 }
 
-Logic::Job* Logic::Find(const std::string& job_id) {
+Job* Logic::Find(const std::string& job_id) {
   const auto number = numbers_.find(job_id);
   return number == numbers_.end() ? nullptr : &jobs_.at(number->second);
+}
+
+// ---- workers that are measured without a job
+// ------------------------------------------------------
+
+namespace {
+
+constexpr int kMostSizes = 16;
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint32_t kMostRounds = 100;
+
+Refusal BadBench(const std::string& message) {
+  return {InvalidArgument("{}", message), "INVALID_REQUEST"};
+}
+
+Refusal CheckNames(const v1::AllReduceRequest& request) {
+  std::set<std::string> names;
+  for (const std::string& name : request.workers()) {
+    if (!names.insert(name).second)
+      return BadBench(fmt::format("workers: {} is named twice", name));
+  }
+  return {};
+}
+
+Refusal CheckBench(const v1::AllReduceRequest& request) {
+  if (request.links_alone()) return CheckNames(request);
+  if (request.bytes_size() < 1 || request.bytes_size() > kMostSizes) {
+    return BadBench(
+        fmt::format("bytes: expected 1 to {} sizes, got {}", kMostSizes, request.bytes_size()));
+  }
+  for (const uint64_t bytes : request.bytes()) {
+    if (bytes >= 4 && bytes % 4 == 0 && bytes <= kMostBytes) continue;
+    return BadBench(
+        fmt::format("bytes: expected multiples of 4 (float32) from 4 to {} (1 GiB), got {}",
+                    kMostBytes, bytes));
+  }
+  if (request.rounds() < 1 || request.rounds() > kMostRounds) {
+    return BadBench(fmt::format("rounds: expected 1 to {}, got {}", kMostRounds, request.rounds()));
+  }
+  std::set<int> sums;
+  for (const int each : request.sums()) {
+    const bool known = each == v1::BENCH_SUMS_EXACT || each == v1::BENCH_SUMS_FLOAT32;
+    if (known && sums.insert(each).second) continue;
+    return BadBench(fmt::format(
+        "sums: expected BENCH_SUMS_EXACT and BENCH_SUMS_FLOAT32 once each, got {}", each));
+  }
+  return CheckNames(request);
+}
+
+// Why it cannot be measured; empty when it can.
+std::string Occupation(const Worker& worker) {
+  if (!worker.job.empty()) return fmt::format("serves job {}", worker.job.value());
+  if (worker.releasing) return "still ends a job that is over";
+  return worker.leaving ? "is leaving" : "";
+}
+
+}  // namespace
+
+Refusal Logic::ChooseBenched(const v1::AllReduceRequest& request,
+                             std::vector<Bench::Member>* members) {
+  std::vector<std::string> names{request.workers().begin(), request.workers().end()};
+  if (names.empty()) {
+    for (const auto& [name, worker] : fleet_.workers()) {
+      if (!worker.draining) names.push_back(name);
+    }
+  }
+  std::vector<std::string> free, busy;
+  for (const std::string& name : names) {
+    const Worker* const worker = fleet_.Find(name);
+    if (worker == nullptr) {
+      return {Error(absl::StatusCode::kNotFound,
+                    "no worker {} is attached; `ringctl workers` shows those that are",
+                    name.substr(0, 100)),
+              "WORKER_NOT_FOUND"};
+    }
+    const std::string occupation = Occupation(*worker);
+    if (!occupation.empty()) {
+      busy.push_back(fmt::format("worker {} {}", name, occupation));
+      continue;
+    }
+    free.push_back(name);
+    Bench::Member& member = members->emplace_back();
+    member.session = worker->session;
+    member.self.set_name(name);
+    member.self.set_incarnation(worker->attach.incarnation());
+    member.self.set_ring_address(worker->attach.ring_address());
+  }
+  if (!busy.empty()) {
+    const size_t more = busy.size() > 5 ? busy.size() - 5 : 0;
+    busy.resize(busy.size() - more);
+    return {FailedPrecondition(
+                "{}{}: a measurement beside a job would be of both; wait until it ended{}",
+                fmt::join(busy, ", "), more > 0 ? fmt::format(" and {} more", more) : "",
+                free.size() < 2
+                    ? ""
+                    : fmt::format(", or measure the others: --workers {}", fmt::join(free, ","))),
+            "WORKER_BUSY"};
+  }
+  if (members->size() < 2) {
+    return {FailedPrecondition("a ring to measure has at least two workers, got {}: start more "
+                               "workers; `ringctl workers` shows those that are attached",
+                               members->size()),
+            "TOO_FEW_WORKERS"};
+  }
+  return {};
+}
+
+void Logic::On(const BenchAsked& event) {
+  v1::AllReduceRequest request = event.request;
+  if (request.sums().empty()) {
+    request.add_sums(v1::BENCH_SUMS_EXACT);
+    request.add_sums(v1::BENCH_SUMS_FLOAT32);
+  }
+  Refusal refusal = CheckBench(request);
+  std::vector<Bench::Member> members;
+  if (refusal.status.ok() && bench_) {
+    refusal = {Error(absl::StatusCode::kResourceExhausted,
+                     "another measurement of {} workers is on; try again when it ended",
+                     bench_->members().size()),
+               "BENCH_RUNNING"};
+  }
+  if (refusal.status.ok()) refusal = ChooseBenched(request, &members);
+  if (!refusal.status.ok()) {
+    actions_.push_back(EndBench{event.bench, std::move(refusal), {}});
+    return;
+  }
+  for (const Bench::Member& member : members) fleet_.Find(member.name())->measuring = true;
+  workers_unshown_ = queue_changed_ = true;
+  ShowWorkers();  // before they hear of it
+  actions_.push_back(Note{"bench", fmt::format("measures the ring of {} workers", members.size())});
+  bench_ = std::make_unique<Bench>(event.bench, std::move(request), std::move(members), options_,
+                                   generations_);
+  bench_->Begin(now_, actions_);
+}
+
+void Logic::On(const BenchDropped& event) {
+  if (!bench_ || bench_->id() != event.bench) return;
+  bench_->Stop({absl::CancelledError("who asked for the measurement went away"), "CANCELLED"}, now_,
+               actions_);
+}
+
+void Logic::TickBench() {
+  if (!bench_) return;
+  bench_->OnTick(now_, actions_);
+  for (const SessionId session : bench_->FindOverdue(now_)) {
+    const std::string why = fmt::format("it did not end its measurement within {} ms",
+                                        options_.bench_end_limit.count());
+    Refuse(session, {Error(absl::StatusCode::kDeadlineExceeded, "{}", why), "BENCH_TIMEOUT"});
+    Lose(session, why);
+  }
+}
+
+std::optional<EndBench> Logic::SettleBench() {
+  if (!bench_ || bench_->phase() != Bench::Phase::kOver) return std::nullopt;
+  const std::unique_ptr<Bench> over = std::move(bench_);
+  for (const Bench::Member& member : over->members()) {
+    Worker* const worker = fleet_.Find(member.session);
+    if (worker == nullptr) continue;
+    worker->measuring = false;
+    fleet_changed_ = true;
+    if (worker->leaving) EndLeaving(*worker);
+  }
+  actions_.push_back(Note{"bench", over->refusal().status.ok()
+                                       ? "measured"
+                                       : "ended: " + Message(over->refusal().status)});
+  return EndBench{over->id(), over->refusal(), over->TakeReport()};
 }
 
 }  // namespace ringmaster::coordinator

@@ -18,13 +18,13 @@
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/fleet.h"
+#include "coordinator/logic/job.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/run.h"
 #include "coordinator/logic/scheduler.h"
-#include "coordinator/logic/silence_clock.h"
 
 namespace ringmaster::coordinator {
 
@@ -39,7 +39,9 @@ struct Restored {
 
 class Logic {
  public:
-  explicit Logic(const Options& options) : options_(options), fleet_(options_) {}
+  explicit Logic(const Options& options);
+  Logic(const Logic&) = delete;  // its jobs refer to it
+  Logic& operator=(const Logic&) = delete;
 
   // Takes over what an earlier reign left (checkpoints of a job by step): first call, once. Jobs
   // whose ring was formed wait for their workers to attach again; others are queued again.
@@ -47,22 +49,10 @@ class Logic {
   // kComes: the next event is handled at once, and what the queue makes of both is decided then.
   enum class Next : uint8_t { kMayWait, kComes };
   [[nodiscard]] Actions Step(const Event& event, Now now, Next next = Next::kMayWait);
+  // Of all runs since it started.
+  [[nodiscard]] const PhaseCounts& phase_counts() const { return phase_counts_; }
 
  private:
-  struct Job {
-    JobRecord record;
-    CheckpointList checkpoints;
-    std::unique_ptr<Run> run;         // while it is on workers
-    SnapshotReports snapshots;        // of the run
-    std::string state_reason;         // of its state, when no phase of starting is shown
-    std::vector<std::string> advice;  // of one that waits
-    ProgressEvents progress_events;   // of the run
-    bool first_step = false;          // of the run: told
-    std::vector<std::string> folds;   // of one that is divided: their ids, in their order
-    std::optional<std::chrono::milliseconds> shown_at;
-    bool unshown = false;  // there is something newer than what was shown
-  };
-
   // A checkpoint on its way in.
   struct Upload {
     SessionId session{};
@@ -76,8 +66,8 @@ class Logic {
 
   // One event each: logic_workers.cc has who attaches and leaves, and what workers say of their
   // jobs, logic_clients.cc the requests of clients, logic_checkpoints.cc checkpoints that come in
-  // and which of them stay, logic.cc the rest; logic_jobs.cc carries a job along, logic_folds.cc
-  // one that is divided; logic_bench.cc measures workers without a job.
+  // and which of them stay, logic.cc the rest, with workers that are measured without a job;
+  // logic_jobs.cc carries a job along, and one that is divided.
   void On(const SessionOpened& event);
   void On(const WorkerSaid& event);
   void On(const SessionClosed& event);
@@ -115,15 +105,8 @@ class Logic {
 
   // Something happened to a job on workers: it goes on, ends, or is queued again.
   void Advance(Job& job, Fault fault);
-  // Whether what is new is more than figures, or these were not shown for a
-  // while.
-  [[nodiscard]] bool IsDue(const Job& job) const;
-  [[nodiscard]] bool HasNews(const Job& job) const;
-  // Now or soon, so that nobody is shown a job more often than can be seen.
-  void ShowSoon(Job& job);
   // By number.
   [[nodiscard]] std::vector<Job*> Unfinished() const;
-  void ShowState(Job& job);
   [[nodiscard]] Fault Search(Job& job);
   // nullptr: the job continues none, or that checkpoint is gone.
   [[nodiscard]] const CheckpointRecord* FindContinued(const JobRecord& record);
@@ -132,9 +115,6 @@ class Logic {
   // The newest checkpoint of a job that ended, or that of a step.
   [[nodiscard]] Refusal ChooseContinued(const v1::Continue& wanted, v1::CheckpointSource* source);
   [[nodiscard]] Refusal Continue(const v1::JobSpec& spec, JobRecord& record);
-  bool Observe(Job& job);
-  void ShowPhase(Job& job);
-  void ShowStart(Job& job);
   void Start(Job& job, const std::vector<std::string>& workers);
   // As FindJoiners.
   void AddJoiners(Job& job, const Supply* supply);
@@ -162,21 +142,7 @@ class Logic {
   // Those of the job that another one that has not ended begins with, or goes on with until it has
   // a checkpoint of its own.
   [[nodiscard]] std::set<uint64_t> PinnedSteps(const std::string& job_id) const;
-  void DescribeCheckpoints(Job& job);
 
-  void Wait(Job& job, const std::string& reason);
-  // A move in the queue is shown, but neither an event nor logged.
-  void WaitBehind(Job& job, const Job& head, size_t position);
-
-  // Changes the state; when it is new it is an event with its reason, and true comes back. Shown by
-  // Publish, or by Save once it is durable.
-  bool SetState(Job& job, v1::JobState state, const std::string& reason);
-  // An event of the job, also in the log; durable with the next Save.
-  void Record(Job& job, const Happening& happening);
-  // With what its run has heard of metrics.
-  void Save(Job& job);
-  void KeepMetrics(const Job& job, MetricBatch batch);
-  void Publish(Job& job);
   void Answer(Refusal refusal, const std::string& job_id = "");
   // What a submission asks for goes into a new record, or the refusal says why it cannot.
   [[nodiscard]] Refusal FillIn(const v1::SubmitRequest& submit, JobRecord& record);
@@ -190,12 +156,11 @@ class Logic {
   void Insert(JobRecord record, const std::string& description);
   void Cancel(Job& job);
 
-  // logic_folds.cc
-  [[nodiscard]] static bool IsDivided(const JobRecord& record);
+  // logic_jobs.cc: folds
   void SubmitNextFold(Job& parent);
   void ShowFolds(const std::string& parent_id);
 
-  // logic_bench.cc
+  // logic.cc: measurements
   [[nodiscard]] Refusal ChooseBenched(const v1::AllReduceRequest& request,
                                       std::vector<Bench::Member>* members);
   void TickBench();
@@ -204,6 +169,7 @@ class Logic {
 
   [[nodiscard]] static Refusal NoSuchJob(const std::string& job_id);
   Job* Find(const std::string& job_id);
+  Job& Add(const JobRecord& record);
   Job* JobOf(const Worker& worker);
   // Of another job, which `job` goes on from or begins with.
   [[nodiscard]] static bool ReadsFrom(const Job& job, const std::string& other_id);
@@ -236,6 +202,7 @@ class Logic {
   std::map<std::string, uint64_t> inserting_;  // by idempotency key: what is not stored yet
   std::set<std::string> taken_ids_;            // that no new job may have
   GenerationSource generations_;
+  PhaseCounts phase_counts_;
   std::set<std::string> obeyed_;        // workers that this term was told to
   std::unique_ptr<Bench> bench_;        // one at a time, so that none disturbs another
   std::map<UploadId, Upload> uploads_;  // one a job, and those that are being placed
@@ -250,12 +217,7 @@ class Logic {
   // Of the step in progress.
   Now now_;
   Actions actions_;
+  const Job::Desk desk_;  // of all jobs
 };
-
-// `j0001` of 1.
-[[nodiscard]] std::string MakeJobId(uint64_t number);
-[[nodiscard]] bool IsFinal(v1::JobState state);
-// QUEUED of JOB_STATE_QUEUED.
-[[nodiscard]] std::string StateName(v1::JobState state);
 
 }  // namespace ringmaster::coordinator

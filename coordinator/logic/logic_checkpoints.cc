@@ -97,7 +97,7 @@ void Logic::HearSnapshot(Job& job, const Member& from, const v1::Snapshot& said,
         "the snapshots of step {} differ: {} reported manifest {}, {} reported manifest {}; {}",
         said.step(), other.called, other.manifest_sha256, from.called(), manifest,
         listed ? "two had agreed before, and their checkpoint is listed" : "neither is kept");
-    Record(job, {event_type::kCheckpointDiffers, Severity::kError, reason});
+    job.Tell({event_type::kCheckpointDiffers, Severity::kError, reason});
     return Fail(job, {Cause::kCheckpointDiffers, reason, "", said.step()});
   }
 }
@@ -317,7 +317,7 @@ void Logic::On(const UploadPlaced& event) {
     }
   }
   // What the job may go back to has its history.
-  if (job != nullptr && job->run) KeepMetrics(*job, job->run->history().Take(now_));
+  if (job != nullptr && job->run) job->KeepMetrics(Job::Which::kAll);
   actions_.push_back(InsertCheckpoint{event.upload, std::move(record), upload.digest});
 }
 
@@ -374,11 +374,11 @@ void Logic::On(const CheckpointInserted& event) {
   const bool news = known == nullptr || SaysMore(event.record, *known);
   Keep(event.record, job->checkpoints);
   if (news) {
-    Record(*job, {event_type::kCheckpointSaved, Severity::kInfo, Describe(event.record)});
+    job->Tell({event_type::kCheckpointSaved, Severity::kInfo, Describe(event.record)});
   }
   DropOldCheckpoints(*job);
-  DescribeCheckpoints(*job);
-  Save(*job);  // before the answer: what is acknowledged is durable
+  job->DescribeCheckpoints();
+  job->Save();  // before the answer: what is acknowledged is durable
   End(event.upload, {});
   if (!job->run) return;
   job->run->OnCheckpoint(event.record.ref, event.digest, actions_);
@@ -388,9 +388,9 @@ void Logic::On(const CheckpointInserted& event) {
 // What may be made of wrong bits.
 void Logic::DropDistrusted(Job& job, uint64_t step) {
   while (!job.checkpoints.empty() && job.checkpoints.back().ref.step() > step) {
-    Record(job, {event_type::kCheckpointRemoved, Severity::kWarning,
-                 fmt::format("step {}: not every member had reported its digest",
-                             job.checkpoints.back().ref.step())});
+    job.Tell({event_type::kCheckpointRemoved, Severity::kWarning,
+              fmt::format("step {}: not every member had reported its digest",
+                          job.checkpoints.back().ref.step())});
     actions_.push_back(RemoveCheckpoint{job.checkpoints.back()});
     job.checkpoints.pop_back();
   }
@@ -408,7 +408,7 @@ void Logic::DropDistrusted(Job& job, uint64_t step) {
   }
   if (job.checkpoints.empty()) job.record.status.clear_checkpoint();
   job.record.status.clear_best_checkpoint();
-  DescribeCheckpoints(job);
+  job.DescribeCheckpoints();
   job.run->ForgetKept(job.record.status.checkpoint());
 }
 
@@ -416,9 +416,9 @@ void Logic::DropOldCheckpoints(Job& job) {
   const std::set<uint64_t> pinned = PinnedSteps(job.record.id());
   for (CheckpointRecord& superseded :
        TakeSuperseded(*job.record.resolved, pinned, job.checkpoints)) {
-    Record(job, {event_type::kCheckpointRemoved, Severity::kInfo,
-                 fmt::format("step {}: {} others are kept", superseded.ref.step(),
-                             job.checkpoints.size())});
+    job.Tell({event_type::kCheckpointRemoved, Severity::kInfo,
+              fmt::format("step {}: {} others are kept", superseded.ref.step(),
+                          job.checkpoints.size())});
     actions_.push_back(RemoveCheckpoint{std::move(superseded)});
   }
 }
@@ -450,17 +450,9 @@ void Logic::On(const CheckpointRetained& event) {
   Job* job = Find(event.record.job_id);
   if (job == nullptr) return;
   Keep(event.record, job->checkpoints);
-  Record(*job, {event_type::kCheckpointRetained, Severity::kWarning,
-                fmt::format("step {}: {}", event.record.ref.step(), event.why)});
-  Save(*job);
-}
-
-void Logic::DescribeCheckpoints(Job& job) {
-  if (job.checkpoints.empty()) return;
-  *job.record.status.mutable_checkpoint() = job.checkpoints.back().ref;
-  const CheckpointRecord* best =
-      BestOf(job.checkpoints, job::BestWatch(job.record.resolved->result()));
-  if (best != nullptr) *job.record.status.mutable_best_checkpoint() = best->ref;
+  job->Tell({event_type::kCheckpointRetained, Severity::kWarning,
+             fmt::format("step {}: {}", event.record.ref.step(), event.why)});
+  job->Save();
 }
 
 }  // namespace ringmaster::coordinator

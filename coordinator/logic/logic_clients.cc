@@ -229,7 +229,7 @@ Refusal Logic::FillIn(const v1::SubmitRequest& submit, JobRecord& record) {
   const std::string& other_id = resumes ? submit.resume_job() : submit.like_job();
   const Job* other = Find(other_id);
   if (other == nullptr) return NoSuchJob(other_id);
-  if (IsDivided(other->record)) {
+  if (other->divided()) {
     return {FailedPrecondition("job {} is a cross-validation: name one of its folds, {}, or submit "
                                "its job file again (`ringctl spec {}`)",
                                other_id, fmt::join(other->folds, ", "), other_id),
@@ -340,13 +340,12 @@ void Logic::On(const JobInserted& event) {
     if (parent.empty()) Answer({event.status, "STORE_UNAVAILABLE"});
     return;
   }
-  jobs_[record.number].record = record;
-  unfinished_[record.number] = &jobs_[record.number];
-  numbers_[record.id()] = record.number;
+  Job& job = Add(record);
+  unfinished_[record.number] = &job;
   keys_[record.idempotency_key] = record.number;
   queue_changed_ = true;
-  Publish(jobs_[record.number]);  // before the answer: whoever has the id may ask for the job
-  if (IsDivided(record)) SubmitNextFold(jobs_[record.number]);
+  job.Publish();  // before the answer: whoever has the id may ask for the job
+  if (job.divided()) SubmitNextFold(job);
   if (parent.empty()) return Answer({}, record.id());
   Find(parent)->folds.push_back(record.id());
   ShowFolds(parent);
@@ -414,13 +413,13 @@ void Logic::Cancel(Job& job) {
   const std::string reason = "cancelled on request";
   job.record.cancel_requested = true;
   if (!job.folds.empty()) {
-    Save(job);  // before its folds end
+    job.Save();  // before its folds end
     for (const std::string& fold : job.folds) Cancel(*Find(fold));
   } else if (job.run && job.run->started()) {
     if (job.run->phase() != Phase::kStopping) {
       job.run->Stop(reason, now_, actions_);
-      SetState(job, state, "being cancelled: stops at a step boundary");
-      Save(job);
+      job.SetState(state, "being cancelled: stops at a step boundary");
+      job.Save();
     }
   } else {
     End(job, v1::JOB_STATE_CANCELLED, reason);

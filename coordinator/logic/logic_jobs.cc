@@ -1,7 +1,9 @@
-// The part of Logic that brings a job from its workers' choice to its end, and records what
-// happened to it.
+// The part of Logic that brings a job from its workers' choice to its end: its workers, what it
+// goes on from, and the folds of one that is divided.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -24,19 +26,6 @@ std::string DescribePlaces(const v1::JobStatus& status) {
   return text;
 }
 
-constexpr char kBuilds[] = "builds the job and compares the known shard";
-
-std::string Describe(const v1::InitReport& report) {
-  return fmt::format("{} tensors from {}, {} drawn anew, {} of the source unused", report.matched(),
-                     report.source(), report.fresh(), report.unused());
-}
-
-// The event of a state.
-const char* TypeOf(v1::JobState state) {
-  if (state == v1::JOB_STATE_CANCELLED) return event_type::kCancelled;
-  return IsFinal(state) ? event_type::kFinished : event_type::kStateChanged;
-}
-
 }  // namespace
 
 void Logic::Start(Job& job, const std::vector<std::string>& workers) {
@@ -49,24 +38,21 @@ void Logic::Start(Job& job, const std::vector<std::string>& workers) {
     gang.push_back(&worker);
     names += (names.empty() ? "" : ", ") + name;
   }
-  job.run = std::make_unique<Run>(options_, generations_, job.record);
+  job.MakeRun(generations_, phase_counts_, Job::From::kItsBegin);
   Fault no_init;
   if (job.record.status.spec().has_init() && !job.record.resolved) {
     v1::InitSource init;
     no_init = FaultOf(Cause::kInit, ChooseInit(job.record.status.spec().init(), &init));
     job.run->BeginWith(std::move(init));
   }
-  job.snapshots = {};
   fleet_changed_ = true;
-  job.progress_events = {};
-  job.first_step = false;
   Actions sent;  // shown only after the placement
   job.run->Begin(gang, now_, sent);
   job.run->Describe(now_, job.record.status);
   job.record.status.set_started_unix_ms(now_.unix_ms);
-  Record(job, {event_type::kPlaced, Severity::kInfo, DescribePlaces(job.record.status)});
-  SetState(job, v1::JOB_STATE_STARTING, fmt::format("checks the dataset on {}", names));
-  Save(job);
+  job.Tell({event_type::kPlaced, Severity::kInfo, DescribePlaces(job.record.status)});
+  job.SetState(v1::JOB_STATE_STARTING, fmt::format("checks the dataset on {}", names));
+  job.Save();
   std::move(sent.begin(), sent.end(), std::back_inserter(actions_));
   if (!no_init.ok()) Fail(job, no_init);
 }
@@ -104,33 +90,12 @@ void Logic::Readopt(Job& job) {
     return End(job, v1::JOB_STATE_CANCELLED, stopped + " and being cancelled");
   }
   if (!record.resolved || record.status.generation().term() == 0) return Requeue(job, stopped);
-  job.run = std::make_unique<Run>(options_, generations_, record);
+  job.MakeRun(generations_, phase_counts_, Job::From::kRestart);
   job.run->Adopt(record, now_);
-  job.first_step = true;
   if (!job.checkpoints.empty()) {
     job.run->OnCheckpoint(job.checkpoints.back().ref, "", actions_);
   }
   Advance(job, {});
-}
-
-bool Logic::HasNews(const Job& job) const {
-  const Run& run = *job.run;
-  const v1::JobStatus& status = job.record.status;
-  if (run.phase() == Phase::kDone || (run.resolved() && !job.record.resolved)) return true;
-  if (!run.started()) return run.phase() == Phase::kPreparing && job.state_reason != kBuilds;
-  if (FromProto(status.generation()) != run.generation()) return true;
-  if (!job.first_step && run.phases().over()) return true;
-  return !job.record.cancel_requested &&
-         (run.state() != status.state() || run.reason() != job.state_reason);
-}
-
-bool Logic::IsDue(const Job& job) const {
-  return !job.shown_at || now_.steady - *job.shown_at >= options_.show_figures;
-}
-
-void Logic::ShowSoon(Job& job) {
-  if (IsDue(job)) return Publish(job);
-  job.unshown = true;
 }
 
 void Logic::Advance(Job& job, Fault fault) {
@@ -146,70 +111,20 @@ void Logic::Advance(Job& job, Fault fault) {
   if (const auto step = run.TakeDistrusted()) DropDistrusted(job, *step);
   if (fault.ok() && run.TakeSearch()) fault = Search(job);
   const std::vector<Happening> told = run.TakeHappenings();
-  for (const Happening& each : told) Record(job, each);
+  for (const Happening& each : told) job.Tell(each);
   for (const Departure& departure : run.TakeDepartures()) LetGo(job, departure);
   if (!fault.ok()) return Fail(job, fault);
   if (!run.requeue().empty()) return Requeue(job, run.requeue());
-  if (told.empty() && !HasNews(job) && !IsDue(job)) {
-    job.unshown = true;
-    return;
-  }
-  v1::JobStatus& status = job.record.status;
-  const GenerationId before = FromProto(status.generation());
-  run.Describe(now_, status);
-  const bool first_step = Observe(job);
+  if (told.empty() && !job.HasNews() && !job.IsDue()) return job.Postpone();
+  const Job::News news = job.LearnOfRun();
   if (run.phase() == Phase::kDone) {
     if (job.record.cancel_requested) {
       return End(job, v1::JOB_STATE_CANCELLED, run.DescribeEnd());
     }
     return End(job, v1::JOB_STATE_SUCCEEDED, run.DescribeStop());
   }
-  const bool regrouped = run.started() && before != run.generation();
-  if (regrouped) {
-    MarkJoining(job);
-    job.snapshots.ForgetAfter(run.start_step());
-    std::set<std::string> members;
-    for (const Member& member : run.members()) members.insert(member.name());
-    job.snapshots.KeepHolders(members);
-  }
-  const v1::JobState state = status.state();
-  const std::string reason = job.state_reason;
-  const bool resolved_now = run.resolved() && !job.record.resolved;
-  if (run.resolved()) job.record.resolved = run.resolved();
-  if (resolved_now && run.resolved()->has_init_report()) {
-    *status.mutable_init() = run.resolved()->init_report();
-    Record(job, {event_type::kInitialized, Severity::kInfo, Describe(status.init())});
-  }
-  ShowState(job);
-  const bool changed = status.state() != state;
-  if (changed) queue_changed_ = true;
-  const bool builds = !run.started() && job.state_reason != reason;
-  ShowPhase(job);
-  if (changed || builds || resolved_now || regrouped || first_step) return Save(job);
-  Publish(job);
-}
-
-void Logic::ShowState(Job& job) {
-  const Run& run = *job.run;
-  if (job.record.cancel_requested) return;
-  v1::JobStatus& status = job.record.status;
-  if (!run.started()) {
-    if (run.phase() == Phase::kPreparing && job.state_reason != kBuilds) {
-      SetState(job, v1::JOB_STATE_STARTING, kBuilds);
-    }
-    return;
-  }
-  if (run.state() == v1::JOB_STATE_WAITING) job.advice = run.Advise(now_);
-  if (run.state() != status.state()) {
-    SetState(job, run.state(), run.reason());
-  } else if (job.state_reason != run.reason()) {
-    // A wait has many reasons, one after the other; only its begin is an event.
-    job.state_reason = run.reason();
-    status.set_reason(run.reason());
-    if (run.reason().empty()) return;
-    actions_.push_back(
-        Note{"job=" + job.record.id(), StateName(run.state()) + ": " + run.reason()});
-  }
+  if (news.regrouped) MarkJoining(job);
+  if (job.ShowRun(news)) queue_changed_ = true;
 }
 
 // The job's own checkpoints, newest first, then those of the one that it resumes, then the one that
@@ -242,93 +157,34 @@ void Logic::MarkJoining(Job& job) {
   }
 }
 
-// Events of what the run has learned; true when the first step was just applied everywhere.
-bool Logic::Observe(Job& job) {
-  StartPhases& phases = job.run->phases();
-  for (const v1::StartPhase& phase : phases.TakeEnded(now_)) {
-    Record(job, {event_type::kPhaseEntered, Severity::kInfo,
-                 fmt::format("{} took {}, longest on {}", phase.name(),
-                             FormatSeconds(phase.seconds()), phase.worker())});
-  }
-  for (const Happening& told : job.progress_events.Observe(job.record.status, now_)) {
-    Record(job, told);
-  }
-  if (job.first_step || !phases.over()) return false;
-  job.first_step = true;
-  const std::chrono::duration<double> since = now_.steady - job.run->begun();
-  Record(job, {event_type::kFirstStep, Severity::kInfo,
-               fmt::format("applied on every worker, {} after they were chosen",
-                           FormatSeconds(since.count()))});
-  return true;
-}
-
-// A phase of starting stands in the reason while it lasts, and in no event until it is over.
-void Logic::ShowPhase(Job& job) {
-  if (job.record.cancel_requested || job.record.status.state() == v1::JOB_STATE_WAITING) return;
-  std::string phase = job.run->phases().Reason();
-  for (const Member& member : job.run->members()) {
-    if (phase.empty() || !member.fetch) continue;
-    phase += fmt::format("; {} is {}", member.name(), DescribeFetch(*member.fetch));
-    break;  // one says enough
-  }
-  job.record.status.set_reason(phase.empty() ? job.state_reason : phase);
-}
-
 void Logic::Fail(Job& job, const Fault& fault) {
-  v1::JobStatus& status = job.record.status;
-  Scene scene;
-  scene.job_id = job.record.id();
-  scene.step = fault.step;
-  scene.kept_step = status.checkpoint().step();
-  if (job.run) {
-    scene.step = std::max(fault.step, job.run->committed_step());
-    if (const Member* member = job.run->Find(fault.worker); member != nullptr) {
-      scene.host = member->attach.host();
-      scene.phase = job.run->PhaseOf(*member);
-    }
-  }
-  *status.mutable_failure() = MakeFailure(fault, scene);
-  if (!fault.worker.empty()) {
-    Record(job, {event_type::kWorkerFailed, Severity::kError, fault.reason, fault.worker});
-  }
+  job.TellFailure(fault);
   End(job, v1::JOB_STATE_FAILED, fault.reason);
 }
 
 void Logic::End(Job& job, v1::JobState state, const std::string& reason) {
   if (job.run) {
-    job.run->Describe(now_, job.record.status);
-    for (const Happening& told : job.progress_events.Flush()) Record(job, told);
+    job.TellLast();
     ReleaseWorkers(job, state == v1::JOB_STATE_SUCCEEDED ? "" : reason);
     EndUploadsOf(job);
-    KeepMetrics(job, job.run->history().Take(now_));
+    job.KeepMetrics(Job::Which::kAll);
     job.run.reset();
   }
   job.record.status.set_finished_unix_ms(now_.unix_ms);
-  SetState(job, state, reason);
+  job.SetState(state, reason);
   unfinished_.erase(job.record.number);
-  Save(job);
+  job.Save();
   queue_changed_ = true;
 }
 
 // It could not start with the workers that were chosen. By value: the run that has the text ends.
 // NOLINTNEXTLINE(performance-unnecessary-value-param)
 void Logic::Requeue(Job& job, std::string reason) {
-  v1::JobStatus& status = job.record.status;
   if (job.run) ReleaseWorkers(job, "");
   EndUploadsOf(job);
-  job.run.reset();
-  status.clear_workers();
-  status.clear_start_phases();
-  status.clear_started_unix_ms();
-  // Nothing was computed with it: another ring may resolve the job anew.
-  if (status.resumes_job().empty() && status.like_job().empty() && !status.has_continues()) {
-    job.record.resolved.reset();
-    status.clear_init();
-    status.clear_total_steps();
-    status.clear_steps_per_epoch();
-  }
-  SetState(job, v1::JOB_STATE_QUEUED, reason);
-  Save(job);
+  job.DropRun();
+  job.SetState(v1::JOB_STATE_QUEUED, reason);
+  job.Save();
   queue_changed_ = true;
 }
 
@@ -376,56 +232,140 @@ void Logic::LetGo(Job& job, const Departure& departure) {
   fleet_changed_ = true;
 }
 
-// ---- what everyone sees -------------------------------------------------------------------------
-
-bool Logic::SetState(Job& job, v1::JobState state, const std::string& reason) {
-  v1::JobStatus& status = job.record.status;
-  job.state_reason = reason;
-  if (status.state() == state && status.reason() == reason) return false;
-  status.set_state(state);
-  status.set_reason(reason);
-  std::string text = StateName(state);
-  if (!reason.empty()) text += ": " + reason;
-  Record(job, {TypeOf(state), state == v1::JOB_STATE_FAILED ? Severity::kError : Severity::kInfo,
-               std::move(text)});
-  return true;
-}
-
-void Logic::Record(Job& job, const Happening& happening) {
-  job.record.events.Add(happening, now_.unix_ms, options_.max_history);
-  if (happening.type == event_type::kWorkerFailed) return;  // the end of the job says it too
-  const bool state = happening.type == event_type::kStateChanged ||
-                     happening.type == event_type::kFinished ||
-                     happening.type == event_type::kCancelled;
-  actions_.push_back(Note{"job=" + job.record.id(),
-                          state ? happening.message : happening.type + ": " + happening.message});
-}
-
-void Logic::Save(Job& job) {
-  if (job.run) KeepMetrics(job, job.run->history().Take(now_));
-  actions_.push_back(SaveJob{job.record});
-  Publish(job);
-}
-
-void Logic::KeepMetrics(const Job& job, MetricBatch batch) {
-  if (!batch.empty()) actions_.push_back(SaveMetrics{job.record.id(), std::move(batch)});
-}
-
-void Logic::Publish(Job& job) {
-  job.shown_at = now_.steady;
-  job.unshown = false;
-  JobView view{job.record.status, job.record.events, {}, {}};
-  for (const CheckpointRecord& checkpoint : job.checkpoints) {
-    view.checkpoints.push_back(checkpoint.ref);
-  }
-  const v1::JobState state = job.record.status.state();
-  if (state == v1::JOB_STATE_QUEUED || state == v1::JOB_STATE_WAITING) view.advice = job.advice;
-  actions_.push_back(PublishJob{std::move(view)});
-  if (const std::string& parent = job.record.status.fold_of(); !parent.empty()) ShowFolds(parent);
-}
-
 void Logic::Answer(Refusal refusal, const std::string& job_id) {
   actions_.push_back(Reply{std::move(refusal), job_id, false});
+}
+
+// ---- cross-validation ---------------------------------------------------------------------------
+//
+// A job with validation.folds runs nothing itself. Each fold is a job of its own, and what is shown
+// of the first is made of what is known of those.
+
+namespace {
+
+v1::JobSpec SpecOfFold(v1::JobSpec spec, uint32_t fold) {
+  constexpr size_t kMostName = 88;
+  const uint32_t folds = spec.validation().folds();
+  spec.set_name(fmt::format("{}-fold-{}", spec.name().substr(0, kMostName), fold));
+  spec.mutable_validation()->set_fold(fmt::format("{}/{}", fold, folds));
+  return spec;
+}
+
+// Of the folds that succeeded, in the order of their metrics.
+std::vector<v1::MetricSpread> SpreadOf(const google::protobuf::RepeatedPtrField<v1::Fold>& folds) {
+  std::vector<v1::MetricSpread> spread;
+  std::map<std::pair<int, std::string>, std::vector<double>> values;
+  for (const v1::Fold& fold : folds) {
+    if (fold.state() != v1::JOB_STATE_SUCCEEDED) continue;
+    for (const v1::Metric& metric : fold.metrics()) {
+      std::vector<double>& of_metric = values[{metric.split(), metric.name()}];
+      if (of_metric.empty()) {
+        v1::MetricSpread& added = spread.emplace_back();
+        added.set_split(metric.split());
+        added.set_name(metric.name());
+      }
+      of_metric.push_back(metric.value());
+    }
+  }
+  for (v1::MetricSpread& each : spread) {
+    const std::vector<double>& of_metric = values[{each.split(), each.name()}];
+    const auto count = static_cast<double>(of_metric.size());
+    double sum = 0, squares = 0;
+    for (const double value : of_metric) sum += value;
+    const double mean = sum / count;
+    for (const double value : of_metric) squares += (value - mean) * (value - mean);
+    each.set_mean(mean);
+    each.set_deviation(count > 1 ? std::sqrt(squares / (count - 1)) : 0);
+    each.set_count(static_cast<uint32_t>(of_metric.size()));
+  }
+  return spread;
+}
+
+struct FoldsState {
+  v1::JobState state = v1::JOB_STATE_QUEUED;
+  std::string reason;
+};
+
+// `3 (j0004) FAILED`
+std::string Named(int index, const v1::Fold& fold) {
+  return fmt::format("fold {} ({})", index + 1, fold.job_id());
+}
+
+FoldsState StateOf(const v1::JobStatus& status, uint32_t folds, bool cancelled) {
+  uint32_t ended = 0, succeeded = 0;
+  std::string lost, runs;
+  bool began = false;
+  for (int i = 0; i < status.folds_size(); ++i) {
+    const v1::Fold& fold = status.folds(i);
+    began = began || fold.state() != v1::JOB_STATE_QUEUED;
+    if (!IsFinal(fold.state())) {
+      if (runs.empty() && fold.state() != v1::JOB_STATE_QUEUED) runs = Named(i, fold);
+      continue;
+    }
+    ++ended;
+    if (fold.state() == v1::JOB_STATE_SUCCEEDED) {
+      ++succeeded;
+    } else if (lost.empty()) {
+      lost = fmt::format("{} is {}", Named(i, fold), StateName(fold.state()));
+    }
+  }
+  if (ended < (cancelled ? static_cast<uint32_t>(status.folds_size()) : folds)) {
+    const std::string done = fmt::format("{} of {} folds are done", ended, folds);
+    return {began ? v1::JOB_STATE_RUNNING : v1::JOB_STATE_QUEUED,
+            runs.empty() ? done : fmt::format("{}; {} runs", done, runs)};
+  }
+  if (succeeded == folds) return {v1::JOB_STATE_SUCCEEDED, ""};
+  if (cancelled) return {v1::JOB_STATE_CANCELLED, "cancelled on request"};
+  return {v1::JOB_STATE_FAILED,
+          fmt::format("{} of {} folds succeeded: {}", succeeded, folds, lost)};
+}
+
+}  // namespace
+
+// One after the other, so that a store that fails in between is left with the first of them.
+void Logic::SubmitNextFold(Job& parent) {
+  const v1::JobSpec& spec = parent.record.status.spec();
+  const auto fold = static_cast<uint32_t>(parent.folds.size() + 1);
+  const bool over = IsFinal(parent.record.status.state()) || parent.record.cancel_requested;
+  if (fold > spec.validation().folds() || over) return;
+  JobRecord record;
+  *record.status.mutable_spec() = SpecOfFold(spec, fold);
+  record.status.set_fold_of(parent.record.id());
+  record.idempotency_key = fmt::format("fold {} of {}", fold, parent.record.id());
+  if (inserting_.contains(record.idempotency_key)) return;
+  record.status.set_submitted_by(parent.record.status.submitted_by());
+  Insert(std::move(record), fmt::format("submitted as fold {} of {}", fold, parent.record.id()));
+}
+
+void Logic::ShowFolds(const std::string& parent_id) {
+  Job* const parent = Find(parent_id);
+  if (parent == nullptr || IsFinal(parent->record.status.state())) return;
+  v1::JobStatus& status = parent->record.status;
+  status.clear_folds();
+  uint64_t step = 0, total = 0;
+  for (const std::string& id : parent->folds) {
+    const v1::JobStatus& of_fold = Find(id)->record.status;
+    v1::Fold& fold = *status.add_folds();
+    fold.set_job_id(id);
+    fold.set_state(of_fold.state());
+    fold.set_step(of_fold.step());
+    *fold.mutable_metrics() = of_fold.metrics();
+    step += of_fold.step();
+    total = std::max(total, of_fold.total_steps());
+    if (status.started_unix_ms() == 0) status.set_started_unix_ms(of_fold.started_unix_ms());
+  }
+  const uint32_t folds = status.spec().validation().folds();
+  status.set_step(step);
+  status.set_total_steps(total * folds);
+  const std::vector<v1::MetricSpread> spread = SpreadOf(status.folds());
+  status.mutable_spread()->Assign(spread.begin(), spread.end());
+  const FoldsState now = StateOf(status, folds, parent->record.cancel_requested);
+  if (IsFinal(now.state)) {
+    status.set_finished_unix_ms(now_.unix_ms);
+    unfinished_.erase(parent->record.number);
+  }
+  if (parent->SetState(now.state, now.reason)) return parent->Save();
+  parent->Publish();
 }
 
 }  // namespace ringmaster::coordinator

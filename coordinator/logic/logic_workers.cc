@@ -123,7 +123,7 @@ void Logic::Lose(SessionId session, const std::string& why) {
   Advance(*job, {});
 }
 
-Logic::Job* Logic::JobOf(const Worker& worker) {
+Job* Logic::JobOf(const Worker& worker) {
   if (worker.job.empty()) return nullptr;
   Job* job = Find(worker.job.value());
   return job != nullptr && job->run ? job : nullptr;
@@ -315,11 +315,10 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
       const Fault fault = run.OnProgress(from, said, now_);
       // Each evaluation is told, however soon the next one follows.
       if (EvaluatedAt(said.metrics()) > EvaluatedAt(job->record.status.metrics())) {
-        job->shown_at.reset();
+        job->Hurry();
       }
-      if (!fault.ok() || run.unsettled() || IsDue(*job)) return Advance(*job, fault);
-      job->unshown = true;  // figures alone
-      return;
+      if (!fault.ok() || run.unsettled() || job->IsDue()) return Advance(*job, fault);
+      return job->Postpone();  // figures alone
     }
     case Kind::kJobFinished:
       return Advance(*job, run.OnFinished(from, message.job_finished(), now_));

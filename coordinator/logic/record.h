@@ -51,6 +51,7 @@ inline constexpr char kWorkerRefused[] = "WorkerRefused";
 inline constexpr char kWorkerLost[] = "WorkerLost";
 inline constexpr char kWorkerFailed[] = "WorkerFailed";
 inline constexpr char kStateFault[] = "StateFault";
+inline constexpr char kUnforeseen[] = "Unforeseen";  // a bug of the coordinator
 inline constexpr char kCancelled[] = "Cancelled";
 inline constexpr char kFinished[] = "Finished";
 }  // namespace event_type

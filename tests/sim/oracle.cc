@@ -237,7 +237,13 @@ void Oracle::OnPublished(const coordinator::JobView& view) {
                                     v1::JobState_Name(status.state()).substr(10), status.step(),
                                     status.reason()));
   }
-  shown = {status, rewinds, false};
+  const coordinator::JobEvents::List& events = view.events.all();
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (event->number() <= shown.events) break;
+    if (event->type() != coordinator::event_type::kUnforeseen) continue;
+    cluster_->world.Violate(fmt::format("rule 11: {} {}", status.job_id(), event->message()));
+  }
+  shown = {status, rewinds, events.empty() ? 0 : events.back().number(), false};
   if (status.state() == v1::JOB_STATE_SUCCEEDED) CheckSucceeded(status.job_id());
   if (status.state() == v1::JOB_STATE_FAILED) {
     cluster_->world.Violate(fmt::format("rule 7: {} FAILED: {}", status.job_id(), status.reason()));

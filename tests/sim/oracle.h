@@ -14,6 +14,7 @@
 //  9 a job has SUCCEEDED only with its last checkpoint in store and folder
 // 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
 //    behind it
+// 11 a job's run goes only from phase to phase as coordinator/logic/run/phase.h says
 #pragma once
 
 #include <cstdint>
@@ -85,7 +86,8 @@ class Oracle {
   struct Shown {
     v1::JobStatus status;
     uint64_t rewinds = 0;
-    bool fresh = true;  // of this reign: nothing was shown yet
+    uint64_t events = 0;  // the number of the newest
+    bool fresh = true;    // of this reign: nothing was shown yet
   };
   void CheckState(const std::string& job, uint64_t step, const std::string& digest,
                   const std::string& what);

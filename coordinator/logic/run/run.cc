@@ -16,9 +16,11 @@ constexpr int kMaxPhaseChanges = 16;  // that one event can cause
 
 }  // namespace
 
-Run::Run(const Options& options, GenerationSource& generations, const JobRecord& job)
+Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& phase_counts,
+         const JobRecord& job)
     : options_(options),
       generations_(generations),
+      phase_counts_(phase_counts),
       job_id_(job.id()),
       spec_(job.status.spec()),
       shards_(job::ShardsOf(spec_)),
@@ -29,14 +31,11 @@ Run::Run(const Options& options, GenerationSource& generations, const JobRecord&
       restores_(continues_ || !job.status.resumes_job().empty()),
       resolved_(job.resolved),
       like_job_(job.status.like_job()),
-      regroups_(job.status.regroups().begin(), job.status.regroups().end()),
-      regroup_count_(job.status.regroup_count()),
-      recomputed_(job.status.shards_recomputed()),
-      rewinds_(job.status.rewinds()) {
-  state_faults_ = job.status.state_faults();
+      fence_(options),
+      custody_(options),
+      report_(options, job.status) {
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
-  if (job.status.has_resumed_from()) resumed_from_ = job.status.resumed_from();
 }
 
 void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions) {
@@ -48,7 +47,7 @@ void Run::Begin(const std::vector<const Worker*>& workers, Now now, Actions& act
   phases_ = StartPhases(names);
   begun_ = now.steady;
   for (const Member& member : members_) SendInspect(member, actions);
-  Enter(Phase::kInspecting, {}, now);
+  Become(Phase::kInspecting, now);
 }
 
 void Run::Adopt(const JobRecord& job, Now now) {
@@ -58,32 +57,22 @@ void Run::Adopt(const JobRecord& job, Now now) {
   state_ = status.state();
   std::vector<Place> ring;
   for (const v1::JobWorker& worker : status.workers()) {
-    lost_holders_[worker.name()] = "";
+    custody_.Lose(worker.name(), "");
     if (worker.shards().empty()) continue;  // it was about to join, or waited
     ring.push_back(
         {worker.name(), "", worker.host(), {worker.shards().begin(), worker.shards().end()}});
   }
   members_.SetRing(std::move(ring));
   committed_ = std::max(status.step(), status.checkpoint().step());
-  kept_step_ = status.checkpoint().step();
-  skipped_ = status.step() - std::min(status.step(), status.updates());
-  newest_.set_applied(committed_);
-  newest_.set_epoch(status.epoch());
-  *newest_.mutable_metrics() = status.metrics();
-  newest_.set_learning_rate(status.learning_rate());
-  newest_unix_ms_ = status.last_step_unix_ms();
-  start_step_ = resumed_from_ ? resumed_from_->step() : 0;
-  for (const v1::Regroup& regroup : regroups_) {
-    if (FromProto(regroup.generation()) == generation_) start_step_ = regroup.start_step();
-  }
+  custody_.set_kept_step(status.checkpoint().step());
+  report_.Adopt(status, committed_);
+  start_step_ = report_.StartOf(generation_);
   ChooseMap(start_step_, true);
   begun_ = now.steady;
   // Also of a job that waited for its last checkpoint.
-  if (!members_.ring().empty()) {
-    return Enter(Phase::kAdopting, options_.adopt_limit, now);
-  }
-  holder_deadline_ = now.steady + options_.adopt_limit;
-  Wait(now);
+  if (!members_.ring().empty()) return Become(Phase::kAdopting, now);
+  custody_.WaitUntil(now.steady + options_.adopt_limit);
+  Become(Phase::kWaiting, now);
 }
 
 void Run::Stop(const std::string& reason, Now now, Actions& actions) {
@@ -91,8 +80,7 @@ void Run::Stop(const std::string& reason, Now now, Actions& actions) {
   message.mutable_cancel()->set_job_id(job_id_);
   message.mutable_cancel()->set_reason(reason);
   SendAll(message, actions);
-  regroup_.reset();
-  Enter(Phase::kStopping, options_.stop_limit, now);
+  Become(Phase::kStopping, now);
 }
 
 // ---- what follows -------------------------------------------------------------------------------
@@ -102,69 +90,71 @@ Fault Run::Settle(Now now, Actions& actions) {
   unsettled_ = false;
   for (int i = 0; i < kMaxPhaseChanges; ++i) {
     const Phase before = phase_;
-    if (Fault fault = SettleOnce(now, actions); !fault.ok()) return fault;
+    if (Fault fault = Step(now, actions); !fault.ok()) return fault;
     if (phase_ == before) break;
   }
   return {};
 }
 
-Fault Run::SettleOnce(Now now, Actions& actions) {
+Fault Run::Step(Now now, Actions& actions) {
   if (Fault fault = AskAboutDisagreement(now, actions); !fault.ok()) return fault;
   switch (phase_) {
     case Phase::kInspecting:
-      return SettleInspecting(now, actions);
+      return StepInspecting(now, actions);
     case Phase::kPreparing:
-      return SettlePreparing(now, actions);
+      return StepPreparing(now, actions);
     case Phase::kFencing:
-      if (regroup_->when == FenceWhen::kAtBoundary && FenceAtOnce(now, actions)) return {};
-      return FenceOver(now) ? Conclude(now, actions) : Fault();
+      return StepFencing(now, actions);
     case Phase::kRunning:
-      return SettleRunning(now, actions);
+      return StepRunning(now, actions);
     case Phase::kWaiting:
-      return SettleWaiting(now, actions);
-    case Phase::kAdopting:
-      SettleAdopting(now, actions);
-      return {};
-    case Phase::kSaving:
-      SettleSaving(now, actions);
-      return {};
+      StepWaiting(now, actions);
+      break;
     case Phase::kSearching:
-      SettleSearching(now);
-      return {};
+      StepSearching(now);
+      break;
+    case Phase::kSaving:
+      StepSaving(now, actions);
+      break;
+    case Phase::kAdopting:
+      StepAdopting(now, actions);
+      break;
     case Phase::kStopping:
-      if (std::all_of(members_.begin(), members_.end(),
-                      [](const Member& m) { return m.stopped; })) {
-        phase_ = Phase::kDone;
-      }
-      return {};
+      StepStopping(now);
+      break;
+    case Phase::kNew:
     case Phase::kDone:
-      return {};
+      break;
   }
   return {};
 }
 
 Fault Run::OnTick(Now now, Actions& actions) {
   CatchUp();
-  if (phase_ == Phase::kStopping && now.steady >= deadline_) StopWaiting();
   if (started_) EvictFrozen(now);
-  may_join_ = true;
+  ticks_ = true;
   Fault fault = Settle(now, actions);
-  may_join_ = false;
+  ticks_ = false;
   return fault;
 }
 
-void Run::StopWaiting() {
+// Who has not stopped in time is named, and not waited for.
+void Run::StepStopping(Now now) {
+  std::string still;
   for (const Member& member : members_) {
-    if (!member.stopped) unstopped_ += (unstopped_.empty() ? "" : ", ") + member.called();
+    if (!member.stopped) still += (still.empty() ? "" : ", ") + member.called();
   }
-  phase_ = Phase::kDone;
+  const bool over = ticks_ && now.steady >= deadline_;
+  if (!still.empty() && !over) return;
+  unstopped_ = still;
+  Become(Phase::kDone, now);
 }
 
 void Run::Excuse(std::chrono::milliseconds late) {
   deadline_ += late;
   readmission_.Excuse(late);
-  if (regroup_) regroup_->deadline += late;
-  if (holder_deadline_) *holder_deadline_ += late;
+  fence_.Excuse(late);
+  custody_.Excuse(late);
   if (all_finished_at_) *all_finished_at_ += late;
   for (Member& member : members_) {
     member.since += late;
@@ -173,8 +163,40 @@ void Run::Excuse(std::chrono::milliseconds late) {
   }
 }
 
-void Run::Enter(Phase phase, std::chrono::milliseconds limit, Now now) {
-  phase_ = phase;
+// ---- phases -------------------------------------------------------------------------------------
+
+void Run::Become(Phase next, Now now) {
+  if (!phase_counts_.Count(phase_, next)) {
+    Tell(
+        event_type::kUnforeseen, Severity::kError,
+        fmt::format("BUG: the job's run was {} and becomes {}, which no rule foresees; it goes on, "
+                    "please report this",
+                    NameOf(phase_), NameOf(next)),
+        kJobSubject);
+  }
+  if (next != Phase::kFencing) fence_.End();
+  phase_ = next;
+  GiveTime(LimitOf(next), now);
+  if (next == Phase::kFencing && state_ == v1::JOB_STATE_WAITING) reason_ = "forms the ring";
+  if (next == Phase::kRunning) {
+    state_ = v1::JOB_STATE_RUNNING;
+    reason_.clear();
+  }
+  if (next == Phase::kWaiting) readmission_.LiftSlow(now);
+  if (next == Phase::kSearching) custody_.Search();
+}
+
+std::chrono::milliseconds Run::LimitOf(Phase phase) const {
+  if (phase == Phase::kFencing) return options_.fence_limit;
+  if (phase == Phase::kRunning) {
+    return AnyFinished() ? options_.finish_patience : options_.stall_limit;
+  }
+  if (phase == Phase::kAdopting) return options_.adopt_limit;
+  if (phase == Phase::kStopping) return options_.stop_limit;
+  return {};
+}
+
+void Run::GiveTime(std::chrono::milliseconds limit, Now now) {
   limit_ = limit;
   deadline_ = now.steady + limit;
 }
@@ -214,8 +236,6 @@ Run::OtherHolder Run::FindOtherHolder(const std::string& writer, uint64_t step) 
 
 std::vector<Departure> Run::TakeDepartures() { return std::exchange(departures_, {}); }
 std::vector<Happening> Run::TakeHappenings() { return std::exchange(told_, {}); }
-bool Run::TakeSearch() { return std::exchange(search_, false); }
-
 void Run::Tell(const char* type, Severity severity, std::string message,
                const std::string& subject) {
   told_.push_back({type, severity, std::move(message), subject});
@@ -251,31 +271,28 @@ std::string Run::DescribeStop() const {
 
 std::string Run::DescribeEnd() const {
   std::string text = "cancelled on request";
-  if (started_ && committed_ > kept_step_) {
+  const uint64_t kept = custody_.kept_step();
+  if (started_ && committed_ > kept) {
     text += fmt::format(" at step {}: ", committed_);
-    text += kept_step_ == 0 ? "it has no checkpoint, all of it is lost"
-                            : fmt::format(
-                                  "the checkpoint of step {} is kept, the steps after it "
-                                  "are lost",
-                                  kept_step_);
+    text += kept == 0 ? "it has no checkpoint, all of it is lost"
+                      : fmt::format(
+                            "the checkpoint of step {} is kept, the steps after it "
+                            "are lost",
+                            kept);
   }
   if (unstopped_.empty()) return text;
-  return text + fmt::format("; {} did not stop within {} ms", unstopped_, limit_.count());
+  return text +
+         fmt::format("; {} did not stop within {} ms", unstopped_, options_.stop_limit.count());
 }
 
 void Run::Describe(Now now, v1::JobStatus& status) const {
-  DescribeProgress(status);
+  report_.Describe(committed_, status);
+  DescribeResolved(status);
   if (started_) *status.mutable_generation() = ToProto(generation_);
   const int told = status.start_phases_size();
   const bool final = phases_.over() && told > 0 && status.start_phases(told - 1).done();
   if (!final) phases_.Describe(now, status);
   DescribeWorkers(status);
-  *status.mutable_regroups() = {regroups_.begin(), regroups_.end()};
-  status.set_regroup_count(regroup_count_);
-  status.set_rewinds(rewinds_);
-  status.set_state_faults(state_faults_);
-  status.set_shards_recomputed(recomputed_);
-  if (resumed_from_) *status.mutable_resumed_from() = *resumed_from_;
   status.clear_straggler();
   status.clear_input_wait();
   if (phase_ != Phase::kRunning) return;
@@ -343,22 +360,15 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
   }
 }
 
-void Run::DescribeProgress(v1::JobStatus& status) const {
-  status.set_step(committed_);
-  status.set_updates(committed_ - std::min(committed_, skipped_));
-  if (resolved_) {
-    status.set_model_sha256(resolved_->model_sha256());
-    status.set_total_steps(resolved_->result().total_steps());
-    status.set_steps_per_epoch(resolved_->result().steps_per_epoch());
-  }
-  status.set_stopped_early(resolved_ && phase_ == Phase::kDone && AnyFinished() &&
-                           EndStep() < resolved_->result().total_steps());
-  status.set_epoch(newest_.epoch());
-  *status.mutable_metrics() = newest_.metrics();
-  status.set_samples_per_second(newest_.samples_per_second());
-  status.set_learning_rate(newest_.learning_rate());
-  status.set_last_step_unix_ms(newest_unix_ms_);
-  if (newest_.has_loss_scale()) status.set_loss_scale(newest_.loss_scale());
+void Run::DescribeResolved(v1::JobStatus& status) const {
+  status.clear_stopped_early();
+  if (!resolved_) return;
+  const v1::ResultSpec& result = resolved_->result();
+  status.set_model_sha256(resolved_->model_sha256());
+  status.set_total_steps(result.total_steps());
+  status.set_steps_per_epoch(result.steps_per_epoch());
+  status.set_stopped_early(phase_ == Phase::kDone && AnyFinished() &&
+                           EndStep() < result.total_steps());
 }
 
 }  // namespace ringmaster::coordinator

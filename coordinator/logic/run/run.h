@@ -4,12 +4,25 @@
 // that take a message return no fault, or the one for which the job cannot go on.
 //
 // What happened is written down by the On... functions, each short; what follows from it is decided
-// in one place, Settle, which Logic calls after each of them. In files: run.cc the begin, Settle
-// and what is told; run_members.cc who comes and goes; run_start.cc until a worker may be fenced;
-// run_classes.cc which numerics classes share the job;
-// run_regroup.cc the fence, and Start; run_faults.cc states with wrong bits; run_steps.cc while the
-// ring runs; run_balance.cc how many shards each computes; run_reports.cc what members say then;
-// run_waiting.cc while it cannot run.
+// in one place, Settle, which Logic calls after each of them. It is a state machine: Step calls the
+// one step function of its phase, and Become alone changes the phase, by the table in phase.h
+// (docs/life_of_a_job.md shows it). A step function may change:
+//
+//   inspecting  StepInspecting  run_start.cc    what the job is resolved to; who is prepared
+//   preparing   StepPreparing   run_start.cc    known shards, the first class map; who is ready
+//   fencing     StepFencing     run_regroup.cc  who is in; class maps; the newest generation
+//   running     StepRunning     run_steps.cc    the reason; it begins fences
+//   waiting     StepWaiting     run_waiting.cc  the reason, how long a holder is waited for
+//   searching   StepSearching   run_waiting.cc  nothing; the answer comes by OnCheckpointFound
+//   saving      StepSaving      run_waiting.cc  nothing; it asks the holder again
+//   adopting    StepAdopting    run_waiting.cc  the reason; who is not back is lost
+//   stopping    StepStopping    run.cc          who did not stop in time
+//
+// What it decides by values of their own is in Membership (who there is), Fence (a regroup, whom it
+// waits for, bad links), StateCustody (where the newest state is), RunReport (what is shown). The
+// rest in files: run_members.cc who comes and goes and which numerics classes share the job,
+// run_balance.cc how many shards each computes, run_heard.cc what members say while the ring runs
+// and states with wrong bits, run.cc Settle, Become and what is told.
 #pragma once
 
 #include <chrono>
@@ -27,34 +40,22 @@
 #include "coordinator/logic/checkpoints.h"
 #include "coordinator/logic/event.h"
 #include "coordinator/logic/fleet.h"
-#include "coordinator/logic/history.h"
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/agreement.h"
 #include "coordinator/logic/run/balance.h"
 #include "coordinator/logic/run/failure.h"
+#include "coordinator/logic/run/fence.h"
 #include "coordinator/logic/run/generation.h"
 #include "coordinator/logic/run/member.h"
-#include "coordinator/logic/run/membership.h"
+#include "coordinator/logic/run/phase.h"
 #include "coordinator/logic/run/ring.h"
-#include "coordinator/logic/run/start_phases.h"
+#include "coordinator/logic/run/run_report.h"
+#include "coordinator/logic/run/state_custody.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
-
-enum class Phase {
-  kInspecting,  // the first ring's workers look at the dataset
-  kPreparing,   // and build the job
-  kFencing,     // a generation is being formed
-  kRunning,     // a generation runs
-  kWaiting,     // too few workers, or nobody has the newest state
-  kSearching,   // for a checkpoint that verifies
-  kSaving,      // the last holder of the state writes it before it leaves
-  kAdopting,    // after a restart: workers of the stored generation attach again
-  kStopping,
-  kDone,
-};
 
 // A worker that the run has let go.
 struct Departure {
@@ -66,8 +67,9 @@ struct Departure {
 
 class Run {
  public:
-  // A run of `job` without workers; `options` and `generations` outlive it.
-  Run(const Options& options, GenerationSource& generations, const JobRecord& job);
+  // A run of `job` without workers; what it refers to outlives it.
+  Run(const Options& options, GenerationSource& generations, PhaseCounts& phase_counts,
+      const JobRecord& job);
 
   // ---- who comes and goes -----------------------------------------------------------------------
   void Begin(const std::vector<const Worker*>& workers, Now now, Actions& actions);  // the first
@@ -145,7 +147,7 @@ class Run {
   const std::optional<v1::InitSource>& init() const { return init_; }
   // Whether it was told to write the state that it holds alone.
   bool Saves(const std::string& worker) const {
-    return phase_ == Phase::kSaving && saver_ == worker;
+    return phase_ == Phase::kSaving && custody_.saver() == worker;
   }
   // Who holds, or will hold, a snapshot of this step beside `writer`, as far as it need not have
   // told it (SnapshotTaken): empty when there is nobody, a sentence when it cannot be said now.
@@ -160,7 +162,7 @@ class Run {
   // States after this step may have wrong bits, so no checkpoint of one is kept, or taken in; once.
   [[nodiscard]] std::optional<uint64_t> TakeDistrusted();
   // They are gone; this one is left, step 0: none.
-  void ForgetKept(const v1::CheckpointRef& newest);
+  void ForgetKept(const v1::CheckpointRef& newest) { custody_.ForgetKept(newest); }
   const std::optional<v1::ResolvedJob>& resolved() const { return resolved_; }
   uint64_t committed_step() const { return committed_; }  // applied by every member
   size_t room() const;                                    // so many more workers may join
@@ -178,10 +180,10 @@ class Run {
   [[nodiscard]] std::vector<Happening> TakeHappenings();
   [[nodiscard]] bool TakeBarEnded(Now now) { return readmission_.TakeEnded(now); }
   bool has_news() const {
-    return search_ || !told_.empty() || !departures_.empty() || !requeue_.empty();
+    return custody_.searches() || !told_.empty() || !departures_.empty() || !requeue_.empty();
   }
   // A checkpoint is to be searched for; once.
-  [[nodiscard]] bool TakeSearch();
+  [[nodiscard]] bool TakeSearch() { return custody_.TakeSearch(); }
 
   // Copies what the run knows into a status: step, metrics, generation, workers, regroups, phases
   // of starting.
@@ -199,15 +201,10 @@ class Run {
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
   const StartPhases& phases() const { return phases_; }
-  MetricHistory& history() { return history_; }
+  MetricHistory& history() { return report_.history(); }
   std::chrono::milliseconds begun() const { return begun_; }
 
  private:
-  struct Restore {
-    std::optional<CheckpointRecord> found;
-    std::string digest;  // hex
-  };
-
   static constexpr char kJobSubject[] = "job";  // of an event that is about no worker
 
   // run_members.cc
@@ -219,12 +216,16 @@ class Run {
   // run.cc
   const Member* At(const Place& place) const;  // null: that process is not here
   Member* At(const Place& place);
-  void Enter(Phase phase, std::chrono::milliseconds limit, Now now);
-  void StopWaiting();  // for those that were told to stop
+  // The one place where phase_ changes: what it means to leave the one and to be in the other. What
+  // is not in kTransitions is told as a bug of the coordinator.
+  void Become(Phase next, Now now);
+  std::chrono::milliseconds LimitOf(Phase phase) const;
+  void GiveTime(std::chrono::milliseconds limit, Now now);  // to the phase, from now on
   void Tell(const char* type, Severity severity, std::string message, const std::string& subject);
   void Send(const Member& member, const v1::CoordinatorMessage& message, Actions& actions) const;
   void SendAll(const v1::CoordinatorMessage& message, Actions& actions) const;
-  Fault SettleOnce(Now now, Actions& actions);
+  Fault Step(Now now, Actions& actions);  // the one of its phase
+  void StepStopping(Now now);
 
   // run_start.cc
   void SendInspect(const Member& member, Actions& actions) const;
@@ -232,14 +233,14 @@ class Run {
   void SendPrepare(Member& member, Now now, Actions& actions);
   void KeepKnownShards();
   [[nodiscard]] Status CheckInit(const Member& member) const;
-  Fault SettleInspecting(Now now, Actions& actions);
-  Fault SettlePreparing(Now now, Actions& actions);
+  Fault StepInspecting(Now now, Actions& actions);
+  Fault StepPreparing(Now now, Actions& actions);
   Fault ResolveFacts();
   Fault DataDiffer(const Status& how);
   bool LacksWorkers();
   Fault CheckKnownShard(const Member& member) const;
 
-  // run_classes.cc
+  // run_members.cc: classes
   const v1::ClassMap& map() const;  // by which it goes on; it is resolved
   bool repeats() const { return !like_job_.empty(); }
   void ChooseMap(uint64_t step, bool evaluated);
@@ -263,24 +264,19 @@ class Run {
   bool MayFallBack() const { return spec_.workers().mix() == v1::MIX_FALLBACK && !repeats(); }
 
   // run_regroup.cc
-  bool Silent(const Member& member, Now now) const;
   bool Eligible(const Member& member, Now now) const;
+  auto MayJoin(Now now) const {
+    return [this, now](const Member& member) { return Eligible(member, now); };
+  }
   size_t CountEligible(Now now) const;
   void BeginFence(FenceWhen when, const std::string& reason, Now now, Actions& actions);
-  void SendFence(Member& member, const GenerationId& generation, FenceWhen when,
-                 Actions& actions) const;
-  bool FenceOver(Now now);
+  void SendFence(const Member& member, FenceWhen when, Actions& actions) const;
+  Fault StepFencing(Now now, Actions& actions);
   Fault Conclude(Now now, Actions& actions);
-  std::vector<std::string> Answered(Now now);
   std::vector<std::string> TakeSeats(std::vector<std::string> names, Now now);
   void LeaveOutAccused(std::vector<std::string>& names, Now now);
   void TellUnanswered(Now now);
-  uint64_t HighestApplied(const std::vector<std::string>& names) const;
   uint64_t StepFor(const std::vector<std::string>& names) const;
-  // Every holder of S(step) among them evaluated what is due on it.
-  bool Evaluated(const std::vector<std::string>& names, uint64_t step) const;
-  // Of these workers it is the only one that holds their newest state.
-  bool HoldsAlone(const std::string& name, const std::vector<std::string>& names);
 
   // Start
   void SendStart(const std::vector<std::string>& names, Now now, Actions& actions);
@@ -297,7 +293,7 @@ class Run {
                      uint64_t rewound_from, Now now);
   uint32_t CountRecomputed(const std::vector<Place>& before) const;
 
-  // run_faults.cc
+  // run_heard.cc: states with wrong bits
   Fault LeaveFor(const std::vector<std::string>& names, uint64_t good, const std::string& reason,
                  Now now, Actions& actions);
   bool IsSpoilt(const GenerationId& ran, uint64_t applied) const;
@@ -307,7 +303,7 @@ class Run {
   Fault SettleDisagreement(Now now, Actions& actions);
 
   // run_steps.cc
-  Fault SettleRunning(Now now, Actions& actions);
+  Fault StepRunning(Now now, Actions& actions);
   std::optional<std::string> FindLost(Now now);
   std::optional<std::string> FindIdle(Now now) const;
   bool LacksLastCheckpoint(Now now);
@@ -334,45 +330,40 @@ class Run {
   double KnownPace(const Member& member) const;
   std::string DescribeWithout(const v1::JobStatus& status) const;
 
-  // run_reports.cc
+  // run_heard.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
   // Of a report by a member that holds S(applied).
   Fault CheckDigests(const Member& from, uint64_t applied,
                      const google::protobuf::RepeatedPtrField<v1::StepDigest>& said);
-  Fault CheckEnd();
+  Fault CheckEnd(Now now);
   void RaiseCommitted();
   bool AnyFinished() const { return finished_ > 0; }
   // Where the job ends: where a member finished, else after all of its steps.
   uint64_t EndStep() const;
   bool MayEndAt(uint64_t step) const;
-  // The checkpoint of the state that members finished with is there, or there is nothing to keep.
-  bool HasLastCheckpoint() const;
 
   // run_waiting.cc
-  void Wait(Now now);
-  Fault SettleWaiting(Now now, Actions& actions);
-  void SettleAdopting(Now now, Actions& actions);
-  void SettleSaving(Now now, Actions& actions);
-  void SettleSearching(Now now);
+  void StepWaiting(Now now, Actions& actions);
+  void StepSearching(Now now);
+  void StepSaving(Now now, Actions& actions);
+  void StepAdopting(Now now, Actions& actions);
   void TakeOver(Now now);
   bool SaveBeforeLeaving(Now now, Actions& actions);
   void AskToSave(const Member& holder, Now now, Actions& actions);
   void ReleaseLeavers();
-  bool HoldsNewest(const Member& member) const;
   bool NewestIsHere(Now now) const;
-  bool HolderMayReturn() const;
   void LiftBars(Now now, Actions& actions);
-  uint64_t NeededStep() const;
   std::string LacksReason(Now now) const;
 
   // run.cc: what is told
   std::vector<std::string> AdviseFinishing() const;
-  void DescribeProgress(v1::JobStatus& status) const;
+  void DescribeResolved(v1::JobStatus& status) const;
   void DescribeWorkers(v1::JobStatus& status) const;
   std::vector<Place> PlannedPlaces() const;
 
   const Options& options_;
   GenerationSource& generations_;
+  PhaseCounts& phase_counts_;
   const std::string job_id_;
   const v1::JobSpec spec_;
   const uint32_t shards_;
@@ -383,10 +374,11 @@ class Run {
 
   Membership members_;   // and the places of the newest generation's ring
   size_t finished_ = 0;  // of the members
-  Phase phase_ = Phase::kInspecting;
+  Phase phase_ = Phase::kNew;
   std::chrono::milliseconds begun_{0};
   std::chrono::milliseconds limit_{0};
   std::chrono::milliseconds deadline_{0};
+  bool ticks_ = false;  // time passed: those who became ready since the last tick enter now
   StartPhases phases_{{}};
   v1::JobState state_ = v1::JOB_STATE_STARTING;
   std::string reason_;
@@ -411,10 +403,7 @@ class Run {
   std::chrono::milliseconds started_at_{0};
 
   // The next one.
-  std::optional<Regroup> regroup_;
-  std::optional<Accusation> accusation_;  // that caused it
-  bool may_join_ = false;                 // a tick: those who became ready since the last enter now
-  Suspicions suspicions_;
+  Fence fence_;
   Readmission readmission_;
 
   // Who computes how much.
@@ -426,25 +415,12 @@ class Run {
   std::string too_slow_;                    // is left out of the next generation
   std::chrono::milliseconds balance_at_{0}, balance_pause_{0};  // when it is looked at next
 
-  // The newest state, and how it comes back when nobody has it.
-  std::map<std::string, std::string> lost_holders_;  // incarnation, empty when it is not known
-  std::optional<std::chrono::milliseconds> holder_deadline_;
-  bool search_ = false;
-  std::optional<Restore> restore_;  // until somebody has it
-  int failed_restores_ = 0;
-  uint64_t kept_step_ = 0;     // of the newest checkpoint
-  std::string kept_manifest_;  // its SHA-256; empty when it is not known
-  std::string kept_digest_;    // hex, in it; likewise
-  std::string saver_;
-  std::chrono::milliseconds save_pause_{0};  // after the newest failure to save; 0: none failed
+  StateCustody custody_;
+  RunReport report_;
 
   bool unsettled_ = false;
   bool behind_ = false;  // committed_, of reports
   uint64_t committed_ = 0;
-  uint64_t skipped_ = 0;  // of those steps
-  v1::Progress newest_;   // of the member that is furthest
-  MetricHistory history_;
-  int64_t newest_unix_ms_ = 0;
   StateDigests digests_;
 
   // States with wrong bits. What was applied in generations up to this one after this step.
@@ -453,7 +429,6 @@ class Run {
     uint64_t step = 0;
   };
   std::optional<Spoilt> spoilt_;
-  uint32_t state_faults_ = 0;  // that were named
   // Digests that differ, first at this step; `asked`: a fence was sent for it.
   struct Disagreement {
     uint64_t step = 0;
@@ -465,11 +440,6 @@ class Run {
   std::optional<std::chrono::milliseconds> all_finished_at_;
   std::chrono::milliseconds finish_pause_{0};  // before it is asked for again; 0: it was not yet
   std::string unstopped_;                      // who did not stop in time
-
-  // What the status has of it from before.
-  std::vector<v1::Regroup> regroups_;
-  uint64_t regroup_count_ = 0, recomputed_ = 0, rewinds_ = 0;
-  std::optional<v1::CheckpointRef> resumed_from_;
 };
 
 }  // namespace ringmaster::coordinator

@@ -90,7 +90,7 @@ void Run::LeaveOutSlow(std::vector<std::string>& names, Now now) {
     return name != out && member != nullptr && Find(name)->class_name == member->class_name;
   });
   const bool there = std::ranges::find(names, out) != names.end();
-  if (!there || others == 0 || names.size() <= min_ || HoldsAlone(out, names)) return;
+  if (!there || others == 0 || names.size() <= min_ || members_.HoldsAlone(out, names)) return;
   const auto bar = readmission_.BarSlow(out, member->incarnation(), now);
   Tell(event_type::kWorkerLeft, Severity::kWarning,
        fmt::format("{} is left out: it takes {} for each of its shards, and without it the others "

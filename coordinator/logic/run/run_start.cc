@@ -157,13 +157,13 @@ bool Run::LacksWorkers() {
   return true;
 }
 
-Fault Run::SettleInspecting(Now now, Actions& actions) {
+Fault Run::StepInspecting(Now now, Actions& actions) {
   if (LacksWorkers()) return {};
   const auto looked = [](const Member& m) { return m.facts.has_value(); };
   if (!std::all_of(members_.begin(), members_.end(), looked)) return {};
   if (Fault fault = ResolveFacts(); !fault.ok() || !requeue_.empty()) return fault;
   for (Member& member : members_) SendPrepare(member, now, actions);
-  Enter(Phase::kPreparing, {}, now);
+  Become(Phase::kPreparing, now);
   return {};
 }
 
@@ -231,7 +231,7 @@ void Run::KeepKnownShards() {
   }
 }
 
-Fault Run::SettlePreparing(Now now, Actions& actions) {
+Fault Run::StepPreparing(Now now, Actions& actions) {
   if (LacksWorkers()) return {};
   const auto built = [](const Member& m) { return m.prepared.has_value(); };
   if (!std::all_of(members_.begin(), members_.end(), built)) return {};
@@ -252,8 +252,7 @@ Fault Run::SettlePreparing(Now now, Actions& actions) {
     member.holding.digest = member.prepared->digest();
   }
   if (restores_) {
-    search_ = true;
-    Enter(Phase::kSearching, {}, now);
+    Become(Phase::kSearching, now);
   } else {
     BeginFence(FenceWhen::kNow, "the first generation", now, actions);
   }

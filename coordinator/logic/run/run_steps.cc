@@ -16,7 +16,7 @@ std::optional<std::string> Run::FindLost(Now now) {
       if (!lost) lost = last_loss_;
       continue;
     }
-    if (!Silent(*member, now) || !(member->owes || phase_ == Phase::kRunning)) continue;
+    if (!fence_.Silent(*member, now) || !(member->owes || phase_ == Phase::kRunning)) continue;
     if (!member->lost_told) {
       member->lost_told = true;
       last_loss_ =
@@ -51,7 +51,7 @@ bool Run::LacksLastCheckpoint(Now now) {
         const Member* member = At(place);
         return member != nullptr && member->finished.has_value();
       });
-  if (!all || HasLastCheckpoint()) return false;
+  if (!all || custody_.HasLast(EndStep())) return false;
   if (!all_finished_at_) all_finished_at_ = now.steady;
   if (now.steady - *all_finished_at_ < std::max(finish_pause_, options_.ask_again)) return false;
   finish_pause_ = std::clamp(2 * finish_pause_, options_.ask_again, options_.ask_again_most);
@@ -78,13 +78,13 @@ void Run::ShowFinishing(Now now) {
 // A fence at a boundary waits for a step that cannot end.
 bool Run::FenceAtOnce(Now now, Actions& actions) {
   const std::optional<std::string> lost = FindLost(now);
-  if (!lost && now.steady < regroup_->deadline) return false;
+  if (!lost && !fence_.Overdue(now)) return false;
   BeginFence(FenceWhen::kNow, lost.value_or("the step in hand does not end"), now, actions);
   return true;
 }
 
-Fault Run::SettleRunning(Now now, Actions& actions) {
-  if (Fault fault = CheckEnd(); !fault.ok() || phase_ == Phase::kDone) return fault;
+Fault Run::StepRunning(Now now, Actions& actions) {
+  if (Fault fault = CheckEnd(now); !fault.ok() || phase_ == Phase::kDone) return fault;
   if (const std::optional<std::string> lost = FindLost(now)) {
     BeginFence(FenceWhen::kNow, *lost, now, actions);
   } else if (LacksLastCheckpoint(now)) {
@@ -121,7 +121,7 @@ void Run::RegroupComers(Now now, Actions& actions) {
       if (member.leaving) leaves += (leaves.empty() ? "" : ", ") + member.name();
     } else if (member.leaving) {
       idle.push_back(member.name());
-    } else if (may_join_ && !AnyFinished() && Eligible(member, now)) {
+    } else if (ticks_ && !AnyFinished() && Eligible(member, now)) {
       joins += (joins.empty() ? "" : ", ") + member.name();
     }
   }
@@ -137,7 +137,7 @@ void Run::RegroupComers(Now now, Actions& actions) {
     bool newer = false;  // one came back with a state that the ring has gone back from
     if (leaves.empty()) {
       for (const std::string& name : spare) {
-        const bool has = Find(name)->holding.applied > newest_.applied();
+        const bool has = Find(name)->holding.applied > report_.newest_step();
         newer = newer || has;
         if (!has) LetGo(name, false, "the job has all its workers");
       }
@@ -164,11 +164,11 @@ void Run::OnSuspicion(Member& from, const v1::Suspicion& said, Now now, Actions&
     deadline_ = std::min(deadline_, now.steady + options_.settle);
     return;
   }
-  const bool at_boundary = phase_ == Phase::kFencing && regroup_->when == FenceWhen::kAtBoundary;
+  const bool at_boundary = fence_.at_boundary();
   // A member that stopped at the boundary has ended its link: that is no loss.
   const bool left = at_boundary && peer != nullptr && !peer->owes;
   if ((phase_ != Phase::kRunning && !at_boundary) || left) return;
-  if (peer != nullptr && peer != &from) accusation_ = Accusation{from.name(), peer->name()};
+  if (peer != nullptr && peer != &from) fence_.Accuse(from.name(), peer->name());
   BeginFence(FenceWhen::kNow, reason, now, actions);
 }
 

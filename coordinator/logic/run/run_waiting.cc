@@ -10,56 +10,38 @@
 namespace ringmaster::coordinator {
 namespace {
 
-constexpr int kMaxFailedRestores = 3;
 constexpr size_t kMostNamed = 4;  // workers in a reason
 
 }  // namespace
 
-void Run::Wait(Now now) {
-  regroup_.reset();
-  accusation_.reset();
-  readmission_.LiftSlow(now);
-  Enter(Phase::kWaiting, {}, now);
-}
-
-Fault Run::SettleWaiting(Now now, Actions& actions) {
-  if (!started_ && LacksWorkers()) return {};
-  if (SaveBeforeLeaving(now, actions)) return {};
+void Run::StepWaiting(Now now, Actions& actions) {
+  if (!started_ && LacksWorkers()) return;
+  if (SaveBeforeLeaving(now, actions)) return;
   ReleaseLeavers();
   LiftBars(now, actions);
-  const bool lacks_state = !NewestIsHere(now) && !restore_;
-  if (!lacks_state) holder_deadline_.reset();
-  if (lacks_state && !holder_deadline_) holder_deadline_ = now.steady + options_.holder_wait;
+  const StateCustody::Where where = custody_.Judge(members_, committed_, MayJoin(now), now);
   const bool enough = EnoughReady(now);
-  if (enough && !lacks_state) {
+  if (enough && where == StateCustody::Where::kHere) {
     BeginFence(FenceWhen::kNow, last_loss_.empty() ? "enough workers are ready" : last_loss_, now,
                actions);
-    return {};
+    return;
   }
   state_ = v1::JOB_STATE_WAITING;
   if (!enough) {
     reason_ = LacksReason(now);
-  } else if (HolderMayReturn() && now.steady < *holder_deadline_) {
+  } else if (where == StateCustody::Where::kMayReturn) {
     reason_ = fmt::format("waits {} ms for a worker that holds the state of step {} to come back",
                           options_.holder_wait.count(), committed_);
   } else {
     reason_ = fmt::format("nobody holds the state of step {}: looks for a checkpoint", committed_);
-    search_ = true;
-    Enter(Phase::kSearching, {}, now);
+    Become(Phase::kSearching, now);
   }
-  return {};
 }
 
 // The search has no limit: a slow or full disk is no proof that nothing is there. Who comes back
 // with the newest state ends it.
-void Run::SettleSearching(Now now) {
-  if (started_ && EnoughReady(now) && NewestIsHere(now)) Wait(now);
-}
-
-// Who has no more than one step less can compute the newest state. A checkpoint says what was
-// applied when progress was not heard of.
-uint64_t Run::NeededStep() const {
-  return std::max(committed_, kept_step_ - std::min<uint64_t>(kept_step_, 1));
+void Run::StepSearching(Now now) {
+  if (started_ && EnoughReady(now) && NewestIsHere(now)) Become(Phase::kWaiting, now);
 }
 
 std::string Run::LacksReason(Now now) const {
@@ -91,7 +73,7 @@ std::vector<std::string> Run::Advise(Now now) const {
   if (phase_ == Phase::kSaving) {
     return {
         "make room on the disk of the coordinator's checkpoints, if it is full: its log says so",
-        fmt::format("or keep the worker: `ringctl drain {} --resume`", saver_)};
+        fmt::format("or keep the worker: `ringctl drain {} --resume`", custody_.saver())};
   }
   if (phase_ == Phase::kSearching) {
     return {
@@ -116,9 +98,9 @@ std::vector<std::string> Run::Advise(Now now) const {
 }
 
 std::vector<std::string> Run::AdviseFinishing() const {
-  const std::string kept = kept_step_ == 0
-                               ? std::string("without any checkpoint")
-                               : fmt::format("with the checkpoint of step {}", kept_step_);
+  const uint64_t step = custody_.kept_step();
+  const std::string kept = step == 0 ? std::string("without any checkpoint")
+                                     : fmt::format("with the checkpoint of step {}", step);
   return {
       "make room on the disk of the coordinator's checkpoints, if it is full: its log says so; "
       "the checkpoint is sent again every few seconds",
@@ -127,30 +109,16 @@ std::vector<std::string> Run::AdviseFinishing() const {
                   kept)};
 }
 
-bool Run::HoldsNewest(const Member& member) const {
-  return member.role == Role::kReady &&
-         std::max(member.holding.applied, member.applied) >= NeededStep();
-}
-
-// One who may be in the next ring has the newest state.
 bool Run::NewestIsHere(Now now) const {
-  return std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
-    return Eligible(m, now) && m.holding.applied >= NeededStep();
-  });
-}
-
-// Somebody who has the newest state is known, and is not here, or not heard.
-bool Run::HolderMayReturn() const {
-  return !lost_holders_.empty() ||
-         std::any_of(members_.begin(), members_.end(),
-                     [&](const Member& m) { return !m.leaving && HoldsNewest(m); });
+  return custody_.IsHere(members_, committed_, MayJoin(now));
 }
 
 // Who was left out of a ring, and alone is left with the newest state, need not wait any longer.
 void Run::LiftBars(Now now, Actions& actions) {
-  if (restore_ || NewestIsHere(now)) return;
+  if (custody_.settles_for_less() || NewestIsHere(now)) return;
   for (const Member& member : members_) {
-    if (member.leaving || !HoldsNewest(member) || !Barred(member.attach, now)) continue;
+    const bool holds = !member.leaving && custody_.Holds(member, committed_);
+    if (!holds || !Barred(member.attach, now)) continue;
     readmission_.Lift(member.name(), now);
     actions.push_back(Note{"job=" + job_id_,
                            fmt::format("{} may join again at once: nobody else holds the state of "
@@ -163,29 +131,18 @@ void Run::LiftBars(Now now, Actions& actions) {
 
 // True: the only holder of the newest state keeps it until it is stored.
 bool Run::SaveBeforeLeaving(Now now, Actions& actions) {
-  const Member *holder = nullptr, *unheard = nullptr;
-  for (const Member& member : members_) {
-    const uint64_t has = std::max(member.holding.applied, member.applied);
-    if (!HoldsNewest(member)) continue;
-    const bool answers = !member.owes && !Silent(member, now);
-    if (!member.leaving && answers) return false;
-    // What everybody begins with is nothing to save.
-    if (!member.leaving || has <= kept_step_) continue;
-    if (!answers) {
-      unheard = &member;
-    } else if (holder == nullptr || has > holder->holding.applied) {
-      holder = &member;
-    }
-  }
-  if (holder == nullptr && unheard == nullptr) return false;
+  const auto leaver = custody_.FindLeaver(members_, committed_, [&](const Member& member) {
+    return !member.owes && !fence_.Silent(member, now);
+  });
+  if (!leaver) return false;
   state_ = v1::JOB_STATE_WAITING;
-  if (holder != nullptr) {
-    AskToSave(*holder, now, actions);
+  if (!leaver->waits) {
+    AskToSave(*leaver->holder, now, actions);
   } else {
     reason_ = fmt::format(
         "{} leaves, and nobody else has its state of step {}: waits for it to "
         "answer",
-        unheard->called(), unheard->applied);
+        leaver->holder->called(), leaver->holder->applied);
   }
   return true;
 }
@@ -194,41 +151,34 @@ void Run::AskToSave(const Member& holder, Now now, Actions& actions) {
   v1::CoordinatorMessage message;
   message.mutable_save_state()->set_job_id(job_id_);
   Send(holder, message, actions);
-  if (saver_ != holder.name()) save_pause_ = {};
-  saver_ = holder.name();
+  custody_.BeginSave(holder.name());
   reason_ = fmt::format("{} leaves, and writes the state of step {} before, as nobody else has it",
                         holder.called(), holder.holding.applied);
-  Enter(Phase::kSaving, {}, now);
+  Become(Phase::kSaving, now);
 }
 
-// It has no limit, and a failure is no reason to let the state go: the disk of the coordinator may
-// be full.
-void Run::SettleSaving(Now now, Actions& actions) {
-  const Member* saver = Find(saver_);
-  const bool stays = saver != nullptr && !saver->leaving;
-  const bool another = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {
-    return Eligible(m, now) && HoldsNewest(m);
-  });
-  if (saver == nullptr || stays || another) return Wait(now);
+void Run::StepSaving(Now now, Actions& actions) {
+  if (!custody_.MustSave(members_, committed_, MayJoin(now))) {
+    return Become(Phase::kWaiting, now);
+  }
   if (limit_.count() == 0 || now.steady < deadline_) return;
-  AskToSave(*saver, now, actions);
+  AskToSave(*Find(custody_.saver()), now, actions);
 }
 
 void Run::OnSaved(Member& from, const v1::StateSaved& said, Now now) {
-  if (phase_ != Phase::kSaving || from.name() != saver_) return;
-  if (!said.error().empty() && said.applied() >= NeededStep()) {
-    const bool first = save_pause_.count() == 0;
-    save_pause_ = std::clamp(2 * save_pause_, options_.ask_again, options_.ask_again_most);
+  if (phase_ != Phase::kSaving || from.name() != custody_.saver()) return;
+  if (!said.error().empty() && said.applied() >= custody_.NeededStep(committed_)) {
+    const StateCustody::Pause pause = custody_.FailSave();
     reason_ = fmt::format(
         "{} leaves, and its state of step {}, which nobody else has, could not "
         "be saved: {}; it keeps it, and tries again after {} ms",
-        from.called(), from.holding.applied, said.error(), save_pause_.count());
-    if (first) Tell(event_type::kWorkerLeft, Severity::kWarning, reason_, from.name());
-    return Enter(Phase::kSaving, save_pause_, now);
+        from.called(), from.holding.applied, said.error(), pause.lasts.count());
+    if (pause.first) Tell(event_type::kWorkerLeft, Severity::kWarning, reason_, from.name());
+    return GiveTime(pause.lasts, now);
   }
-  holder_deadline_ = now.steady;  // it does not come back with it
+  custody_.WaitUntil(now.steady);  // it does not come back with it
   ReleaseLeavers();
-  Wait(now);
+  Become(Phase::kWaiting, now);
 }
 
 void Run::ReleaseLeavers() {
@@ -250,14 +200,14 @@ void Run::ReleaseLeavers() {
 
 // ---- after a restart ----------------------------------------------------------------------------
 
-void Run::SettleAdopting(Now now, Actions& actions) {
+void Run::StepAdopting(Now now, Actions& actions) {
   bool same = true, all_known = true;
   std::string missing;
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     same = same && member != nullptr && member->holding.started == generation_;
     if (member != nullptr) continue;
-    all_known = all_known && !lost_holders_.contains(place.name);
+    all_known = all_known && !custody_.Misses(place.name);
     missing += (missing.empty() ? "" : ", ") + place.name;
   }
   if (same) return TakeOver(now);
@@ -273,7 +223,7 @@ void Run::SettleAdopting(Now now, Actions& actions) {
         Called(place.name, place.host));
     Tell(event_type::kWorkerLost, Severity::kWarning, last_loss_, place.name);
   }
-  holder_deadline_ = now.steady;  // they had their time
+  custody_.WaitUntil(now.steady);  // they had their time
   // Those who are back may still run.
   BeginFence(
       FenceWhen::kNow,
@@ -293,12 +243,10 @@ void Run::TakeOver(Now now) {
     member.joined = true;
     member.idle_since.reset();
   }
-  lost_holders_.clear();
+  custody_.OnRing();
   started_at_ = now.steady;
-  state_ = v1::JOB_STATE_RUNNING;
-  reason_.clear();
   RaiseCommitted();
-  Enter(Phase::kRunning, AnyFinished() ? options_.finish_patience : options_.stall_limit, now);
+  Become(Phase::kRunning, now);
 }
 
 // ---- checkpoints --------------------------------------------------------------------------------
@@ -306,12 +254,12 @@ void Run::TakeOver(Now now) {
 bool Run::RestoreAgain(const std::string& why, Now now, Actions& actions) {
   const bool joined =
       std::any_of(members_.begin(), members_.end(), [](const Member& m) { return m.joined; });
-  if (phase_ != Phase::kRunning || !restore_ || !restore_->found || joined) return false;
-  if (++failed_restores_ > kMaxFailedRestores) return false;
+  if (phase_ != Phase::kRunning || custody_.found() == nullptr || joined) return false;
+  const std::string whose = custody_.found()->job_id;
+  if (!custody_.FailRestore()) return false;
   last_loss_ = fmt::format("the checkpoint of step {} of {} could not be restored: {}", start_step_,
-                           restore_->found->job_id, why);
+                           whose, why);
   Tell(event_type::kCheckpointSkipped, Severity::kWarning, last_loss_, kJobSubject);
-  restore_.reset();
   BeginFence(FenceWhen::kNow, last_loss_, now, actions);
   return true;
 }
@@ -330,12 +278,7 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
                               event.skipped.front()),
             ""};
   }
-  restore_ = Restore{event.found, event.digest};
-  // What did not verify says nothing about the state that can be had.
-  const bool own = event.found && event.found->job_id == job_id_;
-  kept_step_ = own ? event.found->ref.step() : 0;
-  kept_manifest_ = own ? event.found->ref.sha256() : "";
-  kept_digest_.clear();
+  custody_.OnFound(event, job_id_);
   if (!started_) {
     committed_ = event.found->ref.step();
     Tell(
@@ -343,7 +286,7 @@ Fault Run::OnCheckpointFound(const CheckpointFound& event, Now now) {
         fmt::format("begins at step {} with the checkpoint of {}", committed_, event.found->job_id),
         kJobSubject);
   }
-  Enter(Phase::kWaiting, {}, now);
+  Become(Phase::kWaiting, now);
   return {};
 }
 

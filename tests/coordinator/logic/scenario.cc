@@ -30,6 +30,13 @@ class Player {
  public:
   Player() { Boot(); }
 
+  // Of coordinators that ended, and of the one that lives.
+  void CountPhases(std::vector<uint64_t>* taken) const {
+    for (size_t i = 0; i < taken->size(); ++i) {
+      (*taken)[i] += taken_before_[i] + logic_->phase_counts().all()[i];
+    }
+  }
+
   std::string Play(const Command& command) {
     out_.clear();
     const auto verb = verbs_.find(command.verb);
@@ -57,6 +64,9 @@ class Player {
   // A coordinator on what the store holds.
   void Boot() {
     ++stored_.term;
+    for (size_t i = 0; logic_ && i < taken_before_.size(); ++i) {
+      taken_before_[i] += logic_->phase_counts().all()[i];
+    }
     logic_ = std::make_unique<Logic>(options_);
     sessions_.clear();
     workers_line_.clear();
@@ -565,6 +575,7 @@ class Player {
 
   const Options options_;
   std::unique_ptr<Logic> logic_;
+  std::array<uint64_t, std::size(kTransitions)> taken_before_{};
   ActionQueue queue_;
   Restored stored_;
   bool store_works_ = true;
@@ -586,7 +597,7 @@ class Player {
 
 }  // namespace
 
-std::string PlayScenario(const std::string& text) {
+std::string PlayScenario(const std::string& text, std::vector<uint64_t>* taken) {
   Player player;
   std::string told, line;
   for (std::istringstream lines(text); std::getline(lines, line);) {
@@ -594,6 +605,7 @@ std::string PlayScenario(const std::string& text) {
     told += line + "\n";
     if (!line.empty() && line[0] != '#') told += player.Play(ParseCommand(line));
   }
+  if (taken != nullptr) player.CountPhases(taken);
   return told;
 }
 

@@ -10,11 +10,15 @@
 // commands.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ringmaster::coordinator {
 
 // The story as the logic tells it now. Lines that begin with '#' and empty lines stay.
-[[nodiscard]] std::string PlayScenario(const std::string& text);
+// `taken` counts how often each of kTransitions was.
+[[nodiscard]] std::string PlayScenario(const std::string& text,
+                                       std::vector<uint64_t>* taken = nullptr);
 
 }  // namespace ringmaster::coordinator

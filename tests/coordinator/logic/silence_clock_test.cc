@@ -1,4 +1,4 @@
-#include "coordinator/logic/silence_clock.h"
+#include "coordinator/logic/fleet.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,5 @@
-// What members report while the ring runs, and whether the job is done.
+// What members say while the ring runs, whether the job is done, and what follows when a state is
+// not what it should be.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -73,15 +74,13 @@ void Run::OnJoined(Member& from, const v1::Joined& said, Now now) {
   from.joined = true;
   from.applied = std::max(from.applied, start_step_);
   RaiseCommitted();
-  if (regroups_.empty() || FromProto(regroups_.back().generation()) != generation_) return;
+  if (!report_.Forms(generation_)) return;
   const bool all =
       std::all_of(members_.ring().begin(), members_.ring().end(), [&](const Place& place) {
         const Member* member = At(place);
         return member != nullptr && member->joined;
       });
-  if (!all || regroups_.back().form_ms() > 0) return;
-  const std::chrono::duration<double, std::milli> formed = now.steady - started_at_;
-  regroups_.back().set_form_ms(std::max(1.0, formed.count()));  // 0 would mean: not yet
+  if (all) report_.OnFormed(generation_, now.steady - started_at_);
 }
 
 Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
@@ -92,7 +91,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   // What members of a job that is cancelled say last: nobody is accused any more.
   const bool possible = said.applied() <= spec.total_steps();
   if (phase_ == Phase::kStopping && possible && CheckMetrics(from, said, spec).ok()) {
-    history_.Add(said, spec.steps_per_epoch(), now);
+    report_.OnLastProgress(said, spec.steps_per_epoch(), now);
   }
   if (!runs) return {};
   if (!possible) {
@@ -101,7 +100,7 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   }
   if (Fault fault = CheckDigests(from, said.applied(), said.digests()); !fault.ok()) return fault;
   if (Fault fault = CheckMetrics(from, said, spec); !fault.ok()) return fault;
-  history_.Add(said, spec.steps_per_epoch(), now);
+  report_.OnProgress(said, spec.steps_per_epoch(), now);
   unsettled_ = unsettled_ || !from.joined || phase_ != Phase::kRunning || disagreement_ ||
                !phases_.settled();
   if (said.applied() > from.applied) {
@@ -112,8 +111,6 @@ Fault Run::OnProgress(Member& from, const v1::Progress& said, Now now) {
   from.progress = said;
   from.applied = std::max(from.applied, said.applied());
   MeasurePace(from);
-  if (said.applied() > newest_.applied()) newest_unix_ms_ = now.unix_ms;
-  if (said.applied() >= newest_.applied()) newest_ = said;
   behind_ = true;
   return {};
 }
@@ -131,10 +128,7 @@ void Run::RaiseCommitted() {
   }
   if (lowest == nullptr) return;
   committed_ = std::max(committed_, lowest->applied);
-  const v1::Progress& progress = lowest->progress;
-  if (progress.updates() > progress.applied() || progress.applied() != lowest->applied) return;
-  skipped_ = std::max(
-      skipped_, progress.has_loss_scale() ? progress.applied() - progress.updates() : uint64_t{0});
+  report_.CountSkipped(lowest->progress, lowest->applied);
 }
 
 uint64_t Run::EndStep() const {
@@ -149,10 +143,6 @@ bool Run::MayEndAt(uint64_t step) const {
   const bool stops = job::StopWatch(resolved_->result()).patience() > 0;
   if (!stops || AnyFinished()) return step == EndStep();
   return step > 0 && step <= resolved_->result().total_steps();
-}
-
-bool Run::HasLastCheckpoint() const {
-  return EndStep() == 0 || (kept_step_ == EndStep() && !kept_manifest_.empty());
 }
 
 void Run::OnHeartbeat(Member& from, const v1::Heartbeat& said, Now now) {
@@ -192,7 +182,7 @@ Fault Run::OnFinished(Member& from, const v1::JobFinished& said, Now now) {
                                        said.applied(), EndStep()));
   }
   if (phase_ == Phase::kRunning && !AnyFinished()) {
-    Enter(Phase::kRunning, options_.finish_patience, now);
+    GiveTime(options_.finish_patience, now);
   }
   if (!from.finished) ++finished_;
   from.finished = said;
@@ -220,13 +210,7 @@ void Run::OnDropped(const Member& from, const v1::CheckpointsDropped& said) {
 }
 
 void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, Actions& actions) {
-  if (ref.step() >= kept_step_) {
-    kept_step_ = ref.step();
-    kept_manifest_ = ref.sha256();
-    kept_digest_ = digest;
-  }
-  // The one that was found may go now.
-  if (restore_ && restore_->found && restore_->found->ref.step() < ref.step()) restore_.reset();
+  custody_.OnKept(ref, digest);
   v1::CoordinatorMessage message;
   message.mutable_checkpoint_kept()->set_job_id(job_id_);
   message.mutable_checkpoint_kept()->set_step(ref.step());
@@ -236,31 +220,21 @@ void Run::OnCheckpoint(const v1::CheckpointRef& ref, const std::string& digest, 
 }
 
 // The job is done when every member finished with the state that the last checkpoint holds.
-Fault Run::CheckEnd() {
-  if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) phase_ = Phase::kDone;
-  if (!resolved_ || !HasLastCheckpoint()) return {};
+Fault Run::CheckEnd(Now now) {
+  if (RING_PLANTED(kSucceedsWithoutCheckpoint) && AnyFinished()) {
+    Become(Phase::kDone, now);
+    return {};
+  }
+  if (!resolved_ || !custody_.HasLast(EndStep())) return {};
   for (const Place& place : members_.ring()) {
     const Member* member = At(place);
     if (member == nullptr || !member->finished) return {};
   }
   for (const Place& place : members_.ring()) {
-    const Member& member = *At(place);
-    const v1::JobFinished& end = *member.finished;
-    if (EndStep() == 0) continue;
-    if (!kept_digest_.empty() && HexOf(end.digest()) != kept_digest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("the last checkpoint holds the state with digest {}, {} ends with {}",
-                          kept_digest_, member.called(), HexOf(end.digest())),
-              member.name()};
-    }
-    if (!end.manifest_sha256().empty() && end.manifest_sha256() != kept_manifest_) {
-      return {Cause::kCheckpointDiffers,
-              fmt::format("{} wrote a last checkpoint with manifest {}, but {} arrived",
-                          member.called(), end.manifest_sha256(), kept_manifest_),
-              member.name()};
-    }
+    if (EndStep() == 0) break;
+    if (Fault fault = custody_.CheckLast(*At(place)); !fault.ok()) return fault;
   }
-  phase_ = Phase::kDone;
+  Become(Phase::kDone, now);
   return {};
 }
 
@@ -288,5 +262,138 @@ Fault Run::CheckDigests(const Member& from, uint64_t applied,
   }
   return {};
 }
+
+// ---- states with wrong bits ---------------------------------------------------------------------
+//
+// A worker whose own state is not what it wrote, or whose digest is not that of the others. It is
+// named and leaves the run; what may be made of its wrong bits goes, and the job goes back to the
+// newest state that every member had reported. The second time in a job it fails.
+//
+// A worker looks at S(k) when it applies step k, and its gradients of that step may already be
+// wrong: so states after k are spoilt on whoever has them, and those up to k are not. No checkpoint
+// of a later step counts before every member said that it applied that step (FindBehind).
+
+namespace {
+
+constexpr uint32_t kMostStateFaults = 1;  // that a job survives
+
+}  // namespace
+
+std::string Run::FindBehind(const std::string& writer, uint64_t step,
+                            const std::vector<SnapshotReport>& told) const {
+  const bool runs =
+      phase_ == Phase::kRunning || phase_ == Phase::kFencing || phase_ == Phase::kAdopting;
+  // Holders of the state that a generation begins with acknowledged it.
+  if (!runs || step <= start_step_) return "";
+  for (const Place& place : members_.ring()) {
+    const Member* member = At(place);
+    if (member == nullptr || place.name == writer) continue;
+    // Progress may be held back for as long as no step ends; heartbeats are not.
+    if (std::max(member->applied, member->beat) >= step) continue;
+    const bool holds = std::ranges::any_of(told, [&](const SnapshotReport& report) {
+      return report.worker == place.name && report.incarnation == place.incarnation;
+    });
+    if (holds) continue;
+    return fmt::format("{} to say that it applied step {}", member->called(), step - 1);
+  }
+  return "";
+}
+
+Fault Run::OnStateFault(const Member& from, const v1::JobFailed& said, Now now, Actions& actions) {
+  const std::string& name = from.name();
+  if (!InRing(name)) {
+    RefuseJoiner(name, said.reason(), now);
+    return {};
+  }
+  const std::string reason =
+      fmt::format("{} left the ring {}: {}", from.called(),
+                  coordinator::At(said.step(), PhaseOf(from)), said.reason());
+  if (disagreement_) disagreement_.reset();
+  return LeaveFor({name}, said.step(), reason, now, actions);
+}
+
+// Those named leave; states after `good` go with them.
+Fault Run::LeaveFor(const std::vector<std::string>& names, uint64_t good, const std::string& reason,
+                    Now now, Actions& actions) {
+  Tell(event_type::kStateFault, Severity::kError, reason, names.front());
+  if (report_.CountStateFault() > kMostStateFaults) {
+    return {Cause::kStateDiffers, reason + "; it is the second time in this job", names.front(),
+            good};
+  }
+  last_loss_ = reason;
+  spoilt_ = Spoilt{generation_, good};
+  distrusted_ = good;
+  for (const std::string& name : names) {
+    if (const Member* member = Find(name); member != nullptr) {
+      (void)readmission_.Bar(name, member->incarnation(), now);
+      fence_.Forget(name);
+      LetGo(name, false, reason);
+    }
+  }
+  fence_.DropAccusation();
+  if (phase_ == Phase::kRunning || fence_.at_boundary()) {
+    BeginFence(FenceWhen::kNow, reason, now, actions);
+  }
+  return {};
+}
+
+bool Run::IsSpoilt(const GenerationId& ran, uint64_t applied) const {
+  return spoilt_ && applied > spoilt_->step && ran <= spoilt_->generation;
+}
+
+// Of those who acknowledged: who has applied sums with wrong bits begins anew.
+void Run::LeaveOutSpoilt(std::vector<std::string>& names) {
+  for (const std::string& name : std::exchange(names, {})) {
+    const Member& member = *Find(name);
+    if (!IsSpoilt(member.ran, member.holding.applied)) {
+      names.push_back(name);
+      continue;
+    }
+    const std::string why =
+        fmt::format("its state of step {} may have wrong bits of the worker that was named",
+                    member.holding.applied);
+    Tell(event_type::kWorkerLeft, Severity::kWarning,
+         fmt::format("{} joins anew: {}", member.called(), why), name);
+    left_.insert(name);
+    LetGo(name, false, why);
+  }
+}
+
+// ---- digests that differ ------------------------------------------------------------------------
+
+void Run::OnDisagreement(uint64_t step, const Status& how) {
+  if (disagreement_ && disagreement_->step <= step) return;
+  const bool asked = disagreement_ && disagreement_->asked;
+  disagreement_ = Disagreement{step, FaultOf(Cause::kStateDiffers, how), asked};
+}
+
+// Members of a ring are asked to look at what they hold; nobody else can be.
+Fault Run::AskAboutDisagreement(Now now, Actions& actions) {
+  if (!disagreement_ || disagreement_->asked || phase_ == Phase::kAdopting) return {};
+  if (phase_ != Phase::kRunning && phase_ != Phase::kFencing) return disagreement_->fault;
+  disagreement_->asked = true;
+  BeginFence(FenceWhen::kNow, disagreement_->fault.reason, now, actions);
+  return {};
+}
+
+// Everybody acknowledged, so what each holds is what it wrote: most of three or more are right.
+Fault Run::SettleDisagreement(Now now, Actions& actions) {
+  if (!disagreement_) return {};
+  const Disagreement disagreement = *std::exchange(disagreement_, std::nullopt);
+  const std::vector<std::string> named = digests_.Minority();
+  const uint64_t good = std::max(start_step_, digests_.AgreedBefore(disagreement.step));
+  if (named.empty()) return disagreement.fault;
+  std::string who;
+  for (const std::string& name : named) {
+    const Member* member = Find(name);
+    who += (who.empty() ? "" : ", ") + (member == nullptr ? Called(name, "") : member->called());
+  }
+  return LeaveFor(named, good,
+                  fmt::format("{} left the ring: {}, and most members say the same as each other",
+                              who, disagreement.fault.reason),
+                  now, actions);
+}
+
+std::optional<uint64_t> Run::TakeDistrusted() { return std::exchange(distrusted_, std::nullopt); }
 
 }  // namespace ringmaster::coordinator
