@@ -304,9 +304,8 @@ Findings CheckJobPlan(const Json& plan) {
 
 std::optional<uint64_t> StateBytes(const Json& plan) {
   for (const Json& one : plan.at("classes")) {
-    if (one.at("plan").is_null()) continue;
-    for (const Json& part : one.at("plan").at("host")) {
-      if (part.at("what") == "a copy for a checkpoint") return part.at("bytes").get<uint64_t>();
+    if (!one.at("plan").is_null()) {
+      return one.at("plan").at("checkpoint_copy_bytes").get<uint64_t>();
     }
   }
   return std::nullopt;

@@ -12,7 +12,7 @@
 namespace ringmaster {
 
 // Version of the session and ring protocols; workers of another version are refused at attach.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 template <typename Tag>
 class Id {

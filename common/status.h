@@ -7,6 +7,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/cord.h>
 #include <fmt/format.h>
 
 #include <string>
@@ -49,10 +50,25 @@ template <typename... Args>
   return std::string(status.message().data(), status.message().size());
 }
 
-// The same code with `context: ` before the message; OK stays OK.
+// What an error says to programs, beside its message for people: one value for each key. It stays
+// when the error is annotated, and whoever says it first knows best.
+[[nodiscard]] inline Status WithDetail(const char* key, const std::string& value, Status status) {
+  if (!status.ok() && !status.GetPayload(key)) status.SetPayload(key, absl::Cord(value));
+  return status;
+}
+// Empty where it says nothing of that.
+[[nodiscard]] inline std::string DetailOf(const char* key, const Status& status) {
+  const auto detail = status.GetPayload(key);
+  return detail ? std::string(*detail) : "";
+}
+
+// The same code and details with `context: ` before the message; OK stays OK.
 [[nodiscard]] inline Status Annotate(const Status& status, const std::string& context) {
   if (status.ok()) return status;
-  return Status(status.code(), context + ": " + Message(status));
+  Status annotated(status.code(), context + ": " + Message(status));
+  status.ForEachPayload(
+      [&](const auto& key, const absl::Cord& value) { annotated.SetPayload(key, value); });
+  return annotated;
 }
 
 }  // namespace ringmaster

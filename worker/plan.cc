@@ -95,6 +95,7 @@ nlohmann::ordered_json JsonOf(const FilePlan& plan) {
                                 {"host_bytes", job.host.usual()},
                                 {"host_most_bytes", job.host.most()},
                                 {"worker_bytes", job.worker_bytes()},
+                                {"checkpoint_copy_bytes", job.host.copy},
                                 {"host", PartsJson(job.host.always)},
                                 {"host_at_times", PartsJson(job.host.at_times)},
                                 {"peak", std::move(peak)},

@@ -235,7 +235,7 @@ uint64_t EvaluatedAt(const google::protobuf::RepeatedPtrField<v1::Metric>& metri
 }
 
 Fault WorkerFailed(const Run& run, const Member& member, const v1::JobFailed& said) {
-  return {CauseOfError(said.reason()),
+  return {CauseOfCode(said.code()),
           fmt::format("{} failed {}: {}", member.called(), At(said.step(), run.PhaseOf(member)),
                       said.reason()),
           member.name(), said.step()};
@@ -355,7 +355,7 @@ void Logic::HearAboutJob(Worker& worker, const v1::WorkerMessage& message) {
 // What stops a member of the ring would stop every other one, too; a joiner fails for itself.
 void Logic::HearFailed(Job& job, const Member& from, const v1::JobFailed& said) {
   Run& run = *job.run;
-  if (run.started() && said.state_differs()) {
+  if (run.started() && said.code() == v1::FAILURE_CODE_STATE_DIFFERS) {
     return Advance(job, run.OnStateFault(from, said, now_, actions_));
   }
   if (!run.started() || (run.InRing(from.name()) && run.IsCurrent(said.generation()))) {

@@ -195,7 +195,7 @@ TEST_CASE("Check: who serves a job is left alone, and that is said") {
 TEST_CASE("Check: a plan that does not fit fails, and says what one checkpoint takes") {
   const Json plan = Json::parse(R"({"fits": false, "classes": [
       {"profile": {"name": "cpu x"}, "error": null, "plan": {"fits": false, "largest_batch": 12,
-       "memory_per_core_bytes": 1048576, "host": [{"what": "a copy for a checkpoint", "bytes": 77}]}},
+       "memory_per_core_bytes": 1048576, "checkpoint_copy_bytes": 77}},
       {"profile": {"name": "cuda y"}, "plan": null, "error": "no GPU here"}]})");
   const Findings findings = CheckJobPlan(plan);
   REQUIRE(findings.size() == 2);

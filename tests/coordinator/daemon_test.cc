@@ -461,7 +461,8 @@ TEST_CASE("Daemon: events, phases of starting and why a worker's step failed the
   REQUIRE(running.start_phases_size() == 2);
   CHECK(running.start_phases(1).name() == "first_step");
   CHECK(running.start_phases(1).done());
-  pair.b.SayFailed("step 3: the loss of shard 2 is not finite (NaN or infinity)");
+  pair.b.SayFailed("step 3: the loss of shard 2 is not finite (NaN or infinity)",
+                   v1::FAILURE_CODE_NOT_FINITE);
   cluster.AwaitState(pair.job_id, v1::JOB_STATE_FAILED);
   cluster.Start();  // all of it is durable
 

@@ -59,13 +59,9 @@ class HostilePeersTest(cluster.ClusterTest):
             HostilePeersTest.job = importlib.import_module("ringmaster.v1.job_pb2")
 
     def attach(self, **fields):
-        fields = {"protocol": self.protocol(), "name": "mallory", "incarnation": "0" * 32, "cores": 1,
+        fields = {"protocol": peer_test.PROTOCOL, "name": "mallory", "incarnation": "0" * 32, "cores": 1,
                   "ring_address": "127.0.0.1:9", "numerics_class": self.job.NumericsClass(), **fields}
         return self.fleet.WorkerMessage(attach=self.fleet.Attach(**fields))
-
-    def protocol(self):
-        text = (peer_test.ROOT / "common/ids.h").read_text()
-        return int(re.search(r"kProtocolVersion = (\d+);", text).group(1))
 
     def session(self, channel, messages):
         """Code and text of what a session ends with that sends these, and then no more."""

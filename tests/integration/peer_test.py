@@ -1,6 +1,7 @@
 """A peer that speaks only standard gRPC: reflection, health, and a job's status."""
 import importlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from google.protobuf import descriptor_pb2
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROTOCOL = int(re.search(r"kProtocolVersion = (\d+);", (ROOT / "common/ids.h").read_text()).group(1))
 GRPC_PROTOS = pathlib.Path("/usr/share/grpc-proto")
 CLIENT_SERVICES = {"ringmaster.v1.Jobs", "ringmaster.v1.Fleet", "ringmaster.v1.Bench", "ringmaster.v1.Access", "grpc.health.v1.Health",
                    "grpc.reflection.v1alpha.ServerReflection"}

@@ -49,7 +49,7 @@ class StrangersTestCase(cluster.ClusterTest):
         """A session of a worker that computes nothing; its ticket, and what keeps it open."""
         fleet = self.fleet
         said = queue.Queue()
-        attach = fleet.Attach(protocol=3, name=name, incarnation="0" * 31 + "1", cores=1,
+        attach = fleet.Attach(protocol=peer_test.PROTOCOL, name=name, incarnation="0" * 31 + "1", cores=1,
                               ring_address="127.0.0.1:9")
         attach.numerics_class.backend = "none"
         said.put(fleet.WorkerMessage(attach=attach))
@@ -193,7 +193,7 @@ class StrangersTest(StrangersTestCase):
                 self.assertIn("not that of worker a", text)
 
                 request = self.states.FetchRequest(
-                    protocol=3, job_id=job, worker="stranger", ticket=ticket,
+                    protocol=peer_test.PROTOCOL, job_id=job, worker="stranger", ticket=ticket,
                     step=running.status(job)["step"])
                 request.generation.term, request.generation.counter = term, counter
                 fetch = ring.unary_stream(

@@ -133,7 +133,7 @@ class RolesTest(two_hosts.HostsTest):
         self.assertEqual(cancel(eva, first), grpc.StatusCode.OK)
         self.assertEqual(cancel(ann, second), grpc.StatusCode.OK)
 
-        attach = fleet.Attach(protocol=3, name="a", incarnation="0" * 31 + "1", cores=1, ring_address="198.18.77.2:9")
+        attach = fleet.Attach(protocol=peer_test.PROTOCOL, name="a", incarnation="0" * 31 + "1", cores=1, ring_address="198.18.77.2:9")
         attach.numerics_class.backend = "none"
         for name in ("a", "c"):
             attach.name = name
@@ -244,7 +244,7 @@ class RolesTest(two_hosts.HostsTest):
         status = self.check_job()
         job = status["job_id"]
         term, counter = (int(part) for part in status["generation"].split("."))
-        fetch = states.FetchRequest(protocol=3, job_id=job, step=6, worker="b").SerializeToString()
+        fetch = states.FetchRequest(protocol=peer_test.PROTOCOL, job_id=job, step=6, worker="b").SerializeToString()
         other, admin = self.join("worker", "c"), self.join("admin", "ann")
         for method, request in (("/ringmaster.v1.States/Fetch", fetch), ("/ringmaster.v1.Ring/Link", b""),
                                 ("/ringmaster.v1.Ring/Pulse", b""), (REFLECTION, b"")):
@@ -258,7 +258,7 @@ class RolesTest(two_hosts.HostsTest):
             self.assertEqual(outcome(channel, HEALTH)[0], grpc.StatusCode.OK)
             # b is whom a awaits; c knows all that b would say.
             for sender, words in (("b", "/worker/c, and says that it is b"), ("c", "")):
-                hello = ring.LinkHello(protocol=3, job_id=job, term=term, counter=counter, sender=sender,
+                hello = ring.LinkHello(protocol=peer_test.PROTOCOL, job_id=job, term=term, counter=counter, sender=sender,
                                        incarnation="0" * 32)
                 code, said = outcome(channel, "/ringmaster.v1.Ring/Pulse", timeout=3,
                                      metadata=[("ringmaster-link-bin", hello.SerializeToString())])

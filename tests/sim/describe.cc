@@ -31,7 +31,8 @@ std::string Describe(const v1::WorkerMessage& message) {
       return fmt::format("Suspicion {} of {}: {}", Describe(message.suspicion().generation()),
                          message.suspicion().peer(), message.suspicion().reason());
     case Kind::kJobFailed:
-      return fmt::format("JobFailed {}: {}", Describe(message.job_failed().generation()),
+      return fmt::format("JobFailed {} {}: {}", Describe(message.job_failed().generation()),
+                         v1::FailureCode_Name(message.job_failed().code()),
                          message.job_failed().reason());
     case Kind::kJobStopped:
       return fmt::format("JobStopped applied={}", message.job_stopped().applied());

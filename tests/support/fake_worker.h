@@ -158,13 +158,14 @@ class FakeWorker {
     Say(message);
   }
 
-  void SayFailed(const std::string& reason) {
+  void SayFailed(const std::string& reason, v1::FailureCode code) {
     v1::WorkerMessage message;
     v1::JobFailed& failed = *message.mutable_job_failed();
     failed.set_job_id(job_id_);
     *failed.mutable_generation() = generation_;
     failed.set_step(applied_);
     failed.set_reason(reason);
+    failed.set_code(code);
     Say(message);
   }
 

@@ -38,7 +38,9 @@ class MemoryRing {
 
   // The member and its frames are gone: its neighbours get UNAVAILABLE.
   void Lose(uint32_t rank) {
-    const Status lost = Error(absl::StatusCode::kUnavailable, "member {} is lost", rank);
+    const Status lost =
+        WithNeighbour(fmt::format("member {}", rank),
+                      Error(absl::StatusCode::kUnavailable, "member {} is lost", rank));
     End(rank, lost);
     End(Predecessor(rank), lost);
     End(Successor(rank), lost);

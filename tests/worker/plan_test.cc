@@ -192,6 +192,8 @@ TEST_CASE("Plan: for programs") {
   CHECK(json["largest_batch"] == plan.largest_batch);
   CHECK(json["bytes_per_core"]["cpu"] == plan.core_bytes);
   CHECK(json["host_bytes"] == plan.host.usual());
+  CHECK(json["checkpoint_copy_bytes"] == plan.host.copy);
+  CHECK(plan.host.copy > 0);
   CHECK(json["worker_bytes"] == plan.host.usual() + 2 * plan.core_bytes);
   CHECK(json["host"][0]["what"] == "parameters");
   uint64_t parts = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/amount.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster {
 
@@ -43,13 +44,13 @@ Status CheckFits(const graph::Program& program, const CoreLayout& layout, size_t
   const auto part = [](const char* what, size_t bytes) {
     return bytes == 0 ? "" : fmt::format(", {} {}", what, FormatBytes(bytes));
   };
-  return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}{}\n{}",
-               FormatBytes(used), FormatBytes(limit), FormatBytes(used - limit),
-               FormatBytes(layout.plan.arena_bytes),
-               FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes),
-               part("pixels", layout.input_bytes), part("weights, state and input", shared_bytes),
-               graph::Describe(program, layout.plan));
+  return OutOfMemory(
+      "Used {} of {} memory per core (exceeded by {}): arena {}, gradients {}{}{}\n{}",
+      FormatBytes(used), FormatBytes(limit), FormatBytes(used - limit),
+      FormatBytes(layout.plan.arena_bytes),
+      FormatBytes(layout.bytes - layout.plan.arena_bytes - layout.input_bytes),
+      part("pixels", layout.input_bytes), part("weights, state and input", shared_bytes),
+      graph::Describe(program, layout.plan));
 }
 
 }  // namespace ringmaster

@@ -6,6 +6,7 @@
 #include "common/check.h"
 #include "common/job/image_rules.h"
 #include "common/job/shards.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -211,7 +212,8 @@ Status ShardLoader::LoadRows(size_t begin, size_t end, LoadScratch* scratch,
                              ShardBatch* batch) const {
   for (size_t row = begin; row < end; ++row) {
     for (size_t column = 0; column < sources_.size(); ++column) {
-      RING_RETURN_IF_ERROR(LoadRow(sources_[column], column, row, scratch, batch));
+      RING_RETURN_IF_ERROR(WithFailure(v1::FAILURE_CODE_DATASET,
+                                       LoadRow(sources_[column], column, row, scratch, batch)));
     }
   }
   return absl::OkStatus();

@@ -8,6 +8,7 @@
 
 #include "common/failpoint.h"
 #include "common/signals.h"
+#include "worker/backend/failure.h"
 #include "worker/job/run_observer.h"
 
 namespace ringmaster::worker {
@@ -21,16 +22,6 @@ constexpr std::chrono::minutes kConnectLimit{11};
 // A neighbour that left the ring of its own accord was fenced, or told the coordinator why: the
 // fence comes here too, and is a better reason than ours.
 constexpr std::chrono::seconds kBetterReasonLimit{2};
-
-// Whether an error of a link names `who`, and not somebody whose name begins likewise.
-bool SpeaksOf(const std::string& error, const std::string& who) {
-  for (size_t at = error.find(who); at != std::string::npos; at = error.find(who, at + 1)) {
-    const size_t end = at + who.size();
-    if (end == error.size() || std::string(" :,").find(error[end]) != std::string::npos)
-      return true;
-  }
-  return false;
-}
 
 Outcome OutcomeOf(RunEnd end) {
   switch (end) {
@@ -118,20 +109,13 @@ const v1::RingMember& GenerationRun::Member(uint32_t distance) const {
   return task_->start.ring(static_cast<int>((position.rank + distance) % position.size));
 }
 
-std::string GenerationRun::NeighbourNamed(const std::string& error) const {
-  const std::string& successor = Member(1).name();
-  const std::string& predecessor = Member(assignment_.position.size - 1).name();
-  if (SpeaksOf(error, "successor " + successor)) return successor;
-  if (SpeaksOf(error, "predecessor " + predecessor)) return predecessor;
-  return "";
-}
-
 void GenerationRun::End(Outcome outcome, const Status& status, std::string peer) {
   if (link_ != nullptr) link_->Cancel(status);
   ended_.outcome = outcome;
   ended_.applied = trainer_->applied();
   ended_.digest = DigestBytes(trainer_->digest());
   ended_.reason = Message(status);
+  ended_.code = FailureOf(status);
   ended_.peer = std::move(peer);
   ended_.folded = mark_->folded;
   ended_.evaluated = mark_->evaluated;
@@ -180,7 +164,6 @@ bool GenerationRun::CatchUpWith(const std::stop_token& stop) {
   // A state that was lost while a copy of it was taken.
   if (const Status whole = trainer_->whole(); !whole.ok()) {
     End(Outcome::kFailed, whole);
-    ended_.state_differs = true;
     return false;
   }
   // A copy carries the results of what its holders evaluated.
@@ -209,7 +192,7 @@ bool GenerationRun::Connect(const std::stop_token& stop) {
       const bool lost = connected.status().code() == absl::StatusCode::kUnavailable;
       const bool stopped = lost ? stop.stop_requested() : WaitForStop(stop, kBetterReasonLimit);
       End(stopped ? Outcome::kStopped : Outcome::kPeerLost, connected.status(),
-          NeighbourNamed(Message(connected.status())));
+          ring::NeighbourOf(connected.status()));
       return false;
     }
     link_ = *std::move(connected);
@@ -257,7 +240,7 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   ended_.applied = result.applied;
   ended_.digest = DigestBytes(result.digest);
   ended_.reason = result.reason;
-  ended_.state_differs = result.state_differs;
+  ended_.code = result.code;
   ended_.manifest_sha256 = result.manifest_sha256;
   ended_.folded = result.folded;
   ended_.evaluated = result.evaluated;
@@ -270,7 +253,7 @@ void GenerationRun::Describe(const RunResult& result, const RunStops& stops) {
   if (result.end != RunEnd::kPeerLost) return;
   // Only who is gone is named: waiting for data accuses nobody.
   if (result.link_error == absl::StatusCode::kUnavailable) {
-    ended_.peer = NeighbourNamed(result.reason);
+    ended_.peer = result.neighbour;
     return;
   }
   if (result.link_error == absl::StatusCode::kAborted &&

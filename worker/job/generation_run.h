@@ -80,8 +80,6 @@ class GenerationRun {
   void End(Outcome outcome, const Status& status, std::string peer = "");
   // Of the ring's members, by distance from this one.
   [[nodiscard]] const v1::RingMember& Member(uint32_t distance) const;
-  // The neighbour that a link's error speaks of: links say `successor NAME` or `predecessor NAME`.
-  [[nodiscard]] std::string NeighbourNamed(const std::string& error) const;
 
   const RunSurroundings* const surroundings_;
   const RunJob* const task_;

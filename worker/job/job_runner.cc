@@ -11,6 +11,7 @@
 #include "common/check.h"
 #include "common/data/beneath.h"
 #include "common/signals.h"
+#include "worker/backend/failure.h"
 #include "worker/job/bench_run.h"
 #include "worker/job/checkpoint_upload.h"
 
@@ -226,6 +227,7 @@ void JobRunner::Do(const InspectDataset& task) {
                  done.facts.train_samples(), done.facts.test_samples(), done.facts.columns_size());
   } else {
     done.error = Message(dataset.status());
+    done.code = FailureOf(WithFailure(v1::FAILURE_CODE_DATASET, dataset.status()));
   }
   if (task.init && done.error.empty()) {
     auto init = FindInit(*task.init);
@@ -293,6 +295,7 @@ void JobRunner::Do(const PrepareJob& task) {
     trainer_ = prepared;
   } else {
     done.error = Message(trainer.status());
+    done.code = FailureOf(trainer.status());
   }
   phases_.Pause();
   post_(std::move(done));

@@ -37,6 +37,7 @@ struct InspectDone {
   std::string error;
   std::optional<v1::InitSourceFacts> init = {};
   std::string init_error = {};
+  v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;  // of `error`
 };
 
 // The job thread built and bound the job and computed the known shard on each core.
@@ -46,6 +47,7 @@ struct PrepareDone {
   std::string digest;  // digest(0)
   std::string error;
   double known_shard_seconds = 0;
+  v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;  // of `error`
 };
 
 // A phase of starting began on the job thread; `done` after the first step.
@@ -115,9 +117,9 @@ struct RunEnded {
   Outcome outcome = Outcome::kStopped;
   uint64_t applied = 0;
   std::string digest;
-  std::string reason;            // of kFailed and kPeerLost
-  bool state_differs = false;    // of kFailed: the state is not what this worker wrote, and lost
-  std::string peer;              // of kPeerLost: its worker id
+  std::string reason;                                   // of kFailed and kPeerLost
+  v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;  // of kFailed
+  std::string peer;                                     // of kPeerLost: its worker id
   std::string manifest_sha256;   // of kFinished, on the worker that wrote the last checkpoint
   std::vector<uint32_t> folded;  // shards of step `applied` that it has finished, ascending
   bool evaluated = false;        // what is due on S(applied)

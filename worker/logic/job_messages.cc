@@ -19,6 +19,7 @@ v1::WorkerMessage InspectedMessage(const InspectDone& event) {
   *message.mutable_inspected()->mutable_facts() = event.facts;
   if (event.init) *message.mutable_inspected()->mutable_init() = *event.init;
   message.mutable_inspected()->set_init_error(event.init_error);
+  message.mutable_inspected()->set_code(event.code);
   return message;
 }
 
@@ -27,6 +28,7 @@ v1::WorkerMessage PreparedMessage(const PrepareDone& event) {
   v1::Prepared& prepared = *message.mutable_prepared();
   prepared.set_job_id(event.job.value());
   prepared.set_error(event.error);
+  prepared.set_code(event.code);
   prepared.set_digest(event.digest);
   prepared.set_known_shard_seconds(event.known_shard_seconds);
   for (const std::string& sha256 : event.known_shard_sha256) {
@@ -65,13 +67,14 @@ v1::WorkerMessage StoppedMessage(const JobId& job, uint64_t applied) {
 }
 
 v1::WorkerMessage FailedMessage(const JobId& job, const GenerationId& generation, uint64_t step,
-                                const std::string& reason) {
+                                const std::string& reason, v1::FailureCode code) {
   v1::WorkerMessage message;
   v1::JobFailed& failed = *message.mutable_job_failed();
   failed.set_job_id(job.value());
   Fill(generation, failed.mutable_generation());
   failed.set_step(step);
   failed.set_reason(reason);
+  failed.set_code(code);
   return message;
 }
 
@@ -136,7 +139,8 @@ v1::WorkerMessage EndMessage(const RunEnded& event) {
     return SuspicionMessage({event.job, event.generation, event.applied, event.peer, event.reason});
   }
   return FailedMessage(event.job, event.generation, event.applied,
-                       event.reason.empty() ? "the step loop stopped by itself" : event.reason);
+                       event.reason.empty() ? "the step loop stopped by itself" : event.reason,
+                       event.code);
 }
 
 }  // namespace ringmaster::worker

@@ -30,7 +30,8 @@ void Fill(const GenerationId& from, v1::Generation* to);
                                                 const HeldState& state);
 [[nodiscard]] v1::WorkerMessage StoppedMessage(const JobId& job, uint64_t applied);
 [[nodiscard]] v1::WorkerMessage FailedMessage(const JobId& job, const GenerationId& generation,
-                                              uint64_t step, const std::string& reason);
+                                              uint64_t step, const std::string& reason,
+                                              v1::FailureCode code);
 [[nodiscard]] v1::WorkerMessage JoinedMessage(const RunJoined& event);
 [[nodiscard]] v1::WorkerMessage SuspicionMessage(const PeerSuspected& event);
 [[nodiscard]] v1::WorkerMessage SnapshotMessage(const GenerationId& generation,

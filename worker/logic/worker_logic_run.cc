@@ -92,10 +92,8 @@ Decision WorkerLogic::AnswerFence(const char* reason) {
 }
 
 Action WorkerLogic::ReportLost() {
-  v1::WorkerMessage message =
-      FailedMessage(job_->id, job_->started, job_->state.applied, job_->lost);
-  message.mutable_job_failed()->set_state_differs(true);
-  return Report(std::move(message));
+  return Report(FailedMessage(job_->id, job_->started, job_->state.applied, job_->lost,
+                              v1::FAILURE_CODE_STATE_DIFFERS));
 }
 
 Decision WorkerLogic::On(const StateChecked& event, Time) {
@@ -309,7 +307,7 @@ Decision WorkerLogic::On(const RunEnded& event, Time now) {
 Decision WorkerLogic::AfterRunEnded(const RunEnded& event) {
   if (job_->after_run == AfterRun::kDrop) return Drop("the run ended; the job is dropped");
   Decision decision;
-  if (event.state_differs) {
+  if (event.code == v1::FAILURE_CODE_STATE_DIFFERS) {
     job_->lost = event.reason;
     job_->acknowledge = false;
     decision = Do(ReportLost(), event.reason);

@@ -3,13 +3,15 @@
 // and Await from the ring thread; Nudge and Cancel from any thread. It knows frames, not buckets or
 // sums.
 //
-// Errors of the three calls: UNAVAILABLE: a neighbour is lost, by name; ABORTED: a neighbour left
-// the ring of its own accord, so the cause lies elsewhere; DEADLINE_EXCEEDED; what Cancel() was
-// given. After the first error the link is of no use.
+// Errors of the three calls: UNAVAILABLE: a neighbour is lost (NeighbourOf); ABORTED: a neighbour
+// left the ring of its own accord, so the cause lies elsewhere; DEADLINE_EXCEEDED; what Cancel()
+// was given. After the first error the link is of no use.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "common/status.h"
 #include "worker/ring/frame.h"
@@ -26,6 +28,16 @@ inline constexpr auto kNoWait = std::chrono::steady_clock::time_point::min();
 
 // What a member waited for.
 enum class Arrival : uint8_t { kNothing, kFrame, kNudge };
+
+// An error that is about one neighbour says which, by its worker id. NeighbourOf: empty where it is
+// about none, or where another worker knows the cause.
+inline constexpr const char* kNeighbourKey = "ringmaster/neighbour";
+[[nodiscard]] inline Status WithNeighbour(const std::string& name, Status status) {
+  return WithDetail(kNeighbourKey, name, std::move(status));
+}
+[[nodiscard]] inline std::string NeighbourOf(const Status& status) {
+  return DetailOf(kNeighbourKey, status);
+}
 
 class Link {
  public:

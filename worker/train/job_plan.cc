@@ -8,6 +8,7 @@
 #include "common/graph/cost.h"
 #include "common/graph/update/optimizer.h"
 #include "worker/backend/core_layout.h"
+#include "worker/backend/failure.h"
 #include "worker/ring/all_reduce.h"
 #include "worker/state/checkpoint_writer.h"
 
@@ -108,7 +109,8 @@ WorkerMemory MemoryOf(const v1::ResultSpec& result, const ProgramSet& programs,
     memory.always.push_back({"predictions", rows + step});
   }
   memory.always.push_back({"samples read ahead", read(own_shards)});
-  memory.always.push_back({"a copy for a checkpoint", state});
+  memory.copy = state;
+  memory.always.push_back({"a copy for a checkpoint", memory.copy});
   const uint64_t nodes = NodesOf(programs);
   memory.always.push_back(
       {"programs and kernels", nodes * (kNodeBytes + kKernelBytes * use.cores)});
@@ -352,7 +354,7 @@ Status JobPlan::Check() const {
                   FormatBytes(needed()), FormatBytes(memory_per_core),
                   FormatBytes(needed() - memory_per_core), batch, shards, TableOf(*this));
   text.pop_back();
-  return Status(absl::StatusCode::kResourceExhausted, text);
+  return OutOfMemory("{}", text);
 }
 
 std::string TableOf(const JobPlan& plan) {

@@ -27,6 +27,7 @@ struct WorkerMemory {
   };
   std::vector<Part> always;    // in a run that nothing disturbs, while a checkpoint is delivered
   std::vector<Part> at_times;  // beside that: copies that wait, a state that comes from elsewhere
+  uint64_t copy = 0;           // of the state, for one checkpoint; among the parts
 
   [[nodiscard]] uint64_t usual() const;
   [[nodiscard]] uint64_t most() const;  // all that may be there at once

@@ -5,6 +5,7 @@
 
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -18,18 +19,17 @@ void FlipBitOf(std::span<float> values) {
 }  // namespace
 
 Status LoseState(TrainingJob* job, const std::string& what) {
-  std::string& lost = job->lost_state;
-  lost = fmt::format(
-      "the state of step {} is not what was written: {} differs. A bit of this worker's memory "
-      "changed: test the memory of this host",
-      job->state->step, what);
-  job->state_differs = true;
-  spdlog::error("state lost: job={} {}", job->id.value(), lost);
-  return DataLoss("{}", lost);
+  job->lost_state = WithFailure(
+      v1::FAILURE_CODE_STATE_DIFFERS,
+      DataLoss("the state of step {} is not what was written: {} differs. A bit of this worker's "
+               "memory changed: test the memory of this host",
+               job->state->step, what));
+  spdlog::error("state lost: job={} {}", job->id.value(), Message(job->lost_state));
+  return job->lost_state;
 }
 
 Status CheckState(TrainingJob* job, const ForEachPiece& for_each) {
-  if (!job->lost_state.empty()) return DataLoss("{}", job->lost_state);
+  RING_RETURN_IF_ERROR(job->lost_state);
   RING_RETURN_IF_ERROR(job->BringToHost());
   const State& state = *job->state;
   const std::string what = NameDifference(*state.layout, state.written, HashState(state, for_each));

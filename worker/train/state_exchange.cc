@@ -50,8 +50,7 @@ Status Replace(State fresh, const Past& past, TrainingJob* job) {
     MutexLock lock(job->state_mu);
     job->newest_validation = past.validation;
     job->newest_test = past.test;
-    job->lost_state.clear();
-    job->state_differs = false;
+    job->lost_state = absl::OkStatus();
   }
   job->step_work.Drop();
   job->pulse.set_applied(job->state->step);
@@ -63,7 +62,7 @@ Status Replace(State fresh, const Past& past, TrainingJob* job) {
 namespace {
 
 Status IsAt(uint64_t step, const TrainingJob& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.state_mu) {
-  if (!job.lost_state.empty()) return FailedPrecondition("{}", job.lost_state);
+  if (!job.lost_state.ok()) return FailedPrecondition("{}", Message(job.lost_state));
   const uint64_t held = job.state->step;
   if (step == held) return absl::OkStatus();
   if (step < held) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/signals.h"
+#include "worker/backend/failure.h"
 #include "worker/state/watch.h"
 #include "worker/train/state_check.h"
 #include "worker/train/update.h"
@@ -89,11 +90,13 @@ RunResult StepLoop::ResultOf(const Status& status) {
     return result;
   }
   result.reason = Message(status);
+  result.code = FailureOf(status);
+  result.neighbour = ring::NeighbourOf(status);
   {
     MutexLock lock(job_->state_mu);  // who reads the state for a peer may see that it is lost
-    if (!job_->lost_state.empty()) {
-      result.reason = job_->lost_state;
-      result.state_differs = job_->state_differs;
+    if (!job_->lost_state.ok()) {
+      result.reason = Message(job_->lost_state);
+      result.code = FailureOf(job_->lost_state);
       return result;
     }
   }

@@ -6,6 +6,7 @@
 #include "common/float_mode.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
+#include "worker/backend/failure.h"
 #include "worker/train/shard_work.h"
 #include "worker/train/state_check.h"
 #include "worker/train/state_exchange.h"
@@ -56,7 +57,8 @@ size_t Trainer::largest_payload() const {
 }
 Status Trainer::whole() const {
   MutexLock lock(job_->state_mu);
-  return job_->state_differs ? DataLoss("{}", job_->lost_state) : absl::OkStatus();
+  const bool differs = FailureOf(job_->lost_state) == v1::FAILURE_CODE_STATE_DIFFERS;
+  return differs ? job_->lost_state : absl::OkStatus();
 }
 Status Trainer::Check() { return CheckStateOnCores(job_.get()); }
 Pulse Trainer::pulse() const { return job_->pulse.Read(); }
@@ -129,6 +131,7 @@ RunResult Trainer::Run(const Assignment& assignment, const RunPeers& peers,
     RunResult result;
     DescribeState(*job_, &result);
     result.reason = Message(status);
+    result.code = FailureOf(status);
     return result;
   }
   spdlog::info("run begins: job={} generation={} rank={} of={} shards={} step={}", job_->id.value(),

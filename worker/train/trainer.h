@@ -66,11 +66,12 @@ struct RunResult {
   uint64_t applied = 0;  // the trainer holds S(applied), whole, whatever `end` says
   Sha256Digest digest{};
   std::string reason;
-  // Of kFailed: what it reads of its own state is not what it wrote; it holds no state any more.
-  bool state_differs = false;
-  // Of kPeerLost. UNAVAILABLE: a neighbour is gone, `reason` names it; ABORTED: a neighbour left of
-  // its own accord, so another worker knows the cause; else the ring stood still or spoke nonsense.
+  // Of kFailed. STATE_DIFFERS and NOT_FINITE after an update: it holds no state any more.
+  v1::FailureCode code = v1::FAILURE_CODE_UNSPECIFIED;
+  // Of kPeerLost. UNAVAILABLE: a neighbour is gone; ABORTED: a neighbour left of its own accord, so
+  // another worker knows the cause; else the ring stood still or spoke nonsense.
   absl::StatusCode link_error = absl::StatusCode::kOk;
+  std::string neighbour;        // that the error is about, where it is one (NeighbourOf)
   std::string manifest_sha256;  // of the last checkpoint, where this worker wrote it
   // Shards of step `applied` whose gradients are held, ascending: the next run keeps them when they
   // are all its own, else it drops them.

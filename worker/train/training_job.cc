@@ -7,6 +7,7 @@
 #include "common/amount.h"
 #include "common/job/resolve.h"
 #include "common/log.h"
+#include "worker/backend/failure.h"
 #include "worker/state/watch.h"
 #include "worker/train/bind_cores.h"
 
@@ -80,10 +81,15 @@ Status CheckMemory(const Backend& backend, const std::vector<CoreOptions>& cores
   const uint64_t needed = job->planned.host.most() + (own ? 0 : job->planned.core * count);
   const uint64_t limit = HostLimit(backend, cores);
   if (needed <= limit) return absl::OkStatus();
-  return Error(absl::StatusCode::kResourceExhausted,
-               "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
-               "workers with more memory",
-               FormatBytes(needed), FormatBytes(limit), job->planned.host.Text());
+  return OutOfMemory(
+      "Used {} of {} memory for the state on all cores: {}; take a smaller model or "
+      "workers with more memory",
+      FormatBytes(needed), FormatBytes(limit), job->planned.host.Text());
+}
+
+Status BuildPrograms(TrainingJob* job) {
+  RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(job->spec(), job->resolved.memory()));
+  return absl::OkStatus();
 }
 
 // How the state will lie in memory; nothing of it is allocated yet.
@@ -147,7 +153,7 @@ Status TrainingJob::TakeInit() {
   const std::shared_ptr<const InitWeights> init = std::exchange(options.init, nullptr);
   lacks_init = spec().has_init() && init == nullptr;
   if (init == nullptr) return absl::OkStatus();
-  RING_RETURN_IF_ERROR(init->Apply(spec().init(), state.get()));
+  RING_RETURN_IF_ERROR(WithFailure(v1::FAILURE_CODE_INIT, init->Apply(spec().init(), state.get())));
   return RefreshWeights();
 }
 
@@ -194,7 +200,8 @@ Status TrainingJob::Refresh() {
 StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
     const JobId& id, const v1::ResolvedJob& resolved, std::shared_ptr<const Dataset> dataset,
     Backend* backend, const std::vector<CoreOptions>& cores, const TrainerOptions& options) {
-  RING_RETURN_IF_ERROR(CheckDataset(resolved.result().data(), dataset->facts()));
+  RING_RETURN_IF_ERROR(WithFailure(v1::FAILURE_CODE_DATASET_DIFFERS,
+                                   CheckDataset(resolved.result().data(), dataset->facts())));
   auto job = std::make_unique<TrainingJob>(id, resolved, options);
   const auto enter = [&](const char* phase) {
     if (options.on_phase) options.on_phase(phase);
@@ -206,9 +213,9 @@ StatusOr<std::unique_ptr<TrainingJob>> BuildTrainingJob(
       std::make_shared<ShardLoader>(std::move(dataset), resolved.result(),
                                     augments == Augments::kLoader ? job->augmenter : nullptr);
   enter("graph");
-  RING_ASSIGN_OR_RETURN(job->programs, ProgramSet::Build(resolved.result(), resolved.memory()));
+  RING_RETURN_IF_ERROR(WithFailure(v1::FAILURE_CODE_INVALID_JOB, BuildPrograms(job.get())));
   enter("plan");
-  RING_RETURN_IF_ERROR(LayOutState(job.get()));
+  RING_RETURN_IF_ERROR(WithFailure(v1::FAILURE_CODE_INVALID_JOB, LayOutState(job.get())));
   RING_RETURN_IF_ERROR(WithTable(CheckMemory(*backend, cores, job.get()), *job, backend, cores));
   enter("bind");
   RING_RETURN_IF_ERROR(WithTable(Bind(backend, cores, augments, job.get()), *job, backend, cores));

@@ -64,10 +64,9 @@ struct TrainingJob {
   std::optional<Evaluation> newest_test;
   uint64_t ring_bytes = 0;  // of the generations that ended
 
-  // Why nothing may be made of the state any more; empty: it is whole. Written under state_mu, and
-  // read under it by other threads than the step thread.
-  std::string lost_state;
-  bool state_differs = false;  // that it is not what was written is why; likewise
+  // Why nothing may be made of the state any more (STATE_DIFFERS, NOT_FINITE); OK: it is whole.
+  // Written under state_mu, and read under it by other threads than the step thread.
+  Status lost_state;
   // The step thread writes the state and the newest evaluations under it, and reads them
   // without; other threads read them under it.
   Mutex state_mu;

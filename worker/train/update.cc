@@ -11,6 +11,7 @@
 #include "common/failpoint.h"
 #include "common/job/resolve.h"
 #include "common/job/shards.h"
+#include "worker/backend/failure.h"
 #include "worker/state/state_hash.h"
 #include "worker/train/state_check.h"
 #include "worker/train/weight_update.h"
@@ -77,6 +78,13 @@ void EndStep(const exact::Record& total, exact::BlockSum sum, TrainingJob* job) 
   ++state.step;
 }
 
+// Or too large to be summed: no later step would be worth anything.
+template <typename... Args>
+Status NotFinite(fmt::format_string<Args...> format, Args&&... args) {
+  return WithFailure(v1::FAILURE_CODE_NOT_FINITE,
+                     FailedPrecondition(format, std::forward<Args>(args)...));
+}
+
 // What a step does to parameters, slots and units: here, or where the device has them.
 struct Trained {
   PassSums pass;
@@ -133,11 +141,11 @@ StatusOr<exact::BlockSum> Train(TrainingJob* job, Change change, SumSource sourc
   const std::string what = NameDifference(*state.layout, state.written, read);
   if (!what.empty()) return LoseState(job, what);
   if (!trained.pass.not_finite.empty()) {
-    job->lost_state = fmt::format(
+    job->lost_state = NotFinite(
         "step {}: {} is not finite (NaN or infinity) after the update. A smaller learning rate, or "
         "a look at the data, may help",
         state.step, trained.pass.not_finite);
-    return FailedPrecondition("{}", job->lost_state);
+    return job->lost_state;
   }
   state.written.trained = std::move(trained.pass.written);
   state.written.exponents = trained.exponents_written;
@@ -161,13 +169,13 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
   const State& state = *job.state;
   const std::string what = DescribeFlag(*state.layout, total);
   if (!job.scaled()) {
-    return FailedPrecondition(
+    return NotFinite(
         "step {}: {}; nothing of this step was applied. A smaller learning rate, or a look at the "
         "data, may help",
         state.step, what);
   }
   if (state.loss_scale.value > 1) return Verdict::kSkip;
-  return FailedPrecondition(
+  return NotFinite(
       "step {}: {} although the loss scale is 1, which cannot be halved: the values themselves "
       "overflow. A smaller learning rate, policy mixed_bfloat16, or a look at the data, may help",
       state.step, what);
@@ -175,7 +183,7 @@ StatusOr<Verdict> Judge(const TrainingJob& job, const exact::Record& total) {
 
 Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
-  if (!job->lost_state.empty()) return DataLoss("{}", job->lost_state);
+  RING_RETURN_IF_ERROR(job->lost_state);
   State& state = *job->state;
   RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kUpdate, source));
   if (job->scaled()) {
@@ -191,7 +199,7 @@ Status ApplyStep(TrainingJob* job, const exact::Record& total, SumSource source)
 
 Status SkipStep(TrainingJob* job, const exact::Record& total, SumSource source) {
   MutexLock lock(job->state_mu);
-  if (!job->lost_state.empty()) return DataLoss("{}", job->lost_state);
+  RING_RETURN_IF_ERROR(job->lost_state);
   State& state = *job->state;
   RING_ASSIGN_OR_RETURN(const exact::BlockSum sum, Train(job, Change::kNone, source));
   state.loss_scale = AfterSkippedStep(state.loss_scale);

@@ -8,43 +8,44 @@ namespace {
 
 struct Row {
   Cause cause;
+  v1::FailureCode code;  // by which a worker says it; UNSPECIFIED: none does
   const char* word;
   const char* advice;  // {job}, {worker} and {host} are replaced
 };
 
 constexpr std::array kTable = {
-    Row{Cause::kWorkerFailed, "WORKER_FAILED",
+    Row{Cause::kWorkerFailed, v1::FAILURE_CODE_UNSPECIFIED, "WORKER_FAILED",
         "`ringctl logs {job} --worker {worker}` shows what led to it; remove the cause that the "
         "reason names, then submit the job again."},
-    Row{Cause::kNotFinite, "NOT_FINITE",
+    Row{Cause::kNotFinite, v1::FAILURE_CODE_NOT_FINITE, "NOT_FINITE",
         "Take a smaller learning rate, or look at the data of that step, and submit the job "
         "again."},
-    Row{Cause::kDataset, "DATASET",
+    Row{Cause::kDataset, v1::FAILURE_CODE_DATASET, "DATASET",
         "Repair the dataset under the data root of {worker} on {host} as the reason says, then "
         "submit the job again."},
-    Row{Cause::kDatasetDiffers, "DATASET_DIFFERS",
+    Row{Cause::kDatasetDiffers, v1::FAILURE_CODE_DATASET_DIFFERS, "DATASET_DIFFERS",
         "Give every worker the same copy of the dataset, byte for byte, then submit the job "
         "again."},
-    Row{Cause::kInit, "INIT",
+    Row{Cause::kInit, v1::FAILURE_CODE_INIT, "INIT",
         "Give every worker the same copy of init.file under its data root, or name a job in "
         "init.job that has a checkpoint; then submit the job again."},
-    Row{Cause::kInvalidJob, "INVALID_JOB",
+    Row{Cause::kInvalidJob, v1::FAILURE_CODE_INVALID_JOB, "INVALID_JOB",
         "Change the job file as the reason says and submit it again."},
-    Row{Cause::kMemory, "MEMORY",
+    Row{Cause::kMemory, v1::FAILURE_CODE_MEMORY, "MEMORY",
         "Take a smaller batch, more shards or a smaller model, or start {worker} with a larger "
         "--memory-per-core; then submit the job again."},
-    Row{Cause::kKnownShardDiffers, "KNOWN_SHARD_DIFFERS",
+    Row{Cause::kKnownShardDiffers, v1::FAILURE_CODE_UNSPECIFIED, "KNOWN_SHARD_DIFFERS",
         "Install the same release on both workers and compare them in `ringctl workers`; if they "
         "are equal there, one machine computes wrong bits and should be left out."},
-    Row{Cause::kStateDiffers, "STATE_DIFFERS",
+    Row{Cause::kStateDiffers, v1::FAILURE_CODE_STATE_DIFFERS, "STATE_DIFFERS",
         "One of the workers computed or kept wrong bits: test the memory of both hosts, leave the "
         "broken one out, then submit the job again."},
-    Row{Cause::kProtocolViolation, "PROTOCOL_VIOLATION",
+    Row{Cause::kProtocolViolation, v1::FAILURE_CODE_UNSPECIFIED, "PROTOCOL_VIOLATION",
         "Install the same release on the coordinator and on {worker}, then submit the job again."},
-    Row{Cause::kCheckpointDiffers, "CHECKPOINT_DIFFERS",
+    Row{Cause::kCheckpointDiffers, v1::FAILURE_CODE_UNSPECIFIED, "CHECKPOINT_DIFFERS",
         "What arrived is not the state that was trained: test the memory and the disks of the "
         "hosts, then submit the job again."},
-    Row{Cause::kNoCheckpoint, "NO_CHECKPOINT",
+    Row{Cause::kNoCheckpoint, v1::FAILURE_CODE_UNSPECIFIED, "NO_CHECKPOINT",
         "`ringctl checkpoint verify` of the job that it resumes or continues shows what is wrong "
         "with each of its checkpoints; what resumes can begin again with `ringctl submit --like "
         "{job}`, what continues with the step of another checkpoint: continue.step."},
@@ -62,10 +63,6 @@ std::string Kept(const Scene& scene) {
                      scene.kept_step, scene.job_id);
 }
 
-bool Has(const std::string& text, const char* phrase) {
-  return text.find(phrase) != std::string::npos;
-}
-
 }  // namespace
 
 Fault FaultOf(Cause cause, const Status& status, const std::string& worker) {
@@ -78,18 +75,10 @@ std::string WordOf(Cause cause) {
   return row == nullptr ? "" : row->word;
 }
 
-Cause CauseOfError(const std::string& error) {
-  if (Has(error, "not finite (NaN or infinity)") || Has(error, "too large to be summed exactly")) {
-    return Cause::kNotFinite;
-  }
-  if (Has(error, " memory per core ") || Has(error, " memory for the state ") ||
-      Has(error, "out of memory") || Has(error, "bytes for a core") || Has(error, "a core needs")) {
-    return Cause::kMemory;
-  }
-  if (Has(error, "while it was in use") || Has(error, " record ")) {  // a file of the dataset
-    return Cause::kDataset;
-  }
-  return Cause::kWorkerFailed;
+Cause CauseOfCode(v1::FailureCode code) {
+  const auto row = std::ranges::find(kTable, code, &Row::code);
+  const bool known = code != v1::FAILURE_CODE_UNSPECIFIED && row != kTable.end();
+  return known ? row->cause : Cause::kWorkerFailed;
 }
 
 v1::Failure MakeFailure(const Fault& fault, const Scene& scene) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/status.h"
+#include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
 namespace ringmaster::coordinator {
@@ -41,9 +42,9 @@ struct Fault {
 // WORKER_FAILED of kWorkerFailed.
 [[nodiscard]] std::string WordOf(Cause cause);
 
-// What a worker's own words about a job that it cannot prepare, or a step that failed, mean.
-// Messages have no code on the wire, so this knows the phrases of worker/train and worker/data.
-[[nodiscard]] Cause CauseOfError(const std::string& error);
+// What a worker says of why it cannot go on. kWorkerFailed where it does not know, and of a code
+// that this coordinator does not.
+[[nodiscard]] Cause CauseOfCode(v1::FailureCode code);
 
 // Where a fault happened.
 struct Scene {

@@ -107,7 +107,7 @@ class Run {
   void OnStopped(Member& from);
   void OnDropped(const Member& from, const v1::CheckpointsDropped& said);
 
-  // Its state is not what it wrote (JobFailed.state_differs).
+  // Its state is not what it wrote (STATE_DIFFERS).
   [[nodiscard]] Fault OnStateFault(const Member& from, const v1::JobFailed& said, Now now,
                                    Actions& actions);
 

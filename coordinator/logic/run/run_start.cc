@@ -72,8 +72,12 @@ Fault Run::OnInspected(Member& from, const v1::Inspected& said, Now now, Actions
       RefuseJoiner(from.name(), "it cannot use the dataset: " + said.error(), now);
       return {};
     }
-    return {Cause::kDataset,
-            fmt::format("{} cannot use the dataset: {}", from.called(), said.error()), from.name()};
+    const Cause cause = CauseOfCode(said.code());
+    return {
+        cause,
+        fmt::format("{} cannot {}: {}", from.called(),
+                    cause == Cause::kDataset ? "use the dataset" : "take the job", said.error()),
+        from.name()};
   }
   if (init_ && said.has_init() == said.init_error().empty()) {
     from.init = said.init();
@@ -114,7 +118,7 @@ Fault Run::OnPrepared(Member& from, const v1::Prepared& said, Now now) {
   if (from.role != Role::kPreparing || from.prepared || phase_ == Phase::kStopping) return {};
   Fault fault;
   if (!said.error().empty()) {
-    fault = {CauseOfError(said.error()),
+    fault = {CauseOfCode(said.code()),
              fmt::format("{} cannot run the job: {}", from.called(), said.error()), from.name()};
   } else if (said.known_shard_sha256_size() != static_cast<int>(from.attach.cores())) {
     fault = Violation(from, fmt::format("sent {} known-shard results for its {} cores",

@@ -35,23 +35,23 @@ TEST_CASE("Failure: without a host, a worker or a checkpoint the advice still re
   CHECK(At(3, "") == "at step 3");
 }
 
-// As worker/train, worker/backend and the dataset say it.
-TEST_CASE("Failure: a worker's own words are known by their phrases") {
-  CHECK(CauseOfError("step 7: the gradient of conv1/kernel of shard 3 is not finite (NaN or "
-                     "infinity); nothing of this step was applied.") == Cause::kNotFinite);
-  CHECK(CauseOfError("step 7: loss of shard 3 is too large to be summed exactly; nothing of this "
-                     "step was applied.") == Cause::kNotFinite);
-  CHECK(CauseOfError("Used 9.31G of 8.00G memory per core (exceeded by 1.31G): arena 9.00G") ==
-        Cause::kMemory);
-  CHECK(CauseOfError("Used 9.31G of 8.00G memory for the state on all cores: parameters 3G") ==
-        Cause::kMemory);
-  CHECK(CauseOfError("conv1: oneDNN is out of memory") == Cause::kMemory);
-  CHECK(CauseOfError("cannot get 123 bytes for a core: Cannot allocate memory") == Cause::kMemory);
-  CHECK(CauseOfError("a core needs 123 bytes, and 100 are reserved for it") == Cause::kMemory);
-  CHECK(CauseOfError("train.bin: the file changed while it was in use, so it is not the one that "
-                     "was compared with the other workers'") == Cause::kDataset);
-  CHECK(CauseOfError("train.bin record 7: Input/output error") == Cause::kDataset);
-  CHECK(CauseOfError("the step loop stopped by itself") == Cause::kWorkerFailed);
+TEST_CASE("Failure: a worker's code is the word of that name, whatever its text says") {
+  const google::protobuf::EnumDescriptor& codes = *v1::FailureCode_descriptor();
+  std::set<std::string> words;
+  for (int i = 0; i < codes.value_count(); ++i) {
+    const auto code = static_cast<v1::FailureCode>(codes.value(i)->number());
+    if (code == v1::FAILURE_CODE_UNSPECIFIED) continue;
+    CHECK(codes.value(i)->name() == "FAILURE_CODE_" + WordOf(CauseOfCode(code)));
+    words.insert(WordOf(CauseOfCode(code)));
+  }
+  CHECK(words == std::set<std::string>{"NOT_FINITE", "DATASET", "DATASET_DIFFERS", "INIT",
+                                       "INVALID_JOB", "MEMORY", "STATE_DIFFERS"});
+}
+
+TEST_CASE("Failure: a worker that does not know, or has a code of its own, has failed") {
+  for (const int code : {0, 8, 1000, -1}) {
+    CHECK(CauseOfCode(static_cast<v1::FailureCode>(code)) == Cause::kWorkerFailed);
+  }
 }
 
 }  // namespace

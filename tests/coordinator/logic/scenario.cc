@@ -237,6 +237,7 @@ class Player {
       v1::Prepared& said = *message.mutable_prepared();
       said.set_job_id(command.Text("job", "j0001"));
       said.set_error(command.Text("error", ""));
+      said.set_code(ParseCode(command));
       said.set_digest(command.Text("digest", "d0"));
       said.set_known_shard_seconds(command.Real("seconds", 0));
       for (uint64_t core = 0; core < command.Number("cores", cores_[command.subject]); ++core) {
@@ -312,7 +313,7 @@ class Player {
       *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
       said.set_step(command.Number("step", 0));
       said.set_reason(command.Text("reason", ""));
-      said.set_state_differs(command.options.contains("differs"));
+      said.set_code(ParseCode(command));
     });
   }
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "common/check.h"
 #include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
 
@@ -85,10 +86,18 @@ v1::Heartbeat ParseHeartbeat(const Command& command) {
   return said;
 }
 
+v1::FailureCode ParseCode(const Command& command) {
+  auto code = v1::FAILURE_CODE_UNSPECIFIED;
+  const std::string word = command.Text("code", "UNSPECIFIED");
+  RING_CHECK(v1::FailureCode_Parse("FAILURE_CODE_" + word, &code), "there is no such code");
+  return code;
+}
+
 v1::Inspected ParseInspected(const Command& command) {
   v1::Inspected said;
   said.set_job_id(command.Text("job", "j0001"));
   said.set_error(command.Text("error", ""));
+  said.set_code(ParseCode(command));
   *said.mutable_facts() = testing::MakeFacts();
   said.mutable_facts()->mutable_columns(1)->set_limit(command.Number("classes", 10));
   v1::DataFile& file = *said.mutable_facts()->mutable_files(1);

@@ -36,6 +36,9 @@ struct Command {
 // there.
 [[nodiscard]] v1::Heartbeat ParseHeartbeat(const Command& command);
 
+// `... code=MEMORY`: of FailureCode
+[[nodiscard]] v1::FailureCode ParseCode(const Command& command);
+
 // `... error="..." sha=other file=NAME classes=10`: of the second of its files
 [[nodiscard]] v1::Inspected ParseInspected(const Command& command);
 [[nodiscard]] v1::Joined ParseJoined(const Command& command);

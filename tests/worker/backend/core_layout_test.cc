@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tests/worker/backend/model_program.h"
+#include "worker/backend/failure.h"
 #include "worker/backend/shard_io.h"
 
 namespace ringmaster {
@@ -69,6 +70,7 @@ TEST_CASE("Core layout: what does not fit is refused with the plan") {
              Contains("(exceeded by 3.0 MiB)") && Contains(", weights, state and input 3.0 MiB\n"));
   const Status status = CheckFits(*program, layout, 0, size_t{32} << 20);
   CHECK(absl::IsResourceExhausted(status));
+  CHECK(FailureOf(status) == v1::FAILURE_CODE_MEMORY);
   CHECK_THAT(Message(status), Catch::StartsWith("Used ") &&
                                   Contains("of 32.0 MiB memory per core") &&
                                   Contains("(64, 32, 32, 96) float32"));

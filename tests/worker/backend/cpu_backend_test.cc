@@ -8,6 +8,7 @@
 #include "tests/support/program_feeds.h"
 #include "tests/worker/backend/model_program.h"
 #include "worker/backend/cpu/cpu_backend.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster {
 
@@ -21,6 +22,7 @@ TEST_CASE("CPU backend: a program that does not fit the core's memory is refused
   const auto bound = testing::BoundProgram::Create(
       **backend, *program, {.name = "core0", .memory_bytes = uint64_t{32} << 20});
   REQUIRE(absl::IsResourceExhausted(bound.status()));
+  CHECK(FailureOf(bound.status()) == v1::FAILURE_CODE_MEMORY);
   const std::string message = Message(bound.status());
   CHECK_THAT(message, Contains("of 32.0 MiB memory per core"));
   CHECK(message.rfind("Used ", 0) == 0);

@@ -13,6 +13,7 @@
 #include "tests/support/fake_input_stage.h"
 #include "tests/support/image_data.h"
 #include "tests/support/temporary_folder.h"
+#include "worker/backend/failure.h"
 
 namespace ringmaster::worker {
 namespace {
@@ -442,6 +443,7 @@ TEST_CASE_METHOD(ReaderFixture, "Reader: an error of the data comes out at the b
   }
   const Batch batch = reader.Get(BatchId::Training(5, 2), Soon());
   CHECK(batch.status().code() == absl::StatusCode::kDataLoss);
+  CHECK(FailureOf(batch.status()) == v1::FAILURE_CODE_DATASET);
 }
 
 TEST_CASE_METHOD(ReaderFixture,

@@ -166,7 +166,7 @@ TEST_CASE("GenerationRun: who joined has connections ready to the next two succe
 TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
   RankOne run;
   run.port.ready = {"of the generation before"};
-  run.port.connect = absl::UnavailableError("the connection to successor w2 was refused");
+  run.port.connect = ring::WithNeighbour("w2", absl::UnavailableError("successor w0 was refused"));
   const RunEnded ended = run.Go();
   CHECK(ended.outcome == Outcome::kPeerLost);
   CHECK(ended.peer == "w2");
@@ -174,6 +174,12 @@ TEST_CASE("GenerationRun: a neighbour that cannot be reached is named") {
   CHECK(Posted<RunJoined>(run) == nullptr);
   CHECK(run.port.ready.size() == 1);
   CHECK_FALSE(run.port.watching);
+}
+
+TEST_CASE("GenerationRun: whom an error is about is not read out of its text") {
+  RankOne run;
+  run.port.connect = absl::UnavailableError("worker w2 left the ring: successor w0 is lost");
+  CHECK(run.Go().peer.empty());
 }
 
 TEST_CASE("GenerationRun: a ring that broke because it is fenced accuses nobody") {
@@ -234,7 +240,7 @@ TEST_CASE("GenerationRun: a worker that is not in the ring says so") {
 TEST_CASE("GenerationRun: what was computed is acknowledged after a run that never came to train") {
   RankOne run;
   run.mark = {{1, 2}, true};
-  run.port.connect = absl::UnavailableError("predecessor w0 is lost");
+  run.port.connect = ring::WithNeighbour("w0", absl::UnavailableError("predecessor w0 is lost"));
   const RunEnded ended = run.Go();
   CHECK(ended.peer == "w0");
   CHECK(ended.folded == std::vector<uint32_t>{1, 2});

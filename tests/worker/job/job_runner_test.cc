@@ -207,6 +207,27 @@ TEST_CASE(
   CHECK(runner.heartbeat().job_id() == kRunnersJob.value());
 }
 
+TEST_CASE("JobRunner: why a dataset or a job cannot be used is said as a code") {
+  World world;
+  RunnerNode node("w1", world.folder.path(), world.checkpoints.channel(), {});
+  v1::DataSource elsewhere = world.source;
+  elsewhere.set_path("elsewhere");
+  node.runner().Submit(InspectDataset{kRunnersJob, elsewhere});
+  const auto inspected = node.Await<InspectDone>();
+  REQUIRE(inspected);
+  CHECK_FALSE(inspected->error.empty());
+  CHECK(inspected->code == v1::FAILURE_CODE_DATASET);
+  node.runner().Submit(InspectDataset{kRunnersJob, world.source});
+  REQUIRE(node.Await<InspectDone>()->error.empty());
+  v1::ResolvedJob other = world.resolved;
+  other.mutable_result()->mutable_data()->mutable_files(0)->set_sha256("00");
+  node.runner().Submit(PrepareJob{kRunnersJob, other});
+  const auto prepared = node.Await<PrepareDone>();
+  REQUIRE(prepared);
+  CHECK_FALSE(prepared->error.empty());
+  CHECK(prepared->code == v1::FAILURE_CODE_DATASET_DIFFERS);
+}
+
 TEST_CASE("JobRunner: a source that is gone is named") {
   World world;
   Member source(&world, "w1");

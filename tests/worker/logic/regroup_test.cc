@@ -259,7 +259,7 @@ TEST_CASE("Regroup: of a state that is not what was written nothing else is said
   if (noticed_by_run) {
     RunEnded ended = Ended(Outcome::kFailed, 9);
     ended.reason = "fc differs";
-    ended.state_differs = true;
+    ended.code = v1::FAILURE_CODE_STATE_DIFFERS;
     told = logic.Step(ended, kNow);
   } else {
     FromCoordinator fence = Fence("j1", 2);
@@ -270,7 +270,7 @@ TEST_CASE("Regroup: of a state that is not what was written nothing else is said
   }
   for (const Decision& decision : {told, logic.Step(Fence("j1", 7), kNow)}) {
     const v1::JobFailed& failed = Sent(decision).job_failed();
-    CHECK(failed.state_differs());
+    CHECK(failed.code() == v1::FAILURE_CODE_STATE_DIFFERS);
     CHECK(failed.step() == 9);
     CHECK(failed.reason() == "fc differs");
   }

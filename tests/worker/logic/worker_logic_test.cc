@@ -160,6 +160,26 @@ TEST_CASE("WorkerLogic: it serves one job at a time") {
   const Decision decision = logic.Step(Inspect("j2"), kNow);
   CHECK(Sent(decision).inspected().job_id() == "j2");
   CHECK(Sent(decision).inspected().error() == "the worker still holds job j1");
+  CHECK(Sent(decision).inspected().code() == v1::FAILURE_CODE_UNSPECIFIED);
+}
+
+TEST_CASE("WorkerLogic: why it cannot go on is told as a code, beside the text") {
+  WorkerLogic logic = AttachedLogic();
+  (void)logic.Step(Inspect("j1"), kNow);
+  InspectDone inspected{JobId("j1"), {}, "there is no such folder"};
+  inspected.code = v1::FAILURE_CODE_DATASET;
+  CHECK(Sent(logic.Step(inspected, kNow)).inspected().code() == v1::FAILURE_CODE_DATASET);
+  (void)logic.Step(Prepare("j1"), kNow);
+  PrepareDone prepared{JobId("j1"), {}, "", "no room"};
+  prepared.code = v1::FAILURE_CODE_MEMORY;
+  CHECK(Sent(logic.Step(prepared, kNow)).prepared().code() == v1::FAILURE_CODE_MEMORY);
+  WorkerLogic running = RunningLogic();
+  RunEnded ended = Ended(Outcome::kFailed, 3);
+  ended.reason = "step 3: the loss is too large";
+  ended.code = v1::FAILURE_CODE_NOT_FINITE;
+  const v1::JobFailed failed = Sent(running.Step(ended, kNow)).job_failed();
+  CHECK(failed.code() == v1::FAILURE_CODE_NOT_FINITE);
+  CHECK(failed.reason() == ended.reason);
 }
 
 TEST_CASE("WorkerLogic: an idle worker acknowledges a fence at once, an old fence never") {

@@ -46,7 +46,7 @@ TEST_CASE("State check: a flipped bit is named at its step, in rings of one and 
   size_t found = 0;
   for (const MemberResult& result : results) {
     CHECK(result.checkpoints.empty());
-    if (!result.run.state_differs) continue;
+    if (result.run.code != v1::FAILURE_CODE_STATE_DIFFERS) continue;
     ++found;
     CHECK(result.run.end == RunEnd::kFailed);
     CHECK(result.run.applied == step);
@@ -61,7 +61,7 @@ TEST_CASE("State check: before a copy for a checkpoint all of the state is looke
   FakeCase job(OnHosts(), WithoutCheckpoints());
   const Armed armed(fmt::format("state@{}=flip:slot", kSteps));
   const auto results = job.Run(kAlone);
-  CHECK(results[0].run.state_differs);
+  CHECK(results[0].run.code == v1::FAILURE_CODE_STATE_DIFFERS);
   CHECK(results[0].run.applied == kSteps);
   CHECK(results[0].checkpoints.empty());
 }
@@ -76,7 +76,7 @@ TEST_CASE("State check: nothing is handed over of a state that differs") {
   {
     const Armed armed("state@0=flip:parameter");
     const Assignment alone{.position = {0, 1}, .shards = {0, 1, 2, 3}};
-    CHECK((*trainer)->Run(alone, {}, {}).state_differs);
+    CHECK((*trainer)->Run(alone, {}, {}).code == v1::FAILURE_CODE_STATE_DIFFERS);
   }
   CHECK((*trainer)->whole().code() == absl::StatusCode::kDataLoss);
   CHECK((*trainer)->Check().code() == absl::StatusCode::kDataLoss);
@@ -95,9 +95,9 @@ TEST_CASE("State check: a value that is not finite after an update fails the job
   // Who finds it first closes its link: the other may be in the same step still.
   size_t found = 0;
   for (const MemberResult& result : results) {
-    CHECK_FALSE(result.run.state_differs);
     CHECK(result.checkpoints.empty());
     if (result.run.end == RunEnd::kPeerLost) continue;
+    CHECK(result.run.code == v1::FAILURE_CODE_NOT_FINITE);
     ++found;
     CHECK(result.run.end == RunEnd::kFailed);
     CHECK_THAT(result.run.reason,

@@ -10,6 +10,7 @@
 #include "common/safetensors.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/training_case.h"
+#include "worker/backend/failure.h"
 #include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
@@ -212,7 +213,9 @@ TEST_CASE("Trainer on CPU kernels: a job does not begin with another file than i
   const MemberResult with = run(*init), without = run(nullptr);
   CHECK(Message(with.prepared) == "");
   CHECK(with.run.end == RunEnd::kFinished);
-  CHECK(Message(run(*other).prepared).starts_with("what the job begins with has SHA-256 "));
+  const Status of_other = run(*other).prepared;
+  CHECK(Message(of_other).starts_with("what the job begins with has SHA-256 "));
+  CHECK(FailureOf(of_other) == v1::FAILURE_CODE_INIT);
   // It can take a later state of the job, by the same known shard, but not begin it.
   CHECK(Message(without.prepared) == "");
   CHECK(without.known_shard_sha256 == with.known_shard_sha256);

@@ -11,6 +11,7 @@
 #include "common/mutex.h"
 #include "tests/support/model_option.h"
 #include "tests/worker/train/fake_case.h"
+#include "worker/backend/failure.h"
 #include "worker/state/checkpoint.h"
 
 namespace ringmaster::worker {
@@ -225,6 +226,7 @@ TEST_CASE("Trainer: a value that cannot be added fails the job, naming step, sha
     REQUIRE(result.run.reason.find("fc/kernel") != std::string::npos);
     const char* const kind = bad == 0x1p126F ? "too large" : "not finite";
     REQUIRE(result.run.reason.find(kind) != std::string::npos);
+    CHECK(result.run.code == v1::FAILURE_CODE_NOT_FINITE);
   }
 }
 
@@ -239,6 +241,7 @@ TEST_CASE("Trainer: a kernel's error fails the run and frees the neighbours") {
   REQUIRE(results[0].run.end == RunEnd::kFailed);
   REQUIRE(results[0].run.reason.find("step 3") != std::string::npos);
   REQUIRE(results[0].run.reason.find("kernel broke") != std::string::npos);
+  CHECK(results[0].run.code == v1::FAILURE_CODE_UNSPECIFIED);
   REQUIRE(results[0].run.applied == 3);
   REQUIRE(results[2].run.end == RunEnd::kPeerLost);
   REQUIRE(results[2].run.applied == 3);
@@ -325,6 +328,7 @@ TEST_CASE("Trainer: a lost neighbour ends the run with its name") {
   REQUIRE(result.end == RunEnd::kPeerLost);
   REQUIRE(result.link_error == absl::StatusCode::kUnavailable);
   REQUIRE(result.reason.find("member 1 is lost") != std::string::npos);
+  REQUIRE(result.neighbour == "member 1");
   REQUIRE(result.applied == 0);
 }
 
@@ -415,6 +419,16 @@ TEST_CASE("Trainer: another dataset is refused by name") {
   const auto trainer = job.Prepare();
   REQUIRE(trainer.status().code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(Message(trainer.status()).find("data_batch_1.bin") != std::string::npos);
+  CHECK(FailureOf(trainer.status()) == v1::FAILURE_CODE_DATASET_DIFFERS);
+}
+
+TEST_CASE("Trainer: a model that no worker can build is the job's fault") {
+  FakeCase job;
+  job.resolved.mutable_result()->mutable_graph()->clear_nodes();
+  CHECK(FailureOf(job.Prepare().status()) == v1::FAILURE_CODE_INVALID_JOB);
+  FakeCase other;
+  other.resolved.mutable_result()->add_updates();
+  CHECK(FailureOf(other.Prepare().status()) == v1::FAILURE_CODE_INVALID_JOB);
 }
 
 TEST_CASE("Trainer: a state that does not fit the memory is refused with its parts") {
@@ -425,6 +439,7 @@ TEST_CASE("Trainer: a state that does not fit the memory is refused with its par
       Trainer::Prepare(JobId("job"), job.resolved, job.data.dataset(), &job.backend, cores);
   REQUIRE(trainer.status().code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(Message(trainer.status()).find("optimizer slots") != std::string::npos);
+  CHECK(FailureOf(trainer.status()) == v1::FAILURE_CODE_MEMORY);
 }
 
 TEST_CASE("Trainer: cores of a device share what its weights and state take of its memory") {

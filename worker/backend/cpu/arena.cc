@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "worker/backend/failure.h"
 namespace ringmaster::cpu {
 namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -18,10 +19,10 @@ StatusOr<Arena> Arena::Create(size_t reserve_bytes) {
   void* data =
       mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "cannot reserve {} bytes of address space for a core: {}; try a smaller "
-                 "--memory-per-core",
-                 reserved, std::strerror(errno));
+    return OutOfMemory(
+        "cannot reserve {} bytes of address space for a core: {}; try a smaller "
+        "--memory-per-core",
+        reserved, std::strerror(errno));
   }
   return Arena(static_cast<std::byte*>(data), reserved);
 }
@@ -44,12 +45,10 @@ Status Arena::Grow(size_t bytes) {
   if (bytes <= size_) return absl::OkStatus();
   const size_t grown = RoundToHugePages(bytes);
   if (grown > reserved_) {
-    return Error(absl::StatusCode::kResourceExhausted,
-                 "a core needs {} bytes, and {} are reserved for it", bytes, reserved_);
+    return OutOfMemory("a core needs {} bytes, and {} are reserved for it", bytes, reserved_);
   }
   if (mprotect(data_, grown, PROT_READ | PROT_WRITE) != 0) {
-    return Error(absl::StatusCode::kResourceExhausted, "cannot get {} bytes for a core: {}", bytes,
-                 std::strerror(errno));
+    return OutOfMemory("cannot get {} bytes for a core: {}", bytes, std::strerror(errno));
   }
   // Only advice: a kernel without transparent huge pages refuses, and nothing is lost.
   (void)madvise(data_, grown, MADV_HUGEPAGE);

@@ -2,6 +2,7 @@
 
 #include <dnnl_debug.h>
 
+#include "worker/backend/failure.h"
 namespace ringmaster::cpu {
 namespace {
 
@@ -60,7 +61,7 @@ Status DnnlStatus(dnnl_status_t status, const std::string& what) {
     case dnnl_unimplemented:
       return Error(absl::StatusCode::kUnimplemented, "{}: oneDNN has no such kernel", what);
     case dnnl_out_of_memory:
-      return Error(absl::StatusCode::kResourceExhausted, "{}: oneDNN is out of memory", what);
+      return OutOfMemory("{}: oneDNN is out of memory", what);
     default:
       return Internal("{}: oneDNN says {}", what, dnnl_status2str(status));
   }

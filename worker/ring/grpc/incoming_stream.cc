@@ -16,6 +16,11 @@ StatusOr<Frame> FrameOf(const grpc::ByteBuffer& message, size_t largest_payload)
       message.Length());
 }
 
+Status Lost(const std::string& predecessor, const char* how) {
+  return WithNeighbour(predecessor, Error(absl::StatusCode::kUnavailable,
+                                          "predecessor {} is lost: {}", predecessor, how));
+}
+
 }  // namespace
 
 void IncomingStream::Serve(grpc::AsyncGenericService* service, EventQueue* events,
@@ -131,9 +136,7 @@ void IncomingStream::OnRead(bool ok) {
     // Whoever leaves says goodbye first; without one the predecessor or the way to it broke. After
     // our own End this changes nothing.
     if (!closed()) {
-      edges->Fail(Error(absl::StatusCode::kUnavailable,
-                        "predecessor {} is lost: its stream broke without a goodbye",
-                        hello_.sender()));
+      edges->Fail(Lost(hello_.sender(), "its stream broke without a goodbye"));
     }
     End(grpc::Status::CANCELLED);
   }
@@ -159,7 +162,8 @@ void IncomingStream::Take(const grpc::ByteBuffer& message, LinkEdges* edges) {
                                 hello_.job_id(), job_hash_, GenerationOf(hello_).ToString());
   }
   if (!status.ok()) {
-    status = Annotate(status, "from predecessor " + hello_.sender());
+    status =
+        WithNeighbour(hello_.sender(), Annotate(status, "from predecessor " + hello_.sender()));
     edges->Fail(status);
     End(ToGrpc(status, kReasonFrame));
     return;
@@ -169,8 +173,7 @@ void IncomingStream::Take(const grpc::ByteBuffer& message, LinkEdges* edges) {
 
 void IncomingStream::OnOver() {
   if (const std::shared_ptr<LinkEdges> edges = this->edges(); edges != nullptr && !closed()) {
-    edges->Fail(Error(absl::StatusCode::kUnavailable,
-                      "predecessor {} is lost: its stream was cancelled", hello_.sender()));
+    edges->Fail(Lost(hello_.sender(), "its stream was cancelled"));
   }
   {
     MutexLock lock(mu_);

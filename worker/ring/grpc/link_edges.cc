@@ -21,11 +21,13 @@ Status Late(const std::string& what) {
 Status EndOf(const grpc::Status& status, const std::string& successor, const std::string& address) {
   const std::string reason = ErrorReason(status);
   if (reason.empty()) {
-    return Error(absl::StatusCode::kUnavailable, "successor {} at {} is lost: {}", successor,
-                 address, status.error_message());
+    return WithNeighbour(successor,
+                         Error(absl::StatusCode::kUnavailable, "successor {} at {} is lost: {}",
+                               successor, address, status.error_message()));
   }
   if (reason == kReasonLeft) return Status(absl::StatusCode::kAborted, status.error_message());
-  return Annotate(FromGrpc(status), "refused by successor " + successor + " at " + address);
+  return WithNeighbour(successor, Annotate(FromGrpc(status),
+                                           "refused by successor " + successor + " at " + address));
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ Status LinkEdges::WaitJoined(TimePoint deadline) {
     missing += missing.empty() ? "" : ", ";
     missing += "predecessor " + predecessor_ + " did not connect";
   }
-  return Late(missing);
+  return WithNeighbour(successor_edge_.joined ? predecessor_ : successor_, Late(missing));
 }
 
 bool LinkEdges::WaitDone(TimePoint deadline) {

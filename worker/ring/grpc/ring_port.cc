@@ -49,8 +49,10 @@ template <typename Options>
 StatusOr<Peer> SuccessorOf(const Options& options) {
   StatusOr<Address> address = ParsePeerAddress(options.successor_address, "ring_address");
   if (address.ok()) return Peer{options.successor_name, *std::move(address)};
-  return Annotate(address.status(),
-                  "successor " + OneLine(options.successor_name, kMaxNameText) + " of the ring");
+  return WithNeighbour(
+      options.successor_name,
+      Annotate(address.status(),
+               "successor " + OneLine(options.successor_name, kMaxNameText) + " of the ring"));
 }
 
 using LinkTable = StreamTable<IncomingStream>;

@@ -32,7 +32,7 @@ void CheckKilled(Call call) {
   const Status status = calling.get();
   const auto noticed = std::chrono::steady_clock::now() - killed;
   CHECK(status.code() == absl::StatusCode::kUnavailable);
-  CHECK(Message(status).find("worker-1") != std::string::npos);
+  CHECK(NeighbourOf(status) == "worker-1");
   CHECK(Message(status).find("is lost") != std::string::npos);
   CHECK(noticed < std::chrono::seconds(1));  // milliseconds, but for a machine under load
 }

@@ -299,12 +299,15 @@ TEST_CASE("RingPort: a predecessor that breaks off is lost, one that says goodby
     const Status status = half.link->Receive(Soon()).status();
     CHECK(status.code() == absl::StatusCode::kUnavailable);
     CHECK(Has(status, "predecessor worker-1 is lost"));
+    CHECK(NeighbourOf(status) == "worker-1");
   }
   HalfRing half;
   REQUIRE(half.link != nullptr);
   REQUIRE(half.predecessor->Write(""));
   CHECK(half.predecessor->Finish().ok());
-  CHECK(half.link->Receive(Soon()).status().code() == absl::StatusCode::kAborted);
+  const Status left = half.link->Receive(Soon()).status();
+  CHECK(left.code() == absl::StatusCode::kAborted);
+  CHECK(NeighbourOf(left).empty());
 }
 
 TEST_CASE(
@@ -394,6 +397,7 @@ TEST_CASE("RingPort: a successor whose address is none of a worker is not connec
     link.successor_address = address;
     const Status linked = ring.port(0)->Connect(link, Soon()).status();
     CHECK(linked.code() == absl::StatusCode::kInvalidArgument);
+    CHECK(NeighbourOf(linked) == link.successor_name);
     CHECK(Has(linked, "successor b\\x1b[2J of the ring: ring_address " + std::string(address)));
     WatchOptions watch;
     watch.job_id = link.job_id;

@@ -6,13 +6,14 @@
 #include <thread>
 #include <utility>
 
+#include "worker/backend/failure.h"
 namespace ringmaster::cuda {
 
 Status FromCuda(cudaError_t error, std::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  const auto code = error == cudaErrorMemoryAllocation ? absl::StatusCode::kResourceExhausted
-                                                       : absl::StatusCode::kInternal;
-  return Error(code, "{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
+  const std::string text =
+      fmt::format("{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? OutOfMemory("{}", text) : Internal("{}", text);
 }
 
 Status Await(cudaEvent_t event, std::string_view what) {

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "worker/backend/failure.h"
+
 namespace ringmaster::cuda {
 namespace {
 
@@ -110,10 +112,11 @@ MatmulChoice ChoiceOf(const cublasLtMatmulAlgo_t& algorithm) {
 
 Status FromCublas(cublasStatus_t status, const std::string& what) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  const auto code = status == CUBLAS_STATUS_NOT_SUPPORTED  ? absl::StatusCode::kUnimplemented
-                    : status == CUBLAS_STATUS_ALLOC_FAILED ? absl::StatusCode::kResourceExhausted
-                                                           : absl::StatusCode::kInternal;
-  return Error(code, "{}: {}", what, cublasLtGetStatusName(status));
+  const std::string text = fmt::format("{}: {}", what, cublasLtGetStatusName(status));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) return OutOfMemory("{}", text);
+  return Error(status == CUBLAS_STATUS_NOT_SUPPORTED ? absl::StatusCode::kUnimplemented
+                                                     : absl::StatusCode::kInternal,
+               "{}", text);
 }
 
 PlanKey MatmulKey(const std::string& device, const MatmulShape& shape) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/backend/failure.h"
+
 namespace ringmaster::cuda {
 namespace {
 
@@ -12,21 +14,22 @@ std::string LastMessage() {
   return message.data();
 }
 
-absl::StatusCode CodeOf(cudnnStatus_t status) {
-  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
-    return absl::StatusCode::kResourceExhausted;
-  }
-  return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED
-             ? absl::StatusCode::kUnimplemented
-             : absl::StatusCode::kInternal;
+bool LacksMemory(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 }
 
 }  // namespace
 
 Status FromCudnn(cudnnStatus_t status, const std::string& what) {
   if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
-  return Error(CodeOf(status), "{}: {}: {}", what, cudnnGetErrorString(status), LastMessage());
+  const std::string text =
+      fmt::format("{}: {}: {}", what, cudnnGetErrorString(status), LastMessage());
+  if (LacksMemory(status)) return OutOfMemory("{}", text);
+  return Error(CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED
+                   ? absl::StatusCode::kUnimplemented
+                   : absl::StatusCode::kInternal,
+               "{}", text);
 }
 
 void CudnnDescriptor::Reset() {
