@@ -225,7 +225,7 @@ class Training:
     def check_repeated(self, status):
         """What took the job where it ended, its class maps, takes one like it to the same bytes, undisturbed."""
         self.wait_free()
-        again = self.cluster.wait(self.cluster.json("submit", "--like", self.job)["job_id"], timeout=300)
+        again = self.cluster.wait(self.cluster.json("submit", "--like", self.job)["job_id"], timeout=600)
         for part in ("state", "class_maps", "skipped_steps"):
             if again[part] != status[part]:
                 raise Mismatch(f"{part} {status[part]}, of a job like it {again[part]}: {again['reason']}")
