@@ -201,6 +201,12 @@ class Storm:
                 self.clerk.submit()
             self.tick()
 
+    def blow_all(self, count, kinds):
+        """So many faults."""
+        self.blow(MIXED_LIMIT * cluster.SLOW, kinds, count)
+        if len(self.records) < count:
+            raise AssertionError(f"{'the job was over' if self.ended() else 'too slow'} after {len(self.records)} faults")
+
     def lose_class(self, limit=120.0):
         """Until others took over the shards of a class, by the newest of the job's class maps."""
         end = time.monotonic() + limit * cluster.SLOW
@@ -253,7 +259,7 @@ class Runner:
             train.wait_step(3)
             storm = Storm(train, rng, lone=mix == "fallback")
             if mix:
-                storm.blow(MIXED_LIMIT * cluster.SLOW, kinds or faults.MIXED, MIXED_FAULTS)
+                storm.blow_all(MIXED_FAULTS, kinds or faults.MIXED)
             else:
                 storm.blow(seconds, kinds or faults.ALL)
             if mix == "fallback":

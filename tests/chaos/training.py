@@ -229,8 +229,9 @@ class Training:
         for part in ("state", "class_maps", "skipped_steps"):
             if again[part] != status[part]:
                 raise Mismatch(f"{part} {status[part]}, of a job like it {again[part]}: {again['reason']}")
-        if again["checkpoint"]["sha256"] != status["checkpoint"]["sha256"]:
-            raise Mismatch(f"SHA-256 {status['checkpoint']['sha256']}, of a job like it {again['checkpoint']['sha256']}")
+        expected, sha256 = (one["checkpoint"]["sha256"] for one in (status, again))
+        if sha256 != expected:
+            raise Mismatch(f"SHA-256 {expected}, of a job like it {sha256}")
 
     def _wait_final(self, timeout):
         end = time.monotonic() + timeout * cluster.SLOW
