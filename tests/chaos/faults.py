@@ -70,6 +70,27 @@ class KillAll(Fault):
         return slots[0].name if slots else None
 
 
+class KillClass(Fault):
+    """All workers of a numerics class at once, which come back some seconds later: their shards wait, or the other
+    class takes them over."""
+    kind, weight, loses, longest = "kill_class", 2, True, 20.0
+
+    def inject(self, storm):
+        victim = storm.victim()
+        if victim is None:
+            return None
+        members = [slot for slot in storm.slots() if slot.how is victim.how and slot.alive()]
+        if not all(slot.whole() for slot in members) or all(slot in members for slot in storm.settled()):
+            return None  # somebody of it is on the way out, or nobody else has the state
+        seconds = storm.random.uniform(1, 4)
+        for slot in members:
+            slot.process.popen.kill()
+        for slot in members:
+            slot.process.popen.wait(20)
+            storm.later(seconds, lambda slot=slot: storm.training.start_worker(slot.name))
+        return victim.name
+
+
 class Pause(Fault):
     seconds = 0.0
 
@@ -294,3 +315,4 @@ class SessionSilent(Silent):
 
 ALL = (Kill, KillTwo, KillAll, PauseShort, Pause2, Pause30, Terminate, Drain, KillCoordinator,
        PauseCoordinator, Add, Delay, Reset, Corrupt, Silent, OneWay, SessionReset, SessionSilent)
+MIXED = (*ALL, KillClass)  # of a job that mixes classes

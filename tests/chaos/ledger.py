@@ -6,7 +6,7 @@ A fault:   seed, storm, time (unix ms), fault, worker, coordinator_down, detect_
 A regroup: seed, storm, generation, time, reason, lost, joined, start_step, shards_kept, shards_recomputed,
            fence_ms, form_ms, rewound.
 A storm:   seed, storm, result (ok, mismatch, hang, failed), sha256, seconds, faults, regroups, rewinds,
-           submissions (acknowledged and found again), and `error` when it is not ok.
+           submissions (acknowledged and found again), maps (of classes), skipped_steps, and `error` when it is not ok.
 """
 import json
 import statistics

@@ -23,9 +23,16 @@ END_LIMIT = 300.0    # seconds from the last fault to the end of the job
 PERIOD = 1.0         # seconds from one fault to the next
 CLIENT_PERIOD = 5.0  # seconds from one submission beside the job to the next
 
+# Of a job that mixes classes, which is small:
+MIXED_FAULTS = 40
+MIXED_LIMIT = 900.0  # seconds for them
+MIXED_STEPS = 300
+MIXED_PACE_MS = 400  # that a step takes until they are over
+
 
 class Clerk:
-    """Submits jobs that no cluster here is large enough for, and cancels them; remembers what was acknowledged."""
+    """Submits jobs that no cluster here is large enough for, and cancels them; remembers what was acknowledged. Asks
+    until it is told: free workers join no job while another one waits for them."""
 
     def __init__(self, storm):
         self._storm = storm
@@ -49,23 +56,28 @@ class Clerk:
 
     def submit(self):
         key = f"storm-{len(self._keys)}-{self._storm.random.random()}"
-        reply = self._submit(key)
-        if reply is None:
-            return  # it may be there or not
-        self._keys[key] = reply.job_id
 
-        def cancelled():
-            try:
-                done = self._call("Cancel", observer.jobs_pb2.CancelRequest(job_id=reply.job_id),
-                                  observer.jobs_pb2.CancelResponse)
-            except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.FAILED_PRECONDITION:  # it has ended: the reply was lost
-                    raise
-                done = True
-            if done is not None:
-                self._cancelled.add(reply.job_id)
-            return done is not None
-        self._storm.when(cancelled, f"{reply.job_id} is cancelled", limit=60.0)
+        def acknowledged():
+            reply = self._submit(key)
+            if reply is None:
+                return False
+            self._keys[key] = reply.job_id
+            self._storm.when(lambda: self._cancel(reply.job_id), f"{reply.job_id} is cancelled", limit=60.0)
+            return True
+        if not acknowledged():
+            self._storm.when(acknowledged, f"{key} is acknowledged", limit=60.0)
+
+    def _cancel(self, job):
+        """Returns whether it is known to be."""
+        try:
+            done = self._call("Cancel", observer.jobs_pb2.CancelRequest(job_id=job), observer.jobs_pb2.CancelResponse)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.FAILED_PRECONDITION:  # it has ended: the reply was lost
+                raise
+            done = True
+        if done is not None:
+            self._cancelled.add(job)
+        return done is not None
 
     def check(self):
         """Everything acknowledged is there, once."""
@@ -82,8 +94,10 @@ class Clerk:
 class Storm:
     """One job under faults. Faults use the part between the lines."""
 
-    def __init__(self, train, rng):
+    def __init__(self, train, rng, lone=False):
+        """`lone`: a ring of one may be hit, too, once there is a checkpoint to which the job goes back."""
         self.training = train
+        self._lone = lone
         self.random = rng
         self.client = observer.Client(train.cluster.address)
         self.coordinator_disturbed = False
@@ -104,11 +118,16 @@ class Storm:
         ring = set(self.training.observer.ring())
         whole = [slot for slot in self.slots() if slot.whole() and slot.name in ring and slot is not but]
         able = [slot for slot in whole if slot.ring is not None] if proxied else whole
-        settled = [slot for slot in whole if self.training.observer.holds(slot.name)]
         if not able:
             return None
         slot = self.random.choice(sorted(able, key=lambda one: one.name))
-        return slot if sum(other is not slot for other in settled) >= spare else None
+        lone = self._lone and ring == {slot.name} and self.training.observer.status.HasField("checkpoint")
+        others = sum(other is not slot and other in whole for other in self.settled())
+        return slot if lone or others >= spare else None
+
+    def settled(self):
+        """Members that hold the state, as far as is known, to whom nothing is being done."""
+        return [slot for slot in self.slots() if slot.whole() and self.training.observer.holds(slot.name)]
 
     def later(self, seconds, action):
         self._planned.append((time.monotonic() + seconds, action))
@@ -164,21 +183,38 @@ class Storm:
     def ended(self):
         return self.training.observer.state in cluster.FINAL
 
-    def blow(self, seconds, kinds):
-        """One fault a second, until the job has ended or the time is over."""
+    def blow(self, seconds, kinds, most=None):
+        """One fault a second, until the job has ended or the time is over. With `most`, until there were so many, and
+        none in a second whose fault cannot be done: while a class is away only the coordinator can be hit."""
         end = time.monotonic() + seconds
         following = client = time.monotonic()
         weights = [kind.weight for kind in kinds]
-        while time.monotonic() < end and not self.ended():
+        while time.monotonic() < end and not self.ended() and len(self.records) != most:
             if time.monotonic() >= following:
                 following += PERIOD
-                for _ in range(20):  # some cannot be done now
+                for _ in range(1 if most else 20):  # some cannot be done now
                     kind = self.random.choices(kinds, weights)[0]
                     if self.calm() >= kind.calm and self.inject(kind()):
                         break
             if time.monotonic() >= client:
                 client += CLIENT_PERIOD
                 self.clerk.submit()
+            self.tick()
+
+    def blow_all(self, count, kinds):
+        """So many faults."""
+        self.blow(MIXED_LIMIT * cluster.SLOW, kinds, count)
+        if len(self.records) < count:
+            raise AssertionError(f"{'the job was over' if self.ended() else 'too slow'} after {len(self.records)} faults")
+
+    def lose_class(self, limit=120.0):
+        """Until others took over the shards of a class, by the newest of the job's class maps."""
+        end = time.monotonic() + limit * cluster.SLOW
+        while len(self.training.observer.status.class_maps) < 2:
+            if self.ended() or time.monotonic() > end:
+                raise training.Hang("no class was lost")
+            if self.calm() > 0:
+                self.inject(faults.KillClass())
             self.tick()
 
     def heal(self, limit=60.0):
@@ -203,30 +239,39 @@ class Runner:
         self._seed = seed
         self._keep = keep
         self._references = training.References()
-        self._mixed = None  # the workers of a job that mixes classes
 
-    def run(self, number, seconds=60.0, kinds=faults.ALL, steps=STEPS, mixed=False):
-        """One storm; returns its line of the ledger. `mixed`: of workers of two numerics classes."""
+    def run(self, number, seconds=60.0, kinds=None, steps=None, mix=None):
+        """One storm; returns its line of the ledger. `mix`: over workers of two numerics classes, of a job with this
+        workers.mix; 40 faults, however long they take. What a class that is lost makes of a job with fallback is
+        only known afterwards, by one like it."""
         rng = random.Random(f"{self._seed}/{number}")
-        spec = training.alexnet(steps)
-        if mixed:
-            self._mixed = self._mixed or training.mixed(spec)["workers"]
-            spec = {**spec, "workers": self._mixed}
-        expected = self._references.sha256(spec)
-        proxied = [name for name in training.WORKERS if rng.random() < 0.5]
+        spec = training.mixed(steps or MIXED_STEPS, mix) if mix else training.alexnet(steps or STEPS)
+        expected = self._references.sha256(spec) if mix != "fallback" else None
+        workers = training.MIXED if mix else training.WORKERS
+        how = {"others": training.OTHERS, "pace_ms": MIXED_PACE_MS} if mix else {}
+        proxied = [name for name in workers if rng.random() < 0.5]
         line = {"seed": self._seed, "storm": number, "result": "failed", "sha256": None}
         began = time.monotonic()
         train = storm = None
         try:
-            train = training.Training(proxied=proxied, switch=self._switch,
-                                      two_threads=training.TWO_THREADS if mixed else ())
+            train = training.Training(workers, proxied=proxied, switch=self._switch, **how)
             train.submit(spec)
             train.wait_step(3)
-            storm = Storm(train, rng)
-            storm.blow(seconds, kinds)
+            storm = Storm(train, rng, lone=mix == "fallback")
+            if mix:
+                storm.blow_all(MIXED_FAULTS, kinds or faults.MIXED)
+            else:
+                storm.blow(seconds, kinds or faults.ALL)
+            if mix == "fallback":
+                storm.lose_class()
+            train.hurry()
             storm.heal()
-            line["sha256"] = train.finish(expected, END_LIMIT)["checkpoint"]["sha256"]
+            status = train.finish(expected, END_LIMIT)
+            line["sha256"] = status["checkpoint"]["sha256"]
             line["submissions"] = storm.clerk.check()
+            line["maps"], line["skipped_steps"] = len(status["class_maps"]), status["skipped_steps"]
+            if mix == "fallback":
+                train.check_repeated(status)
             train.stop()
             if storm.complaints:
                 raise AssertionError("; ".join(storm.complaints))
@@ -241,8 +286,8 @@ class Runner:
     def _close(self, line, train, storm, seconds):
         regroups = train.observer.regroups() if train and train.observer else []
         records = storm.records if storm else []
-        ledger.attribute(records, regroups, {kind.kind for kind in faults.ALL if kind.loses},
-                         {kind.kind for kind in faults.ALL if kind.breaks})
+        ledger.attribute(records, regroups, {kind.kind for kind in faults.MIXED if kind.loses},
+                         {kind.kind for kind in faults.MIXED if kind.breaks})
         for entry in [*records, *map(ledger.line_of, regroups)]:
             self._book.add({"seed": self._seed, "storm": line["storm"], **entry})
         line.update(seconds=round(seconds, 1), faults=len(records), regroups=len(regroups),
@@ -262,12 +307,13 @@ def main():
     parser.add_argument("--storms", type=int, help="how many; default 3, or as many as fit into --minutes")
     parser.add_argument("--minutes", type=float, help="begin no storm after this time")
     parser.add_argument("--seed", type=int, help="default: from the clock, and printed")
-    parser.add_argument("--steps", type=int, default=STEPS, help="of the job, default %(default)s: fewer where "
+    parser.add_argument("--steps", type=int, help=f"of the job, default {STEPS}, with --mix {MIXED_STEPS}: fewer where "
                         "several storms share a machine, so that a job lasts about a minute")
     parser.add_argument("--only", help="kinds of faults, separated by commas: "
-                        + ", ".join(kind.kind for kind in faults.ALL))
+                        + ", ".join(kind.kind for kind in faults.MIXED))
     parser.add_argument("--tls", action="store_true", help="between daemons with certificates, off loopback")
-    parser.add_argument("--mixed", action="store_true", help="a job of two numerics classes")
+    parser.add_argument("--mix", choices=("fixed", "fallback"), help="three workers of two numerics classes and a job "
+                        f"that has everything, under {MIXED_FAULTS} faults; fallback: one like it is compared")
     parser.add_argument("--ledger", type=pathlib.Path, help="append every fault and storm to this file")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the logs of storms that fail; default: a new one")
     parser.add_argument("--summary", type=pathlib.Path, metavar="FILE", help="only print what a ledger says")
@@ -277,10 +323,10 @@ def main():
         return 0
     if options.tls:
         private.enter()
-    kinds = faults.ALL
+    kinds = None
     if options.only:
         wanted = options.only.split(",")
-        kinds = [kind for kind in faults.ALL if kind.kind in wanted]
+        kinds = [kind for kind in (faults.MIXED if options.mix else faults.ALL) if kind.kind in wanted]
         unknown = set(wanted) - {kind.kind for kind in kinds}
         if unknown:
             parser.error(f"no such fault: {', '.join(sorted(unknown))}")
@@ -295,7 +341,7 @@ def main():
     for number in range(storms):
         if time.monotonic() >= end:
             break
-        line = runner.run(number, kinds=kinds, steps=options.steps, mixed=options.mixed)
+        line = runner.run(number, kinds=kinds, steps=options.steps, mix=options.mix)
         print(f"storm {number}: {line['result']}, {line['faults']} faults, {line['regroups']} regroups, "
               f"{line['rewinds']} rewinds, {line['seconds']:.0f} s", flush=True)
         if line["result"] != "ok":

@@ -1,5 +1,7 @@
 """The cluster that the chaos tests disturb, the job that it trains, and what must be true afterwards."""
+import functools
 import hashlib
+import json
 import os
 import pathlib
 import sys
@@ -8,6 +10,7 @@ import time
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 
 import cluster  # noqa: E402
+import mixed_classes_test  # noqa: E402
 import observer  # noqa: E402
 import proxy  # noqa: E402
 from observer import UNREACHABLE  # noqa: E402, F401
@@ -30,21 +33,34 @@ def make_data(running):
     running.make_data(train=320, test=64)
 
 
-TWO_THREADS = ("c", "d")  # who has so many for a core where classes are mixed
+# Where a job mixes classes: its workers, those of them that are of the other class, and how either class is started.
+MIXED = ("a", "b", "c")
+OTHERS = ("c", NEWCOMER)
+CLASSES = ({}, mixed_classes_test.WITHOUT if mixed_classes_test.has_avx512() else mixed_classes_test.TWO)
 
 
-def mixed(spec):
-    """The job, for workers of one and of two threads a core: they are of two numerics classes."""
+@functools.cache
+def class_names():
+    """Of CLASSES, as the job file has them."""
     running = cluster.Cluster()
     try:
         running.start_coordinator()
-        for name, threads in (("one", 1), ("two", 2)):
-            running.start_worker(name, threads=threads, data_root=running.folder)
-        classes = {worker["name"]: worker["class"] for worker in running.json("workers")["workers"]}
+        for number, how in enumerate(CLASSES):
+            running.start_worker(str(number), data_root=running.folder, **how)
+        names = {name: worker["class"] for name, worker in running.attached().items()}
         running.stop()
     finally:
         running.destroy(False)
-    return {**spec, "workers": {"min": 2, "max": 8, "mix": "fixed", "classes": {classes["one"]: 5, classes["two"]: 3}}}
+    return tuple(names[str(number)] for number in range(len(CLASSES)))
+
+
+def mixed(steps, mix, shares=(5, 3)):
+    """A job of two classes that has everything; its loss scale grows soon, so that steps are skipped all along."""
+    workers = {"min": 1, "max": 8, "mix": mix, "classes": dict(zip(class_names(), shares))}
+    spec = mixed_classes_test.job(workers, epochs=None, steps=steps, batch=32, augment=alexnet(1)["augment"],
+                                  checkpoint={"every_steps": 10, "keep": 3})
+    spec["precision"]["growth_steps"] = 8
+    return spec
 
 
 class References:
@@ -65,7 +81,7 @@ class References:
                 running.start_worker("alone", cores=2)
                 alone = {**spec, "workers": {"min": 1}}
                 if "mix" in spec["workers"]:
-                    running.start_worker("beside", threads=2)
+                    running.start_worker("beside", **CLASSES[1])
                     alone["workers"] = spec["workers"]
                 self._known[key] = running.run_job(alone, timeout=900)["checkpoint"]["sha256"]
                 running.stop()
@@ -78,8 +94,9 @@ class References:
 class Slot:
     """A worker's place: its name, its addresses, and the process that has them now."""
 
-    def __init__(self, name):
+    def __init__(self, name, how):
         self.name = name
+        self.how = how        # it is started: one of CLASSES
         self.process = None
         self.ring = None      # the proxy in front of its ring port, or None
         self.session = None   # the proxy between it and the coordinator, or None
@@ -101,20 +118,22 @@ class Training:
     With `proxied`, these workers are reached, and reach the coordinator, through proxies.
     `environment(folder of the cluster)`: of the daemons. `switch`: with TLS, and every worker runs on its
     host of this private.Switch; who has none there is beside the coordinator. `silence_ms`: as of
-    cluster.Cluster. `two_threads`: workers that have so many for a core.
+    cluster.Cluster. `others`: workers of the other one of CLASSES. `pace_ms`: what each step takes at least, until
+    hurry().
     """
 
     def __init__(self, workers=WORKERS, proxied=(), prepare=make_data, environment=None, switch=None,
-                 silence_ms=None, two_threads=()):
+                 silence_ms=None, others=(), pace_ms=0):
         self.cluster = cluster.Cluster(silence_ms, host=switch and switch.ADDRESS)
         if environment is not None:
             self.cluster.environment = environment(self.cluster.folder)
-        self.slots = {name: Slot(name) for name in workers}
+        self._gates = self.cluster.gates("", milliseconds=pace_ms) if pace_ms else []
+        self._others = others
+        self.slots = {}
         self.observer = None
         self.job = None
         self._proxied = proxied
         self._switch = switch
-        self._two_threads = two_threads
         self._host = 1  # 127.0.0.2 and up, or other addresses of the switch's: where the proxies of rings listen
         try:
             self._start(prepare, workers)
@@ -135,11 +154,12 @@ class Training:
 
     def start_worker(self, name):
         """Starts the slot's process, again at the same address."""
-        slot = self.slots.setdefault(name, Slot(name))
+        slot = self.slots.setdefault(name, Slot(name, CLASSES[name in self._others]))
         slot.port = slot.port or cluster.free_port()
-        host, prefix = self.cluster.host or "127.0.0.1", ()
+        host, how = self.cluster.host or "127.0.0.1", dict(slot.how)
         if self._switch and name in self._switch.hosts:
-            host, prefix = self._switch.hosts[name], self._switch.prefix(name)
+            host = self._switch.hosts[name]
+            how["prefix"] = (*self._switch.prefix(name), *how.get("prefix", ()))
         advertise, coordinator = host, self.cluster.network
         if name in self._proxied:
             if slot.ring is None:
@@ -150,12 +170,15 @@ class Training:
             advertise = slot.ring.address[0]
             coordinator = f"{host}:{slot.session.address[1]}"
         slot.process = self.cluster.start_worker(
-            name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator,
-            prefix=prefix, threads=2 if name in self._two_threads else 1)
+            name, wait=False, listen=f"{host}:{slot.port}", advertise=advertise, coordinator=coordinator, **how)
         slot.paused = slot.drained = False
 
     def restart_coordinator(self):
         self.cluster.start_coordinator(wait=False)
+
+    def hurry(self):
+        for gate in self._gates:
+            gate.open()
 
     def submit(self, spec):
         self.job = self.cluster.submit(spec)
@@ -185,16 +208,30 @@ class Training:
     # ---- what must be true at the end -----------------------------------------------------------
 
     def finish(self, expected, timeout):
-        """Waits for the end of the job and checks it; returns its status, as ringctl shows it."""
+        """Waits for the end of the job and checks it; returns its status, as ringctl shows it. `expected`: the SHA-256
+        of its checkpoint, or None where nobody knows it yet."""
         status = self._wait_final(timeout)
         if status["state"] != "SUCCEEDED":
             raise AssertionError(f"the job ended {status['state']}: {status['reason']}")
         if status["checkpoint"]["step"] != status["total_steps"]:
             raise AssertionError(f"the newest checkpoint is not of the last step: {status['checkpoint']}")
-        if status["checkpoint"]["sha256"] != expected:
+        if expected and status["checkpoint"]["sha256"] != expected:
             raise Mismatch(f"SHA-256 {status['checkpoint']['sha256']}, of an undisturbed run {expected}")
-        self.check_checkpoints()
+        manifest = self.check_checkpoints()
+        if [one["step"] for one in manifest["class_maps"]] != [one["step"] for one in status["class_maps"]]:
+            raise Mismatch(f"class maps {status['class_maps']}, in the manifest {manifest['class_maps']}")
         return status
+
+    def check_repeated(self, status):
+        """What took the job where it ended, its class maps, takes one like it to the same bytes, undisturbed."""
+        self.wait_free()
+        again = self.cluster.wait(self.cluster.json("submit", "--like", self.job)["job_id"], timeout=600)
+        for part in ("state", "class_maps", "skipped_steps"):
+            if again[part] != status[part]:
+                raise Mismatch(f"{part} {status[part]}, of a job like it {again[part]}: {again['reason']}")
+        expected, sha256 = (one["checkpoint"]["sha256"] for one in (status, again))
+        if sha256 != expected:
+            raise Mismatch(f"SHA-256 {expected}, of a job like it {sha256}")
 
     def _wait_final(self, timeout):
         end = time.monotonic() + timeout * cluster.SLOW
@@ -207,16 +244,19 @@ class Training:
         return self.cluster.status(self.job)
 
     def check_checkpoints(self):
-        """Every listed checkpoint is whole in the coordinator's folder, and the newest one can be fetched."""
+        """Every listed checkpoint is whole in the coordinator's folder, and the newest one can be fetched: returns its
+        manifest."""
         checked = self.cluster.ringctl("checkpoint", "verify", self.job, expect=None)
         if checked.returncode != cluster.OK:
             raise Mismatch(f"checkpoints do not verify:\n{checked.stdout}{checked.stderr}")
         listed = self.cluster.json("checkpoint", "ls", self.job)["checkpoints"][-1]
         folder = self.cluster.new_path("fetched")
         self.cluster.ringctl("checkpoint", "get", self.job, folder, "--step", listed["step"])
-        sha256 = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+        manifest = (folder / "manifest.json").read_bytes()
+        sha256 = hashlib.sha256(manifest).hexdigest()
         if sha256 != listed["sha256"]:
             raise Mismatch(f"checkpoint of step {listed['step']}: SHA-256 {sha256}, listed {listed['sha256']}")
+        return json.loads(manifest)
 
     def stop(self):
         """Every daemon ends with 0 on SIGTERM, and no process of this cluster is left."""

@@ -9,6 +9,9 @@ import cluster
 FIXED = {"min": 3, "max": 8, "mix": "fixed"}
 FALLBACK = {"min": 1, "max": 8, "mix": "fallback"}
 HELD = 4  # a step in the middle
+# How workers of other classes are started.
+TWO = {"threads": 2}
+WITHOUT = {"prefix": ("env", "ONEDNN_MAX_CPU_ISA=AVX2")}
 
 
 def job(workers, epochs=6, **changes):
@@ -37,10 +40,10 @@ class MixedTest(cluster.ClusterTest):
         self.cluster.start_worker(name)
 
     def two(self, name):
-        self.cluster.start_worker(name, threads=2)
+        self.cluster.start_worker(name, **TWO)
 
     def without(self, name):
-        self.cluster.start_worker(name, prefix=("env", "ONEDNN_MAX_CPU_ISA=AVX2"))
+        self.cluster.start_worker(name, **WITHOUT)
 
     def class_of(self, name):
         workers = {worker["name"]: worker for worker in self.cluster.json("workers")["workers"]}

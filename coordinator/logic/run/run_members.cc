@@ -209,9 +209,12 @@ void Run::ChooseMap(uint64_t step, bool evaluated) {
   map_ = repeats() ? job::MapOf(resolved_->result(), step, evaluated) : maps.size() - 1;
 }
 
-// Members have ended their runs where they go on by another map.
+// Members have ended their runs where they go on by another map. In a ring that is being connected
+// no run has begun: it would be given up with nothing evaluated, and begin by the same map for
+// ever.
 bool Run::NextMapBegins() const {
-  if (!resolved_ || map_ + 1 >= resolved_->result().class_maps_size()) return false;
+  const bool more = resolved_ && map_ + 1 < resolved_->result().class_maps_size();
+  if (!more || !RingJoined()) return false;
   const uint64_t step = resolved_->result().class_maps(map_ + 1).step();
   return std::ranges::any_of(members_, [step](const Member& m) { return m.applied >= step; });
 }
