@@ -61,6 +61,7 @@ class Logic {
     std::vector<std::string> folds;   // of one that is divided: their ids, in their order
     std::optional<std::chrono::milliseconds> shown_at;
     bool unshown = false;  // there is something newer than what was shown
+    int slowed = 0;        // percent, by all workers that slow it
   };
 
   // A checkpoint on its way in.
@@ -154,7 +155,9 @@ class Logic {
   void Schedule();
   void StartQueued(Supply& supply);
   void ShowWorkers();
+  v1::ListWorkersResponse ViewWorkers();
   void NameOutsiders(v1::ListWorkersResponse* view);
+  void NameSlow(v1::ListWorkersResponse* view);
   void SetNow(Now now);
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
@@ -242,7 +245,7 @@ class Logic {
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
   bool workers_unshown_ = false;
-  bool devices_changed_ = false;  // nothing is decided by them
+  bool figures_changed_ = false;  // nothing is decided by them
   std::chrono::milliseconds workers_shown_at_{0};
 
   SilenceClock silence_;

@@ -7,6 +7,7 @@
 
 #include "common/job/metrics.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/logic/scheduler.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -29,6 +30,14 @@ constexpr char kBuilds[] = "builds the job and compares the known shard";
 std::string Describe(const v1::InitReport& report) {
   return fmt::format("{} tensors from {}, {} drawn anew, {} of the source unused", report.matched(),
                      report.source(), report.fresh(), report.unused());
+}
+
+int SlowedBy(const v1::JobStatus& status) {
+  int percent = 0;
+  for (const v1::JobWorker& worker : status.workers()) {
+    percent += static_cast<int>(std::min(worker.faster_without(), 1e5));
+  }
+  return percent;
 }
 
 // The event of a state.
@@ -157,6 +166,8 @@ void Logic::Advance(Job& job, Fault fault) {
   v1::JobStatus& status = job.record.status;
   const GenerationId before = FromProto(status.generation());
   run.Describe(now_, status);
+  const int slowed = SlowedBy(status);
+  if (std::exchange(job.slowed, slowed) != slowed) figures_changed_ = true;
   const bool first_step = Observe(job);
   if (run.phase() == Phase::kDone) {
     if (job.record.cancel_requested) {
@@ -199,7 +210,7 @@ void Logic::ShowState(Job& job) {
     }
     return;
   }
-  if (run.state() == v1::JOB_STATE_WAITING) job.advice = run.Advise(now_);
+  if (run.state() == v1::JOB_STATE_WAITING) job.advice = AdviseWaiting(run, fleet_, now_);
   if (run.state() != status.state()) {
     SetState(job, run.state(), run.reason());
   } else if (job.state_reason != run.reason()) {
