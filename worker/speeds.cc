@@ -149,7 +149,8 @@ void DealToClasses(const v1::JobSpec& spec, uint32_t shards, std::vector<ClassOf
       for (const job::Pace& pace : its.paces) speed.cores += pace.cores;
       speed.seconds = MedianOf(its.paces);
     }
-    for (const v1::MappedClass& each : job::MakeClassMap(shards, speeds, left_out).classes()) {
+    const v1::ClassMap map = job::MakeClassMap(shards, std::move(speeds), left_out);
+    for (const v1::MappedClass& each : map.classes()) {
       dealt[names.at(each.class_())] = each.shards();
     }
     for (std::string& name : *left_out) name = names.at(name);
