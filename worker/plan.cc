@@ -113,7 +113,7 @@ nlohmann::ordered_json JsonOf(const FilePlan& plan) {
 
 std::string ToJson(const FilePlan& plan) { return JsonOf(plan).dump(2); }
 
-std::string ToJson(const std::vector<ClassPlan>& classes) {
+std::string ToJson(const std::vector<ClassPlan>& classes, const std::optional<SpeedPlan>& speeds) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   bool fits = false;
   for (const ClassPlan& one : classes) {
@@ -123,7 +123,11 @@ std::string ToJson(const std::vector<ClassPlan>& classes) {
                     {"error", one.plan.ok() ? nlohmann::ordered_json(nullptr)
                                             : nlohmann::ordered_json(Message(one.plan.status()))}});
   }
-  return nlohmann::ordered_json{{"fits", fits}, {"classes", std::move(list)}}.dump(2);
+  return nlohmann::ordered_json{
+      {"fits", fits},
+      {"classes", std::move(list)},
+      {"speed", speeds ? JsonOf(*speeds) : nlohmann::ordered_json(nullptr)}}
+      .dump(2);
 }
 
 void PrintClasses(const std::vector<ClassPlan>& classes, std::ostream& out) {
@@ -184,6 +188,10 @@ void AddPlanOptions(CLI::App* app, PlanFlags* flags, std::string* device, std::s
       ->type_name("FILE|NAME");
   app->add_flag("--measure", flags->measure,
                 "train some steps here first, and keep their times in the profile");
+  app->add_option(
+         "--speeds", flags->speeds,
+         "what workers of a cluster took for shards, as `ringctl plan --cluster` writes it")
+      ->type_name("FILE");
   app->add_flag("--json", flags->json, "for programs");
 }
 
@@ -288,6 +296,18 @@ Status ShowOne(const StatusOr<FilePlan>& plan, bool json, bool* fits) {
 }
 
 // A file with a list has classes, even if it is one.
+// Nothing where no cluster was asked, or nothing is known of the job's shards.
+StatusOr<std::optional<SpeedPlan>> PlanCluster(const v1::JobSpec& spec, const PlanFlags& flags,
+                                               const std::vector<ClassPlan>& classes) {
+  const auto known = std::ranges::find_if(classes, [](const ClassPlan& c) { return c.plan.ok(); });
+  if (flags.speeds.empty() || known == classes.end()) return std::optional<SpeedPlan>();
+  RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("speeds", flags.speeds));
+  RING_ASSIGN_OR_RETURN(const ClusterSpeeds cluster, ParseSpeeds(text, flags.speeds));
+  const FilePlan& plan = *known->plan;
+  return std::optional(PlanSpeeds(cluster, spec, plan.model_sha256, plan.policy,
+                                  static_cast<double>(plan.job.samples)));
+}
+
 Status PlanProfiles(const v1::JobSpec& spec, const PlanFlags& flags, bool* fits) {
   const std::string path = ProfilePath(flags.profile);
   RING_ASSIGN_OR_RETURN(const std::string text, ReadNamedFile("profile", path));
@@ -300,10 +320,12 @@ Status PlanProfiles(const v1::JobSpec& spec, const PlanFlags& flags, bool* fits)
     *fits = *fits || (plan.ok() && plan->job.fits());
     classes.push_back({std::move(profile), std::move(plan)});
   }
+  RING_ASSIGN_OR_RETURN(const std::optional<SpeedPlan> speeds, PlanCluster(spec, flags, classes));
   if (flags.json) {
-    std::cout << ToJson(classes) << "\n";
+    std::cout << ToJson(classes, speeds) << "\n";
   } else {
     PrintClasses(classes, std::cout);
+    if (speeds) PrintSpeeds(*speeds, std::cout);
   }
   return absl::OkStatus();
 }

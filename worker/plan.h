@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "worker/backend/backend.h"
 #include "worker/flags.h"
 #include "worker/profile.h"
+#include "worker/speeds.h"
 #include "worker/train/job_plan.h"
 
 namespace ringmaster::worker {
@@ -26,6 +28,7 @@ struct PlanFlags {
   uint32_t workers = 0;          // in the ring, for what goes over the wire; 0: the profile's
   uint64_t memory_per_core = 0;  // bytes; 0: what the device has
   std::string profile;           // file or name; in place of cores, threads, memory and workers
+  std::string speeds;            // file: what jobs of a cluster measured (speeds.h); empty: none
   bool measure = false;
   bool json = false;
 };
@@ -53,9 +56,11 @@ void PrintPlan(const FilePlan& plan, std::ostream& out);
 [[nodiscard]] std::string ToJson(const FilePlan& plan);
 
 // A line for each class, and all of the plan for the one that has most room. For programs: fits,
-// whether any class does, and classes, each with its profile, plan and error.
+// whether any class does, classes, each with its profile, plan and error, and speed: null where
+// there is no cluster.
 void PrintClasses(const std::vector<ClassPlan>& classes, std::ostream& out);
-[[nodiscard]] std::string ToJson(const std::vector<ClassPlan>& classes);
+[[nodiscard]] std::string ToJson(const std::vector<ClassPlan>& classes,
+                                 const std::optional<SpeedPlan>& speeds = std::nullopt);
 
 // The whole command; `argv[0]` is the word `plan`. The exit code: 0 where the job fits, 1 where it
 // does not or anything failed, 2 when the command line or the job file is wrong.

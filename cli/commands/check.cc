@@ -8,8 +8,8 @@
 
 #include "cli/check.h"
 #include "cli/child_process.h"
-#include "cli/classes_file.h"
 #include "cli/client.h"
+#include "cli/cluster_files.h"
 #include "cli/commands/commands.h"
 #include "cli/show/check_report.h"
 #include "cli/show/terminal.h"
@@ -67,8 +67,8 @@ void CheckTheLinks(Client& client, const v1::ListWorkersResponse& workers, milli
 StatusOr<Json> PlanOf(const CheckCommand& options, const v1::ListWorkersResponse& workers) {
   constexpr char kProgram[] = "ringworker";
   constexpr int kDoesNotFit = 1;
-  ClassesFile classes;
-  RING_ASSIGN_OR_RETURN(const std::string profile, classes.Write(workers));
+  ClusterFiles files;
+  RING_ASSIGN_OR_RETURN(const std::string profile, files.WriteClasses(workers));
   RING_ASSIGN_OR_RETURN(const std::string folder, FolderOf({kProgram}));
   std::vector<std::string> arguments = {folder + "/" + kProgram, "plan", "--json",
                                         "--profile=" + profile};

@@ -1,9 +1,9 @@
 // ringctl plan FILE: whether a job fits cores like this host's, a profile's or those of the workers
-// that are attached, and what it takes, by the ringworker that lies beside ringctl. Asks a
-// coordinator with --cluster alone.
+// that are attached, what it takes, and which of these it would be faster without, by the
+// ringworker that lies beside ringctl. Asks a coordinator with --cluster alone.
 #include "cli/child_process.h"
-#include "cli/classes_file.h"
 #include "cli/client.h"
+#include "cli/cluster_files.h"
 #include "cli/commands/commands.h"
 
 namespace ringmaster::cli {
@@ -30,8 +30,8 @@ Status CheckPlan(const PlanCommand& command) {
 StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
   constexpr char kProgram[] = "ringworker";
   RING_RETURN_IF_ERROR(CheckPlan(command));
-  ClassesFile classes;
-  std::string profile = command.profile;
+  ClusterFiles files;
+  std::string profile = command.profile, speeds;
   if (command.cluster) {
     RING_ASSIGN_OR_RETURN(Client client, Client::Create(common.coordinator));
     RING_ASSIGN_OR_RETURN(const v1::ListWorkersResponse workers, client.ListWorkers());
@@ -41,7 +41,9 @@ StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
           "--cores and --memory-per-core",
           common.coordinator);
     }
-    RING_ASSIGN_OR_RETURN(profile, classes.Write(workers));
+    RING_ASSIGN_OR_RETURN(const v1::ListResponse jobs, client.List());
+    RING_ASSIGN_OR_RETURN(profile, files.WriteClasses(workers));
+    RING_ASSIGN_OR_RETURN(speeds, files.WriteSpeeds(workers, jobs));
   }
   RING_ASSIGN_OR_RETURN(const std::string folder, FolderOf({kProgram}));
   std::vector<std::string> arguments = {folder + "/" + kProgram, "plan"};
@@ -55,6 +57,7 @@ StatusOr<ExitCode> PlanHere(const PlanCommand& command, const Common& common) {
   add("--workers", command.workers);
   add("--data-root", command.data_root);
   add("--profile", profile);
+  add("--speeds", speeds);
   if (command.measure) arguments.emplace_back("--measure");
   for (const std::string& override : command.overrides) add("--set", override);
   if (common.json()) arguments.emplace_back("--json");
@@ -110,8 +113,10 @@ void AddPlan(CommandLine& line) {
   command->add_flag("--measure", plan->measure,
                     "train some steps on this host first, and keep their times in the profile; "
                     "default: the one with the host's name");
-  command->add_flag("--cluster", plan->cluster,
-                    "for the workers that are attached to the coordinator, class by class");
+  command->add_flag(
+      "--cluster", plan->cluster,
+      "for the workers that are attached to the coordinator, class by class, and whom of "
+      "them the job would be faster without");
 }
 
 }  // namespace ringmaster::cli

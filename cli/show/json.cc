@@ -39,6 +39,9 @@ Json OfFetch(const v1::DataFetch& fetch) {
           {"bytes_per_second", fetch.bytes_per_second()}};
 }
 
+// In tenths; null: it would not be faster, or that is not known.
+Json PercentOf(double percent) { return Known(percent > 0, std::round(10 * percent) / 10); }
+
 Json OfHost(const v1::HostFigures& host) {
   return {{"unix_ms", host.unix_ms()},
           {"state_free_bytes", Known(host.has_state_free(), host.state_free())},
@@ -66,6 +69,7 @@ Json ToJson(const v1::WorkerStatus& worker) {
           {"host", Known(!worker.host().empty(), worker.host())},
           {"ring_address", worker.ring_address()},
           {"job_id", Known(!worker.job_id().empty(), worker.job_id())},
+          {"faster_without_percent", PercentOf(worker.faster_without())},
           {"class", worker.class_()},
           {"backend", worker.numerics_class().backend()},
           {"device_model", worker.numerics_class().device_model()},
@@ -144,6 +148,21 @@ Json StepOf(const v1::StepTimes& times) {
           {"input_work_ms", MsOf(times.input_work())}, {"input_threads", times.input_threads()}};
 }
 
+Json OfLeftOut(const v1::JobWorker& worker) {
+  return {{"name", worker.name()},
+          {"host", TextOrNull(worker.host())},
+          {"class", TextOrNull(worker.class_())},
+          {"cores", worker.cores()},
+          {"shard_ms", MsOf(worker.shard_seconds())},
+          {"faster_without_percent", PercentOf(worker.faster_without())}};
+}
+
+Json LeftOutOf(const v1::JobStatus& status) {
+  Json list = Json::array();
+  for (const v1::JobWorker& worker : status.left_out()) list.push_back(OfLeftOut(worker));
+  return list;
+}
+
 Json WorkersOf(const v1::JobStatus& status) {
   Json workers = Json::array();
   for (const v1::JobWorker& worker : status.workers()) {
@@ -157,6 +176,9 @@ Json WorkersOf(const v1::JobStatus& status) {
          {"host", TextOrNull(worker.host())},
          {"phase", TextOrNull(worker.phase())},
          {"applied", worker.applied()},
+         {"cores", Known(worker.cores() > 0, worker.cores())},
+         {"shard_ms", Known(worker.shard_seconds() > 0, MsOf(worker.shard_seconds()))},
+         {"faster_without_percent", PercentOf(worker.faster_without())},
          {"data_fetch", worker.has_data_fetch() ? OfFetch(worker.data_fetch()) : Json()},
          {"step_times", worker.has_step_times() ? StepOf(worker.step_times()) : Json(nullptr)}});
   }
@@ -342,6 +364,7 @@ Json ToJson(const v1::JobStatus& status) {
           {"fold_of", TextOrNull(status.fold_of())},
           {"straggler", OrNull(status.has_straggler(), status.straggler())},
           {"input_wait", OrNull(status.has_input_wait(), status.input_wait())},
+          {"left_out", LeftOutOf(status)},
           {"spec", ToJson(job::WithDefaults(status.spec()))}};
 }
 

@@ -111,6 +111,25 @@ void AddClassMaps(const v1::JobStatus& status, JobLines* lines) {
   }
 }
 
+// Who makes it slower, and who was left out for it.
+void AddSlow(const v1::JobStatus& status, JobLines* lines) {
+  std::vector<std::string> slow;
+  double percent = 0;
+  for (const v1::JobWorker& worker : status.workers()) {
+    if (!(worker.faster_without() > 0)) continue;
+    slow.push_back(Printable(worker.name()));
+    percent = worker.faster_without();
+  }
+  lines->Add(!slow.empty(), "faster without",
+             fmt::format("{}: {:.0f}%", absl::StrJoin(slow, ", "), percent));
+  const char* key = "left out";
+  for (const v1::JobWorker& worker : status.left_out()) {
+    lines->Add(true, std::exchange(key, ""),
+               fmt::format("{}, which takes {} for each of its shards", Printable(worker.name()),
+                           Seconds(worker.shard_seconds())));
+  }
+}
+
 // The newest change of the ring, how many there were, and whom the others wait for.
 void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
   lines->Add(status.regroup_count() > 0, "regroups", fmt::format("{}", status.regroup_count()));
@@ -127,6 +146,7 @@ void AddRegroups(const v1::JobStatus& status, JobLines* lines) {
              fmt::format("{}", status.shards_recomputed()));
   lines->Add(status.has_straggler(), "straggler", Printable(status.straggler().text()));
   lines->Add(status.has_input_wait(), "input", Printable(status.input_wait().text()));
+  AddSlow(status, lines);
 }
 
 }  // namespace
@@ -308,7 +328,7 @@ std::string RenderWhy(const v1::WhyResponse& why, const Terminal& terminal) {
   return text;
 }
 
-// RenderJobs, RenderWorkers, RenderCheckpoints, RenderChecked: one line an entry.
+// RenderJobs, RenderCheckpoints, RenderChecked: one line an entry.
 
 namespace {
 
@@ -316,64 +336,6 @@ std::string Done(const v1::JobStatus& job) {
   if (job.total_steps() == 0) return "-";
   const double ratio = static_cast<double>(job.step()) / static_cast<double>(job.total_steps());
   return fmt::format("{:.0f}%", 100 * std::min(1.0, ratio));
-}
-
-// `612/700 W`, `612 W` without a limit, `-/700 W` where only that is known.
-std::string Share(std::optional<double> part, std::optional<double> whole, int decimals,
-                  const char* unit) {
-  if (!part && !whole) return "-";
-  std::string text = part ? fmt::format("{:.{}f}", *part, decimals) : "-";
-  if (whole) text += fmt::format("/{:.{}f}", *whole, decimals);
-  return fmt::format("{} {}", text, unit);
-}
-
-std::string Memory(const v1::DeviceFigures& device) {
-  const auto gib = [](uint64_t bytes) {
-    return bytes == 0 ? std::nullopt : std::optional(static_cast<double>(bytes) / (1 << 30));
-  };
-  return Share(gib(device.memory_used()), gib(device.memory_total()), 1, "GiB");
-}
-
-std::string Power(const v1::DeviceFigures& device) {
-  const auto watts = [](bool known, uint32_t milliwatts) {
-    return known ? std::optional(milliwatts / 1e3) : std::nullopt;
-  };
-  return Share(watts(device.has_power(), device.power()),
-               watts(device.has_power_limit(), device.power_limit()), 0, "W");
-}
-
-// The name last: it is the longest, and the least in a line that is cut. Empty without devices.
-std::string DeviceTable(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
-  Table table({"WORKER", "DEVICE", "MEMORY", "UTIL", "TEMP", "POWER", "NAME"});
-  bool any = false;
-  for (const v1::WorkerStatus& worker : workers.workers()) {
-    for (const v1::DeviceFigures& device : worker.devices()) {
-      any = true;
-      table.Add({worker.name(), fmt::format("{}:{}", Printable(device.kind()), device.index()),
-                 Memory(device),
-                 device.has_utilization() ? fmt::format("{}%", device.utilization()) : "-",
-                 device.has_temperature() ? fmt::format("{} C", device.temperature()) : "-",
-                 Power(device), device.name().empty() ? "-" : Printable(device.name())});
-    }
-  }
-  return any ? table.Print(terminal) : "";
-}
-
-// Workers that fetch data; empty when none does.
-std::string FetchTable(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
-  Table table({"WORKER", "FETCHES DATA", "OF", "RATE", "FROM"});
-  bool any = false;
-  for (const v1::WorkerStatus& worker : workers.workers()) {
-    if (!worker.has_data_fetch()) continue;
-    any = true;
-    const v1::DataFetch& fetch = worker.data_fetch();
-    const bool known = fetch.total_bytes() > 0;
-    table.Add({worker.name(), FormatBytes(fetch.bytes()),
-               known ? FormatBytes(fetch.total_bytes()) : "-",
-               FormatBytes(static_cast<uint64_t>(std::max(0.0, fetch.bytes_per_second()))) + "/s",
-               Printable(fetch.source())});
-  }
-  return any ? table.Print(terminal) : "";
 }
 
 }  // namespace
@@ -397,26 +359,6 @@ std::string RenderJobs(const v1::ListResponse& jobs, const Terminal& terminal) {
                FirstLine(job.reason())});
   }
   return table.Print(terminal);
-}
-
-std::string RenderWorkers(const v1::ListWorkersResponse& workers, const Terminal& terminal) {
-  Table table({"WORKER", "HOST", "STATE", "CLASS", "CORES", "THREADS/CORE", "MEMORY/CORE",
-               "ADDRESS", "JOB"});
-  for (const v1::WorkerStatus& worker : workers.workers()) {
-    table.Add({worker.name(), worker.host().empty() ? "-" : worker.host(), worker.state(),
-               Printable(worker.class_()), fmt::format("{}", worker.cores()),
-               fmt::format("{}", worker.threads_per_core()), FormatBytes(worker.memory_per_core()),
-               worker.ring_address(), worker.job_id().empty() ? "-" : worker.job_id()});
-  }
-  const std::string devices = DeviceTable(workers, terminal);
-  const std::string fetches = FetchTable(workers, terminal);
-  std::string reasons;
-  for (const v1::WorkerStatus& worker : workers.workers()) {
-    if (worker.reason().empty()) continue;
-    reasons += fmt::format("{} is free: {}\n", worker.name(), Printable(worker.reason()));
-  }
-  return table.Print(terminal) + reasons + (devices.empty() ? "" : "\n" + devices) +
-         (fetches.empty() ? "" : "\n" + fetches);
 }
 
 std::string RenderChecked(const v1::VerifyCheckpointsResponse& checked, const Terminal& terminal) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/logic/predict.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/run_report.h"
 
@@ -40,13 +41,13 @@ Advice AdviseStarting(const v1::JobStatus& status) {
 struct Part {
   const char* name;
   double seconds;
-  const char* help;
+  const char* help;  // null: as AdviseMore says
 };
 
 // What most of a step goes to.
 Part LargestPart(const v1::StepTimes& times) {
   const Part parts[] = {
-      {"compute", times.compute(), "with more workers it gets fewer shards"},
+      {"compute", times.compute(), nullptr},
       {"ring_wait", times.ring_wait(), "it waits for the worker before it in the ring"},
       {"ring_transfer", times.ring_transfer(),
        "a faster network, fewer workers or a larger batch help"},
@@ -74,12 +75,16 @@ Advice AdviseSlowest(const v1::JobStatus& status) {
                       : status.workers_size() == 1 ? who
                                                    : "the workers are equally fast, as " + who,
                       largest.name, FormatSeconds(largest.seconds), FormatSeconds(times.total()),
-                      largest.help)};
+                      largest.help == nullptr ? AdviseMore(status) : largest.help)};
 }
 
 Advice AdviseRunning(const v1::JobStatus& status) {
   Advice advice;
   if (status.has_straggler()) advice.push_back(status.straggler().text());
+  if (const std::string without = DescribeWithout(status);
+      !without.empty() && !status.has_straggler()) {
+    advice.push_back(without);
+  }
   if (status.has_input_wait()) advice.push_back(status.input_wait().text());
   return advice.empty() ? AdviseSlowest(status) : advice;
 }
@@ -197,12 +202,13 @@ std::optional<v1::Straggler> FindStraggler(const v1::JobStatus& status) {
   straggler.set_worker(late->name());
   straggler.set_cause(cause->word);
   straggler.set_seconds(seconds);
+  const std::string needed = NeededToLeave(status, *late);
   straggler.set_text(fmt::format(
-      "the others wait {} of each {} step for {}, which {} for {} where they take {}: {}, or "
-      "`ringctl drain {}`",
+      "the others wait {} of each {} step for {}, which {} for {} where they take {}: {}{}",
       FormatSeconds(seconds), FormatSeconds(step), Called(late->name(), late->host()), cause->doing,
       FormatSeconds(Of(*late, cause->measure)),
-      FormatSeconds(MedianOfOthers(members, late, cause->measure)), cause->help, late->name()));
+      FormatSeconds(MedianOfOthers(members, late, cause->measure)), cause->help,
+      needed.empty() ? fmt::format(", or `ringctl drain {}`", late->name()) : "; " + needed));
   return straggler;
 }
 

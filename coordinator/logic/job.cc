@@ -16,6 +16,14 @@ std::string Describe(const v1::InitReport& report) {
                      report.source(), report.fresh(), report.unused());
 }
 
+int SlowedBy(const v1::JobStatus& status) {
+  int percent = 0;
+  for (const v1::JobWorker& worker : status.workers()) {
+    percent += static_cast<int>(std::min(worker.faster_without(), 1e5));
+  }
+  return percent;
+}
+
 // The event of a state.
 const char* TypeOf(v1::JobState state) {
   if (state == v1::JOB_STATE_CANCELLED) return event_type::kCancelled;
@@ -48,6 +56,8 @@ Job::News Job::LearnOfRun() {
   const GenerationId before = FromProto(record.status.generation());
   run->Describe(desk_.now, record.status);
   News news;
+  const int slowed = SlowedBy(record.status);
+  news.slowed = std::exchange(slowed_, slowed) != slowed;
   news.first_step = ObserveSteps();
   news.regrouped = run->started() && before != run->generation();
   return news;
@@ -111,7 +121,7 @@ void Job::ShowState() {
     }
     return;
   }
-  if (its.state() == v1::JOB_STATE_WAITING) advice_ = its.Advise(desk_.now);
+  if (its.state() == v1::JOB_STATE_WAITING) advice_ = desk_.advise(its);
   if (its.state() != status.state()) {
     SetState(its.state(), its.reason());
   } else if (state_reason_ != its.reason()) {
@@ -213,8 +223,13 @@ void Job::Wait(const std::string& reason) {
 void Job::WaitBehind(const Job& head, size_t position) {
   const std::string reason = fmt::format("number {} in the queue: behind {}, which {}", position,
                                          head.record.id(), head.record.status.reason());
-  advice_ = {fmt::format("it starts after {}: `ringctl why {}` shows what that one waits for",
-                         head.record.id(), head.record.id())};
+  advice_ = {
+      head.advice_.empty()
+          ? fmt::format("it starts after {0}: `ringctl why {0}` shows what that one waits for",
+                        head.record.id())
+          : fmt::format("it starts after {}, which this would start: {}", head.record.id(),
+                        head.advice_.front()),
+      fmt::format("`ringctl cancel {}` makes way for it", head.record.id())};
   if (record.status.reason().empty()) return Wait(reason);
   if (record.status.reason() == reason) return;
   record.status.set_reason(reason);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/logic/action.h"
@@ -28,6 +29,8 @@ class Job {
     const Options& options;
     const Now& now;
     Actions& actions;
+    // What would let a job go on that waits.
+    std::function<std::vector<std::string>(const Run& waiting)> advise;
     std::function<void(const std::string& parent)> show_parent;
   };
   Job(const Desk& desk, JobRecord its) : record(std::move(its)), desk_(desk) {}
@@ -50,6 +53,7 @@ class Job {
   struct News {
     bool regrouped = false;
     bool first_step = false;  // was just applied everywhere
+    bool slowed = false;      // by other workers, or by so many percent, than before
   };
   News LearnOfRun();
   // Then its state, which is new when true comes back; all of it is stored or shown.
@@ -68,7 +72,10 @@ class Job {
 
   // ---- the queue --------------------------------------------------------------------------------
   // Of a job that waits: what would make it start, or go on.
-  void set_advice(std::vector<std::string> advice) { advice_ = std::move(advice); }
+  // Whether it is another one than before.
+  bool set_advice(std::vector<std::string> advice) {
+    return std::exchange(advice_, std::move(advice)) != advice_;
+  }
   void Wait(const std::string& reason);
   // A move in the queue is shown, but neither an event nor logged.
   void WaitBehind(const Job& head, size_t position);
@@ -105,6 +112,7 @@ class Job {
   bool first_step_ = false;          // of the run: told
   std::optional<std::chrono::milliseconds> shown_at_;
   bool unshown_ = false;
+  int slowed_ = 0;  // percent, by all workers that slow it
 };
 
 // `j0001` of 1.

@@ -22,7 +22,9 @@ constexpr size_t kShownEachMillisecond = 10;
 Logic::Logic(const Options& options)
     : options_(options),
       fleet_(options_),
-      desk_{options_, now_, actions_, [this](const std::string& parent) { ShowFolds(parent); }} {}
+      desk_{options_, now_, actions_,
+            [this](const Run& waiting) { return AdviseWaiting(waiting, fleet_, now_); },
+            [this](const std::string& parent) { ShowFolds(parent); }} {}
 
 Job& Logic::Add(const JobRecord& record) {
   numbers_[record.id()] = record.number;
@@ -81,7 +83,7 @@ Actions Logic::Step(const Event& event, Now now, Next next) {
   if (next == Next::kMayWait || measured || drains) Schedule();
   // Behind what shows the workers: who is answered finds them as they are now.
   if ((measured || drains) && std::exchange(workers_unshown_, false)) {
-    actions_.push_back(PublishWorkers{fleet_.View()});
+    actions_.push_back(PublishWorkers{ViewWorkers()});
   }
   if (measured) actions_.push_back(*std::move(measured));
   if (drains) {
@@ -106,7 +108,9 @@ void Logic::Schedule() {
   if (std::exchange(queue_changed_, false)) {
     for (auto& [number, entry] : unfinished_) {
       Job& job = *entry;
-      if (job.run && job.record.status.state() == v1::JOB_STATE_WAITING) AddJoiners(job, nullptr);
+      if (!job.run || job.record.status.state() != v1::JOB_STATE_WAITING) continue;
+      AddJoiners(job, nullptr);
+      if (job.set_advice(AdviseWaiting(*job.run, fleet_, now_))) job.Publish();
     }
     Supply supply(fleet_);
     StartQueued(supply);
@@ -120,19 +124,24 @@ void Logic::Schedule() {
   ShowWorkers();
 }
 
-// A change of the fleet at once, of a large one soon; figures of devices, which thousands of
-// workers send every few seconds, all together.
+// A change of the fleet at once, of a large one soon; figures, of devices and of who slows its job,
+// which thousands of workers send every few seconds, all together.
 void Logic::ShowWorkers() {
   const auto shown_for = now_.steady - workers_shown_at_;
-  const bool devices = devices_changed_ && shown_for >= options_.show_devices;
+  const bool figures = figures_changed_ && shown_for >= options_.show_devices;
   const std::chrono::milliseconds pause(fleet_.workers().size() / kShownEachMillisecond);
   const bool fleet = workers_unshown_ && shown_for >= pause;
-  if (!fleet && !devices) return;
-  workers_unshown_ = devices_changed_ = false;
+  if (!fleet && !figures) return;
+  workers_unshown_ = figures_changed_ = false;
   workers_shown_at_ = now_.steady;
+  actions_.push_back(PublishWorkers{ViewWorkers()});
+}
+
+v1::ListWorkersResponse Logic::ViewWorkers() {
   v1::ListWorkersResponse view = fleet_.View();
   NameOutsiders(&view);
-  actions_.push_back(PublishWorkers{std::move(view)});
+  NameSlow(&view);
+  return view;
 }
 
 // Free workers that no job takes because of their class, though one has room.
@@ -150,6 +159,36 @@ void Logic::NameOutsiders(v1::ListWorkersResponse* view) {
     const auto& [job, classes] = *wanted.begin();
     worker.set_reason(fmt::format("CLASS_NOT_IN_MAP: {} has room for workers of {}", job,
                                   fmt::join(classes, " or ")));
+  }
+}
+
+// Workers that slow their jobs down, and free ones that were left out of one for it.
+void Logic::NameSlow(v1::ListWorkersResponse* view) {
+  std::map<std::string, double> percent;
+  std::map<std::string, std::string> reasons;
+  for (const auto& [number, job] : unfinished_) {
+    const v1::JobStatus& status = job->record.status;
+    if (!job->run) continue;
+    for (const v1::JobWorker& worker : status.workers()) {
+      if (worker.faster_without() > 0) percent[worker.name()] = worker.faster_without();
+    }
+    for (const v1::JobWorker& worker : status.left_out()) {
+      const Worker* const there = fleet_.Find(worker.name());
+      if (there == nullptr || !job->run->Barred(there->attach, now_)) continue;
+      reasons[worker.name()] = fmt::format(
+          "TOO_SLOW: {} left it out, as each shard takes it {}; it tries it again later",
+          job->record.id(), FormatSeconds(worker.shard_seconds()));
+    }
+  }
+  if (percent.empty() && reasons.empty()) return;
+  for (v1::WorkerStatus& worker : *view->mutable_workers()) {
+    const bool free = worker.state() == "FREE";
+    if (const auto its = percent.find(worker.name()); !free && its != percent.end()) {
+      worker.set_faster_without(its->second);
+    }
+    if (const auto its = reasons.find(worker.name()); free && its != reasons.end()) {
+      worker.set_reason(its->second);
+    }
   }
 }
 

@@ -134,7 +134,9 @@ class Logic {
   void Schedule();
   void StartQueued(Supply& supply);
   void ShowWorkers();
+  v1::ListWorkersResponse ViewWorkers();
   void NameOutsiders(v1::ListWorkersResponse* view);
+  void NameSlow(v1::ListWorkersResponse* view);
   void SetNow(Now now);
   void Excuse(std::chrono::milliseconds late);
   void DropOldCheckpoints(Job& job);
@@ -209,7 +211,7 @@ class Logic {
   bool fleet_changed_ = false;
   bool queue_changed_ = false;
   bool workers_unshown_ = false;
-  bool devices_changed_ = false;  // nothing is decided by them
+  bool figures_changed_ = false;  // nothing is decided by them
   std::chrono::milliseconds workers_shown_at_{0};
 
   SilenceClock silence_;

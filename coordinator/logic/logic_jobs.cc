@@ -9,6 +9,7 @@
 
 #include "common/job/metrics.h"
 #include "coordinator/logic/logic.h"
+#include "coordinator/logic/scheduler.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -117,6 +118,7 @@ void Logic::Advance(Job& job, Fault fault) {
   if (!run.requeue().empty()) return Requeue(job, run.requeue());
   if (told.empty() && !job.HasNews() && !job.IsDue()) return job.Postpone();
   const Job::News news = job.LearnOfRun();
+  if (news.slowed) figures_changed_ = true;
   if (run.phase() == Phase::kDone) {
     if (job.record.cancel_requested) {
       return End(job, v1::JOB_STATE_CANCELLED, run.DescribeEnd());

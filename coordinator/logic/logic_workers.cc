@@ -265,7 +265,7 @@ void Logic::On(const WorkerSaid& event) {
       return;
     case Kind::kDeviceReport:
       Fleet::KeepDevices(*worker, event.message.device_report(), now_);
-      devices_changed_ = true;
+      figures_changed_ = true;
       return;
     case Kind::kAttach:
     case Kind::KIND_NOT_SET:
@@ -281,7 +281,7 @@ void Logic::Hear(Worker& worker, const v1::Heartbeat& heartbeat) {
   // A heartbeat without job may have crossed the messages that gave and took the job; it surely
   // means "free again" after one with the job, or a while later.
   const bool knew = !worker.heartbeat.job_id().empty();
-  if (heartbeat.has_data_fetch() || worker.heartbeat.has_data_fetch()) devices_changed_ = true;
+  if (heartbeat.has_data_fetch() || worker.heartbeat.has_data_fetch()) figures_changed_ = true;
   worker.heartbeat = heartbeat;
   if (worker.releasing && heartbeat.job_id().empty() &&
       (knew || now_.steady - worker.released_at >= options_.settle)) {

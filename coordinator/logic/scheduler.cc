@@ -13,16 +13,6 @@
 namespace ringmaster::coordinator {
 namespace {
 
-// The jobs that hold workers of a class.
-std::set<std::string> JobsOf(const std::string& class_name, const Fleet& fleet) {
-  std::set<std::string> jobs;
-  for (const auto& [name, worker] : fleet.workers()) {
-    if (worker.job.empty() || worker.draining || worker.class_name != class_name) continue;
-    jobs.insert(worker.job.value());
-  }
-  return jobs;
-}
-
 std::string Plural(size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -58,10 +48,24 @@ std::string DescribeBusy(const Fleet& fleet) {
   return text;
 }
 
-// `reason`, what to wait for, and so many more.
-std::string WaitFor(const std::set<std::string>& jobs) {
-  return jobs.empty() ? "wait: busy workers become free"
-                      : fmt::format("wait until {} ended, or cancel it", fmt::join(jobs, " and "));
+using Jobs = std::map<std::string, size_t>;  // and how many workers each has
+
+// The job with the fewest workers that has enough, else the largest ones that have enough together;
+// empty: all have not.
+std::set<std::string> JobsWith(const Jobs& jobs, size_t missing) {
+  std::vector<std::pair<size_t, std::string>> by_size;
+  for (const auto& [job, count] : jobs) by_size.emplace_back(count, job);
+  std::ranges::sort(by_size);
+  for (const auto& [count, job] : by_size) {
+    if (count >= missing) return {job};
+  }
+  std::set<std::string> chosen;
+  size_t found = 0;
+  for (auto each = by_size.rbegin(); each != by_size.rend() && found < missing; ++each) {
+    found += each->first;
+    chosen.insert(each->second);
+  }
+  return found >= missing ? chosen : std::set<std::string>();
 }
 
 }  // namespace
@@ -77,7 +81,10 @@ Needs::Needs(const JobRecord& job) {
     // A job like another one begins where that one began.
     const v1::ClassMap& map =
         job.status.like_job().empty() ? job::NewestMap(result) : result.class_maps(0);
-    for (const v1::MappedClass& each : map.classes()) classes[each.class_()] = each.shards();
+    for (const v1::MappedClass& each : map.classes()) {
+      classes[each.class_()] = each.shards();
+      if (each.has_numerics()) numerics[each.class_()] = each.numerics();
+    }
     mixes = mixes || map.classes_size() > 1;
   } else {
     for (const v1::ClassShards& each : workers.classes()) classes[each.class_()] = each.shards();
@@ -90,7 +97,8 @@ Supply::Supply(const Fleet& fleet) : fleet_(fleet) {
     Class& its = At(worker.class_name);
     its.numerics_class = worker.attach.numerics_class();
     if (worker.free()) its.free.push_back(name);
-    if (!worker.draining) ++its.attached;
+    if (!worker.draining && its.attached++ == 0) its.like = name;
+    if (its.like.empty()) its.like = name;
   }
 }
 
@@ -187,6 +195,52 @@ bool Supply::Held(const std::string& class_name) const {
   });
 }
 
+std::vector<std::string> FindHelp(const Fleet& fleet, const std::set<std::string>& classes,
+                                  size_t missing, const std::string& own) {
+  std::vector<std::string> drained;
+  Jobs jobs;
+  size_t soon = 0;
+  for (const auto& [name, worker] : fleet.workers()) {
+    if (!classes.contains(worker.class_name)) continue;
+    const bool others = !worker.job.empty() && worker.job.value() != own;
+    if (worker.draining) {
+      if (!others && !worker.leaving) drained.push_back(name);
+    } else if (others) {
+      ++jobs[worker.job.value()];
+    } else if (worker.releasing || worker.measuring) {
+      ++soon;
+    }
+  }
+  std::vector<std::string> help;
+  if (drained.size() >= missing) {
+    drained.resize(missing);
+    help.push_back(fmt::format("end the drain of {}: `ringctl drain {} --resume`",
+                               fmt::join(drained, " and "),
+                               fmt::join(drained, " --resume` and `ringctl drain ")));
+  }
+  if (soon >= missing) {
+    help.emplace_back("wait: busy workers become free");
+  } else if (const auto chosen = JobsWith(jobs, missing - soon); !chosen.empty()) {
+    help.push_back(fmt::format("wait until {} ended, or cancel {}", fmt::join(chosen, " and "),
+                               chosen.size() == 1 ? "it" : "them"));
+  }
+  return help;
+}
+
+// Workers are there, and none is of a class that the job is made for.
+std::string Supply::DescribeOthers(const Needs& needs) const {
+  if (needs.classes.empty()) return "";
+  const std::string& wanted = needs.classes.begin()->first;
+  std::string text = fmt::format("; it is made for {}", wanted);
+  const auto numerics = needs.numerics.find(wanted);
+  for (const Class& each : classes_) {
+    if (each.like.empty() || numerics == needs.numerics.end()) continue;
+    return text + fmt::format(", and {} is of another one ({})", each.like,
+                              job::Difference(numerics->second, each.numerics_class));
+  }
+  return text;
+}
+
 Lack Supply::Explain(const Needs& needs) const {
   if (needs.mixes) return ExplainMixed(needs);
   const std::vector<const Class*> usable = Usable(needs);
@@ -196,6 +250,10 @@ Lack Supply::Explain(const Needs& needs) const {
   lack.reason = fmt::format("needs {} of one numerics class, {} {} attached and free: {} missing{}",
                             Plural(needs.least, "worker"), have, have == 1 ? "is" : "are", missing,
                             DescribeBusy(fleet_));
+  const std::string like = have > 0         ? usable.front()->free.front()
+                           : usable.empty() ? ""
+                                            : usable.front()->like;
+  if (like.empty()) lack.reason += DescribeOthers(needs);
   size_t others = 0;
   for (size_t i = 1; i < usable.size(); ++i) others += usable[i]->free.size();
   if (others > 0) {
@@ -204,11 +262,15 @@ Lack Supply::Explain(const Needs& needs) const {
                     others, usable[0]->free.front(), usable[1]->free.front(),
                     job::Difference(usable[0]->numerics_class, usable[1]->numerics_class));
   }
-  if (!usable.empty() && usable.front()->attached >= needs.least) {
-    lack.advice.push_back(WaitFor(JobsOf(usable.front()->name, fleet_)));
+  for (const Class* each : usable) {
+    lack.advice = FindHelp(fleet_, {each->name}, needs.least - each->free.size(), "");
+    if (!lack.advice.empty()) break;
   }
   lack.advice.push_back(fmt::format("start {}{}", Plural(missing, "more worker"),
-                                    have == 0 ? "" : " like " + usable.front()->free.front()));
+                                    !like.empty() ? " like " + like
+                                    : needs.classes.empty()
+                                        ? ""
+                                        : " of " + needs.classes.begin()->first));
   if (have > 0) lack.advice.push_back(fmt::format("submit it again with workers.min {}", have));
   if (have + others >= needs.least) {
     lack.advice.emplace_back(
@@ -220,15 +282,18 @@ Lack Supply::Explain(const Needs& needs) const {
 
 Lack Supply::ExplainMixed(const Needs& needs) const {
   size_t have = 0;
-  std::set<std::string> missing, jobs;
-  for (const auto& [name, most] : needs.classes) missing.insert(name);
+  std::set<std::string> missing, with_room;  // classes
+  for (const auto& [name, most] : needs.classes) {
+    missing.insert(name);
+    with_room.insert(name);
+  }
   for (const Class* each : Usable(needs)) {
-    have += each->free.size();
-    if (!each->free.empty()) {
-      missing.erase(each->name);
-    } else {
-      jobs.merge(JobsOf(each->name, fleet_));
-    }
+    const auto its = needs.classes.find(each->name);
+    const size_t most = its == needs.classes.end() ? each->free.size() : its->second;
+    have += std::min(each->free.size(), most);
+    if (!each->free.empty()) missing.erase(each->name);
+    if (its == needs.classes.end()) with_room.insert(each->name);
+    if (its != needs.classes.end() && each->free.size() >= most) with_room.erase(each->name);
   }
   Lack lack;
   lack.reason = fmt::format(
@@ -237,12 +302,44 @@ Lack Supply::ExplainMixed(const Needs& needs) const {
       missing.empty() ? ""
                       : fmt::format("; of its class map {} has none", fmt::join(missing, " and ")),
       DescribeBusy(fleet_));
-  if (!jobs.empty()) lack.advice.push_back(WaitFor(jobs));
-  lack.advice.push_back(missing.empty()
-                            ? fmt::format("start {}", Plural(needs.least - have, "more worker"))
-                            : fmt::format("start a worker of {} (`ringctl workers` shows classes)",
-                                          fmt::join(missing, ", and one of ")));
+  for (const std::string& name : missing) {
+    for (std::string& line : FindHelp(fleet_, {name}, 1, ""))
+      lack.advice.push_back(std::move(line));
+  }
+  if (!missing.empty()) {
+    lack.advice.push_back(fmt::format("start a worker of {} (`ringctl workers` shows classes)",
+                                      fmt::join(missing, ", and one of ")));
+    return lack;
+  }
+  const size_t more = needs.least - std::min(have, needs.least);
+  lack.advice = FindHelp(fleet_, with_room, more, "");
+  lack.advice.push_back(fmt::format(
+      "start {}{}", Plural(more, "more worker"),
+      needs.classes.empty() ? "" : fmt::format(" of {}", fmt::join(with_room, " or "))));
   return lack;
+}
+
+std::vector<std::string> AdviseWaiting(const Run& run, const Fleet& fleet, Now now) {
+  const Run::Lacking lacking = run.FindLacking(now);
+  std::vector<std::string> advice;
+  if (lacking.workers > 0) {
+    std::string barred;
+    for (const auto& [name, worker] : fleet.workers()) {
+      const bool fits = worker.free() && lacking.classes.contains(worker.class_name);
+      if (fits && barred.empty() && run.Barred(worker.attach, now)) barred = name;
+    }
+    if (!barred.empty()) {
+      advice.push_back(fmt::format(
+          "start {0} again, which was left out: the new process may join it at once, {0} as it is "
+          "after a while",
+          barred));
+    }
+    for (std::string& line : FindHelp(fleet, lacking.classes, lacking.workers, run.job_id())) {
+      advice.push_back(std::move(line));
+    }
+  }
+  for (std::string& line : run.Advise(now)) advice.push_back(std::move(line));
+  return advice;
 }
 
 std::vector<std::string> FindJoiners(const Run& run, const Fleet& fleet, const Supply* supply,

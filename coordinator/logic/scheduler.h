@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Needs {
   // What is known of its class map: of each class, by name, at most so many workers. Empty:
   // nothing.
   std::map<std::string, size_t> classes;
+  std::map<std::string, v1::NumericsClass> numerics;  // of those whose map says it
 
   [[nodiscard]] bool Uses(const std::string& name) const {
     return classes.empty() || classes.contains(name);
@@ -63,6 +65,7 @@ class Supply {
     v1::NumericsClass numerics_class;
     std::vector<std::string> free;  // by name
     size_t attached = 0;            // and not draining: free, or free when their jobs end
+    std::string like;               // one of them; else one that drains
     std::string held_for;           // a job; empty: nobody
     size_t held_since = 0;          // the place of that job among those that hold one
   };
@@ -71,12 +74,23 @@ class Supply {
   [[nodiscard]] std::vector<const Class*> Usable(const Needs& needs) const;
   [[nodiscard]] std::vector<std::string> TakeMixed(const Needs& needs);
   [[nodiscard]] Lack ExplainMixed(const Needs& needs) const;
+  [[nodiscard]] std::string DescribeOthers(const Needs& needs) const;
 
   const Fleet& fleet_;
   std::vector<Class> classes_;  // few
   std::string all_held_for_;    // a job: every class is held for it that is for no other one
   size_t holders_ = 0;
 };
+
+// What would bring so many more workers of these classes, the smallest change first: a drain that
+// ends, workers that are free soon, the job with the fewest of them that has enough. `own`: the job
+// that lacks them; empty: it has none. Empty: nobody who is attached can help.
+[[nodiscard]] std::vector<std::string> FindHelp(const Fleet& fleet,
+                                                const std::set<std::string>& classes,
+                                                size_t missing, const std::string& own);
+
+// What would let a WAITING job go on, the smallest change first.
+[[nodiscard]] std::vector<std::string> AdviseWaiting(const Run& run, const Fleet& fleet, Now now);
 
 // Free workers that a running or waiting job may have beside its own, by name: of a class of its
 // map and not barred from it, as many as it has room for. `supply`: none of a class that is held

@@ -264,6 +264,7 @@ grpc::Status FakeJobs::ListWorkers(grpc::ServerContext*, const v1::ListWorkersRe
     worker.set_memory_per_core(uint64_t{8} << 30);
     worker.set_ring_address(*name == 'a' ? "10.0.0.1:4000" : "10.0.0.2:4000");
     if (*name == 'a') worker.set_job_id("j0004");
+    if (*name == 'a') worker.set_faster_without(12.3);
     worker.set_class_(*name == 'a' ? "cpu-avx2-04bd77e1" : "cuda-sm_90-9a31f02c");
     worker.mutable_numerics_class()->set_backend(*name == 'a' ? "cpu" : "cuda");
     if (*name == 'b') {

@@ -128,6 +128,16 @@ inline v1::JobStatus RunningInFloat16() {
   straggler.set_cause("compute");
   straggler.set_seconds(0.037);
   straggler.set_text("the others wait 37 ms of each 125 ms step for worker b on host south");
+  status.mutable_workers(1)->set_cores(2);
+  status.mutable_workers(1)->set_shard_seconds(0.045);
+  status.mutable_workers(1)->set_faster_without(12.34);
+  v1::JobWorker& left = *status.add_left_out();
+  left.set_name("c");
+  left.set_host("west");
+  left.set_class_("cpu-avx2-04bd77e1");
+  left.set_cores(1);
+  left.set_shard_seconds(2.5);
+  left.set_faster_without(80);
   v1::InputWait& wait = *status.mutable_input_wait();
   wait.set_worker("b");
   wait.set_share(0.25);

@@ -50,6 +50,16 @@ class PlanTest(cluster.ClusterTest):
         text = self.cluster.ringctl("plan", self.cluster.write_job(spec), "--cluster").stdout
         self.assertIn("2 workers of 1 core, 1.0 GiB a core: fits", text)
         self.assertIn("a worker of 2 cores, 1.0 MiB a core: does not fit", text)
+        self.assertIn("speed, by cores, as no job measured these workers:", text)
+        # What a job took on a and b tells whom the next one would be faster without.
+        job = self.cluster.run_job(spec)["job_id"]
+        took = {entry["name"]: entry["shard_ms"] for entry in self.cluster.status(job)["workers"]}
+        self.assertEqual(set(took), {"a", "b"})
+        speed = self.plan(spec, "--cluster")["speed"]
+        self.assertEqual((speed["measured_in"], speed["same_model"]), ([job], True))
+        [group] = speed["groups"]
+        self.assertEqual((group["workers"], group["unmeasured"]), (["a", "b"], []))
+        self.assertGreater(group["shards_ms"], 0)
         self.cluster.stop()
 
     def plan_fails(self, spec, words):

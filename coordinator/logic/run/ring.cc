@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "common/job/balance.h"
 #include "common/job/class_map.h"
 #include "common/job/shards.h"
 #include "common/planted_bug.h"
-#include "coordinator/logic/run/balance.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -108,9 +108,9 @@ bool MayKeep(const std::vector<uint32_t>& folded, size_t count, job::Range range
 // The shards of one class, for its seats.
 void AssignClass(job::Range shards, std::span<const Seat> seats, const std::vector<size_t>& its,
                  Assignment* assignment) {
-  std::vector<Pace> paces;
+  std::vector<job::Pace> paces;
   for (const size_t seat : its) paces.push_back({seats[seat].cores, seats[seat].shard_seconds});
-  const std::vector<uint32_t> counts = Balance(static_cast<uint32_t>(shards.size()), paces);
+  const std::vector<uint32_t> counts = job::Balance(static_cast<uint32_t>(shards.size()), paces);
   std::vector<bool> taken(shards.end, false);
   bool kept = false;
   for (size_t i = 0; i < its.size(); ++i) {

@@ -8,6 +8,7 @@
 #include "common/job/metrics.h"
 #include "common/job/resolve.h"
 #include "coordinator/logic/explain.h"
+#include "coordinator/logic/predict.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -34,6 +35,7 @@ Run::Run(const Options& options, GenerationSource& generations, PhaseCounts& pha
       fence_(options),
       custody_(options),
       report_(options, job.status) {
+  for (const v1::JobWorker& left : job.status.left_out()) slow_[left.name()].told = left;
   // A job that resumes another one has a checkpoint: what that one began with may be gone.
   if (resolved_ && resolved_->has_init() && !restores_) init_ = resolved_->init();
 }
@@ -298,7 +300,8 @@ void Run::Describe(Now now, v1::JobStatus& status) const {
   if (phase_ != Phase::kRunning) return;
   if (std::optional<v1::Straggler> straggler = FindStraggler(status)) {
     *status.mutable_straggler() = *std::move(straggler);
-    status.mutable_straggler()->mutable_text()->append(DescribeWithout(status));
+    const std::string without = DescribeWithout(status);
+    if (!without.empty()) status.mutable_straggler()->mutable_text()->append("; " + without);
   }
   if (std::optional<v1::InputWait> wait = FindInputWait(status)) {
     *status.mutable_input_wait() = *std::move(wait);
@@ -350,6 +353,8 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
     const Member* member = At(place);
     if (member == nullptr) continue;
     worker.set_class_(member->class_name);
+    worker.set_cores(member->attach.cores());
+    worker.set_shard_seconds(member->shard_seconds);
     worker.set_ring_bytes(member->progress.ring_bytes());
     worker.set_phase(PhaseOf(*member));
     worker.set_applied(member->applied);
@@ -358,6 +363,8 @@ void Run::DescribeWorkers(v1::JobStatus& status) const {
       *worker.mutable_step_times() = member->progress.step_times();
     }
   }
+  if (phase_ == Phase::kRunning) PredictWithout(status);
+  DescribeLeftOut(status);
 }
 
 void Run::DescribeResolved(v1::JobStatus& status) const {

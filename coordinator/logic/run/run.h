@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/job/balance.h"
 #include "common/job/class_map.h"
 #include "common/status.h"
 #include "coordinator/logic/action.h"
@@ -43,7 +44,6 @@
 #include "coordinator/logic/options.h"
 #include "coordinator/logic/record.h"
 #include "coordinator/logic/run/agreement.h"
-#include "coordinator/logic/run/balance.h"
 #include "coordinator/logic/run/failure.h"
 #include "coordinator/logic/run/fence.h"
 #include "coordinator/logic/run/generation.h"
@@ -195,8 +195,15 @@ class Run {
   [[nodiscard]] std::string DescribeEnd() const;
   // Of a job that is done: why before its last step; empty when not.
   [[nodiscard]] std::string DescribeStop() const;
-  // What would let a WAITING job go on.
+  // What would let a WAITING job go on, beside workers that are there (AdviseWaiting).
   [[nodiscard]] std::vector<std::string> Advise(Now now) const;
+  // So many workers of these classes, by name, beside those that are ready or on their way.
+  struct Lacking {
+    size_t workers = 0;
+    std::set<std::string> classes;
+  };
+  [[nodiscard]] Lacking FindLacking(Now now) const;
+  const std::string& job_id() const { return job_id_; }
   // What `member` does now: its phase of starting, or what its step thread does.
   [[nodiscard]] std::string PhaseOf(const Member& member) const;
   StartPhases& phases() { return phases_; }
@@ -314,21 +321,21 @@ class Run {
   void EvictFrozen(Now now);
 
   // run_balance.cc
-  // The ring's members of a class, and the seconds until the last one has its shards: as it is, by
-  // speed, and by speed without the slowest, where there are others.
+  // The ring's members of a class, and the seconds until the last one has its shards: as it is, and
+  // by speed without the slow ones, if any need not be there.
   struct ClassPace {
     std::vector<const Member*> members;
     std::vector<uint32_t> counts;
-    std::vector<Pace> paces;
-    double now = 0, balanced = 0, without = 0;
-    const Member* slowest = nullptr;
+    std::vector<job::Pace> paces;
+    double now = 0, best = 0;
+    std::vector<std::string> slow;
   };
-  void MeasurePace(Member& member) const;
-  std::optional<ClassPace> PaceOfClass(const v1::MappedClass& its) const;
+  void MeasurePace(Member& member);
+  std::optional<ClassPace> PaceOfClass(const v1::MappedClass& its, size_t spare) const;
   std::string FindBalance(Now now);  // why the ring is to be formed again; empty: it is not
   void LeaveOutSlow(std::vector<std::string>& names, Now now);
   double KnownPace(const Member& member) const;
-  std::string DescribeWithout(const v1::JobStatus& status) const;
+  void DescribeLeftOut(v1::JobStatus& status) const;
 
   // run_heard.cc
   Fault CheckDigest(const Member& from, uint64_t step, const std::string& digest);
@@ -409,10 +416,10 @@ class Run {
   // Who computes how much.
   struct SlowWorker {
     std::string incarnation;
-    double shard_seconds = 0;
+    v1::JobWorker told;  // as it was then
   };
   std::map<std::string, SlowWorker> slow_;  // that were left out
-  std::string too_slow_;                    // is left out of the next generation
+  std::vector<std::string> too_slow_;       // are left out of the next generation
   std::chrono::milliseconds balance_at_{0}, balance_pause_{0};  // when it is looked at next
 
   StateCustody custody_;

@@ -80,21 +80,60 @@ std::vector<std::string> Run::Advise(Now now) const {
         "wait: it looks at the checkpoints as long as it takes; the coordinator's log says what "
         "is wrong with its disk"};
   }
-  const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
-  if (EnoughReady(now)) return {};
+  const std::string known = "wait: workers that were lost join it by themselves when they are back";
+  if (EnoughReady(now)) {
+    return {
+        fmt::format("start a worker that has the state of step {} again, within {} ms, or wait: "
+                    "the job goes back to its newest checkpoint then",
+                    committed_, options_.holder_wait.count())};
+  }
+  std::vector<std::string> advice;
+  size_t coming = 0;
+  for (const Member& member : members_) {
+    if (member.role == Role::kReady || member.leaving || ++coming > 1) continue;
+    advice.push_back(
+        fmt::format("wait: {} is on its way; `ringctl logs {} --worker {}` shows what "
+                    "it does",
+                    member.name(), job_id_, member.name()));
+  }
   const std::vector<std::string> missing = MissingReady(now);
   if (!missing.empty() && map().classes_size() > 1) {
-    return {fmt::format("start a worker of {}, or end a drain (`ringctl workers` shows classes)",
-                        fmt::join(missing, ", and one of ")),
-            "wait: workers that were lost, or are busy, join it by themselves when they are back",
-            "submit it again with workers.mix fallback: others would take the shards of a class "
-            "that is lost, as another result"};
+    advice.push_back(fmt::format("start a worker of {} (`ringctl workers` shows classes)",
+                                 fmt::join(missing, ", and one of ")));
+    advice.push_back(known);
+    if (!MayFallBack()) {
+      advice.emplace_back(
+          "submit it again with workers.mix fallback: others would take the shards of a class that "
+          "is lost, as another result");
+    }
+    return advice;
   }
-  return {
-      fmt::format("start {} more worker{} of the numerics class of its others (`ringctl workers` "
-                  "shows it), or end a drain",
-                  least - have, least - have == 1 ? "" : "s"),
-      "wait: workers that were lost, or are busy, join it by themselves when they are back"};
+  const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
+  const size_t more = least - std::min(least, have);
+  const auto like =
+      std::ranges::find_if(members_, [&](const Member& member) { return Eligible(member, now); });
+  if (more > 0) {
+    advice.push_back(fmt::format(
+        "start {} more worker{} {}", more, more == 1 ? "" : "s",
+        like != members_.end() ? "like " + like->name() : "of " + map().classes(0).class_()));
+  }
+  advice.push_back(known);
+  return advice;
+}
+
+Run::Lacking Run::FindLacking(Now now) const {
+  if (phase_ != Phase::kWaiting || !resolved_ || EnoughReady(now)) return {};
+  const std::vector<std::string> missing = MissingReady(now);
+  if (!missing.empty() && map().classes_size() > 1) {
+    return {missing.size(), {missing.begin(), missing.end()}};
+  }
+  const size_t least = std::max<size_t>(min_, 1), have = CountEligible(now);
+  const auto coming = static_cast<size_t>(std::ranges::count_if(members_, [](const Member& member) {
+    return member.role != Role::kReady && !member.leaving;
+  }));
+  Lacking lacking{least - std::min(least, have + coming), {}};
+  for (const v1::MappedClass& each : map().classes()) lacking.classes.insert(each.class_());
+  return lacking;
 }
 
 std::vector<std::string> Run::AdviseFinishing() const {

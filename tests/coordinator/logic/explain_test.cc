@@ -20,6 +20,7 @@ v1::JobStatus StatusOf(const std::vector<Times>& members) {
     v1::JobWorker& worker = *status.add_workers();
     worker.set_name(times.name);
     worker.set_host(std::string("host-") + times.name);
+    worker.add_shards(static_cast<uint32_t>(status.workers_size() - 1));
     v1::StepTimes& step = *worker.mutable_step_times();
     step.set_input(times.input / 1e3);
     step.set_compute(times.compute / 1e3);
@@ -80,6 +81,14 @@ TEST_CASE("Straggler: its sentence has the figures, the host and what to do") {
         "the others wait 37 ms of each 100 ms step for worker b on host host-b, which computes for "
         "88 ms where they take 51 ms: see what else runs on its CPUs and whether they are slower, "
         "or `ringctl drain b`");
+}
+
+TEST_CASE("Straggler: who may not be drained is not to be") {
+  v1::JobStatus status = StatusOf({{"a", 0, 50, 40, 10}, {"b", 0, 88, 2, 10}});
+  status.mutable_spec()->mutable_workers()->set_min(2);
+  CHECK_THAT(FindStraggler(status)->text(),
+             Catch::EndsWith("slower; workers.min 2 needs it: start another worker, then "
+                             "`ringctl drain b`"));
 }
 
 // One worker whose step of 100 ms waits so long for samples.

@@ -20,10 +20,28 @@ TEST_CASE("Failure: every cause has a word of its own and an advice with everyth
     CHECK(failure.phase() == "compute");
     CHECK(failure.step() == 8);
     CHECK(failure.advice().find_first_of("{}") == std::string::npos);
-    CHECK_THAT(failure.advice(), Catch::EndsWith(" Checkpoints up to step 4 are kept: "
-                                                 "`ringctl checkpoint ls j0007`."));
   }
   CHECK(words.size() == 12);
+}
+
+TEST_CASE("Failure: what a checkpoint has is not computed again") {
+  const auto advice = [](Cause cause, uint64_t kept_step) {
+    return MakeFailure({cause, "reason", "w2", 7}, {"j0007", "node-b", "compute", 8, kept_step})
+        .advice();
+  };
+  for (const Cause cause :
+       {Cause::kWorkerFailed, Cause::kDataset, Cause::kMemory, Cause::kStateDiffers,
+        Cause::kProtocolViolation, Cause::kCheckpointDiffers, Cause::kKnownShardDiffers}) {
+    CHECK_THAT(advice(cause, 4),
+               Catch::Contains("then `ringctl submit --resume j0007` goes on from step 4"));
+    CHECK_THAT(advice(cause, 0), Catch::Contains("then submit the job again"));
+  }
+  // The same steps would end in the same way.
+  CHECK(advice(Cause::kNotFinite, 4) ==
+        "Take a smaller learning rate, or look at the data of that step, and submit the job with "
+        "`--set continue=j0007`, which goes on from a checkpoint of it (up to step 4), or again "
+        "from its first step.");
+  CHECK_THAT(advice(Cause::kNotFinite, 0), Catch::EndsWith("and submit the job again."));
 }
 
 TEST_CASE("Failure: without a host, a worker or a checkpoint the advice still reads") {

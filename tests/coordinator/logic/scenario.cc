@@ -490,7 +490,7 @@ class Player {
   void Do(const PublishWorkers& action) {
     std::string text = "workers:";
     for (const v1::WorkerStatus& worker : action.workers.workers()) {
-      text += fmt::format(" {}={}", worker.name(), worker.state());
+      text += Told(worker);
     }
     if (text != workers_line_) Line(text);
     workers_line_ = text;

@@ -135,6 +135,13 @@ std::string Told(const SaveMetrics& save) {
   return text;
 }
 
+std::string Told(const v1::WorkerStatus& worker) {
+  std::string text = fmt::format(" {}={}", worker.name(), worker.state());
+  if (worker.faster_without() > 0) text += fmt::format("(-{:.0f}%)", worker.faster_without());
+  if (worker.reason().starts_with("TOO_SLOW")) text += fmt::format("({})", worker.reason());
+  return text;
+}
+
 std::vector<std::string> Told(const JobView& view) {
   const v1::JobStatus& status = view.status;
   std::vector<std::string> lines;
@@ -155,6 +162,11 @@ std::vector<std::string> Told(const JobView& view) {
   for (const v1::JobWorker& worker : status.workers()) {
     lines.push_back(fmt::format("status worker {} host {} applied {} phase \"{}\"", worker.name(),
                                 worker.host(), worker.applied(), worker.phase()));
+  }
+  for (const v1::JobWorker& worker : status.left_out()) {
+    lines.push_back(fmt::format("status left out {} of {}, {} s a shard: {:.0f}% faster without it",
+                                worker.name(), worker.class_(), worker.shard_seconds(),
+                                worker.faster_without()));
   }
   for (const v1::CheckpointRef& ref : view.checkpoints) {
     lines.push_back(fmt::format("status checkpoint {}{}", ref.step(),

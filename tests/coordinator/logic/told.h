@@ -20,6 +20,8 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::StartPhase& phase);
 // Epochs with their values, and which steps.
 [[nodiscard]] std::string Told(const SaveMetrics& save);
+// ` b=BUSY`, with what slows its job.
+[[nodiscard]] std::string Told(const v1::WorkerStatus& worker);
 // Of its status, what other lines do not show.
 [[nodiscard]] std::vector<std::string> Told(const JobView& view);
 

@@ -1,20 +1,23 @@
-#include "coordinator/logic/run/balance.h"
+#include "common/job/balance.h"
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <queue>
 #include <tuple>
 #include <utility>
 
 #include "common/job/shards.h"
 
-namespace ringmaster::coordinator {
+namespace ringmaster::job {
 namespace {
+
+constexpr double kRounding = 1e-9;
 
 std::vector<uint32_t> ByCores(uint32_t shards, std::span<const Pace> paces) {
   std::vector<uint32_t> cores, counts;
   for (const Pace& pace : paces) cores.push_back(pace.cores);
-  for (const job::Range& range : job::AssignShards(shards, cores)) {
+  for (const Range& range : AssignShards(shards, cores)) {
     counts.push_back(static_cast<uint32_t>(range.size()));
   }
   return counts;
@@ -73,15 +76,46 @@ double LongestOf(std::span<const uint32_t> counts, std::span<const Pace> paces) 
   return longest;
 }
 
-Without BestWithoutOne(uint32_t shards, std::span<const Pace> paces) {
-  // Whoever takes longest for a single shard: nobody else's absence helps more.
-  const auto slowest = std::ranges::max_element(
-      paces, {}, [](const Pace& pace) { return std::pair(pace.seconds, -double(pace.cores)); });
-  Without best{static_cast<size_t>(slowest - paces.begin()), 0};
-  std::vector<Pace> others(paces.begin(), paces.end());
-  others.erase(others.begin() + static_cast<std::ptrdiff_t>(best.member));
-  best.seconds = LongestOf(Balance(shards, others), others);
+// Whoever is left out takes longest for a single shard: each of the others has one at least, and no
+// other order leaves as many who are quick enough. While the slowest one's single shard is what a
+// step waits for, the absence of the slowest helps; from then on it only leaves more to the others.
+Without BestWithout(uint32_t shards, std::span<const Pace> measured, size_t most, double slack,
+                    double enough) {
+  const std::vector<Pace> paces = Completed(measured);
+  std::vector<size_t> order(paces.size());  // the slowest first
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return paces[i].seconds; });
+  const auto without = [&](size_t count) {
+    std::vector<Pace> others;
+    for (size_t i = count; i < order.size(); ++i) others.push_back(paces[order[i]]);
+    return LongestOf(Balance(shards, others), others);
+  };
+  const auto single = [&](size_t count) { return paces[order[count]].seconds; };
+  const double now = without(0);
+  Without best{{}, now};
+  const auto waits = [&](size_t count, double seconds) {
+    return seconds <= single(count) * (1 + kRounding);
+  };
+  if (most == 0 || !(single(0) > 0) || !waits(0, now)) return best;
+  size_t least = 1, beyond = most + 1;  // the first count at which no single shard is waited for
+  while (least < beyond) {
+    const size_t middle = least + (beyond - least) / 2;
+    if (waits(middle, without(middle))) {
+      least = middle + 1;
+    } else {
+      beyond = middle;
+    }
+  }
+  double shortest = now;
+  if (beyond <= most) shortest = std::min(shortest, without(beyond));
+  if (beyond > 1) shortest = std::min(shortest, without(beyond - 1));
+  const double limit = std::max(enough, shortest / (1 - slack)) * (1 + kRounding);
+  for (size_t count = 0; count <= std::min(beyond, most); ++count) {
+    best.seconds = count == 0 ? now : count < beyond ? single(count) : without(count);
+    if (best.seconds <= limit) break;
+    best.members.push_back(order[count]);
+  }
   return best;
 }
 
-}  // namespace ringmaster::coordinator
+}  // namespace ringmaster::job
