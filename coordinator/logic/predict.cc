@@ -13,7 +13,7 @@
 
 #include "common/job/balance.h"
 #include "common/job/resolve.h"
-#include "coordinator/logic/run/start_phases.h"
+#include "coordinator/logic/run/run_report.h"
 
 namespace ringmaster::coordinator {
 namespace {
