@@ -18,7 +18,9 @@ struct OneJob {
   Now now{milliseconds(1'000), 1'700'000'000'000};
   Actions actions;
   std::vector<std::string> parents;
-  Job::Desk desk{options, now, actions, [this](const std::string& p) { parents.push_back(p); }};
+  Job::Desk desk{options, now, actions,
+                 [](const Run&) { return std::vector<std::string>{"start one more"}; },
+                 [this](const std::string& p) { parents.push_back(p); }};
   Job job{desk, MakeRecord()};
 
   static JobRecord MakeRecord() {
