@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/job/class_map.h"
+#include "common/job/shards.h"
 #include "common/planted_bug.h"
 #include "coordinator/logic/run/run.h"
 
@@ -211,12 +212,22 @@ void Run::ChooseMap(uint64_t step, bool evaluated) {
 
 // Members have ended their runs where they go on by another map. In a ring that is being connected
 // no run has begun: it would be given up with nothing evaluated, and begin by the same map for
-// ever.
+// ever; so would one that evaluates for longer than a fence waits for its boundary.
 bool Run::NextMapBegins() const {
   const bool more = resolved_ && map_ + 1 < resolved_->result().class_maps_size();
   if (!more || !RingJoined()) return false;
-  const uint64_t step = resolved_->result().class_maps(map_ + 1).step();
-  return std::ranges::any_of(members_, [step](const Member& m) { return m.applied >= step; });
+  const v1::ResultSpec& spec = resolved_->result();
+  const v1::ClassMap& next = spec.class_maps(map_ + 1);
+  const bool evaluates =
+      !next.before_evaluation() &&
+      job::EvaluatesAfter(next.step(), spec.evaluation_steps(), spec.total_steps());
+  const auto evaluated = [&next](const v1::Metric& metric) {
+    return metric.split() != v1::SAMPLE_SPLIT_TRAIN && metric.step() == next.step();
+  };
+  return std::ranges::any_of(members_, [&](const Member& member) {
+    return member.applied >= next.step() &&
+           (!evaluates || std::ranges::any_of(member.progress.metrics(), evaluated));
+  });
 }
 
 const v1::KnownShard* Run::KnownShardOf(const std::string& class_name) const {

@@ -80,8 +80,10 @@ TEST_CASE("Job: a move in the queue is no event, and is shown ten times a second
   REQUIRE(shown.size() == 1);
   CHECK(shown[0].view.status.reason() ==
         "number 1 in the queue: behind j0007, which waits for 2 workers");
-  REQUIRE(shown[0].view.advice.size() == 1);
-  CHECK(shown[0].view.advice[0].find("it starts after j0007") == 0);
+  CHECK(shown[0].view.advice ==
+        std::vector<std::string>{"it starts after j0007: `ringctl why j0007` shows what that one "
+                                 "waits for",
+                                 "`ringctl cancel j0007` makes way for it"});
   CHECK_FALSE(one.job.unshown());
   one.job.WaitBehind(head.job, 1);  // nothing is new
   CHECK(one.actions.empty());
