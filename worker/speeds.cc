@@ -235,7 +235,8 @@ SpeedPlan PlanSpeeds(const ClusterSpeeds& cluster, const v1::JobSpec& spec,
     its->workers.push_back(worker.name);
     its->paces.push_back({worker.cores, known == of_sample.end() ? 0 : samples * known->second});
   }
-  for (ClassOfWorkers& its : classes) KeepFirst(range.max(), its);
+  const uint32_t most = std::min(range.max(), job::ShardsOf(spec));
+  for (ClassOfWorkers& its : classes) KeepFirst(most, its);
   if (range.mix() != v1::MIX_NONE && !classes.empty()) {
     plan.groups.push_back(PlanGroup(classes, spec, of_sample, plan.same_model));
     return plan;

@@ -130,6 +130,8 @@ TEST_CASE("Speeds: no more workers than the job takes, and none at all") {
   const SpeedPlan plan = PlanSpeeds(Cluster(), spec, "model", "float32", 4);
   CHECK(plan.groups[0].workers == std::vector<std::string>{"a", "b"});
   CHECK(plan.groups[0].leave_out.empty());
+  const std::vector<std::string> two = {"a", "b"};
+  CHECK(PlanSpeeds(Cluster(), SpecOf(2), "model", "float32", 4).groups[0].workers == two);
   CHECK(PlanSpeeds({}, spec, "model", "float32", 4).groups.empty());
   CHECK(Print({}).empty());
 }
