@@ -28,14 +28,8 @@ using std::chrono::milliseconds;
 
 class Player {
  public:
-  Player() { Boot(); }
-
-  // Of coordinators that ended, and of the one that lives.
-  void CountPhases(std::vector<uint64_t>* taken) const {
-    for (size_t i = 0; i < taken->size(); ++i) {
-      (*taken)[i] += taken_before_[i] + logic_->phase_counts().all()[i];
-    }
-  }
+  explicit Player(std::vector<uint64_t>* taken) : taken_(taken) { Boot(); }
+  ~Player() { CountPhases(*logic_, taken_); }
 
   std::string Play(const Command& command) {
     out_.clear();
@@ -64,9 +58,7 @@ class Player {
   // A coordinator on what the store holds.
   void Boot() {
     ++stored_.term;
-    for (size_t i = 0; logic_ && i < taken_before_.size(); ++i) {
-      taken_before_[i] += logic_->phase_counts().all()[i];
-    }
+    if (logic_) CountPhases(*logic_, taken_);
     logic_ = std::make_unique<Logic>(options_);
     sessions_.clear();
     workers_line_.clear();
@@ -173,8 +165,7 @@ class Player {
   }
 
   // Time goes by in ticks; the workers of alive=a,b send heartbeats, for job=j0001 if that is said.
-  // phases=hidden: what grows meanwhile is not written down. Their progress is progress=7, that of
-  // grows=a grows.
+  // phases=hidden: what grows meanwhile is not told. Their progress is progress=7, of grows=a more.
   void Wait(const Command& command) {
     const auto end = now_.steady + milliseconds(std::stoull(command.subject));
     const std::string alive = "," + command.Text("alive", "") + ",";
@@ -197,6 +188,8 @@ class Player {
     }
     shows_phases_ = true;
   }
+
+  void Broken(const Command& c) { Step(SessionClosed{sessions_.at(c.subject), "connection lost"}); }
 
   // `drain a`, `drain a resume=yes`
   void Drain(const Command& command) {
@@ -558,10 +551,7 @@ class Player {
        [this](const Command& c) {
          Say(c, [&](v1::WorkerMessage& m) { m.mutable_leaving()->set_reason("told to stop"); });
        }},
-      {"broken",
-       [this](const Command& c) {
-         Step(SessionClosed{sessions_.at(c.subject), "connection lost"});
-       }},
+      {"broken", [this](const Command& c) { Broken(c); }},
       {"bench", [this](const Command& c) { Step(ParseBench(c)); }},
       {"hangup", [this](const Command& c) { Step(BenchDropped{ParseBench(c).bench}); }},
       {"measured", [this](const Command& c) { Measured(c); }},
@@ -576,7 +566,7 @@ class Player {
 
   const Options options_;
   std::unique_ptr<Logic> logic_;
-  std::array<uint64_t, std::size(kTransitions)> taken_before_{};
+  std::vector<uint64_t>* const taken_;
   ActionQueue queue_;
   Restored stored_;
   bool store_works_ = true;
@@ -592,21 +582,19 @@ class Player {
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;
   bool shows_phases_ = true;
-  std::string workers_line_;
-  std::string out_;
+  std::string workers_line_, out_;
 };
 
 }  // namespace
 
 std::string PlayScenario(const std::string& text, std::vector<uint64_t>* taken) {
-  Player player;
+  Player player(taken);
   std::string told, line;
   for (std::istringstream lines(text); std::getline(lines, line);) {
     if (line.rfind("  ", 0) == 0) continue;
     told += line + "\n";
     if (!line.empty() && line[0] != '#') told += player.Play(ParseCommand(line));
   }
-  if (taken != nullptr) player.CountPhases(taken);
   return told;
 }
 

@@ -175,4 +175,10 @@ std::vector<std::string> Told(const JobView& view) {
   return lines;
 }
 
+void CountPhases(const Logic& logic, std::vector<uint64_t>* taken) {
+  for (size_t i = 0; taken != nullptr && i < taken->size(); ++i) {
+    (*taken)[i] += logic.phase_counts().all()[i];
+  }
+}
+
 }  // namespace ringmaster::coordinator

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coordinator/logic/action.h"
+#include "coordinator/logic/logic.h"
 #include "ringmaster/v1/fleet.pb.h"
 #include "ringmaster/v1/job.pb.h"
 
@@ -24,5 +25,8 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::WorkerStatus& worker);
 // Of its status, what other lines do not show.
 [[nodiscard]] std::vector<std::string> Told(const JobView& view);
+
+// Adds how often runs took each of kTransitions; to null nothing.
+void CountPhases(const Logic& logic, std::vector<uint64_t>* taken);
 
 }  // namespace ringmaster::coordinator
