@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+#include <variant>
 #include <vector>
 
 #include "tests/coordinator/logic/told.h"
@@ -32,6 +34,153 @@ Command ParseCommand(const std::string& line) {
     }
   }
   return command;
+}
+
+std::vector<std::string> NamesIn(const std::string& list) {
+  std::vector<std::string> names;
+  std::stringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool range = word.size() == 4 && word.substr(1, 2) == "..";
+    if (!range) names.push_back(word);
+    for (char letter = word[0]; range && letter <= word[3]; ++letter) names.emplace_back(1, letter);
+  }
+  return names;
+}
+
+std::string List(const std::vector<std::string>& names) {
+  std::string list;
+  for (size_t first = 0; first < names.size();) {
+    size_t end = first + 1;
+    const auto follows = [&] {
+      return end < names.size() && names[end].size() == 1 && names[end - 1].size() == 1 &&
+             names[end][0] == names[end - 1][0] + 1;
+    };
+    while (follows()) ++end;
+    if (end - first < 4) end = first + 1;
+    if (!list.empty()) list += ',';
+    list += names[first];
+    if (end - first > 1) list += ".." + names[end - 1];
+    first = end;
+  }
+  return list;
+}
+
+namespace {
+
+// Every limit by its name. Whoever adds one adds it here: it does not compile without.
+using Limit = std::variant<Options::Duration*, size_t*, int*>;
+std::map<std::string, Limit> LimitsOf(Options* options) {
+  auto& [heartbeat, silence, lease, attach_limit, fence_limit, holder_wait, adopt_limit, idle_limit,
+         stop_limit, release_limit, settle, stall_limit, show_every, show_figures, show_devices,
+         finish_patience, ask_again, ask_again_most, bench_link_limit, bench_limit, bench_end_limit,
+         reach_limit, upload_limit, max_workers, max_unfinished_jobs, max_jobs, max_spec_bytes,
+         max_history, max_regroups] = *options;
+  return {{"heartbeat", &heartbeat},
+          {"silence", &silence},
+          {"lease", &lease},
+          {"attach_limit", &attach_limit},
+          {"fence_limit", &fence_limit},
+          {"holder_wait", &holder_wait},
+          {"adopt_limit", &adopt_limit},
+          {"idle_limit", &idle_limit},
+          {"stop_limit", &stop_limit},
+          {"release_limit", &release_limit},
+          {"settle", &settle},
+          {"stall_limit", &stall_limit},
+          {"show_every", &show_every},
+          {"show_figures", &show_figures},
+          {"show_devices", &show_devices},
+          {"finish_patience", &finish_patience},
+          {"ask_again", &ask_again},
+          {"ask_again_most", &ask_again_most},
+          {"bench_link_limit", &bench_link_limit},
+          {"bench_limit", &bench_limit},
+          {"bench_end_limit", &bench_end_limit},
+          {"reach_limit", &reach_limit},
+          {"upload_limit", &upload_limit},
+          {"max_workers", &max_workers},
+          {"max_unfinished_jobs", &max_unfinished_jobs},
+          {"max_jobs", &max_jobs},
+          {"max_spec_bytes", &max_spec_bytes},
+          {"max_history", &max_history},
+          {"max_regroups", &max_regroups}};
+}
+
+}  // namespace
+
+std::vector<std::string> LimitNames() {
+  Options options;
+  std::vector<std::string> names;
+  for (const auto& [name, limit] : LimitsOf(&options)) names.push_back(name);
+  return names;
+}
+
+void SetLimit(Options* options, const std::string& name, int64_t value) {
+  const auto set = [value](auto* limit) { *limit = std::decay_t<decltype(*limit)>(value); };
+  std::visit(set, LimitsOf(options).at(name));
+}
+
+int64_t GetLimit(Options* options, const std::string& name) {
+  const Limit limit = LimitsOf(options).at(name);
+  if (const auto* duration = std::get_if<Options::Duration*>(&limit)) return (*duration)->count();
+  if (const auto* size = std::get_if<size_t*>(&limit)) return static_cast<int64_t>(**size);
+  return *std::get<int*>(limit);
+}
+
+v1::Attach ParseAttach(const Command& command) {
+  const std::string name = command.Text("name", command.subject);
+  v1::Attach attach = testing::MakeAttach(name);
+  attach.set_incarnation(testing::MakeIncarnation(command.Text("incarnation", name)));
+  attach.set_cores(static_cast<uint32_t>(command.Number("cores", 1)));
+  attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
+  attach.set_highest_term(command.Number("term", 0));
+  attach.set_job_id(command.Text("job", ""));
+  if (!attach.job_id().empty()) {
+    *attach.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
+    attach.set_applied(command.Number("applied", 0));
+    attach.set_digest(command.Text("digest", "d" + std::to_string(attach.applied())));
+    for (uint64_t core = 0; core < attach.cores(); ++core) {
+      attach.add_known_shard_sha256(command.Text("known", "known"));
+    }
+    if (const uint64_t step = command.Number("snapshot", 0); step > 0) {
+      attach.add_snapshots()->set_step(step);
+      attach.mutable_snapshots(0)->set_manifest_sha256(fmt::format("m{}", step));
+    }
+  }
+  attach.set_host(command.Text("host", "node-" + name));
+  attach.set_ring_address(command.Text("ring_address", attach.ring_address()));
+  attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
+  return attach;
+}
+
+SubmitAsked ParseSubmit(const Command& command) {
+  SubmitAsked asked;
+  asked.submit.set_idempotency_key(command.subject);
+  v1::JobSpec& spec = *asked.submit.mutable_spec();
+  spec = testing::MakeSpec();
+  spec.set_batch(static_cast<uint32_t>(command.Number("batch", 8)));
+  spec.set_shards(static_cast<uint32_t>(command.Number("shards", 4)));
+  spec.set_steps(command.Number("steps", 10));
+  const auto set = [&](const char* key, auto setter) {
+    if (command.options.contains(key)) setter(static_cast<uint32_t>(command.Number(key, 0)));
+  };
+  set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
+  set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
+  if (const std::string mix = command.Text("mix", ""); !mix.empty())
+    spec.mutable_workers()->set_mix(mix == "fixed" ? v1::MIX_FIXED : v1::MIX_FALLBACK);
+  set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
+  set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
+  set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
+  if (spec.has_stop()) spec.mutable_stop()->set_metric("test/loss");
+  if (command.options.contains("continue")) {
+    spec.mutable_continue_()->set_job(command.Text("continue", ""));
+    set("step", [&](uint32_t v) { spec.mutable_continue_()->set_step(v); });
+  }
+  asked.submit.set_resume_job(command.Text("resume", ""));
+  asked.submit.set_like_job(command.Text("like", ""));
+  const bool of_other = command.options.contains("resume") || command.options.contains("like");
+  if (of_other) asked.submit.clear_spec();
+  return asked;
 }
 
 v1::Progress ParseProgress(const Command& command) {

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "coordinator/logic/event.h"
+#include "coordinator/logic/options.h"
 #include "ringmaster/v1/fleet.pb.h"
 
 namespace ringmaster::coordinator {
@@ -27,6 +30,20 @@ struct Command {
 };
 
 [[nodiscard]] Command ParseCommand(const std::string& line);
+
+// `a,b`, and a range of letters: `a..h,x`; and back, with ranges of four and more.
+[[nodiscard]] std::vector<std::string> NamesIn(const std::string& list);
+[[nodiscard]] std::string List(const std::vector<std::string>& names);
+
+// A limit of the coordinator (options.h) by its name; milliseconds where it is a time.
+[[nodiscard]] std::vector<std::string> LimitNames();
+void SetLimit(Options* options, const std::string& name, int64_t value);
+[[nodiscard]] int64_t GetLimit(Options* options, const std::string& name);
+
+// `... cores=2 class=avx512`; `job=j0001 applied=4 snapshot=4`: with what it holds.
+[[nodiscard]] v1::Attach ParseAttach(const Command& command);
+// `submit k1 min=2 steps=20`; `submit k2 like=j0001`
+[[nodiscard]] SubmitAsked ParseSubmit(const Command& command);
 
 // `... applied=4 total=100 compute=80`: the digest is d4, unless `digest` or `digests` says
 // otherwise. `ended=10 loss=0.5`: with the lasting metrics of the epoch that ended with that step.
