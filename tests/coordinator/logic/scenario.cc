@@ -34,8 +34,7 @@ using std::chrono::milliseconds;
 class Player {
  public:
   explicit Player(const Telling& telling) : telling_(telling), page_(telling.everything) {
-    StretchLimit();
-    Boot();
+    SetLimits({});
     page_.Clear();
   }
 
@@ -82,9 +81,7 @@ class Player {
   }
 
   void ExpectRunning(const std::string& job) {
-    const auto view = views_.find(job);
-    const std::string state =
-        view == views_.end() ? "unknown" : StateName(view->second.status.state());
+    const std::string state = StateName(views_[job].status.state());
     if (state != "RUNNING") throw std::runtime_error(job + " is not RUNNING, but " + state);
   }
 
@@ -101,16 +98,13 @@ class Player {
   // `limits max_jobs=2 lease=1000`: of the coordinator, before anything else.
   void SetLimits(const Command& command) {
     for (const auto& [name, value] : command.options) SetLimit(&options_, name, std::stoll(value));
-    StretchLimit();
+    if (const std::string& name = telling_.stretched; !name.empty()) {
+      SetLimit(&options_, name, 2 * GetLimit(&options_, name));
+    }
     store_.Reset();
     page_.set_quiet(true);
     Boot();
     page_.set_quiet(false);
-  }
-
-  void StretchLimit() {
-    if (telling_.stretched.empty()) return;
-    SetLimit(&options_, telling_.stretched, 2 * GetLimit(&options_, telling_.stretched));
   }
 
   // What happens, from outside.
@@ -118,8 +112,7 @@ class Player {
     store_.Begin();
     Follow(event);
   }
-  // What follows from a write.
-  void Follow(const Event& event) { CarryOut(logic_->Step(event, now_)); }
+  void Follow(const Event& event) { CarryOut(logic_->Step(event, now_)); }  // from a write
 
   void Say(const Command& command, const std::function<void(v1::WorkerMessage&)>& fill) {
     WorkerSaid said{sessions_.at(command.subject), {}};
@@ -199,26 +192,11 @@ class Player {
     shows_phases_ = true;
   }
 
-  // `drain a`, `drain a resume=yes`
-  void Drain(const Command& command) {
-    Step(DrainAsked{command.subject, command.options.contains("resume")});
-  }
-
-  // `found j0001 step=8`, of job=j0001 and with digest=d8 and sha=m8 unless it is said; without
-  // step none verified. skipped="what is wrong with the newest|with the next one"
-  void Found(const Command& command) {
-    CheckpointFound found;
-    found.job_id = command.subject;
-    if (command.options.contains("step")) {
-      CheckpointRecord& record = found.found.emplace();
-      record.job_id = command.Text("job", command.subject);
-      record.ref.set_step(command.Number("step", 0));
-      record.ref.set_sha256(command.Text("sha", "m" + command.Text("step", "")));
-      found.digest = HexOf(command.Text("digest", "d" + command.Text("step", "")));
-    }
-    std::stringstream list(command.Text("skipped", ""));
-    for (std::string text; std::getline(list, text, '|');) found.skipped.push_back(text);
-    Step(found);
+  // `disk waits`, `disk fails`, `disk works`: files of uploads go to their place with the next
+  // `disk works`, or cannot go there, or do.
+  void SetDisk(const Command& command) {
+    disk_ = command.subject;
+    if (disk_ == "works") std::swap(later_, held_);
   }
 
   // The coordinator itself stands still.
@@ -297,12 +275,6 @@ class Player {
       said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
       said.set_manifest_sha256(command.Text("manifest", ""));
       testing::AddDigests(command.Text("digests", ""), &said);
-    });
-  }
-
-  void Stopped(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      message.mutable_job_stopped()->set_job_id(command.Text("job", "j0001"));
     });
   }
 
@@ -404,7 +376,7 @@ class Player {
 
   void Do(const PlaceUpload& action) {
     Line(uploads_.Called(action.upload) + " is confirmed");
-    later_.emplace_back(uploads_.Placed(action.upload));
+    (disk_ == "waits" ? held_ : later_).emplace_back(uploads_.Placed(action.upload, disk_));
   }
 
   void Do(const EndUpload& action) {
@@ -485,10 +457,7 @@ class Player {
   }
 
   void Do(const PublishWorkers& action) {
-    std::string text = "workers:";
-    for (const v1::WorkerStatus& worker : action.workers.workers()) {
-      text += fmt::format(" {}={}", worker.name(), worker.state());
-    }
+    const std::string text = "workers:" + Told(action.workers);
     if (text != workers_line_) Line(text);
     workers_line_ = text;
   }
@@ -536,8 +505,11 @@ class Player {
       {"fenced", [this](const Command& c) { Fenced(c); }},
       {"joined", [this](const Command& c) { Joined(c); }},
       {"saved", [this](const Command& c) { Saved(c); }},
-      {"drain", [this](const Command& c) { Drain(c); }},
-      {"found", [this](const Command& c) { Found(c); }},
+      {"drain",  // resume=yes: it takes jobs again
+       [this](const Command& c) {
+         Step(DrainAsked{c.subject, c.options.contains("resume")});
+       }},
+      {"found", [this](const Command& c) { Step(ParseFound(c)); }},
       {"enters", [this](const Command& c) { Enters(c); }},
       {"why", [this](const Command& c) { Why(c); }},
       {"events", [this](const Command& c) { Events(c); }},
@@ -548,7 +520,12 @@ class Player {
          Say(c, [&](v1::WorkerMessage& m) { *m.mutable_checkpoints_dropped() = ParseDropped(c); });
        }},
       {"finished", [this](const Command& c) { Finished(c); }},
-      {"stopped", [this](const Command& c) { Stopped(c); }},
+      {"stopped",
+       [this](const Command& c) {
+         Say(c, [&](v1::WorkerMessage& m) {
+           m.mutable_job_stopped()->set_job_id(c.Text("job", "j0001"));
+         });
+       }},
       {"failed", [this](const Command& c) { Failed(c); }},
       {"suspects", [this](const Command& c) { Suspects(c); }},
       {"heartbeat", [this](const Command& c) { Heartbeat(c); }},
@@ -568,6 +545,13 @@ class Player {
       {"checkpoint", [this](const Command& c) { Checkpoint(c); }},
       {"wait", [this](const Command& c) { Wait(c); }},
       {"stall", [this](const Command& c) { Stall(c); }},
+      {"retained", [this](const Command& c) { Step(ParseRetained(c)); }},
+      {"graph", [this](const Command& c) { Step(GraphAsked{JobId(c.subject)}); }},
+      {"fetch",
+       [this](const Command& c) {
+         Step(FetchAsked{c.subject, JobId(c.Text("job", "j0001"))});
+       }},
+      {"disk", [this](const Command& c) { SetDisk(c); }},
       {"store", [this](const Command& c) { store_.set_works(c.subject == "works"); }},
       {"show", [this](const Command& c) { page_.Show(c.subject, true); }},
       {"hide", [this](const Command& c) { page_.Show(c.subject, false); }},
@@ -583,7 +567,8 @@ class Player {
   Now now_;
   uint64_t last_session_ = 0;
   PlayedUploads uploads_;
-  std::deque<Event> later_;  // of the disk thread
+  std::string disk_ = "works";
+  std::deque<Event> later_, held_;  // of the disk thread; while it waits
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
   std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
@@ -602,7 +587,12 @@ std::string PlayScenario(const std::string& text, const Telling& telling) {
   Player player(telling);
   std::string line;
   for (std::istringstream lines(text); std::getline(lines, line);) {
-    if (line.rfind("  ", 0) != 0) player.Play(line);
+    if (line.rfind("  ", 0) == 0) continue;
+    try {
+      player.Play(line);
+    } catch (const std::exception& error) {
+      throw std::runtime_error("`" + line + "`: " + error.what());
+    }
   }
   return player.Text();
 }

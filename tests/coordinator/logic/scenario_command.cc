@@ -171,6 +171,9 @@ SubmitAsked ParseSubmit(const Command& command) {
   set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
   set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
   set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
+  if (const std::string job = command.Text("init", ""); !job.empty()) {
+    spec.mutable_init()->set_job(job);
+  }
   if (spec.has_stop()) spec.mutable_stop()->set_metric("test/loss");
   if (command.options.contains("continue")) {
     spec.mutable_continue_()->set_job(command.Text("continue", ""));
@@ -243,6 +246,13 @@ v1::Inspected ParseInspected(const Command& command) {
   v1::DataFile& file = *said.mutable_facts()->mutable_files(1);
   file.set_sha256(command.Text("sha", file.sha256()));
   file.set_name(command.Text("file", file.name()));
+  said.set_init_error(command.Text("init_error", ""));
+  if (!command.options.contains("init")) return said;
+  said.mutable_init()->set_sha256(std::string(64, command.Text("init", "")[0]));
+  v1::SourceTensor& tensor = *said.mutable_init()->add_tensors();
+  tensor.set_name("fc1/kernel");
+  tensor.set_type("F32");
+  for (const int64_t size : {3072, 8}) tensor.add_shape(size);
   return said;
 }
 
@@ -279,6 +289,29 @@ v1::CheckpointsDropped ParseDropped(const Command& command) {
   dropped.set_last_step(command.Number("last", dropped.first_step()));
   dropped.set_reason(command.Text("error", "the disk is full"));
   return dropped;
+}
+
+CheckpointFound ParseFound(const Command& command) {
+  CheckpointFound found;
+  found.job_id = command.subject;
+  if (command.options.contains("step")) {
+    CheckpointRecord& record = found.found.emplace();
+    record.job_id = command.Text("job", command.subject);
+    record.ref.set_step(command.Number("step", 0));
+    record.ref.set_sha256(command.Text("sha", "m" + command.Text("step", "")));
+    found.digest = HexOf(command.Text("digest", "d" + command.Text("step", "")));
+  }
+  std::stringstream list(command.Text("skipped", ""));
+  for (std::string text; std::getline(list, text, '|');) found.skipped.push_back(text);
+  return found;
+}
+
+CheckpointRetained ParseRetained(const Command& command) {
+  CheckpointRetained retained;
+  retained.record.job_id = command.subject;
+  retained.record.ref.set_step(command.Number("step", 0));
+  retained.why = command.Text("error", "");
+  return retained;
 }
 
 }  // namespace ringmaster::coordinator

@@ -53,7 +53,8 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 // there.
 [[nodiscard]] v1::Heartbeat ParseHeartbeat(const Command& command);
 
-// `... error="..." sha=other file=NAME classes=10`: of the second of its files
+// `... error="..." sha=other file=NAME classes=10`: of the second of its files; `init=a`: with
+// weights of SHA-256 aaa...
 [[nodiscard]] v1::Inspected ParseInspected(const Command& command);
 [[nodiscard]] v1::Joined ParseJoined(const Command& command);
 [[nodiscard]] v1::StateSaved ParseSaved(const Command& command);
@@ -63,5 +64,12 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 
 // `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.
 [[nodiscard]] v1::CheckpointsDropped ParseDropped(const Command& command);
+
+// `found j0001 step=8`, of job=j0001 and with digest=d8 and sha=m8 unless it is said; without
+// step none verified. skipped="what is wrong with the newest|with the next one"
+[[nodiscard]] CheckpointFound ParseFound(const Command& command);
+
+// `retained j0001 step=4 error="..."`: the checkpoint of that step was not removed.
+[[nodiscard]] CheckpointRetained ParseRetained(const Command& command);
 
 }  // namespace ringmaster::coordinator

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/logic/options.h"
+#include "tests/coordinator/logic/scenario_command.h"
+
 namespace ringmaster::coordinator {
 
 v1::Generation ParseGeneration(const std::string& text) {
@@ -30,6 +33,34 @@ std::string ToldMap(const google::protobuf::RepeatedPtrField<v1::ClassMap>& maps
   return text;
 }
 
+// `01`, or, where two digits occur, `8-11,15`.
+std::string ToldShards(const v1::RingMember& member, bool ranges) {
+  std::string text;
+  for (int i = 0; i < member.shards_size(); ++i) {
+    const auto follows = [&](int next) {
+      return next < member.shards_size() && member.shards(next) == member.shards(next - 1) + 1;
+    };
+    if (ranges && i > 0) text += ',';
+    text += std::to_string(member.shards(i));
+    if (!ranges || !follows(i + 1)) continue;
+    while (follows(i + 1)) ++i;
+    text += fmt::format("-{}", member.shards(i));
+  }
+  return text;
+}
+
+int ShardsOf(const v1::CoordinatorMessage& m) {
+  int shards = 0;
+  for (const v1::RingMember& member : m.start().ring()) shards += member.shards_size();
+  return shards;
+}
+
+// What workers are told to keep to, where a story has another limit than the usual one.
+template <typename Milliseconds>
+std::string ToldLimit(const char* name, Milliseconds ms, Options::Duration usual) {
+  return Options::Duration(ms) == usual ? "" : fmt::format(", {} {} ms", name, ms);
+}
+
 }  // namespace
 
 std::string Told(const v1::CoordinatorMessage& m) {
@@ -38,6 +69,7 @@ std::string Told(const v1::CoordinatorMessage& m) {
   switch (m.kind_case()) {
     case Kind::kAttached:
       text = fmt::format("attached term={} resume={}", m.attached().term(), m.attached().resume());
+      text += ToldLimit("heartbeat", m.attached().heartbeat_ms(), Options{}.heartbeat);
       break;
     case Kind::kInspect:
       text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
@@ -62,10 +94,10 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
                          PrintGeneration(m.start().generation()), m.start().start_step());
       for (const v1::RingMember& member : m.start().ring()) {
-        text += " " + member.name() + "[";
-        for (const uint32_t shard : member.shards()) text += std::to_string(shard);
-        text += member.holds() ? "]" : " fetches]";
+        text += fmt::format(" {}[{}{}]", member.name(), ToldShards(member, ShardsOf(m) > 10),
+                            member.holds() ? "" : " fetches");
       }
+      text += ToldLimit("silence", m.start().silence_ms(), Options{}.silence);
       text += fmt::format(", digest {}{}", m.start().digest(),
                           m.start().evaluated() ? ", evaluated" : "");
       if (m.start().has_restore()) {
@@ -93,6 +125,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
           "measure {} in generation={}:", m.measure_ring().has_link() ? "the link" : "sums",
           PrintGeneration(m.measure_ring().generation()));
       for (const v1::BenchMember& member : m.measure_ring().ring()) text += " " + member.name();
+      if (m.measure_ring().has_link()) {
+        text += ToldLimit("reach", m.measure_ring().link().reach_ms(), Options{}.reach_limit);
+      }
       break;
     case Kind::kEndMeasuring:
       text =
@@ -132,6 +167,21 @@ std::string Told(const SaveMetrics& save) {
   }
   if (!save.batch.steps.empty()) text += ", steps";
   for (const auto& [step, point] : save.batch.steps) text += fmt::format(" {}", step);
+  return text;
+}
+
+std::string Told(const v1::ListWorkersResponse& workers) {
+  std::string text;
+  std::vector<std::string> names;
+  for (int i = 0; i < workers.workers_size(); ++i) {
+    const v1::WorkerStatus& worker = workers.workers(i);
+    names.push_back(worker.name());
+    const bool last = i + 1 == workers.workers_size();
+    const bool alike = !last && workers.workers(i + 1).state() == worker.state();
+    if (alike && workers.workers_size() > 4) continue;
+    text += fmt::format(" {}={}", List(names), worker.state());
+    names.clear();
+  }
   return text;
 }
 

@@ -20,6 +20,8 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::StartPhase& phase);
 // Epochs with their values, and which steps.
 [[nodiscard]] std::string Told(const SaveMetrics& save);
+// ` a=BUSY b=FREE`; of more than four in ranges: ` a..f=BUSY g=FREE`.
+[[nodiscard]] std::string Told(const v1::ListWorkersResponse& workers);
 // Of its status, what other lines do not show.
 [[nodiscard]] std::vector<std::string> Told(const JobView& view);
 
