@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <sstream>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -249,10 +250,16 @@ v1::Inspected ParseInspected(const Command& command) {
   said.set_init_error(command.Text("init_error", ""));
   if (!command.options.contains("init")) return said;
   said.mutable_init()->set_sha256(std::string(64, command.Text("init", "")[0]));
-  v1::SourceTensor& tensor = *said.mutable_init()->add_tensors();
-  tensor.set_name("fc1/kernel");
-  tensor.set_type("F32");
-  for (const int64_t size : {3072, 8}) tensor.add_shape(size);
+  const std::pair<const char*, std::vector<int64_t>> tensors[] = {{"dense1/bias", {8}},
+                                                                  {"dense1/kernel", {3072, 8}},
+                                                                  {"fc/bias", {10}},
+                                                                  {"fc/kernel", {8, 10}}};
+  for (const auto& [name, shape] : tensors) {
+    v1::SourceTensor& tensor = *said.mutable_init()->add_tensors();
+    tensor.set_name(name);
+    tensor.set_type("F32");
+    for (const int64_t size : shape) tensor.add_shape(size);
+  }
   return said;
 }
 

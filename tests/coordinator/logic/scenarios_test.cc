@@ -2,6 +2,8 @@
 // `coordinator_logic_test "Logic: scenario NAME"`, without `.txt`. After a wanted change of
 // behaviour RINGMASTER_REWRITE=1 writes those that run anew; the difference is what a reviewer
 // reads. RINGMASTER_TELL=everything prints what they leave out, too.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -11,8 +13,10 @@
 #include <iostream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "tests/coordinator/logic/scenario.h"
@@ -37,6 +41,17 @@ std::set<fs::path> ScenarioFiles() {
   return paths;
 }
 
+std::string FirstDifference(const std::string& written, const std::string& told) {
+  std::istringstream before(written), now(told);
+  std::string expected, got;
+  for (int line = 1; before || now; ++line) {
+    if (!std::getline(before, expected)) expected = "(the end)";
+    if (!std::getline(now, got)) got = "(the end)";
+    if (expected != got) return fmt::format(":{}:\n{}\nbut now:\n{}", line, expected, got);
+  }
+  return "";
+}
+
 // A test case that is not a function: Catch2 has no macro for one.
 class ScenarioTest : public Catch::ITestInvoker {
  public:
@@ -48,9 +63,12 @@ class ScenarioTest : public Catch::ITestInvoker {
       std::cout << PlayScenario(written, {.everything = true});
     }
     const std::string told = PlayScenario(written);
-    if (std::getenv("RINGMASTER_REWRITE") != nullptr) std::ofstream(path_) << told;
-    INFO(path_.filename().string());
-    CHECK((told == written || std::getenv("RINGMASTER_REWRITE") != nullptr));
+    if (std::getenv("RINGMASTER_REWRITE") != nullptr) {
+      std::ofstream(path_) << told;
+      return;
+    }
+    INFO(path_.filename().string() << FirstDifference(written, told));
+    CHECK((told == written));
   }
 
  private:
@@ -132,12 +150,25 @@ bool DependsOn(const std::string& story, const std::string& limit) {
   }
 }
 
+// The longest `wait` of a story, in milliseconds: the ones that last are played last.
+uint64_t LongestWait(const std::string& story) {
+  uint64_t longest = 0;
+  for (size_t at = story.find("\nwait "); at != std::string::npos;
+       at = story.find("\nwait ", at + 1)) {
+    longest = std::max<uint64_t>(longest, std::stoull(story.substr(at + 6)));
+  }
+  return longest;
+}
+
 TEST_CASE("Logic: each limit of the coordinator runs out in a scenario") {
   std::vector<std::string> stories;
   for (const fs::path& path : ScenarioFiles()) {
     stories.push_back(ReadFile(path));
     REQUIRE(PlayScenario(stories.back()) == stories.back());
   }
+  std::sort(stories.begin(), stories.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(LongestWait(a), a) < std::pair(LongestWait(b), b);
+  });
   for (const std::string& limit : LimitNames()) {
     if (limit == "show_devices") continue;  // figures of devices: devices_test.cc
     INFO(limit);

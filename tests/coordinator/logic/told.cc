@@ -125,7 +125,7 @@ std::string Told(const v1::CoordinatorMessage& m) {
           "measure {} in generation={}:", m.measure_ring().has_link() ? "the link" : "sums",
           PrintGeneration(m.measure_ring().generation()));
       for (const v1::BenchMember& member : m.measure_ring().ring()) text += " " + member.name();
-      if (m.measure_ring().has_link()) {
+      if (m.measure_ring().link().reach_ms() > 0) {
         text += ToldLimit("reach", m.measure_ring().link().reach_ms(), Options{}.reach_limit);
       }
       break;
