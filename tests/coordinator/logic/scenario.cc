@@ -225,19 +225,8 @@ class Player {
   }
 
   void Fenced(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      v1::FenceAck& said = *message.mutable_fence_ack();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_applied(command.Number("applied", 0));
-      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
-      std::stringstream list(command.Text("folded", ""));
-      for (std::string shard; std::getline(list, shard, ',');) {
-        said.add_folded(static_cast<uint32_t>(std::stoul(shard)));
-      }
-      said.set_evaluated(command.options.contains("evaluated"));
-      testing::AddDigests(command.Text("digests", ""), &said);
-    });
+    Say(command,
+        [&](v1::WorkerMessage& message) { *message.mutable_fence_ack() = ParseFenced(command); });
   }
 
   void Joined(const Command& command) {
@@ -268,13 +257,7 @@ class Player {
 
   void Finished(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::JobFinished& said = *message.mutable_job_finished();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_applied(command.Number("applied", 10));
-      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
-      said.set_manifest_sha256(command.Text("manifest", ""));
-      testing::AddDigests(command.Text("digests", ""), &said);
+      *message.mutable_job_finished() = ParseFinished(command);
     });
   }
 
@@ -441,15 +424,7 @@ class Player {
   void Do(const PublishJob& action) {
     if (store_.Withholds(action.view)) return;
     const v1::JobStatus& status = action.view.status;
-    std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
-                                   StateName(status.state()), status.step(), status.total_steps());
-    if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
-    if (status.has_best_checkpoint()) {
-      text += fmt::format(", best {}", status.best_checkpoint().step());
-    }
-    if (shows_phases_) {
-      for (const v1::StartPhase& phase : status.start_phases()) text += Told(phase);
-    }
+    const std::string text = Told(status, shows_phases_);
     views_[status.job_id()] = action.view;
     std::string& last = shown_[status.job_id()];
     if (last != text) Line(text);

@@ -56,6 +56,9 @@ void SetLimit(Options* options, const std::string& name, int64_t value);
 // `... error="..." sha=other file=NAME classes=10`: of the second of its files; `init=a`: with
 // weights of SHA-256 aaa...
 [[nodiscard]] v1::Inspected ParseInspected(const Command& command);
+// `... applied=4 folded=0,1 evaluated=yes`, `... applied=10 manifest=m10`: the digest is d4, d10.
+[[nodiscard]] v1::FenceAck ParseFenced(const Command& command);
+[[nodiscard]] v1::JobFinished ParseFinished(const Command& command);
 [[nodiscard]] v1::Joined ParseJoined(const Command& command);
 [[nodiscard]] v1::StateSaved ParseSaved(const Command& command);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/logic/logic.h"
 #include "coordinator/logic/options.h"
 #include "tests/coordinator/logic/scenario_command.h"
 
@@ -154,6 +155,19 @@ std::string Told(const v1::Regroup& regroup) {
 std::string Told(const v1::StartPhase& phase) {
   if (phase.done()) return "";
   return fmt::format(", {} {:.1f} s on {}", phase.name(), phase.seconds(), phase.worker());
+}
+
+std::string Told(const v1::JobStatus& status, bool phases) {
+  std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
+                                 StateName(status.state()), status.step(), status.total_steps());
+  if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
+  if (status.has_best_checkpoint()) {
+    text += fmt::format(", best {}", status.best_checkpoint().step());
+  }
+  if (phases) {
+    for (const v1::StartPhase& phase : status.start_phases()) text += Told(phase);
+  }
+  return text;
 }
 
 std::string Told(const SaveMetrics& save) {

@@ -18,6 +18,8 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::Regroup& regroup);
 // Only of a phase that lasts: the notes have those that ended.
 [[nodiscard]] std::string Told(const v1::StartPhase& phase);
+// State, step, checkpoints, and phases of a start that last.
+[[nodiscard]] std::string Told(const v1::JobStatus& status, bool phases);
 // Epochs with their values, and which steps.
 [[nodiscard]] std::string Told(const SaveMetrics& save);
 // ` a=BUSY b=FREE`; of more than four in ranges: ` a..f=BUSY g=FREE`.
