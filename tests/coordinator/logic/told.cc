@@ -185,15 +185,16 @@ std::string Told(const SaveMetrics& save) {
 }
 
 std::string Told(const v1::ListWorkersResponse& workers) {
+  const auto state = [](const v1::WorkerStatus& worker) { return "=" + worker.state(); };
   std::string text;
   std::vector<std::string> names;
   for (int i = 0; i < workers.workers_size(); ++i) {
     const v1::WorkerStatus& worker = workers.workers(i);
     names.push_back(worker.name());
     const bool last = i + 1 == workers.workers_size();
-    const bool alike = !last && workers.workers(i + 1).state() == worker.state();
+    const bool alike = !last && state(workers.workers(i + 1)) == state(worker);
     if (alike && workers.workers_size() > 4) continue;
-    text += fmt::format(" {}={}", List(names), worker.state());
+    text += " " + List(names) + state(worker);
     names.clear();
   }
   return text;
