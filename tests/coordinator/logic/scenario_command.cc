@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
 
