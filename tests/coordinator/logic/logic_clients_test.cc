@@ -437,6 +437,25 @@ TEST_CASE("Submit --like: what began with no other job's weights is for everybod
   CHECK(cluster.Like("j0001") != nullptr);
 }
 
+TEST_CASE("Submit: while a job is being stored its key is taken, and says so") {
+  Fixture cluster;
+  cluster.Begin();
+  v1::SubmitRequest submit;
+  submit.set_idempotency_key("key");
+  *submit.mutable_spec() = testing::MakeSpec();
+  bool inserts = false;
+  Reply reply;
+  for (int i = 0; i < 2; ++i) {
+    for (const Action& action : cluster.logic.Step(SubmitAsked{submit, "local", {}}, {})) {
+      inserts |= std::holds_alternative<InsertJob>(action);
+      if (const auto* answer = std::get_if<Reply>(&action)) reply = *answer;
+    }
+  }
+  CHECK(inserts);
+  CHECK(reply.refusal.word == "SUBMISSION_UNDER_WAY");
+  CHECK(reply.refusal.status.code() == absl::StatusCode::kUnavailable);
+}
+
 // What a coordinator left that was killed while it wrote a cross-validation of three folds.
 Restored LeftFolds(bool cancelled) {
   Restored left;

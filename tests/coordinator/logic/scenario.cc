@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <vector>
@@ -17,6 +19,9 @@
 #include "coordinator/logic/run/agreement.h"
 #include "tests/coordinator/logic/scenario_bench.h"
 #include "tests/coordinator/logic/scenario_command.h"
+#include "tests/coordinator/logic/scenario_given.h"
+#include "tests/coordinator/logic/scenario_page.h"
+#include "tests/coordinator/logic/scenario_store.h"
 #include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"
 #include "tests/support/cluster_messages.h"
@@ -28,45 +33,89 @@ using std::chrono::milliseconds;
 
 class Player {
  public:
-  explicit Player(std::vector<uint64_t>* taken) : taken_(taken) { Boot(); }
-  ~Player() { CountPhases(*logic_, taken_); }
-
-  std::string Play(const Command& command) {
-    out_.clear();
-    const auto verb = verbs_.find(command.verb);
-    if (verb != verbs_.end() && command.subject.find(',') != std::string::npos) {
-      PlayEach(verb->second, command);
-    } else if (verb == verbs_.end()) {
-      throw std::runtime_error("unknown command: " + command.verb);
-    } else {
-      verb->second(command);
-    }
-    for (; !later_.empty(); later_.pop_front()) Step(later_.front());
-    return out_;
+  explicit Player(const Telling& telling) : telling_(telling), page_(telling.everything) {
+    SetLimits({});
+    page_.Clear();
   }
+
+  ~Player() { CountPhases(*logic_, telling_.taken); }
+
+  // One line of a story.
+  void Play(const std::string& line) {
+    if (line.rfind("given ", 0) != 0) {
+      page_.Begin(line);
+      if (!line.empty() && line[0] != '#') PlayCommand(ParseCommand(line));
+      return;
+    }
+    if (!telling_.everything) page_.Begin(line);
+    page_.set_quiet(true);
+    std::set<std::string> attached;
+    for (const auto& [name, session] : sessions_) attached.insert(name);
+    for (const std::string& each : Expand(line.substr(6), attached)) {
+      if (telling_.everything) page_.Begin(each);
+      PlayCommand(ParseCommand(each));
+    }
+    page_.set_quiet(false);
+    const Command given = ParseCommand(line.substr(6));
+    if (given.verb == "running") ExpectRunning(given.subject);
+  }
+
+  [[nodiscard]] std::string Text() { return page_.Text(); }
 
  private:
   using Verb = std::function<void(const Command&)>;
 
+  void PlayCommand(const Command& command) {
+    const auto verb = verbs_.find(command.verb);
+    if (verb == verbs_.end()) throw std::runtime_error("unknown command: " + command.verb);
+    PlayEach(verb->second, command);
+    for (; !later_.empty(); later_.pop_front()) Step(later_.front());
+  }
+
   // `attach a,b,c`: the same of several.
   static void PlayEach(const Verb& verb, const Command& command) {
-    std::stringstream list(command.subject);
+    if (command.subject.empty()) return verb(command);
     Command each = command;
-    while (std::getline(list, each.subject, ',')) verb(each);
+    for (const std::string& name : NamesIn(command.subject)) {
+      each.subject = name;
+      verb(each);
+    }
+  }
+
+  void ExpectRunning(const std::string& job) {
+    const std::string state = StateName(views_[job].status.state());
+    if (state != "RUNNING") throw std::runtime_error(job + " is not RUNNING, but " + state);
   }
 
   // A coordinator on what the store holds.
   void Boot() {
-    ++stored_.term;
-    if (logic_) CountPhases(*logic_, taken_);
+    store_.Open();
+    if (logic_) CountPhases(*logic_, telling_.taken);
     logic_ = std::make_unique<Logic>(options_);
     sessions_.clear();
     workers_line_.clear();
     now_.steady += milliseconds(1000);
-    CarryOut(logic_->Restore(stored_, now_));
+    CarryOut(logic_->Restore(store_.content(), now_));
   }
 
-  void Step(const Event& event) { CarryOut(logic_->Step(event, now_)); }
+  // `limits max_jobs=2 lease=1000`: of the coordinator, before anything else.
+  void SetLimits(const Command& command) {
+    for (const auto& [name, value] : command.options) SetLimit(&options_, name, std::stoll(value));
+    if (const std::string& name = telling_.stretched; !name.empty()) {
+      SetLimit(&options_, name, 2 * GetLimit(&options_, name));
+    }
+    store_.Reset();
+    page_.set_quiet(true);
+    Boot();
+    page_.set_quiet(false);
+  }
+
+  // What happens, from outside.
+  void Step(const Event& event) {
+    store_.Begin();
+    Follow(event);
+  }
+  void Follow(const Event& event) { CarryOut(logic_->Step(event, now_)); }  // from a write
 
   void Say(const Command& command, const std::function<void(v1::WorkerMessage&)>& fill) {
     WorkerSaid said{sessions_.at(command.subject), {}};
@@ -74,7 +123,13 @@ class Player {
     Step(said);
   }
 
-  void Line(const std::string& text) { out_ += "  " + text + "\n"; }
+  void Tick() {
+    store_.Begin();
+    CarryOut(store_.Again());
+    Step(coordinator::Tick{});
+  }
+
+  void Line(const std::string& text) { page_.Line(text); }
 
   // ---- events -----------------------------------------------------------------------------------
 
@@ -87,61 +142,9 @@ class Player {
   void Attach(const Command& command) {
     Open(command);
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::Attach& attach = *message.mutable_attach();
-      const std::string name = command.Text("name", command.subject);
-      attach = testing::MakeAttach(name);
-      attach.set_incarnation(testing::MakeIncarnation(command.Text("incarnation", name)));
-      attach.set_cores(static_cast<uint32_t>(command.Number("cores", 1)));
-      cores_[command.subject] = attach.cores();
-      attach.set_protocol(static_cast<uint32_t>(command.Number("protocol", kProtocolVersion)));
-      attach.set_highest_term(command.Number("term", 0));
-      attach.set_job_id(command.Text("job", ""));
-      if (!attach.job_id().empty()) {
-        *attach.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-        attach.set_applied(command.Number("applied", 0));
-        attach.set_digest(command.Text("digest", "d" + std::to_string(attach.applied())));
-        for (uint64_t core = 0; core < attach.cores(); ++core) {
-          attach.add_known_shard_sha256(command.Text("known", "known"));
-        }
-        if (const uint64_t step = command.Number("snapshot", 0); step > 0) {
-          attach.add_snapshots()->set_step(step);
-          attach.mutable_snapshots(0)->set_manifest_sha256(fmt::format("m{}", step));
-        }
-      }
-      attach.set_host(command.Text("host", "node-" + name));
-      attach.set_ring_address(command.Text("ring_address", attach.ring_address()));
-      attach.mutable_numerics_class()->set_instruction_set(command.Text("class", "avx2"));
+      *message.mutable_attach() = ParseAttach(command);
+      cores_[command.subject] = message.attach().cores();
     });
-  }
-
-  void Submit(const Command& command) {
-    SubmitAsked asked;
-    asked.submit.set_idempotency_key(command.subject);
-    v1::JobSpec& spec = *asked.submit.mutable_spec();
-    spec = testing::MakeSpec();
-    spec.set_batch(static_cast<uint32_t>(command.Number("batch", 8)));
-    spec.set_shards(static_cast<uint32_t>(command.Number("shards", 4)));
-    spec.set_steps(command.Number("steps", 10));
-    const auto set = [&](const char* key, auto setter) {
-      if (command.options.contains(key)) setter(static_cast<uint32_t>(command.Number(key, 0)));
-    };
-    set("min", [&](uint32_t v) { spec.mutable_workers()->set_min(v); });
-    set("max", [&](uint32_t v) { spec.mutable_workers()->set_max(v); });
-    if (const std::string mix = command.Text("mix", ""); !mix.empty())
-      spec.mutable_workers()->set_mix(mix == "fixed" ? v1::MIX_FIXED : v1::MIX_FALLBACK);
-    set("keep", [&](uint32_t v) { spec.mutable_checkpoint()->set_keep(v); });
-    set("folds", [&](uint32_t v) { spec.mutable_validation()->set_folds(v); });
-    set("patience", [&](uint32_t v) { spec.mutable_stop()->set_patience(v); });
-    if (spec.has_stop()) spec.mutable_stop()->set_metric("test/loss");
-    if (command.options.contains("continue")) {
-      spec.mutable_continue_()->set_job(command.Text("continue", ""));
-      set("step", [&](uint32_t v) { spec.mutable_continue_()->set_step(v); });
-    }
-    asked.submit.set_resume_job(command.Text("resume", ""));
-    asked.submit.set_like_job(command.Text("like", ""));
-    const bool of_other = command.options.contains("resume") || command.options.contains("like");
-    if (of_other) asked.submit.clear_spec();
-    Step(asked);
   }
 
   void Upload(const Command& command) {
@@ -168,55 +171,40 @@ class Player {
   // phases=hidden: what grows meanwhile is not told. Their progress is progress=7, of grows=a more.
   void Wait(const Command& command) {
     const auto end = now_.steady + milliseconds(std::stoull(command.subject));
-    const std::string alive = "," + command.Text("alive", "") + ",";
-    const std::string grows = "," + command.Text("grows", "") + ",";
+    const auto named = [&](const char* key) {
+      const std::vector<std::string> names = NamesIn(command.Text(key, ""));
+      return std::set<std::string>(names.begin(), names.end());
+    };
+    const std::set<std::string> alive = named("alive"), grows = named("grows");
     uint64_t progress = command.Number("progress", 0);
     shows_phases_ = !command.options.contains("phases");
     while (now_.steady < end) {
       now_.steady += milliseconds(100);
       for (const auto& [name, session] : sessions_) {
-        if (alive.find("," + name + ",") == std::string::npos) continue;
+        if (!alive.contains(name)) continue;
         WorkerSaid said{session, {}};
         said.message.mutable_heartbeat()->set_job_id(command.Text("job", ""));
         said.message.mutable_heartbeat()->set_phase(command.Text("phase", ""));
-        const bool works = grows.find("," + name + ",") != std::string::npos;
-        said.message.mutable_heartbeat()->set_progress(works ? ++progress
-                                                             : command.Number("progress", 0));
+        said.message.mutable_heartbeat()->set_progress(
+            grows.contains(name) ? ++progress : command.Number("progress", 0));
         Step(said);
       }
-      Step(Tick{});
+      Tick();
     }
     shows_phases_ = true;
   }
 
-  void Broken(const Command& c) { Step(SessionClosed{sessions_.at(c.subject), "connection lost"}); }
-
-  // `drain a`, `drain a resume=yes`
-  void Drain(const Command& command) {
-    Step(DrainAsked{command.subject, command.options.contains("resume")});
-  }
-
-  // `found j0001 step=8`, of job=j0001 and with digest=d8 and sha=m8 unless it is said; without
-  // step none verified. skipped="what is wrong with the newest|with the next one"
-  void Found(const Command& command) {
-    CheckpointFound found;
-    found.job_id = command.subject;
-    if (command.options.contains("step")) {
-      CheckpointRecord& record = found.found.emplace();
-      record.job_id = command.Text("job", command.subject);
-      record.ref.set_step(command.Number("step", 0));
-      record.ref.set_sha256(command.Text("sha", "m" + command.Text("step", "")));
-      found.digest = HexOf(command.Text("digest", "d" + command.Text("step", "")));
-    }
-    std::stringstream list(command.Text("skipped", ""));
-    for (std::string text; std::getline(list, text, '|');) found.skipped.push_back(text);
-    Step(found);
+  // `disk waits`, `disk fails`, `disk works`: files of uploads go to their place with the next
+  // `disk works`, or cannot go there, or do.
+  void SetDisk(const Command& command) {
+    disk_ = command.subject;
+    if (disk_ == "works") std::swap(later_, held_);
   }
 
   // The coordinator itself stands still.
   void Stall(const Command& command) {
     now_.steady += milliseconds(std::stoull(command.subject));
-    Step(Tick{});
+    Tick();
   }
 
   void Inspected(const Command& command) {
@@ -240,19 +228,8 @@ class Player {
   }
 
   void Fenced(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      v1::FenceAck& said = *message.mutable_fence_ack();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_applied(command.Number("applied", 0));
-      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
-      std::stringstream list(command.Text("folded", ""));
-      for (std::string shard; std::getline(list, shard, ',');) {
-        said.add_folded(static_cast<uint32_t>(std::stoul(shard)));
-      }
-      said.set_evaluated(command.options.contains("evaluated"));
-      testing::AddDigests(command.Text("digests", ""), &said);
-    });
+    Say(command,
+        [&](v1::WorkerMessage& message) { *message.mutable_fence_ack() = ParseFenced(command); });
   }
 
   void Joined(const Command& command) {
@@ -283,19 +260,7 @@ class Player {
 
   void Finished(const Command& command) {
     Say(command, [&](v1::WorkerMessage& message) {
-      v1::JobFinished& said = *message.mutable_job_finished();
-      said.set_job_id(command.Text("job", "j0001"));
-      *said.mutable_generation() = ParseGeneration(command.Text("generation", "1.1"));
-      said.set_applied(command.Number("applied", 10));
-      said.set_digest(command.Text("digest", "d" + std::to_string(said.applied())));
-      said.set_manifest_sha256(command.Text("manifest", ""));
-      testing::AddDigests(command.Text("digests", ""), &said);
-    });
-  }
-
-  void Stopped(const Command& command) {
-    Say(command, [&](v1::WorkerMessage& message) {
-      message.mutable_job_stopped()->set_job_id(command.Text("job", "j0001"));
+      *message.mutable_job_finished() = ParseFinished(command);
     });
   }
 
@@ -331,9 +296,7 @@ class Player {
 
   // `start j0001 on=a,b generation=1.1`: both answer everything up to Start.
   void StartJob(const Command& command) {
-    std::vector<std::string> workers;
-    std::stringstream list(command.Text("on", "a"));
-    for (std::string name; std::getline(list, name, ',');) workers.push_back(name);
+    const std::vector<std::string> workers = NamesIn(command.Text("on", "a"));
     for (const auto& phase : {&Player::Inspected, &Player::Prepared, &Player::Fenced}) {
       for (const std::string& name : workers) {
         Command each = command;
@@ -386,7 +349,7 @@ class Player {
     if (action.message.has_measure_ring()) {
       measure_[action.session] = action.message.measure_ring();
     }
-    Line(fmt::format("send {}: {}", names_[action.session], Told(action.message)));
+    page_.Send(names_[action.session], Told(action.message));
   }
 
   void Do(const Admit& action) {
@@ -399,11 +362,11 @@ class Player {
 
   void Do(const PlaceUpload& action) {
     Line(uploads_.Called(action.upload) + " is confirmed");
-    later_.emplace_back(uploads_.Placed(action.upload));
+    (disk_ == "waits" ? held_ : later_).emplace_back(uploads_.Placed(action.upload, disk_));
   }
 
   void Do(const EndUpload& action) {
-    Line(uploads_.Called(action.upload) + ": " + Print(action.refusal));
+    Line(uploads_.Called(action.upload) + ": " + Print(store_.IfStored(action.refusal)));
   }
 
   void Do(const EndBench& action) {
@@ -416,64 +379,55 @@ class Player {
   }
 
   void Do(const InsertJob& action) {
-    Line(fmt::format("insert {}{}", action.record.id(), store_works_ ? "" : " (the store fails)"));
-    if (store_works_) stored_.jobs.push_back(action.record);
-    Step(JobInserted{action.record, StoreStatus()});
+    const Status stored = store_.Insert(action.record);
+    Line(fmt::format("insert {}{}", action.record.id(), Failing()));
+    Follow(JobInserted{action.record, stored});
   }
 
   void Do(const InsertCheckpoint& action) {
-    Line(fmt::format("insert checkpoint {} step {}", action.record.job_id,
-                     action.record.ref.step()));
-    if (store_works_) Keep(action.record, stored_.checkpoints);
-    Step(CheckpointInserted{action.upload, action.record, action.digest, StoreStatus()});
+    const Status stored = store_.Insert(action.record);
+    Line(fmt::format("insert checkpoint {} step {}{}", action.record.job_id,
+                     action.record.ref.step(), Failing()));
+    Follow(CheckpointInserted{action.upload, action.record, action.digest, stored});
   }
 
   void Do(const SaveJob& action) {
-    Line(fmt::format("save {} {}", action.record.id(), StateName(action.record.status.state())));
-    for (JobRecord& job : stored_.jobs) {
-      if (job.number == action.record.number) job = action.record;
-    }
+    const std::string& id = action.record.id();
+    const std::string text = fmt::format("save {} {}", id, StateName(action.record.status.state()));
+    if (!store_.Save(action.record).ok()) return Line(text + Failing());
+    page_.Line("saves", text);
+    if (const std::optional<JobView> view = store_.Release(id)) Do(PublishJob{*view});
   }
 
   void Do(const RemoveCheckpoint& action) {
-    Line(fmt::format("remove checkpoint {} step {}", action.record.job_id,
-                     action.record.ref.step()));
-    std::erase_if(stored_.checkpoints, [&](const CheckpointRecord& c) {
-      return c.job_id == action.record.job_id && c.ref.step() == action.record.ref.step();
-    });
+    (void)store_.Remove(action.record);
+    Line(fmt::format("remove checkpoint {} step {}{}", action.record.job_id,
+                     action.record.ref.step(), Failing()));
   }
 
   void Do(const SaveDrain& action) {
     const DrainRecord& drain = action.record;
-    Line(
-        fmt::format("save {} {}", drain.worker, drain.incarnation.empty() ? "resumed" : "drained"));
-    std::erase_if(stored_.drains, [&](const DrainRecord& d) { return d.worker == drain.worker; });
-    if (!drain.incarnation.empty()) stored_.drains.push_back(drain);
+    (void)store_.Save(drain);
+    Line(fmt::format("save {} {}{}", drain.worker,
+                     drain.incarnation.empty() ? "resumed" : "drained", Failing()));
   }
 
   // Steps alone are written down in no story.
   void Do(const SaveMetrics& action) {
-    if (!action.batch.epochs.empty() || action.batch.forget_after) Line(Told(action));
+    if (!action.batch.epochs.empty() || action.batch.forget_after) Line(Told(action) + Failing());
   }
 
   void Do(const RaiseTerm& action) {
-    Line(fmt::format("raise the term to {}", action.term));
-    stored_.term = action.term;
-    Step(TermRaised{action.term});
+    const Status stored = store_.Raise(action.term);
+    Line(fmt::format("raise the term to {}{}", action.term, Failing()));
+    if (stored.ok()) Follow(TermRaised{action.term});
   }
 
   // Only when state, step, checkpoints or phases changed: the reasons are in the notes.
   void Do(const PublishJob& action) {
+    if (store_.Withholds(action.view)) return;
     const v1::JobStatus& status = action.view.status;
-    std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
-                                   StateName(status.state()), status.step(), status.total_steps());
-    if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
-    if (status.has_best_checkpoint()) {
-      text += fmt::format(", best {}", status.best_checkpoint().step());
-    }
-    if (shows_phases_) {
-      for (const v1::StartPhase& phase : status.start_phases()) text += Told(phase);
-    }
+    const std::string text = Told(status, shows_phases_);
     views_[status.job_id()] = action.view;
     std::string& last = shown_[status.job_id()];
     if (last != text) Line(text);
@@ -481,16 +435,13 @@ class Player {
   }
 
   void Do(const PublishWorkers& action) {
-    std::string text = "workers:";
-    for (const v1::WorkerStatus& worker : action.workers.workers()) {
-      text += Told(worker);
-    }
+    const std::string text = "workers:" + Told(action.workers);
     if (text != workers_line_) Line(text);
     workers_line_ = text;
   }
 
   void Do(const Reply& action) {
-    Line(fmt::format("reply {}{}{}", Print(action.refusal),
+    Line(fmt::format("reply {}{}{}", Print(store_.IfStored(action.refusal)),
                      action.job_id.empty() ? "" : " " + action.job_id,
                      action.existed ? " (existed)" : ""));
   }
@@ -503,7 +454,9 @@ class Player {
     Line(text);
   }
 
-  void Do(const Note& action) { Line(fmt::format("note {} {}", action.subject, action.text)); }
+  void Do(const Note& action) {
+    page_.Line("notes", fmt::format("note {} {}", action.subject, action.text));
+  }
 
   std::string Print(const Refusal& refusal) const {
     if (refusal.status.ok()) return "OK";
@@ -516,14 +469,13 @@ class Player {
                        message);
   }
 
-  Status StoreStatus() const {
-    return store_works_ ? absl::OkStatus() : absl::UnavailableError("no space left on the disk");
-  }
+  // Behind what was to be written.
+  [[nodiscard]] const char* Failing() const { return store_.works() ? "" : " (the store fails)"; }
 
   const std::map<std::string, Verb> verbs_ = {
       {"open", [this](const Command& c) { Open(c); }},
       {"attach", [this](const Command& c) { Attach(c); }},
-      {"submit", [this](const Command& c) { Submit(c); }},
+      {"submit", [this](const Command& c) { Step(ParseSubmit(c)); }},
       {"cancel", [this](const Command& c) { Step(CancelAsked{JobId(c.subject)}); }},
       {"start", [this](const Command& c) { StartJob(c); }},
       {"inspected", [this](const Command& c) { Inspected(c); }},
@@ -531,8 +483,11 @@ class Player {
       {"fenced", [this](const Command& c) { Fenced(c); }},
       {"joined", [this](const Command& c) { Joined(c); }},
       {"saved", [this](const Command& c) { Saved(c); }},
-      {"drain", [this](const Command& c) { Drain(c); }},
-      {"found", [this](const Command& c) { Found(c); }},
+      {"drain",  // resume=yes: it takes jobs again
+       [this](const Command& c) {
+         Step(DrainAsked{c.subject, c.options.contains("resume")});
+       }},
+      {"found", [this](const Command& c) { Step(ParseFound(c)); }},
       {"enters", [this](const Command& c) { Enters(c); }},
       {"why", [this](const Command& c) { Why(c); }},
       {"events", [this](const Command& c) { Events(c); }},
@@ -543,7 +498,12 @@ class Player {
          Say(c, [&](v1::WorkerMessage& m) { *m.mutable_checkpoints_dropped() = ParseDropped(c); });
        }},
       {"finished", [this](const Command& c) { Finished(c); }},
-      {"stopped", [this](const Command& c) { Stopped(c); }},
+      {"stopped",
+       [this](const Command& c) {
+         Say(c, [&](v1::WorkerMessage& m) {
+           m.mutable_job_stopped()->set_job_id(c.Text("job", "j0001"));
+         });
+       }},
       {"failed", [this](const Command& c) { Failed(c); }},
       {"suspects", [this](const Command& c) { Suspects(c); }},
       {"heartbeat", [this](const Command& c) { Heartbeat(c); }},
@@ -551,7 +511,10 @@ class Player {
        [this](const Command& c) {
          Say(c, [&](v1::WorkerMessage& m) { m.mutable_leaving()->set_reason("told to stop"); });
        }},
-      {"broken", [this](const Command& c) { Broken(c); }},
+      {"broken",
+       [this](const Command& c) {
+         Step(SessionClosed{sessions_.at(c.subject), "connection lost"});
+       }},
       {"bench", [this](const Command& c) { Step(ParseBench(c)); }},
       {"hangup", [this](const Command& c) { Step(BenchDropped{ParseBench(c).bench}); }},
       {"measured", [this](const Command& c) { Measured(c); }},
@@ -560,20 +523,30 @@ class Player {
       {"checkpoint", [this](const Command& c) { Checkpoint(c); }},
       {"wait", [this](const Command& c) { Wait(c); }},
       {"stall", [this](const Command& c) { Stall(c); }},
-      {"store", [this](const Command& c) { store_works_ = c.subject == "works"; }},
+      {"retained", [this](const Command& c) { Step(ParseRetained(c)); }},
+      {"graph", [this](const Command& c) { Step(GraphAsked{JobId(c.subject)}); }},
+      {"fetch",
+       [this](const Command& c) {
+         Step(FetchAsked{c.subject, JobId(c.Text("job", "j0001"))});
+       }},
+      {"disk", [this](const Command& c) { SetDisk(c); }},
+      {"store", [this](const Command& c) { store_.set_works(c.subject == "works"); }},
+      {"show", [this](const Command& c) { page_.Show(c.subject, true); }},
+      {"hide", [this](const Command& c) { page_.Show(c.subject, false); }},
+      {"limits", [this](const Command& c) { SetLimits(c); }},
       {"restart", [this](const Command&) { Boot(); }},
   };
 
-  const Options options_;
+  const Telling telling_;
+  Options options_;
   std::unique_ptr<Logic> logic_;
-  std::vector<uint64_t>* const taken_;
   ActionQueue queue_;
-  Restored stored_;
-  bool store_works_ = true;
+  PlayedStore store_;
   Now now_;
   uint64_t last_session_ = 0;
   PlayedUploads uploads_;
-  std::deque<Event> later_;  // of the disk thread
+  std::string disk_ = "works";
+  std::deque<Event> later_, held_;  // of the disk thread; while it waits
   std::map<std::string, SessionId> sessions_;
   std::map<SessionId, std::string> names_;
   std::map<SessionId, v1::MeasureRing> measure_;  // the newest that each was told
@@ -582,20 +555,24 @@ class Player {
   std::map<std::string, std::string> shown_;
   std::map<std::string, JobView> views_;
   bool shows_phases_ = true;
-  std::string workers_line_, out_;
+  std::string workers_line_;
+  Page page_;
 };
 
 }  // namespace
 
-std::string PlayScenario(const std::string& text, std::vector<uint64_t>* taken) {
-  Player player(taken);
-  std::string told, line;
+std::string PlayScenario(const std::string& text, const Telling& telling) {
+  Player player(telling);
+  std::string line;
   for (std::istringstream lines(text); std::getline(lines, line);) {
     if (line.rfind("  ", 0) == 0) continue;
-    told += line + "\n";
-    if (!line.empty() && line[0] != '#') told += player.Play(ParseCommand(line));
+    try {
+      player.Play(line);
+    } catch (const std::exception& error) {
+      throw std::runtime_error("`" + line + "`: " + error.what());
+    }
   }
-  return told;
+  return player.Text();
 }
 
 }  // namespace ringmaster::coordinator

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "coordinator/logic/event.h"
+#include "coordinator/logic/options.h"
 #include "ringmaster/v1/fleet.pb.h"
 
 namespace ringmaster::coordinator {
@@ -28,6 +31,20 @@ struct Command {
 
 [[nodiscard]] Command ParseCommand(const std::string& line);
 
+// `a,b`, and a range of letters: `a..h,x`; and back, with ranges of four and more.
+[[nodiscard]] std::vector<std::string> NamesIn(const std::string& list);
+[[nodiscard]] std::string List(const std::vector<std::string>& names);
+
+// A limit of the coordinator (options.h) by its name; milliseconds where it is a time.
+[[nodiscard]] std::vector<std::string> LimitNames();
+void SetLimit(Options* options, const std::string& name, int64_t value);
+[[nodiscard]] int64_t GetLimit(Options* options, const std::string& name);
+
+// `... cores=2 class=avx512`; `job=j0001 applied=4 snapshot=4`: with what it holds.
+[[nodiscard]] v1::Attach ParseAttach(const Command& command);
+// `submit k1 min=2 steps=20`; `submit k2 like=j0001`
+[[nodiscard]] SubmitAsked ParseSubmit(const Command& command);
+
 // `... applied=4 total=100 compute=80`: the digest is d4, unless `digest` or `digests` says
 // otherwise. `ended=10 loss=0.5`: with the lasting metrics of the epoch that ended with that step.
 [[nodiscard]] v1::Progress ParseProgress(const Command& command);
@@ -39,8 +56,12 @@ struct Command {
 // `... code=MEMORY`: of FailureCode
 [[nodiscard]] v1::FailureCode ParseCode(const Command& command);
 
-// `... error="..." sha=other file=NAME classes=10`: of the second of its files
+// `... error="..." sha=other file=NAME classes=10`: of the second of its files; `init=a`: with
+// weights of SHA-256 aaa...
 [[nodiscard]] v1::Inspected ParseInspected(const Command& command);
+// `... applied=4 folded=0,1 evaluated=yes`, `... applied=10 manifest=m10`: the digest is d4, d10.
+[[nodiscard]] v1::FenceAck ParseFenced(const Command& command);
+[[nodiscard]] v1::JobFinished ParseFinished(const Command& command);
 [[nodiscard]] v1::Joined ParseJoined(const Command& command);
 [[nodiscard]] v1::StateSaved ParseSaved(const Command& command);
 
@@ -49,5 +70,12 @@ struct Command {
 
 // `... step=4`: the checkpoint of that step; `step=4 last=12 count=3`: so many, from 4 to 12.
 [[nodiscard]] v1::CheckpointsDropped ParseDropped(const Command& command);
+
+// `found j0001 step=8`, of job=j0001 and with digest=d8 and sha=m8 unless it is said; without
+// step none verified. skipped="what is wrong with the newest|with the next one"
+[[nodiscard]] CheckpointFound ParseFound(const Command& command);
+
+// `retained j0001 step=4 error="..."`: the checkpoint of that step was not removed.
+[[nodiscard]] CheckpointRetained ParseRetained(const Command& command);
 
 }  // namespace ringmaster::coordinator

@@ -52,8 +52,9 @@ class PlayedUploads {
   [[nodiscard]] const UploadVerified& Verified(UploadId upload) const {
     return played_.at(upload).verified;
   }
-  [[nodiscard]] UploadPlaced Placed(UploadId upload) const {
+  [[nodiscard]] UploadPlaced Placed(UploadId upload, const std::string& disk) const {
     const v1::CheckpointBegin& begin = played_.at(upload).begin;
+    if (disk == "fails") return {upload, "", absl::UnavailableError("no space left on the disk")};
     return {upload, fmt::format("{}/{}", begin.job_id(), begin.step()), absl::OkStatus()};
   }
   [[nodiscard]] std::string Called(UploadId upload) const {

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/logic/logic.h"
+#include "coordinator/logic/options.h"
+#include "tests/coordinator/logic/scenario_command.h"
+
 namespace ringmaster::coordinator {
 
 v1::Generation ParseGeneration(const std::string& text) {
@@ -30,6 +34,34 @@ std::string ToldMap(const google::protobuf::RepeatedPtrField<v1::ClassMap>& maps
   return text;
 }
 
+// `01`, or, where two digits occur, `8-11,15`.
+std::string ToldShards(const v1::RingMember& member, bool ranges) {
+  std::string text;
+  for (int i = 0; i < member.shards_size(); ++i) {
+    const auto follows = [&](int next) {
+      return next < member.shards_size() && member.shards(next) == member.shards(next - 1) + 1;
+    };
+    if (ranges && i > 0) text += ',';
+    text += std::to_string(member.shards(i));
+    if (!ranges || !follows(i + 1)) continue;
+    while (follows(i + 1)) ++i;
+    text += fmt::format("-{}", member.shards(i));
+  }
+  return text;
+}
+
+int ShardsOf(const v1::CoordinatorMessage& m) {
+  int shards = 0;
+  for (const v1::RingMember& member : m.start().ring()) shards += member.shards_size();
+  return shards;
+}
+
+// What workers are told to keep to, where a story has another limit than the usual one.
+template <typename Milliseconds>
+std::string ToldLimit(const char* name, Milliseconds ms, Options::Duration usual) {
+  return Options::Duration(ms) == usual ? "" : fmt::format(", {} {} ms", name, ms);
+}
+
 }  // namespace
 
 std::string Told(const v1::CoordinatorMessage& m) {
@@ -38,6 +70,7 @@ std::string Told(const v1::CoordinatorMessage& m) {
   switch (m.kind_case()) {
     case Kind::kAttached:
       text = fmt::format("attached term={} resume={}", m.attached().term(), m.attached().resume());
+      text += ToldLimit("heartbeat", m.attached().heartbeat_ms(), Options{}.heartbeat);
       break;
     case Kind::kInspect:
       text = fmt::format("inspect {} {}", m.inspect().job_id(), m.inspect().data().path());
@@ -62,10 +95,10 @@ std::string Told(const v1::CoordinatorMessage& m) {
       text = fmt::format("start {} generation={} at={} ring:", m.start().job_id(),
                          PrintGeneration(m.start().generation()), m.start().start_step());
       for (const v1::RingMember& member : m.start().ring()) {
-        text += " " + member.name() + "[";
-        for (const uint32_t shard : member.shards()) text += std::to_string(shard);
-        text += member.holds() ? "]" : " fetches]";
+        text += fmt::format(" {}[{}{}]", member.name(), ToldShards(member, ShardsOf(m) > 10),
+                            member.holds() ? "" : " fetches");
       }
+      text += ToldLimit("silence", m.start().silence_ms(), Options{}.silence);
       text += fmt::format(", digest {}{}", m.start().digest(),
                           m.start().evaluated() ? ", evaluated" : "");
       if (m.start().has_restore()) {
@@ -93,6 +126,9 @@ std::string Told(const v1::CoordinatorMessage& m) {
           "measure {} in generation={}:", m.measure_ring().has_link() ? "the link" : "sums",
           PrintGeneration(m.measure_ring().generation()));
       for (const v1::BenchMember& member : m.measure_ring().ring()) text += " " + member.name();
+      if (m.measure_ring().link().reach_ms() > 0) {
+        text += ToldLimit("reach", m.measure_ring().link().reach_ms(), Options{}.reach_limit);
+      }
       break;
     case Kind::kEndMeasuring:
       text =
@@ -121,6 +157,19 @@ std::string Told(const v1::StartPhase& phase) {
   return fmt::format(", {} {:.1f} s on {}", phase.name(), phase.seconds(), phase.worker());
 }
 
+std::string Told(const v1::JobStatus& status, bool phases) {
+  std::string text = fmt::format("show {} {} step {}/{}", status.job_id(),
+                                 StateName(status.state()), status.step(), status.total_steps());
+  if (status.has_checkpoint()) text += fmt::format(", checkpoint {}", status.checkpoint().step());
+  if (status.has_best_checkpoint()) {
+    text += fmt::format(", best {}", status.best_checkpoint().step());
+  }
+  if (phases) {
+    for (const v1::StartPhase& phase : status.start_phases()) text += Told(phase);
+  }
+  return text;
+}
+
 std::string Told(const SaveMetrics& save) {
   std::string text = "metrics of " + save.job_id;
   if (save.batch.forget_after) text += fmt::format(", back to {}", *save.batch.forget_after);
@@ -135,10 +184,24 @@ std::string Told(const SaveMetrics& save) {
   return text;
 }
 
-std::string Told(const v1::WorkerStatus& worker) {
-  std::string text = fmt::format(" {}={}", worker.name(), worker.state());
-  if (worker.faster_without() > 0) text += fmt::format("(-{:.0f}%)", worker.faster_without());
-  if (worker.reason().starts_with("TOO_SLOW")) text += fmt::format("({})", worker.reason());
+std::string Told(const v1::ListWorkersResponse& workers) {
+  const auto state = [](const v1::WorkerStatus& worker) {
+    std::string text = "=" + worker.state();
+    if (worker.faster_without() > 0) text += fmt::format("(-{:.0f}%)", worker.faster_without());
+    if (worker.reason().starts_with("TOO_SLOW")) text += fmt::format("({})", worker.reason());
+    return text;
+  };
+  std::string text;
+  std::vector<std::string> names;
+  for (int i = 0; i < workers.workers_size(); ++i) {
+    const v1::WorkerStatus& worker = workers.workers(i);
+    names.push_back(worker.name());
+    const bool last = i + 1 == workers.workers_size();
+    const bool alike = !last && state(workers.workers(i + 1)) == state(worker);
+    if (alike && workers.workers_size() > 4) continue;
+    text += " " + List(names) + state(worker);
+    names.clear();
+  }
   return text;
 }
 

@@ -19,10 +19,12 @@ namespace ringmaster::coordinator {
 [[nodiscard]] std::string Told(const v1::Regroup& regroup);
 // Only of a phase that lasts: the notes have those that ended.
 [[nodiscard]] std::string Told(const v1::StartPhase& phase);
+// State, step, checkpoints, and phases of a start that last.
+[[nodiscard]] std::string Told(const v1::JobStatus& status, bool phases);
 // Epochs with their values, and which steps.
 [[nodiscard]] std::string Told(const SaveMetrics& save);
-// ` b=BUSY`, with what slows its job.
-[[nodiscard]] std::string Told(const v1::WorkerStatus& worker);
+// ` a=BUSY b=FREE`, with what slows its job; of more than four in ranges: ` a..f=BUSY g=FREE`.
+[[nodiscard]] std::string Told(const v1::ListWorkersResponse& workers);
 // Of its status, what other lines do not show.
 [[nodiscard]] std::vector<std::string> Told(const JobView& view);
 

@@ -1,0 +1,120 @@
+// What the coordinator's store holds in a story, and what becomes of what it cannot write: like
+// ControlLoop, by the rules of action.h. Thread-compatible.
+//
+//   store fails     nothing can be written from here on
+//   store works     it can again; what was not saved is, with the next tick
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/logic/action.h"
+#include "coordinator/logic/logic.h"
+
+namespace ringmaster::coordinator {
+
+class PlayedStore {
+ public:
+  void set_works(bool works) { works_ = works; }
+  [[nodiscard]] bool works() const { return works_; }
+  [[nodiscard]] const Restored& content() const { return content_; }
+
+  // An event begins: what is answered to it depends on its own writes.
+  void Begin() { failed_ = false; }
+  // A process begins: nothing waits to be saved, and the term is raised.
+  void Open() {
+    unsaved_.clear();
+    withheld_.clear();
+    unremoved_.clear();
+    ++content_.term;
+  }
+  void Reset() { content_ = {}; }
+
+  [[nodiscard]] Status Insert(const JobRecord& record) {
+    if (works_) content_.jobs.push_back(record);
+    return Judge();
+  }
+  [[nodiscard]] Status Insert(const CheckpointRecord& record) {
+    if (works_) Keep(record, content_.checkpoints);
+    return Judge();
+  }
+  [[nodiscard]] Status Save(const JobRecord& record) {
+    if (!works_) {
+      unsaved_[record.id()] = record;
+      return Judge();
+    }
+    unsaved_.erase(record.id());
+    for (JobRecord& job : content_.jobs) {
+      if (job.number == record.number) job = record;
+    }
+    return absl::OkStatus();
+  }
+  [[nodiscard]] Status Save(const DrainRecord& record) {
+    if (!works_) return Judge();
+    std::erase_if(content_.drains,
+                  [&](const auto& drain) { return drain.worker == record.worker; });
+    if (!record.incarnation.empty()) content_.drains.push_back(record);
+    return absl::OkStatus();
+  }
+  [[nodiscard]] Status Raise(uint64_t term) {
+    if (works_) content_.term = term;
+    return Judge();
+  }
+  // Tried again like a job that was not saved.
+  [[nodiscard]] Status Remove(const CheckpointRecord& record) {
+    if (!works_) {
+      unremoved_.push_back(record);
+      return Judge();
+    }
+    std::erase_if(content_.checkpoints, [&](const CheckpointRecord& kept) {
+      return kept.job_id == record.job_id && kept.ref.step() == record.ref.step();
+    });
+    return absl::OkStatus();
+  }
+
+  // What is to be tried again now.
+  [[nodiscard]] Actions Again() {
+    Actions again;
+    if (!works_) return again;
+    for (const auto& [id, record] : unsaved_) again.emplace_back(SaveJob{record});
+    for (CheckpointRecord& record : std::exchange(unremoved_, {})) {
+      again.emplace_back(RemoveCheckpoint{std::move(record)});
+    }
+    return again;
+  }
+
+  // Whether this view waits until its job is saved; then Release has it.
+  [[nodiscard]] bool Withholds(const JobView& view) {
+    const bool withholds = unsaved_.contains(view.status.job_id());
+    if (withholds) withheld_[view.status.job_id()] = view;
+    return withholds;
+  }
+  [[nodiscard]] std::optional<JobView> Release(const std::string& id) {
+    auto view = withheld_.extract(id);
+    return view ? std::optional(std::move(view.mapped())) : std::nullopt;
+  }
+
+  [[nodiscard]] Refusal IfStored(const Refusal& refusal) const {
+    if (!failed_ || !refusal.status.ok()) return refusal;
+    return {absl::UnavailableError("the coordinator cannot write its store"), "STORE_UNAVAILABLE"};
+  }
+
+ private:
+  [[nodiscard]] Status Judge() {
+    if (works_) return absl::OkStatus();
+    failed_ = true;
+    return absl::UnavailableError("no space left on the disk");
+  }
+
+  Restored content_;
+  bool works_ = true;
+  bool failed_ = false;  // a write of the event that is played
+  std::map<std::string, JobRecord> unsaved_;
+  std::map<std::string, JobView> withheld_;
+  std::vector<CheckpointRecord> unremoved_;
+};
+
+}  // namespace ringmaster::coordinator
