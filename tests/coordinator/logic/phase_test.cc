@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/logic/run/run.h"
+#include "tests/coordinator/logic/moment.h"
 #include "tests/coordinator/logic/scenario.h"
+#include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
 namespace {
@@ -76,6 +79,25 @@ TEST_CASE("Phases: what is not in the table is not counted") {
   for (const uint64_t count : counts.all()) sum += count;
   CHECK(sum == 1);
   CHECK(counts.all()[*FindTransition(Phase::kRunning, Phase::kFencing)] == 1);
+}
+
+TEST_CASE("Phases: a run that takes another transition goes on, and says that it is a bug") {
+  JobRecord record;
+  *record.status.mutable_spec() = testing::MakeSpec();
+  const Options options;
+  GenerationSource generations;
+  PhaseCounts counts;
+  Run run(options, generations, counts, record);
+  Actions actions;
+  run.Stop("cancelled on request", AtMs(0), actions);  // a run without workers is never stopped
+  CHECK(run.phase() == Phase::kStopping);
+  const std::vector<Happening> told = run.TakeHappenings();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].type == event_type::kUnforeseen);
+  CHECK(told[0].message.find("the job's run was [*] and becomes stopping") != std::string::npos);
+  (void)run.Settle(AtMs(0), actions);  // nobody is waited for
+  CHECK(run.phase() == Phase::kDone);
+  CHECK(run.TakeHappenings().empty());
 }
 
 TEST_CASE("Phases: every transition is taken by some scenario") {
