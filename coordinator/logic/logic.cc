@@ -45,6 +45,7 @@ Actions Logic::Restore(const Restored& restored, Now now) {
     Keep(checkpoint, job->checkpoints);
     DescribeCheckpoints(*job);
   }
+  for (const StrayCheckpoint& stray : restored.strays) Adopt(stray);
   for (auto& [number, job] : jobs_) {
     if (!IsFinal(job.record.status.state())) unfinished_[number] = &job;
     if (Job* const parent = Find(job.record.status.fold_of())) {

@@ -247,6 +247,10 @@ class Play {
     Step(CheckpointInserted{action.upload, action.record, action.digest, absl::OkStatus()});
   }
   void Do(const RaiseTerm& action) { Step(TermRaised{action.term}); }
+  void Do(const ReadBack& action) { Step(CheckpointsRead{action.job_id, ""}); }
+  void Do(const RemoveCheckpoint& action) {
+    Step(CheckpointRemoved{action.record, absl::OkStatus()});
+  }
   void Do(const PlaceUpload& action) {
     RING_CHECK(open_uploads_.contains(action.upload), "an upload that there is");
     placed_.push_back(action.upload);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/planted_bug.h"
+
 namespace ringmaster::coordinator {
 
 Member& Membership::Add(Member member) {
@@ -40,6 +42,7 @@ void Membership::Recognize(const std::string& name, const std::string& incarnati
 }
 
 const Member* Membership::At(const Place& place) const {
+  RING_COUNT_WORK();
   const Member* member = Find(place.name);
   return member != nullptr && member->incarnation() == place.incarnation ? member : nullptr;
 }

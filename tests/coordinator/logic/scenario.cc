@@ -41,6 +41,8 @@ class Player {
       verb->second(command);
     }
     for (; !later_.empty(); later_.pop_front()) Step(later_.front());
+    for (const Event& read : uploads_.TakeRead()) Step(read);
+    for (; !later_.empty(); later_.pop_front()) Step(later_.front());
     return out_;
   }
 
@@ -431,12 +433,17 @@ class Player {
     }
   }
 
+  void Do(const ReadBack& action) { Line(uploads_.Read(action)); }
+  void Do(const RemoveFiles&) {}  // it follows from the removal in the store
+
   void Do(const RemoveCheckpoint& action) {
     Line(fmt::format("remove checkpoint {} step {}", action.record.job_id,
                      action.record.ref.step()));
-    std::erase_if(stored_.checkpoints, [&](const CheckpointRecord& c) {
-      return c.job_id == action.record.job_id && c.ref.step() == action.record.ref.step();
-    });
+    if (store_works_)
+      std::erase_if(stored_.checkpoints, [&](const CheckpointRecord& c) {
+        return c.job_id == action.record.job_id && c.ref.step() == action.record.ref.step();
+      });
+    later_.emplace_back(CheckpointRemoved{action.record, StoreStatus()});
   }
 
   void Do(const SaveDrain& action) {
@@ -529,6 +536,8 @@ class Player {
       {"saved", [this](const Command& c) { Saved(c); }},
       {"drain", [this](const Command& c) { Drain(c); }},
       {"found", [this](const Command& c) { Found(c); }},
+      {"reads", [this](const Command& c) { uploads_.LetReadsWait(c.subject == "wait"); }},
+      {"damage", [this](const Command& c) { uploads_.Damage(c.Number("step", 0)); }},
       {"enters", [this](const Command& c) { Enters(c); }},
       {"why", [this](const Command& c) { Why(c); }},
       {"events", [this](const Command& c) { Events(c); }},
