@@ -15,6 +15,7 @@
 #include "common/check.h"
 #include "coordinator/logic/logic.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/action_queue.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster {
@@ -278,7 +279,7 @@ class Play {
 
   Logic logic_{Options()};
   Now now_;
-  ActionQueue queue_;
+  testing::ActionQueue queue_;
   std::array<Seat, kWorkers> seats_;
   std::map<UploadId, uint64_t> open_uploads_;
   std::vector<UploadId> placed_;

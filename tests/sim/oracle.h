@@ -1,7 +1,8 @@
 // What must hold whatever happens, checked as it happens against the undisturbed run. The first
 // broken rule ends the simulation. Owned by the Cluster; it sees everything and touches nothing.
 //
-//  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's
+//  1 every state that a worker applies, fetches, reports or uploads is the undisturbed run's by the
+//    class maps that it was started with
 //  2 a worker applies nothing of a generation older than one that it acknowledged a fence of
 //  3 members that run one generation are never more than one step apart
 //  4 a generation has one content, and only current members run it; no run begins below a state
@@ -12,12 +13,12 @@
 //  7 an acknowledged job exists, once, for ever; it fails for no reason (client.h, cluster.cc)
 //  8 no worker is in two rings
 //  9 a job has SUCCEEDED only with its last checkpoint in store and folder
+// 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
+//    behind it
 // 11 nothing that is answered, sent or shown runs ahead of what is stored; a superseded checkpoint
 //    goes when two newer ones were read back, first from the store, and is searched until then
 // 12 a decision costs no more than some look-ups for each member; a worker's damaged file raises no
-//    term; load alone is nobody's death (sim_coordinator.cc)
-// 10 members of a generation that end at a step boundary end at the same one: nobody begins a step
-//    behind it
+//    term; load alone is nobody's death; digests that differ are seen (sim_coordinator.cc)
 #pragma once
 
 #include <cstdint>

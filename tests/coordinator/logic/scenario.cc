@@ -19,6 +19,7 @@
 #include "tests/coordinator/logic/scenario_command.h"
 #include "tests/coordinator/logic/scenario_uploads.h"
 #include "tests/coordinator/logic/told.h"
+#include "tests/support/action_queue.h"
 #include "tests/support/cluster_messages.h"
 
 namespace ringmaster::coordinator {
@@ -574,7 +575,7 @@ class Player {
 
   const Options options_;
   std::unique_ptr<Logic> logic_;
-  ActionQueue queue_;
+  testing::ActionQueue queue_;
   Restored stored_;
   bool store_works_ = true;
   Now now_;
