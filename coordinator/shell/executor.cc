@@ -91,9 +91,16 @@ void Executor::SaveUnsaved() {
   if (trouble_.Recent(ReadClocks().steady, kStorePause)) return;
   saving_unsaved_ = true;
   outcome_ = std::make_shared<Outcome>();
-  for (const auto& [id, record] : unsaved_) Do(SaveJob{record});
+  // A newer write of the same job may be on its way: behind it this one would be the last word.
+  for (const auto& [id, record] : unsaved_) {
+    if (!saving_.contains(id)) Do(SaveJob{record});
+  }
   for (auto& [id, batch] : std::exchange(unsaved_metrics_, {})) {
-    Do(SaveMetrics{id, std::move(batch)});
+    if (saving_metrics_.contains(id)) {
+      unsaved_metrics_[id] = std::move(batch);
+    } else {
+      Do(SaveMetrics{id, std::move(batch)});
+    }
   }
   commits_.Write(WriteNothing(), [this](const Status& status, const StoreWrite&) {
     outcome_ = std::make_shared<Outcome>();
@@ -165,6 +172,7 @@ void Executor::Do(const RemoveCheckpoint& action) {
 }
 
 void Executor::Do(const SaveJob& action) {
+  saving_.insert(action.record.id());
   commits_.Write(action, [this, outcome = outcome_](const Status& status, const StoreWrite& write) {
     outcome_ = outcome;
     OnSaved(std::get<SaveJob>(write).record, status);
@@ -173,6 +181,7 @@ void Executor::Do(const SaveJob& action) {
 
 void Executor::OnSaved(const JobRecord& record, const Status& status) {
   const std::string& id = record.id();
+  saving_.erase(saving_.find(id));
   if (!Judge(status, "save " + id).ok()) {
     if (!RING_PLANTED(kForgetsUnsaved)) unsaved_[id] = record;
     return;
@@ -187,6 +196,7 @@ void Executor::Do(const SaveMetrics& action) {
   SaveMetrics save{action.job_id, {}};
   if (auto unsaved = unsaved_metrics_.extract(action.job_id)) save.batch = unsaved.mapped();
   save.batch.Append(action.batch);
+  saving_metrics_.insert(action.job_id);
   commits_.Write(std::move(save), [this](const Status& status, const StoreWrite& write) {
     OnMetricsSaved(std::get<SaveMetrics>(write), status);
   });
@@ -195,6 +205,7 @@ void Executor::Do(const SaveMetrics& action) {
 // Nobody's answer depends on it. Behind one that failed it is written again, in their order.
 void Executor::OnMetricsSaved(const SaveMetrics& saved, const Status& status) {
   outcome_ = std::make_shared<Outcome>();
+  saving_metrics_.erase(saving_metrics_.find(saved.job_id));
   const bool stored = Judge(status, "save the metrics of " + saved.job_id).ok();
   if (stored && !unsaved_metrics_.contains(saved.job_id)) return;
   unsaved_metrics_[saved.job_id].Append(saved.batch);

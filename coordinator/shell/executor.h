@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,7 +109,8 @@ class Executor {
   std::map<std::string, JobRecord> unsaved_;
   std::map<std::string, JobView> withheld_;
   std::map<std::string, MetricBatch> unsaved_metrics_;
-  std::vector<FindCheckpoint> put_off_;  // searches that the disk could not take
+  std::multiset<std::string> saving_, saving_metrics_;  // jobs, a time for each write on its way
+  std::vector<FindCheckpoint> put_off_;                 // searches that the disk could not take
   bool saving_unsaved_ = false;
   StoreTrouble trouble_;
   GroupCommit commits_;

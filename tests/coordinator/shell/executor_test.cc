@@ -119,6 +119,13 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
   Moment Read() const override { return {now, 0}; }
   bool Begin(std::vector<const StoreWrite*> writes) override {
     count = writes.size();
+    saved.clear();
+    for (const StoreWrite* write : writes) {
+      const auto* save = std::get_if<SaveJob>(write);
+      if (save == nullptr) continue;
+      saved = StateName(save->record.status.state());
+      if (save->record.resolved) saved += ", resolved";
+    }
     return true;
   }
   void Send(const coordinator::Send&) override { told.emplace_back("send"); }
@@ -164,7 +171,8 @@ struct Stage : Clock, Committer, Streams, Board, Log, Disk {
   Names Told() { return std::exchange(told, {}); }
 
   Clock::Time now{1'000'000};
-  size_t count = 0;  // of the writes of the newest commit
+  size_t count = 0;   // of the writes of the newest commit
+  std::string saved;  // by the newest commit: a job, in which state
   Names told;
   Executor executor{{}, {this, this, this, this, this, this}};
 };
@@ -219,6 +227,30 @@ TEST_CASE("Executor: a change that cannot be stored is shown when it is, by the 
   stage.Tick();
   stage.End();
   CHECK(stage.Told() == Names{"show CANCELLED", "trouble is over"});
+}
+
+// The first change fails, and the second one is on its way when the first is due again.
+TEST_CASE("Executor: an older change is not written behind a newer one") {
+  Stage stage;
+  stage.Submit();
+  stage.End();
+  stage.executor.Handle(SessionOpened{SessionId{1}}, {stage.now, {}});
+  WorkerSaid attached{SessionId{1}, {}};
+  *attached.message.mutable_attach() = testing::MakeAttach("a");
+  stage.executor.Handle(attached, {stage.now, {}});
+  CHECK(stage.saved == "STARTING");
+  WorkerSaid inspected{SessionId{1}, {}};
+  inspected.message.mutable_inspected()->set_job_id("j0001");
+  *inspected.message.mutable_inspected()->mutable_facts() = testing::MakeFacts();
+  stage.executor.Handle(inspected, {stage.now, {}});
+  stage.End(kFull);
+  CHECK(stage.saved == "STARTING, resolved");
+  stage.Tick();
+  stage.End();
+  while (!stage.executor.idle()) {
+    CHECK(stage.saved != "STARTING");
+    stage.End();
+  }
 }
 
 TEST_CASE("Executor: a search that the disk could not make is made at the next tick") {
